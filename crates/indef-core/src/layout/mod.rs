@@ -1,0 +1,9 @@
+//! Where a file's bytes lie, and how badly.
+//!
+//! An [`Extent`] is what the file system reports; neighbours that touch, logically and physically,
+//! are one *fragment*. Every count in indef (extents, DoF, DoLF) counts fragments, never raw
+//! extents, because a device sees no difference between one extent and two that touch.
+
+mod extent;
+
+pub use extent::{Extent, ExtentFlags, Layout};

@@ -1,0 +1,42 @@
+//! Errors that say what failed, on which file, where; and refusals, which are results.
+
+use std::{io, path::PathBuf};
+
+use indef_core::SkipReason;
+use units::FileOffset;
+
+/// An operation on a file failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {operation} failed{place}: {source}", path = path.display(), place = place(*offset))]
+pub struct FsError {
+    /// The file.
+    pub path: PathBuf,
+    /// What was tried, as a person would say it: `map extents`, `move extents`.
+    pub operation: &'static str,
+    /// Where in the file, if it matters.
+    pub offset: Option<FileOffset>,
+    /// What the kernel said.
+    #[source]
+    pub source: io::Error,
+}
+
+fn place(offset: Option<FileOffset>) -> String {
+    offset.map_or_else(String::new, |offset| format!(" at byte {offset}"))
+}
+
+/// A file or a range stays where it is: a reason to skip it, or an error.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Not moved, and that is all right.
+    #[error("{0}")]
+    Skip(SkipReason),
+    /// Not moved because something failed.
+    #[error(transparent)]
+    Failed(#[from] FsError),
+}
+
+impl From<SkipReason> for Refusal {
+    fn from(reason: SkipReason) -> Self {
+        Self::Skip(reason)
+    }
+}

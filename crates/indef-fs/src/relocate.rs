@@ -1,0 +1,112 @@
+//! The one interface of every engine.
+//!
+//! ```text
+//! admit(file) ──▶ begin(file, ranges) ──▶ step ─▶ step ─▶ … ─▶ Done
+//!     │                 │                   │
+//!     └── Refusal       └── Refusal         └── Refusal; what moved before it stays moved
+//! ```
+
+use std::{fs::File, io};
+
+use units::{Bytes, FileRange, Nanos};
+
+use crate::{Refusal, Target};
+
+/// An engine: how ranges get new, contiguous blocks on one kind of file system.
+///
+/// Contract, checked by the conformance suite for every engine: contents, size, times, holes,
+/// unwritten ranges, sharing and compression stay as they were whatever happens; nothing is left
+/// behind when a [`Relocation`] is dropped at any point; the file never has more fragments
+/// afterwards; the page cache is left as it was found.
+pub trait Relocator: Send + Sync {
+    /// The engine's name, as in `--engine`.
+    fn name(&self) -> &'static str;
+
+    /// Whether this file can be moved at all. Reads only; nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// The named reason, or what failed while looking.
+    fn admit(&self, target: &Target) -> Result<(), Refusal>;
+
+    /// Whether ranges of one file are independent, so that a large file may be split over several
+    /// relocations at the same time. `false` where only a whole file can be exchanged.
+    fn splits(&self) -> bool {
+        true
+    }
+
+    /// Bytes that moving `ranges` will write; more than their sum where the engine has to move more
+    /// than it was asked to.
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes;
+
+    /// Prepare to move `ranges` (ordered, disjoint, block-aligned outward, each of which becomes
+    /// contiguous). May allocate, never changes the file.
+    ///
+    /// # Errors
+    ///
+    /// A refusal; then nothing has changed.
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal>;
+}
+
+/// A relocation under way. Dropping it releases everything; what was moved stays moved.
+pub trait Relocation {
+    /// Do the next bounded piece of work. Asynchronous parts (reads ahead, writeback behind) go on
+    /// between steps.
+    ///
+    /// # Errors
+    ///
+    /// A refusal ends the relocation (the caller drops it); the file is whole.
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal>;
+}
+
+/// How much a step may do.
+#[derive(Clone, Copy, Debug)]
+pub struct StepLimit {
+    /// At most this many bytes change place under the file's locks in one go (at least one block
+    /// is always moved).
+    pub bytes: Bytes,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More to do.
+    Working(Moved),
+    /// Everything that could be moved is moved, and is on its way to the device.
+    Done(Moved),
+}
+
+/// Work done by one step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes that have new blocks now.
+    pub relocated: Bytes,
+    /// Bytes read through the host.
+    pub host_read: Bytes,
+    /// Bytes written through the host.
+    pub host_written: Bytes,
+    /// Bytes copied inside the device.
+    pub offloaded: Bytes,
+    /// The longest time for which the file's locks were held in one go.
+    pub locked: Nanos,
+    /// Bytes moved under these locks.
+    pub locked_bytes: Bytes,
+}
+
+/// Copies ranges between two open files with many requests in flight. Implemented by the executor
+/// (io_uring), so that engines need no threads and no rings of their own.
+pub trait RangeCopier: Send + Sync {
+    /// Copy each of `ranges` from `from` to the same offset of `to`; no byte outside of them is
+    /// written. When it returns, all of it has been submitted and completed; durability is the
+    /// caller's business.
+    ///
+    /// # Errors
+    ///
+    /// The first error of any request; `to` is then unspecified in `ranges`.
+    fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()>;
+}

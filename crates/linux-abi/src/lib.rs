@@ -1,0 +1,9 @@
+//! Kernel structures and ioctls that a defragmenter needs, with all their unsafe code.
+//!
+//! Each structure is `repr(C)`, names the header and kernel version that it comes from, and asserts
+//! its size and offsets at compile time; `cargo xtask abi-check` holds them against the installed
+//! headers. Functions take borrowed descriptors and plain values and return `io::Result`: which call
+//! to make, when, and what a refusal means is decided elsewhere.
+
+pub mod fiemap;
+pub mod ioctl;

@@ -1,0 +1,266 @@
+//! mkfs, attach, mount; and the way back.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use units::Bytes;
+
+/// A scratch file system could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ScratchError {
+    /// This machine cannot: no root, no mkfs, no loop device, not in the kernel.
+    #[error("cannot make a scratch {kind} file system: {why}")]
+    Unavailable {
+        /// File system.
+        kind: String,
+        /// What is missing.
+        why: String,
+    },
+    /// Something went wrong that should not.
+    #[error("{command}: {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// What it printed.
+        output: String,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct ScratchFsBuilder {
+    kind: String,
+    size: Bytes,
+    mkfs: Vec<String>,
+    options: String,
+}
+
+impl ScratchFsBuilder {
+    /// Arguments for mkfs, before the device.
+    #[must_use]
+    pub fn mkfs_args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.mkfs.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Mount options, comma separated.
+    #[must_use]
+    pub fn mount_options(mut self, options: &str) -> Self {
+        self.options = options.to_owned();
+        self
+    }
+
+    /// Make it.
+    ///
+    /// # Errors
+    ///
+    /// [`ScratchError::Unavailable`] where this machine cannot, else what failed.
+    pub fn build(self) -> Result<ScratchFs, ScratchError> {
+        ScratchFs::create(self)
+    }
+}
+
+/// A mounted file system on a loop file in a temporary directory.
+#[derive(Debug)]
+pub struct ScratchFs {
+    kind: String,
+    options: String,
+    device: String,
+    mounted: bool,
+    root: PathBuf,
+    // Declared last: deleted after `drop` has unmounted and detached.
+    directory: tempfile::TempDir,
+}
+
+impl ScratchFs {
+    /// `kind` is `ext4`, `xfs`, `btrfs` …; `size` is that of the (sparse) loop file.
+    #[must_use]
+    pub fn builder(kind: &str, size: Bytes) -> ScratchFsBuilder {
+        ScratchFsBuilder {
+            kind: kind.to_owned(),
+            size,
+            mkfs: Vec::new(),
+            options: String::new(),
+        }
+    }
+
+    fn create(builder: ScratchFsBuilder) -> Result<Self, ScratchError> {
+        let ScratchFsBuilder {
+            kind,
+            size,
+            mkfs,
+            options,
+        } = builder;
+        let unavailable = |why: String| ScratchError::Unavailable {
+            kind: kind.clone(),
+            why,
+        };
+        if !rustix::process::geteuid().is_root() {
+            return Err(unavailable("it needs root (loop device, mount)".into()));
+        }
+        let supported = fs::read_to_string("/proc/filesystems")?;
+        if !supported.lines().any(|line| line.trim() == kind) {
+            return Err(unavailable("this kernel does not have it".into()));
+        }
+        let program = format!("mkfs.{kind}");
+        if !["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
+            .iter()
+            .any(|dir| Path::new(dir).join(&program).exists())
+        {
+            return Err(unavailable(format!("{program} is not installed")));
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("indef-scratch-")
+            .tempdir()?;
+        let image = directory.path().join("image");
+        fs::File::create(&image)?.set_len(size.get())?;
+        let quiet: &[&str] = match kind.as_str() {
+            "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            "btrfs" => &["-q", "-f"],
+            "xfs" => &["-q", "-f"],
+            _ => &[],
+        };
+        run(Command::new(&program).args(quiet).args(&mkfs).arg(&image))?;
+        let device = run(Command::new("losetup")
+            .args(["--show", "-f", "--direct-io=on"])
+            .arg(&image))
+        .map_err(|error| unavailable(format!("no loop device: {error}")))?;
+        let root = directory.path().join("mnt");
+        fs::create_dir(&root)?;
+        let mut scratch = Self {
+            kind,
+            options,
+            device: device.trim().to_owned(),
+            mounted: false,
+            root,
+            directory,
+        };
+        scratch.mount()?;
+        Ok(scratch)
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its loop device, like `/dev/loop3`.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its kind, as given.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The loop file.
+    #[must_use]
+    pub fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    /// Mount (after [`Self::unmount`]).
+    ///
+    /// # Errors
+    ///
+    /// What `mount` said.
+    pub fn mount(&mut self) -> Result<(), ScratchError> {
+        let mut command = Command::new("mount");
+        command.args(["-t", &self.kind]);
+        if !self.options.is_empty() {
+            command.args(["-o", &self.options]);
+        }
+        run(command.arg(&self.device).arg(&self.root))?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    /// Unmount. Nothing may be open on it.
+    ///
+    /// # Errors
+    ///
+    /// What `umount` said.
+    pub fn unmount(&mut self) -> Result<(), ScratchError> {
+        run(Command::new("umount").arg(&self.root))?;
+        self.mounted = false;
+        Ok(())
+    }
+
+    /// Unmount and mount again: everything that was only in memory is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::unmount`] and [`Self::mount`].
+    pub fn remount(&mut self) -> Result<(), ScratchError> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Unmount, check with the file system's own checker (read-only), mount again.
+    ///
+    /// # Errors
+    ///
+    /// What the checker printed, where it is not content.
+    pub fn fsck(&mut self) -> Result<(), ScratchError> {
+        self.unmount()?;
+        let checked = match self.kind.as_str() {
+            "ext4" => run(Command::new("e2fsck").args(["-fn"]).arg(&self.device)),
+            "xfs" => run(Command::new("xfs_repair").args(["-n"]).arg(&self.device)),
+            "btrfs" => run(Command::new("btrfs")
+                .args(["check", "--readonly", "--check-data-csum"])
+                .arg(&self.device)),
+            kind => Err(ScratchError::Unavailable {
+                kind: kind.to_owned(),
+                why: "no checker known".into(),
+            }),
+        };
+        self.mount()?;
+        checked.map(drop)
+    }
+}
+
+impl Drop for ScratchFs {
+    fn drop(&mut self) {
+        if self.mounted && run(Command::new("umount").arg(&self.root)).is_err() {
+            // Something still has a file open: detach from the tree, the kernel finishes later.
+            let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
+        }
+        let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
+    }
+}
+
+fn run(command: &mut Command) -> Result<String, ScratchError> {
+    let failed = |output: String| ScratchError::Command {
+        command: format!("{command:?}"),
+        output,
+    };
+    let mut to_run = Command::new(command.get_program());
+    to_run.args(command.get_args());
+    // mkfs and losetup live in sbin, which a user's PATH may not have.
+    let path = std::env::var("PATH").unwrap_or_default();
+    to_run
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("LC_ALL", "C");
+    match to_run.output() {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Err(failed(format!(
+            "{}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}
