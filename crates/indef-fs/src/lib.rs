@@ -1,20 +1,36 @@
 //! What a file system can do: detect it, map a file, relocate ranges of it.
 //!
-//! [`detect`] looks at an open file and says which file system it is on and which engine serves it.
-//! [`map`] turns FIEMAP into a [`indef_core::layout::Layout`]. A [`Relocator`] gives ranges of a
-//! file new, contiguous blocks, in bounded steps that are each atomic for the file's contents: the
-//! process may be killed, or the power cut, between any two instructions.
+//! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
+//! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
+//! [`indef_core::layout::Layout`]. [`Target::open`] opens a file for moving, or says why not. A
+//! [`Relocator`] gives ranges of a file new, contiguous blocks, in bounded steps that are each
+//! atomic for the file's contents: the process may be killed, or the power cut, between any two
+//! instructions.
 //!
 //! This crate knows nothing of priority, plans, threads or progress: it moves what it is told to.
 //!
-//! To add a file system: one module with a `Relocator`, and one arm in [`detect`].
+//! To add a file system: one module with a `Relocator`, one arm in [`Filesystem::engines`] and one
+//! in [`relocator`].
 
 #![forbid(unsafe_code)]
 
+mod engine;
 mod error;
+mod filesystem;
+mod kind;
+mod map;
+mod mounts;
 mod relocate;
+mod swap;
 mod target;
 
+pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
+pub use filesystem::{Filesystem, Space, detect, free_space_ok};
+pub use kind::{EngineKind, FsKind, UnknownEngine};
+/// A reusable buffer for [`map`].
+pub use linux_abi::fiemap::Mapper;
+pub use map::map;
+pub use mounts::Mount;
 pub use relocate::{Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
-pub use target::{Target, TargetId};
+pub use target::{Attributes, FileTime, Target, TargetId};

@@ -58,6 +58,21 @@ pub struct RawExtent {
     reserved: [u32; 3],
 }
 
+impl RawExtent {
+    /// An extent as the kernel would report it, for tests of what is done with it.
+    #[must_use]
+    pub const fn new(logical: u64, physical: u64, length: u64, flags: u32) -> Self {
+        Self {
+            logical,
+            physical,
+            length,
+            reserved64: [0; 2],
+            flags,
+            reserved: [0; 3],
+        }
+    }
+}
+
 const _: () = {
     assert!(size_of::<RawExtent>() == 56);
     assert!(offset_of!(RawExtent, flags) == 40);

@@ -121,7 +121,9 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
             None => format!("{} B", self.0),
-            Some((name, unit)) if self.0 % unit == 0 => format!("{} {name}", self.0 / unit),
+            Some((name, unit)) if self.0.is_multiple_of(*unit) => {
+                format!("{} {name}", self.0 / unit)
+            }
             Some((name, unit)) => format!("{:.1} {name}", self.0 as f64 / *unit as f64),
         };
         f.pad(&text)

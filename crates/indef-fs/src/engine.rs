@@ -1,0 +1,52 @@
+//! From an engine's name to the engine.
+
+use indef_core::SkipReason;
+
+use crate::{EngineKind, Filesystem, Refusal, Relocator};
+
+/// What every engine is told.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Ranges that share their blocks with a reflink or a snapshot may be moved, which gives the
+    /// sharing up.
+    pub allow_unshare: bool,
+    /// How many requests an engine keeps in flight for one file.
+    pub queue_depth: u32,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            allow_unshare: false,
+            queue_depth: 32,
+        }
+    }
+}
+
+/// The engine, if it can work on this file system.
+///
+/// # Errors
+///
+/// [`SkipReason::ReadOnlyMount`], [`SkipReason::NoEngine`] where the engine is not for this file
+/// system or the file system lacks what it needs, or another named reason.
+pub fn relocator(
+    kind: EngineKind,
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    if !fs.engines().contains(&kind) {
+        return Err(SkipReason::NoEngine.into());
+    }
+    if fs.read_only {
+        return Err(SkipReason::ReadOnlyMount.into());
+    }
+    let _ = options;
+    match kind {
+        EngineKind::Ext4MoveExtent
+        | EngineKind::XfsExchangeRange
+        | EngineKind::XfsCommitRange
+        | EngineKind::XfsSwapExtents
+        | EngineKind::BtrfsDefragRange
+        | EngineKind::F2fsDefragment => Err(SkipReason::NoEngine.into()),
+    }
+}

@@ -1,0 +1,166 @@
+//! The closed sets: file systems, and engines.
+
+use std::{fmt, str::FromStr};
+
+/// A file system, as far as an engine cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FsKind {
+    /// ext4 (an ext2 or ext3 file system has no extents to move: it is [`Self::Other`]).
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+    /// F2FS.
+    F2fs,
+    /// None of these; `statfs` calls it by this number.
+    Other(i64),
+}
+
+/// `f_type` of ext2, ext3 and ext4 alike (linux/magic.h, v6.1; the other numbers, too).
+const EXT_MAGIC: i64 = 0xEF53;
+const XFS_MAGIC: i64 = 0x5846_5342;
+const BTRFS_MAGIC: i64 = 0x9123_683E;
+const F2FS_MAGIC: i64 = 0xF2F5_2010;
+
+impl FsKind {
+    /// From `statfs`'s `f_type` and, where the mount table could be read, the type's name in it.
+    #[must_use]
+    pub fn from_magic(magic: i64, name: Option<&str>) -> Self {
+        // The field is a signed long: 32-bit kernels sign-extend the larger numbers.
+        match magic & 0xFFFF_FFFF {
+            EXT_MAGIC if name.is_none_or(|name| name == "ext4") => Self::Ext4,
+            XFS_MAGIC => Self::Xfs,
+            BTRFS_MAGIC => Self::Btrfs,
+            F2FS_MAGIC => Self::F2fs,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for FsKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
+            Self::Other(EXT_MAGIC) => "ext2/ext3",
+            Self::Other(0x0102_1994) => "tmpfs",
+            Self::Other(0x794C_7630) => "overlayfs",
+            Self::Other(0x6969) => "nfs",
+            Self::Other(0x6573_5546) => "fuse",
+            Self::Other(0x4D44) => "vfat",
+            Self::Other(0x2011_BAB0) => "exfat",
+            Self::Other(0x2FC1_2FC1) => "zfs",
+            Self::Other(0xCA45_1A4E) => "bcachefs",
+            Self::Other(0x7366_746E) => "ntfs",
+            Self::Other(magic) => return f.pad(&format!("type 0x{magic:x}")),
+        };
+        f.pad(name)
+    }
+}
+
+/// How ranges get new blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// ext4: the kernel copies page by page into a donor's blocks.
+    Ext4MoveExtent,
+    /// XFS: we copy, the kernel exchanges ranges.
+    XfsExchangeRange,
+    /// XFS: as before, and only if the file has not changed meanwhile.
+    XfsCommitRange,
+    /// XFS: we copy, the kernel exchanges whole files.
+    XfsSwapExtents,
+    /// Btrfs: the kernel rewrites ranges.
+    BtrfsDefragRange,
+    /// F2FS: the kernel rewrites ranges.
+    F2fsDefragment,
+}
+
+impl EngineKind {
+    /// Every engine there is.
+    pub const ALL: [Self; 6] = [
+        Self::Ext4MoveExtent,
+        Self::XfsExchangeRange,
+        Self::XfsCommitRange,
+        Self::XfsSwapExtents,
+        Self::BtrfsDefragRange,
+        Self::F2fsDefragment,
+    ];
+
+    /// The name in options, plans and results.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4MoveExtent => "ext4-move-extent",
+            Self::XfsExchangeRange => "xfs-exchange-range",
+            Self::XfsCommitRange => "xfs-commit-range",
+            Self::XfsSwapExtents => "xfs-swap-extents",
+            Self::BtrfsDefragRange => "btrfs-defrag-range",
+            Self::F2fsDefragment => "f2fs-defragment",
+        }
+    }
+}
+
+impl fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// No engine of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{name}' is not an engine; the engines are {}", EngineKind::ALL.map(EngineKind::name).join(", "))]
+pub struct UnknownEngine {
+    name: String,
+}
+
+impl FromStr for EngineKind {
+    type Err = UnknownEngine;
+
+    fn from_str(name: &str) -> Result<Self, UnknownEngine> {
+        Self::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| UnknownEngine {
+                name: name.to_owned(),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engine_names_come_back() {
+        for kind in EngineKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+        }
+        let error = "ext5".parse::<EngineKind>().unwrap_err().to_string();
+        assert!(
+            error.contains("'ext5'") && error.contains("f2fs-defragment"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn ext2_and_ext3_are_not_ext4() {
+        assert_eq!(FsKind::from_magic(0xEF53, Some("ext4")), FsKind::Ext4);
+        assert_eq!(FsKind::from_magic(0xEF53, None), FsKind::Ext4);
+        assert_eq!(
+            FsKind::from_magic(0xEF53, Some("ext3")).to_string(),
+            "ext2/ext3"
+        );
+    }
+
+    #[test]
+    fn a_sign_extended_magic_is_recognised() {
+        assert_eq!(
+            FsKind::from_magic(i64::from(0x9123_683E_u32 as i32), None),
+            FsKind::Btrfs
+        );
+        assert_eq!(FsKind::from_magic(42, None).to_string(), "type 0x2a");
+    }
+}

@@ -1,0 +1,83 @@
+//! Active swap files (`/proc/swaps`). The kernel refuses to move them, too (`ETXTBSY`); knowing
+//! before saves making a donor, and gives a scan the right reason.
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{ffi::OsStringExt, fs::MetadataExt},
+    path::PathBuf,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use crate::TargetId;
+
+/// The list is read again after this time.
+const FRESH: Duration = Duration::from_secs(1);
+
+static KNOWN: Mutex<Option<(Instant, Vec<TargetId>)>> = Mutex::new(None);
+
+/// Whether the file is an active swap file, as of the last second. `false` where `/proc` is
+/// missing: then the kernel's refusal is what remains.
+pub(crate) fn is_swap_file(id: TargetId) -> bool {
+    let mut known = KNOWN
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let list = match &*known {
+        Some((when, list)) if when.elapsed() < FRESH => list,
+        _ => &known.insert((Instant::now(), read())).1,
+    };
+    list.contains(&id)
+}
+
+fn read() -> Vec<TargetId> {
+    let table = fs::read("/proc/swaps").unwrap_or_default();
+    parse(&table)
+        .filter_map(|path| fs::metadata(path).ok())
+        .map(|status| TargetId {
+            dev: status.dev(),
+            inode: status.ino(),
+        })
+        .collect()
+}
+
+/// The paths of the lines of type `file`: `PATH file SIZE USED PRIORITY`, after one heading.
+fn parse(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
+    table
+        .split(|byte| *byte == b'\n')
+        .skip(1)
+        .filter_map(|line| {
+            let mut words = line
+                .split(|byte| byte.is_ascii_whitespace())
+                .filter(|word| !word.is_empty());
+            let path = words.next()?;
+            (words.next()? == b"file").then(|| {
+                let path = crate::mounts::unescape(path);
+                // A swap file that was unlinked while in use has this mark behind its name.
+                let bytes = path.into_os_string().into_vec();
+                let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(&bytes);
+                PathBuf::from(OsString::from_vec(bytes.to_vec()))
+            })
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_count() {
+        let table = b"Filename\tType\t\tSize\tUsed\tPriority\n\
+            /swap\\040file                         file\t\t1048572\t0\t-2\n\
+            /dev/sda2                               partition\t1\t0\t-3\n";
+        assert_eq!(
+            parse(table).collect::<Vec<_>>(),
+            [PathBuf::from("/swap file")]
+        );
+    }
+
+    #[test]
+    fn nothing_is_no_swap_file() {
+        assert!(!is_swap_file(TargetId { dev: 0, inode: 0 }));
+    }
+}
