@@ -181,7 +181,7 @@ mod tests {
         #[test]
         fn aligning_never_panics(start: u64, len: u64) {
             let aligned = FileRange::new(start, len).align_outward(Bytes::kib(4));
-            prop_assert!(aligned.start.0 % 4096 == 0);
+            prop_assert!(aligned.start.0.is_multiple_of(4096));
         }
     }
 }
