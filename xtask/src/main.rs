@@ -1,2 +1,60 @@
-//! stub
-fn main() {}
+//! `cargo xtask`: the project's own chores. Nothing of indef depends on this.
+
+#![forbid(unsafe_code)]
+
+mod dist;
+mod licences;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+
+/// indef's own chores.
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+enum Chore {
+    /// Check the licences of all dependencies against the list in deny.toml
+    Licences,
+    /// Put what an installation consists of into a folder: binary, man pages, completions, docs
+    Stage {
+        /// The folder; created
+        folder: PathBuf,
+    },
+    /// Make a release tarball below target/dist
+    Dist,
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Licences => licences::check(),
+        Chore::Stage { folder } => dist::stage(&folder),
+        Chore::Dist => dist::tarball(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask is a folder of the repository")
+        .to_owned()
+}
+
+/// A command that runs cargo as it runs us, from the root.
+fn cargo() -> std::process::Command {
+    let mut command =
+        std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}

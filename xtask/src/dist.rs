@@ -1,0 +1,119 @@
+//! What an installation consists of, and the tarball of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+/// Build the release binary and put everything that gets installed below `folder`, laid out as
+/// below a prefix like /usr/local.
+pub(crate) fn stage(folder: &Path) -> Result<()> {
+    let binary = release_binary("indef")?;
+    copy(&binary, &folder.join("bin/indef"))?;
+
+    let man = folder.join("share/man/man1");
+    fs::create_dir_all(&man)?;
+    run(Command::new(&binary).args(["generate", "man"]).arg(&man))?;
+
+    let completions = tempfile::tempdir()?;
+    run(Command::new(&binary)
+        .args(["generate", "completions"])
+        .arg(completions.path()))?;
+    for (generated, place) in [
+        ("indef.bash", "share/bash-completion/completions/indef"),
+        ("_indef", "share/zsh/site-functions/_indef"),
+        ("indef.fish", "share/fish/vendor_completions.d/indef.fish"),
+    ] {
+        copy(&completions.path().join(generated), &folder.join(place))?;
+    }
+
+    let docs = folder.join("share/doc/indef");
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "LICENSE-MIT",
+        "LICENSE-APACHE",
+    ] {
+        copy(&crate::root().join(name), &docs.join(name))?;
+    }
+    copy_files(&crate::root().join("docs"), &docs.join("docs"))?;
+    copy_files(
+        &crate::root().join("packaging/systemd"),
+        &folder.join("lib/systemd/system"),
+    )
+}
+
+/// Make `target/dist/indef-VERSION-ARCH-linux.tar.gz`.
+pub(crate) fn tarball() -> Result<()> {
+    let name = format!(
+        "indef-{}-{}-linux",
+        env!("CARGO_PKG_VERSION"),
+        std::env::consts::ARCH
+    );
+    let dist = target().join("dist");
+    let folder = dist.join(&name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    stage(&folder)?;
+    let tarball = dist.join(format!("{name}.tar.gz"));
+    // Owners and order fixed: the same tree gives the same tarball wherever it is made.
+    run(Command::new("tar")
+        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        .arg("--create")
+        .arg("--gzip")
+        .arg("--file")
+        .arg(&tarball)
+        .arg("--directory")
+        .arg(&dist)
+        .arg(&name))?;
+    println!("{}", tarball.display());
+    Ok(())
+}
+
+/// Build `package` for release; the path of its binary comes back.
+pub(crate) fn release_binary(package: &str) -> Result<PathBuf> {
+    run(crate::cargo().args([
+        "build",
+        "--locked",
+        "--quiet",
+        "--release",
+        "--package",
+        package,
+    ]))?;
+    Ok(target().join("release").join(package))
+}
+
+/// Where cargo puts what it builds.
+pub(crate) fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command
+        .status()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(status.success(), "{command:?}: {status}");
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to.parent().context("a path without a parent")?)?;
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// The files (not the folders) directly in `from`.
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            copy(&entry.path(), &to.join(entry.file_name()))?;
+        }
+    }
+    Ok(())
+}
