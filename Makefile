@@ -1,0 +1,65 @@
+# indef's front door. On a fresh Debian 12 machine with cargo (https://rustup.rs):
+#
+#   make demo     show the main job on a file system of its own
+#   make test     everything that a change must pass
+#
+# Both install the system packages that they need where they may (root), and else say what is
+# missing. Further: build, bench, fuzz, install, dist, deps, clean.
+
+CARGO   ?= cargo
+PREFIX  ?= /usr/local
+DESTDIR ?=
+
+.PHONY: all build demo test tests fmt clippy licences abi-check bench fuzz install dist \
+        demo-deps deps clean
+
+all: build
+
+build:
+	$(CARGO) build --locked --release --package indef
+
+demo: demo-deps
+	$(MAKE) --no-print-directory build
+	target/release/indef demo
+
+# fmt to abi-check take seconds and say what is wrong with the code; tests takes minutes.
+# `make --keep-going test` runs all of them whatever fails.
+test: fmt clippy licences tests
+
+fmt:
+	$(CARGO) fmt --all -- --check
+
+clippy: deps
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+licences: deps
+	$(CARGO) xtask licences
+
+abi-check: deps
+	$(CARGO) xtask abi-check
+
+tests: deps
+	CARGO="$(CARGO)" scripts/run-tests
+
+# Against the conventional tools; takes a while, wants an idle machine and root.
+bench: deps
+	$(CARGO) xtask bench all
+
+# A short round of every fuzz target; FUZZ_SECONDS=600 for a longer one.
+fuzz:
+	scripts/fuzz
+
+install: build
+	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
+
+dist:
+	$(CARGO) xtask dist
+
+demo-deps:
+	@scripts/system-packages demo
+
+deps:
+	@scripts/system-packages test
+
+clean:
+	$(CARGO) clean
