@@ -1,1 +1,7 @@
-//! stub
+//! The executor.
+
+#![deny(unsafe_code)]
+
+mod copier;
+
+pub use copier::Copier;

@@ -1,0 +1,222 @@
+//! The copier: ranges from one file to another, with many requests in flight.
+//!
+//! A fragmented file is slow to read because each fragment is a request of its own that waits for
+//! the one before it. Here each range is split into pieces, every piece is a read that turns into a
+//! write when it completes, and as many pieces as the queue depth allows are under way at once, so
+//! that reads of one part overlap with writes of another (ScaleDefrag's idea inside one file).
+//!
+//! Invariants: when [`Copier::copy`](RangeCopier::copy) returns, with or without an error, no
+//! request is in flight; no byte outside of the ranges is written; memory is bounded by the queue
+//! depth, whatever the file size. Source bytes beyond its end count as zeros, so that the last
+//! block can be written whole, as direct I/O demands. A hole of the source is copied as zeros: which
+//! ranges hold data is the engine's knowledge.
+//!
+//! io_uring does the work where the kernel allows it (it may be switched off by sysctl or seccomp);
+//! otherwise a few threads do, which is said once through `tracing`.
+//!
+//! Both files are used as they were opened: with `O_DIRECT` if the engine wants that. Buffers,
+//! offsets and lengths are aligned to [`ALIGNMENT`] if the ranges are.
+
+mod plain;
+#[allow(unsafe_code)]
+mod ring;
+
+use std::{
+    fs::File,
+    io,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use indef_fs::RangeCopier;
+use units::FileRange;
+
+use self::ring::Ring;
+
+/// What buffers and (given aligned ranges) requests are aligned to: the largest logical block size
+/// that is in use.
+const ALIGNMENT: usize = 4096;
+
+/// The largest piece: larger ones gain nothing on flash, and cost memory.
+const LARGEST_PIECE: usize = 256 << 10;
+
+/// The smallest piece: below, the cost of requests shows.
+const SMALLEST_PIECE: usize = 64 << 10;
+
+/// Buffers of one copy in flight, in all.
+const MEMORY: usize = 8 << 20;
+
+/// Copies with io_uring, or with threads where that is not to be had. Can be used by any number of
+/// workers at once, each of which gets a ring of its own.
+#[derive(Debug)]
+pub struct Copier {
+    depth: usize,
+    piece: usize,
+    /// Rings that are not in use now.
+    idle: Mutex<Vec<Ring>>,
+    /// io_uring was refused once; it is not asked again.
+    refused: AtomicBool,
+}
+
+impl Copier {
+    /// With up to `queue_depth` pieces in flight for each copy (at least 1, at most 128).
+    #[must_use]
+    pub fn new(queue_depth: u32) -> Self {
+        let depth = queue_depth.clamp(1, 128) as usize;
+        let piece = (MEMORY / depth).clamp(SMALLEST_PIECE, LARGEST_PIECE);
+        Self {
+            depth,
+            piece,
+            idle: Mutex::new(Vec::new()),
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, without io_uring.
+    #[must_use]
+    pub fn without_ring(queue_depth: u32) -> Self {
+        let copier = Self::new(queue_depth);
+        copier.refused.store(true, Ordering::Relaxed);
+        copier
+    }
+
+    /// A ring: an idle one, a new one, or none.
+    fn ring(&self) -> Option<Ring> {
+        if self.refused.load(Ordering::Relaxed) {
+            return None;
+        }
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        idle.or_else(|| match Ring::new(self.depth, self.piece) {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                if !self.refused.swap(true, Ordering::Relaxed) {
+                    tracing::info!(%error, "io_uring is not available; copying with threads");
+                }
+                None
+            }
+        })
+    }
+}
+
+impl RangeCopier for Copier {
+    fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {
+        let mut pieces = Pieces::new(ranges, self.piece);
+        match self.ring() {
+            None => plain::copy(from, to, pieces, self.depth, self.piece),
+            Some(mut ring) => {
+                let result = ring.copy(from, to, &mut pieces);
+                // A ring that failed as such (not just a request of it) still has requests in
+                // flight, waits for them when it is dropped, and is not used again.
+                if ring.is_idle() {
+                    self.idle
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push(ring);
+                }
+                result
+            }
+        }
+    }
+}
+
+/// A part of a range that is copied by one read and one write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Piece {
+    offset: u64,
+    length: usize,
+}
+
+/// Ranges, cut at multiples of the piece size.
+#[derive(Debug)]
+struct Pieces<'a> {
+    ranges: std::slice::Iter<'a, FileRange>,
+    rest: FileRange,
+    piece: u64,
+}
+
+impl<'a> Pieces<'a> {
+    fn new(ranges: &'a [FileRange], piece: usize) -> Self {
+        Self {
+            ranges: ranges.iter(),
+            rest: FileRange::default(),
+            piece: piece as u64,
+        }
+    }
+}
+
+impl Iterator for Pieces<'_> {
+    type Item = Piece;
+
+    fn next(&mut self) -> Option<Piece> {
+        while self.rest.is_empty() {
+            self.rest = *self.ranges.next()?;
+        }
+        let offset = self.rest.start.get();
+        let length = (self.piece - offset % self.piece).min(self.rest.len.get());
+        self.rest = FileRange::new(offset + length, self.rest.len.get() - length);
+        Some(Piece {
+            offset,
+            length: length as usize,
+        })
+    }
+}
+
+/// What to do after a read of `got` bytes that brought the part at `offset` to `done` of `length`
+/// bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AfterRead {
+    /// Complete (the rest of the buffer has to be zeros).
+    Complete,
+    /// Read on from this many bytes.
+    From(usize),
+}
+
+/// A read was short, or not: is that the end of the source, or has it to be continued? A direct
+/// read can only be continued at an aligned place.
+fn after_read(from: &File, piece: Piece, done: usize) -> io::Result<AfterRead> {
+    if done == piece.length || piece.offset + done as u64 >= from.metadata()?.len() {
+        return Ok(AfterRead::Complete);
+    }
+    let resume = done - done % ALIGNMENT;
+    if resume == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            format!("read stopped short at byte {}", piece.offset + done as u64),
+        ));
+    }
+    Ok(AfterRead::From(resume))
+}
+
+/// Memory for `count` pieces, aligned, without unsafe code: a slice inside a larger vector.
+#[derive(Debug)]
+struct Buffers {
+    memory: Vec<u8>,
+    start: usize,
+    size: usize,
+}
+
+impl Buffers {
+    fn new(count: usize, size: usize) -> Self {
+        let memory = vec![0; count * size + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        Self {
+            memory,
+            start,
+            size,
+        }
+    }
+
+    fn get(&mut self, index: usize) -> &mut [u8] {
+        let start = self.start + index * self.size;
+        &mut self.memory[start..start + self.size]
+    }
+}
+
+#[cfg(test)]
+mod tests;

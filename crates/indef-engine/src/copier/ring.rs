@@ -1,0 +1,225 @@
+//! The copy with io_uring: one ring, a fixed number of buffers, each of which carries a piece from
+//! its read to its write.
+//!
+//! The only unsafe code of this crate. What makes it sound: a request names memory of
+//! [`Ring::buffers`] and the descriptors of two borrowed files; all of these outlive it because
+//! [`Ring::copy`] returns only when nothing is in flight, and if waiting itself fails, the buffers
+//! are leaked rather than freed under the kernel's hands, and the ring is closed.
+
+use std::{
+    fs::File,
+    io, mem,
+    os::fd::{AsRawFd, RawFd},
+};
+
+use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
+
+use super::{AfterRead, Buffers, Piece, Pieces, after_read};
+
+/// What a buffer is used for now.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    Read,
+    Write,
+}
+
+/// A buffer in use: bytes from `begin` on are requested.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    piece: Piece,
+    stage: Stage,
+    begin: usize,
+}
+
+/// A ring and its buffers.
+pub(super) struct Ring {
+    ring: IoUring,
+    buffers: Buffers,
+    slots: Vec<Option<Slot>>,
+    in_flight: usize,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("slots", &self.slots.len())
+            .field("in_flight", &self.in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// Fails where io_uring is missing or not allowed.
+    pub(super) fn new(depth: usize, piece: usize) -> io::Result<Self> {
+        // READ and WRITE came with 5.6; a kernel that has rings but not these is treated as one
+        // that has none.
+        let ring = IoUring::builder()
+            .dontfork()
+            .build(depth.next_power_of_two() as u32)?;
+        let mut probe = io_uring::Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        Ok(Self {
+            ring,
+            buffers: Buffers::new(depth, piece),
+            slots: vec![None; depth],
+            in_flight: 0,
+        })
+    }
+
+    /// Whether it can be used again.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0
+    }
+
+    /// Copy all pieces. After an error no new request is begun, and those in flight are waited for.
+    pub(super) fn copy(
+        &mut self,
+        from: &File,
+        to: &File,
+        pieces: &mut Pieces<'_>,
+    ) -> io::Result<()> {
+        let mut failed = None;
+        let mut done: Vec<(usize, i32)> = Vec::with_capacity(self.slots.len());
+        let mut free: Vec<usize> = (0..self.slots.len()).rev().collect();
+        loop {
+            while failed.is_none() {
+                let Some(&index) = free.last() else { break };
+                let Some(piece) = pieces.next() else { break };
+                free.pop();
+                let slot = Slot {
+                    piece,
+                    stage: Stage::Read,
+                    begin: 0,
+                };
+                if let Err(error) = self.request(index, slot, from, to) {
+                    free.push(index);
+                    failed = Some(error);
+                }
+            }
+            if self.in_flight == 0 {
+                return failed.map_or(Ok(()), Err);
+            }
+            self.wait()?;
+            done.extend(
+                self.ring
+                    .completion()
+                    .map(|entry| (entry.user_data() as usize, entry.result())),
+            );
+            for (index, result) in done.drain(..) {
+                self.in_flight -= 1;
+                let next = match self.completed(index, result, from) {
+                    // After a failure elsewhere, what was read is not worth writing.
+                    Ok(Some(slot)) if failed.is_none() => self.request(index, slot, from, to),
+                    Ok(_) => {
+                        free.push(index);
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = next {
+                    free.push(index);
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    /// A request is done: what follows in its slot, if anything.
+    fn completed(&mut self, index: usize, result: i32, from: &File) -> io::Result<Option<Slot>> {
+        let Some(slot) = self.slots[index].take() else {
+            return Err(io::Error::other("io_uring completed an unknown request"));
+        };
+        if result < 0 {
+            let error = io::Error::from_raw_os_error(-result);
+            return match error.kind() {
+                io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => Ok(Some(slot)),
+                _ => Err(error),
+            };
+        }
+        let done = slot.begin + result as usize;
+        match slot.stage {
+            Stage::Read => match after_read(from, slot.piece, done)? {
+                AfterRead::From(begin) => Ok(Some(Slot { begin, ..slot })),
+                AfterRead::Complete => {
+                    self.buffers.get(index)[done..slot.piece.length].fill(0);
+                    Ok(Some(Slot {
+                        stage: Stage::Write,
+                        begin: 0,
+                        ..slot
+                    }))
+                }
+            },
+            Stage::Write if done == slot.piece.length => Ok(None),
+            Stage::Write if result == 0 => Err(io::ErrorKind::WriteZero.into()),
+            Stage::Write => Ok(Some(Slot {
+                begin: done,
+                ..slot
+            })),
+        }
+    }
+
+    /// Queue the request that `slot` describes. There is always room: one request for each slot.
+    fn request(&mut self, index: usize, slot: Slot, from: &File, to: &File) -> io::Result<()> {
+        let fd = match slot.stage {
+            Stage::Read => from.as_raw_fd(),
+            Stage::Write => to.as_raw_fd(),
+        };
+        let entry = self.entry(index, slot, fd);
+        // SAFETY: the memory that the entry names belongs to `self.buffers`, is not touched while
+        // its slot is in use, and outlives the request; so do the two files (see the module).
+        unsafe { self.ring.submission().push(&entry) }.map_err(io::Error::other)?;
+        self.slots[index] = Some(slot);
+        self.in_flight += 1;
+        Ok(())
+    }
+
+    fn entry(&mut self, index: usize, slot: Slot, fd: RawFd) -> Entry {
+        let memory = &mut self.buffers.get(index)[slot.begin..slot.piece.length];
+        let (pointer, length) = (memory.as_mut_ptr(), memory.len() as u32);
+        let offset = slot.piece.offset + slot.begin as u64;
+        match slot.stage {
+            Stage::Read => opcode::Read::new(Fd(fd), pointer, length)
+                .offset(offset)
+                .build(),
+            Stage::Write => opcode::Write::new(Fd(fd), pointer, length)
+                .offset(offset)
+                .build(),
+        }
+        .user_data(index as u64)
+    }
+
+    /// Submit what is queued and wait for at least one completion.
+    fn wait(&mut self) -> io::Result<()> {
+        loop {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => return Ok(()),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::Interrupted
+                            | io::ErrorKind::WouldBlock
+                            | io::ErrorKind::ResourceBusy
+                    ) =>
+                {
+                    if !self.ring.completion().is_empty() {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            // Only after `wait` failed for a reason that no retry helps. The kernel may still write
+            // to the buffers: never give their memory to anybody else.
+            mem::forget(mem::replace(&mut self.buffers, Buffers::new(0, 0)));
+        }
+    }
+}
