@@ -7,3 +7,4 @@
 
 pub mod fiemap;
 pub mod ioctl;
+pub mod move_ext;

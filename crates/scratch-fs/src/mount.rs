@@ -32,6 +32,68 @@ pub enum ScratchError {
     Io(#[from] std::io::Error),
 }
 
+impl ScratchError {
+    /// Whether this machine could have done it if it were set up: root, and a kernel that has the
+    /// file system. Then a skip says that a tool is missing or that something broke.
+    #[must_use]
+    pub fn should_have_worked(&self) -> bool {
+        match self {
+            Self::Unavailable { kind, .. } => {
+                rustix::process::geteuid().is_root() && kernel_has(kind).unwrap_or(true)
+            }
+            Self::Command { .. } | Self::Io(_) => true,
+        }
+    }
+}
+
+/// The value, or `None` with `skipped: why` on stderr where this machine cannot.
+///
+/// # Panics
+///
+/// Where something failed that is no lack of the machine; and, with `CI=true` in the environment,
+/// where the machine should have been able to: a test must not go missing unnoticed.
+#[must_use]
+#[track_caller]
+pub fn require<T>(made: Result<T, ScratchError>) -> Option<T> {
+    match made {
+        Ok(value) => Some(value),
+        Err(error @ ScratchError::Unavailable { .. }) => {
+            let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+            assert!(
+                !(ci && error.should_have_worked()),
+                "CI must not skip this: {error}"
+            );
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn kernel_has(kind: &str) -> std::io::Result<bool> {
+    let supported = fs::read_to_string("/proc/filesystems")?;
+    Ok(supported.lines().any(|line| line.trim() == kind))
+}
+
+/// Bytes that a device has transferred, by its own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceBytes {
+    /// Read from it.
+    pub read: Bytes,
+    /// Written to it.
+    pub written: Bytes,
+}
+
+impl std::ops::Sub for DeviceBytes {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            read: self.read - earlier.read,
+            written: self.written - earlier.written,
+        }
+    }
+}
+
 /// What to make.
 #[derive(Clone, Debug)]
 pub struct ScratchFsBuilder {
@@ -104,8 +166,7 @@ impl ScratchFs {
         if !rustix::process::geteuid().is_root() {
             return Err(unavailable("it needs root (loop device, mount)".into()));
         }
-        let supported = fs::read_to_string("/proc/filesystems")?;
-        if !supported.lines().any(|line| line.trim() == kind) {
+        if !kernel_has(&kind)? {
             return Err(unavailable("this kernel does not have it".into()));
         }
         let program = format!("mkfs.{kind}");
@@ -121,7 +182,15 @@ impl ScratchFs {
         let image = directory.path().join("image");
         fs::File::create(&image)?.set_len(size.get())?;
         let quiet: &[&str] = match kind.as_str() {
-            "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+            // Below 512 MiB mke2fs would choose 1 KiB blocks, which no real file system has.
+            "ext4" => &[
+                "-q",
+                "-F",
+                "-b",
+                "4096",
+                "-E",
+                "lazy_itable_init=0,lazy_journal_init=0",
+            ],
             "btrfs" => &["-q", "-f"],
             "xfs" => &["-q", "-f"],
             _ => &[],
@@ -167,6 +236,52 @@ impl ScratchFs {
     #[must_use]
     pub fn image(&self) -> PathBuf {
         self.directory.path().join("image")
+    }
+
+    /// What its loop device has read and written so far (`/sys/block/*/stat`, sectors of 512
+    /// bytes). Call [`Self::sync`] first to have delayed writes counted.
+    ///
+    /// # Errors
+    ///
+    /// Where sysfs cannot be read.
+    pub fn device_bytes(&self) -> std::io::Result<DeviceBytes> {
+        let name = self.device.trim_start_matches("/dev/");
+        let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+        let sectors = |column: usize| {
+            stat.split_whitespace()
+                .nth(column)
+                .and_then(|word| word.parse().ok())
+                .map(|sectors: u64| Bytes(sectors * 512))
+                .ok_or_else(|| std::io::Error::other(format!("unexpected {name}/stat: {stat}")))
+        };
+        Ok(DeviceBytes {
+            read: sectors(2)?,
+            written: sectors(6)?,
+        })
+    }
+
+    /// Bytes free for anybody, as `statfs` says.
+    ///
+    /// # Errors
+    ///
+    /// What `statfs` said.
+    pub fn free(&self) -> std::io::Result<Bytes> {
+        let fs = rustix::fs::statvfs(&self.root)?;
+        Ok(Bytes(fs.f_bavail * fs.f_frsize))
+    }
+
+    /// Write everything of this file system back (`syncfs`).
+    ///
+    /// # Errors
+    ///
+    /// What `syncfs` said.
+    pub fn sync(&self) -> std::io::Result<()> {
+        Ok(rustix::fs::syncfs(fs::File::open(&self.root)?)?)
+    }
+
+    /// Change the mount options from the next [`Self::mount`] or [`Self::remount`] on.
+    pub fn set_mount_options(&mut self, options: &str) {
+        options.clone_into(&mut self.options);
     }
 
     /// Mount (after [`Self::unmount`]).

@@ -1,0 +1,306 @@
+//! Files made of data in pieces, holes and unwritten ranges.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+};
+
+use linux_abi::fiemap::{ExtentFlags, FLAG_SYNC, Mapper};
+use rustix::fs::{FallocateFlags, fallocate};
+use units::{Bytes, FileOffset, FileRange};
+
+use crate::content;
+
+/// `EXT4_SUPER_MAGIC` (linux/magic.h, v6.1).
+const EXT4: i64 = 0xEF53;
+/// Dummies kept before giving up.
+const TRIES: usize = 24;
+/// Pieces by which small free spaces are used up in a second attempt; more in later ones.
+const FILL: u64 = 64;
+
+/// A part of a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Segment {
+    /// Written bytes in fragments of `piece`.
+    Data {
+        /// Length of the segment.
+        len: Bytes,
+        /// Length of each fragment.
+        piece: Bytes,
+    },
+    /// No blocks.
+    Hole(Bytes),
+    /// Allocated, never written, in fragments of `piece`.
+    Unwritten {
+        /// Length of the segment.
+        len: Bytes,
+        /// Length of each fragment.
+        piece: Bytes,
+    },
+}
+
+impl Segment {
+    const fn len(self) -> Bytes {
+        match self {
+            Self::Data { len, .. } | Self::Unwritten { len, .. } | Self::Hole(len) => len,
+        }
+    }
+
+    /// Length of its fragments; none for a hole.
+    const fn piece(self) -> Option<u64> {
+        match self {
+            Self::Data { piece, .. } | Self::Unwritten { piece, .. } => {
+                Some(if piece.0 == 0 { 1 } else { piece.0 })
+            }
+            Self::Hole(_) => None,
+        }
+    }
+}
+
+/// The wanted state of a file, segment by segment.
+#[derive(Clone, Debug, Default)]
+pub struct Shape {
+    seed: u64,
+    segments: Vec<Segment>,
+    exact: bool,
+}
+
+impl Shape {
+    /// An empty file; its content will come from `seed` (see [`content`]).
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            segments: Vec::new(),
+            exact: true,
+        }
+    }
+
+    /// With one more segment at the end.
+    #[must_use]
+    pub fn with(mut self, segment: Segment) -> Self {
+        self.segments.push(segment);
+        self
+    }
+
+    /// The segments so far, `times` over.
+    #[must_use]
+    pub fn repeated(mut self, times: usize) -> Self {
+        self.segments = self.segments.repeat(times);
+        self
+    }
+
+    /// Do not insist on the number of fragments: for nearly full file systems, where the free
+    /// space decides.
+    #[must_use]
+    pub fn roughly(mut self) -> Self {
+        self.exact = false;
+        self
+    }
+
+    /// 32 fragments of 4 KiB and then one of 128 KiB, over and over, up to about `size`: half of it
+    /// is worth moving for a reader that reads 128 KiB at a time.
+    #[must_use]
+    pub fn half_contiguous(seed: u64, size: Bytes) -> Self {
+        let (small, large) = (Bytes::kib(4), Bytes::kib(128));
+        Self::new(seed)
+            .with(Segment::Data {
+                len: large,
+                piece: small,
+            })
+            .with(Segment::Data {
+                len: large,
+                piece: large,
+            })
+            .repeated(size.div_ceil(large * 2) as usize)
+    }
+
+    /// Size of the file.
+    #[must_use]
+    pub fn size(&self) -> Bytes {
+        self.segments.iter().map(|segment| segment.len()).sum()
+    }
+
+    /// Number of fragments that the file shall have.
+    #[must_use]
+    pub fn fragments(&self) -> u64 {
+        let pieces = |segment: &Segment| {
+            let piece = segment.piece()?;
+            Some(segment.len().div_ceil(Bytes(piece)))
+        };
+        self.segments.iter().filter_map(pieces).sum()
+    }
+
+    /// Make it, replacing what is at `path`.
+    ///
+    /// Every piece is allocated in turn with one of a nameless dummy file, which separates it from
+    /// the next piece; data is written into the allocated blocks afterwards, in large requests.
+    /// Whether it worked is seen before anything is written, and tried again elsewhere if not.
+    ///
+    /// # Errors
+    ///
+    /// What failed, as the kernel said it; or that the file did not get the fragments asked for.
+    pub fn make(&self, path: &Path) -> io::Result<()> {
+        let mut dummies = Vec::new();
+        let file = loop {
+            // A new inode each time: what was allocated in vain stays so, and is out of the way.
+            match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .open(path)?;
+            self.allocate(&file, path, &mut dummies)?;
+            if !self.exact || fragments(&file)? == self.fragments() || dummies.len() > TRIES {
+                break file;
+            }
+            dummies.push(file);
+        };
+        self.write(&file)?;
+        file.set_len(self.size().get())?;
+        file.sync_all()?;
+        drop(dummies);
+        let made = fragments(&file)?;
+        if self.exact && made != self.fragments() {
+            return Err(io::Error::other(format!(
+                "{}: {made} fragments came out instead of {}",
+                path.display(),
+                self.fragments()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Each segment with its offset.
+    fn placed(&self) -> impl Iterator<Item = (u64, Segment)> + '_ {
+        let mut offset = 0;
+        self.segments.iter().map(move |segment| {
+            let start = offset;
+            offset += segment.len().get();
+            (start, *segment)
+        })
+    }
+
+    /// Each fragment that the file shall have.
+    fn pieces(&self) -> impl Iterator<Item = FileRange> + '_ {
+        self.placed().flat_map(|(start, segment)| {
+            let end = start + segment.len().get();
+            let piece = segment.piece();
+            let step = piece.unwrap_or(1);
+            let end = if piece.is_some() { end } else { start };
+            (start..end)
+                .step_by(step as usize)
+                .map(move |offset| FileRange::new(offset, step.min(end - offset)))
+        })
+    }
+
+    /// Allocate every piece, and a piece of a dummy after each.
+    fn allocate(&self, file: &File, path: &Path, dummies: &mut Vec<File>) -> io::Result<()> {
+        let pieces: Vec<FileRange> = self.pieces().collect();
+        let smallest = pieces.iter().map(|piece| piece.len.get()).min();
+        let mut dummy = nameless(path)?;
+        let mut offset = 0;
+        if let Some(smallest) = smallest.filter(|_| !dummies.is_empty()) {
+            // The dummy found places of its own: use up free space in small pieces.
+            let fill = FILL << dummies.len().min(8);
+            for _ in 0..fill {
+                fallocate(&dummy, FallocateFlags::empty(), offset, smallest)?;
+                offset += smallest;
+            }
+            dummies.push(std::mem::replace(&mut dummy, nameless(path)?));
+        }
+        offset = 0;
+        for piece in &pieces {
+            let len = piece.len.get();
+            fallocate(file, FallocateFlags::empty(), piece.start.get(), len)?;
+            fallocate(&dummy, FallocateFlags::empty(), offset, len)?;
+            offset += len;
+        }
+        dummies.push(dummy);
+        if self.exact && rustix::fs::fstatfs(file)?.f_type == EXT4 {
+            crate::ext4::separate(file, path, &pieces, dummies)?;
+        }
+        Ok(())
+    }
+
+    fn write(&self, file: &File) -> io::Result<()> {
+        let mut buffer = vec![0; 1 << 20];
+        for (start, segment) in self.placed() {
+            let Segment::Data { len, .. } = segment else {
+                continue;
+            };
+            let end = start + len.get();
+            let mut offset = start;
+            while offset < end {
+                let length = (end - offset).min(1 << 20) as usize;
+                content(&mut buffer[..length], self.seed, FileOffset(offset));
+                file.write_all_at(&buffer[..length], offset)?;
+                offset += length as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file without a name, on the same file system as `path`.
+pub(crate) fn nameless(path: &Path) -> io::Result<File> {
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32)
+        .open(directory.unwrap_or(Path::new(".")))
+}
+
+/// Number of fragments of `file` after writing it back: extents that touch in the file and on the
+/// device count once, whatever their flags.
+///
+/// # Errors
+///
+/// What FIEMAP said.
+pub fn fragments(file: &File) -> io::Result<u64> {
+    let mut mapper = Mapper::default();
+    let (mut start, mut count) = (0, 0);
+    let mut end_of_last = None;
+    loop {
+        let batch = mapper.batch(file, start, u64::MAX - start, FLAG_SYNC)?;
+        let Some(last) = batch.last() else {
+            return Ok(count);
+        };
+        for extent in batch {
+            if end_of_last != Some((extent.logical, extent.physical)) {
+                count += 1;
+            }
+            end_of_last = Some((
+                extent.logical + extent.length,
+                extent.physical + extent.length,
+            ));
+        }
+        start = last.logical + last.length;
+        if ExtentFlags::from_bits_retain(last.flags).contains(ExtentFlags::LAST) {
+            return Ok(count);
+        }
+    }
+}
+
+/// Make `to` a reflink copy of `from`: all extents shared.
+///
+/// # Errors
+///
+/// What `FICLONE` said: `EOPNOTSUPP` where the file system cannot share.
+pub fn reflink(from: &Path, to: &Path) -> io::Result<()> {
+    let target = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(to)?;
+    rustix::fs::ioctl_ficlone(&target, File::open(from)?)?;
+    target.sync_all()
+}
