@@ -17,6 +17,7 @@ pub mod access;
 pub mod layout;
 pub mod plan;
 pub mod priority;
+pub mod profile;
 mod skip;
 
 pub use skip::SkipReason;

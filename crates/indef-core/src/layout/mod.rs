@@ -5,5 +5,10 @@
 //! extents, because a device sees no difference between one extent and two that touch.
 
 mod extent;
+mod geometry;
+mod measure;
 
 pub use extent::{Extent, ExtentFlags, Layout};
+pub use geometry::{Geometry, ParseGeometryError};
+pub use measure::Fragmentation;
+pub(crate) use measure::Scan;

@@ -1,0 +1,70 @@
+//! A chunk and what was decided about it.
+
+use units::{Bytes, FileRange};
+
+use crate::SkipReason;
+
+/// What a plan decided about a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Give it new, contiguous blocks.
+    Migrate,
+    /// Leave it, because.
+    Skip(SkipReason),
+}
+
+/// One access range that a plan decided on. Neighbouring I/O-sized ranges that are contiguous
+/// already may stand together in one chunk; its degrees are then those of one of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Chunk {
+    /// The bytes of the file, block-aligned.
+    pub range: FileRange,
+    /// Reads in the profile (1 where the policy works without one).
+    pub reads: u64,
+    /// Writes in the profile.
+    pub writes: u64,
+    /// Degree of logical fragmentation: fragments inside the range.
+    pub dolf: u64,
+    /// Degree of physical fragmentation (eq. 1); 0 where the geometry is unknown.
+    pub dopf: f64,
+    /// Priority (eq. 2).
+    pub iodp: f64,
+    /// Migrate or skip.
+    pub decision: Decision,
+    /// Bytes that migrating writes: the allocated, written bytes of the range.
+    pub cost: Bytes,
+    /// IODP that migrating takes away: priority now less priority of the ideal layout.
+    pub gain: f64,
+    /// What migrating does to the file's number of fragments.
+    pub edges: Edges,
+}
+
+impl Chunk {
+    /// Whether it is to be moved.
+    #[must_use]
+    pub fn migrates(&self) -> bool {
+        self.decision == Decision::Migrate
+    }
+}
+
+/// What migrating a chunk does to the file's number of fragments: `excess` fewer inside, one more at
+/// each end where it cuts a fragment in two. The default assumes the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edges {
+    /// Fragments inside the chunk beyond the fewest possible.
+    pub excess: u64,
+    /// A fragment reaches across its beginning.
+    pub cuts_start: bool,
+    /// A fragment reaches across its end.
+    pub cuts_end: bool,
+}
+
+impl Default for Edges {
+    fn default() -> Self {
+        Self {
+            excess: 0,
+            cuts_start: true,
+            cuts_end: true,
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Reading a plan file, and checking every value in it. Plans are edited by hand, cut off by full
+//! disks and mixed up with other files: nothing read here is believed.
+
+use std::io::{BufRead, Read};
+
+use serde::Deserialize;
+use units::{Bytes, FileOffset};
+
+use super::{
+    super::{Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
+    MAX_LINE, PlanError, Problem, VERSION,
+    wire::{ChunkLine, ChunksLine, FileLine, Header, Names, TotalsLine, Version},
+};
+
+/// Reads a plan file; iterates over its files. After an error it ends. A plan is whole only if the
+/// iterator ends without an error, so collect it before acting on it.
+#[derive(Debug)]
+pub struct PlanReader<R: BufRead> {
+    input: R,
+    buffer: Vec<u8>,
+    line: u64,
+    options: PlanOptions,
+    totals: PlanTotals,
+    fs: Names,
+    engine: Names,
+    done: bool,
+}
+
+impl<R: BufRead> PlanReader<R> {
+    /// Read the header.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the header of a plan of this version.
+    pub fn new(input: R) -> Result<Self, PlanError> {
+        let mut reader = Self {
+            input,
+            buffer: Vec::new(),
+            line: 0,
+            options: PlanOptions::default(),
+            totals: PlanTotals::default(),
+            fs: Names::default(),
+            engine: Names::default(),
+            done: false,
+        };
+        reader.options = reader.header().map_err(|problem| reader.at_line(problem))?;
+        Ok(reader)
+    }
+
+    /// What the plan was made with.
+    #[must_use]
+    pub fn options(&self) -> &PlanOptions {
+        &self.options
+    }
+
+    /// The sums over the files read so far.
+    #[must_use]
+    pub fn totals(&self) -> &PlanTotals {
+        &self.totals
+    }
+
+    fn at_line(&self, problem: Problem) -> PlanError {
+        PlanError {
+            line: self.line.max(1),
+            problem,
+        }
+    }
+
+    fn header(&mut self) -> Result<PlanOptions, Problem> {
+        match self.next_line() {
+            Ok(true) => {}
+            Ok(false) | Err(Problem::TooLong) => return Err(Problem::Foreign),
+            Err(problem) => return Err(problem),
+        }
+        let version: Version =
+            serde_json::from_slice(&self.buffer).map_err(|_| Problem::Foreign)?;
+        if version.version != VERSION {
+            return Err(Problem::Version(version.version));
+        }
+        let header: Header = parse(&self.buffer)?;
+        header
+            .options()
+            .map_err(|what| Problem::Absurd(one_line(&what)))
+    }
+
+    /// Read the next line that is not blank into the buffer; `false` at the end of the file.
+    fn next_line(&mut self) -> Result<bool, Problem> {
+        loop {
+            self.buffer.clear();
+            let limit = MAX_LINE as u64 + 2;
+            let read = (&mut self.input)
+                .take(limit)
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(Problem::Read)?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if self.buffer.last() == Some(&b'\n') {
+                self.buffer.pop();
+            }
+            if self.buffer.len() > MAX_LINE {
+                return Err(Problem::TooLong);
+            }
+            if !self.buffer.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn next_file(&mut self) -> Result<Option<FilePlan>, Problem> {
+        if !self.next_line()? {
+            self.line += 1;
+            return Err(Problem::Truncated);
+        }
+        if self.is_totals() {
+            let line: TotalsLine = parse(&self.buffer)?;
+            if !line.totals.matches(&self.totals) {
+                return Err(Problem::Totals);
+            }
+            return match self.next_line()? {
+                true => Err(Problem::Trailing),
+                false => Ok(None),
+            };
+        }
+        let (mut file, mut more) = self.file_line()?;
+        while more {
+            if !self.next_line()? {
+                self.line += 1;
+                return Err(Problem::Truncated);
+            }
+            let line: ChunksLine = parse(&self.buffer)?;
+            if line.chunks.is_empty() {
+                return Err(Problem::Damaged("a line of no chunks".to_owned()));
+            }
+            more = line.more;
+            add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
+        }
+        file.chunks.shrink_to_fit();
+        self.totals.add(&file);
+        Ok(Some(file))
+    }
+
+    fn is_totals(&self) -> bool {
+        self.buffer
+            .trim_ascii_start()
+            .strip_prefix(b"{")
+            .is_some_and(|rest| rest.trim_ascii_start().starts_with(b"\"totals\""))
+    }
+
+    fn file_line(&mut self) -> Result<(FilePlan, bool), Problem> {
+        let line: FileLine<'_> = parse(&self.buffer)?;
+        let path = PathJson {
+            path: line.path,
+            path_bytes: line.path_bytes,
+        };
+        let mut file = FilePlan {
+            path: path
+                .to_path()
+                .map_err(|what| Problem::Absurd(what.to_owned()))?,
+            dev: line.dev,
+            inode: line.inode,
+            size: line.size_bytes,
+            block_size: line.block_size_bytes,
+            fs: self.fs.share(&line.fs),
+            engine: line.engine.as_deref().map(|name| self.engine.share(name)),
+            extents_before: line.extents_before,
+            skip: line.skip,
+            chunks: Vec::new(),
+        };
+        check_sizes(&file).map_err(Problem::Absurd)?;
+        add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
+        Ok((file, line.more))
+    }
+}
+
+impl<R: BufRead> Iterator for PlanReader<R> {
+    type Item = Result<FilePlan, PlanError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.next_file().map_err(|problem| self.at_line(problem));
+        self.done = !matches!(next, Ok(Some(_)));
+        next.transpose()
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(line).map_err(|error| {
+        // serde_json counts lines within what it was given: always 1.
+        let text = error.to_string();
+        let what = text
+            .rsplit_once(" at line ")
+            .map_or(&*text, |(what, _)| what);
+        let column = error.column();
+        Problem::Damaged(one_line(&format!("{what} at column {column}")))
+    })
+}
+
+/// The largest file offset that Linux knows.
+const MAX_OFFSET: u64 = i64::MAX as u64;
+
+fn check_sizes(file: &FilePlan) -> Result<(), String> {
+    let block = file.block_size.0;
+    if !block.is_power_of_two() || !(512..=1 << 30).contains(&block) {
+        return Err(format!(
+            "a block size of {block} bytes, but it must be a power of two from 512"
+        ));
+    }
+    if file.size.0 > MAX_OFFSET {
+        return Err(format!(
+            "a size of {} bytes, which no file has",
+            file.size.0
+        ));
+    }
+    Ok(())
+}
+
+/// Check chunks and append them.
+fn add_chunks(file: &mut FilePlan, lines: Vec<ChunkLine>) -> Result<(), String> {
+    file.chunks.reserve_exact(lines.len());
+    for line in lines {
+        let chunk = line.chunk()?;
+        check_chunk(file, &chunk)?;
+        file.chunks.push(chunk);
+    }
+    Ok(())
+}
+
+fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), String> {
+    let (start, len) = (chunk.range.start.0, chunk.range.len.0);
+    let wrong = |what: &str| Err(format!("the chunk at byte {start} {what}"));
+    let block = file.block_size.0;
+    let file_end = FileOffset(file.size.0).align_up(Bytes(block)).0;
+    match start.checked_add(len) {
+        None => return wrong("is longer than any file"),
+        Some(end) if end > file_end => return wrong("ends behind the end of its file"),
+        Some(_) => {}
+    }
+    if len == 0 {
+        return wrong("is empty");
+    }
+    if start % block != 0 || len % block != 0 {
+        return wrong("does not lie on block boundaries");
+    }
+    if chunk.cost.0 > len {
+        return wrong("costs more bytes than it has");
+    }
+    match file.chunks.last() {
+        Some(last) if last.range.end().0 > start => {
+            wrong("overlaps the one before it, or is out of order")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Text from the file on one line of a terminal: no control characters, not too long.
+fn one_line(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(200)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    if text.chars().nth(200).is_some() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,250 @@
+//! The lines as they stand in the file. Numbers carry their unit in their names.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use units::{Bytes, FileRange};
+
+use super::super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy};
+use crate::SkipReason;
+
+/// What every version of the header has.
+#[derive(Deserialize)]
+pub(super) struct Version {
+    #[serde(rename = "indef-plan")]
+    pub(super) version: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Header {
+    #[serde(rename = "indef-plan")]
+    pub(super) version: u64,
+    policy: Policy,
+    truncate_pct: f64,
+    alpha: f64,
+    beta: f64,
+    io_size_bytes: Bytes,
+    hot_pct: f64,
+    geometry: String,
+    max_request_bytes: Bytes,
+    budget_bytes: Option<Bytes>,
+    target_gain_pct: Option<f64>,
+    allow_unshare: bool,
+}
+
+impl Header {
+    pub(super) fn new(version: u64, options: &PlanOptions) -> Self {
+        Self {
+            version,
+            policy: options.policy,
+            truncate_pct: options.truncate_pct,
+            alpha: options.alpha,
+            beta: options.beta,
+            io_size_bytes: options.io_size,
+            hot_pct: options.hot_pct,
+            geometry: options.geometry.to_string(),
+            max_request_bytes: options.max_request,
+            budget_bytes: options.budget,
+            target_gain_pct: options.target_gain_pct,
+            allow_unshare: options.allow_unshare,
+        }
+    }
+
+    pub(super) fn options(self) -> Result<PlanOptions, String> {
+        let options = PlanOptions {
+            policy: self.policy,
+            truncate_pct: self.truncate_pct,
+            alpha: self.alpha,
+            beta: self.beta,
+            io_size: self.io_size_bytes,
+            hot_pct: self.hot_pct,
+            geometry: self.geometry.parse().map_err(|e| format!("{e}"))?,
+            max_request: self.max_request_bytes,
+            budget: self.budget_bytes,
+            target_gain_pct: self.target_gain_pct,
+            allow_unshare: self.allow_unshare,
+        };
+        options.check().map_err(|error| error.to_string())?;
+        Ok(options)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FileLine<'a> {
+    pub(super) path: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) path_bytes: Option<String>,
+    pub(super) dev: u64,
+    pub(super) inode: u64,
+    pub(super) size_bytes: Bytes,
+    pub(super) block_size_bytes: Bytes,
+    #[serde(borrow)]
+    pub(super) fs: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(super) engine: Option<Cow<'a, str>>,
+    pub(super) extents_before: u64,
+    pub(super) skip: Option<SkipReason>,
+    pub(super) chunks: Vec<ChunkLine>,
+    pub(super) more: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChunksLine {
+    pub(super) chunks: Vec<ChunkLine>,
+    pub(super) more: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DecisionWord {
+    Migrate,
+    Skip,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChunkLine {
+    start_bytes: u64,
+    len_bytes: u64,
+    reads: u64,
+    writes: u64,
+    dolf: u64,
+    dopf: f64,
+    iodp: f64,
+    decision: DecisionWord,
+    reason: Option<SkipReason>,
+    cost_bytes: Bytes,
+    gain: f64,
+    /// `excess`, `cuts_start`, `cuts_end`.
+    edges: (u64, bool, bool),
+}
+
+impl From<&Chunk> for ChunkLine {
+    fn from(chunk: &Chunk) -> Self {
+        let (decision, reason) = match chunk.decision {
+            Decision::Migrate => (DecisionWord::Migrate, None),
+            Decision::Skip(reason) => (DecisionWord::Skip, Some(reason)),
+        };
+        let Edges {
+            excess,
+            cuts_start,
+            cuts_end,
+        } = chunk.edges;
+        Self {
+            start_bytes: chunk.range.start.0,
+            len_bytes: chunk.range.len.0,
+            reads: chunk.reads,
+            writes: chunk.writes,
+            dolf: chunk.dolf,
+            dopf: chunk.dopf,
+            iodp: chunk.iodp,
+            decision,
+            reason,
+            cost_bytes: chunk.cost,
+            gain: chunk.gain,
+            edges: (excess, cuts_start, cuts_end),
+        }
+    }
+}
+
+impl ChunkLine {
+    pub(super) fn chunk(self) -> Result<Chunk, String> {
+        let at = self.start_bytes;
+        let decision = match (self.decision, self.reason) {
+            (DecisionWord::Migrate, None) => Decision::Migrate,
+            (DecisionWord::Skip, Some(reason)) => Decision::Skip(reason),
+            (DecisionWord::Migrate, Some(_)) => {
+                return Err(format!("the chunk at byte {at} migrates but has a reason"));
+            }
+            (DecisionWord::Skip, None) => {
+                return Err(format!(
+                    "the chunk at byte {at} is skipped without a reason"
+                ));
+            }
+        };
+        for (name, value) in [
+            ("dopf", self.dopf),
+            ("iodp", self.iodp),
+            ("gain", self.gain),
+        ] {
+            if !value.is_finite() || value < 0.0 {
+                return Err(format!("{name} of the chunk at byte {at} is {value}"));
+            }
+        }
+        Ok(Chunk {
+            range: FileRange::new(self.start_bytes, self.len_bytes),
+            reads: self.reads,
+            writes: self.writes,
+            dolf: self.dolf,
+            dopf: self.dopf,
+            iodp: self.iodp,
+            decision,
+            cost: self.cost_bytes,
+            gain: self.gain,
+            edges: Edges {
+                excess: self.edges.0,
+                cuts_start: self.edges.1,
+                cuts_end: self.edges.2,
+            },
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TotalsLine {
+    pub(super) totals: Totals,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Totals {
+    files: u64,
+    files_to_move: u64,
+    chunks: u64,
+    chunks_to_move: u64,
+    cost_bytes: Bytes,
+    gain: f64,
+    total_gain: f64,
+}
+
+impl From<&PlanTotals> for Totals {
+    fn from(totals: &PlanTotals) -> Self {
+        Self {
+            files: totals.files,
+            files_to_move: totals.files_to_move,
+            chunks: totals.chunks,
+            chunks_to_move: totals.chunks_to_move,
+            cost_bytes: totals.cost,
+            gain: totals.gain,
+            total_gain: totals.total_gain,
+        }
+    }
+}
+
+impl Totals {
+    /// Whether the counts are those of `seen`. Gains are sums of fractions, and not compared.
+    pub(super) fn matches(&self, seen: &PlanTotals) -> bool {
+        self.files == seen.files
+            && self.files_to_move == seen.files_to_move
+            && self.chunks == seen.chunks
+            && self.chunks_to_move == seen.chunks_to_move
+            && self.cost_bytes == seen.cost
+    }
+}
+
+/// Shares one allocation among equal names that follow each other.
+#[derive(Debug, Default)]
+pub(super) struct Names(Option<Arc<str>>);
+
+impl Names {
+    pub(super) fn share(&mut self, name: &str) -> Arc<str> {
+        match &self.0 {
+            Some(last) if **last == *name => last.clone(),
+            _ => self.0.insert(Arc::from(name)).clone(),
+        }
+    }
+}

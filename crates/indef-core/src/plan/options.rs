@@ -1,0 +1,162 @@
+//! What a plan is made with.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use crate::layout::Geometry;
+
+/// Which ranges are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// IODP with truncation (InDeF).
+    Indef,
+    /// The hottest share, then a fragmentation check (FragPicker).
+    Fragpicker,
+    /// Every fragmented file as a whole (the conventional tools).
+    Whole,
+    /// Read-ahead sized ranges from offset 0, without a profile (FragPicker's bypass).
+    Sequential,
+}
+
+impl Policy {
+    /// Every policy there is.
+    pub const ALL: [Self; 4] = [Self::Indef, Self::Fragpicker, Self::Whole, Self::Sequential];
+
+    /// The word that stands in options and files.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Indef => "indef",
+            Self::Fragpicker => "fragpicker",
+            Self::Whole => "whole",
+            Self::Sequential => "sequential",
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// A policy that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is not a policy; choose indef, fragpicker, whole or sequential")]
+pub struct ParsePolicyError(String);
+
+impl FromStr for Policy {
+    type Err = ParsePolicyError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
+        Self::ALL
+            .into_iter()
+            .find(|policy| policy.word() == text)
+            .ok_or_else(|| ParsePolicyError(text.to_owned()))
+    }
+}
+
+/// Everything that a plan depends on beside the files. The default is what the papers used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlanOptions {
+    /// Which ranges are chosen.
+    pub policy: Policy,
+    /// `indef`: the percentage of each file's lowest-IODP entries that is left alone (InDeF §III-C;
+    /// §IV-B uses 20 to 30, no loss of read speed below about 30).
+    pub truncate_pct: f64,
+    /// Weight of DoLF (InDeF eq. 2; §IV: 4).
+    pub alpha: f64,
+    /// Weight of DoPF (InDeF eq. 2; §IV: 1).
+    pub beta: f64,
+    /// The range of one sequential read, used where there is no profile (Linux' read-ahead,
+    /// FragPicker §4.1.4: 128 KiB).
+    pub io_size: Bytes,
+    /// `fragpicker`: the percentage of each file's hottest ranges that is kept (FragPicker §4.1.3).
+    pub hot_pct: f64,
+    /// How the device spreads addresses over its flash.
+    pub geometry: Geometry,
+    /// The longest request that the device takes in one piece (InDeF §IV: 256 KiB).
+    pub max_request: Bytes,
+    /// At most this many bytes may be written.
+    pub budget: Option<Bytes>,
+    /// Stop when this percentage of the possible gain is reached.
+    pub target_gain_pct: Option<f64>,
+    /// Whether sharing with reflinks and snapshots may be given up.
+    pub allow_unshare: bool,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self {
+            policy: Policy::Sequential,
+            truncate_pct: 20.0,
+            alpha: 4.0,
+            beta: 1.0,
+            io_size: Bytes::kib(128),
+            hot_pct: 100.0,
+            geometry: Geometry::Unknown,
+            max_request: Bytes::kib(256),
+            budget: None,
+            target_gain_pct: None,
+            allow_unshare: false,
+        }
+    }
+}
+
+/// An option out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is {value}, but must be {allowed}")]
+pub struct OptionError {
+    name: &'static str,
+    value: String,
+    allowed: &'static str,
+}
+
+impl PlanOptions {
+    /// Check every value.
+    ///
+    /// # Errors
+    ///
+    /// The first option that is out of range, with what is allowed.
+    pub fn check(&self) -> Result<(), OptionError> {
+        let percent = 0.0..=100.0;
+        let weight = 0.0..=1e6;
+        let numbers = [
+            ("truncate", self.truncate_pct, &percent, "0 to 100"),
+            ("hot", self.hot_pct, &percent, "0 to 100"),
+            (
+                "target gain",
+                self.target_gain_pct.unwrap_or_default(),
+                &percent,
+                "0 to 100",
+            ),
+            ("alpha", self.alpha, &weight, "0 to 1000000"),
+            ("beta", self.beta, &weight, "0 to 1000000"),
+        ];
+        for (name, value, range, allowed) in numbers {
+            if !range.contains(&value) {
+                return Err(OptionError {
+                    name,
+                    value: value.to_string(),
+                    allowed,
+                });
+            }
+        }
+        for (name, size) in [
+            ("I/O size", self.io_size),
+            ("largest request", self.max_request),
+        ] {
+            if !(512..=1 << 40).contains(&size.0) {
+                return Err(OptionError {
+                    name,
+                    value: size.to_string(),
+                    allowed: "512 B to 1 TiB",
+                });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,56 @@
+//! Paths in JSON.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::{Deserialize, Serialize};
+
+/// A path as it stands in JSON: readable text, and its bytes where the text cannot hold them.
+/// Flatten it into the object that has the path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathJson {
+    /// The path; what is not UTF-8 is replaced.
+    pub path: String,
+    /// The path in base64, only if it is not UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+}
+
+impl From<&Path> for PathJson {
+    fn from(path: &Path) -> Self {
+        Self {
+            path: path.to_string_lossy().into_owned(),
+            path_bytes: path
+                .to_str()
+                .is_none()
+                .then(|| STANDARD.encode(path.as_os_str().as_bytes())),
+        }
+    }
+}
+
+impl PathJson {
+    /// The path that was meant.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it: empty, bad base64, or with a zero byte inside.
+    pub fn to_path(&self) -> Result<PathBuf, &'static str> {
+        let bytes = match &self.path_bytes {
+            None => self.path.clone().into_bytes(),
+            Some(text) => STANDARD
+                .decode(text)
+                .map_err(|_| "path_bytes is not base64")?,
+        };
+        if bytes.is_empty() {
+            return Err("the path is empty");
+        }
+        if bytes.contains(&0) {
+            return Err("the path has a zero byte");
+        }
+        Ok(PathBuf::from(OsString::from_vec(bytes)))
+    }
+}

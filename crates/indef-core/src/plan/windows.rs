@@ -1,0 +1,77 @@
+//! I/O-sized ranges from offset 0, for planning without a profile (FragPicker §4.1.4).
+//!
+//! Only windows that hold extents become chunks, and a series of windows that need no move becomes
+//! one chunk: neither a sparse file of many TiB nor a contiguous one is walked window by window.
+
+use units::{Bytes, FileRange};
+
+use super::{Chunk, Decision, FileFacts, PlanOptions, decide::decide};
+use crate::SkipReason;
+
+/// All windows of the file that hold extents, decided.
+pub(super) fn windows(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
+    let size = window_size(options, file);
+    let end = file.end();
+    let mut chunks: Vec<Chunk> = Vec::new();
+    let mut start = 0;
+    while start < end {
+        let Some((extent_start, extent_end)) = extent_at_or_behind(file, start) else {
+            break;
+        };
+        if extent_start >= start.saturating_add(size) {
+            start = extent_start - extent_start % size;
+            continue;
+        }
+        // One extent fills this window and maybe more: all of them are contiguous.
+        let filled = match extent_start <= start {
+            true => (extent_end.min(end) - start) / size * size,
+            false => 0,
+        };
+        let len = filled.max(size).min(end - start);
+        let range = FileRange::new(start, len);
+        join(&mut chunks, decide(options, file, range, (1, 0)));
+        start += len;
+    }
+    chunks
+}
+
+/// The I/O size in whole blocks.
+pub(super) fn window_size(options: &PlanOptions, file: &FileFacts<'_>) -> u64 {
+    let block = file.block();
+    options.io_size.0.max(1).div_ceil(block) * block
+}
+
+/// The first extent that ends behind `start`.
+fn extent_at_or_behind(file: &FileFacts<'_>, start: u64) -> Option<(u64, u64)> {
+    let extents = file.layout.extents();
+    let at = extents.partition_point(|e| e.file_end().0 <= start);
+    extents
+        .get(at)
+        .map(|extent| (extent.file.0, extent.file_end().0))
+}
+
+/// Append a chunk, or widen the last one where both are left alone for the same plain reason.
+fn join(chunks: &mut Vec<Chunk>, chunk: Chunk) {
+    let plain = |c: &Chunk| {
+        matches!(
+            c.decision,
+            Decision::Skip(SkipReason::Contiguous | SkipReason::Unwritten)
+        )
+    };
+    match chunks.last_mut() {
+        Some(last)
+            if plain(last)
+                && last.decision == chunk.decision
+                && last.range.end() == chunk.range.start =>
+        {
+            last.range.len += chunk.range.len;
+            last.cost = Bytes(last.cost.0.saturating_add(chunk.cost.0));
+            last.dolf = last.dolf.max(chunk.dolf);
+            last.dopf = last.dopf.max(chunk.dopf);
+            last.iodp = last.iodp.max(chunk.iodp);
+            last.edges.excess = last.edges.excess.saturating_add(chunk.edges.excess);
+            last.edges.cuts_end = chunk.edges.cuts_end;
+        }
+        _ => chunks.push(chunk),
+    }
+}

@@ -1,0 +1,54 @@
+//! Paths in a profile: bytes that would break a line are percent-encoded.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// Printable ASCII but `%` stays; every other byte becomes `%XX`. Spaces are encoded too, so that a
+/// path is one word.
+pub(super) fn encode(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_graphic() && byte != b'%' {
+            text.push(char::from(byte));
+        } else {
+            let digit = |value: u8| char::from(b"0123456789ABCDEF"[usize::from(value)]);
+            text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    text
+}
+
+/// The path that was meant. Bytes that need no encoding may stand as they are.
+pub(super) fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let [high, low, behind @ ..] = rest else {
+            return Err("'%' in a path must be followed by two hexadecimal digits");
+        };
+        let (Some(high), Some(low)) = (hex(*high), hex(*low)) else {
+            return Err("'%' in a path must be followed by two hexadecimal digits");
+        };
+        bytes.push(high << 4 | low);
+        rest = behind;
+    }
+    if bytes.is_empty() {
+        return Err("the path is missing");
+    }
+    if bytes.contains(&0) {
+        return Err("the path has a zero byte");
+    }
+    Ok(PathBuf::from(OsString::from_vec(bytes)))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}

@@ -1,0 +1,49 @@
+//! A profile of access records, in a line-based file that a person can read and type
+//! (docs/profile.md).
+//!
+//! ```text
+//! indef-profile 1
+//! file 1 2049 131 /srv/db/main.sqlite
+//! read 1 0 131072
+//! write 1 131072 4096 direct time=1700000000
+//! ```
+
+mod escape;
+mod reader;
+mod writer;
+
+use std::path::PathBuf;
+
+pub use reader::{Problem, ProfileError};
+pub use writer::ProfileWriter;
+
+use crate::access::AccessRecord;
+
+/// The version that is written and read.
+pub const VERSION: u64 = 1;
+
+/// The longest line, without its end: a path of 4 KiB with every byte encoded, and room.
+pub const MAX_LINE: usize = 16 << 10;
+
+/// The first word of a profile.
+const MAGIC: &str = "indef-profile";
+
+/// A file that a profile is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileFile {
+    /// Where it was.
+    pub path: PathBuf,
+    /// Device number (`st_dev`), if known.
+    pub dev: Option<u64>,
+    /// Inode number, if known.
+    pub inode: Option<u64>,
+}
+
+/// What was accessed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Profile {
+    /// The files; an [`AccessRecord`]'s `file` is an index into them.
+    pub files: Vec<ProfileFile>,
+    /// The accesses.
+    pub records: Vec<AccessRecord>,
+}

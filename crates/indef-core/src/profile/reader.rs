@@ -1,0 +1,300 @@
+//! Reading a profile, and checking every word of it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    io::{self, BufRead, Read},
+    str::FromStr,
+};
+
+use units::{Bytes, FileOffset, Nanos};
+
+use super::{MAGIC, MAX_LINE, Profile, ProfileFile, VERSION, escape::decode};
+use crate::access::{AccessRecord, Op};
+
+/// A profile cannot be used: which line, what is wrong, what to do.
+#[derive(Debug)]
+pub struct ProfileError {
+    /// Counted from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Problem {
+    /// Reading failed.
+    #[error("cannot be read: {0}")]
+    Read(#[source] io::Error),
+    /// The first line is no header.
+    #[error("this is not an indef profile; its first line must be '{MAGIC} {VERSION}'")]
+    Foreign,
+    /// Written by another version.
+    #[error("profile format {0}, but this indef reads format {VERSION}; record the profile anew")]
+    Version(u64),
+    /// Too long.
+    #[error(
+        "longer than {MAX_LINE} bytes, so the profile is damaged; remove the line or record the profile anew"
+    )]
+    TooLong,
+    /// A line that cannot be understood.
+    #[error("{0}; correct or remove the line")]
+    Line(String),
+    /// The promised `end` is missing.
+    #[error(
+        "the profile ends too early, it was cut off; record it anew, or remove 'with-end' from its first line to use what is there"
+    )]
+    Truncated,
+    /// The `end` counts other records.
+    #[error("the profile has {found} records, but its end says {promised}; record it anew")]
+    Count {
+        /// Records read.
+        found: u64,
+        /// Records that the last line speaks of.
+        promised: u64,
+    },
+    /// Something behind the end.
+    #[error(
+        "there is something behind the end of the profile; remove it or record the profile anew"
+    )]
+    Trailing,
+}
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "profile line {}: {}", self.line, self.problem)
+    }
+}
+
+impl std::error::Error for ProfileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.problem {
+            Problem::Read(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl Profile {
+    /// Read a profile. Memory is bounded by the size of the input: 32 bytes for each record.
+    ///
+    /// # Errors
+    ///
+    /// The first line that is wrong.
+    pub fn read(input: impl BufRead) -> Result<Self, ProfileError> {
+        let mut reader = Reader {
+            input,
+            buffer: Vec::new(),
+            line: 0,
+            ids: HashMap::new(),
+            profile: Self::default(),
+            time: None,
+        };
+        match reader.read() {
+            Ok(()) => Ok(reader.profile),
+            Err(problem) => Err(ProfileError {
+                line: reader.line.max(1),
+                problem,
+            }),
+        }
+    }
+}
+
+struct Reader<R> {
+    input: R,
+    buffer: Vec<u8>,
+    line: u64,
+    /// From the number in the profile to the index in the list.
+    ids: HashMap<u32, u32>,
+    profile: Profile,
+    /// Of the latest record.
+    time: Option<u64>,
+}
+
+impl<R: BufRead> Reader<R> {
+    fn read(&mut self) -> Result<(), Problem> {
+        let promised_end = self.header()?;
+        let mut line = Vec::new();
+        while self.next_line()? {
+            std::mem::swap(&mut line, &mut self.buffer);
+            let (word, rest) = first_word(&line);
+            match word {
+                b"file" => self.file(rest).map_err(Problem::Line)?,
+                b"read" => self.record(Op::Read, rest).map_err(Problem::Line)?,
+                b"write" => self.record(Op::Write, rest).map_err(Problem::Line)?,
+                b"end" => return self.end(rest),
+                other => {
+                    let shown = show(other);
+                    return Err(Problem::Line(format!(
+                        "'{shown}' is not file, read, write or end"
+                    )));
+                }
+            }
+        }
+        match promised_end {
+            true => Err(Problem::Truncated),
+            false => Ok(()),
+        }
+    }
+
+    /// `indef-profile 1 [with-end]`
+    fn header(&mut self) -> Result<bool, Problem> {
+        match self.next_line() {
+            Ok(true) => {}
+            Ok(false) | Err(Problem::TooLong) => return Err(Problem::Foreign),
+            Err(problem) => return Err(problem),
+        }
+        let text = std::str::from_utf8(&self.buffer).map_err(|_| Problem::Foreign)?;
+        let mut words = text.split_ascii_whitespace();
+        if words.next() != Some(MAGIC) {
+            return Err(Problem::Foreign);
+        }
+        let version = words.next().and_then(|word| word.parse().ok());
+        match version {
+            Some(VERSION) => {}
+            Some(other) => return Err(Problem::Version(other)),
+            None => return Err(Problem::Foreign),
+        }
+        match (words.next(), words.next()) {
+            (None, _) => Ok(false),
+            (Some("with-end"), None) => Ok(true),
+            _ => Err(Problem::Foreign),
+        }
+    }
+
+    /// Read the next line that is neither blank nor a comment; `false` at the end of the input.
+    fn next_line(&mut self) -> Result<bool, Problem> {
+        loop {
+            self.buffer.clear();
+            let limit = MAX_LINE as u64 + 2;
+            let read = (&mut self.input)
+                .take(limit)
+                .read_until(b'\n', &mut self.buffer)
+                .map_err(Problem::Read)?;
+            self.line += 1;
+            if read == 0 {
+                return Ok(false);
+            }
+            if self.buffer.last() == Some(&b'\n') {
+                self.buffer.pop();
+            }
+            if self.buffer.len() > MAX_LINE {
+                return Err(Problem::TooLong);
+            }
+            match self.buffer.trim_ascii_start().first() {
+                None | Some(b'#') => {}
+                Some(_) => return Ok(true),
+            }
+        }
+    }
+
+    /// `file ID DEV INODE PATH`, where DEV and INODE may be `-` and PATH is the rest of the line.
+    fn file(&mut self, rest: &[u8]) -> Result<(), String> {
+        let (id, rest) = first_word(rest);
+        let (dev, rest) = first_word(rest);
+        let (inode, path) = first_word(rest);
+        let id: u32 = number("file number", id)?;
+        let known = |name, word: &[u8]| match word {
+            b"-" => Ok(None),
+            word => number(name, word).map(Some),
+        };
+        let file = ProfileFile {
+            dev: known("device number (or -)", dev)?,
+            inode: known("inode number (or -)", inode)?,
+            path: decode(path.trim_ascii())?,
+        };
+        let index = u32::try_from(self.profile.files.len()).map_err(|_| "too many files")?;
+        if self.ids.insert(id, index).is_some() {
+            return Err(format!("file {id} is there twice"));
+        }
+        self.profile.files.push(file);
+        Ok(())
+    }
+
+    /// `read|write ID OFFSET LENGTH [direct] [time=NS]`
+    fn record(&mut self, op: Op, rest: &[u8]) -> Result<(), String> {
+        let (id, rest) = first_word(rest);
+        let (offset, rest) = first_word(rest);
+        let (len, mut rest) = first_word(rest);
+        let id: u32 = number("file number", id)?;
+        let file = *self
+            .ids
+            .get(&id)
+            .ok_or_else(|| format!("file {id} is not named before"))?;
+        let offset: Bytes = number("offset", offset)?;
+        let len: Bytes = number("length", len)?;
+        let (mut direct, mut time) = (false, None);
+        while let (word @ [_, ..], behind) = first_word(rest) {
+            match word.strip_prefix(b"time=") {
+                Some(value) if time.is_none() => time = Some(number("time", value)?),
+                None if word == b"direct" && !direct => direct = true,
+                _ => return Err(format!("'{}' is not expected here", show(word))),
+            }
+            rest = behind;
+        }
+        if len.is_zero() {
+            return Err("the length is zero".to_owned());
+        }
+        match offset.0.checked_add(len.0) {
+            Some(end) if i64::try_from(end).is_ok() => {}
+            _ => return Err("the range ends behind the end of any file".to_owned()),
+        }
+        // Typed records need no time: each comes after the one before it.
+        let next = || self.time.map_or(0, |last| last.saturating_add(1));
+        let time = time.unwrap_or_else(next);
+        self.time = Some(time);
+        self.profile.records.push(AccessRecord {
+            file,
+            offset: FileOffset(offset.0),
+            len,
+            op,
+            direct,
+            time: Nanos(time),
+        });
+        Ok(())
+    }
+
+    /// `end RECORDS`
+    fn end(&mut self, rest: &[u8]) -> Result<(), Problem> {
+        let promised = number("number of records", rest.trim_ascii()).map_err(Problem::Line)?;
+        let found = self.profile.records.len() as u64;
+        if found != promised {
+            return Err(Problem::Count { found, promised });
+        }
+        match self.next_line()? {
+            true => Err(Problem::Trailing),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The first word, and what is behind it.
+fn first_word(text: &[u8]) -> (&[u8], &[u8]) {
+    let text = text.trim_ascii_start();
+    let end = text
+        .iter()
+        .position(u8::is_ascii_whitespace)
+        .unwrap_or(text.len());
+    text.split_at(end)
+}
+
+fn number<T: FromStr>(name: &str, word: &[u8]) -> Result<T, String> {
+    if word.is_empty() {
+        return Err(format!("the {name} is missing"));
+    }
+    std::str::from_utf8(word)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .ok_or_else(|| format!("'{}' is not a {name}", show(word)))
+}
+
+/// A word from the file for a message: short and without control characters.
+fn show(word: &[u8]) -> String {
+    let (shown, more) = match word.len() {
+        0..=40 => (word, ""),
+        _ => (&word[..40], "…"),
+    };
+    format!("{}{more}", shown.escape_ascii())
+}

@@ -1,0 +1,98 @@
+//! Writing a profile.
+
+use std::io::{self, Write};
+
+use super::{MAGIC, Profile, ProfileFile, VERSION, escape::encode};
+use crate::access::{AccessRecord, Op};
+
+/// Writes a profile record by record, so that a collector need not hold them.
+#[derive(Debug)]
+pub struct ProfileWriter<W: Write> {
+    out: W,
+    files: u32,
+    records: u64,
+}
+
+impl<W: Write> ProfileWriter<W> {
+    /// Begin. The header promises an `end` line, so that a reader notices a cut-off profile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn new(mut out: W) -> io::Result<Self> {
+        writeln!(out, "{MAGIC} {VERSION} with-end")?;
+        Ok(Self {
+            out,
+            files: 0,
+            records: 0,
+        })
+    }
+
+    /// Name a file; returns the number that its records carry: 0, 1, 2 …
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn file(&mut self, file: &ProfileFile) -> io::Result<u32> {
+        let id = self.files;
+        let number = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+        writeln!(
+            self.out,
+            "file {id} {} {} {}",
+            number(file.dev),
+            number(file.inode),
+            encode(&file.path)
+        )?;
+        self.files += 1;
+        Ok(id)
+    }
+
+    /// Append a record of a file that has been named.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn record(&mut self, record: &AccessRecord) -> io::Result<()> {
+        let op = match record.op {
+            Op::Read => "read",
+            Op::Write => "write",
+        };
+        let direct = if record.direct { " direct" } else { "" };
+        writeln!(
+            self.out,
+            "{op} {} {} {}{direct} time={}",
+            record.file, record.offset.0, record.len.0, record.time.0
+        )?;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Close the profile.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn finish(mut self) -> io::Result<W> {
+        writeln!(self.out, "end {}", self.records)?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+impl Profile {
+    /// Write all of it.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn write<W: Write>(&self, out: W) -> io::Result<W> {
+        let mut writer = ProfileWriter::new(out)?;
+        for file in &self.files {
+            writer.file(file)?;
+        }
+        for record in &self.records {
+            writer.record(record)?;
+        }
+        writer.finish()
+    }
+}
