@@ -8,3 +8,4 @@
 pub mod fiemap;
 pub mod ioctl;
 pub mod move_ext;
+pub mod usage;
