@@ -18,8 +18,10 @@ mod ext4;
 mod fragment;
 mod mount;
 mod shape;
+mod skip;
 
 pub use content::{content, verify};
 pub use fragment::{FragmentOptions, fragment};
-pub use mount::{DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder, require};
+pub use mount::{DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder};
 pub use shape::{Segment, Shape, fragments, reflink};
+pub use skip::{require, require_program, skip};

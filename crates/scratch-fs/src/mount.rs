@@ -46,30 +46,6 @@ impl ScratchError {
     }
 }
 
-/// The value, or `None` with `skipped: why` on stderr where this machine cannot.
-///
-/// # Panics
-///
-/// Where something failed that is no lack of the machine; and, with `CI=true` in the environment,
-/// where the machine should have been able to: a test must not go missing unnoticed.
-#[must_use]
-#[track_caller]
-pub fn require<T>(made: Result<T, ScratchError>) -> Option<T> {
-    match made {
-        Ok(value) => Some(value),
-        Err(error @ ScratchError::Unavailable { .. }) => {
-            let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-            assert!(
-                !(ci && error.should_have_worked()),
-                "CI must not skip this: {error}"
-            );
-            eprintln!("skipped: {error}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
 fn kernel_has(kind: &str) -> std::io::Result<bool> {
     let supported = fs::read_to_string("/proc/filesystems")?;
     Ok(supported.lines().any(|line| line.trim() == kind))
@@ -101,6 +77,8 @@ pub struct ScratchFsBuilder {
     size: Bytes,
     mkfs: Vec<String>,
     options: String,
+    folder: PathBuf,
+    copy_of: Option<PathBuf>,
 }
 
 impl ScratchFsBuilder {
@@ -115,6 +93,21 @@ impl ScratchFsBuilder {
     #[must_use]
     pub fn mount_options(mut self, options: &str) -> Self {
         self.options = options.to_owned();
+        self
+    }
+
+    /// Keep the loop file below this folder instead of the system's temporary one.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Self {
+        folder.clone_into(&mut self.folder);
+        self
+    }
+
+    /// Make no new file system: start from a copy of this image (from [`ScratchFs::image`], when
+    /// it was not mounted). Size and mkfs arguments are then of no effect.
+    #[must_use]
+    pub fn copy_of(mut self, image: &Path) -> Self {
+        self.copy_of = Some(image.to_owned());
         self
     }
 
@@ -149,6 +142,8 @@ impl ScratchFs {
             size,
             mkfs: Vec::new(),
             options: String::new(),
+            folder: std::env::temp_dir(),
+            copy_of: None,
         }
     }
 
@@ -158,6 +153,8 @@ impl ScratchFs {
             size,
             mkfs,
             options,
+            folder,
+            copy_of,
         } = builder;
         let unavailable = |why: String| ScratchError::Unavailable {
             kind: kind.clone(),
@@ -178,24 +175,15 @@ impl ScratchFs {
         }
         let directory = tempfile::Builder::new()
             .prefix("indef-scratch-")
-            .tempdir()?;
+            .tempdir_in(folder)?;
         let image = directory.path().join("image");
-        fs::File::create(&image)?.set_len(size.get())?;
-        let quiet: &[&str] = match kind.as_str() {
-            // Below 512 MiB mke2fs would choose 1 KiB blocks, which no real file system has.
-            "ext4" => &[
-                "-q",
-                "-F",
-                "-b",
-                "4096",
-                "-E",
-                "lazy_itable_init=0,lazy_journal_init=0",
-            ],
-            "btrfs" => &["-q", "-f"],
-            "xfs" => &["-q", "-f"],
-            _ => &[],
-        };
-        run(Command::new(&program).args(quiet).args(&mkfs).arg(&image))?;
+        if let Some(original) = copy_of {
+            run(Command::new("cp")
+                .args(["--sparse=always", "--reflink=auto"])
+                .args([&original, &image]))?;
+        } else {
+            make(&program, &kind, &image, size, &mkfs)?;
+        }
         let device = run(Command::new("losetup")
             .args(["--show", "-f", "--direct-io=on"])
             .arg(&image))
@@ -352,6 +340,32 @@ impl Drop for ScratchFs {
         }
         let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
     }
+}
+
+/// An image with a new file system.
+fn make(
+    program: &str,
+    kind: &str,
+    image: &Path,
+    size: Bytes,
+    mkfs: &[String],
+) -> Result<(), ScratchError> {
+    fs::File::create(image)?.set_len(size.get())?;
+    let quiet: &[&str] = match kind {
+        // Below 512 MiB mke2fs would choose 1 KiB blocks, which no real file system has.
+        "ext4" => &[
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+        ],
+        "btrfs" => &["-q", "-f"],
+        "xfs" => &["-q", "-f"],
+        _ => &[],
+    };
+    run(Command::new(program).args(quiet).args(mkfs).arg(image)).map(drop)
 }
 
 fn run(command: &mut Command) -> Result<String, ScratchError> {
