@@ -17,6 +17,8 @@ use crate::content;
 const EXT4: i64 = 0xEF53;
 /// Dummies kept before giving up.
 const TRIES: usize = 24;
+/// Holes from this length on are never allocated.
+const LONG_HOLE: Bytes = Bytes::mib(4);
 /// Pieces by which small free spaces are used up in a second attempt; more in later ones.
 const FILL: u64 = 64;
 
@@ -186,45 +188,63 @@ impl Shape {
         })
     }
 
-    /// Each fragment that the file shall have.
+    /// Each fragment that the file shall have, and each hole as one.
     fn pieces(&self) -> impl Iterator<Item = FileRange> + '_ {
         self.placed().flat_map(|(start, segment)| {
             let end = start + segment.len().get();
-            let piece = segment.piece();
-            let step = piece.unwrap_or(1);
-            let end = if piece.is_some() { end } else { start };
+            let step = segment.piece().unwrap_or(segment.len().get().max(1));
             (start..end)
                 .step_by(step as usize)
                 .map(move |offset| FileRange::new(offset, step.min(end - offset)))
         })
     }
 
-    /// Allocate every piece, and a piece of a dummy after each.
+    /// Allocate every piece, and a piece of a dummy after each. Short holes are punched afterwards:
+    /// XFS leaves a gap on the device for one in the file, where the dummy would go instead.
     fn allocate(&self, file: &File, path: &Path, dummies: &mut Vec<File>) -> io::Result<()> {
-        let pieces: Vec<FileRange> = self.pieces().collect();
-        let smallest = pieces.iter().map(|piece| piece.len.get()).min();
-        let mut dummy = nameless(path)?;
-        let mut offset = 0;
-        if let Some(smallest) = smallest.filter(|_| !dummies.is_empty()) {
-            // The dummy found places of its own: use up free space in small pieces.
-            let fill = FILL << dummies.len().min(8);
-            for _ in 0..fill {
-                fallocate(&dummy, FallocateFlags::empty(), offset, smallest)?;
-                offset += smallest;
-            }
-            dummies.push(std::mem::replace(&mut dummy, nameless(path)?));
+        let allocate = |file, offset, len| fallocate(file, FallocateFlags::empty(), offset, len);
+        if !dummies.is_empty() {
+            self.fill_small_spaces(path, dummies)?;
         }
-        offset = 0;
+        let dummy = nameless(path)?;
+        let mut offset = 0;
+        let long = |piece: &FileRange| piece.len > LONG_HOLE && self.is_hole(piece.start);
+        let pieces: Vec<FileRange> = self.pieces().filter(|piece| !long(piece)).collect();
         for piece in &pieces {
-            let len = piece.len.get();
-            fallocate(file, FallocateFlags::empty(), piece.start.get(), len)?;
-            fallocate(&dummy, FallocateFlags::empty(), offset, len)?;
-            offset += len;
+            allocate(file, piece.start.get(), piece.len.get())?;
+            allocate(&dummy, offset, piece.len.get())?;
+            offset += piece.len.get();
         }
         dummies.push(dummy);
         if self.exact && rustix::fs::fstatfs(file)?.f_type == EXT4 {
             crate::ext4::separate(file, path, &pieces, dummies)?;
         }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for (start, segment) in self.placed() {
+            if let Segment::Hole(len) = segment
+                && !len.is_zero()
+            {
+                fallocate(file, punch, start, len.get())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_hole(&self, at: FileOffset) -> bool {
+        self.placed()
+            .any(|(start, segment)| start == at.get() && matches!(segment, Segment::Hole(_)))
+    }
+
+    /// Use up free space in small pieces, where a dummy would find a place of its own.
+    fn fill_small_spaces(&self, path: &Path, dummies: &mut Vec<File>) -> io::Result<()> {
+        let Some(len) = self.pieces().map(|piece| piece.len.get()).min() else {
+            return Ok(());
+        };
+        let fill = nameless(path)?;
+        for i in 0..FILL << dummies.len().min(8) {
+            fallocate(&fill, FallocateFlags::empty(), i * len, len)?;
+        }
+        dummies.push(fill);
         Ok(())
     }
 

@@ -107,6 +107,18 @@ fn loop_shapes_have_holes_unwritten_ranges_and_the_right_content() {
         for k in 0..3 {
             verify(&file, 3, FileRange::new(k * 192 * 1024, 64 * 1024)).unwrap();
         }
+        let huge = fs.path().join("huge");
+        let data = Segment::Data {
+            len: Bytes::kib(64),
+            piece: Bytes::kib(16),
+        };
+        Shape::new(4)
+            .with(data)
+            .with(Segment::Hole(Bytes::gib(1024)))
+            .with(data)
+            .make(&huge)
+            .unwrap();
+        assert_eq!(fragments(&File::open(&huge).unwrap()).unwrap(), 8);
         let half = fs.path().join("half");
         Shape::half_contiguous(5, Bytes::mib(8))
             .make(&half)
