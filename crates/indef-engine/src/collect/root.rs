@@ -1,0 +1,103 @@
+//! The paths that a walk was given.
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use indef_core::SkipReason;
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx},
+    io::Errno,
+};
+
+use super::{
+    count,
+    directory::{Directory, Node, open_directory},
+    walker::{Walker, identity, is_pseudo},
+};
+
+/// Which files and directories the paths lead to. What cannot be looked at is left out here and
+/// reported when its turn comes.
+pub(super) fn identities(paths: &[PathBuf]) -> HashSet<(u64, u64)> {
+    if paths.len() < 2 {
+        // One path is never met again below itself.
+        return HashSet::new();
+    }
+    paths
+        .iter()
+        .filter_map(|path| follow(path).ok())
+        .map(|status| identity(&status))
+        .collect()
+}
+
+/// Look at what the path leads to, through symbolic links.
+fn follow(path: &Path) -> Result<Statx, Errno> {
+    statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
+}
+
+impl Walker<'_, '_> {
+    /// Look at a given path: a file is handed over, a directory comes back opened.
+    pub(super) fn root(&mut self, given: &Path) -> Option<Arc<Directory>> {
+        let walk = self.walk;
+        let status = match follow(given) {
+            Ok(status) => status,
+            Err(errno) => {
+                walk.failed(given.to_owned(), "look at the path", errno);
+                return None;
+            }
+        };
+        if !walk.is_first(identity(&status)) {
+            return None;
+        }
+        match FileType::from_raw_mode(status.stx_mode.into()) {
+            FileType::Directory => self.root_directory(given, &status),
+            FileType::RegularFile => {
+                // Whoever opens the path later does not follow a symbolic link in its last part.
+                let path = match std::fs::read_link(given) {
+                    Ok(_) => std::fs::canonicalize(given).unwrap_or_else(|_| given.to_owned()),
+                    Err(_) => given.to_owned(),
+                };
+                self.root_file(path, &status);
+                None
+            }
+            _ => {
+                walk.problem(given.to_owned(), SkipReason::NotRegular.into());
+                None
+            }
+        }
+    }
+
+    fn root_directory(&self, path: &Path, status: &Statx) -> Option<Arc<Directory>> {
+        let walk = self.walk;
+        let (dev, inode) = identity(status);
+        let opened = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| Errno::INVAL)
+            .and_then(|name| open_directory(CWD, &name, true));
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(errno) => {
+                walk.failed(path.to_owned(), "open the directory", errno);
+                return None;
+            }
+        };
+        let node = Node::root(path.as_os_str(), dev, inode);
+        match self.tree(&node, &fd, path) {
+            Ok(tree) if is_pseudo(tree.fs.kind) => {
+                walk.problem(path.to_owned(), SkipReason::NoEngine.into());
+                None
+            }
+            Ok(tree) => {
+                count(&walk.counts.directories);
+                Some(Arc::new(Directory::new(node, tree, fd, &walk.open)))
+            }
+            Err(refusal) => {
+                walk.problem(path.to_owned(), refusal);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+    path::Path,
+    sync::Mutex,
+};
+
+use super::*;
+
+struct Walked {
+    files: BTreeMap<PathBuf, Found>,
+    problems: Vec<Problem>,
+    summary: CollectSummary,
+}
+
+fn walk_with(paths: &[&Path], options: &CollectOptions) -> Walked {
+    let paths: Vec<_> = paths.iter().map(|path| path.to_path_buf()).collect();
+    let seen = Mutex::new(Vec::new());
+    let summary = collect(&paths, options, &Cancel::new(), &|s| {
+        seen.lock().unwrap().push(s);
+    });
+    let mut walked = Walked {
+        files: BTreeMap::new(),
+        problems: Vec::new(),
+        summary,
+    };
+    for seen in seen.into_inner().unwrap() {
+        match seen {
+            Seen::File(found) => {
+                let before = walked.files.insert(found.path.clone(), found);
+                assert!(before.is_none(), "a file was seen twice");
+            }
+            Seen::Problem(problem) => walked.problems.push(problem),
+        }
+    }
+    assert_eq!(walked.summary.files as usize, walked.files.len());
+    assert_eq!(walked.summary.problems as usize, walked.problems.len());
+    walked
+}
+
+fn walk(paths: &[&Path]) -> Walked {
+    walk_with(
+        paths,
+        &CollectOptions {
+            jobs: 4,
+            ..CollectOptions::default()
+        },
+    )
+}
+
+fn tree() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn every_file_is_seen_once_whatever_its_name() {
+    let dir = tree();
+    let root = dir.path();
+    let odd: &[u8] = b"line\nbreak \xff\xfe";
+    for name in [&b"plain"[..], b"with space", odd, b"-rf"] {
+        let sub = root.join(std::ffi::OsStr::from_bytes(name));
+        fs::create_dir(&sub).unwrap();
+        for n in 0..10 {
+            fs::write(sub.join(format!("{n}")), vec![1; n * 5000]).unwrap();
+        }
+    }
+    let walked = walk(&[root]);
+    assert_eq!(walked.summary.files, 40);
+    assert_eq!(walked.summary.directories, 5);
+    let path = root.join(std::ffi::OsStr::from_bytes(odd)).join("9");
+    assert_eq!(walked.files[&path].size, Bytes(45_000));
+    let status = fs::metadata(&path).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    let found = &walked.files[&path];
+    assert_eq!((found.id.dev, found.id.inode), (status.dev(), status.ino()));
+}
+
+#[test]
+fn links_are_counted_once_and_not_followed() {
+    let dir = tree();
+    let root = dir.path();
+    fs::write(root.join("file"), [1; 9000]).unwrap();
+    fs::hard_link(root.join("file"), root.join("again")).unwrap();
+    symlink("file", root.join("link")).unwrap();
+    symlink(".", root.join("loop")).unwrap();
+    symlink("/", root.join("away")).unwrap();
+    let walked = walk(&[root]);
+    assert_eq!(walked.summary.files, 1);
+    assert_eq!(walked.summary.hard_links, 1);
+    assert_eq!(walked.summary.others, 3);
+    // Named itself, a link is followed, and the path leads to the file.
+    let walked = walk(&[&root.join("link")]);
+    let (path, _) = walked.files.first_key_value().unwrap();
+    assert_eq!(path, &fs::canonicalize(root.join("file")).unwrap());
+}
+
+#[test]
+fn paths_that_contain_each_other_count_nothing_twice() {
+    let dir = tree();
+    let root = dir.path();
+    fs::create_dir_all(root.join("a/b/c")).unwrap();
+    for place in ["a/1", "a/b/2", "a/b/c/3"] {
+        fs::write(root.join(place), [1; 9000]).unwrap();
+    }
+    let (a, b, file) = (root.join("a"), root.join("a/b"), root.join("a/b/c/3"));
+    let dots = root.join("a/../a");
+    let walked = walk(&[&b, &a, &file, root, &a, &dots]);
+    assert_eq!(walked.summary.files, 3);
+    assert!(walked.problems.is_empty());
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_named() {
+    let dir = tree();
+    let none = dir.path().join("none");
+    let walked = walk(&[&none, Path::new("/dev/null"), Path::new("/proc")]);
+    let text: Vec<_> = walked
+        .problems
+        .iter()
+        .map(|p| format!("{} {}", p.path.display(), p.refusal))
+        .collect();
+    assert_eq!(text.len(), 3, "{text:?}");
+    assert!(text.iter().any(|t| t.contains("none")), "{text:?}");
+    assert!(
+        text.iter().any(|t| t == "/dev/null not-regular"),
+        "{text:?}"
+    );
+    assert!(text.iter().any(|t| t == "/proc no-engine"), "{text:?}");
+}
+
+#[test]
+fn a_walk_stops_when_asked() {
+    let dir = tree();
+    for n in 0..200 {
+        fs::write(dir.path().join(format!("{n}")), "x").unwrap();
+    }
+    let cancel = Cancel::new();
+    let options = CollectOptions {
+        jobs: 2,
+        ..CollectOptions::default()
+    };
+    let summary = collect(&[dir.path().to_owned()], &options, &cancel, &|_| {
+        cancel.cancel();
+    });
+    assert!(summary.cancelled);
+    assert!(summary.files <= 4, "{summary:?}");
+}
+
+#[test]
+fn chains_deeper_than_descriptors_and_path_lengths_are_walked() {
+    let dir = tree();
+    let depth = 3000;
+    // Deeper than PATH_MAX, so made relative to descriptors, as the walk does it.
+    let mut at = rustix::fs::open(
+        dir.path(),
+        rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY,
+        rustix::fs::Mode::empty(),
+    )
+    .unwrap();
+    for _ in 0..depth {
+        for name in ["deep", "wide"] {
+            rustix::fs::mkdirat(&at, name, rustix::fs::Mode::RWXU).unwrap();
+        }
+        at = rustix::fs::openat(
+            &at,
+            "deep",
+            rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::RDONLY,
+            rustix::fs::Mode::empty(),
+        )
+        .unwrap();
+    }
+    let file = rustix::fs::openat(
+        &at,
+        "end",
+        rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY,
+        rustix::fs::Mode::RWXU,
+    )
+    .unwrap();
+    rustix::io::write(&file, &[1; 9000]).unwrap();
+    let walked = walk(&[dir.path()]);
+    assert_eq!(walked.summary.files, 1);
+    assert_eq!(walked.summary.directories, 2 * depth + 1);
+    assert!(walked.problems.is_empty(), "{:?}", walked.problems.first());
+    // The standard library removes by path; the system's tool does not need to.
+    let removed = std::process::Command::new("rm")
+        .arg("-rf")
+        .arg(dir.path().join("deep"))
+        .status()
+        .unwrap();
+    assert!(removed.success());
+}
+
+#[test]
+fn loop_mount_points_are_respected_and_layouts_found() {
+    let made = scratch_fs::ScratchFs::builder("ext4", Bytes::mib(64)).build();
+    let Some(scratch) = scratch_fs::require(made) else {
+        return;
+    };
+    let dir = tree();
+    let options = scratch_fs::FragmentOptions {
+        size: Bytes::kib(256),
+        piece: Bytes::kib(4),
+        seed: 1,
+    };
+    scratch_fs::fragment(&scratch.path().join("pieces"), options).unwrap();
+    fs::write(scratch.path().join("small"), "x").unwrap();
+    fs::File::create(scratch.path().join("hole"))
+        .unwrap()
+        .set_len(1 << 30)
+        .unwrap();
+    let walked = walk(&[scratch.path()]);
+    let fragments = |name: &str| {
+        let found = &walked.files[&scratch.path().join(name)];
+        (found.mapped, found.result.as_ref().unwrap().fragments())
+    };
+    assert_eq!(fragments("pieces"), (true, 64));
+    assert_eq!(fragments("small"), (false, 1));
+    assert_eq!(fragments("hole"), (false, 0));
+    // From above, the mount is another file system, unless that is wanted.
+    let above = scratch.path().parent().unwrap();
+    let walked = walk(&[above]);
+    assert_eq!(walked.summary.other_file_systems, 1);
+    assert!(!walked.files.keys().any(|p| p.ends_with("mnt/pieces")));
+    let walked = walk_with(
+        &[above],
+        &CollectOptions {
+            one_file_system: false,
+            ..CollectOptions::default()
+        },
+    );
+    assert!(walked.files.keys().any(|p| p.ends_with("mnt/pieces")));
+    drop(dir);
+}
+
+#[test]
+fn many_entries_in_one_directory_are_shared_out() {
+    let dir = tree();
+    for n in 0..5000 {
+        fs::write(dir.path().join(format!("{n:05}")), "x").unwrap();
+    }
+    for jobs in [1, 2, 7] {
+        let options = CollectOptions {
+            jobs,
+            ..CollectOptions::default()
+        };
+        assert_eq!(walk_with(&[dir.path()], &options).summary.files, 5000);
+    }
+}

@@ -1,0 +1,481 @@
+//! One of the threads of a walk, and what they share.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CStr,
+    fs::File,
+    mem::MaybeUninit,
+    os::fd::{AsFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use indef_fs::{Filesystem, FsError, FsKind, Mapper, Refusal, detect};
+use rustix::{
+    fs::{AtFlags, FileType, RawDir, Statx, StatxAttributes, StatxFlags, makedev, statx},
+    io::Errno,
+};
+
+use super::{
+    CollectOptions, Counts, Problem, Seen, count,
+    directory::{Directory, Node, OpenCount, Tree, open_directory, reopen},
+    names::{Names, NamesBuilder},
+    queue::Queue,
+    root,
+};
+use crate::Cancel;
+
+/// `getdents64` fills at most this much at once: about 2,000 entries.
+const DIRECTORY_BUFFER: usize = 64 << 10;
+/// A walker looks this often whether another one has nothing to do.
+const SHARE_EVERY: usize = 32;
+
+/// Something to do.
+pub(super) enum Work {
+    /// Look at the given paths, one at a time.
+    Roots,
+    /// Read on in a directory.
+    Read(Arc<Directory>),
+    /// Enter subdirectories of an open directory.
+    Enter(Arc<Directory>, Names),
+    /// Enter subdirectories of a directory that was closed for want of descriptors.
+    EnterClosed(Arc<Node>, Arc<Tree>, Names),
+    /// Look at files of a directory.
+    Files(Arc<Directory>, Names),
+}
+
+/// What the walkers share.
+pub(super) struct Walk<'a> {
+    pub(super) paths: &'a [PathBuf],
+    next_path: AtomicUsize,
+    pub(super) options: &'a CollectOptions,
+    pub(super) cancel: &'a Cancel,
+    visit: &'a (dyn Fn(Seen) + Sync),
+    pub(super) queue: Queue<Work>,
+    pub(super) counts: Counts,
+    pub(super) open: OpenCount,
+    /// Device and inode numbers of all given paths: each of them is walked by itself, so that
+    /// paths that contain each other count nothing twice.
+    pub(super) given: HashSet<(u64, u64)>,
+    /// Given paths that are taken, and files with several names that were seen.
+    seen: Mutex<HashSet<(u64, u64)>>,
+    file_systems: RwLock<HashMap<u64, Arc<Filesystem>>>,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(
+        paths: &'a [PathBuf],
+        options: &'a CollectOptions,
+        cancel: &'a Cancel,
+        visit: &'a (dyn Fn(Seen) + Sync),
+        jobs: usize,
+    ) -> Self {
+        let walkers_for_roots = jobs.min(paths.len());
+        Self {
+            paths,
+            next_path: AtomicUsize::new(0),
+            options,
+            cancel,
+            visit,
+            queue: Queue::new((0..walkers_for_roots).map(|_| Work::Roots).collect()),
+            counts: Counts::default(),
+            open: OpenCount::new(),
+            given: root::identities(paths),
+            seen: Mutex::default(),
+            file_systems: RwLock::default(),
+        }
+    }
+
+    pub(super) fn see(&self, seen: Seen) {
+        count(match seen {
+            Seen::File(_) => &self.counts.files,
+            Seen::Problem(_) => &self.counts.problems,
+        });
+        (self.visit)(seen);
+    }
+
+    pub(super) fn problem(&self, path: PathBuf, refusal: Refusal) {
+        self.see(Seen::Problem(Problem { path, refusal }));
+    }
+
+    pub(super) fn failed(&self, path: PathBuf, operation: &'static str, errno: Errno) {
+        let error = FsError {
+            path: path.clone(),
+            operation,
+            offset: None,
+            source: errno.into(),
+        };
+        self.problem(path, error.into());
+    }
+
+    /// Whether this is the first time that it is asked for this file.
+    pub(super) fn is_first(&self, id: (u64, u64)) -> bool {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id)
+    }
+
+    /// The file system with this device number, of which `file` is a file.
+    pub(super) fn file_system(
+        &self,
+        dev: u64,
+        file: impl AsFd,
+        path: &Path,
+    ) -> Result<Arc<Filesystem>, FsError> {
+        let known = self
+            .file_systems
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&dev)
+            .cloned();
+        if let Some(fs) = known {
+            return Ok(fs);
+        }
+        let fs = Arc::new(detect(file, path)?);
+        self.file_systems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(dev, Arc::clone(&fs));
+        Ok(fs)
+    }
+
+    pub(super) fn next_path(&self) -> Option<&'a Path> {
+        let index = self.next_path.fetch_add(1, Ordering::Relaxed);
+        self.paths.get(index).map(PathBuf::as_path)
+    }
+}
+
+/// One thread of a walk, with its buffers.
+pub(super) struct Walker<'w, 'a> {
+    pub(super) walk: &'w Walk<'a>,
+    buffer: Box<[MaybeUninit<u8>]>,
+    pub(super) mapper: Mapper,
+}
+
+impl<'w, 'a> Walker<'w, 'a> {
+    pub(super) fn new(walk: &'w Walk<'a>) -> Self {
+        Self {
+            walk,
+            buffer: Box::new_uninit_slice(DIRECTORY_BUFFER),
+            mapper: Mapper::default(),
+        }
+    }
+
+    /// Work until there is nothing left.
+    pub(super) fn work(&mut self) {
+        while let Some((work, _active)) = self.walk.queue.next(self.walk.cancel) {
+            match work {
+                Work::Roots => self.roots(),
+                Work::Read(directory) => self.read(directory),
+                Work::Files(directory, names) => self.files(&directory, names),
+                Work::Enter(parent, mut names) => {
+                    names.take(|name, _| {
+                        if let Some(child) = self.enter(&parent, &parent.node, &parent.tree, name) {
+                            self.walk.queue.push([Work::Read(child)]);
+                        }
+                    });
+                    if !names.is_empty() {
+                        self.walk.queue.push([Work::Enter(parent, names)]);
+                    }
+                }
+                Work::EnterClosed(node, tree, names) => self.enter_closed(&node, &tree, names),
+            }
+        }
+    }
+
+    /// Given paths, until none is left or there is a directory to be walked.
+    fn roots(&mut self) {
+        while let Some(path) = self.walk.next_path() {
+            if self.walk.cancel.is_cancelled() {
+                return;
+            }
+            if let Some(directory) = self.root(path) {
+                self.walk.queue.push([Work::Roots, Work::Read(directory)]);
+                return;
+            }
+        }
+    }
+
+    /// One buffer of a directory; all of it where descriptors are short.
+    fn read(&mut self, directory: Arc<Directory>) {
+        if directory.is_crowded() {
+            return self.read_all(&directory);
+        }
+        let mut subdirectories = NamesBuilder::default();
+        let (files, more) = self.read_some(&directory, &mut subdirectories);
+        let mut work = Vec::with_capacity(2);
+        if more {
+            work.push(Work::Read(Arc::clone(&directory)));
+        }
+        if !subdirectories.is_empty() {
+            work.push(Work::Enter(Arc::clone(&directory), subdirectories.finish()));
+        }
+        self.walk.queue.push(work);
+        self.files(&directory, files);
+    }
+
+    /// Read a directory to its end, so that it can be closed before its subdirectories are entered.
+    /// One of these is opened while that is cheap: a long chain is then never opened again.
+    fn read_all(&mut self, directory: &Arc<Directory>) {
+        let mut subdirectories = NamesBuilder::default();
+        loop {
+            let (files, more) = self.read_some(directory, &mut subdirectories);
+            self.files(directory, files);
+            if !more {
+                break;
+            }
+        }
+        let mut names = subdirectories.finish();
+        let (node, tree) = (&directory.node, &directory.tree);
+        let first = names
+            .take(|name, _| self.enter(directory, node, tree, name))
+            .flatten();
+        if !names.is_empty() {
+            let (node, tree) = (Arc::clone(node), Arc::clone(tree));
+            self.walk.queue.push([Work::EnterClosed(node, tree, names)]);
+        }
+        self.walk.queue.push(first.map(Work::Read));
+    }
+
+    /// Fill the buffer once and sort what is in it. The flag says whether there is more to read.
+    fn read_some(
+        &mut self,
+        directory: &Directory,
+        subdirectories: &mut NamesBuilder,
+    ) -> (Names, bool) {
+        let mut files = NamesBuilder::default();
+        let mut others = 0;
+        let mut entries = RawDir::new(directory, &mut self.buffer);
+        let more = loop {
+            match entries.next() {
+                None => break false,
+                Some(Err(errno)) => {
+                    if errno == Errno::NOENT {
+                        count(&self.walk.counts.vanished);
+                    } else {
+                        let path = directory.node.path(None);
+                        self.walk.failed(path, "read the directory", errno);
+                    }
+                    break false;
+                }
+                Some(Ok(entry)) => {
+                    let name = entry.file_name();
+                    match entry.file_type() {
+                        _ if matches!(name.to_bytes(), b"." | b"..") => {}
+                        FileType::Directory => {
+                            subdirectories.push(name, entry.ino(), FileType::Directory);
+                        }
+                        // Some file systems do not say: looking at it will.
+                        kind @ (FileType::RegularFile | FileType::Unknown) => {
+                            files.push(name, entry.ino(), kind);
+                        }
+                        _ => others += 1,
+                    }
+                }
+            }
+            if entries.is_buffer_empty() {
+                break true;
+            }
+        };
+        self.walk.counts.others.fetch_add(others, Ordering::Relaxed);
+        (files.finish(), more)
+    }
+
+    fn files(&mut self, directory: &Arc<Directory>, mut names: Names) {
+        if names.is_empty() {
+            return;
+        }
+        let prefix = directory.node.path(None).into_os_string();
+        let prefix = std::os::unix::ffi::OsStrExt::as_bytes(&*prefix);
+        for turn in 1_usize.. {
+            if self.walk.cancel.is_cancelled() {
+                return;
+            }
+            if turn.is_multiple_of(SHARE_EVERY)
+                && names.len() >= 2 * SHARE_EVERY
+                && self.walk.queue.is_hungry()
+            {
+                let half = names.split();
+                self.walk
+                    .queue
+                    .push([Work::Files(Arc::clone(directory), half)]);
+            }
+            if names
+                .take(|name, _| self.entry(directory, prefix, name))
+                .is_none()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Open a subdirectory if it is to be walked.
+    fn enter(
+        &self,
+        parent: impl AsFd,
+        node: &Arc<Node>,
+        tree: &Arc<Tree>,
+        name: &CStr,
+    ) -> Option<Arc<Directory>> {
+        // Looked at before it is opened: opening one could mount something on it.
+        let status = match look_at(&parent, name) {
+            Ok(status) => status,
+            Err(errno) => return self.cannot_enter(node, name, errno),
+        };
+        let (dev, inode) = identity(&status);
+        if FileType::from_raw_mode(status.stx_mode.into()) != FileType::Directory {
+            count(&self.walk.counts.vanished);
+            return None;
+        }
+        let is_loop = || {
+            let mut above = node.ancestors();
+            above.any(|node| (node.dev, node.inode) == (dev, inode))
+        };
+        if self.walk.given.contains(&(dev, inode)) || is_loop() {
+            return None;
+        }
+        let other = dev != node.dev || is_mount_root(&status);
+        if other && self.walk.options.one_file_system {
+            count(&self.walk.counts.other_file_systems);
+            return None;
+        }
+        let fd = match open_directory(&parent, name, false) {
+            Ok(fd) => fd,
+            Err(errno) => return self.cannot_enter(node, name, errno),
+        };
+        let child = Node::child(node, name, dev, inode);
+        let tree = if other {
+            self.cross(&child, &fd)?
+        } else {
+            Arc::clone(tree)
+        };
+        count(&self.walk.counts.directories);
+        Some(Arc::new(Directory::new(child, tree, fd, &self.walk.open)))
+    }
+
+    /// Another file system below the one that was walked so far.
+    fn cross(&self, node: &Arc<Node>, fd: &OwnedFd) -> Option<Arc<Tree>> {
+        let path = node.path(None);
+        match self.tree(node, fd, &path) {
+            Ok(tree) if is_pseudo(tree.fs.kind) => {
+                count(&self.walk.counts.other_file_systems);
+                None
+            }
+            Ok(tree) => Some(tree),
+            Err(refusal) => {
+                self.walk.problem(path, refusal);
+                None
+            }
+        }
+    }
+
+    pub(super) fn tree(
+        &self,
+        node: &Arc<Node>,
+        fd: &OwnedFd,
+        path: &Path,
+    ) -> Result<Arc<Tree>, Refusal> {
+        let fs = self.walk.file_system(node.dev, fd, path)?;
+        let top_fd = fd.try_clone().map_err(|source| FsError {
+            path: path.to_owned(),
+            operation: "open the directory",
+            offset: None,
+            source,
+        })?;
+        Ok(Arc::new(Tree {
+            top: Arc::clone(node),
+            top_fd: File::from(top_fd),
+            fs,
+        }))
+    }
+
+    fn enter_closed(&mut self, node: &Arc<Node>, tree: &Arc<Tree>, mut names: Names) {
+        let child = match reopen(node, tree) {
+            Ok(parent) => names
+                .take(|name, _| self.enter(&parent, node, tree, name))
+                .flatten(),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+                count(&self.walk.counts.vanished);
+                return;
+            }
+            Err(errno) => {
+                let path = node.path(None);
+                return self.walk.failed(path, "open the directory again", errno);
+            }
+        };
+        if !names.is_empty() {
+            let (node, tree) = (Arc::clone(node), Arc::clone(tree));
+            self.walk.queue.push([Work::EnterClosed(node, tree, names)]);
+        }
+        self.walk.queue.push(child.map(Work::Read));
+    }
+
+    fn cannot_enter(&self, node: &Node, name: &CStr, errno: Errno) -> Option<Arc<Directory>> {
+        match errno {
+            // Gone, or replaced by something that is no directory.
+            Errno::NOENT | Errno::NOTDIR | Errno::LOOP => count(&self.walk.counts.vanished),
+            _ => self
+                .walk
+                .failed(node.path(Some(name)), "open the directory", errno),
+        }
+        None
+    }
+}
+
+/// What a walk has to know of an entry; never mounts anything.
+pub(super) fn look_at(at: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
+    statx(
+        at,
+        name,
+        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
+        StatxFlags::TYPE
+            | StatxFlags::INO
+            | StatxFlags::NLINK
+            | StatxFlags::SIZE
+            | StatxFlags::BLOCKS,
+    )
+}
+
+pub(super) fn identity(status: &Statx) -> (u64, u64) {
+    (
+        makedev(status.stx_dev_major, status.stx_dev_minor),
+        status.stx_ino,
+    )
+}
+
+/// A bind mount has the same device number as what is around it; this tells (since Linux 5.8).
+pub(super) fn is_mount_root(status: &Statx) -> bool {
+    status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
+}
+
+/// File systems without storage, whose files may act when they are looked at, or have no end
+/// (linux/magic.h, v6.1).
+pub(super) fn is_pseudo(kind: FsKind) -> bool {
+    const PSEUDO: [i64; 17] = [
+        0x9FA0,      // proc
+        0x6265_6572, // sysfs
+        0x0027_E0EB, // cgroup
+        0x6367_7270, // cgroup2
+        0x6462_6720, // debugfs
+        0x7472_6163, // tracefs
+        0x7363_6673, // securityfs
+        0xCAFE_4A11, // bpf
+        0x6165_676C, // pstore
+        0x6265_6570, // configfs
+        0x1980_0202, // mqueue
+        0x9584_58F6, // hugetlbfs
+        0x6573_5543, // fusectl
+        0x4249_4E4D, // binfmt_misc
+        0x0187,      // autofs
+        0xDE5E_81E4, // efivarfs
+        0x1CD1,      // devpts
+    ];
+    match kind {
+        FsKind::Other(magic) => PSEUDO.contains(&(magic & 0xFFFF_FFFF)),
+        FsKind::Ext4 | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs => false,
+    }
+}
