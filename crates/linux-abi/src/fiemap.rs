@@ -6,7 +6,7 @@ use std::{
     os::fd::AsFd,
 };
 
-use crate::ioctl;
+use crate::{abi::AbiItem, ioctl};
 
 /// `FIEMAP_FLAG_SYNC`: write the file back before mapping it.
 pub const FLAG_SYNC: u32 = 1;
@@ -79,6 +79,52 @@ const _: () = {
     assert!(size_of::<Header>() == 32);
     assert!(offset_of!(Request, extents) == 32);
 };
+
+/// What this module claims.
+pub const ABI: &[AbiItem] = &[
+    AbiItem {
+        header: "linux/fiemap.h",
+        c_type: "struct fiemap_extent",
+        size: size_of::<RawExtent>(),
+        fields: &[
+            ("fe_logical", offset_of!(RawExtent, logical)),
+            ("fe_physical", offset_of!(RawExtent, physical)),
+            ("fe_length", offset_of!(RawExtent, length)),
+            ("fe_flags", offset_of!(RawExtent, flags)),
+        ],
+        requests: &[
+            ("FIEMAP_FLAG_SYNC", FLAG_SYNC),
+            ("FIEMAP_EXTENT_LAST", ExtentFlags::LAST.bits()),
+            ("FIEMAP_EXTENT_UNKNOWN", ExtentFlags::UNKNOWN.bits()),
+            ("FIEMAP_EXTENT_DELALLOC", ExtentFlags::DELALLOC.bits()),
+            ("FIEMAP_EXTENT_ENCODED", ExtentFlags::ENCODED.bits()),
+            ("FIEMAP_EXTENT_DATA_INLINE", ExtentFlags::DATA_INLINE.bits()),
+            ("FIEMAP_EXTENT_DATA_TAIL", ExtentFlags::DATA_TAIL.bits()),
+            ("FIEMAP_EXTENT_UNWRITTEN", ExtentFlags::UNWRITTEN.bits()),
+            ("FIEMAP_EXTENT_SHARED", ExtentFlags::SHARED.bits()),
+        ],
+    },
+    AbiItem {
+        header: "linux/fiemap.h",
+        c_type: "struct fiemap",
+        size: size_of::<Header>(),
+        fields: &[
+            ("fm_start", offset_of!(Header, start)),
+            ("fm_length", offset_of!(Header, length)),
+            ("fm_flags", offset_of!(Header, flags)),
+            ("fm_mapped_extents", offset_of!(Header, mapped_extents)),
+            ("fm_extent_count", offset_of!(Header, extent_count)),
+        ],
+        requests: &[],
+    },
+    AbiItem {
+        header: "linux/fs.h",
+        c_type: "struct fiemap",
+        size: size_of::<Header>(),
+        fields: &[],
+        requests: &[("FS_IOC_FIEMAP", <Request as ioctl::IoctlArgument>::REQUEST)],
+    },
+];
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,10 @@
 //! headers. Functions take borrowed descriptors and plain values and return `io::Result`: which call
 //! to make, when, and what a refusal means is decided elsewhere.
 
+pub mod abi;
+pub mod cache;
+pub mod ext4;
+pub mod f2fs;
 pub mod fiemap;
 pub mod ioctl;
-pub mod move_ext;
 pub mod usage;

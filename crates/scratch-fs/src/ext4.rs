@@ -3,7 +3,7 @@
 
 use std::{fs::File, io, path::Path};
 
-use linux_abi::{fiemap::Mapper, move_ext::move_extent};
+use linux_abi::{ext4::move_extents, fiemap::Mapper};
 use rustix::fs::{FallocateFlags, fallocate};
 use units::{Bytes, FileRange};
 
@@ -43,7 +43,9 @@ pub(crate) fn separate(
             let blocks = piece.len.get() / block.get();
             let start = piece.start.get() / block.get();
             if single(&mut mapper, &donor, FileRange::new(0, piece.len.get()))?.is_some() {
-                let moved = move_extent(file, &donor, start, 0, blocks)?;
+                let swapped = move_extents(file, &donor, start, 0, blocks);
+                swapped.result?;
+                let moved = swapped.moved_blocks;
                 if moved != blocks {
                     return Err(io::Error::other(format!(
                         "swapped {moved} of {blocks} blocks"

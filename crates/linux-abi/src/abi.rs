@@ -1,0 +1,49 @@
+//! What this crate claims about the kernel's structures, as data: `cargo xtask abi-check` turns it
+//! into a C file of static assertions and compiles that against the installed headers.
+
+/// One structure, with the ioctl requests that take it.
+#[derive(Clone, Copy, Debug)]
+pub struct AbiItem {
+    /// The header to include: `linux/fiemap.h`. Not every installation has every one.
+    pub header: &'static str,
+    /// The type in C: `struct fiemap_extent`; empty for an item of constants only.
+    pub c_type: &'static str,
+    /// `sizeof`.
+    pub size: usize,
+    /// Member name and `offsetof`.
+    pub fields: &'static [(&'static str, usize)],
+    /// Name and value of request numbers and flags.
+    pub requests: &'static [(&'static str, u32)],
+}
+
+/// Every structure of this crate.
+#[must_use]
+pub fn all() -> Vec<AbiItem> {
+    [
+        crate::fiemap::ABI,
+        crate::ext4::ABI,
+        crate::f2fs::ABI,
+        crate::cache::ABI,
+    ]
+    .concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_can_be_asserted_in_c() {
+        for item in all() {
+            assert!(item.header.ends_with(".h"), "{item:?}");
+            assert!(!item.c_type.is_empty() || item.fields.is_empty());
+            assert!(item.fields.iter().all(|(_, offset)| *offset < item.size));
+            // ioctl numbers carry the size of their argument.
+            for (name, request) in item.requests {
+                if name.contains("_IOC") {
+                    assert_eq!((request >> 16 & 0x3FFF) as usize, item.size, "{name}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! `F2FS_IOC_DEFRAGMENT`: rewrite a range of a file (linux/f2fs.h, v6.1).
+
+use std::{
+    io,
+    mem::{offset_of, size_of},
+    os::fd::AsFd,
+};
+
+use crate::{abi::AbiItem, ioctl};
+
+/// `struct f2fs_defragment`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Defragment {
+    start: u64,
+    len: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Defragment>() == 16);
+    assert!(offset_of!(Defragment, len) == 8);
+    assert!(<Defragment as ioctl::IoctlArgument>::REQUEST == 0xC010_F508);
+};
+
+/// What this module claims.
+pub const ABI: &[AbiItem] = &[AbiItem {
+    header: "linux/f2fs.h",
+    c_type: "struct f2fs_defragment",
+    size: size_of::<Defragment>(),
+    fields: &[
+        ("start", offset_of!(Defragment, start)),
+        ("len", offset_of!(Defragment, len)),
+    ],
+    requests: &[(
+        "F2FS_IOC_DEFRAGMENT",
+        <Defragment as ioctl::IoctlArgument>::REQUEST,
+    )],
+}];
+
+// SAFETY: F2FS_IOC_DEFRAGMENT is _IOWR(0xf5, 8, struct f2fs_defragment); the kernel reads and
+// writes these 16 bytes and nothing else, and every bit pattern is valid for plain integers.
+unsafe impl ioctl::IoctlArgument for Defragment {
+    const REQUEST: u32 =
+        ioctl::request(ioctl::READ | ioctl::WRITE, 0xF5, 8, size_of::<Defragment>());
+}
+
+/// Rewrite `len` bytes from `start` on (both multiples of 4 KiB) in one piece, as far as there is a
+/// free one. Returns the bytes that were rewritten: 0 where the range was in one piece already.
+///
+/// # Errors
+///
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EAGAIN` where free sections are short.
+pub fn defragment(file: impl AsFd, start: u64, len: u64) -> io::Result<u64> {
+    let mut argument = Defragment { start, len };
+    ioctl::call(file, &mut argument)?;
+    Ok(argument.len)
+}
