@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod dist;
 mod licences;
 
@@ -17,6 +18,9 @@ use clap::Parser;
     disable_help_subcommand = true
 )]
 enum Chore {
+    /// Measure indef, beside the conventional tools
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Check the licences of all dependencies against the list in deny.toml
     Licences,
     /// Put what an installation consists of into a folder: binary, man pages, completions, docs
@@ -30,6 +34,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
+        Chore::Bench(bench) => bench::run(&bench),
         Chore::Licences => licences::check(),
         Chore::Stage { folder } => dist::stage(&folder),
         Chore::Dist => dist::tarball(),

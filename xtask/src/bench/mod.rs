@@ -1,0 +1,126 @@
+//! Measurements, side by side with the tools that people use today.
+//!
+//! Every contender starts from the same state: a file system image is prepared once, and each run
+//! gets a fresh copy of it on a loop device, with all caches dropped. Contenders take turns, so that
+//! a slow minute of the machine hits all of them. What is timed is the command and the write-back of
+//! everything that it left dirty. Afterwards contents are compared: a fast wrong result is a failure
+//! of the benchmark.
+
+mod core;
+mod limit;
+mod measure;
+mod memory;
+mod peers;
+mod report;
+mod scan;
+mod state;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+
+use report::Report;
+
+/// What to measure.
+#[derive(Subcommand)]
+pub(crate) enum Bench {
+    /// indef against e4defrag, xfs_fsr and btrfs filesystem defragment
+    Peers(peers::PeersArgs),
+    /// indef scan of 100,000 files against find and filefrag
+    Scan(Common),
+    /// The access analysis on 10 million records
+    Core(Common),
+    /// Peak memory, by file size and with 1,000,000 files
+    Memory(Common),
+    /// All of these
+    All(peers::PeersArgs),
+    /// Run the access analysis right here; `core` starts this as a process of its own
+    #[command(hide = true)]
+    CoreInner {
+        /// Number of records
+        records: u64,
+    },
+}
+
+/// How to measure.
+#[derive(Args, Clone)]
+pub(crate) struct Common {
+    /// Runs of each contender; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: usize,
+    /// Write all samples as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where prepared images are kept; some GiB [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    images: Option<PathBuf>,
+    /// Measure this program instead of a fresh release build
+    #[arg(long, value_name = "PROGRAM")]
+    indef: Option<PathBuf>,
+}
+
+impl Common {
+    fn images(&self) -> Result<PathBuf> {
+        let folder = self
+            .images
+            .clone()
+            .unwrap_or_else(|| crate::dist::target().join("bench"));
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn indef(&self) -> Result<PathBuf> {
+        match &self.indef {
+            Some(program) => Ok(fs::canonicalize(program)?),
+            None => crate::dist::release_binary("indef"),
+        }
+    }
+}
+
+/// Measure.
+///
+/// # Errors
+///
+/// What could not be measured; that a target was missed is in the table, and no error.
+pub(crate) fn run(bench: &Bench) -> Result<()> {
+    let common = match bench {
+        Bench::Peers(args) | Bench::All(args) => &args.common,
+        Bench::Scan(common) | Bench::Core(common) | Bench::Memory(common) => common,
+        Bench::CoreInner { records } => return core::inner(*records),
+    };
+    ensure!(common.runs > 0, "--runs must be at least 1");
+    ensure!(
+        rustix::process::geteuid().is_root() || matches!(bench, Bench::Core(_)),
+        "benchmarks mount file systems and drop caches, which needs root"
+    );
+    let mut report = Report::new()?;
+    // Memory first: the peak that the kernel tells for a child includes what its parent had.
+    if matches!(bench, Bench::Memory(_) | Bench::All(_)) {
+        memory::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Core(_) | Bench::All(_)) {
+        core::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
+        scan::measure(common, &mut report)?;
+    }
+    if let Bench::Peers(args) | Bench::All(args) = bench {
+        peers::measure(args, &mut report)?;
+    }
+    println!("\n{report}");
+    if let Some(path) = &common.json {
+        write_json(path, &report)?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, report: &Report) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,69 @@
+//! Looking at 100,000 files.
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use units::Bytes;
+
+use super::{
+    Common, measure,
+    report::{Report, Row, Verdict},
+    state::{FOLDER, Files, State},
+};
+
+const FILES: u32 = 100_000;
+
+/// Measure, with cold and with warm caches. Nothing is changed by either, so one file system does.
+pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
+    let state = State {
+        fs: "ext4",
+        size: Bytes::gib(2),
+        files: Files::Tree(FILES),
+    };
+    let indef = common.indef()?;
+    let image = state.prepare(&common.images()?)?;
+    let scratch = state.restore(&image)?;
+    let folder = scratch.path().join(FOLDER);
+    let ours: Vec<OsString> = vec![indef.into(), "scan".into(), folder.clone().into()];
+    let pipe = "find \"$0\" -type f -print0 | xargs -0 filefrag";
+    let theirs: Vec<OsString> = ["sh", "-c", pipe].map(OsString::from).into();
+    let theirs = [theirs, vec![folder.into()]].concat();
+
+    for (case, cold) in [
+        ("ext4 scan 100,000 cold", true),
+        ("ext4 scan 100,000 warm", false),
+    ] {
+        let mut rows = [("indef scan", &ours), ("find | xargs filefrag", &theirs)].map(
+            |(contender, command)| Row {
+                case: case.to_owned(),
+                contender: contender.to_owned(),
+                command: measure::describe(command),
+                extents_before: None,
+                samples: Vec::new(),
+            },
+        );
+        for run in 1..=common.runs {
+            for (row, command) in rows.iter_mut().zip([&ours, &theirs]) {
+                eprintln!("{case}: run {run} of {}: {}", common.runs, row.contender);
+                if cold {
+                    measure::drop_caches()?;
+                } else {
+                    // Whoever comes first shall not find it colder than who comes second.
+                    measure::run(&theirs)?;
+                }
+                row.samples.push(measure::timed(&scratch, || {
+                    Ok(Some(measure::run(command)?))
+                })?);
+            }
+        }
+        let ratio = rows[1].duration().as_secs_f64() / rows[0].duration().as_secs_f64();
+        report.rows.extend(rows);
+        report.verdicts.push(Verdict::at_least(
+            format!("{case}, find | xargs filefrag / indef"),
+            ratio,
+            5.0,
+            "×",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! File systems in a known state, prepared once and copied for every run.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::fs::{FallocateFlags, fallocate};
+use scratch_fs::{FragmentOptions, ScratchFs, Shape, content, fragment};
+use units::{Bytes, FileOffset};
+
+/// What is on the file system.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Files {
+    /// One file in fragments of 4 KiB.
+    Single(Bytes),
+    /// As many files of 1 MiB in fragments of 4 KiB.
+    Many(u32),
+    /// One file, 32 × 4 KiB and then 128 KiB, repeating.
+    HalfContiguous(Bytes),
+    /// A tree of as many small files, every tenth in two fragments.
+    Tree(u32),
+}
+
+/// A file system and what is on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct State {
+    pub(super) fs: &'static str,
+    pub(super) size: Bytes,
+    pub(super) files: Files,
+}
+
+/// The folder on the file system that holds the files.
+pub(super) const FOLDER: &str = "data";
+
+impl State {
+    /// The image in this state, made now unless `images` has it from an earlier invocation.
+    pub(super) fn prepare(&self, images: &Path) -> Result<PathBuf> {
+        let image = images.join(format!("{}.img", self.name()));
+        if image.exists() {
+            return Ok(image);
+        }
+        eprintln!("preparing {}", image.display());
+        let mut builder = ScratchFs::builder(self.fs, self.size).folder(images);
+        if let (Files::Tree(files), "ext4") = (self.files, self.fs) {
+            builder = builder.mkfs_args(["-N".to_owned(), (files + files / 8).to_string()]);
+        }
+        let mut scratch = builder.build()?;
+        let folder = scratch.path().join(FOLDER);
+        fs::create_dir(&folder)?;
+        self.fill(&folder)
+            .with_context(|| format!("cannot make {}", self.name()))?;
+        scratch.sync()?;
+        scratch.unmount()?;
+        // Complete or not there at all.
+        let unfinished = image.with_extension("unfinished");
+        copy_sparse(&scratch.image(), &unfinished)?;
+        fs::rename(&unfinished, &image)?;
+        Ok(image)
+    }
+
+    /// A fresh copy of `image`, mounted.
+    pub(super) fn restore(&self, image: &Path) -> Result<ScratchFs> {
+        let folder = image.parent().context("an image lies in a folder")?;
+        Ok(ScratchFs::builder(self.fs, self.size)
+            .folder(folder)
+            .copy_of(image)
+            .build()?)
+    }
+
+    fn name(&self) -> String {
+        let files = match self.files {
+            Files::Single(size) => format!("single-{}", size.get()),
+            Files::Many(files) => format!("many-{files}"),
+            Files::HalfContiguous(size) => format!("half-{}", size.get()),
+            Files::Tree(files) => format!("tree-{files}"),
+        };
+        format!("{}-{files}", self.fs)
+    }
+
+    fn fill(&self, folder: &Path) -> io::Result<()> {
+        let piece = Bytes::kib(4);
+        match self.files {
+            Files::Single(size) => fragment(
+                &folder.join("file"),
+                FragmentOptions {
+                    size,
+                    piece,
+                    seed: 1,
+                },
+            ),
+            Files::Many(files) => (0..files).try_for_each(|i| {
+                let options = FragmentOptions {
+                    size: Bytes::mib(1),
+                    piece,
+                    seed: u64::from(i),
+                };
+                fragment(&folder.join(format!("{i:05}")), options)
+            }),
+            Files::HalfContiguous(size) => {
+                Shape::half_contiguous(1, size).make(&folder.join("file"))
+            }
+            Files::Tree(files) => tree(folder, files),
+        }
+    }
+}
+
+/// Folders of 1,000 files: 18 of 20 have one block, the two others two blocks, allocated in turn.
+fn tree(folder: &Path, files: u32) -> io::Result<()> {
+    let mut block = [0; 4096];
+    let mut write = |file: &File, seed: u32, blocks: u64| {
+        (0..blocks).try_for_each(|i| {
+            content(&mut block, u64::from(seed), FileOffset(i * 4096));
+            file.write_all_at(&block, i * 4096)
+        })
+    };
+    for first in (0..files).step_by(20) {
+        let folder = folder.join(format!("{:04}", first / 1000));
+        if first % 1000 == 0 {
+            fs::create_dir(&folder)?;
+        }
+        let create = |number: u32| {
+            OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .open(folder.join(format!("{number:07}")))
+        };
+        let pair = (create(first)?, create(first + 1)?);
+        for offset in [0, 4096] {
+            fallocate(&pair.0, FallocateFlags::empty(), offset, 4096)?;
+            fallocate(&pair.1, FallocateFlags::empty(), offset, 4096)?;
+        }
+        write(&pair.0, first, 2)?;
+        write(&pair.1, first + 1, 2)?;
+        for number in first + 2..first + 20 {
+            write(&create(number)?, number, 1)?;
+        }
+    }
+    Ok(())
+}
+
+fn copy_sparse(from: &Path, to: &Path) -> Result<()> {
+    let status = Command::new("cp")
+        .args(["--sparse=always", "--reflink=auto"])
+        .args([from, to])
+        .status()?;
+    ensure!(
+        status.success(),
+        "cannot copy {} to {}",
+        from.display(),
+        to.display()
+    );
+    Ok(())
+}
