@@ -4,12 +4,20 @@ use units::FileOffset;
 
 use crate::layout::Fragmentation;
 
-/// InDeF §II-A, eq. 2: `(alpha · DoLF + beta · DoPF) · read count`. Always finite and not negative
-/// for finite, not negative weights.
+/// InDeF §II-A, eq. 2: `(alpha · DoLF + beta · DoPF) · read count`. Always finite and not negative,
+/// whatever the weights.
 #[must_use]
 pub fn iodp(alpha: f64, beta: f64, fragmentation: &Fragmentation, reads: u64) -> f64 {
     let degree = alpha * fragmentation.dolf as f64 + beta * fragmentation.dopf;
-    (degree * reads as f64).clamp(0.0, f64::MAX)
+    finite(degree * reads as f64)
+}
+
+/// Not NaN, not negative, not infinite: what can be sorted, summed and written as JSON.
+pub(crate) fn finite(value: f64) -> f64 {
+    match value.is_nan() {
+        true => 0.0,
+        false => value.clamp(0.0, f64::MAX),
+    }
 }
 
 /// One node of the tree: a range's priority, and which range it is.
@@ -35,7 +43,7 @@ pub struct IodpTree {
 }
 
 impl IodpTree {
-    /// Order the entries. NaN, which [`iodp`] never gives, would sort above everything.
+    /// Order the entries. NaN, which [`iodp`] never gives, is above or below everything.
     #[must_use]
     pub fn new(mut entries: Vec<Entry>) -> Self {
         entries.sort_unstable_by(|a, b| {
@@ -75,4 +83,94 @@ impl IodpTree {
 pub fn share(count: u64, pct: f64) -> u64 {
     let exact = count as f64 * pct.clamp(0.0, 100.0) / 100.0;
     ((exact * (1.0 + 1e-12)).floor() as u64).min(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn entries(iodps: &[f64]) -> Vec<Entry> {
+        let entry = |(index, &iodp)| Entry {
+            iodp,
+            start: FileOffset(index as u64 * 4096),
+            weight: 1,
+            index,
+        };
+        iodps.iter().enumerate().map(entry).collect()
+    }
+
+    #[test]
+    fn priority_is_equation_2_with_the_weights_of_the_paper() {
+        let fragmentation = Fragmentation {
+            dolf: 6,
+            dopf: 2.5,
+            requests: 6,
+        };
+        assert_eq!(iodp(4.0, 1.0, &fragmentation, 1), 26.5);
+        assert_eq!(iodp(4.0, 1.0, &fragmentation, 10), 265.0);
+        assert_eq!(iodp(4.0, 1.0, &fragmentation, 0), 0.0);
+    }
+
+    #[test]
+    fn nonsense_weights_still_give_a_number() {
+        let fragmentation = Fragmentation {
+            dolf: u64::MAX,
+            dopf: f64::INFINITY,
+            requests: 0,
+        };
+        for weight in [f64::NAN, f64::INFINITY, -1.0, 1e308, 0.0] {
+            for reads in [0, 1, u64::MAX] {
+                let priority = iodp(weight, weight, &fragmentation, reads);
+                assert!(priority.is_finite() && priority >= 0.0, "{weight} {reads}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_priorities_are_ordered_by_place() {
+        let mut shuffled = entries(&[2.0, 1.0, 2.0, 1.0]);
+        shuffled.reverse();
+        let tree = IodpTree::new(shuffled);
+        let order: Vec<_> = tree.entries().iter().map(|e| e.index).collect();
+        assert_eq!(order, [1, 3, 0, 2]);
+    }
+
+    #[test]
+    fn an_entry_that_stands_for_several_is_dropped_as_a_whole_or_not_at_all() {
+        let mut all = entries(&[1.0, 2.0, 3.0]);
+        all[1].weight = 8;
+        let tree = IodpTree::new(all);
+        for (pct, dropped) in [(0.0, 0), (10.0, 1), (89.0, 1), (90.0, 2), (100.0, 3)] {
+            assert_eq!(tree.truncated(pct).len(), dropped, "{pct}");
+        }
+    }
+
+    #[test]
+    fn percentages_are_exact_where_binary_fractions_are_not() {
+        for (count, pct, expected) in [
+            (10, 30.0, 3),
+            (1000, 0.1, 1),
+            (1000, 29.9, 299),
+            (7, 100.0, 7),
+            (3, 33.3, 0),
+            (3, 1e9, 3),
+            (3, -1.0, 0),
+            (3, f64::NAN, 0),
+        ] {
+            assert_eq!(share(count, pct), expected, "{count} {pct}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn truncation_drops_exactly_the_lowest_share(iodps in prop::collection::vec(0.0f64..100.0, 0..200), pct in 0u32..=100) {
+            let tree = IodpTree::new(entries(&iodps));
+            let dropped = tree.truncated(f64::from(pct));
+            prop_assert_eq!(dropped.len(), iodps.len() * pct as usize / 100);
+            let highest = dropped.iter().map(|e| e.iodp).fold(0.0, f64::max);
+            prop_assert!(tree.entries()[dropped.len()..].iter().all(|e| e.iodp >= highest));
+        }
+    }
 }

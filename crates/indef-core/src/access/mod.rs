@@ -124,3 +124,6 @@ pub fn ranges(mut records: Vec<AccessRecord>, options: &AccessOptions) -> FileAc
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     merge::merge(&records)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,22 +3,27 @@
 //! A profile is taken above the page cache, where a program's 4 KiB reads are seen although the
 //! device gets 128 KiB requests. So, as FragPicker §4.1.2 does:
 //!
-//! - A buffered read that continues an earlier one of its file is *sequential*: it begins in the
-//!   block where that one ended, or in the next. A read of the file's first byte is sequential from
-//!   the start, as it is for the kernel (`page_cache_sync_ra`, mm/readahead.c, v6.12).
-//! - A sequential read grows to the read-ahead window: it fetches at least `readahead` bytes, from
-//!   where the previous window ended. Later reads of that stream inside the window are served from
-//!   memory and do not count.
-//! - Up to [`STREAMS`] sequential readers of one file are told apart, the least recent is forgotten.
+//! - A buffered read that begins where an earlier one of its file ended (or behind it, in the rest of
+//!   the same block) is *sequential*.
+//! - A sequential reader fetches windows of `readahead` bytes, one behind the other. The first one
+//!   begins where the reader began: the read that turned out to be the first of a series is widened.
+//! - Reads inside a window are served from memory and do not count; the first that reaches behind it
+//!   stands for the next window.
+//! - Up to [`STREAMS`] sequential readers of one file are told apart; the least recent is forgotten.
 //!
-//! Ignored: the ramp-up of the window, thrashing, and what was in the cache already. The grown
-//! window may reach behind the end of the file, whose size is not known here; planning cuts it.
+//! A single small read, however often repeated, is never widened. `O_DIRECT` reads and writes are
+//! only aligned.
+//!
+//! Ignored: the ramp-up of the window, thrashing, what was in the cache already, and
+//! `POSIX_FADV_RANDOM`. A window may reach behind the end of the file, whose size is not known here;
+//! planning cuts it.
 
 use units::{Bytes, FileOffset};
 
 use super::{AccessOptions, AccessRecord, Op};
 
-/// Sequential readers of one file that are told apart.
+/// Sequential readers of one file that are told apart. The kernel keeps one state for each open
+/// file; a profile does not say which one was used.
 const STREAMS: usize = 8;
 
 /// One sequential reader.
@@ -26,75 +31,98 @@ const STREAMS: usize = 8;
 struct Stream {
     /// Where its latest read ended.
     next: u64,
-    /// Where its latest window ended; what lies before it is in memory.
+    /// Where its latest window ended; what lies before it is in memory. On a block boundary.
     window_end: u64,
+    /// Its only record so far, as long as nothing continued it.
+    first: Option<usize>,
 }
 
-/// Align all records and grow or remove reads. Records must be ordered by file, then time.
+/// Align all records, widen some and remove others. Records must be ordered by file, then time.
 pub(super) fn apply(records: &mut Vec<AccessRecord>, options: &AccessOptions) {
+    let mut model = Model {
+        options,
+        streams: Vec::with_capacity(STREAMS),
+    };
     let mut file = None;
-    let mut streams: Vec<Stream> = Vec::with_capacity(STREAMS);
-    records.retain_mut(|record| {
+    // Records before `kept` are results, those from `next` on are still to be seen.
+    let mut kept = 0;
+    for next in 0..records.len() {
+        let mut record = records[next];
         if file != Some(record.file) {
             file = Some(record.file);
-            streams.clear();
+            model.streams.clear();
         }
         let modelled = record.op == Op::Read && !record.direct && !options.readahead.is_zero();
-        let counts = !modelled || read(record, &mut streams, options);
-        align(record, options.block_size);
-        counts
-    });
-}
-
-/// Follow a buffered read; `false` if it is served from memory.
-fn read(record: &mut AccessRecord, streams: &mut Vec<Stream>, options: &AccessOptions) -> bool {
-    let (start, end) = (
-        record.offset.0,
-        record.offset.0.saturating_add(record.len.0),
-    );
-    let block = start / options.block_size.0;
-    let continued = streams.iter().rposition(|s| {
-        let last = s.next.saturating_sub(1) / options.block_size.0;
-        block == last || block == last + 1
-    });
-    let mut stream = match continued {
-        Some(at) => streams.remove(at),
-        None => {
-            if streams.len() == STREAMS {
-                streams.remove(0);
-            }
-            Stream {
-                next: end,
-                window_end: start,
-            }
+        if modelled && !model.read(&mut record, &mut records[..kept], kept) {
+            continue;
         }
-    };
-    stream.next = end;
-    let absorbed = continued.is_some() && end <= stream.window_end;
-    if !absorbed {
-        if continued.is_some() || start == 0 {
-            let from = stream.window_end.max(start);
-            let to = from.saturating_add(options.readahead.0).max(end);
-            // The window is what the device is asked for: whole blocks.
-            let to = FileOffset(to).align_down(options.block_size).0.max(end);
-            record.offset = FileOffset(from);
-            record.len = Bytes(to - from);
-            stream.window_end = to;
-        } else {
-            stream.window_end = end;
-        }
-        stream.window_end = FileOffset(stream.window_end)
-            .align_up(options.block_size)
-            .0
-            .max(stream.window_end);
+        records[kept] = aligned(record, options.block_size);
+        kept += 1;
     }
-    streams.push(stream);
-    !absorbed
+    records.truncate(kept);
 }
 
-fn align(record: &mut AccessRecord, block_size: Bytes) {
-    let start = record.offset.align_down(block_size);
-    let end = FileOffset(record.offset.0.saturating_add(record.len.0)).align_up(block_size);
-    record.offset = start;
-    record.len = Bytes(end.0.saturating_sub(start.0));
+struct Model<'a> {
+    options: &'a AccessOptions,
+    /// The most recent one last.
+    streams: Vec<Stream>,
+}
+
+impl Model<'_> {
+    /// Follow a buffered read, which would become the record number `index`; `false` if it is served
+    /// from memory.
+    fn read(&mut self, read: &mut AccessRecord, kept: &mut [AccessRecord], index: usize) -> bool {
+        let block = self.options.block_size;
+        let (start, end) = (read.offset.0, end_of(read));
+        let continues =
+            |s: &Stream| (s.next..=FileOffset(s.next).align_up(block).0).contains(&start);
+        let Some(at) = self.streams.iter().rposition(continues) else {
+            if self.streams.len() == STREAMS {
+                self.streams.remove(0);
+            }
+            self.streams.push(Stream {
+                next: end,
+                window_end: FileOffset(end).align_up(block).0,
+                first: Some(index),
+            });
+            return true;
+        };
+        let mut stream = self.streams.remove(at);
+        stream.next = end;
+        if let Some(first) = stream.first.take() {
+            let record = &mut kept[first];
+            let window_end = self.window_end(record.offset.0);
+            if window_end > stream.window_end {
+                record.len = Bytes(window_end - record.offset.0);
+                stream.window_end = window_end;
+            }
+        }
+        let fetches = end > stream.window_end;
+        if fetches {
+            let window_end = self.window_end(stream.window_end);
+            read.offset = FileOffset(stream.window_end);
+            read.len = Bytes(window_end.max(end) - stream.window_end);
+            stream.window_end = FileOffset(end_of(read)).align_up(block).0.max(end);
+        }
+        self.streams.push(stream);
+        fetches
+    }
+
+    /// Where a window that begins at `start` ends.
+    fn window_end(&self, start: u64) -> u64 {
+        FileOffset(start.saturating_add(self.options.readahead.0))
+            .align_up(self.options.block_size)
+            .0
+    }
+}
+
+fn end_of(record: &AccessRecord) -> u64 {
+    record.offset.0.saturating_add(record.len.0)
+}
+
+fn aligned(mut record: AccessRecord, block: Bytes) -> AccessRecord {
+    let end = FileOffset(end_of(&record)).align_up(block).0;
+    record.offset = record.offset.align_down(block);
+    record.len = Bytes(end.saturating_sub(record.offset.0));
+    record
 }

@@ -51,7 +51,7 @@ impl Geometry {
         }
     }
 
-    /// Zero where nothing is known, otherwise an empty count for each unit.
+    /// An empty count for each unit; none where nothing is known.
     pub(super) fn spread(self) -> Spread {
         let (granule, period, block, units) = match self {
             Self::Unknown => return Spread::default(),
@@ -70,13 +70,14 @@ impl Geometry {
             period: period.max(granule).max(1),
             block: block.max(1),
             bytes: vec![0; units as usize],
-            all: 0,
         }
     }
 
-    /// DoPF of `len` bytes that lie in one piece from the beginning of a segment or stripe. No
-    /// contiguous piece of that length lies less evenly, so a contiguous range never seems worth
-    /// moving for its DoPF.
+    /// DoPF of `len` bytes that lie in one piece from the beginning of a segment or stripe.
+    ///
+    /// No other contiguous place is less even (where a segment is a whole number of rounds over the
+    /// chips): one that begins inside a granule spreads its ends over two units instead of one. So a
+    /// contiguous range never seems worth moving for its DoPF.
     #[must_use]
     pub fn contiguous_dopf(&self, len: Bytes) -> f64 {
         let mut spread = self.spread();
@@ -85,7 +86,7 @@ impl Geometry {
     }
 }
 
-/// Bytes for each parallel unit.
+/// Bytes for each parallel unit, less what all of them have alike: DoPF does not see that.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spread {
     granule: u64,
@@ -93,8 +94,6 @@ pub(super) struct Spread {
     period: u64,
     block: u64,
     bytes: Vec<u64>,
-    /// Bytes that every unit has beside `bytes`.
-    all: u64,
 }
 
 impl Spread {
@@ -118,10 +117,8 @@ impl Spread {
     /// Count `len` bytes from `place` of a period, `times` over.
     fn add_within(&mut self, mut place: u64, mut len: u64, times: u64) {
         let units = self.bytes.len() as u64;
-        let round = self.granule.saturating_mul(units);
-        let rounds = len / round;
-        self.all += rounds * self.granule * times;
-        len -= rounds * round;
+        // Every full round over the units gives each of them one granule, wherever it begins.
+        len %= self.granule.saturating_mul(units);
         while len > 0 {
             let part = len.min(self.granule - place % self.granule);
             let unit = (place / self.granule) % units;
@@ -136,7 +133,6 @@ impl Spread {
         if self.bytes.is_empty() {
             return 0.0;
         }
-        // `all` is the same for each unit and cancels out of every N_i − M/L.
         let blocks = |bytes: u64| bytes as f64 / self.block as f64;
         let units = self.bytes.len() as f64;
         let mean = self.bytes.iter().copied().map(blocks).sum::<f64>() / units;
@@ -287,6 +283,167 @@ impl<'a> Fields<'a> {
         match self.0.first() {
             None => Ok(()),
             Some((name, _)) => Err(format!("'{name}' is not expected here, or is there twice")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ZONED: Geometry = Geometry::Zoned {
+        chips: 16,
+        block: Bytes::kib(4),
+        segment: Bytes::mib(2),
+    };
+    const STRIPED: Geometry = Geometry::Striped {
+        granule: Bytes::kib(32),
+        dies: 8,
+    };
+
+    #[test]
+    fn geometries_are_read_and_shown() {
+        for (text, geometry) in [
+            ("unknown", Geometry::Unknown),
+            ("zoned:chips=16", ZONED),
+            ("zoned:chips=16,block=4KiB,segment=2MiB", ZONED),
+            (" zoned:segment=2m,chips=16 ", ZONED),
+            ("striped:granule=32KiB,dies=8", STRIPED),
+            ("striped:granule=32KiB,stripe=256KiB", STRIPED),
+        ] {
+            assert_eq!(text.parse(), Ok(geometry), "{text}");
+            assert_eq!(geometry.to_string().parse(), Ok(geometry));
+        }
+        assert_eq!(STRIPED.to_string(), "striped:granule=32KiB,dies=8");
+        assert_eq!(
+            (ZONED.units(), STRIPED.units(), Geometry::Unknown.units()),
+            (Some(16), Some(8), None)
+        );
+    }
+
+    #[test]
+    fn nonsense_is_refused_in_one_line() {
+        for text in [
+            "",
+            "zoned",
+            "zoned:chips=0",
+            "zoned:chips=4294967295",
+            "zoned:chips=4,chips=4",
+            "zoned:chips=4,segment=5000,block=4096",
+            "zoned:chips=4,block=0",
+            "zoned:chips",
+            "striped:dies=4",
+            "striped:granule=32KiB",
+            "striped:granule=32KiB,dies=4,stripe=128KiB",
+            "striped:granule=32KiB,stripe=100000",
+            "striped:granule=32KiB,stripe=1TiB",
+            "unknown:chips=4",
+            "round:chips=4",
+        ] {
+            let error = text.parse::<Geometry>().unwrap_err().to_string();
+            assert!(error.contains(&format!("'{text}'")), "{error}");
+            assert!(!error.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn the_worst_distribution_of_the_paper_is_240() {
+        // InDeF §IV: 64 blocks of 4 KiB on one of 16 chips: (60² + 15·4²) / 16.
+        let mut spread = ZONED.spread();
+        for block in 0..64 {
+            spread.add(block * 16 * 4096, 4096);
+        }
+        assert_eq!(spread.dopf(), 240.0);
+    }
+
+    #[test]
+    fn the_length_of_a_run_costs_no_time() {
+        let geometry = Geometry::Striped {
+            granule: Bytes(512),
+            dies: 3,
+        };
+        let mut spread = geometry.spread();
+        spread.add(7, u64::MAX / 2);
+        assert!(spread.dopf() < 1.0);
+    }
+
+    fn geometry() -> impl Strategy<Value = Geometry> {
+        prop_oneof![
+            (1u32..20, 1u64..4, 1u64..40).prop_map(|(chips, block, blocks)| Geometry::Zoned {
+                chips,
+                block: Bytes(block * 512),
+                segment: Bytes(block * 512 * blocks),
+            }),
+            (1u32..20, 1u64..40).prop_map(|(dies, granule)| Geometry::Striped {
+                granule: Bytes(granule * 512),
+                dies,
+            }),
+        ]
+    }
+
+    /// Equation 1, sector by sector.
+    fn naive_dopf(geometry: Geometry, runs: &[(u64, u64)]) -> f64 {
+        let (units, block) = match geometry {
+            Geometry::Unknown => return 0.0,
+            Geometry::Zoned { chips, block, .. } => (chips, block),
+            Geometry::Striped { dies, .. } => (dies, STRIPED_BLOCK),
+        };
+        let mut counts = vec![0.0; units as usize];
+        for &(start, len) in runs {
+            for sector in start..start + len {
+                let address = sector * 512;
+                let unit = match geometry {
+                    Geometry::Unknown => 0,
+                    Geometry::Zoned {
+                        chips,
+                        block,
+                        segment,
+                    } => address % segment.0 / block.0 % u64::from(chips),
+                    Geometry::Striped { granule, dies } => address / granule.0 % u64::from(dies),
+                };
+                counts[unit as usize] += 512.0 / block.0 as f64;
+            }
+        }
+        let mean = counts.iter().sum::<f64>() / f64::from(units);
+        counts.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / f64::from(units)
+    }
+
+    proptest! {
+        #[test]
+        fn dopf_is_what_counting_each_sector_gives(geometry in geometry(), runs in prop::collection::vec((0u64..2000, 1u64..600), 0..6)) {
+            let mut spread = geometry.spread();
+            for &(start, len) in &runs {
+                spread.add(start * 512, len * 512);
+            }
+            let naive = naive_dopf(geometry, &runs);
+            prop_assert!((spread.dopf() - naive).abs() <= 1e-9 * naive.max(1.0), "{} {}", spread.dopf(), naive);
+        }
+
+        #[test]
+        fn no_contiguous_piece_is_worse_than_an_aligned_one(units in 1u32..20, unit in 1u64..8, rounds in 1u64..5, start in 0u64..500, len in 0u64..500) {
+            let zoned = Geometry::Zoned {
+                chips: units,
+                block: Bytes(unit * 512),
+                segment: Bytes(unit * 512 * u64::from(units) * rounds),
+            };
+            let striped = Geometry::Striped { granule: Bytes(unit * 512), dies: units };
+            for geometry in [zoned, striped] {
+                let mut spread = geometry.spread();
+                spread.add(start * 512, len * 512);
+                prop_assert!(spread.dopf() <= geometry.contiguous_dopf(Bytes(len * 512)) + 1e-9);
+            }
+        }
+
+        #[test]
+        fn every_geometry_is_read_as_it_was_shown(geometry in geometry()) {
+            prop_assert_eq!(geometry.to_string().parse(), Ok(geometry));
+        }
+
+        #[test]
+        fn no_text_panics(text: String) {
+            let _ = text.parse::<Geometry>();
         }
     }
 }

@@ -5,8 +5,9 @@
 //!   counts all of them.
 //! - DoLF counts only those that a read fetches from the device: fragments of unwritten blocks and
 //!   of inline data are left out.
-//! - Encoded (compressed) extents are at most 128 KiB long on the file systems that have them, so a
-//!   full one that another one follows counts as continued: no relocation could join them.
+//! - Encoded (compressed) extents are at most 128 KiB long on the file systems that have them, so for
+//!   DoLF a full one counts as continued by what follows: no relocation could join them. Only shorter
+//!   ones are fragments. The fewest fragments of a piece with encoded bytes are counted accordingly.
 //! - DoPF leaves out encoded and unplaced extents, whose bytes lie who knows where.
 
 use units::{Bytes, FileOffset, FileRange};
@@ -45,7 +46,7 @@ impl Layout {
     }
 
     /// The fewest fragments that the file can have: runs of extents without a hole between them, at
-    /// least 1 if there is any.
+    /// least 1 if there is any. A run of encoded extents needs one for each 128 KiB.
     #[must_use]
     pub fn ideal_fragments(&self) -> u64 {
         self.ideal_fragments_in(FileRange::between(FileOffset(0), FileOffset(u64::MAX)))
@@ -54,13 +55,7 @@ impl Layout {
     /// The fewest fragments that a range can have.
     #[must_use]
     pub fn ideal_fragments_in(&self, range: FileRange) -> u64 {
-        let mut end = None;
-        let mut pieces = 0;
-        for extent in self.clipped(range) {
-            pieces += u64::from(end != Some(extent.file));
-            end = Some(extent.file_end());
-        }
-        pieces
+        self.scan(range, &Geometry::Unknown, Bytes(u64::MAX)).pieces
     }
 
     /// Degree of fragmentation of the file: its fragments ÷ the fewest possible; 1 if it has none.
@@ -93,6 +88,8 @@ impl Layout {
             previous: None,
             fragment_has_data: false,
             piece_has_data: false,
+            piece_fragments: 0,
+            piece_encoded: 0,
             request_bytes: 0,
         };
         let mut spread = geometry.spread();
@@ -112,6 +109,7 @@ impl Layout {
             }
             pass.visit(whole, part);
         }
+        pass.end_piece();
         pass.end_request();
         pass.scan.dopf = spread.dopf();
         pass.scan
@@ -132,7 +130,7 @@ fn is_data(extent: &Extent) -> bool {
 pub(crate) struct Scan {
     /// All fragments.
     pub(crate) fragments: u64,
-    /// The fewest that it could have.
+    /// The fewest that it could have: its hole-free pieces, more of them where bytes are encoded.
     pub(crate) pieces: u64,
     /// Fragments that a read fetches.
     pub(crate) dolf: u64,
@@ -160,6 +158,9 @@ struct Pass<'a> {
     /// Whether the fragment (for DoLF) and the hole-free piece under way have been counted.
     fragment_has_data: bool,
     piece_has_data: bool,
+    /// Fragments and encoded bytes of the piece under way.
+    piece_fragments: u64,
+    piece_encoded: u64,
     request_bytes: u64,
 }
 
@@ -167,15 +168,17 @@ impl<'a> Pass<'a> {
     fn visit(&mut self, whole: &'a Extent, part: Extent) {
         let neighbour = self.previous.filter(|(_, p)| p.file_end() == part.file);
         let touches = neighbour.is_some_and(|(_, p)| p.touches(&part));
-        let joint = neighbour.is_some_and(|(p, _)| {
-            (p.flags & part.flags).contains(ExtentFlags::ENCODED) && p.len >= ENCODED_MAX
-        });
+        let joint = neighbour
+            .is_some_and(|(p, _)| p.flags.contains(ExtentFlags::ENCODED) && p.len >= ENCODED_MAX);
+        if neighbour.is_none() {
+            self.end_piece();
+        }
         self.scan.flags |= part.flags;
         self.scan.fragments += u64::from(!touches);
         self.scan.encoded_joints |= joint && !touches;
-        if neighbour.is_none() {
-            self.scan.pieces += 1;
-            self.piece_has_data = false;
+        self.piece_fragments += u64::from(!touches);
+        if part.flags.contains(ExtentFlags::ENCODED) {
+            self.piece_encoded += part.len.0;
         }
         if !touches && !joint {
             self.fragment_has_data = false;
@@ -194,6 +197,13 @@ impl<'a> Pass<'a> {
             self.end_request();
         }
         self.previous = Some((whole, part));
+    }
+
+    fn end_piece(&mut self) {
+        let encoded = self.piece_encoded.div_ceil(ENCODED_MAX.0).max(1);
+        self.scan.pieces += encoded.min(self.piece_fragments);
+        (self.piece_fragments, self.piece_encoded) = (0, 0);
+        self.piece_has_data = false;
     }
 
     fn end_request(&mut self) {

@@ -12,3 +12,6 @@ pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
+
+#[cfg(test)]
+pub(crate) mod tests;

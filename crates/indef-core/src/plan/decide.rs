@@ -74,14 +74,17 @@ fn decision(options: &PlanOptions, scan: &Scan, ideal: &Fragmentation, heat: u64
             _ => SkipReason::Unwritten,
         });
     }
-    let scattered = scan.dolf > ideal.dolf;
+    // Encoded extents shorter than the limit may still need as many fragments as they have.
+    let joinable = scan.fragments > scan.pieces;
+    let scattered = scan.dolf > ideal.dolf && joinable;
     // InDeF's file B: pieces between holes that cannot be joined, but pile up on few chips.
     let uneven = options.policy == Policy::Indef
         && options.geometry != Geometry::Unknown
         && scan.dolf > 1
         && scan.dopf > ideal.dopf + DOPF_TOLERANCE;
     if !scattered && !uneven {
-        return skip(match scan.encoded_joints {
+        let compressed = scan.encoded_joints || scan.dolf > ideal.dolf;
+        return skip(match compressed {
             true => SkipReason::Compressed,
             false => SkipReason::Contiguous,
         });

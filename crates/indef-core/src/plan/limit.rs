@@ -41,23 +41,25 @@ pub fn limit(files: &mut [FilePlan], options: &PlanOptions) {
         .target_gain_pct
         .map_or(f64::INFINITY, |pct| total_gain * pct / 100.0);
     let (mut spent, mut gained) = (Bytes::ZERO, 0.0);
+    let mut cut = vec![None; files.len()];
     for candidate in &candidates {
         let chunk = &mut files[candidate.file as usize].chunks[candidate.chunk as usize];
         let after = spent.saturating_add(chunk.cost);
-        if gained >= target {
-            chunk.decision = Decision::Skip(SkipReason::GainReached);
+        let reason = if gained >= target {
+            SkipReason::GainReached
         } else if options.budget.is_some_and(|budget| after > budget) {
-            chunk.decision = Decision::Skip(SkipReason::OverBudget);
+            SkipReason::OverBudget
         } else {
             spent = after;
             gained += chunk.gain;
-        }
+            continue;
+        };
+        chunk.decision = Decision::Skip(reason);
+        cut[candidate.file as usize] = Some(reason);
     }
-    let reason = match options.budget {
-        Some(_) => SkipReason::OverBudget,
-        None => SkipReason::GainReached,
-    };
-    for file in files {
-        keep_promise_from_edges(&mut file.chunks, reason);
+    for (file, reason) in files.iter_mut().zip(cut) {
+        if let Some(reason) = reason {
+            keep_promise_from_edges(&mut file.chunks, reason);
+        }
     }
 }

@@ -26,3 +26,6 @@ pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy};
 pub use path::PathJson;
 pub use policy::{FileFacts, plan_file};
 pub use safety::predicted_fragments;
+
+#[cfg(test)]
+mod tests;

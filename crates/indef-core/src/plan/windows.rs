@@ -29,7 +29,11 @@ pub(super) fn windows(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk>
         };
         let len = filled.max(size).min(end - start);
         let range = FileRange::new(start, len);
-        join(&mut chunks, decide(options, file, range, (1, 0)));
+        let chunk = decide(options, file, range, (1, 0));
+        // Blocks that are allocated behind the end of the file lead to an empty last window.
+        if chunk.decision != Decision::Skip(SkipReason::Empty) {
+            join(&mut chunks, chunk);
+        }
         start += len;
     }
     chunks

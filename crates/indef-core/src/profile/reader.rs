@@ -223,8 +223,7 @@ impl<R: BufRead> Reader<R> {
             .ids
             .get(&id)
             .ok_or_else(|| format!("file {id} is not named before"))?;
-        let offset: Bytes = number("offset", offset)?;
-        let len: Bytes = number("length", len)?;
+        let (offset, len) = (size("offset", offset)?, size("length", len)?);
         let (mut direct, mut time) = (false, None);
         while let (word @ [_, ..], behind) = first_word(rest) {
             match word.strip_prefix(b"time=") {
@@ -288,6 +287,15 @@ fn number<T: FromStr>(name: &str, word: &[u8]) -> Result<T, String> {
         .ok()
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| format!("'{}' is not a {name}", show(word)))
+}
+
+/// A number of bytes, with or without a unit.
+fn size(name: &str, word: &[u8]) -> Result<Bytes, String> {
+    // Collectors write plain numbers, and millions of them.
+    let plain = std::str::from_utf8(word)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    plain.map_or_else(|| number(name, word), |bytes| Ok(Bytes(bytes)))
 }
 
 /// A word from the file for a message: short and without control characters.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
 
 use super::super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy};
-use crate::SkipReason;
+use crate::{SkipReason, priority::finite};
 
 /// What every version of the header has.
 #[derive(Deserialize)]
@@ -139,12 +139,12 @@ impl From<&Chunk> for ChunkLine {
             reads: chunk.reads,
             writes: chunk.writes,
             dolf: chunk.dolf,
-            dopf: chunk.dopf,
-            iodp: chunk.iodp,
+            dopf: finite(chunk.dopf),
+            iodp: finite(chunk.iodp),
             decision,
             reason,
             cost_bytes: chunk.cost,
-            gain: chunk.gain,
+            gain: finite(chunk.gain),
             edges: (excess, cuts_start, cuts_end),
         }
     }
@@ -219,8 +219,8 @@ impl From<&PlanTotals> for Totals {
             chunks: totals.chunks,
             chunks_to_move: totals.chunks_to_move,
             cost_bytes: totals.cost,
-            gain: totals.gain,
-            total_gain: totals.total_gain,
+            gain: finite(totals.gain),
+            total_gain: finite(totals.total_gain),
         }
     }
 }
@@ -236,15 +236,22 @@ impl Totals {
     }
 }
 
-/// Shares one allocation among equal names that follow each other.
+/// Shares one allocation among equal names. A plan has few; should it have many, the first ones are
+/// shared and the others are not.
 #[derive(Debug, Default)]
-pub(super) struct Names(Option<Arc<str>>);
+pub(super) struct Names(Vec<Arc<str>>);
 
 impl Names {
+    const MAX: usize = 16;
+
     pub(super) fn share(&mut self, name: &str) -> Arc<str> {
-        match &self.0 {
-            Some(last) if **last == *name => last.clone(),
-            _ => self.0.insert(Arc::from(name)).clone(),
+        if let Some(known) = self.0.iter().find(|known| ***known == *name) {
+            return known.clone();
         }
+        let new: Arc<str> = Arc::from(name);
+        if self.0.len() < Self::MAX {
+            self.0.push(new.clone());
+        }
+        new
     }
 }

@@ -1,0 +1,249 @@
+//! Read-ahead, merging, and that neither depends on the order of the records.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BLOCK: u64 = 4096;
+
+fn record(op: Op, direct: bool, offset: u64, len: u64, time: u64) -> AccessRecord {
+    AccessRecord {
+        file: 0,
+        offset: FileOffset(offset),
+        len: Bytes(len),
+        op,
+        direct,
+        time: Nanos(time),
+    }
+}
+
+/// Reads in the order of their time.
+fn reads(direct: bool, places: &[(u64, u64)]) -> Vec<AccessRecord> {
+    let one = |(time, &(offset, len))| record(Op::Read, direct, offset, len, time as u64);
+    places.iter().enumerate().map(one).collect()
+}
+
+/// (first byte, bytes, reads) of file 0.
+fn shown(records: Vec<AccessRecord>) -> Vec<(u64, u64, u64)> {
+    ranges(records, &AccessOptions::default())
+        .of(0)
+        .iter()
+        .map(|r| (r.range.start.0, r.range.len.0, r.reads))
+        .collect()
+}
+
+const KIB: u64 = 1024;
+
+#[test]
+fn a_sequential_buffered_reader_becomes_read_ahead_windows() {
+    let grep: Vec<_> = (0..16).map(|i| (i * 32 * KIB, 32 * KIB)).collect();
+    let windows: Vec<_> = (0..4).map(|i| (i * 128 * KIB, 128 * KIB, 1)).collect();
+    assert_eq!(shown(reads(false, &grep)), windows);
+    // Line by line makes no difference.
+    let lines: Vec<_> = (0..5242).map(|i| (i * 100, 100)).collect();
+    assert_eq!(shown(reads(false, &lines)), windows[..4]);
+    // Direct reads reach the device as they are.
+    assert_eq!(shown(reads(true, &grep)).len(), 16);
+}
+
+#[test]
+fn windows_begin_where_the_reader_began() {
+    let from_64k: Vec<_> = (2..10).map(|i| (i * 32 * KIB, 32 * KIB)).collect();
+    let expected = [(64 * KIB, 128 * KIB, 1), (192 * KIB, 128 * KIB, 1)];
+    assert_eq!(shown(reads(false, &from_64k)), expected);
+}
+
+#[test]
+fn large_sequential_reads_stay_whole() {
+    let large = [(0, 1024 * KIB), (1024 * KIB, 1024 * KIB)];
+    let expected = [(0, 1024 * KIB, 1), (1024 * KIB, 1024 * KIB, 1)];
+    assert_eq!(shown(reads(false, &large)), expected);
+    // 100 KiB at a time: windows go on where the last one ended.
+    let uneven: Vec<_> = (0..4).map(|i| (i * 100 * KIB, 100 * KIB)).collect();
+    let windows: Vec<_> = (0..4).map(|i| (i * 128 * KIB, 128 * KIB, 1)).collect();
+    assert_eq!(shown(reads(false, &uneven)), windows[..4]);
+}
+
+#[test]
+fn random_and_repeated_reads_do_not_grow() {
+    let random = [
+        (40_960, 4096),
+        (0, 100),
+        (1_000_000, 8192),
+        (0, 100),
+        (20_480, 1),
+    ];
+    let expected = [
+        (0, 4096, 2),
+        (20_480, 4096, 1),
+        (40_960, 4096, 1),
+        (999_424, 12_288, 1),
+    ];
+    assert_eq!(shown(reads(false, &random)), expected);
+}
+
+#[test]
+fn interleaved_readers_are_told_apart() {
+    let mut places = Vec::new();
+    for step in 0..32 {
+        for reader in 0..4 {
+            places.push((reader * 1024 * KIB + step * 4 * KIB, 4 * KIB));
+        }
+    }
+    let expected: Vec<_> = (0..4).map(|r| (r * 1024 * KIB, 128 * KIB, 1)).collect();
+    assert_eq!(shown(reads(false, &places)), expected);
+}
+
+#[test]
+fn reading_a_file_twice_counts_twice() {
+    let once: Vec<_> = (0..8).map(|i| (i * 32 * KIB, 32 * KIB)).collect();
+    let twice = [&once[..], &once[..]].concat();
+    let expected = [(0, 128 * KIB, 2), (128 * KIB, 128 * KIB, 2)];
+    assert_eq!(shown(reads(false, &twice)), expected);
+}
+
+#[test]
+fn the_model_can_be_turned_off() {
+    let options = AccessOptions {
+        readahead: Bytes::ZERO,
+        ..AccessOptions::default()
+    };
+    let sequential = reads(false, &[(0, 4096), (4096, 4096), (8192, 4096)]);
+    assert_eq!(ranges(sequential, &options).of(0).len(), 3);
+}
+
+#[test]
+fn overlapping_requests_merge_to_the_widest_range() {
+    // FragPicker §4.1.2: 1–40 and 31–60 become 1–60, here in blocks.
+    let overlapping = reads(true, &[(BLOCK, 40 * BLOCK), (31 * BLOCK, 30 * BLOCK)]);
+    assert_eq!(shown(overlapping), [(BLOCK, 60 * BLOCK, 2)]);
+    let touching = reads(true, &[(0, BLOCK), (BLOCK, BLOCK)]);
+    assert_eq!(shown(touching).len(), 2);
+}
+
+#[test]
+fn writes_are_counted_apart_and_files_kept_apart() {
+    let mut records = reads(true, &[(0, BLOCK), (0, BLOCK)]);
+    records.push(record(Op::Write, false, 100, 200, 9));
+    records.push(AccessRecord {
+        file: 7,
+        ..records[0]
+    });
+    records.push(record(Op::Read, true, 50, 0, 10));
+    let accesses = ranges(records, &AccessOptions::default());
+    let expected = AccessRange {
+        range: FileRange::new(0, BLOCK),
+        reads: 2,
+        writes: 1,
+    };
+    assert_eq!(accesses.of(0), [expected]);
+    assert_eq!(accesses.of(7).len(), 1);
+    assert!(accesses.of(3).is_empty());
+    assert_eq!(
+        accesses.iter().map(|(file, _)| file).collect::<Vec<_>>(),
+        [0, 7]
+    );
+    assert_eq!(accesses.len(), 2);
+}
+
+#[test]
+fn records_at_the_end_of_the_number_line_do_not_wrap() {
+    let absurd = reads(
+        false,
+        &[(u64::MAX - 1, u64::MAX), (u64::MAX - 10, 3), (0, u64::MAX)],
+    );
+    let accesses = ranges(absurd, &AccessOptions::default());
+    assert_eq!(accesses.of(0).iter().map(|r| r.reads).sum::<u64>(), 3);
+}
+
+fn any_records() -> impl Strategy<Value = Vec<AccessRecord>> {
+    let one = (
+        0u32..3,
+        0u64..400_000,
+        0u64..50_000,
+        any::<bool>(),
+        any::<bool>(),
+        0u64..50,
+    );
+    let records = prop::collection::vec(one, 0..120);
+    records.prop_map(|all| {
+        let build = |(file, offset, len, write, direct, time)| AccessRecord {
+            file,
+            ..record(
+                if write { Op::Write } else { Op::Read },
+                direct,
+                offset,
+                len,
+                time,
+            )
+        };
+        all.into_iter().map(build).collect()
+    })
+}
+
+/// Which blocks of a file are in some range.
+fn covered(ranges: impl IntoIterator<Item = FileRange>) -> Vec<u64> {
+    let mut blocks: Vec<u64> = ranges
+        .into_iter()
+        .flat_map(|r| r.start.0 / BLOCK..r.end().0 / BLOCK)
+        .collect();
+    blocks.sort_unstable();
+    blocks.dedup();
+    blocks
+}
+
+proptest! {
+    #[test]
+    fn merging_keeps_every_byte_and_every_count(records in any_records()) {
+        let options = AccessOptions { readahead: Bytes::ZERO, ..AccessOptions::default() };
+        let merged = ranges(records.clone(), &options);
+        for file in 0..3 {
+            let of_file = || records.iter().filter(|r| r.file == file && !r.len.is_zero());
+            let requested = of_file().map(|r| {
+                FileRange { start: r.offset, len: r.len }.align_outward(options.block_size)
+            });
+            prop_assert_eq!(covered(merged.of(file).iter().map(|r| r.range)), covered(requested));
+            let count = |op| of_file().filter(|r| r.op == op).count() as u64;
+            prop_assert_eq!(merged.of(file).iter().map(|r| r.reads).sum::<u64>(), count(Op::Read));
+            prop_assert_eq!(merged.of(file).iter().map(|r| r.writes).sum::<u64>(), count(Op::Write));
+        }
+    }
+
+    #[test]
+    fn ranges_are_ordered_aligned_and_disjoint(records in any_records()) {
+        let accesses = ranges(records, &AccessOptions::default());
+        for (_, ranges) in accesses.iter() {
+            prop_assert!(ranges.windows(2).all(|w| w[0].range.end() <= w[1].range.start));
+            for r in ranges {
+                prop_assert!(!r.range.is_empty() && r.reads + r.writes > 0);
+                prop_assert_eq!(r.range, r.range.align_outward(Bytes(BLOCK)));
+            }
+        }
+    }
+
+    #[test]
+    fn read_ahead_only_adds_bytes_and_only_takes_counts(records in any_records()) {
+        let off = AccessOptions { readahead: Bytes::ZERO, ..AccessOptions::default() };
+        let plain = ranges(records.clone(), &off);
+        let grown = ranges(records, &AccessOptions::default());
+        for file in 0..3 {
+            let wide = covered(grown.of(file).iter().map(|r| r.range));
+            let narrow = covered(plain.of(file).iter().map(|r| r.range));
+            prop_assert!(narrow.iter().all(|block| wide.binary_search(block).is_ok()));
+            let reads = |a: &FileAccesses| a.of(file).iter().map(|r| r.reads).sum::<u64>();
+            prop_assert!(reads(&grown) <= reads(&plain));
+        }
+    }
+
+    #[test]
+    fn the_order_of_records_does_not_matter(records in any_records(), shuffled in any::<prop::sample::Index>()) {
+        let mut other = records.clone();
+        other.reverse();
+        if !other.is_empty() {
+            let middle = shuffled.index(other.len());
+            other.rotate_left(middle);
+        }
+        let options = AccessOptions::default();
+        prop_assert_eq!(ranges(records, &options), ranges(other, &options));
+    }
+}

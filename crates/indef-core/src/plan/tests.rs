@@ -1,0 +1,560 @@
+//! Policies, the promise about fragments, and limits.
+
+use proptest::prelude::*;
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
+
+use super::*;
+use crate::{
+    SkipReason,
+    access::AccessRange,
+    layout::{
+        Extent, ExtentFlags, Geometry, Layout,
+        tests::{PLAIN, any_layout, blocks, layout},
+    },
+};
+
+const BLOCK: u64 = 4096;
+
+fn options(policy: Policy) -> PlanOptions {
+    PlanOptions {
+        policy,
+        truncate_pct: 0.0,
+        ..PlanOptions::default()
+    }
+}
+
+fn plan(options: &PlanOptions, layout: &Layout) -> Vec<Chunk> {
+    plan_with(options, layout, None)
+}
+
+fn plan_with(
+    options: &PlanOptions,
+    layout: &Layout,
+    accesses: Option<&[AccessRange]>,
+) -> Vec<Chunk> {
+    let size = layout.extents().last().map_or(0, |e| e.file_end().0);
+    plan_file(
+        options,
+        &FileFacts {
+            size: Bytes(size),
+            block_size: Bytes(BLOCK),
+            layout,
+            accesses,
+        },
+    )
+}
+
+fn file(chunks: Vec<Chunk>) -> FilePlan {
+    FilePlan {
+        path: "/data/file".into(),
+        dev: 1,
+        inode: 2,
+        size: Bytes::gib(1),
+        block_size: Bytes(BLOCK),
+        fs: "ext4".into(),
+        engine: Some("ext4-move-extent".into()),
+        extents_before: 9,
+        skip: None,
+        chunks,
+    }
+}
+
+fn access(start: u64, len: u64, reads: u64) -> AccessRange {
+    AccessRange {
+        range: blocks(start, len),
+        reads,
+        writes: 0,
+    }
+}
+
+/// `count` blocks from `file`, each on its own.
+fn scattered(file: u64, count: u64) -> Vec<(u64, u64, u64)> {
+    (0..count)
+        .map(|i| (file + i, 100_000 + (file + i) * 2, 1))
+        .collect()
+}
+
+fn decisions(chunks: &[Chunk]) -> Vec<Decision> {
+    chunks.iter().map(|c| c.decision).collect()
+}
+
+use Decision::{Migrate, Skip};
+
+/// FragPicker §5.2: 32 × 4 KiB, then 128 KiB, repeating.
+fn half_contiguous(repeats: u64) -> Layout {
+    let part = |i: u64| {
+        let mut part = scattered(i * 64, 32);
+        part.push((i * 64 + 32, 1000 + i * 100, 32));
+        part
+    };
+    layout(&(0..repeats).flat_map(part).collect::<Vec<_>>())
+}
+
+#[test]
+fn sequential_leaves_contiguous_windows_alone_and_halves_the_writes() {
+    let layout = half_contiguous(4);
+    let sequential = file(plan(&options(Policy::Sequential), &layout));
+    assert_eq!(sequential.cost(), Bytes::kib(512));
+    assert_eq!(sequential.runs().len(), 4);
+    let whole = file(plan(&options(Policy::Whole), &layout));
+    assert_eq!(whole.cost(), Bytes::mib(1));
+    assert_eq!(whole.runs(), [blocks(0, 256)]);
+    assert_eq!(predicted_fragments(&layout, &sequential.runs()), 8);
+    assert_eq!(predicted_fragments(&layout, &whole.runs()), 1);
+}
+
+#[test]
+fn neighbouring_chunks_become_one_run() {
+    let fragmented = layout(&scattered(0, 100));
+    let chunks = plan(&options(Policy::Sequential), &fragmented);
+    assert_eq!(chunks.len(), 4);
+    let file = file(chunks);
+    assert_eq!(file.runs(), [blocks(0, 100)]);
+    assert_eq!(file.cost(), Bytes(100 * BLOCK));
+    // Ideal: α·1 for each of four windows; now α·100.
+    assert_eq!(file.gain(), 4.0 * 96.0);
+}
+
+#[test]
+fn huge_files_are_not_walked_window_by_window() {
+    let tib = 1 << 28;
+    let contiguous = layout(&[(0, 0, 4 * tib)]);
+    let chunks = plan(&options(Policy::Sequential), &contiguous);
+    assert_eq!(decisions(&chunks), [Skip(SkipReason::Contiguous)]);
+    assert_eq!(chunks[0].range, blocks(0, 4 * tib));
+    let mebibytes: Vec<_> = (0..4096).map(|i| (i * 256, i * 300, 256)).collect();
+    assert_eq!(
+        plan(&options(Policy::Sequential), &layout(&mebibytes)).len(),
+        1
+    );
+    let mut sparse = scattered(1_000_000 * 32, 32);
+    sparse.push((1000 * tib + 5, 7, 3));
+    let chunks = plan(&options(Policy::Sequential), &layout(&sparse));
+    assert_eq!(decisions(&chunks), [Migrate, Skip(SkipReason::Contiguous)]);
+}
+
+#[test]
+fn what_costs_no_reads_is_skipped_by_name() {
+    let flagged = |flags: ExtentFlags| {
+        let one = |i: u64| Extent {
+            file: FileOffset(i * BLOCK),
+            phys: PhysOffset((50 + i * 2) * BLOCK),
+            len: Bytes(BLOCK),
+            flags,
+        };
+        Layout::new((0..8).map(one).collect())
+    };
+    for (flags, reason) in [
+        (ExtentFlags::UNWRITTEN, SkipReason::Unwritten),
+        (ExtentFlags::INLINE, SkipReason::Inline),
+        (ExtentFlags::SHARED, SkipReason::Shared),
+    ] {
+        for policy in Policy::ALL {
+            let chunks = plan(&options(policy), &flagged(flags));
+            assert_eq!(decisions(&chunks), [Skip(reason)], "{policy} {flags:?}");
+            assert!(!chunks[0].migrates());
+        }
+    }
+    let unshare = PlanOptions {
+        allow_unshare: true,
+        ..options(Policy::Sequential)
+    };
+    assert_eq!(
+        decisions(&plan(&unshare, &flagged(ExtentFlags::SHARED))),
+        [Migrate]
+    );
+    assert_eq!(plan(&options(Policy::Whole), &Layout::default()), []);
+    assert_eq!(plan(&options(Policy::Sequential), &Layout::default()), []);
+    let hole = plan_with(
+        &options(Policy::Indef),
+        &layout(&[(99, 5, 1)]),
+        Some(&[access(0, 4, 9)]),
+    );
+    assert_eq!(decisions(&hole), [Skip(SkipReason::Empty)]);
+}
+
+#[test]
+fn compressed_files_move_only_for_their_short_extents() {
+    let compressed = |each: u64| {
+        let one = |i: u64| Extent {
+            file: FileOffset(i * each * BLOCK),
+            phys: PhysOffset((50 + i * 100) * BLOCK),
+            len: Bytes(each * BLOCK),
+            flags: ExtentFlags::ENCODED,
+        };
+        Layout::new((0..64 / each).map(one).collect())
+    };
+    let whole = |each| decisions(&plan(&options(Policy::Whole), &compressed(each)));
+    assert_eq!(whole(32), [Skip(SkipReason::Compressed)]);
+    assert_eq!(whole(1), [Migrate]);
+}
+
+#[test]
+fn a_move_that_would_add_a_fragment_is_no_gain() {
+    // Two halves of a large file: moving the window over their border would make three.
+    let halves = layout(&[(0, 100, 48), (48, 500, 48)]);
+    let chunks = plan(&options(Policy::Sequential), &halves);
+    assert_eq!(
+        decisions(&chunks),
+        [
+            Skip(SkipReason::Contiguous),
+            Skip(SkipReason::NoGain),
+            Skip(SkipReason::Contiguous)
+        ]
+    );
+    assert_eq!(predicted_fragments(&halves, &[blocks(32, 32)]), 3);
+    // With one border more inside, it leaves as many as there were.
+    let thirds = layout(&[(0, 100, 48), (48, 500, 8), (56, 900, 40)]);
+    let chunks = plan(&options(Policy::Sequential), &thirds);
+    assert_eq!(chunks[1].decision, Migrate);
+    assert_eq!(predicted_fragments(&thirds, &[blocks(32, 32)]), 3);
+}
+
+#[test]
+fn file_a_of_indef() {
+    // §IV-A: 64 × 4 KiB, 2 × 128 KiB, 256 KiB, repeated; 256 KiB reads; truncated by 60 %.
+    let part = |i: u64| {
+        let base = i * 192;
+        let mut part = scattered(base, 64);
+        part.extend([
+            (base + 64, 1_000_000 + base, 32),
+            (base + 96, 2_000_000 + base, 32),
+            (base + 128, 3_000_000 + base, 64),
+        ]);
+        part
+    };
+    let file_a = layout(&(0..100).flat_map(part).collect::<Vec<_>>());
+    let mut options = PlanOptions {
+        io_size: Bytes::kib(256),
+        ..options(Policy::Indef)
+    };
+    let cost = |options: &PlanOptions| file(plan(options, &file_a)).cost();
+    let conventional = cost(&PlanOptions {
+        policy: Policy::Whole,
+        ..options.clone()
+    });
+    let fragpicker = cost(&PlanOptions {
+        policy: Policy::Fragpicker,
+        ..options.clone()
+    });
+    // "FragPicker moves 33.3 % less than conventional".
+    assert_eq!(fragpicker.0 * 3, conventional.0 * 2);
+    options.truncate_pct = 60.0;
+    let chunks = plan(&options, &file_a);
+    let moved = file(chunks.clone()).cost();
+    // 300 entries less 180: all of the 100 worst, 20 of those in two fragments.
+    assert_eq!(moved, Bytes::kib(256) * 120);
+    assert!(chunks.iter().all(|c| c.dolf < 64 || c.migrates()));
+    let truncated = chunks
+        .iter()
+        .filter(|c| c.decision == Skip(SkipReason::Truncated));
+    assert_eq!(truncated.count(), 80);
+}
+
+#[test]
+fn indef_moves_the_uneven_pieces_that_no_other_policy_sees() {
+    // Pieces between holes, all on one chip: nothing to join, but relocation evens them out.
+    let one_chip: Vec<_> = (0..16).map(|i| (i * 2, i * 16, 1)).collect();
+    let all_chips: Vec<_> = (0..16).map(|i| (i * 2, i * 17, 1)).collect();
+    let geometry: Geometry = "zoned:chips=16".parse().unwrap();
+    let decision = |policy, layout: &Layout, geometry| {
+        let options = PlanOptions {
+            geometry,
+            ..options(policy)
+        };
+        plan(&options, layout)[0].decision
+    };
+    let (bad, good) = (layout(&one_chip), layout(&all_chips));
+    assert_eq!(decision(Policy::Indef, &bad, geometry), Migrate);
+    assert_eq!(
+        decision(Policy::Indef, &good, geometry),
+        Skip(SkipReason::Contiguous)
+    );
+    assert_eq!(
+        decision(Policy::Indef, &bad, Geometry::Unknown),
+        Skip(SkipReason::Contiguous)
+    );
+    assert_eq!(
+        decision(Policy::Fragpicker, &bad, geometry),
+        Skip(SkipReason::Contiguous)
+    );
+}
+
+#[test]
+fn fragpicker_keeps_the_hottest_share() {
+    let fragmented = layout(&scattered(0, 40));
+    let accesses: Vec<_> = (0..10)
+        .map(|i| access(i * 4, 4, 10 + (i * 7) % 10))
+        .collect();
+    let options = PlanOptions {
+        hot_pct: 30.0,
+        ..options(Policy::Fragpicker)
+    };
+    let chunks = plan_with(&options, &fragmented, Some(&accesses));
+    let mut kept: Vec<u64> = chunks
+        .iter()
+        .filter(|c| c.migrates())
+        .map(|c| c.reads)
+        .collect();
+    kept.sort_unstable();
+    assert_eq!(kept, [17, 18, 19]);
+    let cold = chunks
+        .iter()
+        .filter(|c| c.decision == Skip(SkipReason::Cold));
+    assert_eq!(cold.count(), 7);
+}
+
+#[test]
+fn indef_counts_reads_and_fragpicker_counts_writes_too() {
+    let fragmented = layout(&scattered(0, 8));
+    let written = [AccessRange {
+        range: blocks(0, 8),
+        reads: 0,
+        writes: 5,
+    }];
+    let indef = plan_with(&options(Policy::Indef), &fragmented, Some(&written));
+    assert_eq!(decisions(&indef), [Skip(SkipReason::NotRead)]);
+    let fragpicker = plan_with(&options(Policy::Fragpicker), &fragmented, Some(&written));
+    assert_eq!(decisions(&fragpicker), [Migrate]);
+    assert_eq!(fragpicker[0].gain, 4.0 * 7.0 * 5.0);
+}
+
+#[test]
+fn ranges_behind_the_end_are_cut_and_overlaps_are_tolerated() {
+    let fragmented = layout(&scattered(0, 8));
+    let accesses = [access(0, 6, 1), access(4, 100, 1), access(500, 4, 1)];
+    let chunks = plan_with(&options(Policy::Indef), &fragmented, Some(&accesses));
+    let ranges: Vec<_> = chunks.iter().map(|c| c.range).collect();
+    assert_eq!(ranges, [blocks(0, 6), blocks(6, 2)]);
+}
+
+#[test]
+fn the_budget_takes_the_best_gain_for_each_byte_of_all_files() {
+    let hot = layout(&scattered(0, 32));
+    let cold = layout(&[(0, 10, 16), (16, 90, 16)]);
+    let sequential = options(Policy::Sequential);
+    let mut files = [
+        file(plan(&sequential, &cold)),
+        file(plan(&sequential, &hot)),
+        file(plan(&sequential, &hot)),
+    ];
+    let possible = PlanTotals::of(&files);
+    assert_eq!(
+        (possible.files_to_move, possible.cost),
+        (3, Bytes::kib(384))
+    );
+    let budget = PlanOptions {
+        budget: Some(Bytes::kib(200)),
+        ..sequential.clone()
+    };
+    limit(&mut files, &budget);
+    assert_eq!(files[0].chunks[0].decision, Skip(SkipReason::OverBudget));
+    assert_eq!(files[1].chunks[0].decision, Migrate);
+    assert_eq!(files[2].chunks[0].decision, Skip(SkipReason::OverBudget));
+    let totals = PlanTotals::of(&files);
+    assert_eq!((totals.chunks, totals.chunks_to_move), (3, 1));
+    assert_eq!(totals.total_gain, possible.total_gain);
+
+    let mut files = [
+        file(plan(&sequential, &cold)),
+        file(plan(&sequential, &hot)),
+    ];
+    let target = PlanOptions {
+        target_gain_pct: Some(90.0),
+        ..sequential
+    };
+    limit(&mut files, &target);
+    assert_eq!(files[0].chunks[0].decision, Skip(SkipReason::GainReached));
+    assert_eq!(files[1].chunks[0].decision, Migrate);
+}
+
+#[test]
+fn what_a_limit_leaves_of_a_run_never_adds_fragments() {
+    // Fragments of 32 blocks, shifted against the windows: each window alone would cut two.
+    let shifted: Vec<_> = (0..16).map(|i| (i * 32 + 16, 1000 + i * 100, 32)).collect();
+    let layout = layout(&[&[(0, 7, 16)], &shifted[..]].concat());
+    let sequential = options(Policy::Sequential);
+    let mut files = [file(plan(&sequential, &layout))];
+    assert_eq!(files[0].runs().len(), 1);
+    limit(
+        &mut files,
+        &PlanOptions {
+            budget: Some(Bytes::kib(130)),
+            ..sequential
+        },
+    );
+    assert!(predicted_fragments(&layout, &files[0].runs()) <= layout.fragments());
+}
+
+#[test]
+fn a_skipped_file_moves_nothing() {
+    let mut skipped = file(plan(
+        &options(Policy::Sequential),
+        &layout(&scattered(0, 32)),
+    ));
+    assert!(!skipped.runs().is_empty());
+    skipped.skip = Some(SkipReason::SwapFile);
+    assert!(skipped.runs().is_empty());
+    assert_eq!((skipped.cost(), skipped.gain()), (Bytes::ZERO, 0.0));
+}
+
+#[test]
+fn options_out_of_range_are_named() {
+    let checked = |change: fn(&mut PlanOptions)| {
+        let mut options = PlanOptions::default();
+        change(&mut options);
+        options.check().map_err(|error| error.to_string())
+    };
+    assert_eq!(checked(|_| {}), Ok(()));
+    for (change, name) in [
+        (
+            (|o| o.truncate_pct = 101.0) as fn(&mut PlanOptions),
+            "truncate",
+        ),
+        (|o| o.hot_pct = -1.0, "hot"),
+        (|o| o.alpha = f64::NAN, "alpha"),
+        (|o| o.beta = f64::INFINITY, "beta"),
+        (|o| o.target_gain_pct = Some(1e9), "target gain"),
+        (|o| o.io_size = Bytes::ZERO, "I/O size"),
+        (|o| o.max_request = Bytes(1), "largest request"),
+    ] {
+        assert!(checked(change).unwrap_err().starts_with(name));
+    }
+    for policy in Policy::ALL {
+        assert_eq!(policy.to_string().parse(), Ok(policy));
+    }
+    assert!("best".parse::<Policy>().is_err());
+}
+
+#[test]
+fn paths_that_are_no_text_survive_json() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+    for bytes in [&b"/a b\nc"[..], b"/\xff\xfe/x", "/ü".as_bytes()] {
+        let path = Path::new(OsStr::from_bytes(bytes));
+        let json = PathJson::from(path);
+        assert_eq!(json.path_bytes.is_some(), path.to_str().is_none());
+        assert_eq!(json.to_path().unwrap(), path);
+    }
+    for (path, path_bytes) in [("", None), ("x", Some("*")), ("x", Some("AA=="))] {
+        let json = PathJson {
+            path: path.to_owned(),
+            path_bytes: path_bytes.map(str::to_owned),
+        };
+        assert!(json.to_path().is_err());
+    }
+}
+
+/// The layout after each run has become contiguous, far away from everything.
+fn relocated(layout: &Layout, runs: &[FileRange]) -> Layout {
+    let mut place = 1 << 40;
+    runs.iter().fold(layout.clone(), |layout, run| {
+        let mut end = None;
+        let moved = layout
+            .clipped(*run)
+            .map(|mut extent| {
+                // A hole, and a new run, begin somewhere else.
+                place += if end == Some(extent.file) { 0 } else { BLOCK };
+                end = Some(extent.file_end());
+                extent.phys = PhysOffset(place);
+                place += extent.len.0;
+                extent
+            })
+            .collect();
+        layout.replaced(*run, &Layout::new(moved))
+    })
+}
+
+const WRITTEN_OR_NOT: &[ExtentFlags] = &[ExtentFlags::empty(), ExtentFlags::UNWRITTEN];
+
+fn any_accesses() -> impl Strategy<Value = Vec<AccessRange>> {
+    let one = (0u64..30, 1u64..60, 0u64..20, 0u64..5);
+    prop::collection::vec(one, 0..30).prop_map(|parts| {
+        let mut at = 0;
+        let mut build = |(gap, len, reads, writes)| {
+            let range = blocks(at + gap, len);
+            at += gap + len;
+            AccessRange {
+                range,
+                reads,
+                writes,
+            }
+        };
+        parts.into_iter().map(&mut build).collect()
+    })
+}
+
+fn any_options() -> impl Strategy<Value = PlanOptions> {
+    let geometry = prop_oneof![
+        Just("unknown"),
+        Just("zoned:chips=4"),
+        Just("striped:granule=32KiB,dies=8")
+    ];
+    (0usize..4, 0u32..=100, 0u32..=100, 1u64..40, geometry).prop_map(
+        |(policy, truncate, hot, io_blocks, geometry)| PlanOptions {
+            policy: Policy::ALL[policy],
+            truncate_pct: f64::from(truncate),
+            hot_pct: f64::from(hot),
+            io_size: Bytes(io_blocks * BLOCK),
+            geometry: geometry.parse().unwrap(),
+            ..PlanOptions::default()
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn predictions_are_what_relocating_gives(layout in any_layout(WRITTEN_OR_NOT), accesses in any_accesses()) {
+        let mut runs: Vec<FileRange> = Vec::new();
+        for access in accesses {
+            match runs.last_mut() {
+                Some(run) if run.end() == access.range.start => run.len += access.range.len,
+                _ => runs.push(access.range),
+            }
+        }
+        prop_assert_eq!(predicted_fragments(&layout, &runs), relocated(&layout, &runs).fragments());
+    }
+
+    #[test]
+    fn plans_keep_their_promises(options in any_options(), layout in any_layout(WRITTEN_OR_NOT), accesses in prop::option::of(any_accesses())) {
+        let chunks = plan_with(&options, &layout, accesses.as_deref());
+        prop_assert!(chunks.windows(2).all(|w| w[0].range.end() <= w[1].range.start));
+        for chunk in &chunks {
+            prop_assert_eq!(chunk.range, chunk.range.align_outward(Bytes(BLOCK)));
+            prop_assert!(chunk.cost <= chunk.range.len);
+            if chunk.migrates() {
+                prop_assert!(chunk.dolf > 1 && chunk.gain > 0.0);
+            }
+        }
+        let file = file(chunks);
+        let after = relocated(&layout, &file.runs());
+        prop_assert!(after.fragments() <= layout.fragments());
+        prop_assert_eq!(after.fragments(), predicted_fragments(&layout, &file.runs()));
+    }
+
+    #[test]
+    fn a_second_run_has_nothing_to_do(options in any_options(), layout in any_layout(WRITTEN_OR_NOT)) {
+        let options = PlanOptions { geometry: Geometry::Unknown, truncate_pct: 0.0, ..options };
+        let runs = file(plan(&options, &layout)).runs();
+        let again = file(plan(&options, &relocated(&layout, &runs)));
+        prop_assert_eq!(again.cost(), Bytes::ZERO);
+    }
+
+    #[test]
+    fn limits_are_kept_and_so_are_promises(options in any_options(), layouts in prop::collection::vec(any_layout(PLAIN), 1..5), budget in 0u64..400, target in prop::option::of(0u32..=100)) {
+        let mut files: Vec<_> = layouts.iter().map(|layout| file(plan(&options, layout))).collect();
+        let before = PlanTotals::of(&files);
+        let limited = PlanOptions {
+            budget: Some(Bytes(budget * BLOCK)),
+            target_gain_pct: target.map(f64::from),
+            ..options
+        };
+        limit(&mut files, &limited);
+        let after = PlanTotals::of(&files);
+        prop_assert!(after.cost <= Bytes(budget * BLOCK));
+        prop_assert!(after.gain <= before.gain * (1.0 + 1e-9));
+        prop_assert!((after.total_gain - before.total_gain).abs() <= 1e-9 * before.total_gain);
+        for (file, layout) in files.iter().zip(&layouts) {
+            prop_assert!(predicted_fragments(layout, &file.runs()) <= layout.fragments());
+        }
+    }
+}
