@@ -24,7 +24,7 @@ demo: demo-deps
 
 # fmt to abi-check take seconds and say what is wrong with the code; tests takes minutes.
 # `make --keep-going test` runs all of them whatever fails.
-test: fmt clippy licences tests
+test: fmt clippy licences abi-check tests
 
 fmt:
 	$(CARGO) fmt --all -- --check

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abi;
 mod bench;
 mod dist;
 mod licences;
@@ -18,6 +19,8 @@ use clap::Parser;
     disable_help_subcommand = true
 )]
 enum Chore {
+    /// Hold linux-abi's structures and ioctl numbers against the installed kernel headers
+    AbiCheck,
     /// Measure indef, beside the conventional tools
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -34,6 +37,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
+        Chore::AbiCheck => abi::check(),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Licences => licences::check(),
         Chore::Stage { folder } => dist::stage(&folder),
