@@ -22,5 +22,9 @@
 
 mod cancel;
 pub mod collect;
+mod copier;
+pub mod run;
+mod sync;
 
 pub use cancel::Cancel;
+pub use copier::Copier;

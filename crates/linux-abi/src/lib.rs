@@ -11,4 +11,5 @@ pub mod ext4;
 pub mod f2fs;
 pub mod fiemap;
 pub mod ioctl;
+pub mod ioprio;
 pub mod usage;

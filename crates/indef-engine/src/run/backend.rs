@@ -1,0 +1,75 @@
+//! What a run needs from the system, behind a trait so that tests can simulate it.
+
+use std::io;
+
+use indef_fs::{
+    EngineKind, EngineOptions, Filesystem, FsError, Mapper, RangeCopier, Refusal, Relocator, Space,
+    Target, detect, map, relocator,
+};
+use std::path::Path;
+use units::FileRange;
+
+use indef_core::layout::Layout;
+
+use crate::Copier;
+
+/// Files, maps and engines.
+pub(super) trait Backend: Sync {
+    fn open(&self, path: &Path) -> Result<Target, Refusal>;
+    fn file_system(&self, target: &Target) -> Result<Filesystem, FsError>;
+    fn relocator(
+        &self,
+        kind: EngineKind,
+        fs: &Filesystem,
+        options: &EngineOptions,
+    ) -> Result<Box<dyn Relocator>, Refusal>;
+    fn map(
+        &self,
+        target: &Target,
+        range: FileRange,
+        sync: bool,
+        mapper: &mut Mapper,
+    ) -> Result<Layout, Refusal>;
+    fn space(&self, target: &Target) -> io::Result<Space>;
+    fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier>;
+}
+
+/// The real thing.
+pub(super) struct Kernel;
+
+impl Backend for Kernel {
+    fn open(&self, path: &Path) -> Result<Target, Refusal> {
+        Target::open(path)
+    }
+
+    fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {
+        detect(&target.file, &target.path)
+    }
+
+    fn relocator(
+        &self,
+        kind: EngineKind,
+        fs: &Filesystem,
+        options: &EngineOptions,
+    ) -> Result<Box<dyn Relocator>, Refusal> {
+        relocator(kind, fs, options)
+    }
+
+    fn map(
+        &self,
+        target: &Target,
+        range: FileRange,
+        sync: bool,
+        mapper: &mut Mapper,
+    ) -> Result<Layout, Refusal> {
+        map(&target.file, &target.path, range, sync, mapper)
+    }
+
+    fn space(&self, target: &Target) -> io::Result<Space> {
+        Space::of(&target.file)
+    }
+
+    fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier> {
+        Box::new(Copier::new(queue_depth))
+    }
+}

@@ -1,0 +1,424 @@
+//! One file of a run: open it, look at it again, cut it into pieces, and say how it ended.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use indef_core::SkipReason;
+use indef_fs::{Mapper, Moved, Relocator, Target};
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{
+    Event, ExtentMaps, FileResult, Reason, Run, Status,
+    extent_maps::MapEntry,
+    job::{Job, status_of},
+    result,
+    survey::{Judged, Survey, survey},
+    volume::Volume,
+};
+use crate::sync::lock;
+
+/// A run of bytes longer than twice this is cut into parts of at least this, so that several
+/// workers can help and the room for donors stays bounded. One more fragment for each GiB costs
+/// a reader nothing that could be measured.
+const CUT: u64 = 1 << 30;
+/// Separate runs of one file are shared out among workers in groups of at least this.
+const GROUP: u64 = 64 << 20;
+
+/// A file that is being moved.
+pub(super) struct OpenFile {
+    job: Job,
+    pub(super) target: Target,
+    pub(super) volume: Arc<Volume>,
+    engine: usize,
+    /// The part of it that is looked at: up to its size, in whole blocks.
+    end: Bytes,
+    extents_before: u64,
+    map_before: Vec<MapEntry>,
+    planned: Bytes,
+    /// Workers that move pieces of it right now.
+    pub(super) sharers: AtomicU64,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    moved: Moved,
+    reason: Option<Reason>,
+    pieces_left: usize,
+}
+
+/// A part of a file that one worker moves.
+pub(super) struct Piece {
+    pub(super) file: Arc<OpenFile>,
+    pub(super) ranges: Vec<FileRange>,
+    /// Reserved in the budget.
+    pub(super) cost: Bytes,
+    /// New place that it needs.
+    pub(super) allocated: Bytes,
+}
+
+impl OpenFile {
+    pub(super) fn relocator(&self) -> &dyn Relocator {
+        self.volume.engine(self.engine)
+    }
+
+    fn result(
+        &self,
+        status: Status,
+        reason: Option<Reason>,
+        extents_after: u64,
+        moved: &Moved,
+    ) -> FileResult {
+        FileResult {
+            path: self.job.path.clone(),
+            id: self.job.id,
+            fs: Arc::clone(&self.volume.name),
+            engine: Some(self.relocator().name()),
+            status,
+            reason,
+            extents_before: self.extents_before,
+            extents_after,
+            bytes_planned: self.planned,
+            bytes_relocated: moved.relocated,
+            bytes_host_read: moved.host_read,
+            bytes_host_written: moved.host_written,
+            bytes_offloaded: moved.offloaded,
+        }
+    }
+
+    /// The result where the fragments afterwards are not known.
+    pub(super) fn failed(&self, reason: Reason) -> FileResult {
+        let moved = lock(&self.progress).moved;
+        self.result(Status::Failed, Some(reason), self.extents_before, &moved)
+    }
+
+    /// A piece is done. The last one gets the file's result.
+    pub(super) fn piece_done(&self, moved: &Moved, reason: Option<Reason>) -> bool {
+        let mut progress = lock(&self.progress);
+        result::add(&mut progress.moved, moved);
+        progress.add_reason(reason);
+        progress.pieces_left -= 1;
+        progress.pieces_left == 0
+    }
+}
+
+impl Progress {
+    /// Of several reasons an error counts most, then that the run was stopped, then the first.
+    fn add_reason(&mut self, reason: Option<Reason>) {
+        let weight = |reason: &Reason| match reason {
+            Reason::Failed(_) => 3,
+            Reason::Skip(SkipReason::Stopped) => 2,
+            Reason::Skip(_) | Reason::DryRun => 1,
+        };
+        if let Some(new) = reason
+            && self
+                .reason
+                .as_ref()
+                .is_none_or(|old| weight(&new) > weight(old))
+        {
+            self.reason = Some(new);
+        }
+    }
+}
+
+/// A file after it was looked at.
+pub(super) enum Opened {
+    /// There is something to move.
+    Pieces(Vec<Piece>),
+    /// There is not.
+    Finished(Box<FileResult>),
+}
+
+impl Run<'_> {
+    /// Look at a file as it is now.
+    pub(super) fn open(&self, job: Job, mapper: &mut Mapper) -> Opened {
+        if let Some(reason) = job.skip {
+            return finished(job, Reason::Skip(reason));
+        }
+        self.observer.on(Event::FileStarted { path: &job.path });
+        let target = match self.backend.open(&job.path) {
+            Ok(target) => target,
+            Err(refusal) => return finished(job, refusal.into()),
+        };
+        if target.id != job.id {
+            return finished(job, Reason::Skip(SkipReason::Changed));
+        }
+        let chosen = self
+            .volumes
+            .of(self.backend, &target, self.options)
+            .and_then(|volume| volume.choose(&target).map(|engine| (volume, engine)));
+        let (volume, engine) = match chosen {
+            Ok(chosen) => chosen,
+            Err(reason) => return finished(job, reason),
+        };
+        let block = target.block_size;
+        let end = FileOffset(target.size.get()).align_up(block) - FileOffset(0);
+        let runs = clip_and_cut(&job.runs, end, volume.engine(engine).splits());
+        if runs.is_empty() {
+            return finished(job, Reason::Skip(SkipReason::OutOfRange));
+        }
+        let wants_map = self.worst.wants(job.extents_before);
+        let looked = survey(self.backend, &target, end, true, &runs, wants_map, mapper);
+        let Survey {
+            fragments,
+            ranges,
+            map,
+            ..
+        } = match looked {
+            Ok(survey) => survey,
+            Err(refusal) => return finished(job, refusal.into()),
+        };
+        let file = OpenFile {
+            job,
+            target,
+            volume,
+            engine,
+            end,
+            extents_before: fragments,
+            map_before: map,
+            planned: Bytes::ZERO,
+            sharers: AtomicU64::new(0),
+            progress: Mutex::default(),
+        };
+        self.select(file, ranges)
+    }
+
+    /// Of the ranges as they are now, take those that are worth moving and within the budget.
+    fn select(&self, mut file: OpenFile, ranges: Vec<Judged>) -> Opened {
+        let mut progress = Progress::default();
+        let mut worth = Vec::with_capacity(ranges.len());
+        if ranges.is_empty() {
+            progress.add_reason(Some(Reason::Skip(SkipReason::Empty)));
+        }
+        for judged in ranges {
+            if judged.fragments <= judged.ideal {
+                progress.add_reason(Some(Reason::Skip(SkipReason::Contiguous)));
+            } else if judged.change() > 0 {
+                progress.add_reason(Some(Reason::Skip(SkipReason::NoGain)));
+            } else {
+                worth.push(judged);
+            }
+        }
+        if worth.is_empty() {
+            return self.untouched(&file, progress.reason);
+        }
+        // What is contiguous already needs no word when the rest is moved.
+        progress.reason = None;
+        file.planned = engine_cost(&file, &worth);
+        if self.options.dry_run {
+            return self.untouched(&file, Some(Reason::DryRun));
+        }
+        let planned = worth.len();
+        let affordable = self.reserve(&file, worth);
+        let over = affordable.iter().map(Vec::len).sum::<usize>() < planned;
+        if over {
+            progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
+        }
+        if affordable.is_empty() {
+            return self.untouched(&file, progress.reason);
+        }
+        progress.pieces_left = affordable.len();
+        file.progress = Mutex::new(progress);
+        let file = Arc::new(file);
+        let pieces = affordable
+            .into_iter()
+            .map(|group| Piece {
+                file: Arc::clone(&file),
+                cost: engine_cost(&file, &group),
+                allocated: group.iter().map(|j| j.allocated).sum(),
+                ranges: group.into_iter().map(|j| j.range).collect(),
+            })
+            .collect();
+        Opened::Pieces(pieces)
+    }
+
+    /// Reserve the bytes of the ranges in the budget, and group them into pieces. Where not all fit,
+    /// those that do.
+    fn reserve(&self, file: &OpenFile, worth: Vec<Judged>) -> Vec<Vec<Judged>> {
+        if !file.relocator().splits() {
+            return match self.budget.reserve(engine_cost(file, &worth)) {
+                true => vec![worth],
+                false => Vec::new(),
+            };
+        }
+        let total: u64 = worth.iter().map(|judged| judged.cost.get()).sum();
+        // Two pieces for each worker, so that no one waits long for the last.
+        let group = (total / (2 * self.workers as u64)).clamp(GROUP, CUT);
+        let mut groups: Vec<Vec<Judged>> = Vec::new();
+        let mut open = Vec::new();
+        let mut size = 0;
+        for judged in worth {
+            if size > 0 && size + judged.cost.get() > group {
+                groups.push(std::mem::take(&mut open));
+                size = 0;
+            }
+            size += judged.cost.get();
+            open.push(judged);
+        }
+        groups.push(open);
+        groups
+            .into_iter()
+            .filter_map(|group| self.afford(file, group))
+            .collect()
+    }
+
+    fn afford(&self, file: &OpenFile, group: Vec<Judged>) -> Option<Vec<Judged>> {
+        if self.budget.reserve(engine_cost(file, &group)) {
+            return Some(group);
+        }
+        // Range by range, as far as it goes.
+        let mut affordable = Vec::new();
+        let mut reserved = Bytes::ZERO;
+        for judged in group {
+            affordable.push(judged);
+            let more = engine_cost(file, &affordable).saturating_sub(reserved);
+            if self.budget.reserve(more) {
+                reserved += more;
+            } else {
+                affordable.pop();
+            }
+        }
+        (!affordable.is_empty()).then_some(affordable)
+    }
+
+    /// The result of an open file of which nothing moves.
+    fn untouched(&self, file: &OpenFile, reason: Option<Reason>) -> Opened {
+        let status = reason.as_ref().map_or(Status::Skipped, status_of);
+        let result = file.result(status, reason, file.extents_before, &Moved::default());
+        Opened::Finished(Box::new(result))
+    }
+
+    /// The result of a file whose last piece is done.
+    pub(super) fn close(&self, file: &OpenFile, mapper: &mut Mapper) -> FileResult {
+        let (moved, mut reason) = {
+            let mut progress = lock(&file.progress);
+            (progress.moved, progress.reason.take())
+        };
+        let mut extents_after = file.extents_before;
+        let wants_map = !file.map_before.is_empty() && self.worst.wants(file.extents_before);
+        match self.survey_after(file, wants_map, mapper) {
+            Ok(after) => {
+                extents_after = after.fragments;
+                if wants_map {
+                    self.worst.add(ExtentMaps {
+                        path: file.job.path.clone(),
+                        size: file.target.size,
+                        extents_before: file.extents_before,
+                        extents_after,
+                        before: file.map_before.clone(),
+                        after: after.map,
+                    });
+                }
+            }
+            Err(refusal) => {
+                reason.get_or_insert(refusal.into());
+            }
+        }
+        if extents_after > file.extents_before && is_as_opened(&file.target) {
+            reason = Some(Reason::Failed(format!(
+                "{}: more fragments than before ({} instead of {}); the contents are whole, please report this",
+                file.job.path.display(),
+                extents_after,
+                file.extents_before
+            )));
+        }
+        let failed = matches!(reason, Some(Reason::Failed(_)));
+        let status = if failed {
+            Status::Failed
+        } else if moved.relocated.is_zero() {
+            reason.get_or_insert(Reason::Skip(SkipReason::NoGain));
+            Status::Skipped
+        } else {
+            Status::Moved
+        };
+        file.result(status, reason, extents_after, &moved)
+    }
+
+    /// Map the file again. Waiting for its data to reach the device is needed only where data has
+    /// no place before.
+    fn survey_after(
+        &self,
+        file: &OpenFile,
+        keep_map: bool,
+        mapper: &mut Mapper,
+    ) -> Result<Survey, indef_fs::Refusal> {
+        let (target, end) = (&file.target, file.end);
+        let first = survey(self.backend, target, end, false, &[], keep_map, mapper)?;
+        if first.unplaced {
+            return survey(self.backend, target, end, true, &[], keep_map, mapper);
+        }
+        Ok(first)
+    }
+}
+
+/// Whether nobody has changed the file since it was opened: if somebody has, its fragments are not
+/// ours to answer for.
+fn is_as_opened(target: &Target) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    target.file.metadata().is_ok_and(|now| {
+        now.len() == target.size.get()
+            && now.mtime() == target.mtime.seconds
+            && now.mtime_nsec() == i64::from(target.mtime.nanos)
+    })
+}
+
+fn finished(job: Job, reason: Reason) -> Opened {
+    Opened::Finished(Box::new(job.result(status_of(&reason), Some(reason))))
+}
+
+/// What the engine will write for these ranges: more than what is in them where it has to move more
+/// than it is asked to.
+fn engine_cost(file: &OpenFile, judged: &[Judged]) -> Bytes {
+    let ranges: Vec<_> = judged.iter().map(|j| j.range).collect();
+    let asked: Bytes = ranges.iter().map(|range| range.len).sum();
+    let written: Bytes = judged.iter().map(|j| j.cost).sum();
+    let cost = file.relocator().cost(&file.target, &ranges);
+    if cost > asked {
+        cost
+    } else {
+        cost.min(written)
+    }
+}
+
+/// The parts of `runs` that the file has, with long ones cut where the engine allows it.
+fn clip_and_cut(runs: &[FileRange], end: Bytes, splits: bool) -> Vec<FileRange> {
+    let file = FileRange::new(0, end.get());
+    let mut cut = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut rest = run.intersect(file);
+        while splits && rest.len.get() >= 2 * CUT {
+            let part = FileRange {
+                len: Bytes(CUT),
+                ..rest
+            };
+            rest = FileRange::between(part.end(), rest.end());
+            cut.push(part);
+        }
+        if !rest.is_empty() {
+            cut.push(rest);
+        }
+    }
+    cut
+}
+
+/// Counts a worker among those of a file.
+pub(super) struct Sharing<'a>(&'a AtomicU64);
+
+impl<'a> Sharing<'a> {
+    pub(super) fn of(file: &'a OpenFile) -> Self {
+        file.sharers.fetch_add(1, Ordering::Relaxed);
+        Self(&file.sharers)
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Sharing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

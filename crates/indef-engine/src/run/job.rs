@@ -1,0 +1,89 @@
+//! A plan as a run keeps it: only what is needed to carry it out.
+
+use std::{path::PathBuf, sync::Arc};
+
+use indef_core::{
+    SkipReason,
+    plan::{Decision, FilePlan},
+};
+use indef_fs::TargetId;
+use units::{Bytes, FileRange};
+
+use super::{FileResult, Reason, Status};
+
+/// One file to be worked on.
+pub(super) struct Job {
+    pub(super) path: PathBuf,
+    pub(super) id: TargetId,
+    pub(super) fs: Arc<str>,
+    pub(super) extents_before: u64,
+    pub(super) runs: Box<[FileRange]>,
+    pub(super) cost: Bytes,
+    gain: f64,
+    /// The plan leaves the whole file alone.
+    pub(super) skip: Option<SkipReason>,
+}
+
+impl Job {
+    pub(super) fn new(plan: FilePlan) -> Box<Self> {
+        let runs = plan.runs().into_boxed_slice();
+        let skip = plan.skip.or_else(|| {
+            runs.is_empty().then(|| {
+                let reason = plan.chunks.iter().find_map(|chunk| match chunk.decision {
+                    Decision::Skip(reason) => Some(reason),
+                    Decision::Migrate => None,
+                });
+                reason.unwrap_or(SkipReason::Empty)
+            })
+        });
+        Box::new(Self {
+            cost: plan.cost(),
+            gain: plan.gain(),
+            id: TargetId {
+                dev: plan.dev,
+                inode: plan.inode,
+            },
+            path: plan.path,
+            fs: plan.fs,
+            extents_before: plan.extents_before,
+            runs,
+            skip,
+        })
+    }
+
+    fn gain_per_byte(&self) -> f64 {
+        self.gain / (self.cost.get().max(1) as f64)
+    }
+
+    /// The result of a file that was not moved, or not yet.
+    pub(super) fn result(self, status: Status, reason: Option<Reason>) -> FileResult {
+        FileResult {
+            path: self.path,
+            id: self.id,
+            fs: self.fs,
+            engine: None,
+            status,
+            reason,
+            extents_before: self.extents_before,
+            extents_after: self.extents_before,
+            bytes_planned: Bytes::ZERO,
+            bytes_relocated: Bytes::ZERO,
+            bytes_host_read: Bytes::ZERO,
+            bytes_host_written: Bytes::ZERO,
+            bytes_offloaded: Bytes::ZERO,
+        }
+    }
+}
+
+/// The best gain for each byte first: whatever ends the run, the most useful part is done.
+pub(super) fn order(jobs: &mut [Box<Job>]) {
+    jobs.sort_by(|a, b| b.gain_per_byte().total_cmp(&a.gain_per_byte()));
+}
+
+/// `Skip` is no failure, an error is.
+pub(super) fn status_of(reason: &Reason) -> Status {
+    match reason {
+        Reason::Skip(_) | Reason::DryRun => Status::Skipped,
+        Reason::Failed(_) => Status::Failed,
+    }
+}

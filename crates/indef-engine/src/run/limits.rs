@@ -1,0 +1,184 @@
+//! The limits of a run: bytes, rate, time, and somebody who asks to stop.
+
+use std::{
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use units::Bytes;
+
+use super::StopCause;
+use crate::Cancel;
+
+/// Bytes that may still be written. They are reserved before a relocation begins, and what it did
+/// not need comes back, so that at no time more can have been written than there were.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicU64);
+
+impl Budget {
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Self(AtomicU64::new(bytes.get()))
+    }
+
+    /// Take this many, if they are there.
+    pub(super) fn reserve(&self, bytes: Bytes) -> bool {
+        self.0
+            .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(bytes.get())
+            })
+            .is_ok()
+    }
+
+    /// Give back what was reserved and not needed.
+    pub(super) fn refund(&self, bytes: Bytes) {
+        self.0.fetch_add(bytes.get(), Ordering::Relaxed);
+    }
+}
+
+/// Whether, and why, a run comes to its end early.
+#[derive(Debug)]
+pub(super) struct Stop<'a> {
+    cancel: &'a Cancel,
+    deadline: Option<Instant>,
+    cause: OnceLock<StopCause>,
+}
+
+impl<'a> Stop<'a> {
+    pub(super) fn new(cancel: &'a Cancel, time_limit: Option<Duration>) -> Self {
+        Self {
+            cancel,
+            // A limit beyond the clock's end is none.
+            deadline: time_limit.and_then(|limit| Instant::now().checked_add(limit)),
+            cause: OnceLock::new(),
+        }
+    }
+
+    /// Why to stop, if so. Once there is a cause it stays.
+    pub(super) fn cause(&self) -> Option<StopCause> {
+        let cause = if self.cancel.is_cancelled() {
+            Some(StopCause::Cancelled)
+        } else if self.deadline.is_some_and(|end| Instant::now() >= end) {
+            Some(StopCause::TimeLimit)
+        } else {
+            None
+        };
+        match cause {
+            Some(cause) => Some(*self.cause.get_or_init(|| cause)),
+            None => self.cause.get().copied(),
+        }
+    }
+
+    /// Sleep, but not through a stop.
+    pub(super) fn sleep(&self, time: Duration) {
+        let end = Instant::now() + time;
+        while self.cause().is_none() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(Duration::from_millis(20)));
+        }
+    }
+}
+
+/// Keeps all workers together at a number of bytes a second. Writing goes first and is paid for
+/// afterwards: whoever wants to write waits until everything written so far is paid.
+#[derive(Debug)]
+pub(super) struct Pace {
+    per_second: Option<f64>,
+    /// When everything written so far is paid for.
+    paid_at: Mutex<Instant>,
+}
+
+impl Pace {
+    /// What may be written at once after a pause, as time.
+    const BURST: Duration = Duration::from_millis(100);
+
+    pub(super) fn new(per_second: Option<Bytes>) -> Self {
+        Self {
+            per_second: per_second.map(|rate| rate.get().max(1) as f64),
+            paid_at: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// Bytes that are written in `time` at this rate; `None` without a limit.
+    pub(super) fn bytes_in(&self, time: Duration) -> Option<u64> {
+        self.per_second
+            .map(|rate| (rate * time.as_secs_f64()) as u64)
+    }
+
+    /// So much was written.
+    pub(super) fn charge(&self, bytes: Bytes) {
+        let Some(rate) = self.per_second else { return };
+        let mut paid_at = self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
+        let time = Duration::try_from_secs_f64(bytes.get() as f64 / rate)
+            .unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
+        *paid_at = (*paid_at).max(earliest) + time;
+    }
+
+    /// Wait until it is all right to write again, or to stop.
+    pub(super) fn wait(&self, stop: &Stop<'_>) {
+        if self.per_second.is_none() {
+            return;
+        }
+        let paid_at = *self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        stop.sleep(paid_at.saturating_duration_since(Instant::now()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_never_overdrawn() {
+        let budget = Budget::new(Bytes(100));
+        assert!(budget.reserve(Bytes(60)));
+        assert!(!budget.reserve(Bytes(41)));
+        assert!(budget.reserve(Bytes(40)));
+        budget.refund(Bytes(10));
+        assert!(!budget.reserve(Bytes(11)));
+        assert!(budget.reserve(Bytes(10)));
+    }
+
+    #[test]
+    fn the_pace_is_kept_and_a_stop_ends_the_wait() {
+        let cancel = Cancel::new();
+        let stop = Stop::new(&cancel, None);
+        let pace = Pace::new(Some(Bytes::mib(10)));
+        let begin = Instant::now();
+        for _ in 0..5 {
+            pace.wait(&stop);
+            pace.charge(Bytes::mib(1));
+        }
+        pace.wait(&stop);
+        // 5 MiB at 10 MiB/s, less the burst.
+        assert!(begin.elapsed() >= Duration::from_millis(390));
+        pace.charge(Bytes::gib(100));
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(50));
+                cancel.cancel();
+            });
+            pace.wait(&stop);
+        });
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert_eq!(stop.cause(), Some(StopCause::Cancelled));
+    }
+
+    #[test]
+    fn the_first_cause_stays() {
+        let cancel = Cancel::new();
+        let stop = Stop::new(&cancel, Some(Duration::ZERO));
+        assert_eq!(stop.cause(), Some(StopCause::TimeLimit));
+        cancel.cancel();
+        assert_eq!(stop.cause(), Some(StopCause::TimeLimit));
+        assert_eq!(Stop::new(&Cancel::new(), None).cause(), None);
+    }
+}

@@ -1,0 +1,269 @@
+//! Carry plans out: many files at once, step by step, within limits.
+//!
+//! ```text
+//! plans ─▶ order by gain per byte ─▶ open, look again ─▶ pieces ─▶ begin, step … step ─▶ result
+//!                                     (any worker)                 (any worker)
+//! ```
+//!
+//! A worker takes a file, checks that it is still the planned one, maps it, and drops every range
+//! that is contiguous by now or would not become better. What is left is reserved in the budget,
+//! cut into pieces where the engine allows it, and moved in steps. Large files are shared by all
+//! workers; of small ones, one worker moves each, and the waiting of one hides behind the work of
+//! the others.
+//!
+//! What is not checked here: whether the new place is better (the engine does, before anything
+//! moves) and whether the plan is wise.
+
+mod backend;
+mod extent_maps;
+mod file;
+mod job;
+mod limits;
+mod observe;
+mod options;
+mod piece;
+mod result;
+mod schedule;
+mod step_size;
+mod survey;
+mod volume;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use indef_core::{SkipReason, plan::FilePlan};
+use indef_fs::{Mapper, Moved, RangeCopier};
+use linux_abi::ioprio::{IoPriority, set_for_this_thread};
+use units::{Bytes, Nanos};
+
+pub use extent_maps::{ExtentMaps, MapEntry};
+pub use observe::{Event, Observer};
+pub use options::RunOptions;
+pub use result::{FileResult, Reason, RunResult, Status, StopCause, Totals};
+
+use self::{
+    backend::{Backend, Kernel},
+    extent_maps::Worst,
+    file::{Opened, Piece},
+    job::Job,
+    limits::{Budget, Pace, Stop},
+    piece::PieceEnd,
+    schedule::{Schedule, Task},
+    volume::Volumes,
+};
+use crate::{Cancel, sync::lock};
+
+/// Carry `plans` out. Comes back when everything is done, or nothing more may be done; whatever
+/// happens to single files is in the result.
+pub fn run(
+    plans: impl IntoIterator<Item = FilePlan>,
+    options: &RunOptions,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> RunResult {
+    run_with(&Kernel, plans, options, cancel, observer)
+}
+
+fn run_with(
+    backend: &dyn Backend,
+    plans: impl IntoIterator<Item = FilePlan>,
+    options: &RunOptions,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> RunResult {
+    let begin = Instant::now();
+    let mut jobs: Vec<_> = plans.into_iter().map(Job::new).collect();
+    job::order(&mut jobs);
+    let files = jobs.len();
+    let planned: Bytes = jobs
+        .iter()
+        .map(|job| job.cost)
+        .fold(Bytes::ZERO, Bytes::saturating_add);
+    let bytes = options.budget.map_or(planned, |budget| budget.min(planned));
+    observer.on(Event::Planned {
+        files: files as u64,
+        bytes,
+    });
+    let copier = backend.copier(options.queue_depth);
+    let run = Run {
+        backend,
+        options,
+        observer,
+        copier: &*copier,
+        workers: options.workers(),
+        stop: Stop::new(cancel, options.time_limit),
+        budget: Budget::new(bytes),
+        pace: Pace::new(options.rate),
+        volumes: Volumes::default(),
+        worst: Worst::new(options.keep_maps),
+        longest_lock: AtomicU64::new(0),
+        said_stopping: AtomicBool::new(false),
+        results: Mutex::new(Vec::with_capacity(files)),
+    };
+    let schedule = Schedule::new(jobs);
+    std::thread::scope(|scope| {
+        for _ in 0..run
+            .workers
+            .min(files.max(1))
+            .max(run.workers.min(files * 4))
+        {
+            scope.spawn(|| run.work(&schedule));
+        }
+    });
+    for job in schedule.rest() {
+        let reason = Reason::Skip(job.skip.unwrap_or(SkipReason::Stopped));
+        run.done(job.result(Status::Skipped, Some(reason)));
+    }
+    run.finish(begin)
+}
+
+/// What the workers of a run share.
+struct Run<'a> {
+    backend: &'a dyn Backend,
+    options: &'a RunOptions,
+    observer: &'a dyn Observer,
+    copier: &'a dyn RangeCopier,
+    workers: usize,
+    stop: Stop<'a>,
+    budget: Budget,
+    pace: Pace,
+    volumes: Volumes,
+    worst: Worst,
+    longest_lock: AtomicU64,
+    said_stopping: AtomicBool,
+    results: Mutex<Vec<FileResult>>,
+}
+
+impl Run<'_> {
+    /// One worker.
+    fn work(&self, schedule: &Schedule) {
+        if self.options.idle_priority
+            && let Err(error) = set_for_this_thread(IoPriority::Idle)
+        {
+            tracing::debug!(%error, "the I/O priority cannot be set");
+        }
+        let mut mapper = Mapper::default();
+        while let Some(task) = schedule.next(&self.stop) {
+            match task {
+                Task::File(job) => {
+                    let mut pieces = self.open_safely(*job, &mut mapper).into_iter();
+                    let first = pieces.next();
+                    schedule.opened(pieces);
+                    if let Some(piece) = first {
+                        self.piece(&piece, &mut mapper);
+                    }
+                }
+                Task::Piece(piece) => self.piece(&piece, &mut mapper),
+            }
+            self.say_stopping();
+        }
+    }
+
+    /// Open a file; a panic on the way is that file's failure.
+    fn open_safely(&self, job: Job, mapper: &mut Mapper) -> Vec<Piece> {
+        let (path, id, fs) = (job.path.clone(), job.id, job.fs.clone());
+        let extents = job.extents_before;
+        match catch_unwind(AssertUnwindSafe(|| self.open(job, mapper))) {
+            Ok(Opened::Pieces(pieces)) => pieces,
+            Ok(Opened::Finished(result)) => {
+                self.done(*result);
+                Vec::new()
+            }
+            Err(panic) => {
+                let plan = FilePlan {
+                    path,
+                    dev: id.dev,
+                    inode: id.inode,
+                    size: Bytes::ZERO,
+                    block_size: Bytes::ZERO,
+                    fs,
+                    engine: None,
+                    extents_before: extents,
+                    skip: None,
+                    chunks: Vec::new(),
+                };
+                let reason = panicked(&*panic);
+                self.done(Job::new(plan).result(Status::Failed, Some(reason)));
+                Vec::new()
+            }
+        }
+    }
+
+    fn piece(&self, piece: &Piece, mapper: &mut Mapper) {
+        let end = catch_unwind(AssertUnwindSafe(|| self.relocate(piece))).unwrap_or_else(|panic| {
+            PieceEnd {
+                moved: Moved::default(),
+                reason: Some(panicked(&*panic)),
+                spent: piece.cost,
+            }
+        });
+        self.budget.refund(piece.cost.saturating_sub(end.spent));
+        self.observer.on(Event::Settled {
+            id: piece.file.target.id,
+            reserved: piece.cost,
+            spent: end.spent,
+        });
+        if piece.file.piece_done(&end.moved, end.reason) {
+            let file = &piece.file;
+            let closed = catch_unwind(AssertUnwindSafe(|| self.close(file, mapper)));
+            self.done(closed.unwrap_or_else(|panic| file.failed(panicked(&*panic))));
+        }
+    }
+
+    fn done(&self, result: FileResult) {
+        if let Some(Reason::Failed(error)) = &result.reason {
+            tracing::error!(path = %result.path.display(), %error, "failed");
+        }
+        self.observer.on(Event::FileDone(&result));
+        lock(&self.results).push(result);
+    }
+
+    fn say_stopping(&self) {
+        if let Some(cause) = self.stop.cause()
+            && !self.said_stopping.swap(true, Ordering::Relaxed)
+        {
+            self.observer.on(Event::Stopping(cause));
+        }
+    }
+
+    fn finish(self, begin: Instant) -> RunResult {
+        let files = self
+            .results
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut totals = Totals::default();
+        for file in &files {
+            totals.add(file);
+        }
+        let unfinished = files.iter().any(FileResult::is_unfinished);
+        RunResult {
+            totals,
+            duration: begin.elapsed(),
+            stopped: unfinished.then(|| self.stop.cause().unwrap_or(StopCause::Cancelled)),
+            longest_lock: Nanos(self.longest_lock.load(Ordering::Relaxed)),
+            maps: self.worst.take(),
+            files,
+        }
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Reason {
+    let what = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    Reason::Failed(format!(
+        "a worker panicked ({what}); the contents are whole, please report this"
+    ))
+}

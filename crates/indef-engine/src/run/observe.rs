@@ -1,0 +1,68 @@
+//! What a run tells while it goes on.
+
+use std::path::Path;
+
+use indef_fs::TargetId;
+use units::Bytes;
+
+use super::{FileResult, StopCause};
+
+/// Something happened.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Event<'a> {
+    /// First of all: what there is to do.
+    Planned {
+        /// Files.
+        files: u64,
+        /// Bytes that will be written at most.
+        bytes: Bytes,
+    },
+    /// A worker looks at a file.
+    FileStarted {
+        /// Which.
+        path: &'a Path,
+    },
+    /// From now on up to this many bytes may be written for the file.
+    Reserved {
+        /// Which file.
+        id: TargetId,
+        /// How many.
+        bytes: Bytes,
+    },
+    /// Of what was reserved so much was really spent; the rest is free again.
+    Settled {
+        /// Which file.
+        id: TargetId,
+        /// As in [`Self::Reserved`].
+        reserved: Bytes,
+        /// How many bytes were written, or may have been.
+        spent: Bytes,
+    },
+    /// More bytes were written.
+    Progress {
+        /// How many since the last time, over all files.
+        bytes: Bytes,
+    },
+    /// A file is finished.
+    FileDone(&'a FileResult),
+    /// No new work is begun any more.
+    Stopping(StopCause),
+}
+
+/// Whoever wants to know. Called from all workers, so it should be quick.
+pub trait Observer: Sync {
+    /// Something happened.
+    fn on(&self, event: Event<'_>);
+}
+
+/// Nobody wants to know.
+impl Observer for () {
+    fn on(&self, _: Event<'_>) {}
+}
+
+impl<F: Fn(Event<'_>) + Sync> Observer for F {
+    fn on(&self, event: Event<'_>) {
+        self(event);
+    }
+}

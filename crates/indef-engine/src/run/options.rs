@@ -1,0 +1,65 @@
+//! What a run is told.
+
+use std::time::Duration;
+
+use indef_fs::EngineKind;
+use units::Bytes;
+
+/// How to carry plans out.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// Files (or pieces of large files) that are moved at the same time; 0 for one on each CPU, at
+    /// most 4.
+    pub jobs: usize,
+    /// Requests in flight inside one file.
+    pub queue_depth: u32,
+    /// This engine and no other; `None` for the best that each file system has.
+    pub engine: Option<EngineKind>,
+    /// Write at most this many bytes a second.
+    pub rate: Option<Bytes>,
+    /// No step holds a file's locks longer than this: steps are sized from measured ones to stay at
+    /// half of it.
+    pub max_stall: Duration,
+    /// Begin no step later than this.
+    pub time_limit: Option<Duration>,
+    /// Write at most this many bytes. Whatever it says, no more is written than the plans cost.
+    pub budget: Option<Bytes>,
+    /// Keep this share of each file system free, in percent of its size.
+    pub min_free_pct: f64,
+    /// Look at everything anew, but move nothing.
+    pub dry_run: bool,
+    /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
+    pub allow_unshare: bool,
+    /// Give the workers' I/O idle priority.
+    pub idle_priority: bool,
+    /// Keep the extent maps of this many of the most fragmented files.
+    pub keep_maps: usize,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            jobs: 0,
+            queue_depth: 64,
+            engine: None,
+            rate: None,
+            max_stall: Duration::from_millis(50),
+            time_limit: None,
+            budget: None,
+            min_free_pct: 5.0,
+            dry_run: false,
+            allow_unshare: false,
+            idle_priority: true,
+            keep_maps: 12,
+        }
+    }
+}
+
+impl RunOptions {
+    pub(super) fn workers(&self) -> usize {
+        match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            jobs => jobs,
+        }
+    }
+}

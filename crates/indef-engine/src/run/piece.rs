@@ -1,0 +1,234 @@
+//! Move one piece of a file, step by step, within all limits.
+
+use std::{
+    fs::File,
+    io,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use indef_core::SkipReason;
+use indef_fs::{Moved, RangeCopier, Step};
+use linux_abi::ioprio::{IoPriority, set_for_this_thread};
+use units::{Bytes, FileRange};
+
+use super::{
+    Event, Reason, Run,
+    file::{Piece, Sharing},
+    result,
+    step_size::StepSize,
+};
+
+/// A copy looks this often (in bytes) whether it is to stop.
+const SLICE: u64 = 64 << 20;
+/// Steps in a row that may do nothing: more would be an engine that never ends.
+const IDLE_STEPS: u32 = 100_000;
+
+/// How a piece ended.
+pub(super) struct PieceEnd {
+    pub(super) moved: Moved,
+    pub(super) reason: Option<Reason>,
+    /// Bytes that were written, or may have been.
+    pub(super) spent: Bytes,
+}
+
+impl Run<'_> {
+    /// Move a piece as far as it goes.
+    pub(super) fn relocate(&self, piece: &Piece) -> PieceEnd {
+        let mut end = PieceEnd {
+            moved: Moved::default(),
+            reason: None,
+            spent: Bytes::ZERO,
+        };
+        let file = &piece.file;
+        let ticket = match self.stop.cause() {
+            Some(_) => Err(Reason::Skip(SkipReason::Stopped)),
+            None => {
+                let (room, stop) = (&file.volume.room, &self.stop);
+                room.take(self.backend, &file.target, piece.allocated, stop)
+            }
+        };
+        let _ticket = match ticket {
+            Ok(ticket) => ticket,
+            Err(reason) => {
+                end.reason = Some(reason);
+                return end;
+            }
+        };
+        self.observer.on(Event::Reserved {
+            id: file.target.id,
+            bytes: piece.cost,
+        });
+        self.pace.wait(&self.stop);
+        let meter = Meter {
+            run: self,
+            copier: self.copier,
+            written: AtomicU64::new(0),
+        };
+        end.reason = self.steps(piece, &meter, &mut end.moved);
+        let known = meter.written.load(Ordering::Relaxed);
+        end.spent = match end.reason {
+            // A step that failed may have done a part of its work without saying so.
+            Some(Reason::Failed(_)) => piece.cost.max(Bytes(known)),
+            _ => Bytes(known),
+        };
+        if end.spent > piece.cost {
+            tracing::warn!(
+                path = %file.target.path.display(),
+                said = %piece.cost,
+                written = %end.spent,
+                "an engine wrote more than it said"
+            );
+        }
+        end
+    }
+
+    fn steps(&self, piece: &Piece, meter: &Meter<'_, '_>, moved: &mut Moved) -> Option<Reason> {
+        let file = &piece.file;
+        let sharing = Sharing::of(file);
+        let mut size = self.step_size(file.target.block_size);
+        let mut idle = 0;
+        let mut urgent = Urgency::default();
+        let mut relocation = match file.relocator().begin(&file.target, &piece.ranges, meter) {
+            Ok(relocation) => relocation,
+            Err(refusal) => return Some(self.reason_of(refusal)),
+        };
+        loop {
+            if self.stop.cause().is_some() {
+                return Some(Reason::Skip(SkipReason::Stopped));
+            }
+            let step = match relocation.step(size.limit()) {
+                Ok(step) => step,
+                Err(refusal) => return Some(self.reason_of(refusal)),
+            };
+            let (Step::Working(done) | Step::Done(done)) = step;
+            result::add(moved, &done);
+            meter.reported(moved);
+            self.longest_lock
+                .fetch_max(done.locked.get(), Ordering::Relaxed);
+            size.learn(&done, sharing.count());
+            if matches!(step, Step::Done(_)) {
+                return None;
+            }
+            if size.is_smallest() && self.options.idle_priority {
+                urgent.raise();
+            }
+            idle = if done == Moved::default() {
+                idle + 1
+            } else {
+                0
+            };
+            if idle > IDLE_STEPS {
+                return Some(Reason::Failed(format!(
+                    "{}: the engine {} makes no progress",
+                    file.target.path.display(),
+                    file.relocator().name()
+                )));
+            }
+            self.pace.wait(&self.stop);
+        }
+    }
+
+    fn step_size(&self, block_size: Bytes) -> StepSize {
+        // With a slow rate large steps would come in bursts.
+        let largest = self.pace.bytes_in(Duration::from_millis(200));
+        StepSize::new(self.options.max_stall, block_size, largest)
+    }
+
+    /// A refusal that comes from our own stopping is no error.
+    fn reason_of(&self, refusal: indef_fs::Refusal) -> Reason {
+        match (Reason::from(refusal), self.stop.cause()) {
+            (Reason::Failed(_), Some(_)) => Reason::Skip(SkipReason::Stopped),
+            (reason, _) => reason,
+        }
+    }
+}
+
+/// Measures what is written, keeps the pace and the limits inside long copies.
+struct Meter<'r, 'o> {
+    run: &'r Run<'o>,
+    copier: &'r dyn RangeCopier,
+    /// What is known to be written, by copying or as reported.
+    written: AtomicU64,
+}
+
+impl Meter<'_, '_> {
+    /// The engine's sum so far. What it copied through us is known already.
+    fn reported(&self, sum: &Moved) {
+        let reported = result::written(sum).get();
+        let known = self.written.fetch_max(reported, Ordering::Relaxed);
+        self.tell(Bytes(reported.saturating_sub(known)));
+    }
+
+    fn tell(&self, bytes: Bytes) {
+        if !bytes.is_zero() {
+            self.run.pace.charge(bytes);
+            self.run.observer.on(Event::Progress { bytes });
+        }
+    }
+
+    fn copy_slice(&self, from: &File, to: &File, slice: &mut Vec<FileRange>) -> io::Result<()> {
+        let bytes: Bytes = slice.iter().map(|range| range.len).sum();
+        if bytes.is_zero() {
+            return Ok(());
+        }
+        self.run.pace.wait(&self.run.stop);
+        if self.run.stop.cause().is_some() {
+            return Err(io::Error::other("the run was stopped"));
+        }
+        // Counted before: a copy that fails may have written.
+        self.written.fetch_add(bytes.get(), Ordering::Relaxed);
+        let copied = self.copier.copy(from, to, slice);
+        self.tell(bytes);
+        slice.clear();
+        copied
+    }
+}
+
+impl RangeCopier for Meter<'_, '_> {
+    fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {
+        let paced = self.run.pace.bytes_in(Duration::from_millis(100));
+        // Whole direct I/O blocks, whatever the rate.
+        let size = paced.map_or(SLICE, |bytes| (bytes & !0xFFFF).clamp(0x1_0000, SLICE));
+        let mut slice = Vec::new();
+        let mut left = size;
+        for range in ranges {
+            let mut rest = *range;
+            while !rest.is_empty() {
+                let part = FileRange {
+                    len: Bytes(rest.len.get().min(left)),
+                    ..rest
+                };
+                rest = FileRange::between(part.end(), rest.end());
+                left -= part.len.get();
+                slice.push(part);
+                if left == 0 {
+                    self.copy_slice(from, to, &mut slice)?;
+                    left = size;
+                }
+            }
+        }
+        self.copy_slice(from, to, &mut slice)
+    }
+}
+
+/// Takes the worker out of the idle class: where even single blocks take long, our I/O under the
+/// file's locks waits behind that of others, and an application may be waiting for the locks.
+#[derive(Default)]
+struct Urgency(bool);
+
+impl Urgency {
+    fn raise(&mut self) {
+        if !self.0 {
+            self.0 = set_for_this_thread(IoPriority::BestEffort(7)).is_ok();
+        }
+    }
+}
+
+impl Drop for Urgency {
+    fn drop(&mut self) {
+        if self.0 {
+            let _ = set_for_this_thread(IoPriority::Idle);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What a run did.
+
+use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use indef_core::SkipReason;
+use indef_fs::{Moved, Refusal, TargetId};
+use units::{Bytes, Nanos};
+
+use super::ExtentMaps;
+
+/// How a file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// All or a part of what was planned has new blocks; a reason, if there is one, is why not all.
+    Moved,
+    /// Left where it was, which is all right.
+    Skipped,
+    /// Something went wrong. The contents are whole all the same.
+    Failed,
+}
+
+impl Status {
+    /// The word that stands in JSON.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// Why a file, or a part of it, was not moved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A skip. Displayed as its word.
+    Skip(SkipReason),
+    /// An error. Displayed as one line.
+    Failed(String),
+    /// Nothing is moved in a dry run.
+    DryRun,
+}
+
+impl Reason {
+    /// One sentence for a person.
+    #[must_use]
+    pub fn advice(&self) -> &str {
+        match self {
+            Self::Skip(reason) => reason.advice(),
+            Self::Failed(error) => error,
+            Self::DryRun => "would be moved",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skip(reason) => reason.fmt(f),
+            Self::Failed(error) => f.pad(error),
+            Self::DryRun => f.pad("dry-run"),
+        }
+    }
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Skip(reason) => Self::Skip(reason),
+            Refusal::Failed(error) => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// What happened to one file.
+#[derive(Clone, Debug)]
+pub struct FileResult {
+    /// Its path, as planned.
+    pub path: PathBuf,
+    /// Which file.
+    pub id: TargetId,
+    /// Its file system's name.
+    pub fs: Arc<str>,
+    /// The engine that moved it, or would have.
+    pub engine: Option<&'static str>,
+    /// How it ended.
+    pub status: Status,
+    /// Why not, or why not all of it.
+    pub reason: Option<Reason>,
+    /// Fragments before: as found right before moving, or as planned if it did not come to that.
+    pub extents_before: u64,
+    /// Fragments afterwards.
+    pub extents_after: u64,
+    /// Bytes that moving what is worth moving writes, as found right before.
+    pub bytes_planned: Bytes,
+    /// Bytes that have new blocks.
+    pub bytes_relocated: Bytes,
+    /// Bytes read through the host.
+    pub bytes_host_read: Bytes,
+    /// Bytes written through the host.
+    pub bytes_host_written: Bytes,
+    /// Bytes copied inside the device.
+    pub bytes_offloaded: Bytes,
+}
+
+impl FileResult {
+    /// Whether the run was stopped before the file was finished.
+    #[must_use]
+    pub fn is_unfinished(&self) -> bool {
+        self.reason == Some(Reason::Skip(SkipReason::Stopped))
+    }
+}
+
+/// Sums over all files of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Files of which something moved.
+    pub files_moved: u64,
+    /// Files left alone.
+    pub files_skipped: u64,
+    /// Files with an error.
+    pub files_failed: u64,
+    /// Bytes that have new blocks.
+    pub bytes_relocated: Bytes,
+    /// Bytes read through the host.
+    pub bytes_host_read: Bytes,
+    /// Bytes written through the host.
+    pub bytes_host_written: Bytes,
+    /// Bytes copied inside the device.
+    pub bytes_offloaded: Bytes,
+}
+
+impl Totals {
+    pub(super) fn add(&mut self, file: &FileResult) {
+        *match file.status {
+            Status::Moved => &mut self.files_moved,
+            Status::Skipped => &mut self.files_skipped,
+            Status::Failed => &mut self.files_failed,
+        } += 1;
+        self.bytes_relocated += file.bytes_relocated;
+        self.bytes_host_read += file.bytes_host_read;
+        self.bytes_host_written += file.bytes_host_written;
+        self.bytes_offloaded += file.bytes_offloaded;
+    }
+}
+
+/// What ended a run with work left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// Somebody asked, by a signal for example.
+    Cancelled,
+    /// The time limit.
+    TimeLimit,
+}
+
+impl fmt::Display for StopCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Cancelled => "stopped on request",
+            Self::TimeLimit => "the time limit was reached",
+        })
+    }
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct RunResult {
+    /// One for each plan, in the order in which they ended.
+    pub files: Vec<FileResult>,
+    /// Sums over them.
+    pub totals: Totals,
+    /// How long it took.
+    pub duration: Duration,
+    /// Set if work is left that another run could do.
+    pub stopped: Option<StopCause>,
+    /// The longest time for which a step held a file's locks.
+    pub longest_lock: Nanos,
+    /// Before and after of the most fragmented files, worst first.
+    pub maps: Vec<ExtentMaps>,
+}
+
+/// What `moved` says was written: by us, by the device, or by the kernel itself.
+pub(super) fn written(moved: &Moved) -> Bytes {
+    (moved.host_written + moved.offloaded).max(moved.relocated)
+}
+
+pub(super) fn add(sum: &mut Moved, moved: &Moved) {
+    sum.relocated += moved.relocated;
+    sum.host_read += moved.host_read;
+    sum.host_written += moved.host_written;
+    sum.offloaded += moved.offloaded;
+    sum.locked = sum.locked.max(moved.locked);
+}

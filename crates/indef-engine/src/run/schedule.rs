@@ -1,0 +1,87 @@
+//! Who does what next: pieces of files that are open come before files that are not.
+
+use std::{
+    collections::VecDeque,
+    sync::{Condvar, Mutex, PoisonError},
+};
+
+use super::{file::Piece, job::Job, limits::Stop};
+use crate::sync::lock;
+
+pub(super) enum Task {
+    /// Open a file, find out what is to be done, and begin.
+    File(Box<Job>),
+    /// Move a piece of a file.
+    Piece(Piece),
+}
+
+pub(super) struct Schedule {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    jobs: std::vec::IntoIter<Box<Job>>,
+    pieces: VecDeque<Piece>,
+    /// Workers that open files, and so may add pieces.
+    opening: usize,
+}
+
+impl Schedule {
+    #[expect(
+        clippy::vec_box,
+        reason = "jobs are freed one by one while results take their place"
+    )]
+    pub(super) fn new(jobs: Vec<Box<Job>>) -> Self {
+        Self {
+            state: Mutex::new(State {
+                jobs: jobs.into_iter(),
+                pieces: VecDeque::new(),
+                opening: 0,
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// The next task; `None` when there will be none any more. After a stop no file is begun, and
+    /// the pieces of open ones are still handed out, so that their files come to an end.
+    /// [`Self::opened`] must follow each [`Task::File`].
+    pub(super) fn next(&self, stop: &Stop<'_>) -> Option<Task> {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(piece) = state.pieces.pop_front() {
+                return Some(Task::Piece(piece));
+            }
+            if stop.cause().is_none()
+                && let Some(job) = state.jobs.next()
+            {
+                state.opening += 1;
+                return Some(Task::File(job));
+            }
+            if state.opening == 0 {
+                return None;
+            }
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A file is open: others may help with these pieces of it.
+    pub(super) fn opened(&self, pieces: impl IntoIterator<Item = Piece>) {
+        let mut state = lock(&self.state);
+        state.opening -= 1;
+        state.pieces.extend(pieces);
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// What nobody began.
+    pub(super) fn rest(self) -> impl Iterator<Item = Box<Job>> {
+        self.state
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .jobs
+    }
+}

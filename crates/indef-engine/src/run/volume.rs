@@ -1,0 +1,181 @@
+//! The file systems of a run: which engines work on each, and how much room it has.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    time::Duration,
+};
+
+use indef_core::SkipReason;
+use indef_fs::{EngineOptions, Refusal, Relocator, Target};
+use units::Bytes;
+
+use super::{Reason, RunOptions, backend::Backend, limits::Stop};
+use crate::sync::lock;
+
+/// A file system with its engines.
+pub(super) struct Volume {
+    pub(super) name: Arc<str>,
+    /// Those that work on it, best first.
+    engines: Vec<Box<dyn Relocator>>,
+    /// Why there is none.
+    refusal: Option<Reason>,
+    pub(super) room: Room,
+}
+
+impl Volume {
+    fn look_at(
+        backend: &dyn Backend,
+        target: &Target,
+        options: &RunOptions,
+    ) -> Result<Self, Reason> {
+        let fs = backend
+            .file_system(target)
+            .map_err(|error| Reason::Failed(error.to_string()))?;
+        let kinds = match options.engine {
+            Some(kind) => vec![kind],
+            None => fs.engines(),
+        };
+        let engine_options = EngineOptions {
+            allow_unshare: options.allow_unshare,
+            queue_depth: options.queue_depth,
+        };
+        let mut engines = Vec::new();
+        let mut refusal = None;
+        for kind in kinds {
+            match backend.relocator(kind, &fs, &engine_options) {
+                Ok(engine) => engines.push(engine),
+                Err(refused) => {
+                    tracing::info!(engine = %kind, fs = %fs.kind, reason = %refused, "engine is not available");
+                    refusal.get_or_insert(Reason::from(refused));
+                }
+            }
+        }
+        Ok(Self {
+            name: fs.kind.to_string().into(),
+            engines,
+            refusal,
+            room: Room::new(options.min_free_pct),
+        })
+    }
+
+    /// The best engine that admits the file, as its index.
+    pub(super) fn choose(&self, target: &Target) -> Result<usize, Reason> {
+        let mut first = self.refusal.clone();
+        for (index, engine) in self.engines.iter().enumerate() {
+            match engine.admit(target) {
+                Ok(()) => return Ok(index),
+                // Another engine may do what this one cannot.
+                Err(Refusal::Skip(
+                    reason @ (SkipReason::Unsupported | SkipReason::NoEngine | SkipReason::InUse),
+                )) => {
+                    tracing::debug!(engine = engine.name(), path = %target.path.display(), %reason, "engine refuses the file");
+                    if first.is_none() || index == 0 {
+                        first = Some(Reason::Skip(reason));
+                    }
+                }
+                Err(refusal) => return Err(refusal.into()),
+            }
+        }
+        Err(first.unwrap_or(Reason::Skip(SkipReason::NoEngine)))
+    }
+
+    pub(super) fn engine(&self, index: usize) -> &dyn Relocator {
+        &*self.engines[index]
+    }
+}
+
+/// All file systems seen so far, by device number.
+#[derive(Default)]
+pub(super) struct Volumes(Mutex<HashMap<u64, Arc<Volume>>>);
+
+impl Volumes {
+    pub(super) fn of(
+        &self,
+        backend: &dyn Backend,
+        target: &Target,
+        options: &RunOptions,
+    ) -> Result<Arc<Volume>, Reason> {
+        // Held while looking, so that an engine's probes run once.
+        let mut known = lock(&self.0);
+        if let Some(volume) = known.get(&target.id.dev) {
+            return Ok(Arc::clone(volume));
+        }
+        let volume = Arc::new(Volume::look_at(backend, target, options)?);
+        known.insert(target.id.dev, Arc::clone(&volume));
+        Ok(volume)
+    }
+}
+
+/// Keeps a share of a file system free, however many donors are filled at the same time.
+pub(super) struct Room {
+    min_free_pct: f64,
+    /// What relocations under way will take. Partly it is taken already, so it may count twice:
+    /// then a relocation waits for others to end before it is refused.
+    promised: Mutex<u64>,
+    released: Condvar,
+}
+
+impl Room {
+    fn new(min_free_pct: f64) -> Self {
+        Self {
+            min_free_pct,
+            promised: Mutex::new(0),
+            released: Condvar::new(),
+        }
+    }
+
+    /// Room for `needed` bytes until the ticket is dropped.
+    pub(super) fn take(
+        &self,
+        backend: &dyn Backend,
+        target: &Target,
+        needed: Bytes,
+        stop: &Stop<'_>,
+    ) -> Result<Ticket<'_>, Reason> {
+        let mut promised = lock(&self.promised);
+        loop {
+            let space = backend.space(target).map_err(|error| {
+                let error = target.error("look at the free space", None, error);
+                Reason::Failed(error.to_string())
+            })?;
+            let all = Bytes(promised.saturating_add(needed.get()));
+            if space.allows(all, self.min_free_pct) {
+                *promised = all.get();
+                return Ok(Ticket {
+                    room: self,
+                    bytes: needed.get(),
+                });
+            }
+            if *promised == 0 {
+                return Err(Reason::Skip(SkipReason::NoSpace));
+            }
+            if stop.cause().is_some() {
+                return Err(Reason::Skip(SkipReason::Stopped));
+            }
+            promised = self
+                .released
+                .wait_timeout(promised, Duration::from_millis(50))
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(guard, _)| guard);
+        }
+    }
+}
+
+/// A promise of room.
+pub(super) struct Ticket<'a> {
+    room: &'a Room,
+    bytes: u64,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let mut promised = self
+            .room
+            .promised
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *promised = promised.saturating_sub(self.bytes);
+        drop(promised);
+        self.room.released.notify_all();
+    }
+}
