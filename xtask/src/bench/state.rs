@@ -22,7 +22,7 @@ pub(super) enum Files {
     Many(u32),
     /// One file, 32 × 4 KiB and then 128 KiB, repeating.
     HalfContiguous(Bytes),
-    /// A tree of as many small files, every tenth in two fragments.
+    /// A tree of as many files of up to 32 KiB, every tenth in two fragments.
     Tree(u32),
 }
 
@@ -109,7 +109,11 @@ impl State {
     }
 }
 
-/// Folders of 1,000 files: 18 of 20 have one block, the two others two blocks, allocated in turn.
+/// Sizes of the contiguous files of a [`tree`].
+const CONTIGUOUS_BLOCKS: [u64; 18] = [1, 2, 1, 4, 1, 2, 1, 2, 1, 4, 1, 8, 1, 2, 1, 4, 1, 2];
+
+/// Folders of 1,000 files. Of every 20, two have two blocks that were allocated in turn, and of the
+/// others, which are contiguous, half have one block and half have more, as small files do.
 fn tree(folder: &Path, files: u32) -> io::Result<()> {
     let mut block = [0; 4096];
     let mut write = |file: &File, seed: u32, blocks: u64| {
@@ -136,8 +140,8 @@ fn tree(folder: &Path, files: u32) -> io::Result<()> {
         }
         write(&pair.0, first, 2)?;
         write(&pair.1, first + 1, 2)?;
-        for number in first + 2..first + 20 {
-            write(&create(number)?, number, 1)?;
+        for (number, blocks) in (first + 2..first + 20).zip(CONTIGUOUS_BLOCKS) {
+            write(&create(number)?, number, blocks)?;
         }
     }
     Ok(())
