@@ -14,6 +14,7 @@ mod peers;
 mod report;
 mod scan;
 mod state;
+mod writers;
 
 use std::{
     fs,
@@ -36,7 +37,9 @@ pub(crate) enum Bench {
     Core(Common),
     /// Peak memory, by file size and with 1,000,000 files
     Memory(Common),
-    /// All of these
+    /// A file that fio writes to, with verification, while indef moves it
+    Writers(Common),
+    /// Peers, scan, core and memory
     All(peers::PeersArgs),
     /// Run the access analysis right here; `core` starts this as a process of its own
     #[command(hide = true)]
@@ -90,7 +93,10 @@ impl Common {
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     let common = match bench {
         Bench::Peers(args) | Bench::All(args) => &args.common,
-        Bench::Scan(common) | Bench::Core(common) | Bench::Memory(common) => common,
+        Bench::Scan(common)
+        | Bench::Core(common)
+        | Bench::Memory(common)
+        | Bench::Writers(common) => common,
         Bench::CoreInner { records } => return core::inner(*records),
     };
     ensure!(common.runs > 0, "--runs must be at least 1");
@@ -108,6 +114,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
         scan::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Writers(_)) {
+        writers::measure(common, &mut report)?;
     }
     if let Bench::Peers(args) | Bench::All(args) = bench {
         peers::measure(args, &mut report)?;
