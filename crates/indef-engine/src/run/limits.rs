@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -11,7 +11,7 @@ use std::{
 use units::Bytes;
 
 use super::StopCause;
-use crate::Cancel;
+use crate::{Cancel, sync::lock};
 
 /// Bytes that may still be written. They are reserved before a relocation begins, and what it did
 /// not need comes back, so that at no time more can have been written than there were.
@@ -84,13 +84,13 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// Keeps all workers together at a number of bytes a second. Writing goes first and is paid for
-/// afterwards: whoever wants to write waits until everything written so far is paid.
+/// Keeps all workers together at a number of bytes a second. Whoever wants to write says how much
+/// it will be at most, waits for its turn, and says afterwards how much it was.
 #[derive(Debug)]
 pub(super) struct Pace {
     per_second: Option<f64>,
-    /// When everything written so far is paid for.
-    paid_at: Mutex<Instant>,
+    /// When the next one may write.
+    next: Mutex<Instant>,
 }
 
 impl Pace {
@@ -100,7 +100,7 @@ impl Pace {
     pub(super) fn new(per_second: Option<Bytes>) -> Self {
         Self {
             per_second: per_second.map(|rate| rate.get().max(1) as f64),
-            paid_at: Mutex::new(Instant::now()),
+            next: Mutex::new(Instant::now()),
         }
     }
 
@@ -110,25 +110,33 @@ impl Pace {
             .map(|rate| (rate * time.as_secs_f64()) as u64)
     }
 
-    /// So much was written.
-    pub(super) fn charge(&self, bytes: Bytes) {
+    /// Wait for the turn to write up to `planned` bytes, or for a stop.
+    pub(super) fn wait(&self, planned: Bytes, stop: &Stop<'_>) {
         let Some(rate) = self.per_second else { return };
-        let mut paid_at = self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = lock(&self.next);
         let now = Instant::now();
-        let earliest = now.checked_sub(Self::BURST).unwrap_or(now);
-        let time = Duration::try_from_secs_f64(bytes.get() as f64 / rate)
-            .unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
-        *paid_at = (*paid_at).max(earliest) + time;
+        let turn = (*next).max(now.checked_sub(Self::BURST).unwrap_or(now));
+        *next = turn + time(planned, rate);
+        drop(next);
+        stop.sleep(turn.saturating_duration_since(now));
     }
 
-    /// Wait until it is all right to write again, or to stop.
-    pub(super) fn wait(&self, stop: &Stop<'_>) {
-        if self.per_second.is_none() {
-            return;
+    /// Of the planned bytes so many were written.
+    pub(super) fn settle(&self, planned: Bytes, written: Bytes) {
+        let Some(rate) = self.per_second else { return };
+        let mut next = lock(&self.next);
+        if written > planned {
+            *next += time(written - planned, rate);
+        } else {
+            let back = time(planned - written, rate);
+            *next = next.checked_sub(back).unwrap_or(*next);
         }
-        let paid_at = *self.paid_at.lock().unwrap_or_else(PoisonError::into_inner);
-        stop.sleep(paid_at.saturating_duration_since(Instant::now()));
     }
+}
+
+fn time(bytes: Bytes, rate: f64) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(1 << 30);
+    Duration::try_from_secs_f64(bytes.get() as f64 / rate).map_or(LONGEST, |time| time.min(LONGEST))
 }
 
 #[cfg(test)]
@@ -153,20 +161,20 @@ mod tests {
         let pace = Pace::new(Some(Bytes::mib(10)));
         let begin = Instant::now();
         for _ in 0..5 {
-            pace.wait(&stop);
-            pace.charge(Bytes::mib(1));
+            pace.wait(Bytes::mib(4), &stop);
+            pace.settle(Bytes::mib(4), Bytes::mib(1));
         }
-        pace.wait(&stop);
+        pace.wait(Bytes::ZERO, &stop);
         // 5 MiB at 10 MiB/s, less the burst.
         assert!(begin.elapsed() >= Duration::from_millis(390));
-        pace.charge(Bytes::gib(100));
+        pace.settle(Bytes::ZERO, Bytes::gib(100));
         let begin = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(50));
                 cancel.cancel();
             });
-            pace.wait(&stop);
+            pace.wait(Bytes::mib(1), &stop);
         });
         assert!(begin.elapsed() < Duration::from_secs(5));
         assert_eq!(stop.cause(), Some(StopCause::Cancelled));

@@ -59,7 +59,6 @@ impl Run<'_> {
             id: file.target.id,
             bytes: piece.cost,
         });
-        self.pace.wait(&self.stop);
         let meter = Meter {
             run: self,
             copier: self.copier,
@@ -97,13 +96,15 @@ impl Run<'_> {
             if self.stop.cause().is_some() {
                 return Some(Reason::Skip(SkipReason::Stopped));
             }
-            let step = match relocation.step(size.limit()) {
+            let limit = size.limit();
+            self.pace.wait(limit.bytes, &self.stop);
+            let step = match relocation.step(limit) {
                 Ok(step) => step,
                 Err(refusal) => return Some(self.reason_of(refusal)),
             };
             let (Step::Working(done) | Step::Done(done)) = step;
             result::add(moved, &done);
-            meter.reported(moved);
+            meter.step(limit.bytes, moved);
             self.longest_lock
                 .fetch_max(done.locked.get(), Ordering::Relaxed);
             size.learn(&done, sharing.count());
@@ -125,7 +126,6 @@ impl Run<'_> {
                     file.relocator().name()
                 )));
             }
-            self.pace.wait(&self.stop);
         }
     }
 
@@ -153,16 +153,17 @@ struct Meter<'r, 'o> {
 }
 
 impl Meter<'_, '_> {
-    /// The engine's sum so far. What it copied through us is known already.
-    fn reported(&self, sum: &Moved) {
+    /// After a step that was to write `planned` bytes: the engine's sum so far. What it copied
+    /// through us is known, and paid for, already.
+    fn step(&self, planned: Bytes, sum: &Moved) {
         let reported = result::written(sum).get();
         let known = self.written.fetch_max(reported, Ordering::Relaxed);
-        self.tell(Bytes(reported.saturating_sub(known)));
+        self.wrote(planned, Bytes(reported.saturating_sub(known)));
     }
 
-    fn tell(&self, bytes: Bytes) {
+    fn wrote(&self, planned: Bytes, bytes: Bytes) {
+        self.run.pace.settle(planned, bytes);
         if !bytes.is_zero() {
-            self.run.pace.charge(bytes);
             self.run.observer.on(Event::Progress { bytes });
         }
     }
@@ -172,14 +173,14 @@ impl Meter<'_, '_> {
         if bytes.is_zero() {
             return Ok(());
         }
-        self.run.pace.wait(&self.run.stop);
+        self.run.pace.wait(bytes, &self.run.stop);
         if self.run.stop.cause().is_some() {
             return Err(io::Error::other("the run was stopped"));
         }
         // Counted before: a copy that fails may have written.
         self.written.fetch_add(bytes.get(), Ordering::Relaxed);
         let copied = self.copier.copy(from, to, slice);
-        self.tell(bytes);
+        self.wrote(bytes, bytes);
         slice.clear();
         copied
     }

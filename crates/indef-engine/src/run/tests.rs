@@ -1,1 +1,411 @@
+//! The whole executor, on a simulated file system.
 
+mod simulated;
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use units::FileRange;
+
+use super::*;
+use simulated::{BLOCK, Simulated};
+
+const MIB: u64 = 1 << 20;
+
+fn options() -> RunOptions {
+    RunOptions {
+        jobs: 3,
+        min_free_pct: 0.0,
+        ..RunOptions::default()
+    }
+}
+
+fn find<'a>(result: &'a RunResult, name: &str) -> &'a FileResult {
+    result
+        .files
+        .iter()
+        .find(|file| file.path.ends_with(name))
+        .unwrap()
+}
+
+fn skip(reason: SkipReason) -> Option<Reason> {
+    Some(Reason::Skip(reason))
+}
+
+#[test]
+fn everything_planned_is_moved_and_a_second_run_writes_nothing() {
+    let sim = Simulated::new();
+    let plans: Vec<_> = (0..50)
+        .map(|n| sim.file(&format!("{n}"), 2 + n, BLOCK * (1 + n % 3)))
+        .collect();
+    let cost: Bytes = plans.iter().map(FilePlan::cost).sum();
+    let result = sim.run(plans.clone(), &options());
+    assert_eq!(result.totals.files_moved, 50);
+    assert_eq!(result.totals.bytes_relocated, cost);
+    assert!(result.stopped.is_none());
+    assert!(result.files.iter().all(|f| f.extents_after == 1));
+    assert_eq!(result.maps.len(), 12);
+    assert_eq!(result.maps[0].extents_before, 51);
+    assert_eq!(result.maps[0].before.len(), 51);
+    assert_eq!(result.maps[0].after.len(), 1);
+    let again = sim.run(plans, &options());
+    assert_eq!(again.totals.files_skipped, 50);
+    assert_eq!(again.totals.bytes_relocated, Bytes::ZERO);
+    assert_eq!(again.files[0].reason, skip(SkipReason::Contiguous));
+}
+
+#[test]
+fn what_changed_since_the_plan_is_left_alone() {
+    let sim = Simulated::new();
+    let plans = ["gone", "replaced", "shrunk", "swap", "no-better-place"]
+        .map(|name| sim.file(name, 8, BLOCK));
+    fs::remove_file(sim.path("gone")).unwrap();
+    fs::write(sim.path("new"), "x").unwrap();
+    fs::rename(sim.path("new"), sim.path("replaced")).unwrap();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(sim.path("shrunk"))
+        .unwrap()
+        .set_len(0)
+        .unwrap();
+    let result = sim.run(plans.to_vec(), &options());
+    for (name, reason) in [
+        ("gone", SkipReason::Gone),
+        ("replaced", SkipReason::Changed),
+        ("shrunk", SkipReason::OutOfRange),
+        ("swap", SkipReason::SwapFile),
+        ("no-better-place", SkipReason::NoGain),
+    ] {
+        let file = find(&result, name);
+        assert_eq!(
+            (file.status, &file.reason),
+            (Status::Skipped, &skip(reason))
+        );
+    }
+    assert!(sim.state.lock().unwrap().steps.is_empty());
+}
+
+#[test]
+fn failures_and_panics_stay_with_their_file() {
+    let sim = Simulated::new();
+    let mut plans = ["panics-at-open", "panics-in-step", "fails-in-step"]
+        .map(|name| sim.file(name, 1024, BLOCK))
+        .to_vec();
+    plans.extend((0..10).map(|n| sim.file(&format!("{n}"), 16, BLOCK)));
+    let result = sim.run(plans, &options());
+    assert_eq!(result.totals.files_moved, 10);
+    assert_eq!(result.totals.files_failed, 3);
+    let text = |name| find(&result, name).reason.as_ref().unwrap().to_string();
+    assert!(text("panics-at-open").contains("as it was told"));
+    assert!(text("panics-in-step").contains("as it was told"));
+    assert!(text("fails-in-step").contains("move extents"));
+}
+
+#[test]
+fn a_file_that_ends_with_more_fragments_is_a_failure() {
+    let sim = Simulated::new();
+    let plan = sim.file("becomes-worse", 4, 256 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    assert_eq!(result.files[0].status, Status::Failed);
+    assert_eq!(result.files[0].extents_after, 1000);
+    assert!(
+        result.files[0]
+            .reason
+            .as_ref()
+            .unwrap()
+            .to_string()
+            .contains("more fragments than before (1000 instead of 4)")
+    );
+}
+
+#[test]
+fn no_more_is_written_than_the_budget_and_the_best_goes_first() {
+    let sim = Simulated::new();
+    // The same bytes, more and more fragments.
+    let plans: Vec<_> = (1..=10)
+        .map(|n| sim.file(&format!("{n}"), 16 * n, 10 * MIB / (16 * n) / BLOCK * BLOCK))
+        .collect();
+    let options = RunOptions {
+        budget: Some(Bytes::mib(35)),
+        jobs: 1,
+        ..options()
+    };
+    let result = sim.run(plans, &options);
+    assert!(result.totals.bytes_relocated <= Bytes::mib(35));
+    assert_eq!(result.totals.files_moved, 3);
+    for name in ["10", "9", "8"] {
+        assert_eq!(find(&result, name).status, Status::Moved);
+    }
+    assert_eq!(find(&result, "1").reason, skip(SkipReason::OverBudget));
+    assert!(result.stopped.is_none());
+}
+
+#[test]
+fn no_more_is_written_than_the_plans_said() {
+    let sim = Simulated::new();
+    let mut plan = sim.file("whole-file-engine", 64, BLOCK);
+    // Only a quarter was planned, but the engine can only move all of it.
+    for chunk in &mut plan.chunks {
+        chunk.range.len = Bytes(16 * BLOCK);
+        chunk.cost = Bytes(16 * BLOCK);
+    }
+    sim.state.lock().unwrap().splits = false;
+    let result = sim.run(vec![plan], &options());
+    assert_eq!(result.files[0].reason, skip(SkipReason::OverBudget));
+    assert!(sim.state.lock().unwrap().begun.is_empty());
+}
+
+#[test]
+fn a_part_that_fits_the_budget_is_moved() {
+    let sim = Simulated::new();
+    let mut plan = sim.file("parts", 64, BLOCK);
+    let chunk = plan.chunks[0];
+    plan.chunks = (0..4)
+        .map(|n| indef_core::plan::Chunk {
+            range: FileRange::new(n * 16 * BLOCK, 8 * BLOCK),
+            cost: Bytes(8 * BLOCK),
+            ..chunk
+        })
+        .collect();
+    let options = RunOptions {
+        budget: Some(Bytes(17 * BLOCK)),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    let file = &result.files[0];
+    assert_eq!(file.status, Status::Moved);
+    assert_eq!(file.reason, skip(SkipReason::OverBudget));
+    assert_eq!(file.bytes_relocated, Bytes(16 * BLOCK));
+    assert_eq!(file.bytes_planned, Bytes(32 * BLOCK));
+    assert_eq!((file.extents_before, file.extents_after), (64, 64 - 14));
+}
+
+#[test]
+fn steps_stay_within_the_stall_limit() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.per_mib = Duration::from_millis(20);
+    }
+    let plan = sim.file("slow", 1024, 64 * BLOCK);
+    let options = RunOptions {
+        max_stall: Duration::from_millis(8),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    assert_eq!(result.totals.files_moved, 1);
+    let state = sim.state.lock().unwrap();
+    // The first step is a guess; all others know.
+    let longest = state.steps[1..].iter().map(|(_, bytes)| *bytes).max();
+    assert!(longest.unwrap() <= MIB / 5, "{longest:?}");
+    assert!(state.steps.len() < 2000, "{}", state.steps.len());
+    assert_eq!(result.longest_lock.get(), 20_010_000);
+}
+
+#[test]
+fn the_rate_is_kept_with_and_without_copying() {
+    for copies in [false, true] {
+        let sim = Simulated::new();
+        sim.state.lock().unwrap().copies = copies;
+        let plans: Vec<_> = (0..4)
+            .map(|n| sim.file(&format!("{n}"), 64, 4 * BLOCK))
+            .collect();
+        let options = RunOptions {
+            rate: Some(Bytes::mib(8)),
+            ..options()
+        };
+        let progress = Mutex::new(Bytes::ZERO);
+        let observer = |event: Event<'_>| {
+            if let Event::Progress { bytes } = event {
+                *progress.lock().unwrap() += bytes;
+            }
+        };
+        let result = sim.run_until(plans, &options, &Cancel::new(), &observer);
+        // 4 MiB at 8 MiB/s, less the burst at the beginning and what is paid for afterwards.
+        assert!(result.duration >= Duration::from_millis(250), "{result:?}");
+        assert!(result.duration < Duration::from_secs(3));
+        assert_eq!(result.totals.bytes_relocated, Bytes::mib(4));
+        let host = if copies { Bytes::mib(4) } else { Bytes::ZERO };
+        assert_eq!(result.totals.bytes_host_written, host);
+        assert_eq!(progress.into_inner().unwrap(), Bytes::mib(4));
+    }
+}
+
+#[test]
+fn a_stop_comes_after_the_current_step_and_the_rest_is_named() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.fixed = Duration::from_millis(5);
+        state.sleeps = true;
+    }
+    let plans: Vec<_> = (0..20)
+        .map(|n| sim.file(&format!("{n}"), 2048, 16 * BLOCK))
+        .collect();
+    let cancel = Cancel::new();
+    let stopping = AtomicBool::new(false);
+    let observer = |event: Event<'_>| match event {
+        Event::FileDone(_) => cancel.cancel(),
+        Event::Stopping(cause) => {
+            assert_eq!(cause, StopCause::Cancelled);
+            stopping.store(true, Ordering::Relaxed);
+        }
+        _ => {}
+    };
+    let result = sim.run_until(plans, &options(), &cancel, &observer);
+    assert_eq!(result.stopped, Some(StopCause::Cancelled));
+    assert!(stopping.into_inner());
+    assert_eq!(result.files.len(), 20);
+    let unfinished = result.files.iter().filter(|f| f.is_unfinished()).count();
+    assert!((17..20).contains(&unfinished), "{unfinished}");
+}
+
+#[test]
+fn the_time_limit_ends_a_run() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.fixed = Duration::from_millis(10);
+        state.sleeps = true;
+    }
+    let plan = sim.file("long", 65_536, 16 * BLOCK);
+    let options = RunOptions {
+        time_limit: Some(Duration::from_millis(100)),
+        max_stall: Duration::from_millis(1),
+        ..options()
+    };
+    let begin = Instant::now();
+    let result = sim.run(vec![plan], &options);
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert_eq!(result.stopped, Some(StopCause::TimeLimit));
+    assert_eq!(result.files[0].reason, skip(SkipReason::Stopped));
+    assert_eq!(result.files[0].status, Status::Moved);
+}
+
+#[test]
+fn nothing_left_to_do_is_not_stopped() {
+    let sim = Simulated::new();
+    let plan = sim.file("one", 4, BLOCK);
+    let cancel = Cancel::new();
+    let observer = |event: Event<'_>| {
+        if matches!(event, Event::FileDone(_)) {
+            cancel.cancel();
+        }
+    };
+    let result = sim.run_until(vec![plan], &options(), &cancel, &observer);
+    assert_eq!(result.stopped, None);
+}
+
+#[test]
+fn free_space_is_kept_however_many_donors_there_are() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.free = 100 * MIB;
+        state.fixed = Duration::from_millis(2);
+        state.sleeps = true;
+    }
+    let mut plans: Vec<_> = (0..12)
+        .map(|n| sim.file(&format!("{n}"), 2560, 4 * BLOCK))
+        .collect();
+    plans.push(sim.file("large", 5120, 5 * BLOCK));
+    let options = RunOptions {
+        jobs: 8,
+        min_free_pct: 20.0,
+        ..options()
+    };
+    let result = sim.run(plans, &options);
+    assert_eq!(find(&result, "large").reason, skip(SkipReason::NoSpace));
+    assert_eq!(result.totals.files_moved, 12);
+    let state = sim.state.lock().unwrap();
+    assert!(state.most_taken <= 80 * MIB, "{}", state.most_taken);
+    assert!(state.most_taken >= 40 * MIB, "{}", state.most_taken);
+}
+
+#[test]
+fn a_large_file_is_shared_by_all_workers_in_pieces_of_a_gib() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.per_mib = Duration::from_nanos(10_000);
+        state.sleeps = true;
+    }
+    // 5.5 GiB in 64 KiB pieces.
+    let fragments = 11 << 13;
+    let plan = sim.file("large", fragments, 16 * BLOCK);
+    let result = sim.run(vec![plan.clone()], &options());
+    assert_eq!(result.files[0].status, Status::Moved);
+    assert_eq!(result.files[0].extents_after, 5);
+    assert_eq!(sim.state.lock().unwrap().begun.len(), 5);
+    let before = &result.maps[0].before;
+    assert_eq!(before.iter().map(|e| e.fragments).sum::<u64>(), fragments);
+    // Where the engine can only exchange a whole file, it stays whole.
+    let sim = Simulated::new();
+    sim.state.lock().unwrap().splits = false;
+    let plan = sim.file("large", fragments, 16 * BLOCK);
+    let result = sim.run(vec![plan], &options());
+    assert_eq!(result.files[0].extents_after, 1);
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_written_and_writes_nothing() {
+    let sim = Simulated::new();
+    let plan = sim.file("file", 64, BLOCK);
+    let options = RunOptions {
+        dry_run: true,
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    let file = &result.files[0];
+    assert_eq!(file.status, Status::Skipped);
+    assert_eq!(file.reason, Some(Reason::DryRun));
+    assert_eq!(file.bytes_planned, Bytes(64 * BLOCK));
+    assert!(sim.state.lock().unwrap().begun.is_empty());
+}
+
+#[test]
+fn an_engine_that_is_not_there_is_a_skip() {
+    let sim = Simulated::new();
+    let plan = sim.file("file", 64, BLOCK);
+    let options = RunOptions {
+        engine: Some(indef_fs::EngineKind::XfsSwapExtents),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    assert_eq!(result.files[0].reason, skip(SkipReason::NoEngine));
+    assert_eq!(result.files[0].status, Status::Skipped);
+}
+
+#[test]
+fn what_is_reserved_is_settled() {
+    let sim = Simulated::new();
+    let mut plans = vec![
+        sim.file("fails-in-step", 1024, BLOCK),
+        sim.file("panics-in-step", 16, BLOCK),
+        sim.file("no-better-place", 16, BLOCK),
+    ];
+    plans.push(sim.file("good", 16, BLOCK));
+    let open = Mutex::new(std::collections::HashMap::new());
+    let spent = Mutex::new(Bytes::ZERO);
+    let observer = |event: Event<'_>| match event {
+        Event::Reserved { id, bytes } => {
+            open.lock().unwrap().insert(id.inode, bytes);
+        }
+        Event::Settled {
+            id,
+            reserved,
+            spent: now,
+        } => {
+            assert_eq!(open.lock().unwrap().remove(&id.inode), Some(reserved));
+            assert!(now <= reserved);
+            *spent.lock().unwrap() += now;
+        }
+        _ => {}
+    };
+    sim.run_until(plans, &options(), &Cancel::new(), &observer);
+    assert!(open.into_inner().unwrap().is_empty());
+    // All of what failed, nothing of what was refused.
+    assert_eq!(spent.into_inner().unwrap(), Bytes((1024 + 16 + 16) * BLOCK));
+}

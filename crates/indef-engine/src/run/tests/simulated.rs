@@ -1,0 +1,327 @@
+//! A file system that exists in memory only, with an engine: real (small) files to be opened, made
+//! up maps and moves. What each file does wrong stands in its name.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use indef_core::{
+    layout::{Extent, ExtentFlags, Layout},
+    plan::{FileFacts, PlanOptions, Policy, plan_file},
+};
+use indef_fs::{EngineKind, RangeCopier};
+use indef_fs::{
+    EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal, Relocation, Relocator,
+    Space, Step, StepLimit, Target,
+};
+use units::{FileOffset, FileRange, PhysOffset};
+
+use super::super::{backend::Backend, *};
+
+pub(super) const BLOCK: u64 = 4096;
+
+#[derive(Default)]
+pub(super) struct State {
+    layouts: HashMap<u64, Layout>,
+    next_phys: u64,
+    /// Steps in the order in which they were done: inode and bytes.
+    pub(super) steps: Vec<(u64, u64)>,
+    pub(super) begun: Vec<u64>,
+    pub(super) free: u64,
+    taken: u64,
+    pub(super) most_taken: u64,
+    /// How long a step holds the locks: for each, and for each MiB.
+    pub(super) fixed: Duration,
+    pub(super) per_mib: Duration,
+    pub(super) sleeps: bool,
+    /// The engine copies through the host.
+    pub(super) copies: bool,
+    pub(super) splits: bool,
+}
+
+pub(super) struct Simulated {
+    pub(super) state: Arc<Mutex<State>>,
+    directory: tempfile::TempDir,
+}
+
+impl Simulated {
+    pub(super) fn new() -> Self {
+        let state = State {
+            next_phys: 1 << 50,
+            free: 1 << 50,
+            splits: true,
+            fixed: Duration::from_micros(10),
+            per_mib: Duration::from_micros(100),
+            ..State::default()
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A file of so many fragments of `fragment` bytes, sparse in truth, and a plan to move all.
+    pub(super) fn file(&self, name: &str, fragments: u64, fragment: u64) -> FilePlan {
+        use std::os::unix::fs::MetadataExt;
+        let path = self.path(name);
+        let file = File::create(&path).unwrap();
+        file.set_len(fragments * fragment).unwrap();
+        let status = file.metadata().unwrap();
+        let mut state = self.state.lock().unwrap();
+        let extents = (0..fragments)
+            .map(|n| {
+                state.next_phys += fragment + BLOCK;
+                Extent {
+                    file: FileOffset(n * fragment),
+                    phys: PhysOffset(state.next_phys),
+                    len: Bytes(fragment),
+                    flags: ExtentFlags::empty(),
+                }
+            })
+            .collect();
+        let layout = Layout::new(extents);
+        let facts = FileFacts {
+            size: Bytes(fragments * fragment),
+            block_size: Bytes(BLOCK),
+            layout: &layout,
+            accesses: None,
+        };
+        let options = PlanOptions {
+            policy: Policy::Whole,
+            ..PlanOptions::default()
+        };
+        let plan = FilePlan {
+            path,
+            dev: status.dev(),
+            inode: status.ino(),
+            size: facts.size,
+            block_size: facts.block_size,
+            fs: "simulated".into(),
+            engine: None,
+            extents_before: fragments,
+            skip: None,
+            chunks: plan_file(&options, &facts),
+        };
+        state.layouts.insert(status.ino(), layout);
+        plan
+    }
+
+    pub(super) fn run(&self, plans: Vec<FilePlan>, options: &RunOptions) -> RunResult {
+        self.run_until(plans, options, &Cancel::new(), &())
+    }
+
+    pub(super) fn run_until(
+        &self,
+        plans: Vec<FilePlan>,
+        options: &RunOptions,
+        cancel: &Cancel,
+        observer: &dyn Observer,
+    ) -> RunResult {
+        run_with(self, plans, options, cancel, observer)
+    }
+}
+
+impl Backend for Simulated {
+    fn open(&self, path: &Path) -> Result<Target, Refusal> {
+        if path.ends_with("panics-at-open") {
+            panic!("as it was told");
+        }
+        let mut target = Target::open(path)?;
+        target.block_size = Bytes(BLOCK);
+        Ok(target)
+    }
+
+    fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {
+        let mut fs = indef_fs::detect(&target.file, &target.path)?;
+        fs.kind = FsKind::Ext4;
+        fs.block_size = Bytes(BLOCK);
+        Ok(fs)
+    }
+
+    fn relocator(
+        &self,
+        kind: EngineKind,
+        _: &Filesystem,
+        _: &EngineOptions,
+    ) -> Result<Box<dyn Relocator>, Refusal> {
+        match kind {
+            EngineKind::Ext4MoveExtent => Ok(Box::new(Engine(Arc::clone(&self.state)))),
+            _ => Err(SkipReason::NoEngine.into()),
+        }
+    }
+
+    fn map(
+        &self,
+        target: &Target,
+        range: FileRange,
+        _: bool,
+        _: &mut Mapper,
+    ) -> Result<Layout, Refusal> {
+        let state = self.state.lock().unwrap();
+        let layout = &state.layouts[&target.id.inode];
+        Ok(Layout::new(layout.clipped(range).collect()))
+    }
+
+    fn space(&self, _: &Target) -> std::io::Result<Space> {
+        let state = self.state.lock().unwrap();
+        Ok(Space {
+            free: Bytes(state.free - state.taken),
+            total: Bytes(state.free),
+        })
+    }
+
+    fn copier(&self, _: u32) -> Box<dyn RangeCopier> {
+        struct Nothing;
+        impl RangeCopier for Nothing {
+            fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        Box::new(Nothing)
+    }
+}
+
+struct Engine(Arc<Mutex<State>>);
+
+impl Relocator for Engine {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        match target.path.ends_with("swap") {
+            true => Err(SkipReason::SwapFile.into()),
+            false => Ok(()),
+        }
+    }
+
+    fn splits(&self) -> bool {
+        self.0.lock().unwrap().splits
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        if self.splits() {
+            ranges.iter().map(|range| range.len).sum()
+        } else {
+            target.size
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let name = target.path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("no-better-place") {
+            return Err(SkipReason::NoGain.into());
+        }
+        if self.0.lock().unwrap().copies {
+            copier
+                .copy(&target.file, &target.file, ranges)
+                .map_err(|error| target.error("copy", None, error))?;
+        }
+        let mut state = self.0.lock().unwrap();
+        state.begun.push(target.id.inode);
+        let bytes = ranges.iter().map(|r| r.len.get()).sum();
+        state.taken += bytes;
+        state.most_taken = state.most_taken.max(state.taken);
+        Ok(Box::new(Move {
+            state: Arc::clone(&self.0),
+            target,
+            ranges: ranges.to_vec(),
+            moved: 0,
+            bytes,
+        }))
+    }
+}
+
+struct Move<'a> {
+    state: Arc<Mutex<State>>,
+    target: &'a Target,
+    ranges: Vec<FileRange>,
+    moved: u64,
+    bytes: u64,
+}
+
+impl Relocation for Move<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        let name = self.target.path.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("panics-in-step") {
+            panic!("as it was told");
+        }
+        if name.starts_with("fails-in-step") && self.moved > 0 {
+            let error = std::io::Error::from_raw_os_error(5);
+            return Err(self.target.error("move extents", None, error).into());
+        }
+        let bytes = limit.bytes.get().min(self.bytes - self.moved);
+        self.moved += bytes;
+        let mut state = self.state.lock().unwrap();
+        state.steps.push((self.target.id.inode, bytes));
+        let locked = state.fixed + state.per_mib.mul_f64(bytes as f64 / f64::from(1 << 20));
+        let done = self.moved == self.bytes;
+        if done {
+            let pieces = if name.starts_with("becomes-worse") {
+                1000
+            } else {
+                1
+            };
+            relocated(&mut state, self.target.id.inode, &self.ranges, pieces);
+        }
+        let host = if state.copies { bytes } else { 0 };
+        let sleeps = state.sleeps;
+        drop(state);
+        if sleeps {
+            std::thread::sleep(locked);
+        }
+        let moved = Moved {
+            relocated: Bytes(bytes),
+            host_read: Bytes(host),
+            host_written: Bytes(host),
+            offloaded: Bytes::ZERO,
+            locked: locked.into(),
+            locked_bytes: Bytes(bytes),
+        };
+        Ok(if done {
+            Step::Done(moved)
+        } else {
+            Step::Working(moved)
+        })
+    }
+}
+
+impl Drop for Move<'_> {
+    fn drop(&mut self) {
+        self.state.lock().unwrap().taken -= self.bytes;
+    }
+}
+
+/// Give each range new blocks, in one piece (or in as many as possible up to `pieces`).
+fn relocated(state: &mut State, inode: u64, ranges: &[FileRange], pieces: u64) {
+    for range in ranges {
+        let pieces = pieces.min(range.len.get() / BLOCK);
+        let len = range.len.get() / pieces;
+        let extents = (0..pieces)
+            .map(|n| {
+                state.next_phys += len + BLOCK;
+                Extent {
+                    file: range.start + Bytes(n * len),
+                    phys: PhysOffset(state.next_phys),
+                    len: Bytes(len),
+                    flags: ExtentFlags::empty(),
+                }
+            })
+            .collect();
+        let layout = state.layouts[&inode].replaced(*range, &Layout::new(extents));
+        state.layouts.insert(inode, layout);
+    }
+}
