@@ -47,3 +47,6 @@ pub struct Profile {
     /// The accesses.
     pub records: Vec<AccessRecord>,
 }
+
+#[cfg(test)]
+mod tests;

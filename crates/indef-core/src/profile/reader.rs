@@ -286,7 +286,7 @@ fn number<T: FromStr>(name: &str, word: &[u8]) -> Result<T, String> {
     std::str::from_utf8(word)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| format!("'{}' is not a {name}", show(word)))
+        .ok_or_else(|| format!("'{}' is not a valid {name}", show(word)))
 }
 
 /// A number of bytes, with or without a unit.

@@ -44,7 +44,7 @@ pub enum Problem {
     Truncated,
     /// The totals do not fit the lines before them.
     #[error(
-        "the totals do not match the files before them, some are missing or doubled; make a new plan with 'indef plan'"
+        "the totals do not match the files before them, which are incomplete or were changed to move more; make a new plan with 'indef plan'"
     )]
     Totals,
     /// Something behind the totals.

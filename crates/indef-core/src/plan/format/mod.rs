@@ -27,3 +27,6 @@ pub const MAX_LINE: usize = 1 << 20;
 
 /// Chunks on one line: at under 500 bytes each they leave half of [`MAX_LINE`] for the path.
 const CHUNKS_PER_LINE: usize = 1024;
+
+#[cfg(test)]
+mod tests;

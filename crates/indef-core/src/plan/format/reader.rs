@@ -115,7 +115,7 @@ impl<R: BufRead> PlanReader<R> {
         }
         if self.is_totals() {
             let line: TotalsLine = parse(&self.buffer)?;
-            if !line.totals.matches(&self.totals) {
+            if !line.totals.cover(&self.totals) {
                 return Err(Problem::Totals);
             }
             return match self.next_line()? {
