@@ -7,10 +7,12 @@
 mod extent;
 mod geometry;
 mod measure;
+mod windows;
 
 pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;
+pub use windows::WindowedDolf;
 pub(crate) use measure::Scan;
 
 #[cfg(test)]
