@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aligned;
 mod content;
 mod ext4;
 mod fragment;
@@ -20,6 +21,7 @@ mod mount;
 mod shape;
 mod skip;
 
+pub use aligned::AlignedBuffer;
 pub use content::{content, verify};
 pub use fragment::{FragmentOptions, fragment};
 pub use mount::{DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder};
