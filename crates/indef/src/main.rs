@@ -1,2 +1,88 @@
-//! stub
-fn main() {}
+//! The command line of indef: parse, call, render; exit.
+//!
+//! Everything that decides or moves something is in the libraries. Results go to stdout, as text
+//! or as one JSON document; messages and progress go to stderr. The exit status is a contract:
+//! 0 done (skips are no failures), 1 something failed, 2 wrong usage, 3 stopped with work left.
+
+#![forbid(unsafe_code)]
+
+mod accesses;
+mod args;
+mod demo;
+mod document;
+mod extent_map;
+mod generate;
+mod output;
+mod plan;
+mod planning;
+mod refusal;
+mod report;
+mod run;
+mod scan;
+mod signals;
+
+use std::{io, process::ExitCode};
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use output::{Console, print_error};
+
+/// How a command ended when it did not fail as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// All that was asked for.
+    Done,
+    /// A limit or a signal stopped it; work is left.
+    Stopped,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let console = Console::new(&cli.common);
+    log(&cli.common, &console);
+    let result = match &cli.command {
+        Command::Scan(args) => scan::scan(args, &console),
+        Command::Plan(args) => plan::plan(args, &console),
+        Command::Run(args) => run::run(args, &console),
+        Command::Report(args) => report::report(args, &console),
+        Command::Demo(args) => demo::demo(args, &console),
+        Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
+    };
+    match result {
+        Ok(Outcome::Stopped) => ExitCode::from(3),
+        Ok(Outcome::Done) if console.errors() == 0 => ExitCode::SUCCESS,
+        Ok(Outcome::Done) => ExitCode::FAILURE,
+        // The reader of our output has seen enough (`indef scan | head`).
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(console.err, &format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the libraries log goes to stderr with `-vv`.
+fn log(common: &args::CommonArgs, console: &Console) {
+    let level = match common.verbose {
+        0 | 1 => tracing::Level::WARN,
+        2 => tracing::Level::DEBUG,
+        _ => tracing::Level::TRACE,
+    };
+    if common.verbose > 1 {
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(io::stderr)
+            .with_ansi(console.err != output::Style::new(false))
+            .without_time()
+            .init();
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    })
+}

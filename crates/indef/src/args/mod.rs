@@ -1,0 +1,404 @@
+//! The command line: what can be asked for, and nothing of how it is done.
+//!
+//! Help texts, man pages and shell completions all come from these definitions. Values are checked
+//! while they are parsed (exit status 2); whether files exist is found out later (exit status 1).
+
+mod selection;
+mod values;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use indef_fs::EngineKind;
+use units::Bytes;
+
+pub(crate) use selection::{BoundArgs, PlanArgs};
+
+/// Finds the fragments that make reads slow on flash, and moves only those
+///
+/// indef looks at files on mounted ext4, XFS and Btrfs file systems, plans which of their ranges
+/// are worth moving, and gives those new, contiguous blocks, while applications keep using the
+/// files. File contents never change, whatever happens on the way.
+#[derive(Debug, Parser)]
+#[command(
+    name = "indef",
+    version,
+    max_term_width = 100,
+    propagate_version = true,
+    disable_help_subcommand = true,
+    after_help = "Try first:\n  \
+        indef scan ~/data            how fragmented are my files?\n  \
+        indef run --dry-run ~/data   what would be moved?\n  \
+        sudo indef demo              see it work, on a file system of its own\n\n\
+        Exit status: 0 done (skipped files are no failure), 1 something failed, 2 wrong usage,\n\
+        3 stopped by a limit or a signal with work left (indef run --resume continues)."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+}
+
+/// Options that every command understands.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub(crate) struct CommonArgs {
+    /// Print one JSON document instead of text (schemas in docs/json.md)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// Print nothing but errors (and the JSON document, if asked for)
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more: every file; twice: every decision
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+
+    /// When to use colours (NO_COLOR is respected)
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: When,
+
+    /// When to show progress on stderr
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) progress: When,
+}
+
+/// `auto` means: on a terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal
+    Auto,
+    /// Also into a pipe or file
+    Always,
+    /// Not at all
+    Never,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Scan(ScanArgs),
+    Plan(PlanCommandArgs),
+    Run(RunArgs),
+    Report(ReportArgs),
+    Demo(DemoArgs),
+    #[command(hide = true, subcommand)]
+    Generate(Generate),
+}
+
+/// Show how fragmented files are, where, and what that costs
+///
+/// Walks the paths in parallel and reads only metadata: nothing is changed, no file content is
+/// read. Directories are walked without leaving their file system.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
+    indef scan --top 5 --io-size 1MiB /home  judged for reads of 1 MiB\n  \
+    indef scan --json /srv | jq '.files[] | select(.extents > 1000) | .path'")]
+pub(crate) struct ScanArgs {
+    /// Files and directories
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// How many of the worst files to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+
+    /// The I/O size for which fragments are counted (DoLF)
+    #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = values::io_size)]
+    pub(crate) io_size: Bytes,
+
+    #[command(flatten)]
+    pub(crate) workers: Workers,
+}
+
+/// How many threads.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Workers {
+    /// Files looked at (or moved) at the same time [default: number of processors, at least 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+}
+
+impl Workers {
+    /// The number asked for, or what suits this machine: the work waits for the device more than
+    /// it computes, so a few threads more than processors do no harm.
+    pub(crate) fn count(self) -> usize {
+        self.jobs.map_or_else(
+            || std::thread::available_parallelism().map_or(4, |n| n.get().max(4)),
+            usize::from,
+        )
+    }
+}
+
+/// Decide what would move, what it costs and what it gains
+///
+/// Nothing is changed. With -o the plan is kept in a file that `indef run --plan` executes later,
+/// checking again everything that may have changed meanwhile.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef plan /srv/db                               what would be moved, as a table\n  \
+    indef plan /srv/db -o db.plan                    keep the plan, run it tonight\n  \
+    indef plan /srv/db --profile db.profile --truncate 30 -o db.plan\n  \
+    indef plan / --budget 2GiB                       the best 2 GiB of it\n\n\
+    Policies:\n  \
+    indef       ranges of the profile by priority, the lowest --truncate percent left out\n  \
+    fragpicker  the hottest --hot percent of the profile's ranges that are fragmented\n  \
+    sequential  fragmented ranges as sequential reads would meet them; needs no profile\n  \
+    whole       every fragmented file as a whole, as conventional tools do")]
+pub(crate) struct PlanCommandArgs {
+    /// Files and directories
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Write the plan to this file
+    #[arg(short, long, value_name = "PLAN", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How many of the files to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+
+    #[command(flatten)]
+    pub(crate) bounds: BoundArgs,
+
+    #[command(flatten)]
+    pub(crate) workers: Workers,
+}
+
+/// Give fragmented ranges new, contiguous blocks
+///
+/// Plans and runs in one go, or runs a plan. Contents, sizes, times, holes and sharing stay as
+/// they are; the files may be in use. Interrupt it at any time: the current step is finished,
+/// what was moved stays moved, and --resume continues.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef run ~/vm-images                    repair what is fragmented there\n  \
+    indef run --dry-run /srv                 only say what would be done\n  \
+    indef run --plan db.plan --rate 50MiB    run a plan, at most 50 MiB written a second\n  \
+    indef run /srv --time-limit 1h --budget 10GiB\n  \
+    indef run --resume                       go on with what was stopped last")]
+pub(crate) struct RunArgs {
+    /// Files and directories
+    #[arg(
+        value_name = "PATH",
+        value_hint = ValueHint::AnyPath,
+        required_unless_present_any = ["plan_file", "resume"],
+        conflicts_with_all = ["plan_file", "resume"]
+    )]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Run this plan (from `indef plan -o`)
+    #[arg(long = "plan", value_name = "PLAN", value_hint = ValueHint::FilePath,
+          conflicts_with_all = ["resume", "selection"])]
+    pub(crate) plan_file: Option<PathBuf>,
+
+    /// Go on with the run that was stopped last
+    #[arg(long, conflicts_with = "selection")]
+    pub(crate) resume: bool,
+
+    #[command(flatten)]
+    pub(crate) plan: PlanArgs,
+
+    #[command(flatten)]
+    pub(crate) bounds: BoundArgs,
+
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+
+    #[command(flatten)]
+    pub(crate) workers: Workers,
+}
+
+/// How a run goes about it.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Execution")]
+pub(crate) struct HowArgs {
+    /// Say what would be done, change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// The engine: auto, or one of ext4-move-extent, xfs-exchange-range, xfs-commit-range,
+    /// xfs-swap-extents, btrfs-defrag-range, f2fs-defragment
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = engine)]
+    pub(crate) engine: EngineChoice,
+
+    /// Blocks in flight inside each file
+    #[arg(long, value_name = "N", default_value_t = 64,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub(crate) queue_depth: u32,
+
+    /// Move at most this much a second, like 100MiB
+    #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
+    pub(crate) rate: Option<Bytes>,
+
+    /// No write of an application waits longer than this for one step, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 50,
+          value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    max_stall: u64,
+
+    /// Stop after this time, like 90s or 1h30m (exit status 3 if work is left)
+    #[arg(long, value_name = "D", value_parser = values::duration)]
+    pub(crate) time_limit: Option<Duration>,
+}
+
+impl HowArgs {
+    /// `--max-stall` as a time span.
+    pub(crate) fn max_stall(&self) -> Duration {
+        Duration::from_millis(self.max_stall)
+    }
+}
+
+/// `--engine`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EngineChoice {
+    /// The best one for each file system.
+    Auto,
+    /// This one, and none where it does not fit.
+    Named(EngineKind),
+}
+
+impl EngineChoice {
+    /// The engine asked for by name, if any.
+    pub(crate) fn named(self) -> Option<EngineKind> {
+        match self {
+            Self::Auto => None,
+            Self::Named(kind) => Some(kind),
+        }
+    }
+}
+
+fn engine(text: &str) -> Result<EngineChoice, String> {
+    if text == "auto" {
+        return Ok(EngineChoice::Auto);
+    }
+    text.parse::<EngineKind>()
+        .map(EngineChoice::Named)
+        .map_err(|error| error.to_string())
+}
+
+/// Show plans and results of runs: as text, HTML or JSON
+///
+/// Reads plan files (`indef plan -o`) and saved results (`indef run --json > run.json`, also of
+/// the demo), in any mixture, and shows them in the order given.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef run --json /srv > run.json && indef report run.json\n  \
+    indef report --html report.html db.plan run.json    one self-contained page")]
+pub(crate) struct ReportArgs {
+    /// Plan files and saved JSON results
+    #[arg(required = true, value_name = "PLAN|RUN", value_hint = ValueHint::FilePath)]
+    pub(crate) inputs: Vec<PathBuf>,
+
+    /// Write one self-contained HTML page to this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) html: Option<PathBuf>,
+
+    /// How many files to list for each input
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+}
+
+/// Show the whole pipeline at work on a file system of its own
+///
+/// Makes a file system on a loop file, ages it with interleaved writers and a SQLite database,
+/// scans, plans and runs, proves that all contents are equal and the file system is clean, times
+/// cold reads before and after, and cleans up. Without root it does what it can in a directory of
+/// yours, and says what root would add.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    sudo indef demo                  ext4 on a loop file\n  \
+    sudo indef demo --fs btrfs\n  \
+    indef demo --dir ~/tmp           without root, in a directory of your own\n  \
+    sudo indef demo --json > demo.json && indef report demo.json --html demo.html")]
+pub(crate) struct DemoArgs {
+    /// Which file system to make (needs root) [default: ext4]
+    #[arg(long, conflicts_with = "dir")]
+    pub(crate) fs: Option<DemoFs>,
+
+    /// Make no file system: work in this directory, in a folder that is removed again
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// How much data to age
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::demo_size)]
+    pub(crate) size: Bytes,
+}
+
+/// File systems that the demo can make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoFs {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl DemoFs {
+    /// As mkfs and mount call it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+/// Write what packages ship.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Generate {
+    /// Man pages, one for each command
+    Man {
+        /// Where to
+        dir: PathBuf,
+    },
+    /// Completions for bash, zsh and fish
+    Completions {
+        /// Where to
+        dir: PathBuf,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_generic_defragmenter_call_is_understood() {
+        let cli = Cli::try_parse_from(["indef", "run", "-v", "FILE"]).unwrap();
+        assert_eq!(cli.common.verbose, 1);
+        assert!(matches!(cli.command, Command::Run(run) if run.paths == [PathBuf::from("FILE")]));
+    }
+
+    #[test]
+    fn a_run_needs_exactly_one_source() {
+        for arguments in [
+            &["indef", "run"][..],
+            &["indef", "run", "a", "--plan", "b"],
+            &["indef", "run", "a", "--resume"],
+            &["indef", "run", "--plan", "b", "--resume"],
+            &["indef", "run", "--plan", "b", "--policy", "whole"],
+            &["indef", "run", "a", "--jobs", "0"],
+            &["indef", "run", "a", "--queue-depth", "0"],
+            &["indef", "run", "a", "--engine", "warp"],
+            &["indef", "run", "a", "--truncate", "101"],
+            &["indef", "run", "a", "--truncate", "-1"],
+            &["indef", "run", "a", "--policy", "best"],
+            &["indef", "run", "a", "--rate", "fast"],
+        ] {
+            assert!(Cli::try_parse_from(arguments).is_err(), "{arguments:?}");
+        }
+    }
+}

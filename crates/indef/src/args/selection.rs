@@ -1,0 +1,136 @@
+//! The options that `plan` and `run` share: what to choose.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum, ValueHint};
+use indef_core::{
+    layout::Geometry,
+    plan::{PlanOptions, Policy},
+};
+use units::Bytes;
+
+use super::values;
+
+/// Which ranges to choose, by which measure, and how many of them.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Selection")]
+#[group(id = "selection", multiple = true)]
+pub(crate) struct PlanArgs {
+    /// Accesses that were recorded: decides what is worth moving
+    #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
+    pub(crate) profile: Option<PathBuf>,
+
+    /// How ranges are chosen [default: indef with a profile, sequential without]
+    #[arg(long)]
+    policy: Option<PolicyName>,
+
+    /// Leave out this percentage of each file's lowest-priority ranges (policy indef)
+    #[arg(long, value_name = "PCT", value_parser = values::percent)]
+    truncate: Option<f64>,
+
+    /// Keep this percentage of each file's hottest ranges (policy fragpicker)
+    #[arg(long, value_name = "PCT", value_parser = values::percent)]
+    hot: Option<f64>,
+
+    /// Weight of logical fragments (DoLF) in the priority [default: 4]
+    #[arg(long, value_name = "WEIGHT", value_parser = values::weight, allow_negative_numbers = true)]
+    alpha: Option<f64>,
+
+    /// Weight of uneven chips or dies (DoPF) in the priority [default: 1]
+    #[arg(long, value_name = "WEIGHT", value_parser = values::weight, allow_negative_numbers = true)]
+    beta: Option<f64>,
+
+    /// Size of one read: ranges are judged in pieces of it [default: 128KiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::io_size)]
+    io_size: Option<Bytes>,
+
+    /// How far the kernel reads ahead of a sequential reader; 0 for not at all (with a profile)
+    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
+    pub(crate) readahead: Bytes,
+
+    /// The device's inside: unknown, zoned:chips=N[,block=4KiB][,segment=2MiB] or
+    /// striped:granule=SIZE,dies=N [default: unknown]
+    #[arg(long, value_name = "SPEC", value_parser = geometry)]
+    geometry: Option<Geometry>,
+
+    /// Stop choosing when this percentage of the possible gain is reached
+    #[arg(long, value_name = "PCT", value_parser = values::percent)]
+    target_gain: Option<f64>,
+}
+
+/// Bounds that hold for plans and runs alike.
+#[derive(Clone, Copy, Debug, Args)]
+#[command(next_help_heading = "Bounds")]
+pub(crate) struct BoundArgs {
+    /// Move at most this much in all, the best gain for each byte first
+    #[arg(long, value_name = "BYTES", value_parser = values::size)]
+    pub(crate) budget: Option<Bytes>,
+
+    /// Keep at least this percentage of the file system free [default: 5]
+    #[arg(long, value_name = "PCT", value_parser = values::percent)]
+    min_free: Option<f64>,
+
+    /// Move ranges that are shared with reflinks or snapshots, too; their sharing is given up
+    #[arg(long)]
+    pub(crate) allow_unshare: bool,
+}
+
+/// The policies by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    /// Ranges of the profile by priority (IODP), with truncation
+    Indef,
+    /// The hottest ranges of the profile, where fragmented
+    Fragpicker,
+    /// Every fragmented file as a whole
+    Whole,
+    /// Fragmented ranges as sequential reads would meet them
+    Sequential,
+}
+
+impl PolicyName {
+    fn policy(self) -> Policy {
+        match self {
+            Self::Indef => Policy::Indef,
+            Self::Fragpicker => Policy::Fragpicker,
+            Self::Whole => Policy::Whole,
+            Self::Sequential => Policy::Sequential,
+        }
+    }
+}
+
+impl PlanArgs {
+    /// For the planner: what was not given stays at the planner's default.
+    pub(crate) fn options(&self, bounds: &BoundArgs) -> PlanOptions {
+        let default = PlanOptions::default();
+        let by_input = if self.profile.is_some() {
+            Policy::Indef
+        } else {
+            Policy::Sequential
+        };
+        PlanOptions {
+            policy: self.policy.map_or(by_input, PolicyName::policy),
+            truncate_pct: self.truncate.unwrap_or(default.truncate_pct),
+            alpha: self.alpha.unwrap_or(default.alpha),
+            beta: self.beta.unwrap_or(default.beta),
+            io_size: self.io_size.unwrap_or(default.io_size),
+            hot_pct: self.hot.unwrap_or(default.hot_pct),
+            geometry: self.geometry.unwrap_or(default.geometry),
+            budget: bounds.budget,
+            target_gain_pct: self.target_gain,
+            allow_unshare: bounds.allow_unshare,
+            ..default
+        }
+    }
+}
+
+impl BoundArgs {
+    /// `--min-free` with its default.
+    pub(crate) fn min_free_pct(&self) -> f64 {
+        self.min_free.unwrap_or(5.0)
+    }
+}
+
+fn geometry(text: &str) -> Result<Geometry, String> {
+    text.parse::<Geometry>().map_err(|error| error.to_string())
+}

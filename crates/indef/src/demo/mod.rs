@@ -1,0 +1,125 @@
+//! `indef demo`: the whole pipeline on a file system of its own, with proof.
+//!
+//! Everything is undone when it ends, also after an error or Ctrl-C: the file system is unmounted
+//! and its loop file deleted, or the folder in the user's directory removed, by `Drop`.
+
+mod age;
+mod measure;
+mod place;
+mod text;
+
+use std::{fs, io, path::PathBuf};
+
+use anyhow::{Context, Result, bail};
+use indef_core::plan::PlanOptions;
+use indef_engine::{Cancel, run::RunOptions};
+use indef_fs::FsKind;
+
+use crate::{
+    Outcome,
+    args::DemoArgs,
+    document::{Proof, RunTotals},
+    output::{Console, Name, counted, json},
+    planning::{Request, plan_paths},
+    run,
+    signals::{self, Second},
+};
+use measure::{hashes, measure};
+use place::Place;
+
+/// Show it.
+pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
+    let cancel = Cancel::new();
+    signals::watch(console, &cancel, Second::Patience)?;
+    let place = Place::make(args, console)?;
+    let shown = show(args, console, &cancel, place);
+    // Children (mkfs, fsck) get the terminal's Ctrl-C, too; their failure is then no news.
+    if cancel.is_cancelled() {
+        console.note("stopped; everything is cleaned up");
+        return Ok(Outcome::Stopped);
+    }
+    shown.map(|()| Outcome::Done)
+}
+
+fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -> Result<()> {
+    let dir = place.path().join("shop");
+    fs::create_dir(&dir).with_context(|| format!("{}: cannot make it", Name(&dir)))?;
+    console.note(format_args!(
+        "ageing {}: four writers and a SQLite database, {} in all",
+        Name(&dir),
+        args.size
+    ));
+    let files = age::age(&dir, args.size, place.kind() == FsKind::Ext4, cancel)?;
+    stop_if(cancel)?;
+    console.note("hashing and reading before");
+    let hashes_before = hashes(&files, cancel)?;
+    let before = measure(&files, &place, cancel)?;
+
+    console.note("planning and running");
+    let options = PlanOptions::default();
+    let paths: [PathBuf; 1] = [dir];
+    let request = Request {
+        paths: &paths,
+        options: &options,
+        engine: None,
+        accesses: None,
+        jobs: 4,
+    };
+    let planned = plan_paths(&request, console, cancel, &|_, _| {});
+    stop_if(cancel)?;
+    let result = run::execute(planned.files, &RunOptions::default(), console, cancel, None);
+    stop_if(cancel)?;
+
+    console.note("reading and checking after");
+    let after = measure(&files, &place, cancel)?;
+    let fsck = place.check(console);
+    let contents_equal = hashes(&files, cancel)? == hashes_before;
+    stop_if(cancel)?;
+
+    let mut totals = RunTotals::from(&result);
+    totals.files_skipped += planned.skipped.values().sum::<u64>();
+    let mut document = run::document(&result, totals, false);
+    document.proof = Some(Proof {
+        contents_equal,
+        fsck_clean: fsck,
+        read_ns_before: before.read.get(),
+        read_ns_after: after.read.get(),
+        requests_before: before.requests,
+        requests_after: after.requests,
+        device_reads_before: before.device_reads,
+        device_reads_after: after.device_reads,
+    });
+    if console.json {
+        json::print(&document)?;
+    } else if !console.quiet {
+        let sight = text::Sight {
+            before,
+            after,
+            place: &place,
+            document: &document,
+        };
+        text::write(&mut io::stdout().lock(), console, &sight)?;
+    }
+    if !contents_equal {
+        bail!("contents differ after the run: this must never happen, please report it");
+    }
+    if fsck == Some(false) {
+        bail!(
+            "the file system is not clean after the run: this must never happen, please report it"
+        );
+    }
+    if totals.files_moved == 0 {
+        console.note(format_args!(
+            "nothing was moved of {}; see the reasons above",
+            counted(files.len() as u64, "file", "files")
+        ));
+    }
+    Ok(())
+}
+
+fn stop_if(cancel: &Cancel) -> Result<()> {
+    if cancel.is_cancelled() {
+        bail!("stopped");
+    }
+    Ok(())
+}

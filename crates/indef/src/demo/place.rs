@@ -1,0 +1,154 @@
+//! Where the demo works: a file system of its own, or a folder in a directory of the user's.
+
+use std::{
+    env,
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, anyhow, bail};
+use indef_fs::{FsKind, detect};
+use scratch_fs::{ScratchError, ScratchFs};
+use tempfile::TempDir;
+use units::Bytes;
+
+use crate::{
+    args::{DemoArgs, DemoFs},
+    output::{Console, Name},
+};
+
+/// What root would add.
+const WITH_ROOT: &str = "with root it makes a file system of its own, counts the reads of its device, and checks it with fsck";
+
+/// The place; gone when dropped.
+pub(super) enum Place {
+    /// A file system on a loop file.
+    Own(ScratchFs),
+    /// A folder in the user's directory, and the kind of its file system.
+    Folder(TempDir, FsKind),
+}
+
+impl Place {
+    /// As asked for; without root (or what else it takes), a folder.
+    pub(super) fn make(args: &DemoArgs, console: &Console) -> Result<Self> {
+        if let Some(dir) = &args.dir {
+            return folder(dir, args.size).map_err(|why| anyhow!("{}: {why}", Name(dir)));
+        }
+        let kind = args.fs.unwrap_or(DemoFs::Ext4);
+        // Three times the data: aged files, what lay between them, and room to move.
+        let size = Bytes(args.size.get().saturating_mul(4).max(Bytes::gib(1).get()));
+        console.note(format_args!(
+            "making a file system of its own: {}, {size}",
+            kind.name()
+        ));
+        match ScratchFs::builder(kind.name(), size).build() {
+            Ok(scratch) => Ok(Self::Own(scratch)),
+            Err(error @ ScratchError::Unavailable { .. }) if args.fs.is_none() => {
+                console.note(format_args!("{error}"));
+                console.note("working in a folder of yours instead");
+                Self::somewhere(args.size)
+            }
+            Err(error @ ScratchError::Unavailable { .. }) => {
+                bail!("{error}: try as root, or use --dir with a directory of yours")
+            }
+            Err(error) => bail!("{error}"),
+        }
+    }
+
+    /// The first directory that will do.
+    fn somewhere(size: Bytes) -> Result<Self> {
+        let candidates = [
+            env::current_dir().ok(),
+            env::home_dir(),
+            Some(env::temp_dir()),
+        ];
+        let mut refusals = Vec::new();
+        for dir in candidates.into_iter().flatten() {
+            match folder(&dir, size) {
+                Ok(place) => return Ok(place),
+                Err(why) => refusals.push(format!("{}: {why}", Name(&dir))),
+            }
+        }
+        bail!(
+            "no directory to work in ({}): give one with --dir",
+            refusals.join("; ")
+        )
+    }
+
+    /// Its root directory.
+    pub(super) fn path(&self) -> &Path {
+        match self {
+            Self::Own(scratch) => scratch.path(),
+            Self::Folder(dir, _) => dir.path(),
+        }
+    }
+
+    /// Its file system.
+    pub(super) fn kind(&self) -> FsKind {
+        match self {
+            Self::Own(scratch) => match scratch.kind() {
+                "xfs" => FsKind::Xfs,
+                "btrfs" => FsKind::Btrfs,
+                _ => FsKind::Ext4,
+            },
+            Self::Folder(_, kind) => *kind,
+        }
+    }
+
+    /// Reads that its device has completed, where that can be told apart from everybody else's.
+    pub(super) fn device_reads(&self) -> Option<u64> {
+        let Self::Own(scratch) = self else {
+            return None;
+        };
+        let name = Path::new(scratch.device()).file_name()?;
+        let statistics = Path::new("/sys/block").join(name).join("stat");
+        std::fs::read_to_string(statistics)
+            .ok()?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    }
+
+    /// Whether its own checker finds it clean; `None` where it cannot be asked.
+    pub(super) fn check(&mut self, console: &Console) -> Option<bool> {
+        let Self::Own(scratch) = self else {
+            return None;
+        };
+        match scratch.fsck() {
+            Ok(()) => Some(true),
+            Err(ScratchError::Unavailable { .. }) => None,
+            Err(error) => {
+                console.error(format_args!("fsck: {error}"), "please report it");
+                Some(false)
+            }
+        }
+    }
+
+    /// What a person should know about it.
+    pub(super) fn remark(&self) -> &'static str {
+        match self {
+            Self::Own(_) => "",
+            Self::Folder(..) => WITH_ROOT,
+        }
+    }
+}
+
+fn folder(dir: &PathBuf, size: Bytes) -> Result<Place, String> {
+    let made = tempfile::Builder::new()
+        .prefix("indef-demo-")
+        .tempdir_in(dir)
+        .map_err(|error| crate::refusal::plain(&error))?;
+    let file = File::open(made.path()).map_err(|error| crate::refusal::plain(&error))?;
+    let fs = detect(&file, made.path()).map_err(|error| error.to_string())?;
+    if fs.engines().is_empty() {
+        return Err(format!(
+            "{} has no engine; it takes ext4, XFS or Btrfs",
+            fs.kind
+        ));
+    }
+    if fs.free.get() / 3 < size.get() {
+        return Err(format!("only {} are free; use a smaller --size", fs.free));
+    }
+    Ok(Place::Folder(made, fs.kind))
+}

@@ -1,0 +1,123 @@
+//! The JSON documents that scripts read (docs/json.md), and that `report` reads back.
+//!
+//! Names and units are a contract; fields may be added, never renamed. Fields that older documents
+//! lack are optional when they are read.
+
+use indef_core::plan::PathJson;
+use serde::{Deserialize, Serialize};
+
+/// The version of all documents.
+pub(crate) const SCHEMA: u64 = 1;
+
+/// `run --json`; with [`Proof`], `demo --json`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RunDocument {
+    pub(crate) schema: u64,
+    pub(crate) files: Vec<RunFile>,
+    pub(crate) totals: RunTotals,
+    /// Nothing was changed: `status` says what would have been done.
+    #[serde(default)]
+    pub(crate) dry_run: bool,
+    /// `signal`, `time-limit` or `budget` where work is left.
+    #[serde(default)]
+    pub(crate) stopped: Option<String>,
+    /// Extent maps of the worst files.
+    #[serde(default)]
+    pub(crate) maps: Vec<FileMap>,
+    #[serde(flatten)]
+    pub(crate) proof: Option<Proof>,
+}
+
+/// What became of one file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct RunFile {
+    #[serde(flatten)]
+    pub(crate) path: PathJson,
+    pub(crate) fs: String,
+    pub(crate) engine: Option<String>,
+    pub(crate) status: FileStatus,
+    /// The word of a skip reason, or the text of an error.
+    pub(crate) reason: Option<String>,
+    pub(crate) extents_before: u64,
+    pub(crate) extents_after: u64,
+    pub(crate) bytes_relocated: u64,
+    pub(crate) bytes_host_read: u64,
+    pub(crate) bytes_host_written: u64,
+    pub(crate) bytes_offloaded: u64,
+}
+
+/// Moved, skipped, failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum FileStatus {
+    Moved,
+    Skipped,
+    Failed,
+}
+
+/// Sums over the files of a run.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct RunTotals {
+    pub(crate) files_moved: u64,
+    pub(crate) files_skipped: u64,
+    pub(crate) files_failed: u64,
+    pub(crate) bytes_relocated: u64,
+    pub(crate) bytes_host_read: u64,
+    pub(crate) bytes_host_written: u64,
+    pub(crate) bytes_offloaded: u64,
+    pub(crate) duration_ns: u64,
+    /// The longest time for which one step held a file's locks.
+    #[serde(default)]
+    pub(crate) longest_lock_ns: u64,
+}
+
+/// What a demo proved, beside the result of its run.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Proof {
+    /// The SHA-256 of every file is what it was.
+    pub(crate) contents_equal: bool,
+    /// The file system's checker found nothing; null where it could not be asked (no root).
+    pub(crate) fsck_clean: Option<bool>,
+    /// Median time of a cold sequential read of all files.
+    pub(crate) read_ns_before: u64,
+    pub(crate) read_ns_after: u64,
+    /// Requests that the extents make of a sequential read.
+    #[serde(default)]
+    pub(crate) requests_before: u64,
+    #[serde(default)]
+    pub(crate) requests_after: u64,
+    /// Reads of one cold read as the device counted them; null where it is not the demo's own.
+    #[serde(default)]
+    pub(crate) device_reads_before: Option<u64>,
+    #[serde(default)]
+    pub(crate) device_reads_after: Option<u64>,
+}
+
+/// Where a file's fragments are, before and after, in equal slices of the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FileMap {
+    #[serde(flatten)]
+    pub(crate) path: PathJson,
+    pub(crate) size_bytes: u64,
+    /// Bytes of the file in one slice.
+    pub(crate) slice_bytes: u64,
+    pub(crate) extents_before: u64,
+    /// Null where that is not known (yet).
+    pub(crate) extents_after: Option<u64>,
+    /// Fragments inside each slice; 0 is a hole.
+    pub(crate) before: Vec<u64>,
+    /// The same afterwards; empty where that is not known (yet).
+    pub(crate) after: Vec<u64>,
+    /// Which parts of the device the file lies on.
+    pub(crate) device: Option<DeviceMap>,
+}
+
+/// How much of each equal slice of a stretch of the device belongs to the file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeviceMap {
+    pub(crate) start_bytes: u64,
+    pub(crate) len_bytes: u64,
+    /// Per mille of each slice.
+    pub(crate) before: Vec<u16>,
+    pub(crate) after: Vec<u16>,
+}

@@ -1,0 +1,107 @@
+//! Where messages go: results to stdout, everything else to stderr, one line each.
+
+use std::{
+    fmt,
+    io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::Style;
+use crate::args::{CommonArgs, When};
+
+/// What may be said, and how. Shared by all threads of a command.
+#[derive(Debug)]
+pub(crate) struct Console {
+    /// For text on stdout.
+    pub(crate) out: Style,
+    /// For text on stderr.
+    pub(crate) err: Style,
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// Errors only.
+    pub(crate) quiet: bool,
+    /// How much more to say.
+    pub(crate) verbose: u8,
+    /// Whether to draw progress on stderr.
+    pub(crate) progress: bool,
+    errors: AtomicU64,
+}
+
+impl Console {
+    /// As asked for, and as terminal and environment allow.
+    pub(crate) fn new(common: &CommonArgs) -> Self {
+        let (out_terminal, err_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
+        let allowed = |terminal: bool| match common.color {
+            When::Always => true,
+            When::Never => false,
+            When::Auto => {
+                terminal
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|value| value != "dumb")
+            }
+        };
+        Self {
+            out: Style::new(allowed(out_terminal)),
+            err: Style::new(allowed(err_terminal)),
+            json: common.json,
+            quiet: common.quiet,
+            verbose: common.verbose,
+            progress: match common.progress {
+                When::Always => true,
+                When::Never => false,
+                When::Auto => err_terminal && !common.quiet,
+            },
+            errors: AtomicU64::new(0),
+        }
+    }
+
+    /// Something failed: `what` names the thing, `advice` says what to do. Work goes on; the exit
+    /// status will be 1.
+    pub(crate) fn error(&self, what: impl fmt::Display, advice: &str) {
+        self.errors.fetch_add(1, Ordering::Relaxed);
+        let line = if advice.is_empty() {
+            what.to_string()
+        } else {
+            format!("{what}: {advice}")
+        };
+        print_error(self.err, &line);
+    }
+
+    /// Something to know, which is no failure.
+    pub(crate) fn note(&self, text: impl fmt::Display) {
+        if !self.quiet {
+            // A closed stderr is no reason to stop.
+            let _ = writeln!(io::stderr(), "indef: {}", one_line(&text.to_string()));
+        }
+    }
+
+    /// Something to know for those who asked for more.
+    pub(crate) fn detail(&self, text: impl fmt::Display) {
+        if self.verbose > 0 {
+            self.note(text);
+        }
+    }
+
+    /// How many errors there were.
+    pub(crate) fn errors(&self) -> u64 {
+        self.errors.load(Ordering::Relaxed)
+    }
+}
+
+/// The line for an error. Whatever it holds, it stays one line.
+pub(crate) fn print_error(style: Style, text: &str) {
+    let _ = writeln!(io::stderr(), "{} {}", style.bad("indef:"), one_line(text));
+}
+
+/// Without anything that could end the line or move the cursor.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.trim_end().chars() {
+        match character {
+            '\n' => line.push_str("; "),
+            c if c.is_control() => line.extend(c.escape_default()),
+            c => line.push(c),
+        }
+    }
+    line
+}

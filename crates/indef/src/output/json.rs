@@ -1,0 +1,102 @@
+//! One JSON document on stdout, written while its entries come in: never more than one of them is
+//! in memory.
+
+use std::{
+    io::{self, BufWriter, Stdout, Write},
+    sync::{Mutex, PoisonError},
+};
+
+use indef_engine::Cancel;
+use serde::Serialize;
+
+use crate::document::SCHEMA;
+
+/// A document `{"schema":…, NAME:[…], …}` on its way out. Entries come from many threads.
+#[derive(Debug)]
+pub(crate) struct Document {
+    inner: Mutex<Inner>,
+    cancel: Cancel,
+}
+
+#[derive(Debug)]
+struct Inner {
+    out: BufWriter<Stdout>,
+    line: Vec<u8>,
+    entries: u64,
+    error: Option<io::Error>,
+}
+
+impl Document {
+    /// Begin, with the list `name`. `cancel` is set when nobody reads any more.
+    pub(crate) fn begin(name: &str, cancel: &Cancel) -> Self {
+        let mut inner = Inner {
+            out: BufWriter::with_capacity(64 << 10, io::stdout()),
+            line: Vec::new(),
+            entries: 0,
+            error: None,
+        };
+        let begun = write!(inner.out, "{{\"schema\":{SCHEMA},\"{name}\":[");
+        inner.error = begun.err();
+        Self {
+            inner: Mutex::new(inner),
+            cancel: cancel.clone(),
+        }
+    }
+
+    /// Append an entry to the list.
+    pub(crate) fn entry(&self, entry: &impl Serialize) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        if inner.error.is_none()
+            && let Err(error) = inner.entry(entry)
+        {
+            inner.error = Some(error);
+            self.cancel.cancel();
+        }
+    }
+
+    /// Close the list and the document with the fields of `rest`, an object.
+    ///
+    /// # Errors
+    ///
+    /// The first error of any write.
+    pub(crate) fn end(self, rest: &impl Serialize) -> io::Result<()> {
+        let mut inner = self
+            .inner
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = inner.error {
+            return Err(error);
+        }
+        let rest = serde_json::to_string(rest)?;
+        let fields = rest.strip_prefix('{').unwrap_or(&rest);
+        let comma = if fields == "}" { "" } else { "," };
+        writeln!(inner.out, "\n]{comma}{fields}")?;
+        inner.out.flush()
+    }
+}
+
+impl Inner {
+    fn entry(&mut self, entry: &impl Serialize) -> io::Result<()> {
+        self.line.clear();
+        self.line.extend(if self.entries == 0 {
+            &b"\n"[..]
+        } else {
+            b",\n"
+        });
+        serde_json::to_writer(&mut self.line, entry)?;
+        self.entries += 1;
+        self.out.write_all(&self.line)
+    }
+}
+
+/// A document that is complete.
+///
+/// # Errors
+///
+/// Those of stdout.
+pub(crate) fn print(document: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_string(document)?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "{text}")?;
+    out.flush()
+}

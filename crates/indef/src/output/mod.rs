@@ -1,0 +1,14 @@
+//! How results and messages look: names, tables, colours, progress, JSON.
+
+mod console;
+pub(crate) mod json;
+mod name;
+mod progress;
+mod style;
+mod table;
+
+pub(crate) use console::{Console, print_error};
+pub(crate) use name::Name;
+pub(crate) use progress::Progress;
+pub(crate) use style::Style;
+pub(crate) use table::{Align, Count, Ratio, Table, counted};

@@ -1,0 +1,58 @@
+//! Colours, where they are allowed.
+
+/// Decorates text, or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Style {
+    on: bool,
+}
+
+impl Style {
+    /// With or without colours.
+    pub(crate) const fn new(on: bool) -> Self {
+        Self { on }
+    }
+
+    /// Without colours.
+    #[cfg(test)]
+    pub(crate) const fn plain() -> Self {
+        Self { on: false }
+    }
+
+    /// A heading.
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.wrap("1", text)
+    }
+
+    /// Titles and asides.
+    pub(crate) fn dim(self, text: &str) -> String {
+        self.wrap("2", text)
+    }
+
+    /// Good news.
+    pub(crate) fn good(self, text: &str) -> String {
+        self.wrap("32", text)
+    }
+
+    /// Something to look at.
+    pub(crate) fn warn(self, text: &str) -> String {
+        self.wrap("33", text)
+    }
+
+    /// A failure.
+    pub(crate) fn bad(self, text: &str) -> String {
+        self.wrap("31", text)
+    }
+
+    /// A bar of a histogram.
+    pub(crate) fn bar(self, text: &str) -> String {
+        self.wrap("36", text)
+    }
+
+    fn wrap(self, code: &str, text: &str) -> String {
+        if self.on && !text.is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}

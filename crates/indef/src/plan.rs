@@ -1,0 +1,330 @@
+//! `indef plan`: what would move, what it costs, what it gains.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::Path,
+    sync::{Mutex, PoisonError},
+};
+
+use anyhow::{Context, Result};
+use indef_core::{
+    SkipReason,
+    plan::{
+        Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanWriter, limit,
+    },
+};
+use indef_engine::Cancel;
+use serde::Serialize;
+use units::Bytes;
+
+use crate::{
+    Outcome,
+    accesses::Accesses,
+    args::PlanCommandArgs,
+    output::{Align, Console, Count, Name, Ratio, Table, counted, json::Document},
+    planning::{Planned, Request, is_fine, plan_paths},
+    signals::{self, Second},
+};
+
+/// Plan, and show or keep the plan.
+pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome> {
+    let cancel = Cancel::new();
+    signals::watch(console, &cancel, Second::Abort)?;
+    let accesses = match &args.plan.profile {
+        Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
+        None => None,
+    };
+    let options = args.plan.options(&args.bounds);
+    let request = Request {
+        paths: &args.paths,
+        options: &options,
+        engine: None,
+        accesses: accesses.as_ref(),
+        jobs: args.workers.count(),
+    };
+    let document = console.json.then(|| Document::begin("chunks", &cancel));
+    // Files that are fine only count; those that somebody could do something about stay in the plan.
+    let others = Mutex::new((PlanTotals::default(), Vec::new()));
+    let untouched = |plan: FilePlan, reason: SkipReason| {
+        if let Some(document) = &document {
+            print_chunks(document, &plan);
+        }
+        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.0.add(&plan);
+        if args.output.is_some() && !is_fine(reason) {
+            others.1.push(plan);
+        }
+    };
+    let mut planned = plan_paths(&request, console, &cancel, &untouched);
+    let (mut totals, notable) = others.into_inner().unwrap_or_else(PoisonError::into_inner);
+    limit(&mut planned.files, &options);
+    for file in &planned.files {
+        totals.add(file);
+        if let Some(document) = &document {
+            print_chunks(document, file);
+        }
+    }
+    let cancelled = planned.summary.cancelled;
+    if let Some(path) = &args.output
+        && !cancelled
+    {
+        write_plan(path, &options, planned.files.iter().chain(&notable))?;
+    }
+    match document {
+        Some(document) => document.end(&Rest {
+            totals: TotalsJson::new(&totals, &planned.skipped),
+            policy: options.policy.word(),
+            stopped: cancelled.then_some("signal"),
+        })?,
+        None if console.quiet => {}
+        None => text(&mut io::stdout().lock(), args, console, &planned, &totals)?,
+    }
+    Ok(if cancelled {
+        Outcome::Stopped
+    } else {
+        Outcome::Done
+    })
+}
+
+/// Write a plan file: beside its place first, so that there is never half a plan under the name.
+pub(crate) fn write_plan<'a>(
+    path: &Path,
+    options: &PlanOptions,
+    mut files: impl Iterator<Item = &'a FilePlan>,
+) -> Result<()> {
+    let mut written = || -> io::Result<()> {
+        if path.exists() && !path.is_file() {
+            // A pipe or a device is written as it is.
+            let mut writer = PlanWriter::new(BufWriter::new(File::create(path)?), options)?;
+            files.try_for_each(|file| append(&mut writer, file))?;
+            return writer.finish().map(drop);
+        }
+        let dir = match path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir,
+            _ => Path::new("."),
+        };
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        let mut writer = PlanWriter::new(BufWriter::new(file.as_file_mut()), options)?;
+        files.try_for_each(|file| append(&mut writer, file))?;
+        writer.finish()?;
+        file.as_file().sync_data()?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    written().with_context(|| format!("{}: cannot write the plan", Name(path)))
+}
+
+/// With an absolute path: the plan may be run from anywhere.
+fn append<W: Write>(writer: &mut PlanWriter<W>, file: &FilePlan) -> io::Result<()> {
+    if file.path.is_absolute() {
+        return writer.write(file);
+    }
+    writer.write(&FilePlan {
+        path: std::path::absolute(&file.path)?,
+        ..file.clone()
+    })
+}
+
+fn print_chunks(document: &Document, file: &FilePlan) {
+    let path = PathJson::from(file.path.as_path());
+    for chunk in &file.chunks {
+        document.entry(&ChunkJson::new(&path, chunk));
+    }
+    if let (Some(reason), true) = (file.skip, file.chunks.is_empty()) {
+        document.entry(&ChunkJson::whole(&path, file, reason));
+    }
+}
+
+#[derive(Serialize)]
+struct ChunkJson<'a> {
+    #[serde(flatten)]
+    path: &'a PathJson,
+    start_bytes: u64,
+    len_bytes: u64,
+    reads: u64,
+    writes: u64,
+    dolf: u64,
+    dopf: f64,
+    iodp: f64,
+    decision: &'static str,
+    reason: Option<&'static str>,
+    cost_bytes: u64,
+    gain: f64,
+}
+
+impl<'a> ChunkJson<'a> {
+    fn new(path: &'a PathJson, chunk: &Chunk) -> Self {
+        let (decision, reason) = match chunk.decision {
+            Decision::Migrate => ("migrate", None),
+            Decision::Skip(reason) => ("skip", Some(reason.word())),
+        };
+        Self {
+            path,
+            start_bytes: chunk.range.start.get(),
+            len_bytes: chunk.range.len.get(),
+            reads: chunk.reads,
+            writes: chunk.writes,
+            dolf: chunk.dolf,
+            dopf: chunk.dopf,
+            iodp: chunk.iodp,
+            decision,
+            reason,
+            cost_bytes: chunk.cost.get(),
+            gain: chunk.gain,
+        }
+    }
+
+    /// A file that is skipped before anything is measured.
+    fn whole(path: &'a PathJson, file: &FilePlan, reason: SkipReason) -> Self {
+        Self {
+            path,
+            start_bytes: 0,
+            len_bytes: file.size.get(),
+            reads: 0,
+            writes: 0,
+            dolf: 0,
+            dopf: 0.0,
+            iodp: 0.0,
+            decision: "skip",
+            reason: Some(reason.word()),
+            cost_bytes: 0,
+            gain: 0.0,
+        }
+    }
+}
+
+/// The sums of a plan, as JSON has them.
+#[derive(Serialize)]
+pub(crate) struct TotalsJson {
+    files: u64,
+    files_to_move: u64,
+    chunks: u64,
+    chunks_to_move: u64,
+    cost_bytes: Bytes,
+    gain: f64,
+    total_gain: f64,
+    /// Files of which nothing moves, by reason.
+    skipped: BTreeMap<&'static str, u64>,
+}
+
+impl TotalsJson {
+    pub(crate) fn new(totals: &PlanTotals, skipped: &BTreeMap<SkipReason, u64>) -> Self {
+        Self {
+            files: totals.files,
+            files_to_move: totals.files_to_move,
+            chunks: totals.chunks,
+            chunks_to_move: totals.chunks_to_move,
+            cost_bytes: totals.cost,
+            gain: totals.gain,
+            total_gain: totals.total_gain,
+            skipped: skipped
+                .iter()
+                .map(|(reason, files)| (reason.word(), *files))
+                .collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Rest {
+    totals: TotalsJson,
+    policy: &'static str,
+    stopped: Option<&'static str>,
+}
+
+fn text(
+    out: &mut dyn Write,
+    args: &PlanCommandArgs,
+    console: &Console,
+    planned: &Planned,
+    totals: &PlanTotals,
+) -> io::Result<()> {
+    let mut best: Vec<(f64, &FilePlan)> = planned
+        .files
+        .iter()
+        .map(|file| (file.gain(), file))
+        .filter(|(_, file)| file.migrating().next().is_some())
+        .collect();
+    best.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let shown = if console.verbose > 0 {
+        best.len()
+    } else {
+        args.top.min(best.len())
+    };
+    if shown > 0 {
+        writeln!(
+            out,
+            "{}",
+            console.out.bold("To be moved, the highest gain first")
+        )?;
+        let columns = ["extents", "ranges", "cost", "gain"];
+        let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+        columns.extend([("engine", Align::Left), ("path", Align::Left)]);
+        let mut table = Table::new(&columns);
+        for (gain, file) in &best[..shown] {
+            table.row(&[
+                &Count(file.extents_before),
+                &Count(file.runs().len() as u64),
+                &file.cost(),
+                &Ratio(*gain),
+                &file.engine.as_deref().unwrap_or("none"),
+                &Name(&file.path),
+            ]);
+        }
+        table.write(out, console.out)?;
+        if best.len() > shown {
+            let more = counted((best.len() - shown) as u64, "more file", "more files");
+            writeln!(
+                out,
+                "  {}",
+                console.out.dim(&format!("and {more} (--top, --verbose)"))
+            )?;
+        }
+        writeln!(out)?;
+    }
+    writeln!(out, "{}", console.out.bold("Plan"))?;
+    let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
+    line(
+        "files",
+        format!(
+            "{} of {} to move",
+            Count(totals.files_to_move),
+            Count(totals.files)
+        ),
+    )?;
+    line(
+        "chunks",
+        format!(
+            "{} of {} to move",
+            Count(totals.chunks_to_move),
+            Count(totals.chunks)
+        ),
+    )?;
+    line("cost", format!("{} to write", totals.cost))?;
+    let share = totals.gain * 100.0
+        / if totals.total_gain > 0.0 {
+            totals.total_gain
+        } else {
+            1.0
+        };
+    line(
+        "gain",
+        format!(
+            "{} IODP, {share:.0} % of what is possible",
+            Ratio(totals.gain)
+        ),
+    )?;
+    for (reason, files) in &planned.skipped {
+        line(
+            "left",
+            format!("{}: {}", counted(*files, "file", "files"), reason.advice()),
+        )?;
+    }
+    match &args.output {
+        _ if planned.summary.cancelled => line("stopped", "no plan was written".to_owned()),
+        Some(path) => line("next", format!("indef run --plan {}", Name(path))),
+        None => Ok(()),
+    }
+}

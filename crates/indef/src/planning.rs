@@ -1,0 +1,225 @@
+//! From paths to plans: walk, decide about every file while it is at hand, keep only what moves.
+//!
+//! A million files that are fine must cost no memory: each is handed on as it is met, and only the
+//! files of which something moves are kept.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use indef_core::{
+    SkipReason,
+    layout::Layout,
+    plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file},
+};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, CollectSummary, Found, Seen, collect},
+};
+use indef_fs::{EngineKind, Filesystem, Refusal};
+
+use crate::{
+    accesses::Accesses,
+    output::{Console, Name, Progress},
+    refusal,
+};
+
+/// What to plan.
+pub(crate) struct Request<'a> {
+    pub(crate) paths: &'a [PathBuf],
+    pub(crate) options: &'a PlanOptions,
+    /// An engine asked for by name.
+    pub(crate) engine: Option<EngineKind>,
+    pub(crate) accesses: Option<&'a Accesses>,
+    pub(crate) jobs: usize,
+}
+
+/// The plans, and what was left out of them.
+#[derive(Debug, Default)]
+pub(crate) struct Planned {
+    /// Files of which something moves, by path.
+    pub(crate) files: Vec<FilePlan>,
+    /// The other files, by reason.
+    pub(crate) skipped: BTreeMap<SkipReason, u64>,
+    pub(crate) summary: CollectSummary,
+}
+
+/// Walk and plan. `untouched` gets every file of which nothing moves, with the reason, from many
+/// threads.
+pub(crate) fn plan_paths(
+    request: &Request<'_>,
+    console: &Console,
+    cancel: &Cancel,
+    untouched: &(dyn Fn(FilePlan, SkipReason) + Sync),
+) -> Planned {
+    let progress = Progress::counting(console, "planning");
+    let planned = Mutex::new(Planned::default());
+    // Whoever names a file wants to hear about it; files of a directory are only counted.
+    let named = |path: &PathBuf| request.paths.contains(path);
+    let visit = |seen: Seen| match seen {
+        Seen::Problem(problem) => {
+            progress.suspend(|| refusal::tell(console, &problem.path, &problem.refusal));
+        }
+        Seen::File(found) => {
+            progress.add(1);
+            let path = found.path.clone();
+            match decide(request, found) {
+                Ok((plan, None)) => lock(&planned).files.push(plan),
+                Ok((plan, Some(reason))) => {
+                    if named(&path) && !is_fine(reason) {
+                        progress.suspend(|| {
+                            console.note(format_args!(
+                                "{}: skipped: {}",
+                                Name(&path),
+                                reason.advice()
+                            ));
+                        });
+                    }
+                    *lock(&planned).skipped.entry(reason).or_default() += 1;
+                    untouched(plan, reason);
+                }
+                Err(refused) => {
+                    progress.suspend(|| refusal::tell(console, &path, &refused));
+                }
+            }
+        }
+    };
+    let options = CollectOptions {
+        jobs: request.jobs,
+        sync: true,
+        ..CollectOptions::default()
+    };
+    let summary = collect(request.paths, &options, cancel, &visit);
+    let mut planned = planned.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // The walk meets files in any order; a plan is the same every time.
+    planned.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+    planned.summary = summary;
+    planned
+}
+
+/// The plan of one file, and why nothing of it moves, if so.
+fn decide(request: &Request<'_>, found: Found) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
+    let engine = engine_for(&found.fs, request.engine);
+    let (layout, refused) = match found.result {
+        Ok(layout) => (layout, None),
+        Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
+        Err(failed) => return Err(failed),
+    };
+    let place = match engine {
+        _ if found.fs.read_only => Some(SkipReason::ReadOnlyMount),
+        None => Some(SkipReason::NoEngine),
+        Some(_) => None,
+    };
+    let skip = refused.or(place);
+    let accesses = request.accesses.map(|profile| profile.of(&found.id));
+    let unread = matches!(accesses, Some(None));
+    let chunks = if skip.is_some() || unread {
+        Vec::new()
+    } else {
+        let facts = FileFacts {
+            size: found.size,
+            block_size: found.block_size,
+            layout: &layout,
+            accesses: accesses.flatten(),
+        };
+        plan_file(request.options, &facts)
+    };
+    let reason = skip
+        .or(unread.then_some(SkipReason::NotRead))
+        .or_else(|| untouched_reason(&chunks));
+    let plan = FilePlan {
+        path: found.path,
+        dev: found.id.dev,
+        inode: found.id.inode,
+        size: found.size,
+        block_size: found.block_size,
+        fs: Arc::from(found.fs.kind.to_string()),
+        engine: engine.map(|kind| Arc::from(kind.name())),
+        extents_before: layout.fragments(),
+        skip,
+        chunks,
+    };
+    Ok((plan, reason))
+}
+
+/// The engine that would serve a file there.
+fn engine_for(fs: &Filesystem, wanted: Option<EngineKind>) -> Option<EngineKind> {
+    let engines = fs.engines();
+    match wanted {
+        Some(kind) => engines.into_iter().find(|have| *have == kind),
+        None => engines.into_iter().next(),
+    }
+}
+
+/// Why nothing of a file moves, where nothing does: the most telling reason of its chunks.
+pub(crate) fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
+    let mut told = SkipReason::Empty;
+    for chunk in chunks {
+        match chunk.decision {
+            Decision::Migrate => return None,
+            Decision::Skip(reason) if weight(reason) > weight(told) => told = reason,
+            Decision::Skip(_) => {}
+        }
+    }
+    Some(told)
+}
+
+fn weight(reason: SkipReason) -> u8 {
+    match reason {
+        SkipReason::Empty => 0,
+        SkipReason::Unwritten | SkipReason::Inline => 1,
+        SkipReason::Contiguous => 2,
+        SkipReason::NotRead => 3,
+        SkipReason::Cold | SkipReason::Truncated => 4,
+        SkipReason::OverBudget | SkipReason::GainReached => 5,
+        _ => 6,
+    }
+}
+
+/// Whether a skipped file is just as it should be, or as the user asked for.
+pub(crate) fn is_fine(reason: SkipReason) -> bool {
+    weight(reason) < 6
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Bytes, FileRange};
+
+    use super::*;
+
+    fn chunk(decision: Decision) -> Chunk {
+        Chunk {
+            range: FileRange::new(0, 4096),
+            reads: 1,
+            writes: 0,
+            dolf: 1,
+            dopf: 0.0,
+            iodp: 4.0,
+            decision,
+            cost: Bytes::ZERO,
+            gain: 0.0,
+            edges: indef_core::plan::Edges::default(),
+        }
+    }
+
+    #[test]
+    fn a_file_is_skipped_for_its_most_telling_reason() {
+        let skip = |reason| chunk(Decision::Skip(reason));
+        assert_eq!(untouched_reason(&[]), Some(SkipReason::Empty));
+        assert_eq!(
+            untouched_reason(&[skip(SkipReason::Contiguous), skip(SkipReason::Shared)]),
+            Some(SkipReason::Shared)
+        );
+        assert_eq!(
+            untouched_reason(&[skip(SkipReason::Shared), chunk(Decision::Migrate)]),
+            None
+        );
+        assert!(is_fine(SkipReason::Contiguous) && !is_fine(SkipReason::Shared));
+    }
+}

@@ -1,0 +1,99 @@
+//! Refusals and errors of the libraries as one line for a person: what it is about, what happened,
+//! what to do.
+
+use std::{io, path::Path};
+
+use indef_core::SkipReason;
+use indef_fs::{FsError, Refusal};
+
+use crate::output::{Console, Name};
+
+/// Tell about a path that was refused. A skip is a note, a failure an error. The reason comes back
+/// where it was a skip.
+pub(crate) fn tell(console: &Console, path: &Path, refusal: &Refusal) -> Option<SkipReason> {
+    match refusal {
+        Refusal::Skip(reason) => {
+            console.note(format_args!("{}: skipped: {}", Name(path), reason.advice()));
+            Some(*reason)
+        }
+        Refusal::Failed(error) => {
+            console.error(failure(error), advice(&error.source));
+            None
+        }
+    }
+}
+
+/// What failed, without what to do.
+pub(crate) fn failure(error: &FsError) -> String {
+    let place = error
+        .offset
+        .map_or_else(String::new, |offset| format!(" at byte {offset}"));
+    match error.source.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied if error.offset.is_none() => {
+            format!("{}: {}", Name(&error.path), plain(&error.source))
+        }
+        _ => format!(
+            "{}: cannot {}{place}: {}",
+            Name(&error.path),
+            error.operation,
+            plain(&error.source)
+        ),
+    }
+}
+
+/// An operating system error without its number.
+pub(crate) fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((words, _)) => words.to_lowercase(),
+        None => text,
+    }
+}
+
+/// What to do about an operating system error.
+pub(crate) fn advice(error: &io::Error) -> &'static str {
+    use io::ErrorKind as Kind;
+    match error.kind() {
+        Kind::NotFound | Kind::NotADirectory => "check the path",
+        Kind::PermissionDenied => "try as root, or give a path of your own",
+        Kind::InvalidFilename => "the path is too long; change to a directory nearer to it",
+        Kind::ReadOnlyFilesystem => "mount it for writing first",
+        Kind::StorageFull => "make room first",
+        _ => match rustix::io::Errno::from_io_error(error) {
+            Some(rustix::io::Errno::LOOP) => "its symbolic links lead in a circle",
+            Some(rustix::io::Errno::IO) => "the device reports an error; check it",
+            Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE) => {
+                "too many open files; use fewer --jobs"
+            }
+            _ => "",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_path_and_say_what_to_do() {
+        let error = FsError {
+            path: "/no\nsuch".into(),
+            operation: "open",
+            offset: None,
+            source: io::Error::from_raw_os_error(2),
+        };
+        assert_eq!(failure(&error), "/no\\nsuch: no such file or directory");
+        assert_eq!(advice(&error.source), "check the path");
+        let error = FsError {
+            path: "/file".into(),
+            operation: "map extents",
+            offset: Some(units::FileOffset(7)),
+            source: io::Error::from_raw_os_error(5),
+        };
+        assert_eq!(
+            failure(&error),
+            "/file: cannot map extents at byte 7: input/output error"
+        );
+        assert!(advice(&error.source).contains("device"));
+    }
+}

@@ -1,0 +1,176 @@
+//! What a report is made from: plan files and saved results, told apart by their content.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, anyhow, bail};
+use indef_core::plan::{FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader};
+use units::Bytes;
+
+use crate::{
+    document::{FileMap, RunDocument, SCHEMA},
+    extent_map::slice_bytes,
+    output::Name,
+    refusal::{advice, plain},
+};
+
+/// One input.
+pub(super) struct Input {
+    pub(super) source: PathBuf,
+    pub(super) content: Content,
+}
+
+/// What it holds.
+pub(super) enum Content {
+    Plan(PlanInput),
+    Run(RunDocument),
+}
+
+/// A plan, boiled down while it is read.
+pub(super) struct PlanInput {
+    options: PlanOptions,
+    pub(super) totals: PlanTotals,
+    /// The files with the highest gain.
+    pub(super) worst: Vec<FilePlan>,
+}
+
+/// Maps in a report of a plan.
+const MAPS: usize = 12;
+
+impl PlanInput {
+    /// The policy that the plan was made with.
+    pub(super) fn policy_word(&self) -> &'static str {
+        self.options.policy.word()
+    }
+
+    /// Maps from the chunks: a plan knows how fragmented each is, not where its extents lie.
+    pub(super) fn maps(&self) -> Vec<FileMap> {
+        self.worst.iter().take(MAPS).map(map_of_plan).collect()
+    }
+}
+
+/// Read an input, and say what is wrong with it and what to do.
+pub(super) fn read(path: &Path, top: usize) -> Result<Input> {
+    let file = File::open(path)
+        .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
+    let mut input = BufReader::new(file);
+    let mut head = [0; 64];
+    let head = {
+        let available = input.fill_buf().map_err(|error| {
+            anyhow!(
+                "{}: {}: give a plan or a saved result",
+                Name(path),
+                plain(&error)
+            )
+        })?;
+        let n = available.len().min(head.len());
+        head[..n].copy_from_slice(&available[..n]);
+        &head[..n]
+    };
+    let is_plan = head.windows(12).any(|part| part == b"\"indef-plan\"");
+    let content = if is_plan {
+        Content::Plan(plan(path, input, top)?)
+    } else {
+        Content::Run(run(path, input)?)
+    };
+    Ok(Input {
+        source: path.to_owned(),
+        content,
+    })
+}
+
+fn plan(path: &Path, input: impl BufRead, top: usize) -> Result<PlanInput> {
+    let named = |error| anyhow!("{}: {error}", Name(path));
+    let mut reader = PlanReader::new(input).map_err(named)?;
+    let mut worst: Vec<FilePlan> = Vec::new();
+    let keep = top.max(MAPS);
+    for file in reader.by_ref() {
+        let file = file.map_err(named)?;
+        if file.migrating().next().is_none() {
+            continue;
+        }
+        worst.push(file);
+        if worst.len() >= keep * 4 {
+            shorten(&mut worst, keep);
+        }
+    }
+    shorten(&mut worst, keep);
+    Ok(PlanInput {
+        options: reader.options().clone(),
+        totals: *reader.totals(),
+        worst,
+    })
+}
+
+fn shorten(files: &mut Vec<FilePlan>, keep: usize) {
+    files.sort_by(|a, b| b.gain().total_cmp(&a.gain()));
+    files.truncate(keep);
+}
+
+fn run(path: &Path, input: impl Read) -> Result<RunDocument> {
+    let document: serde_json::Value = serde_json::from_reader(input).map_err(|error| {
+        anyhow!(
+            "{}: neither a plan nor a JSON document ({}): give a file from `indef plan -o` or `indef run --json`",
+            Name(path),
+            error
+        )
+    })?;
+    match document.get("schema").and_then(serde_json::Value::as_u64) {
+        Some(SCHEMA) => {}
+        Some(other) => bail!(
+            "{}: schema {other}, but this indef reads schema {SCHEMA}: make it again with `indef run --json`",
+            Name(path)
+        ),
+        None => bail!(
+            "{}: not a result of indef: give a file from `indef plan -o` or `indef run --json`",
+            Name(path)
+        ),
+    }
+    serde_json::from_value(document).map_err(|error| {
+        anyhow!(
+            "{}: not the result of a run ({error}): give a file from `indef plan -o` or `indef run --json`",
+            Name(path)
+        )
+    })
+}
+
+/// Fragments in each slice: those of the chunks in it; 0 where the plan has no chunk. After the
+/// run, chunks that migrate are one fragment.
+fn map_of_plan(file: &FilePlan) -> FileMap {
+    let slice = slice_bytes(file.size, file.block_size).get();
+    let count = Bytes(file.size.get()).div_ceil(Bytes(slice));
+    let (mut before, mut after) = (vec![0u64; count as usize], vec![0u64; count as usize]);
+    for chunk in file.chunks.iter().filter(|chunk| chunk.dolf > 0) {
+        let (start, end) = (chunk.range.start.get(), chunk.range.end().get());
+        // A chunk over many slices spreads its fragments over them; in each there is at least one.
+        let first = start / slice;
+        let last = (end.max(start + 1) - 1) / slice;
+        let each = chunk.dolf.div_ceil(last - first + 1).max(1);
+        for n in first..=last.min(count.saturating_sub(1)) {
+            let n = n as usize;
+            // Fragments of chunks that share a slice add up; contiguous ones may well be one.
+            let add = |to: &mut u64, fragments: u64| {
+                *to = if *to == 0 {
+                    fragments
+                } else {
+                    *to + fragments.saturating_sub(1).max(u64::from(fragments > 1))
+                };
+            };
+            add(&mut before[n], each);
+            add(&mut after[n], if chunk.migrates() { 1 } else { each });
+        }
+    }
+    FileMap {
+        path: PathJson::from(file.path.as_path()),
+        size_bytes: file.size.get(),
+        slice_bytes: slice,
+        extents_before: file.extents_before,
+        extents_after: None,
+        before,
+        after,
+        device: None,
+    }
+}

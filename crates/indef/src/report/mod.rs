@@ -1,0 +1,94 @@
+//! `indef report`: plans and results of runs, before and after, as text, HTML or JSON.
+
+mod html;
+mod input;
+mod markup;
+mod summary;
+mod text;
+
+use std::{fs, io};
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    args::ReportArgs,
+    document::SCHEMA,
+    output::{Console, Name, json},
+};
+use input::{Content, Input};
+pub(crate) use summary::rate;
+pub(crate) use text::{run_files as write_run_files, write_run};
+
+/// Read the inputs, and show them.
+pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
+    let mut inputs = Vec::new();
+    for path in &args.inputs {
+        match input::read(path, args.top) {
+            Ok(input) => inputs.push(input),
+            Err(error) => console.error(format_args!("{error:#}"), ""),
+        }
+    }
+    if inputs.is_empty() {
+        return Ok(Outcome::Done);
+    }
+    if let Some(path) = &args.html {
+        let page = html::page(&inputs, args.top).context("cannot write HTML")?;
+        fs::write(path, page).with_context(|| format!("{}: cannot write the page", Name(path)))?;
+        console.detail(format_args!("{}: written", Name(path)));
+    }
+    if console.json {
+        json::print(&ReportJson {
+            schema: SCHEMA,
+            inputs: inputs.iter().map(InputJson::from).collect(),
+        })?;
+    } else if !console.quiet && args.html.is_none() {
+        text::write(&mut io::stdout().lock(), console, &inputs, args.top)?;
+    }
+    Ok(Outcome::Done)
+}
+
+#[derive(Serialize)]
+struct ReportJson {
+    schema: u64,
+    inputs: Vec<InputJson>,
+}
+
+#[derive(Serialize)]
+struct InputJson {
+    source: String,
+    kind: &'static str,
+    #[serde(flatten)]
+    content: serde_json::Value,
+}
+
+impl From<&Input> for InputJson {
+    fn from(input: &Input) -> Self {
+        let (kind, content) = match &input.content {
+            Content::Run(run) => (
+                if run.proof.is_some() { "demo" } else { "run" },
+                serde_json::json!({
+                    "totals": run.totals,
+                    "dry_run": run.dry_run,
+                    "stopped": run.stopped,
+                    "proof": run.proof,
+                    "extents_before": run.files.iter().map(|f| f.extents_before).sum::<u64>(),
+                    "extents_after": run.files.iter().map(|f| f.extents_after).sum::<u64>(),
+                }),
+            ),
+            Content::Plan(plan) => (
+                "plan",
+                serde_json::json!({
+                    "policy": plan.policy_word(),
+                    "totals": crate::plan::TotalsJson::new(&plan.totals, &Default::default()),
+                }),
+            ),
+        };
+        Self {
+            source: input.source.to_string_lossy().into_owned(),
+            kind,
+            content,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Watching a run: progress, failures as they happen, files as they end.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
+
+use super::run_file;
+use crate::output::{Console, Count, Name, Progress, json::Document};
+
+/// Shows a run while it goes on.
+pub(super) struct Watch<'a> {
+    console: &'a Console,
+    document: Option<&'a Document>,
+    progress: Progress,
+    files: AtomicU64,
+    done: AtomicU64,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(console: &'a Console, document: Option<&'a Document>) -> Self {
+        Self {
+            console,
+            document,
+            progress: Progress::bytes(console, 0),
+            files: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        self.progress.finish();
+    }
+
+    fn count(&self) {
+        self.progress.message(format!(
+            "{} of {} files",
+            Count(self.done.load(Ordering::Relaxed)),
+            Count(self.files.load(Ordering::Relaxed))
+        ));
+    }
+
+    fn file_done(&self, file: &FileResult) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+        self.count();
+        if let Some(document) = self.document {
+            document.entry(&run_file(file));
+        }
+        let reason = file.reason.as_ref().map(|reason| reason.advice());
+        match file.status {
+            Status::Failed => self.progress.suspend(|| {
+                let reason = reason.unwrap_or("failed");
+                self.console
+                    .error(format_args!("{}: {reason}", Name(&file.path)), "");
+            }),
+            Status::Moved | Status::Skipped => self.progress.suspend(|| {
+                self.console.detail(format_args!(
+                    "{}: {}, {} → {} extents{}{}",
+                    Name(&file.path),
+                    file.status,
+                    Count(file.extents_before),
+                    Count(file.extents_after),
+                    if reason.is_some() { ": " } else { "" },
+                    reason.unwrap_or("")
+                ));
+            }),
+        }
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn on(&self, event: Event<'_>) {
+        match event {
+            Event::Planned { files, bytes } => {
+                self.files.store(files, Ordering::Relaxed);
+                self.progress.total(bytes.get());
+                self.count();
+            }
+            Event::Progress { bytes } => self.progress.add(bytes.get()),
+            Event::FileDone(file) => self.file_done(file),
+            Event::Stopping(StopCause::TimeLimit) => self.progress.suspend(|| {
+                self.console
+                    .note("the time limit is reached, finishing the current steps")
+            }),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What became of a run, as the documents have it.
+
+use indef_core::{
+    SkipReason,
+    plan::{FilePlan, PathJson},
+};
+use indef_engine::run::{FileResult, RunResult, Status, StopCause};
+use serde::Serialize;
+use units::Nanos;
+
+use crate::{
+    document::{FileMap, FileStatus, RunDocument, RunFile, RunTotals, SCHEMA},
+    extent_map::file_map,
+};
+
+/// A file that the engine dealt with.
+pub(crate) fn run_file(file: &FileResult) -> RunFile {
+    RunFile {
+        path: PathJson::from(file.path.as_path()),
+        fs: file.fs.to_string(),
+        engine: file.engine.map(str::to_owned),
+        status: match file.status {
+            Status::Moved => FileStatus::Moved,
+            Status::Skipped => FileStatus::Skipped,
+            Status::Failed => FileStatus::Failed,
+        },
+        reason: file.reason.as_ref().map(ToString::to_string),
+        extents_before: file.extents_before,
+        extents_after: file.extents_after,
+        bytes_relocated: file.bytes_relocated.get(),
+        bytes_host_read: file.bytes_host_read.get(),
+        bytes_host_written: file.bytes_host_written.get(),
+        bytes_offloaded: file.bytes_offloaded.get(),
+    }
+}
+
+/// A file that planning left alone already.
+pub(super) fn untouched_file(plan: &FilePlan, reason: SkipReason) -> RunFile {
+    RunFile {
+        path: PathJson::from(plan.path.as_path()),
+        fs: plan.fs.to_string(),
+        engine: plan.engine.as_deref().map(str::to_owned),
+        status: FileStatus::Skipped,
+        reason: Some(reason.word().to_owned()),
+        extents_before: plan.extents_before,
+        extents_after: plan.extents_before,
+        bytes_relocated: 0,
+        bytes_host_read: 0,
+        bytes_host_written: 0,
+        bytes_offloaded: 0,
+    }
+}
+
+impl From<&RunResult> for RunTotals {
+    fn from(result: &RunResult) -> Self {
+        let totals = &result.totals;
+        Self {
+            files_moved: totals.files_moved,
+            files_skipped: totals.files_skipped,
+            files_failed: totals.files_failed,
+            bytes_relocated: totals.bytes_relocated.get(),
+            bytes_host_read: totals.bytes_host_read.get(),
+            bytes_host_written: totals.bytes_host_written.get(),
+            bytes_offloaded: totals.bytes_offloaded.get(),
+            duration_ns: Nanos::from(result.duration).get(),
+            longest_lock_ns: result.longest_lock.get(),
+        }
+    }
+}
+
+/// The word for what stopped a run.
+fn stop_word(cause: StopCause) -> &'static str {
+    match cause {
+        StopCause::Cancelled => "signal",
+        StopCause::TimeLimit => "time-limit",
+    }
+}
+
+/// All of it in one document.
+pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> RunDocument {
+    RunDocument {
+        schema: SCHEMA,
+        files: result.files.iter().map(run_file).collect(),
+        totals,
+        dry_run,
+        stopped: result.stopped.map(|cause| stop_word(cause).to_owned()),
+        maps: maps(result),
+        proof: None,
+    }
+}
+
+/// Maps of the files that moved.
+fn maps(result: &RunResult) -> Vec<FileMap> {
+    result.maps.iter().map(file_map).collect()
+}
+
+/// What stands behind the files of a streamed document.
+#[derive(Default, Serialize)]
+pub(super) struct Rest {
+    totals: RunTotals,
+    dry_run: bool,
+    stopped: Option<&'static str>,
+    maps: Vec<FileMap>,
+}
+
+impl Rest {
+    pub(super) fn new(result: &RunResult, totals: RunTotals, dry_run: bool) -> Self {
+        Self {
+            totals,
+            dry_run,
+            stopped: result.stopped.map(stop_word),
+            maps: maps(result),
+        }
+    }
+}

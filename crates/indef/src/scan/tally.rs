@@ -1,0 +1,250 @@
+//! Sums over many files, and the worst of them.
+
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeMap, BinaryHeap},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use indef_core::{SkipReason, layout::WindowedDolf};
+use indef_engine::collect::CollectSummary;
+use indef_fs::Filesystem;
+use serde::Serialize;
+use units::Bytes;
+
+/// What a scan found out about a file.
+#[derive(Debug)]
+pub(super) struct FileScan {
+    pub(super) path: PathBuf,
+    pub(super) fs: Arc<Filesystem>,
+    pub(super) size: Bytes,
+    pub(super) allocated: Bytes,
+    pub(super) extents: u64,
+    pub(super) ideal: u64,
+    pub(super) dolf: WindowedDolf,
+    /// Bytes that a plan for sequential reads would move.
+    pub(super) worth_moving: Bytes,
+    /// Why it could not be looked into.
+    pub(super) skip: Option<SkipReason>,
+}
+
+impl FileScan {
+    /// Extents ÷ the number it would ideally have.
+    pub(super) fn dof(&self) -> f64 {
+        if self.ideal == 0 {
+            1.0
+        } else {
+            self.extents as f64 / self.ideal as f64
+        }
+    }
+
+    fn excess(&self) -> u64 {
+        self.extents.saturating_sub(self.ideal)
+    }
+}
+
+/// Ordered by how bad it is; of equals the one whose name comes first.
+#[derive(Debug)]
+struct ByExcess(FileScan);
+
+impl Ord for ByExcess {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.0.excess(), Reverse(&self.0.path)).cmp(&(other.0.excess(), Reverse(&other.0.path)))
+    }
+}
+
+impl PartialOrd for ByExcess {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByExcess {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for ByExcess {}
+
+/// Buckets of the histogram: files of 0, 1, 2–3, 4–7, … extents.
+const BUCKETS: usize = 34;
+
+/// Counters over all files, in constant memory.
+#[derive(Debug)]
+pub(super) struct Tally {
+    top: usize,
+    worst: BinaryHeap<Reverse<ByExcess>>,
+    /// Files by extents.
+    histogram: [u64; BUCKETS],
+    pub(super) fragmented: u64,
+    pub(super) extents: u64,
+    pub(super) ideal: u64,
+    pub(super) size: Bytes,
+    pub(super) allocated: Bytes,
+    pub(super) worth_moving: Bytes,
+    pub(super) dolf: WindowedDolf,
+    pub(super) skipped: BTreeMap<SkipReason, u64>,
+    pub(super) file_systems: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// That keeps the `top` worst files.
+    pub(super) fn new(top: usize) -> Self {
+        Self {
+            top,
+            worst: BinaryHeap::new(),
+            histogram: [0; BUCKETS],
+            fragmented: 0,
+            extents: 0,
+            ideal: 0,
+            size: Bytes::ZERO,
+            allocated: Bytes::ZERO,
+            worth_moving: Bytes::ZERO,
+            dolf: WindowedDolf::default(),
+            skipped: BTreeMap::new(),
+            file_systems: BTreeMap::new(),
+        }
+    }
+
+    /// Count a file.
+    pub(super) fn add(&mut self, file: FileScan) {
+        let fs = file.fs.kind.to_string();
+        *self.file_systems.entry(fs).or_default() += 1;
+        if let Some(reason) = file.skip {
+            *self.skipped.entry(reason).or_default() += 1;
+            return;
+        }
+        self.histogram[bucket(file.extents)] += 1;
+        self.fragmented += u64::from(file.excess() > 0);
+        self.extents += file.extents;
+        self.ideal += file.ideal;
+        self.size = self.size.saturating_add(file.size);
+        self.allocated = self.allocated.saturating_add(file.allocated);
+        self.worth_moving = self.worth_moving.saturating_add(file.worth_moving);
+        self.dolf.windows += file.dolf.windows;
+        self.dolf.fragments += file.dolf.fragments;
+        self.dolf.max = self.dolf.max.max(file.dolf.max);
+        if file.excess() > 0 {
+            self.worst.push(Reverse(ByExcess(file)));
+            if self.worst.len() > self.top {
+                self.worst.pop();
+            }
+        }
+    }
+
+    /// The worst files, worst first.
+    pub(super) fn worst(&self) -> Vec<&FileScan> {
+        let mut worst: Vec<&Reverse<ByExcess>> = self.worst.iter().collect();
+        worst.sort();
+        worst.into_iter().map(|Reverse(file)| &file.0).collect()
+    }
+
+    /// The histogram from the first to the last bucket that has files: its least and greatest
+    /// number of extents, and the files.
+    pub(super) fn histogram(&self) -> Vec<(u64, u64, u64)> {
+        let used = |n: &usize| self.histogram[*n] > 0;
+        let Some(first) = (0..BUCKETS).find(used) else {
+            return Vec::new();
+        };
+        let last = (0..BUCKETS).rfind(used).unwrap_or(first);
+        (first..=last)
+            .map(|n| {
+                let (least, greatest) = bounds(n);
+                (least, greatest, self.histogram[n])
+            })
+            .collect()
+    }
+
+    /// Files that could be looked into.
+    pub(super) fn files(&self) -> u64 {
+        self.histogram.iter().sum()
+    }
+
+    /// For JSON.
+    pub(super) fn totals(&self, summary: &CollectSummary) -> Totals {
+        Totals {
+            files: self.files(),
+            files_fragmented: self.fragmented,
+            files_skipped: self.skipped.values().sum(),
+            directories: summary.directories,
+            hard_links: summary.hard_links,
+            problems: summary.problems,
+            extents: self.extents,
+            ideal_extents: self.ideal,
+            size_bytes: self.size,
+            allocated_bytes: self.allocated,
+            worth_moving_bytes: self.worth_moving,
+            dolf_mean: self.dolf.mean(),
+            dolf_max: self.dolf.max,
+            skipped: self
+                .skipped
+                .iter()
+                .map(|(reason, n)| (reason.word(), *n))
+                .collect(),
+            histogram: self
+                .histogram()
+                .into_iter()
+                .map(|(extents_min, extents_max, files)| Bucket {
+                    extents_min,
+                    extents_max,
+                    files,
+                })
+                .collect(),
+        }
+    }
+}
+
+fn bucket(extents: u64) -> usize {
+    (u64::BITS - extents.leading_zeros()).min(BUCKETS as u32 - 1) as usize
+}
+
+fn bounds(bucket: usize) -> (u64, u64) {
+    match bucket {
+        0 => (0, 0),
+        n if n == BUCKETS - 1 => (1 << (n - 1), u64::MAX),
+        n => (1 << (n - 1), (1 << n) - 1),
+    }
+}
+
+/// The sums of a scan, as JSON has them.
+#[derive(Debug, Serialize)]
+pub(super) struct Totals {
+    files: u64,
+    files_fragmented: u64,
+    files_skipped: u64,
+    directories: u64,
+    hard_links: u64,
+    problems: u64,
+    extents: u64,
+    ideal_extents: u64,
+    size_bytes: Bytes,
+    allocated_bytes: Bytes,
+    worth_moving_bytes: Bytes,
+    dolf_mean: f64,
+    dolf_max: u64,
+    /// Files by skip reason.
+    skipped: BTreeMap<&'static str, u64>,
+    histogram: Vec<Bucket>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bucket {
+    extents_min: u64,
+    extents_max: u64,
+    files: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_extents_has_its_bucket() {
+        for extents in [0, 1, 2, 3, 4, 7, 8, 65_536, 1 << 31, 1 << 33, u64::MAX] {
+            let (least, greatest) = bounds(bucket(extents));
+            assert!((least..=greatest).contains(&extents), "{extents}");
+        }
+    }
+}

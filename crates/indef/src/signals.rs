@@ -1,0 +1,50 @@
+//! SIGINT and SIGTERM: the first one asks for an orderly end, the second one ends at once.
+
+use std::{io, thread};
+
+use indef_engine::Cancel;
+use signal_hook::{
+    consts::signal::{SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level,
+};
+
+use crate::output::Console;
+
+/// What a second signal does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Second {
+    /// Ends the process: nothing is left behind on the user's files, whenever that happens.
+    Abort,
+    /// Nothing more: there is something to clean up, and it takes moments.
+    Patience,
+}
+
+/// Set `cancel` at the first signal.
+///
+/// # Errors
+///
+/// What the kernel said where a handler cannot be installed.
+pub(crate) fn watch(console: &Console, cancel: &Cancel, second: Second) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (cancel, quiet) = (cancel.clone(), console.quiet);
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for (n, signal) in signals.forever().enumerate() {
+                if n > 0 && second == Second::Abort {
+                    let _ = low_level::emulate_default_handler(signal);
+                }
+                cancel.cancel();
+                if n == 0 && !quiet {
+                    let how = match second {
+                        Second::Abort => "finishing the current step; once more to stop at once",
+                        Second::Patience => "stopping and cleaning up",
+                    };
+                    let _ =
+                        io::Write::write_fmt(&mut io::stderr(), format_args!("\nindef: {how}\n"));
+                }
+            }
+        })?;
+    Ok(())
+}
