@@ -23,6 +23,7 @@
 mod cancel;
 pub mod collect;
 mod copier;
+pub mod resume;
 pub mod run;
 mod sync;
 

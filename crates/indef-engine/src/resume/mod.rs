@@ -1,0 +1,396 @@
+//! Go on with a run that was stopped or killed.
+//!
+//! A run stores its plan and a journal side by side in a state directory. Stopped by a limit, a
+//! signal or `kill -9`, it leaves both; the next one takes the newest pair that nobody works on,
+//! drops what is done, and goes on with what may still be written. A run that ends removes them.
+//!
+//! A journal is locked (`flock`) as long as its run lives, and gets its name only when it is locked
+//! and its plan is complete: whoever sees a journal that can be locked sees one that was left
+//! behind.
+
+mod journal;
+mod state_directory;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    io::{self, BufReader, BufWriter, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use indef_core::plan::{
+    FilePlan, PlanOptions,
+    format::{PlanError, PlanReader, PlanWriter},
+};
+use rustix::fs::{FlockOperation, flock};
+use units::Bytes;
+
+use self::journal::{Entry, History, ReadError};
+use crate::{
+    run::{Event, Observer},
+    sync::lock,
+};
+
+pub use state_directory::state_directory;
+
+/// What is left of a run could not be stored or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    /// A file operation failed.
+    #[error("{path}: {operation} failed: {source}", path = path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// The stored plan cannot be read.
+    #[error("{path}: {source}", path = path.display())]
+    Plan {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: PlanError,
+    },
+    /// The journal cannot be understood.
+    #[error("{path}: line {line} is damaged; remove the file and plan again", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: u64,
+    },
+}
+
+fn failed(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> ResumeError {
+    move |source| ResumeError::Io {
+        path: path.to_owned(),
+        operation,
+        source,
+    }
+}
+
+/// A run whose work is stored. Dropped without [`Self::finish`], it can be resumed.
+#[derive(Debug)]
+pub struct StoredRun {
+    journal: Mutex<File>,
+    journal_path: PathBuf,
+    plan_path: PathBuf,
+    broken: AtomicBool,
+}
+
+/// A run that was left behind.
+#[derive(Debug)]
+pub struct Resumed {
+    /// To go on with.
+    pub run: StoredRun,
+    /// What is left to do.
+    pub plans: Vec<FilePlan>,
+    /// What it was planned with.
+    pub options: PlanOptions,
+    /// Bytes that were written before, or may have been.
+    pub spent: Bytes,
+    /// Bytes that may still be written: what the whole plan said, less what is spent. To be given
+    /// to the run as its budget.
+    pub left: Bytes,
+}
+
+impl StoredRun {
+    /// Store what is to be done. `limit` is what may be written in all: the smaller of the plans'
+    /// cost and the budget.
+    ///
+    /// # Errors
+    ///
+    /// What failed; then nothing is left behind.
+    pub fn create(
+        directory: &Path,
+        options: &PlanOptions,
+        plans: &[FilePlan],
+        limit: Bytes,
+    ) -> Result<Self, ResumeError> {
+        sweep(directory);
+        let stem = fresh_name();
+        let name = |extension: &str| directory.join(format!("{stem}.{extension}"));
+        let (plan_path, journal_path, unnamed) =
+            (name("plan"), name("journal"), name("journal.new"));
+        let stored = Self::store(&plan_path, &journal_path, &unnamed, options, plans, limit);
+        if stored.is_err() {
+            let _ = fs::remove_file(&plan_path);
+            let _ = fs::remove_file(&unnamed);
+        }
+        stored
+    }
+
+    fn store(
+        plan_path: &Path,
+        journal_path: &Path,
+        unnamed: &Path,
+        options: &PlanOptions,
+        plans: &[FilePlan],
+        limit: Bytes,
+    ) -> Result<Self, ResumeError> {
+        let create = |path: &Path| {
+            OpenOptions::new()
+                .append(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)
+                .map_err(failed(path, "create"))
+        };
+        let mut journal = create(unnamed)?;
+        flock(&journal, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|errno| failed(unnamed, "lock")(errno.into()))?;
+        let plan = create(plan_path)?;
+        write_plan(&plan, options, plans)
+            .and_then(|()| plan.sync_all())
+            .map_err(failed(plan_path, "write"))?;
+        journal::write_header(&mut journal, limit)
+            .and_then(|()| journal.sync_all())
+            .and_then(|()| fs::rename(unnamed, journal_path))
+            .map_err(failed(unnamed, "write"))?;
+        Ok(Self {
+            journal: Mutex::new(journal),
+            journal_path: journal_path.to_owned(),
+            plan_path: plan_path.to_owned(),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// The newest run that was left behind in `directory`, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The directory, the journal or the plan cannot be read.
+    pub fn newest(directory: &Path) -> Result<Option<Resumed>, ResumeError> {
+        sweep(directory);
+        let mut journals = match names(directory, "journal") {
+            Ok(journals) => journals,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(directory, "list")(error)),
+        };
+        journals.sort();
+        for path in journals.into_iter().rev() {
+            if let Some(journal) = lock_if_left(&path).map_err(failed(&path, "lock"))? {
+                return Self::resume(journal, path).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn resume(journal: File, journal_path: PathBuf) -> Result<Resumed, ResumeError> {
+        let History {
+            limit,
+            spent,
+            done,
+            valid_len,
+        } = journal::read(&journal).map_err(|error| match error {
+            ReadError::Io(source) => failed(&journal_path, "read")(source),
+            ReadError::Line(line) => ResumeError::Damaged {
+                path: journal_path.clone(),
+                line,
+            },
+        })?;
+        journal
+            .set_len(valid_len)
+            .map_err(failed(&journal_path, "write"))?;
+        let plan_path = journal_path.with_extension("plan");
+        let plan = File::open(&plan_path).map_err(failed(&plan_path, "open"))?;
+        let damaged = |source| ResumeError::Plan {
+            path: plan_path.clone(),
+            source,
+        };
+        let mut reader = PlanReader::new(BufReader::new(plan)).map_err(damaged)?;
+        let mut plans = Vec::new();
+        for plan in &mut reader {
+            let plan = plan.map_err(damaged)?;
+            if !done.contains(&(plan.dev, plan.inode)) {
+                plans.push(plan);
+            }
+        }
+        let options = reader.options().clone();
+        Ok(Resumed {
+            run: Self {
+                journal: Mutex::new(journal),
+                journal_path,
+                plan_path,
+                broken: AtomicBool::new(false),
+            },
+            plans,
+            options,
+            spent,
+            left: limit.saturating_sub(spent),
+        })
+    }
+
+    /// An observer that keeps the journal and tells `inner` everything.
+    #[must_use]
+    pub fn observer<'a>(&'a self, inner: &'a dyn Observer) -> impl Observer + 'a {
+        Keeper { run: self, inner }
+    }
+
+    /// Where the journal is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.journal_path
+    }
+
+    /// Nothing is left to do: remove what was stored.
+    ///
+    /// # Errors
+    ///
+    /// What could not be removed.
+    pub fn finish(self) -> Result<(), ResumeError> {
+        // The plan first: a plan without a journal would be noticed by nobody but `sweep`.
+        for path in [&self.plan_path, &self.journal_path] {
+            fs::remove_file(path).map_err(failed(path, "remove"))?;
+        }
+        Ok(())
+    }
+
+    fn append(&self, entry: &Entry) {
+        if let Err(error) = journal::write_entry(&mut *lock(&self.journal), entry)
+            && !self.broken.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(path = %self.journal_path.display(), %error, "the journal cannot be written; a resumed run may write more than planned");
+        }
+    }
+}
+
+struct Keeper<'a> {
+    run: &'a StoredRun,
+    inner: &'a dyn Observer,
+}
+
+impl Observer for Keeper<'_> {
+    fn on(&self, event: Event<'_>) {
+        match event {
+            Event::Reserved { id, bytes } => {
+                self.run.append(&Entry::Reserved(id.dev, id.inode, bytes));
+            }
+            Event::Settled {
+                id,
+                reserved,
+                spent,
+            } => {
+                let entry = Entry::Settled(id.dev, id.inode, reserved, spent);
+                self.run.append(&entry);
+            }
+            Event::FileDone(result) if !result.is_unfinished() => {
+                let entry = Entry::Done(result.id.dev, result.id.inode);
+                self.run.append(&entry);
+            }
+            _ => {}
+        }
+        self.inner.on(event);
+    }
+}
+
+fn write_plan(file: &File, options: &PlanOptions, plans: &[FilePlan]) -> io::Result<()> {
+    let mut writer = PlanWriter::new(BufWriter::new(file), options)?;
+    for plan in plans {
+        // Whoever resumes may be somewhere else.
+        let absolute = std::path::absolute(&plan.path)?;
+        if absolute == plan.path {
+            writer.write(plan)?;
+        } else {
+            writer.write(&FilePlan {
+                path: absolute,
+                ..plan.clone()
+            })?;
+        }
+    }
+    let (mut out, _) = writer.finish()?;
+    out.flush()
+}
+
+/// Names in the order of time, different for each process.
+fn fresh_name() -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos());
+    format!("{now:020}-{}", std::process::id())
+}
+
+/// Files of our own with this extension.
+fn names(directory: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
+    let me = rustix::process::geteuid().as_raw();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let ours = fs::symlink_metadata(&path).is_ok_and(|s| s.is_file() && s.uid() == me);
+        if ours && path.extension() == Some(OsStr::new(extension)) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// Open and lock a file whose process is gone; `None` if it lives, or just removed the file.
+fn lock_if_left(path: &Path) -> io::Result<Option<File>> {
+    let file = match OpenOptions::new().read(true).append(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    }
+    Ok((file.metadata()?.nlink() > 0).then_some(file))
+}
+
+/// Remove what processes left that were killed while they stored a run or removed one. Best effort:
+/// what stays does no harm.
+fn sweep(directory: &Path) {
+    let list = |extension| names(directory, extension).unwrap_or_default();
+    for unnamed in list("new") {
+        // Locked while it lives; a moment after it is created it is not, but then it is empty.
+        let is_left = fs::metadata(&unnamed).is_ok_and(|status| is_old(&status));
+        if is_left && let Ok(Some(_lock)) = lock_if_left(&unnamed) {
+            let _ = fs::remove_file(&unnamed);
+        }
+    }
+    for plan in list("plan") {
+        let (named, unnamed) = (
+            plan.with_extension("journal"),
+            plan.with_extension("journal.new"),
+        );
+        // In this order: the one becomes the other.
+        if !unnamed.exists()
+            && !named.exists()
+            && fs::metadata(&plan).is_ok_and(|status| is_old(&status))
+        {
+            let _ = fs::remove_file(&plan);
+        }
+    }
+    for journal in list("journal") {
+        if !journal.with_extension("plan").exists()
+            && let Ok(Some(_lock)) = lock_if_left(&journal)
+        {
+            let _ = fs::remove_file(&journal);
+        }
+    }
+}
+
+/// Older than any run that is just being stored.
+fn is_old(status: &fs::Metadata) -> bool {
+    status
+        .modified()
+        .ok()
+        .and_then(|modified| modified.elapsed().ok())
+        .is_some_and(|age| age.as_secs() > 3600)
+}

@@ -1,0 +1,44 @@
+//! Where runs are stored.
+
+use std::{
+    env, fs, io,
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+/// The directory for what is left of runs, made if it is not there: `/var/lib/indef` for root where
+/// that is writable, else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory
+/// Specification 0.8).
+///
+/// # Errors
+///
+/// There is no home, or the directory cannot be made.
+pub fn state_directory() -> io::Result<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        let system = Path::new("/var/lib/indef");
+        if make(system).is_ok() {
+            return Ok(system.to_owned());
+        }
+    }
+    let state = env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        // The specification wants relative ones ignored.
+        .filter(|path| path.is_absolute())
+        .or_else(|| env::home_dir().map(|home| home.join(".local/state")))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no home directory"))?;
+    let directory = state.join("indef");
+    make(&directory)?;
+    Ok(directory)
+}
+
+fn make(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    rustix::fs::access(
+        directory,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    )
+    .map_err(io::Error::from)
+}

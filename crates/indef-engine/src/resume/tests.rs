@@ -1,0 +1,176 @@
+use indef_core::{SkipReason, plan::Chunk};
+use indef_fs::TargetId;
+use units::FileRange;
+
+use super::*;
+use crate::run::{FileResult, Reason, Status};
+
+fn plan(inode: u64) -> FilePlan {
+    FilePlan {
+        path: PathBuf::from(format!("relative/{inode}")),
+        dev: 7,
+        inode,
+        size: Bytes::mib(1),
+        block_size: Bytes::kib(4),
+        fs: "ext4".into(),
+        engine: None,
+        extents_before: 256,
+        skip: None,
+        chunks: vec![Chunk {
+            range: FileRange::new(0, 1 << 20),
+            reads: 1,
+            writes: 0,
+            dolf: 256,
+            dopf: 0.0,
+            iodp: 1024.0,
+            decision: indef_core::plan::Decision::Migrate,
+            cost: Bytes::mib(1),
+            gain: 1000.0,
+            edges: indef_core::plan::Edges {
+                excess: 255,
+                cuts_start: false,
+                cuts_end: false,
+            },
+        }],
+    }
+}
+
+fn result(inode: u64, reason: Option<Reason>) -> FileResult {
+    FileResult {
+        path: PathBuf::new(),
+        id: TargetId { dev: 7, inode },
+        fs: "ext4".into(),
+        engine: None,
+        status: Status::Moved,
+        reason,
+        extents_before: 256,
+        extents_after: 1,
+        bytes_planned: Bytes::mib(1),
+        bytes_relocated: Bytes::mib(1),
+        bytes_host_read: Bytes::ZERO,
+        bytes_host_written: Bytes::ZERO,
+        bytes_offloaded: Bytes::ZERO,
+    }
+}
+
+fn store(directory: &Path, inodes: std::ops::Range<u64>) -> StoredRun {
+    let plans: Vec<_> = inodes.map(plan).collect();
+    let limit = plans.iter().map(FilePlan::cost).sum();
+    StoredRun::create(directory, &PlanOptions::default(), &plans, limit).unwrap()
+}
+
+fn entries(directory: &Path) -> usize {
+    fs::read_dir(directory).unwrap().count()
+}
+
+#[test]
+fn a_run_goes_on_where_it_was_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = store(dir.path(), 0..5);
+    let id = |inode| TargetId { dev: 7, inode };
+    {
+        let observer = run.observer(&());
+        for inode in [0, 1, 2] {
+            observer.on(Event::Reserved {
+                id: id(inode),
+                bytes: Bytes::mib(1),
+            });
+        }
+        observer.on(Event::Settled {
+            id: id(0),
+            reserved: Bytes::mib(1),
+            spent: Bytes::kib(512),
+        });
+        observer.on(Event::FileDone(&result(0, None)));
+        let stopped = Reason::Skip(SkipReason::Stopped);
+        observer.on(Event::FileDone(&result(1, Some(stopped))));
+    }
+    // While it lives, nobody else gets it.
+    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+    let path = run.path().to_owned();
+    drop(run);
+    // Killed in the middle of a line.
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"{\"done\":[7").unwrap();
+    drop(file);
+
+    let resumed = StoredRun::newest(dir.path()).unwrap().unwrap();
+    let left: Vec<_> = resumed.plans.iter().map(|plan| plan.inode).collect();
+    assert_eq!(left, [1, 2, 3, 4]);
+    assert!(resumed.plans.iter().all(|plan| plan.path.is_absolute()));
+    assert_eq!(resumed.plans[0].runs(), plan(1).runs());
+    // Half of the first, and what two others had reserved.
+    assert_eq!(resumed.spent, Bytes::mib(2) + Bytes::kib(512));
+    assert_eq!(resumed.left, Bytes::mib(2) + Bytes::kib(512));
+    resumed
+        .run
+        .observer(&())
+        .on(Event::FileDone(&result(3, None)));
+    drop(resumed);
+
+    let resumed = StoredRun::newest(dir.path()).unwrap().unwrap();
+    let left: Vec<_> = resumed.plans.iter().map(|plan| plan.inode).collect();
+    assert_eq!(left, [1, 2, 4]);
+    resumed.run.finish().unwrap();
+    assert_eq!(entries(dir.path()), 0);
+    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+}
+
+#[test]
+fn the_newest_that_nobody_works_on_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = store(dir.path(), 0..1);
+    let second = store(dir.path(), 0..2);
+    let third = store(dir.path(), 0..3);
+    drop(first);
+    drop(second);
+    let resumed = StoredRun::newest(dir.path()).unwrap().unwrap();
+    assert_eq!(resumed.plans.len(), 2);
+    let again = StoredRun::newest(dir.path()).unwrap().unwrap();
+    assert_eq!(again.plans.len(), 1);
+    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+    third.finish().unwrap();
+}
+
+#[test]
+fn leftovers_of_storing_are_swept_and_damage_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let none = StoredRun::newest(&dir.path().join("none")).unwrap();
+    assert!(none.is_none());
+    // Killed while it removed its files.
+    let run = store(dir.path(), 0..1);
+    fs::remove_file(&run.plan_path).unwrap();
+    drop(run);
+    // Killed while it stored, long ago; and something that is being stored now.
+    for name in ["1-1.journal.new", "1-1.plan"] {
+        let file = File::create(dir.path().join(name)).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+    }
+    File::create(dir.path().join("2-2.plan")).unwrap();
+    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+    sweep(dir.path());
+    assert_eq!(entries(dir.path()), 1);
+
+    let run = store(dir.path(), 0..1);
+    let path = run.path().to_owned();
+    drop(run);
+    let mut file = OpenOptions::new().append(true).open(&path).unwrap();
+    file.write_all(b"nonsense\n").unwrap();
+    let error = StoredRun::newest(dir.path()).unwrap_err().to_string();
+    assert!(error.contains("line 2 is damaged"), "{error}");
+    fs::write(path.with_extension("plan"), "x\n").unwrap();
+    fs::write(&path, "{\"indef-journal\":1,\"limit_bytes\":5}\n").unwrap();
+    let error = StoredRun::newest(dir.path()).unwrap_err().to_string();
+    assert!(error.contains(".plan: plan line 1"), "{error}");
+}
+
+#[test]
+fn a_stored_run_is_nobody_elses_business() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let run = store(dir.path(), 0..1);
+    for path in [&run.plan_path, &run.journal_path] {
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+}
