@@ -15,6 +15,7 @@ use indef_core::{
     access::{self, AccessOptions, AccessRange, AccessRecord, Op},
     layout::{Extent, ExtentFlags, Layout},
     plan::{self, FileFacts, FilePlan, PlanOptions, Policy},
+    profile::{Profile, ProfileFile},
 };
 use serde_json::json;
 use units::{Bytes, FileOffset, FileRange, Nanos, PhysOffset};
@@ -38,6 +39,7 @@ fn main() {
     let small = measure_access(records / 10);
     let large = measure_access(records);
     let access_peak = peak_rss();
+    let profile_read = measure_profile();
     let planned: Vec<_> = Policy::ALL.into_iter().map(measure_plan).collect();
     let report = json!({
         "schema": 1,
@@ -46,6 +48,7 @@ fn main() {
         "access_tenth_ns": small.nanos,
         "growth_for_ten_times": large.nanos as f64 / small.nanos.max(1) as f64,
         "ranges": large.ranges,
+        "profile_read_ns_per_record": profile_read,
         "peak_rss_bytes": access_peak,
         "bytes_per_record": access_peak as f64 / records.max(1) as f64,
         "plans": planned,
@@ -98,6 +101,36 @@ fn measure_access(count: u64) -> Measured {
         nanos: nanos_since(start),
         ranges: ranges.len(),
     }
+}
+
+/// Nanoseconds to read one record of a profile from memory.
+fn measure_profile() -> f64 {
+    const RECORDS: u64 = 500_000;
+    let record = |time| AccessRecord {
+        file: 0,
+        offset: FileOffset(time * 123_456),
+        len: Bytes(16 << 10),
+        op: Op::Read,
+        direct: time % 2 == 0,
+        time: Nanos(1_700_000_000_000_000_000 + time),
+    };
+    let profile = Profile {
+        files: vec![ProfileFile {
+            path: "/srv/db/table.dat".into(),
+            dev: Some(2049),
+            inode: Some(131),
+        }],
+        records: (0..RECORDS).map(record).collect(),
+    };
+    let text = profile.write(Vec::new()).unwrap_or_default();
+    let start = Instant::now();
+    let read = Profile::read(&text[..]);
+    let nanos = nanos_since(start);
+    assert!(
+        read.is_ok_and(|read| read == profile),
+        "a profile comes back as it was"
+    );
+    nanos as f64 / RECORDS as f64
 }
 
 /// Two million extents of one block, and a million access ranges of two blocks.

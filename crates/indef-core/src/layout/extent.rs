@@ -81,29 +81,31 @@ pub struct Layout {
 impl Layout {
     /// From extents in any order. Extents that continue each other and have the same flags become
     /// one; empty ones disappear; of two that overlap the later part of the first is cut.
+    ///
+    /// Works in place, and costs nothing beside one pass where the extents are ordered already, as a
+    /// file system reports them: a file may have millions.
     #[must_use]
     pub fn new(mut extents: Vec<Extent>) -> Self {
-        extents.sort_by_key(|e| e.file);
-        let mut merged: Vec<Extent> = Vec::with_capacity(extents.len().min(64));
-        for extent in extents {
-            if let Some(last) = merged.last_mut() {
-                if last.file_end() > extent.file {
-                    last.len = extent.file - last.file;
-                }
-                if last.flags == extent.flags && last.touches(&extent) {
-                    last.len += extent.len;
-                    continue;
-                }
-                if last.len.is_zero() {
-                    merged.pop();
-                }
-            }
-            if !extent.len.is_zero() {
-                merged.push(extent);
-            }
+        extents.retain(|e| !e.len.is_zero());
+        if !extents.is_sorted_by_key(|e| e.file) {
+            extents.sort_by_key(|e| e.file);
         }
-        merged.shrink_to_fit();
-        Self { extents: merged }
+        extents.dedup_by(|next, last| {
+            if last.file_end() > next.file {
+                last.len = next.file - last.file;
+            }
+            if last.len.is_zero() {
+                *last = *next;
+                return true;
+            }
+            let continued = last.flags == next.flags && last.touches(next);
+            if continued {
+                last.len += next.len;
+            }
+            continued
+        });
+        extents.shrink_to_fit();
+        Self { extents }
     }
 
     /// The extents, ordered.

@@ -173,7 +173,53 @@ fn a_place_inside_a_fragment_is_cut() {
     assert_eq!(cut, [3, 4, 5, 6, 7, 8, 9, 11, 12, 13]);
 }
 
+#[test]
+fn extents_are_ordered_joined_and_freed_of_overlap() {
+    let plain = |file, phys, len| extent(file, phys, len, ExtentFlags::empty());
+    let untidy = Layout::new(vec![
+        plain(8, 18, 4),
+        plain(2, 50, 0),
+        plain(0, 10, 4),
+        plain(4, 14, 6),
+        plain(20, 99, 2),
+        plain(20, 70, 3),
+        extent(12, 22, 1, ExtentFlags::UNWRITTEN),
+    ]);
+    let unwritten = extent(12, 22, 1, ExtentFlags::UNWRITTEN);
+    assert_eq!(
+        untidy.extents(),
+        [plain(0, 10, 12), unwritten, plain(20, 70, 3)]
+    );
+    // The unwritten block touches: it belongs to the first fragment.
+    assert_eq!(
+        (untidy.fragments(), untidy.allocated()),
+        (2, Bytes(16 * BLOCK))
+    );
+}
+
 proptest! {
+    #[test]
+    fn any_extents_become_ordered_and_disjoint(parts in prop::collection::vec((0u64..60, 0u64..60, 0u64..9), 0..20)) {
+        let build = |&(file, phys, len)| extent(file, phys, len, ExtentFlags::empty());
+        let layout = Layout::new(parts.iter().map(build).collect());
+        prop_assert!(layout.extents().windows(2).all(|w| w[0].file_end() <= w[1].file));
+        prop_assert!(layout.extents().iter().all(|e| !e.len.is_zero()));
+        for extent in layout.extents() {
+            let first = extent.file.0 / BLOCK;
+            for block in first..extent.file_end().0 / BLOCK {
+                let from = |&(file, phys, len): &(u64, u64, u64)| {
+                    file <= block && block < file + len && phys + (block - file) == extent.phys.0 / BLOCK + block - first
+                };
+                prop_assert!(parts.iter().any(from), "block {block}");
+            }
+        }
+    }
+
+    #[test]
+    fn replacing_a_range_by_itself_changes_nothing(layout in any_layout(PLAIN), start in 0u64..900, len in 0u64..900) {
+        prop_assert_eq!(layout.replaced(blocks(start, len), &layout), layout);
+    }
+
     #[test]
     fn every_degree_is_within_its_bounds(layout in any_layout(ANY_FLAGS), start in 0u64..900, len in 0u64..900) {
         let range = blocks(start, len);

@@ -1,6 +1,6 @@
 //! A plan: every chunk with its decision, its reason, its cost and its gain.
 //!
-//! [`plan_file`] decides about one file, [`limit`] about all of them together, [`format`] is the
+//! [`plan_file`] decides about one file, [`limit`] about all of them together, [`mod@format`] is the
 //! file in which a plan is kept until it is run.
 //!
 //! Whatever the policy:

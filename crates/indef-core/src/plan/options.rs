@@ -82,7 +82,7 @@ pub struct PlanOptions {
     pub max_request: Bytes,
     /// At most this many bytes may be written.
     pub budget: Option<Bytes>,
-    /// Stop when this percentage of the possible gain is reached.
+    /// Stop when this percentage of the gain of everything that the policy would move is reached.
     pub target_gain_pct: Option<f64>,
     /// Whether sharing with reflinks and snapshots may be given up.
     pub allow_unshare: bool,

@@ -54,12 +54,13 @@ fn extent_at_or_behind(file: &FileFacts<'_>, start: u64) -> Option<(u64, u64)> {
         .map(|extent| (extent.file.0, extent.file_end().0))
 }
 
-/// Append a chunk, or widen the last one where both are left alone for the same plain reason.
+/// Append a chunk, or widen the last one where both are left alone for the same plain reason, one
+/// that leaves no gain behind.
 fn join(chunks: &mut Vec<Chunk>, chunk: Chunk) {
     let plain = |c: &Chunk| {
         matches!(
             c.decision,
-            Decision::Skip(SkipReason::Contiguous | SkipReason::Unwritten)
+            Decision::Skip(SkipReason::Contiguous | SkipReason::Unwritten | SkipReason::Compressed)
         )
     };
     match chunks.last_mut() {

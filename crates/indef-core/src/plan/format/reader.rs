@@ -168,7 +168,9 @@ impl<R: BufRead> PlanReader<R> {
             skip: line.skip,
             chunks: Vec::new(),
         };
-        check_sizes(&file).map_err(Problem::Absurd)?;
+        check_names(&file)
+            .and_then(|()| check_sizes(&file))
+            .map_err(Problem::Absurd)?;
         add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
         Ok((file, line.more))
     }
@@ -201,6 +203,19 @@ fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Problem> {
 
 /// The largest file offset that Linux knows.
 const MAX_OFFSET: u64 = i64::MAX as u64;
+
+fn check_names(file: &FilePlan) -> Result<(), String> {
+    for (what, name) in [
+        ("file system", Some(&file.fs)),
+        ("engine", file.engine.as_ref()),
+    ] {
+        let plain = |name: &str| name.len() <= 64 && !name.chars().any(char::is_control);
+        if name.is_some_and(|name| !plain(name)) {
+            return Err(format!("a name of the {what} that is none"));
+        }
+    }
+    Ok(())
+}
 
 fn check_sizes(file: &FilePlan) -> Result<(), String> {
     let block = file.block_size.0;

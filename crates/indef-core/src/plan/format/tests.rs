@@ -236,6 +236,12 @@ fn damage_names_its_line_and_what_to_do() {
         ("\"more\":false", "\"more\":true", 3, "unknown field"),
         ("\"path\":\"/b\"", "\"path\":7", 3, "invalid type"),
         ("{\"path\":\"/b\"", "[[[[[[{\"path\":\"/b\"", 3, "damaged"),
+        (
+            "\"fs\":\"ext4\"",
+            "\"fs\":\"\\u001b[2J\"",
+            2,
+            "a name of the file system that is none",
+        ),
         ("{\"totals\"", "{\"total\"", 4, "unknown field"),
         (
             "\"chunks_to_move\":3",
