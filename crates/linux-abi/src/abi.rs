@@ -24,6 +24,10 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::ABI,
         crate::f2fs::ABI,
         crate::cache::ABI,
+        crate::fsxattr::ABI,
+        crate::share::ABI,
+        crate::xfs::ABI,
+        crate::xfs_handle::ABI,
     ]
     .concat()
 }
