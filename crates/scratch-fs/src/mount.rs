@@ -79,6 +79,7 @@ pub struct ScratchFsBuilder {
     options: String,
     folder: PathBuf,
     copy_of: Option<PathBuf>,
+    tools: Option<PathBuf>,
 }
 
 impl ScratchFsBuilder {
@@ -111,6 +112,13 @@ impl ScratchFsBuilder {
         self
     }
 
+    /// Take mkfs and the checker from this folder instead of the system's.
+    #[must_use]
+    pub fn tools(mut self, folder: &Path) -> Self {
+        self.tools = Some(folder.to_owned());
+        self
+    }
+
     /// Make it.
     ///
     /// # Errors
@@ -128,6 +136,7 @@ pub struct ScratchFs {
     options: String,
     device: String,
     mounted: bool,
+    tools: Option<PathBuf>,
     root: PathBuf,
     // Declared last: deleted after `drop` has unmounted and detached.
     directory: tempfile::TempDir,
@@ -144,6 +153,7 @@ impl ScratchFs {
             options: String::new(),
             folder: std::env::temp_dir(),
             copy_of: None,
+            tools: None,
         }
     }
 
@@ -155,6 +165,7 @@ impl ScratchFs {
             options,
             folder,
             copy_of,
+            tools,
         } = builder;
         let unavailable = |why: String| ScratchError::Unavailable {
             kind: kind.clone(),
@@ -166,12 +177,19 @@ impl ScratchFs {
         if !kernel_has(&kind)? {
             return Err(unavailable("this kernel does not have it".into()));
         }
-        let program = format!("mkfs.{kind}");
-        if !["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
-            .iter()
-            .any(|dir| Path::new(dir).join(&program).exists())
-        {
-            return Err(unavailable(format!("{program} is not installed")));
+        let mut program = PathBuf::from(format!("mkfs.{kind}"));
+        let mut folders = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
+            .map(Path::new)
+            .to_vec();
+        if let Some(tools) = &tools {
+            program = tools.join(program);
+            folders = vec![Path::new("")];
+        }
+        if !folders.iter().any(|dir| dir.join(&program).exists()) {
+            return Err(unavailable(format!(
+                "{} is not installed",
+                program.display()
+            )));
         }
         let directory = tempfile::Builder::new()
             .prefix("indef-scratch-")
@@ -195,6 +213,7 @@ impl ScratchFs {
             options,
             device: device.trim().to_owned(),
             mounted: false,
+            tools,
             root,
             directory,
         };
@@ -318,7 +337,13 @@ impl ScratchFs {
         self.unmount()?;
         let checked = match self.kind.as_str() {
             "ext4" => run(Command::new("e2fsck").args(["-fn"]).arg(&self.device)),
-            "xfs" => run(Command::new("xfs_repair").args(["-n"]).arg(&self.device)),
+            "xfs" => {
+                let tool = match &self.tools {
+                    Some(folder) => folder.join("xfs_repair"),
+                    None => PathBuf::from("xfs_repair"),
+                };
+                run(Command::new(tool).args(["-n"]).arg(&self.device))
+            }
             "btrfs" => run(Command::new("btrfs")
                 .args(["check", "--readonly", "--check-data-csum"])
                 .arg(&self.device)),
@@ -344,7 +369,7 @@ impl Drop for ScratchFs {
 
 /// An image with a new file system.
 fn make(
-    program: &str,
+    program: &Path,
     kind: &str,
     image: &Path,
     size: Bytes,
