@@ -2,7 +2,7 @@
 
 use indef_core::SkipReason;
 
-use crate::{EngineKind, Filesystem, Refusal, Relocator};
+use crate::{EngineKind, Filesystem, Refusal, Relocator, xfs};
 
 /// What every engine is told.
 #[derive(Clone, Copy, Debug)]
@@ -40,13 +40,11 @@ pub fn relocator(
     if fs.read_only {
         return Err(SkipReason::ReadOnlyMount.into());
     }
-    let _ = options;
     match kind {
-        EngineKind::Ext4MoveExtent
-        | EngineKind::XfsExchangeRange
-        | EngineKind::XfsCommitRange
-        | EngineKind::XfsSwapExtents
-        | EngineKind::BtrfsDefragRange
-        | EngineKind::F2fsDefragment => Err(SkipReason::NoEngine.into()),
+        EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
+        EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
+        EngineKind::Ext4MoveExtent | EngineKind::BtrfsDefragRange | EngineKind::F2fsDefragment => {
+            Err(SkipReason::NoEngine.into())
+        }
     }
 }

@@ -71,11 +71,7 @@ impl Filesystem {
     pub fn engines(&self) -> Vec<EngineKind> {
         match self.kind {
             FsKind::Ext4 => vec![EngineKind::Ext4MoveExtent],
-            FsKind::Xfs => vec![
-                EngineKind::XfsCommitRange,
-                EngineKind::XfsExchangeRange,
-                EngineKind::XfsSwapExtents,
-            ],
+            FsKind::Xfs => vec![EngineKind::XfsCommitRange, EngineKind::XfsSwapExtents],
             FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
             FsKind::F2fs => vec![EngineKind::F2fsDefragment],
             FsKind::Other(_) => Vec::new(),

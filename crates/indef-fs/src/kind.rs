@@ -66,9 +66,7 @@ impl fmt::Display for FsKind {
 pub enum EngineKind {
     /// ext4: the kernel copies page by page into a donor's blocks.
     Ext4MoveExtent,
-    /// XFS: we copy, the kernel exchanges ranges.
-    XfsExchangeRange,
-    /// XFS: as before, and only if the file has not changed meanwhile.
+    /// XFS: we copy, the kernel exchanges ranges if the file has not changed meanwhile.
     XfsCommitRange,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
@@ -80,9 +78,8 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 5] = [
         Self::Ext4MoveExtent,
-        Self::XfsExchangeRange,
         Self::XfsCommitRange,
         Self::XfsSwapExtents,
         Self::BtrfsDefragRange,
@@ -94,7 +91,6 @@ impl EngineKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ext4MoveExtent => "ext4-move-extent",
-            Self::XfsExchangeRange => "xfs-exchange-range",
             Self::XfsCommitRange => "xfs-commit-range",
             Self::XfsSwapExtents => "xfs-swap-extents",
             Self::BtrfsDefragRange => "btrfs-defrag-range",

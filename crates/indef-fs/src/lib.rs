@@ -23,6 +23,7 @@ mod mounts;
 mod relocate;
 mod swap;
 mod target;
+mod xfs;
 
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};

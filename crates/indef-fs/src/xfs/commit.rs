@@ -1,0 +1,466 @@
+//! `xfs-commit-range`: exchange ranges of the file with those of a donor, piece by piece
+//! (`XFS_IOC_COMMIT_RANGE`).
+//!
+//! ```text
+//! allocate ─▶ ( look ─▶ wait ─▶ barrier ─▶ map ─▶ copy ─▶ sync ─▶ exchange )* ─▶ Done
+//! ```
+//!
+//! A piece is as long as a step may be, but ends where an extent of the file ends, and has at least
+//! two of them: then the file has no more fragments after any piece than before it, even if no other
+//! follows. Only what was copied is exchanged, so a piece may have gaps, and many small ranges are
+//! one exchange.
+//!
+//! A piece whose file changed meanwhile is tried again, smaller. A file that is written all the time
+//! is left alone in the end.
+
+use std::{collections::VecDeque, fs::File};
+
+use indef_core::{SkipReason, layout::Layout};
+use linux_abi::{
+    fiemap::Mapper,
+    xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
+    xfs_handle::open_unnoticed,
+};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, StatxFlags, fgetxattr, fstat, open, statx},
+    io::Errno,
+    thread::CapabilitySet,
+};
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{
+    admit, directory,
+    donor::{Donor, allocated_runs, runs},
+    freshness::Sample,
+    open_direct, refuse,
+    select::{choose, gain},
+    timed, whole,
+};
+use crate::{Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map};
+
+/// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
+/// size is needed, however large the file is.
+const AHEAD: u64 = 1 << 30;
+
+/// What is copied between two looks at the clock, and at whether the file has changed.
+const COPY_STEP: u64 = 32 << 20;
+
+/// How often a piece is tried, each time with a quarter of the size.
+const TRIES: u32 = 4;
+
+/// The smallest piece that is tried.
+const SMALLEST_PIECE: u64 = 256 << 10;
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct CommitRange {
+    pub(super) allow_unshare: bool,
+}
+
+impl Relocator for CommitRange {
+    fn name(&self) -> &'static str {
+        "xfs-commit-range"
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        self.look(target).map(drop)
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
+        asked.min(target.allocated)
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let geometry = self.look(target)?;
+        let size = Sample::take(target)?.size;
+        let file = whole(size, target.block_size);
+        let layout = map_file(target, file)?;
+        let chosen = choose(&layout, ranges, file, target.block_size, self.allow_unshare)?;
+        let donor = Donor::new(target, &geometry)?;
+        let mut commit = Commit {
+            source: open_direct(target)?,
+            unnoticed: open_again(target)?,
+            target,
+            copier,
+            geometry,
+            size,
+            layout,
+            donor,
+            chosen: chosen.into(),
+            allocated: VecDeque::new(),
+            piece: None,
+            tries: 0,
+            progress: false,
+        };
+        commit.allocate_ahead()?;
+        if commit.allocated.is_empty() {
+            return Err(SkipReason::NoGain.into());
+        }
+        Ok(Box::new(commit))
+    }
+}
+
+impl CommitRange {
+    fn look(&self, target: &Target) -> Result<Geometry, Refusal> {
+        let geometry = admit(target)?;
+        // An exchange takes away capabilities, and without CAP_FSETID set-user-id, as a write would
+        // (`xfs_exchange_range_finish`, fs/xfs/xfs_exchrange.c, v6.12).
+        match fgetxattr(&target.file, "security.capability", &mut [0_u8; 0]) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            _ => return Err(SkipReason::Unsupported.into()),
+        }
+        let may_keep = || {
+            rustix::thread::capabilities(None)
+                .is_ok_and(|sets| sets.effective.contains(CapabilitySet::FSETID))
+        };
+        if target.mode & 0o6000 != 0 && !may_keep() {
+            return Err(SkipReason::NotPermitted.into());
+        }
+        Ok(geometry)
+    }
+}
+
+fn map_file(target: &Target, range: FileRange) -> Result<Layout, Refusal> {
+    map(
+        &target.file,
+        &target.path,
+        range,
+        true,
+        &mut Mapper::default(),
+    )
+}
+
+/// The target once more, so that an exchange leaves its times alone.
+fn open_again(target: &Target) -> Result<File, Refusal> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fail = |error| refuse(target, "open by handle", None, error);
+    let mount = |fd: &File| {
+        statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
+            .map(|status| status.stx_mnt_id)
+            .map_err(|errno| fail(errno.into()))
+    };
+    let directory = open(directory(target), flags, Mode::empty())
+        .map(File::from)
+        .map_err(|errno| fail(errno.into()))?;
+    // A single file can be mounted into a directory of another file system.
+    if mount(&directory)? != mount(&target.file)? {
+        return Err(SkipReason::Unsupported.into());
+    }
+    let file = File::from(open_unnoticed(&target.file, &directory).map_err(fail)?);
+    let status = fstat(&file).map_err(|errno| fail(errno.into()))?;
+    if (status.st_dev, status.st_ino) == (target.id.dev, target.id.inode) {
+        Ok(file)
+    } else {
+        Err(SkipReason::Changed.into())
+    }
+}
+
+/// What is copied and exchanged together.
+struct Piece {
+    /// Parts of the file, ordered.
+    ranges: Vec<FileRange>,
+    freshness: Freshness,
+    sample: Sample,
+    /// Where they are now.
+    layout: Layout,
+    /// What of them is still to be copied.
+    copies: VecDeque<FileRange>,
+    /// How much that is in all.
+    bytes: Bytes,
+}
+
+impl Piece {
+    /// From its first to its last byte.
+    fn span(&self) -> FileRange {
+        match (self.ranges.first(), self.ranges.last()) {
+            (Some(first), Some(last)) => FileRange::between(first.start, last.end()),
+            _ => FileRange::default(),
+        }
+    }
+}
+
+/// A file on its way.
+struct Commit<'a> {
+    target: &'a Target,
+    copier: &'a dyn RangeCopier,
+    geometry: Geometry,
+    size: Bytes,
+    /// For direct reads.
+    source: File,
+    /// For exchanges.
+    unnoticed: File,
+    donor: Donor<'a>,
+    /// Of the whole file, when we began.
+    layout: Layout,
+    /// What is to be moved and has no blocks in the donor yet.
+    chosen: VecDeque<FileRange>,
+    /// What is to be moved and has.
+    allocated: VecDeque<FileRange>,
+    piece: Option<Piece>,
+    /// How often in a row the file had changed.
+    tries: u32,
+    /// Something was moved.
+    progress: bool,
+}
+
+impl Relocation for Commit<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        let mut moved = Moved::default();
+        let mut piece = match self.piece.take() {
+            Some(piece) => piece,
+            None if self.allocated.is_empty() => return Ok(Step::Done(moved)),
+            None => {
+                let ranges = self.next_ranges(limit.bytes);
+                match self.look(ranges)? {
+                    Some(piece) => piece,
+                    None => return Ok(Step::Working(moved)),
+                }
+            }
+        };
+        self.copy(&mut piece, &mut moved)?;
+        if piece.sample != Sample::take(self.target)? {
+            self.again(piece)?;
+        } else if piece.copies.is_empty() {
+            self.exchange(piece, &mut moved)?;
+            if self.allocated.is_empty() {
+                self.allocate_ahead()?;
+            }
+        } else {
+            self.piece = Some(piece);
+        }
+        if self.piece.is_none() && self.allocated.is_empty() {
+            return if self.progress {
+                Ok(Step::Done(moved))
+            } else {
+                Err(SkipReason::NoGain.into())
+            };
+        }
+        Ok(Step::Working(moved))
+    }
+}
+
+impl Commit<'_> {
+    /// Give a donor blocks for what comes next. The old one is freed with what it got in exchange.
+    fn allocate_ahead(&mut self) -> Result<(), Refusal> {
+        while self.allocated.is_empty() && !self.chosen.is_empty() {
+            self.donor = Donor::new(self.target, &self.geometry)?;
+            self.donor.open_up(self.size)?;
+            let ranges = take(&mut self.chosen, &self.layout, Bytes(AHEAD));
+            for range in &ranges {
+                for run in allocated_runs(&self.layout, *range) {
+                    self.donor.allocate(run)?;
+                }
+            }
+            let new = self
+                .donor
+                .layout(whole(self.size, self.target.block_size))?;
+            for range in ranges {
+                if gain(&self.layout, &new, range, self.target.block_size) > 0 {
+                    self.allocated.push_back(range);
+                } else {
+                    self.donor.release(range)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The ranges of the next piece.
+    fn next_ranges(&mut self, limit: Bytes) -> Vec<FileRange> {
+        let smaller = (limit.get() >> (2 * self.tries)).max(SMALLEST_PIECE);
+        let limit = Bytes(smaller.min(limit.get()));
+        take(&mut self.allocated, &self.layout, limit)
+    }
+
+    /// Look at the file before copying; see the [module](super) for the order.
+    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece>, Refusal> {
+        let fail = |error| refuse(self.target, "prepare an exchange", None, error);
+        let freshness = start_commit(&self.unnoticed).map_err(fail)?;
+        let sample = Sample::take(self.target)?;
+        if sample.size != self.size {
+            return Err(SkipReason::Changed.into());
+        }
+        sample.settle();
+        let mut piece = Piece {
+            ranges,
+            freshness,
+            sample,
+            layout: Layout::default(),
+            copies: VecDeque::new(),
+            bytes: Bytes::ZERO,
+        };
+        let first = piece.span();
+        let block = FileRange {
+            len: self.target.block_size.min(first.len),
+            ..first
+        };
+        // A dry run waits for direct I/O, as the exchange itself would.
+        match self.commit(&piece, block, CommitFlags::DRY_RUN) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
+                self.again(piece)?;
+                return Ok(None);
+            }
+            result => result.map_err(fail)?,
+        }
+        let around = FileRange::between(
+            FileOffset(
+                first
+                    .start
+                    .get()
+                    .saturating_sub(self.target.block_size.get()),
+            ),
+            first.end() + self.target.block_size,
+        );
+        piece.layout = map_file(self.target, around)?;
+        piece.copies = piece
+            .ranges
+            .iter()
+            .flat_map(|range| runs(&piece.layout, *range, true))
+            .collect();
+        piece.bytes = piece.copies.iter().map(|range| range.len).sum();
+        Ok(Some(piece))
+    }
+
+    fn commit(&self, piece: &Piece, range: FileRange, flags: CommitFlags) -> std::io::Result<()> {
+        let end = range.end().get().min(self.size.get());
+        commit_range(
+            &self.unnoticed,
+            &self.donor.file,
+            range.start.get(),
+            end - range.start.get(),
+            flags,
+            piece.freshness,
+        )
+    }
+
+    fn copy(&self, piece: &mut Piece, moved: &mut Moved) -> Result<(), Refusal> {
+        let batch = take_bytes(&mut piece.copies, COPY_STEP);
+        let bytes: Bytes = batch.iter().map(|range| range.len).sum();
+        self.copier
+            .copy(&self.source, &self.donor.file, &batch)
+            .map_err(|error| refuse(self.target, "copy", batch.first().map(|r| r.start), error))?;
+        moved.host_read += bytes;
+        moved.host_written += bytes;
+        Ok(())
+    }
+
+    fn exchange(&mut self, piece: Piece, moved: &mut Moved) -> Result<(), Refusal> {
+        // Direct writes of the last block have made the donor longer.
+        self.donor.set_size(self.size)?;
+        self.donor.sync()?;
+        let span = piece.span();
+        let new = self.donor.layout(span)?;
+        let change: i64 = piece
+            .ranges
+            .iter()
+            .map(|range| gain(&piece.layout, &new, *range, self.target.block_size))
+            .sum();
+        if change < 0 {
+            // The file is not as it was when its pieces were cut.
+            return Ok(());
+        }
+        let flags = CommitFlags::DONOR_WRITTEN;
+        let (result, time) = timed(|| self.commit(&piece, span, flags));
+        match result {
+            Ok(()) => {}
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
+                return self.again(piece);
+            }
+            Err(error) => {
+                let refusal = refuse(self.target, "exchange a range", Some(span.start), error);
+                return Err(self.shrunk().unwrap_or(refusal));
+            }
+        }
+        self.tries = 0;
+        self.progress = true;
+        moved.relocated += piece.bytes;
+        moved.locked = moved.locked.max(time);
+        moved.locked_bytes = piece.bytes;
+        Ok(())
+    }
+
+    /// The file has changed: try once more, or give up.
+    fn again(&mut self, piece: Piece) -> Result<(), Refusal> {
+        self.tries += 1;
+        if self.tries >= TRIES {
+            return Err(SkipReason::Changed.into());
+        }
+        for range in piece.ranges.into_iter().rev() {
+            self.allocated.push_front(range);
+        }
+        Ok(())
+    }
+
+    /// A range that the file no longer has is refused as invalid before anything else is checked.
+    fn shrunk(&self) -> Option<Refusal> {
+        match Sample::take(self.target) {
+            Ok(sample) if sample.size == self.size => None,
+            _ => Some(SkipReason::Changed.into()),
+        }
+    }
+}
+
+/// Take up to `limit` bytes of ranges from the front, at least one part. A range is only cut where
+/// an extent ends, and so that both parts have two extents at least.
+fn take(from: &mut VecDeque<FileRange>, layout: &Layout, limit: Bytes) -> Vec<FileRange> {
+    let mut taken: Vec<FileRange> = Vec::new();
+    let mut room = limit.get();
+    while let Some(range) = from.pop_front() {
+        let (part, rest) = cut(range, layout, room);
+        if !taken.is_empty() && part.len.get() > room {
+            from.push_front(range);
+            break;
+        }
+        room = room.saturating_sub(part.len.get());
+        taken.push(part);
+        if !rest.is_empty() {
+            from.push_front(rest);
+        }
+        if room == 0 {
+            break;
+        }
+    }
+    taken
+}
+
+/// Cut `range` at the first end of an extent behind `length` bytes.
+fn cut(range: FileRange, layout: &Layout, length: u64) -> (FileRange, FileRange) {
+    let wanted = range.start.get().saturating_add(length);
+    let mut starts = layout
+        .clipped(range)
+        .map(|extent| extent.file)
+        .enumerate()
+        .skip_while(|&(index, start)| index < 2 || start.get() < wanted);
+    let at = match (starts.next(), starts.next()) {
+        (Some((_, start)), Some(_)) => start,
+        _ => range.end(),
+    };
+    (
+        FileRange::between(range.start, at),
+        FileRange::between(at, range.end()),
+    )
+}
+
+/// Take up to `most` bytes from the front.
+pub(super) fn take_bytes(from: &mut VecDeque<FileRange>, most: u64) -> Vec<FileRange> {
+    let mut taken = Vec::new();
+    let mut room = most;
+    while room > 0
+        && let Some(range) = from.pop_front()
+    {
+        let part = FileRange::new(range.start.get(), range.len.get().min(room));
+        let rest = FileRange::between(part.end(), range.end());
+        if !rest.is_empty() {
+            from.push_front(rest);
+        }
+        room -= part.len.get();
+        taken.push(part);
+    }
+    taken
+}

@@ -1,0 +1,189 @@
+//! The donor: an unlinked file whose blocks an engine exchanges for the target's.
+
+use std::{fs::File, io};
+
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+};
+use linux_abi::{
+    fiemap::Mapper,
+    fsxattr::{Attributes, Flags},
+    xfs::{Features, Geometry, fork_offset},
+};
+use rustix::{
+    fs::{
+        FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags, fallocate, fchown, fdatasync,
+        fsetxattr, fstat, open,
+    },
+    io::Errno,
+};
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{directory, refuse, whole};
+use crate::{Refusal, Target, map};
+
+/// `sizeof(struct xfs_dinode)`: what is before extents and attributes in an inode
+/// (fs/xfs/libxfs/xfs_format.h, v6.1).
+const INODE_CORE: u32 = 176;
+
+/// Room for extents in an inode that was created with attributes (`xfs_default_attroffset`,
+/// fs/xfs/libxfs/xfs_bmap.c, v6.1).
+const USUAL_ROOM: u16 = 192;
+
+/// `xfs_attr_sf_hdr` and the fixed part of `xfs_attr_sf_entry`.
+const ATTRIBUTE_HEADERS: usize = 4 + 3;
+
+const ATTRIBUTE: &str = "user.r";
+
+/// A donor for one target: the same owner and project (quotas demand it), open for direct I/O.
+/// Never has a name, so nothing is left behind.
+#[derive(Debug)]
+pub(super) struct Donor<'a> {
+    pub(super) file: File,
+    target: &'a Target,
+}
+
+impl<'a> Donor<'a> {
+    pub(super) fn new(target: &'a Target, geometry: &Geometry) -> Result<Self, Refusal> {
+        let flags =
+            OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
+        let fail = |error: io::Error| refuse(target, "make a donor", None, error);
+        let file = open(directory(target), flags, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
+            .map_err(|errno| match errno {
+                Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
+                errno => fail(errno.into()),
+            })?;
+        let status = fstat(&file).map_err(|errno| fail(errno.into()))?;
+        // A single file can be mounted into a directory of another file system.
+        if status.st_dev != target.id.dev {
+            return Err(SkipReason::Unsupported.into());
+        }
+        if (status.st_uid, status.st_gid) != (target.uid, target.gid) {
+            let owner = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
+            match fchown(&file, Some(owner.0), Some(owner.1)) {
+                // It matters to quotas only.
+                Err(Errno::PERM) if !geometry.features.contains(Features::QUOTA) => {}
+                result => result.map_err(|errno| fail(errno.into()))?,
+            }
+        }
+        like(&file, &target.file).map_err(fail)?;
+        Ok(Self { file, target })
+    }
+
+    /// Leave the donor's inode as much room for extents as the target's has. Without reverse mapping
+    /// the kernel exchanges what lies in the inodes as it is, which must fit; where a file has (or
+    /// once had) extended attributes, these begin somewhere in the inode, and end that room.
+    ///
+    /// An attribute that is set first gets what it needs, and leaves the rest to the extents
+    /// (`xfs_attr_shortform_bytesfit`, fs/xfs/libxfs/xfs_attr_leaf.c, v6.1).
+    pub(super) fn match_room(&self, geometry: &Geometry) {
+        // Only root may ask; most files have what the kernel gives to new ones.
+        let room = fork_offset(&self.target.file, self.target.id.inode).unwrap_or(USUAL_ROOM);
+        let literal = geometry.inode_size.saturating_sub(INODE_CORE);
+        let around = ATTRIBUTE_HEADERS + ATTRIBUTE.len() - "user.".len();
+        let length = (literal as usize).saturating_sub(room as usize + around);
+        // Best effort: if the inodes do not fit, the exchange is refused and nothing is lost.
+        let set = fsetxattr(
+            &self.file,
+            ATTRIBUTE,
+            &vec![0; length.min(255)],
+            XattrFlags::empty(),
+        );
+        tracing::debug!(room, length, ?set, "the donor gets room for extents");
+    }
+
+    /// The size is that of the target in whole blocks while it is filled.
+    pub(super) fn open_up(&self, size: Bytes) -> Result<(), Refusal> {
+        self.set_size(whole(size, self.target.block_size).len)
+    }
+
+    /// Give it this size.
+    pub(super) fn set_size(&self, size: Bytes) -> Result<(), Refusal> {
+        self.file
+            .set_len(size.get())
+            .map_err(|error| self.refuse("resize the donor", None, error))
+    }
+
+    /// Allocate `range`, in one piece if the file system has one.
+    pub(super) fn allocate(&self, range: FileRange) -> Result<(), Refusal> {
+        self.fallocate(FallocateFlags::KEEP_SIZE, range)
+    }
+
+    /// Give `range` back.
+    pub(super) fn release(&self, range: FileRange) -> Result<(), Refusal> {
+        self.fallocate(
+            FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
+            range,
+        )
+    }
+
+    fn fallocate(&self, flags: FallocateFlags, range: FileRange) -> Result<(), Refusal> {
+        fallocate(&self.file, flags, range.start.get(), range.len.get())
+            .map_err(|errno| self.refuse("allocate the donor", Some(range.start), errno.into()))
+    }
+
+    /// Where its blocks are.
+    pub(super) fn layout(&self, range: FileRange) -> Result<Layout, Refusal> {
+        map(
+            &self.file,
+            &self.target.path,
+            range,
+            true,
+            &mut Mapper::default(),
+        )
+    }
+
+    /// Have its data on the device.
+    pub(super) fn sync(&self) -> Result<(), Refusal> {
+        fdatasync(&self.file).map_err(|errno| self.refuse("sync the donor", None, errno.into()))
+    }
+
+    /// What a failure on the donor means.
+    pub(super) fn refuse(
+        &self,
+        operation: &'static str,
+        offset: Option<FileOffset>,
+        error: io::Error,
+    ) -> Refusal {
+        refuse(self.target, operation, offset, error)
+    }
+}
+
+/// Give the new file the project of the target, and nothing that its directory passes on and an
+/// exchange would trip over: real-time data, extent size hints.
+fn like(donor: &File, target: &File) -> io::Result<()> {
+    let (wanted, is) = (Attributes::get(target)?, Attributes::get(donor)?);
+    let inherited = Flags::REALTIME | Flags::EXTSIZE | Flags::COWEXTSIZE;
+    if is.project() == wanted.project() && !is.flags().intersects(inherited) {
+        return Ok(());
+    }
+    is.with_flags(is.flags() - inherited)
+        .without_hints()
+        .with_project(wanted.project())
+        .set(donor)
+}
+
+/// The runs of bytes inside `range` that are all written, or all unwritten, ordered.
+pub(super) fn runs(layout: &Layout, range: FileRange, written: bool) -> Vec<FileRange> {
+    join(layout, range, |flags| {
+        flags.contains(ExtentFlags::UNWRITTEN) != written
+    })
+}
+
+/// The runs of allocated bytes inside `range`, ordered.
+pub(super) fn allocated_runs(layout: &Layout, range: FileRange) -> Vec<FileRange> {
+    join(layout, range, |_| true)
+}
+
+fn join(layout: &Layout, range: FileRange, wanted: impl Fn(ExtentFlags) -> bool) -> Vec<FileRange> {
+    let mut runs: Vec<FileRange> = Vec::new();
+    for extent in layout.clipped(range).filter(|e| wanted(e.flags)) {
+        match runs.last_mut() {
+            Some(last) if last.end() == extent.file => last.len += extent.len,
+            _ => runs.push(extent.range()),
+        }
+    }
+    runs
+}

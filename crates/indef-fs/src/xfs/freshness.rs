@@ -1,0 +1,119 @@
+//! Has a file changed since we looked? What makes the kernel's check of its times sufficient; the
+//! numbers are those of the [module](super).
+
+use std::{
+    fs::File,
+    hash::{BuildHasher, Hasher, RandomState},
+    io,
+    os::unix::fs::FileExt,
+    thread,
+    time::Duration,
+};
+
+use indef_core::SkipReason;
+use linux_abi::{
+    lease::is_sole_opener,
+    share::dedupe_range,
+    xfs::{Features, Geometry, Time},
+};
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx},
+    time::{ClockId, clock_gettime},
+};
+use units::Bytes;
+
+use super::{directory, refuse};
+use crate::{Refusal, Target};
+
+/// A tick is 10 ms at most (100 Hz). What has not passed after several of them is a time stamp in
+/// the future, which no write of now can repeat.
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// What a file's times and size were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) modified: Time,
+    pub(super) changed: Time,
+    pub(super) size: Bytes,
+}
+
+impl Sample {
+    /// Look. Since Linux 6.13 looking also makes the next change get a time of its own.
+    pub(super) fn take(target: &Target) -> Result<Self, Refusal> {
+        let status = statx(
+            &target.file,
+            "",
+            AtFlags::EMPTY_PATH,
+            StatxFlags::BASIC_STATS,
+        )
+        .map_err(|errno| refuse(target, "look at the file", None, errno.into()))?;
+        let time = |t: rustix::fs::StatxTimestamp| Time::new(t.tv_sec, t.tv_nsec);
+        Ok(Self {
+            modified: time(status.stx_mtime),
+            changed: time(status.stx_ctime),
+            size: Bytes(status.stx_size),
+        })
+    }
+
+    /// Wait until a change would get another time than the last one (1). Returns at once if the
+    /// last change is not of this very tick.
+    pub(super) fn settle(&self) {
+        let mut waited = Duration::ZERO;
+        let nap = Duration::from_millis(1);
+        while waited < LONGEST_WAIT {
+            let now = clock_gettime(ClockId::RealtimeCoarse);
+            let changed = (self.changed.seconds, i64::from(self.changed.nanos));
+            if (now.tv_sec, now.tv_nsec) > changed {
+                return;
+            }
+            thread::sleep(nap);
+            waited += nap;
+        }
+    }
+
+    /// Give up early on a file that has changed.
+    pub(super) fn verify(&self, target: &Target) -> Result<(), Refusal> {
+        if Self::take(target)? == *self {
+            Ok(())
+        } else {
+            Err(SkipReason::Changed.into())
+        }
+    }
+}
+
+/// Whether nobody else has the file open; `false` also where that cannot be found out.
+pub(super) fn is_sole(target: &Target) -> bool {
+    is_sole_opener(&target.file).unwrap_or_else(|error| {
+        tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
+        false
+    })
+}
+
+/// Wait for all direct I/O on the file that began before now (3).
+///
+/// The only operation that does so, changes nothing and needs no privilege is a comparison for
+/// deduplication (`generic_remap_file_range_prep`, fs/remap_range.c, v6.1), here with a block of
+/// random bytes, so that the two never are equal.
+pub(super) fn barrier(target: &Target, geometry: &Geometry) -> Result<(), Refusal> {
+    if !geometry.features.contains(Features::REFLINK) || target.size < target.block_size {
+        return Err(SkipReason::InUse.into());
+    }
+    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+    let other = open(directory(target), flags, Mode::RUSR | Mode::WUSR)
+        .map(File::from)
+        .map_err(|errno| refuse(target, "make a temporary file", None, errno.into()))?;
+    fill(&other, target.block_size)
+        .and_then(|()| dedupe_range(&target.file, &other, 0, target.block_size.get()))
+        .map(drop)
+        .map_err(|error| refuse(target, "wait for direct I/O", None, error))
+}
+
+/// One block that no file has.
+fn fill(file: &File, block_size: Bytes) -> io::Result<()> {
+    let mut block = vec![0; block_size.get() as usize];
+    for word in block.chunks_exact_mut(8).take(4) {
+        // Seeded by the system anew for each `RandomState`.
+        word.copy_from_slice(&RandomState::new().build_hasher().finish().to_ne_bytes());
+    }
+    file.write_all_at(&block, 0)
+}

@@ -1,0 +1,185 @@
+//! XFS: the data is copied by us into a donor, and the kernel exchanges the blocks.
+//!
+//! Two engines. [`commit`] (`xfs-commit-range`) exchanges ranges, piece by piece; it needs Linux
+//! 6.12, the `exchange` feature (set by mkfs), and `CAP_SYS_ADMIN`, without which an exchange would
+//! change the file's times. [`swap`] (`xfs-swap-extents`) exchanges all blocks of two files, on any
+//! kernel and for any user; it moves parts of a file by sharing all others with the donor for the
+//! moment of the exchange. `EXCHANGE_RANGE` of Linux 6.10 is not used: it would exchange even if
+//! the file has changed since it was copied.
+//!
+//! # Why nothing is lost
+//!
+//! Both exchanges check under the file's locks that its modification and change times are those
+//! that we looked at *before* copying (fs/xfs/xfs_exchrange.c, fs/xfs/xfs_bmap_util.c, v6.12), and
+//! do nothing otherwise. Four things could still slip through, and [`freshness`] is about them:
+//!
+//! 1. Times have the granularity of a tick (until Linux 6.13): a write in the same tick as the last
+//!    one changes nothing. So after looking at the times, we wait until the clock has moved on.
+//! 2. A buffered or mapped write may have set the times before we looked and reach its pages after.
+//!    So the file is written back *after* looking; that also write-protects mapped pages, and the
+//!    next store to them sets the times anew.
+//! 3. A direct write may have set the times before, and be under way still. So between looking and
+//!    copying there is a *barrier*: an operation that waits for direct I/O under the file's locks,
+//!    or the proof that nobody else has the file open.
+//! 4. A page fault sets the times some instructions before it takes the lock that a barrier would
+//!    wait for. Where somebody else has the file open, dirty pages are looked for right before the
+//!    exchange.
+//!
+//! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
+//! has reached the device before the exchange begins. The donor has no name, so it is freed when
+//! the process ends, however it ends, or when the log is recovered.
+//!
+//! # What is kept
+//!
+//! Times (neither engine touches them), holes, unwritten ranges, sharing (shared extents are left
+//! alone, or shared anew with the donor). After a move in part with `xfs-swap-extents` the inode
+//! has the "may share blocks" flag, which costs later writes a look-up and nothing else. Space that
+//! the file system allocated speculatively behind the end is given back; that which was allocated
+//! on purpose stays.
+
+mod commit;
+mod donor;
+mod freshness;
+mod select;
+mod swap;
+
+use std::{
+    fs::File,
+    io,
+    os::fd::AsRawFd,
+    path::{Path, PathBuf},
+};
+
+use indef_core::SkipReason;
+use linux_abi::{
+    fsxattr::{self, Flags},
+    xfs::{Features, Geometry, geometry},
+};
+use rustix::{
+    fs::{Mode, OFlags, open},
+    io::Errno,
+};
+use units::{Bytes, FileOffset, FileRange};
+
+use crate::{Attributes, EngineOptions, Filesystem, Refusal, Relocator, Target};
+
+/// `xfs-commit-range`.
+///
+/// # Errors
+///
+/// [`SkipReason::NoEngine`] where the kernel or the file system cannot, [`SkipReason::NotPermitted`]
+/// without the privilege.
+pub(crate) fn commit_range(
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    let features = fs
+        .mount
+        .as_ref()
+        .and_then(|mount| File::open(&mount.point).ok())
+        .and_then(|root| geometry(&root).ok())
+        .map(|geometry| geometry.features);
+    if !fs.kernel_at_least(6, 12) || !features.is_some_and(|f| f.contains(Features::EXCHANGE_RANGE))
+    {
+        return Err(SkipReason::NoEngine.into());
+    }
+    let capabilities = rustix::thread::capabilities(None).map_err(|_| SkipReason::NotPermitted)?;
+    if !capabilities
+        .effective
+        .contains(rustix::thread::CapabilitySet::SYS_ADMIN)
+    {
+        return Err(SkipReason::NotPermitted.into());
+    }
+    Ok(Box::new(commit::CommitRange {
+        allow_unshare: options.allow_unshare,
+    }))
+}
+
+/// `xfs-swap-extents`.
+pub(crate) fn swap_extents(options: &EngineOptions) -> Box<dyn Relocator> {
+    Box::new(swap::SwapExtents {
+        allow_unshare: options.allow_unshare,
+    })
+}
+
+/// What both engines refuse; what the file system is like.
+fn admit(target: &Target) -> Result<Geometry, Refusal> {
+    if target.attributes.contains(Attributes::DAX) {
+        return Err(SkipReason::Dax.into());
+    }
+    if target
+        .attributes
+        .intersects(Attributes::VERITY | Attributes::ENCRYPTED)
+    {
+        return Err(SkipReason::Unsupported.into());
+    }
+    if target.size.is_zero() {
+        return Err(SkipReason::Empty.into());
+    }
+    // Reading would change the access time.
+    if !target.noatime {
+        return Err(SkipReason::NotPermitted.into());
+    }
+    let attributes = fsxattr::Attributes::get(&target.file)
+        .map_err(|error| refuse(target, "look at the inode", None, error))?;
+    // `nodefrag` is the owner's wish, which XFS's own defragmenter follows, too.
+    if attributes
+        .flags()
+        .intersects(Flags::REALTIME | Flags::NODEFRAG)
+    {
+        return Err(SkipReason::Unsupported.into());
+    }
+    geometry(&target.file).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NOTTY) => SkipReason::NoEngine.into(),
+        _ => refuse(target, "look at the file system", None, error),
+    })
+}
+
+/// The directory of the target: donors are made there, since that is the same mount.
+fn directory(target: &Target) -> &Path {
+    match target.path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// The target once more, for direct reads that leave its access time alone.
+fn open_direct(target: &Target) -> Result<File, Refusal> {
+    // Not by its name, which may belong to another file by now.
+    let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOATIME | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty())
+        .map(File::from)
+        .map_err(|errno| refuse(target, "open for direct reading", None, errno.into()))
+}
+
+/// What a failure means.
+fn refuse(
+    target: &Target,
+    operation: &'static str,
+    offset: Option<FileOffset>,
+    error: io::Error,
+) -> Refusal {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC) => SkipReason::NoSpace.into(),
+        Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),
+        Some(Errno::ACCESS | Errno::PERM) => SkipReason::NotPermitted.into(),
+        Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+        Some(Errno::BUSY) => SkipReason::Changed.into(),
+        Some(Errno::TXTBSY) => SkipReason::SwapFile.into(),
+        Some(Errno::OPNOTSUPP) => SkipReason::Unsupported.into(),
+        _ => target.error(operation, offset, error).into(),
+    }
+}
+
+/// The whole file in whole blocks.
+fn whole(size: Bytes, block_size: Bytes) -> FileRange {
+    FileRange::new(0, size.get()).align_outward(block_size)
+}
+
+/// Milliseconds that a step took under the file's locks, as a result wants it.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, units::Nanos) {
+    let begin = std::time::Instant::now();
+    let result = work();
+    (result, begin.elapsed().into())
+}

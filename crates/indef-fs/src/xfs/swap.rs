@@ -1,0 +1,373 @@
+//! `xfs-swap-extents`: exchange all blocks of the file and of a donor (`XFS_IOC_SWAPEXT`).
+//!
+//! ```text
+//! look ─▶ wait ─▶ barrier ─▶ map ─▶ allocate ─▶ copy ─▶ … ─▶ sync ─▶ share ─▶ check ─▶ exchange
+//! ```
+//!
+//! What is not to move is shared with the donor by reference at the very end, so that the exchange
+//! leaves it where it is. While it is shared, a write to it would go to another place; therefore a
+//! file that somebody else has open is only moved as a whole.
+//!
+//! With reverse mapping (`rmapbt`) the kernel exchanges extent by extent under the file's locks,
+//! which takes its time: there, too, heavily fragmented files must not be open elsewhere.
+
+use std::{collections::VecDeque, fs::File};
+
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+};
+use linux_abi::{
+    fiemap::Mapper,
+    fsxattr::{Attributes, Flags},
+    share::clone_range,
+    xfs::{self, Features, Geometry},
+};
+use rustix::io::Errno;
+use units::{Bytes, FileOffset, FileRange, Nanos};
+
+use super::{
+    admit,
+    commit::take_bytes,
+    donor::{Donor, allocated_runs, runs},
+    freshness::{Sample, barrier, is_sole},
+    open_direct, refuse,
+    select::{choose, coverage, gain, others, replaced},
+    timed, whole,
+};
+use crate::{Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map};
+
+/// Extents that are shared by one call: it holds the file's locks.
+const SHARED_AT_ONCE: usize = 256;
+
+/// With reverse mapping, more extents than this are not exchanged while others use the file: each
+/// takes some tens of microseconds under its locks.
+const MOST_REMAPPED_IN_USE: u64 = 2048;
+
+/// What a step copies at least and at most; no lock is held meanwhile.
+const COPY_STEP: (u64, u64) = (1 << 20, 32 << 20);
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct SwapExtents {
+    pub(super) allow_unshare: bool,
+}
+
+impl Relocator for SwapExtents {
+    fn name(&self) -> &'static str {
+        "xfs-swap-extents"
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        admit(target).map(drop)
+    }
+
+    fn splits(&self) -> bool {
+        false
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
+        match xfs::geometry(&target.file) {
+            Ok(geometry) if !geometry.features.contains(Features::REFLINK) => target.allocated,
+            _ => asked.min(target.allocated),
+        }
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let geometry = admit(target)?;
+        let sample = Sample::take(target)?;
+        sample.settle();
+        let sole = is_sole(target);
+        if !sole {
+            barrier(target, &geometry)?;
+        }
+        let everything = FileRange::between(FileOffset(0), FileOffset(u64::MAX));
+        let layout = map(
+            &target.file,
+            &target.path,
+            everything,
+            true,
+            &mut Mapper::default(),
+        )?;
+        let file = whole(sample.size, target.block_size);
+        let mut chosen = choose(&layout, ranges, file, target.block_size, self.allow_unshare)?;
+        if !geometry.features.contains(Features::REFLINK) {
+            // Nothing can be shared with the donor, so all has to be copied.
+            chosen = vec![file];
+        }
+        if !sole {
+            let remapped = geometry.features.contains(Features::RMAPBT)
+                && layout.extents().len() as u64 > MOST_REMAPPED_IN_USE;
+            if remapped || !kept(&layout, &chosen, file).is_empty() {
+                return Err(SkipReason::InUse.into());
+            }
+        }
+        let donor = Donor::new(target, &geometry)?;
+        let attributes = Attributes::get(&target.file)
+            .map_err(|error| refuse(target, "look at the inode", None, error))?;
+        if attributes.flags().contains(Flags::HASATTR)
+            && !geometry.features.contains(Features::RMAPBT)
+        {
+            donor.match_room(&geometry);
+        }
+        donor.open_up(sample.size)?;
+        let moved = allocate(target, &donor, &layout, chosen, file)?;
+        let kept = kept(&layout, &moved, file);
+        if !sole && !kept.is_empty() {
+            return Err(SkipReason::InUse.into());
+        }
+        allocate_unwritten(&donor, &layout, &moved, file)?;
+        let copies: Vec<FileRange> = moved
+            .iter()
+            .flat_map(|range| runs(&layout, *range, true))
+            .collect();
+        Ok(Box::new(Swap {
+            source: Some(open_direct(target)?),
+            target,
+            copier,
+            geometry,
+            sample,
+            sole,
+            behind: behind(&layout, &geometry, attributes, file),
+            file,
+            layout,
+            relocated: copies.iter().map(|range| range.len).sum(),
+            copies: copies.into(),
+            kept,
+            donor,
+        }))
+    }
+}
+
+/// The written runs that are not moved.
+fn kept(layout: &Layout, moved: &[FileRange], file: FileRange) -> Vec<FileRange> {
+    others(moved, file)
+        .into_iter()
+        .flat_map(|range| runs(layout, range, true))
+        .collect()
+}
+
+/// Give the donor blocks for `chosen`; what would not be better for it is left out.
+fn allocate(
+    target: &Target,
+    donor: &Donor<'_>,
+    layout: &Layout,
+    mut chosen: Vec<FileRange>,
+    file: FileRange,
+) -> Result<Vec<FileRange>, Refusal> {
+    for range in &chosen {
+        for run in allocated_runs(layout, *range) {
+            donor.allocate(run)?;
+        }
+    }
+    let new = donor.layout(file)?;
+    let mut result = Ok(());
+    chosen.retain(|range| {
+        let better = gain(layout, &new, *range, target.block_size) > 0;
+        if !better && result.is_ok() {
+            result = donor.release(*range);
+        }
+        better
+    });
+    result?;
+    let fewer = replaced(layout, &new, &chosen, file).fragments() < fragments(layout, file);
+    if chosen.is_empty() || !fewer {
+        return Err(SkipReason::NoGain.into());
+    }
+    Ok(chosen)
+}
+
+fn fragments(layout: &Layout, file: FileRange) -> u64 {
+    layout.fragments_in(file)
+}
+
+/// Unwritten ranges cannot be shared, so the donor gets its own, which costs no write.
+fn allocate_unwritten(
+    donor: &Donor<'_>,
+    layout: &Layout,
+    moved: &[FileRange],
+    file: FileRange,
+) -> Result<(), Refusal> {
+    for range in others(moved, file) {
+        for run in runs(layout, range, false) {
+            donor.allocate(run)?;
+        }
+    }
+    Ok(())
+}
+
+/// What was allocated behind the end on purpose, and would be exchanged away.
+fn behind(
+    layout: &Layout,
+    geometry: &Geometry,
+    attributes: Attributes,
+    file: FileRange,
+) -> Vec<FileRange> {
+    // With reverse mapping only what is before the end is exchanged.
+    if attributes.flags().contains(Flags::PREALLOC) && !geometry.features.contains(Features::RMAPBT)
+    {
+        let end = FileOffset(u64::MAX);
+        allocated_runs(layout, FileRange::between(file.end(), end))
+    } else {
+        Vec::new()
+    }
+}
+
+/// A file on its way.
+struct Swap<'a> {
+    target: &'a Target,
+    copier: &'a dyn RangeCopier,
+    geometry: Geometry,
+    sample: Sample,
+    /// Nobody else had the file open when we looked.
+    sole: bool,
+    file: FileRange,
+    /// What the donor gets behind the end, once it has its final size.
+    behind: Vec<FileRange>,
+    layout: Layout,
+    donor: Donor<'a>,
+    /// For direct reads; closed before anybody asks whether others have the file open.
+    source: Option<File>,
+    /// What is still to be copied.
+    copies: VecDeque<FileRange>,
+    /// What is shared instead.
+    kept: Vec<FileRange>,
+    relocated: Bytes,
+}
+
+impl Relocation for Swap<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        if self.copies.is_empty() {
+            return self.exchange().map(Step::Done);
+        }
+        let batch = take_bytes(
+            &mut self.copies,
+            limit.bytes.get().clamp(COPY_STEP.0, COPY_STEP.1),
+        );
+        let bytes: Bytes = batch.iter().map(|range| range.len).sum();
+        let source = self.source.as_ref().unwrap_or(&self.target.file);
+        self.copier
+            .copy(source, &self.donor.file, &batch)
+            .map_err(|error| refuse(self.target, "copy", batch.first().map(|r| r.start), error))?;
+        self.sample.verify(self.target)?;
+        Ok(Step::Working(Moved {
+            host_read: bytes,
+            host_written: bytes,
+            ..Moved::default()
+        }))
+    }
+}
+
+impl Swap<'_> {
+    fn exchange(&mut self) -> Result<Moved, Refusal> {
+        self.donor.set_size(self.sample.size)?;
+        for run in &self.behind {
+            self.donor.allocate(*run)?;
+        }
+        self.donor.sync()?;
+        self.source = None;
+        self.sample.verify(self.target)?;
+        let mut locked = self.share()?;
+        self.check()?;
+        let (swapped, time) = timed(|| {
+            xfs::swap_extents(
+                &self.target.file,
+                &self.donor.file,
+                self.sample.size.get(),
+                self.sample.modified,
+                self.sample.changed,
+            )
+        });
+        locked = locked.max(time);
+        swapped.map_err(|error| match Errno::from_io_error(&error) {
+            // Another size.
+            Some(Errno::FAULT) => SkipReason::Changed.into(),
+            // The inodes' formats do not fit.
+            Some(Errno::INVAL) => SkipReason::Unsupported.into(),
+            _ => refuse(self.target, "exchange extents", None, error),
+        })?;
+        if !self.sole {
+            // Direct reads of the old blocks may be under way; they end before the blocks are freed.
+            barrier(self.target, &self.geometry)?;
+        }
+        Ok(Moved {
+            relocated: self.relocated,
+            locked,
+            locked_bytes: self.file.len,
+            ..Moved::default()
+        })
+    }
+
+    /// Share with the donor what is not moved. Returns the longest time under the file's locks.
+    fn share(&self) -> Result<Nanos, Refusal> {
+        if !self.kept.is_empty() && !is_sole(self.target) {
+            return Err(SkipReason::InUse.into());
+        }
+        let mut longest = Nanos(0);
+        for run in &self.kept {
+            for part in self.portions(*run) {
+                // The last block may be cut by the end of the file.
+                let length = part.end().get().min(self.sample.size.get()) - part.start.get();
+                let (shared, time) = timed(|| {
+                    clone_range(
+                        &self.target.file,
+                        &self.donor.file,
+                        part.start.get(),
+                        length,
+                    )
+                });
+                longest = longest.max(time);
+                shared.map_err(|error| {
+                    refuse(self.target, "share extents", Some(part.start), error)
+                })?;
+            }
+        }
+        Ok(longest)
+    }
+
+    /// `run` in portions of a bounded number of extents.
+    fn portions(&self, run: FileRange) -> Vec<FileRange> {
+        let starts: Vec<FileOffset> = self
+            .layout
+            .clipped(run)
+            .step_by(SHARED_AT_ONCE)
+            .map(|extent| extent.file)
+            .collect();
+        let ends = starts.iter().skip(1).copied().chain([run.end()]);
+        starts
+            .iter()
+            .zip(ends)
+            .map(|(start, end)| FileRange::between(*start, end))
+            .collect()
+    }
+
+    /// The last look before the exchange: the donor has the same bytes written and allocated, in
+    /// fewer fragments, and no fault has made a page dirty meanwhile.
+    fn check(&self) -> Result<(), Refusal> {
+        let new = self.donor.layout(self.file)?;
+        if coverage(&new, self.file) != coverage(&self.layout, self.file) {
+            return Err(self
+                .target
+                .error(
+                    "compare the donor",
+                    None,
+                    std::io::Error::other("it does not cover the same ranges"),
+                )
+                .into());
+        }
+        if new.fragments() >= fragments(&self.layout, self.file) {
+            return Err(SkipReason::NoGain.into());
+        }
+        let unplaced = |e: &indef_core::layout::Extent| e.flags.contains(ExtentFlags::UNPLACED);
+        if new.extents().iter().any(unplaced) {
+            return Err(SkipReason::Changed.into());
+        }
+        Ok(())
+    }
+}

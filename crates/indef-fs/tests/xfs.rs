@@ -1,0 +1,13 @@
+//! The XFS engines on real file systems.
+//!
+//! Every test goes through all [`Flavour`]s that this machine can make. The oracle is always the
+//! same: content, size, times and allocation as before, fewer fragments, `xfs_repair` content.
+
+#[path = "xfs/flavour.rs"]
+mod flavour;
+#[path = "xfs/layout.rs"]
+mod layout;
+#[path = "xfs/refusals.rs"]
+mod refusals;
+#[path = "xfs/writers.rs"]
+mod writers;
