@@ -223,7 +223,7 @@ pub(crate) struct HowArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// The engine: auto, or one of ext4-move-extent, xfs-exchange-range, xfs-commit-range,
+    /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
     /// xfs-swap-extents, btrfs-defrag-range, f2fs-defragment
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = engine)]
     pub(crate) engine: EngineChoice,
