@@ -94,8 +94,6 @@ fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos
     let command = fio(file, direct);
     let child = Command::new(&command[0])
         .args(&command[1..])
-        // fio leaves a file with the state of its verification where it runs.
-        .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -144,6 +142,7 @@ fn fio(file: &Path, direct: bool) -> Vec<OsString> {
         "--ioengine=psync",
         "--verify=crc32c",
         "--verify_fatal=1",
+        "--verify_state_save=0",
         "--randseed=7",
         "--output-format=json",
     ]
