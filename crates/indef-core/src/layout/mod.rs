@@ -12,8 +12,8 @@ mod windows;
 pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;
-pub use windows::WindowedDolf;
 pub(crate) use measure::Scan;
+pub use windows::WindowedDolf;
 
 #[cfg(test)]
 pub(crate) mod tests;

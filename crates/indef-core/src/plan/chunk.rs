@@ -13,8 +13,9 @@ pub enum Decision {
     Skip(SkipReason),
 }
 
-/// One access range that a plan decided on. Neighbouring I/O-sized ranges that are contiguous
-/// already may stand together in one chunk; its degrees are then those of one of them.
+/// One access range that a plan decided on, or a request-sized piece of a long one. Neighbours of one
+/// size that are contiguous already may stand together in one chunk; its degrees are then the highest
+/// of any of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Chunk {
     /// The bytes of the file, block-aligned.

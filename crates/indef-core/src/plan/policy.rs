@@ -3,16 +3,13 @@
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Chunk, Decision, PlanOptions, Policy,
-    decide::decide,
-    safety::keep_promise,
-    windows::{window_size, windows},
+    Chunk, Decision, PlanOptions, Policy, decide::decide, safety::keep_promise, windows::windows,
 };
 use crate::{
     SkipReason,
     access::AccessRange,
     layout::Layout,
-    priority::{Entry, IodpTree, share},
+    priority::{Entry, IodpTree},
 };
 
 /// What planning has to know of a file.
@@ -43,32 +40,47 @@ impl FileFacts<'_> {
 /// Decide about every range of a file that the policy considers.
 #[must_use]
 pub fn plan_file(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
-    let mut chunks = match (options.policy, file.accesses) {
-        (Policy::Whole, _) => whole(options, file),
-        (Policy::Indef | Policy::Fragpicker, Some(accesses)) => accessed(options, file, accesses),
+    let all = FileRange::new(0, file.end());
+    let io_size = in_blocks(file, options.io_size);
+    let request = in_blocks(file, options.max_request);
+    let (mut chunks, unit) = match (options.policy, file.accesses) {
+        _ if all.is_empty() => return Vec::new(),
+        (Policy::Whole, _) => (vec![decide(options, file, all, (1, 0))], all.len.0),
+        (Policy::Indef | Policy::Fragpicker, Some(accesses)) => {
+            (accessed(options, file, accesses, request), request)
+        }
         (Policy::Indef | Policy::Fragpicker, None) | (Policy::Sequential, _) => {
-            windows(options, file)
+            (windows(options, file, all, io_size, (1, 0)), io_size)
         }
     };
     match options.policy {
-        Policy::Indef => truncate(options, file, &mut chunks),
-        Policy::Fragpicker => keep_hottest(options, file, &mut chunks),
-        Policy::Whole | Policy::Sequential => {}
+        Policy::Indef => truncate(options, unit, &mut chunks),
+        // Without a profile nothing is hotter than the rest.
+        Policy::Fragpicker if file.accesses.is_some() => keep_hottest(options, unit, &mut chunks),
+        Policy::Fragpicker | Policy::Whole | Policy::Sequential => {}
     }
     keep_promise(file.layout, &mut chunks);
     chunks
 }
 
-/// The file as one chunk.
-fn whole(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
-    match file.end() {
-        0 => Vec::new(),
-        end => vec![decide(options, file, FileRange::new(0, end), (1, 0))],
-    }
+/// A size in whole blocks, at least one.
+fn in_blocks(file: &FileFacts<'_>, size: Bytes) -> u64 {
+    FileOffset(size.0.max(1)).align_up(Bytes(file.block())).0
 }
 
-/// A chunk for each access range, cut to the file.
-fn accessed(options: &PlanOptions, file: &FileFacts<'_>, accesses: &[AccessRange]) -> Vec<Chunk> {
+/// The chunks of each access range, cut to the file.
+///
+/// A range that merging made longer than a device request is decided in pieces of one request: DoLF
+/// and DoPF, and the weights that make them comparable, are about the data of one request (InDeF
+/// §II-A; DoPF grows with the square of the size), and reading more takes several requests however
+/// well it lies. Otherwise unaligned small reads all over a file, which merge to one range, would
+/// move all of it for one bad place.
+fn accessed(
+    options: &PlanOptions,
+    file: &FileFacts<'_>,
+    accesses: &[AccessRange],
+    request: u64,
+) -> Vec<Chunk> {
     let mut chunks = Vec::with_capacity(accesses.len());
     let mut from = FileOffset(0);
     for access in accesses {
@@ -77,9 +89,16 @@ fn accessed(options: &PlanOptions, file: &FileFacts<'_>, accesses: &[AccessRange
             range.start.max(from),
             range.end().min(FileOffset(file.end())),
         );
-        if !range.is_empty() {
-            chunks.push(decide(options, file, range, (access.reads, access.writes)));
-            from = range.end();
+        if range.is_empty() {
+            continue;
+        }
+        from = range.end();
+        let counts = (access.reads, access.writes);
+        let hollow = file.layout.clipped(range).next().is_none();
+        if range.len.0 <= request || hollow {
+            chunks.push(decide(options, file, range, counts));
+        } else {
+            chunks.append(&mut windows(options, file, range, request, counts));
         }
     }
     chunks
@@ -87,48 +106,42 @@ fn accessed(options: &PlanOptions, file: &FileFacts<'_>, accesses: &[AccessRange
 
 /// InDeF §III-C: leave the entries with the lowest IODP alone. Entries are the ranges that reach the
 /// device, contiguous ones included: they fill the lowest places.
-fn truncate(options: &PlanOptions, file: &FileFacts<'_>, chunks: &mut [Chunk]) {
-    let window = window_size(options, file);
-    let entries = chunks
-        .iter()
-        .enumerate()
-        .filter(|(_, chunk)| chunk.dolf > 0 && chunk.reads > 0)
-        .map(|(index, chunk)| Entry {
-            iodp: chunk.iodp,
+fn truncate(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
+    let tree = tree(chunks, unit, |chunk| {
+        (chunk.dolf > 0 && chunk.reads > 0).then_some(chunk.iodp)
+    });
+    let lowest = tree.truncated(options.truncate_pct);
+    leave(chunks, lowest, SkipReason::Truncated);
+}
+
+/// FragPicker §4.1.3: only the hottest ranges stay; at least one, if any percentage is asked for.
+fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
+    let heat = |chunk: &Chunk| Some(chunk.reads.saturating_add(chunk.writes) as f64);
+    let tree = tree(chunks, unit, heat);
+    let coldest = tree.truncated(100.0 - options.hot_pct);
+    leave(chunks, coldest, SkipReason::Cold);
+}
+
+/// The chunks by their rank; those without one are left out. A chunk that stands for several ranges
+/// of `unit` bytes counts as many.
+fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> IodpTree {
+    let entry = |(index, chunk): (usize, &Chunk)| {
+        Some(Entry {
+            iodp: rank(chunk)?,
             start: chunk.range.start,
-            weight: weight(file, chunk, window),
+            weight: chunk.range.len.0.div_ceil(unit),
             index,
         })
-        .collect();
-    for entry in IodpTree::new(entries).truncated(options.truncate_pct) {
+    };
+    IodpTree::new(chunks.iter().enumerate().filter_map(entry).collect())
+}
+
+/// Skip what would have moved of `entries`.
+fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
+    for entry in entries {
         let chunk = &mut chunks[entry.index];
         if chunk.migrates() {
-            chunk.decision = Decision::Skip(SkipReason::Truncated);
-        }
-    }
-}
-
-/// How many ranges a chunk stands for.
-fn weight(file: &FileFacts<'_>, chunk: &Chunk, window: u64) -> u64 {
-    match file.accesses {
-        Some(_) => 1,
-        None => chunk.range.len.0.div_ceil(window),
-    }
-}
-
-/// FragPicker §4.1.3: only the hottest ranges stay, at least one if any percentage is asked for.
-fn keep_hottest(options: &PlanOptions, file: &FileFacts<'_>, chunks: &mut [Chunk]) {
-    if file.accesses.is_none() {
-        return;
-    }
-    let count = chunks.len() as u64;
-    let cold = share(count, 100.0 - options.hot_pct) as usize;
-    let mut order: Vec<usize> = (0..chunks.len()).collect();
-    order.sort_by_key(|&i| chunks[i].reads.saturating_add(chunks[i].writes));
-    for &index in order.iter().take(cold) {
-        let chunk = &mut chunks[index];
-        if chunk.migrates() {
-            chunk.decision = Decision::Skip(SkipReason::Cold);
+            chunk.decision = Decision::Skip(reason);
         }
     }
 }

@@ -320,6 +320,30 @@ fn indef_counts_reads_and_fragpicker_counts_writes_too() {
 }
 
 #[test]
+fn long_access_ranges_move_only_where_they_are_fragmented() {
+    // 4 MiB, 256 KiB in pieces, 60 MiB: all of it read in one merged range.
+    let mut extents = vec![(0, 10, 1024)];
+    extents.extend(scattered(1024, 64));
+    extents.push((1088, 1_000_000, 15_360));
+    let layout = layout(&extents);
+    let all = [access(0, 16_448, 100)];
+    for policy in [Policy::Indef, Policy::Fragpicker] {
+        let chunks = plan_with(&options(policy), &layout, Some(&all));
+        let contiguous = Skip(SkipReason::Contiguous);
+        assert_eq!(decisions(&chunks), [contiguous, Migrate, contiguous]);
+        assert!(chunks.iter().all(|chunk| chunk.reads == 100));
+        assert_eq!(file(chunks).runs(), [blocks(1024, 64)]);
+    }
+    // The contiguous pieces count: 256 of 257, so the one that matters stays.
+    let truncated = PlanOptions {
+        truncate_pct: 99.6,
+        ..options(Policy::Indef)
+    };
+    let chunks = plan_with(&truncated, &layout, Some(&all));
+    assert_eq!(file(chunks).runs(), [blocks(1024, 64)]);
+}
+
+#[test]
 fn ranges_behind_the_end_are_cut_and_overlaps_are_tolerated() {
     let fragmented = layout(&scattered(0, 8));
     let accesses = [access(0, 6, 1), access(4, 100, 1), access(500, 4, 1)];

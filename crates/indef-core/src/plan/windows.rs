@@ -1,4 +1,5 @@
-//! I/O-sized ranges from offset 0, for planning without a profile (FragPicker §4.1.4).
+//! Ranges of one I/O size, where a longer one is given: the whole file when planning without a
+//! profile (FragPicker §4.1.4), or an access range that is longer than a request.
 //!
 //! Only windows that hold extents become chunks, and a series of windows that need no move becomes
 //! one chunk: neither a sparse file of many TiB nor a contiguous one is walked window by window.
@@ -8,18 +9,23 @@ use units::{Bytes, FileRange};
 use super::{Chunk, Decision, FileFacts, PlanOptions, decide::decide};
 use crate::SkipReason;
 
-/// All windows of the file that hold extents, decided.
-pub(super) fn windows(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
-    let size = window_size(options, file);
-    let end = file.end();
+/// All windows of `size` bytes in `span` that hold extents, decided. `counts` are the reads and
+/// writes of each of them.
+pub(super) fn windows(
+    options: &PlanOptions,
+    file: &FileFacts<'_>,
+    span: FileRange,
+    size: u64,
+    counts: (u64, u64),
+) -> Vec<Chunk> {
+    let (mut start, end) = (span.start.0, span.end().0);
     let mut chunks: Vec<Chunk> = Vec::new();
-    let mut start = 0;
     while start < end {
         let Some((extent_start, extent_end)) = extent_at_or_behind(file, start) else {
             break;
         };
         if extent_start >= start.saturating_add(size) {
-            start = extent_start - extent_start % size;
+            start = extent_start - (extent_start - start) % size;
             continue;
         }
         // One extent fills this window and maybe more: all of them are contiguous.
@@ -29,20 +35,14 @@ pub(super) fn windows(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk>
         };
         let len = filled.max(size).min(end - start);
         let range = FileRange::new(start, len);
-        let chunk = decide(options, file, range, (1, 0));
-        // Blocks that are allocated behind the end of the file lead to an empty last window.
+        let chunk = decide(options, file, range, counts);
+        // The next extent may lie behind the end of the span.
         if chunk.decision != Decision::Skip(SkipReason::Empty) {
             join(&mut chunks, chunk);
         }
         start += len;
     }
     chunks
-}
-
-/// The I/O size in whole blocks.
-pub(super) fn window_size(options: &PlanOptions, file: &FileFacts<'_>) -> u64 {
-    let block = file.block();
-    options.io_size.0.max(1).div_ceil(block) * block
 }
 
 /// The first extent that ends behind `start`.
