@@ -2,7 +2,7 @@
 
 use indef_core::SkipReason;
 
-use crate::{EngineKind, Filesystem, Refusal, Relocator, xfs};
+use crate::{EngineKind, Filesystem, Refusal, Relocator, ext4::Ext4MoveExtent, xfs};
 
 /// What every engine is told.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,10 @@ pub fn relocator(
         return Err(SkipReason::ReadOnlyMount.into());
     }
     match kind {
+        EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
-        EngineKind::Ext4MoveExtent | EngineKind::BtrfsDefragRange | EngineKind::F2fsDefragment => {
+        EngineKind::BtrfsDefragRange | EngineKind::F2fsDefragment => {
             Err(SkipReason::NoEngine.into())
         }
     }

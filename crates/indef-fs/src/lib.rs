@@ -14,8 +14,10 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod engine;
 mod error;
+mod ext4;
 mod filesystem;
 mod kind;
 mod map;
@@ -25,6 +27,7 @@ mod swap;
 mod target;
 mod xfs;
 
+pub use cache::{CacheRecord, Settler};
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
 pub use filesystem::{Filesystem, Space, detect, free_space_ok};

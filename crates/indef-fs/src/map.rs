@@ -36,35 +36,66 @@ pub fn map(
     sync: bool,
     into: &mut Mapper,
 ) -> Result<Layout, Refusal> {
-    let end = range.end().get().min(MAX_OFFSET);
-    let mut offset = range.start.get();
-    let mut flags = if sync { fiemap::FLAG_SYNC } else { 0 };
     let mut extents = Vec::new();
-    while offset < end {
-        let batch = into
-            .batch(file, offset, end - offset, flags)
-            .map_err(|source| refuse(path, offset, source))?;
-        flags = 0;
-        let last = batch
-            .last()
-            .map(|raw| (raw.logical.saturating_add(raw.length), raw.flags));
-        for raw in batch {
-            extents.extend(
-                sanitize(raw)
-                    .and_then(|e| e.clip(FileRange::between(range.start, FileOffset(end)))),
-            );
-        }
-        match last {
-            Some((behind, flags))
-                if behind > offset && flags & fiemap::ExtentFlags::LAST.bits() == 0 =>
-            {
-                offset = behind;
-            }
-            _ => break,
-        }
-    }
+    for_each_batch(file, path, range, sync, into, |batch| {
+        extents.extend_from_slice(batch)
+    })?;
     join_encoded(&mut extents);
     Ok(Layout::new(extents))
+}
+
+/// As [`map`], for ranges of which not everything shall be kept: `visit` gets the extents in
+/// order, a batch at a time, clipped to `range`, not joined.
+pub(crate) fn for_each_batch(
+    file: &File,
+    path: &Path,
+    range: FileRange,
+    sync: bool,
+    mapper: &mut Mapper,
+    mut visit: impl FnMut(&[Extent]),
+) -> Result<(), Refusal> {
+    let mut rest = range;
+    let mut sync = sync;
+    let mut batch = Vec::new();
+    while !rest.is_empty() {
+        let more = next_batch(file, path, rest, sync, mapper, &mut batch)?;
+        sync = false;
+        visit(&batch);
+        match more {
+            Some(behind) => rest = FileRange::between(behind, range.end()),
+            None => break,
+        }
+    }
+    Ok(())
+}
+
+/// The first extents of `range`, at most [`fiemap::BATCH`], into `batch`. Returns where to go on,
+/// if there may be more.
+pub(crate) fn next_batch(
+    file: &File,
+    path: &Path,
+    range: FileRange,
+    sync: bool,
+    mapper: &mut Mapper,
+    batch: &mut Vec<Extent>,
+) -> Result<Option<FileOffset>, Refusal> {
+    batch.clear();
+    let offset = range.start.get();
+    let end = range.end().get().min(MAX_OFFSET);
+    if offset >= end {
+        return Ok(None);
+    }
+    let flags = if sync { fiemap::FLAG_SYNC } else { 0 };
+    let raws = mapper
+        .batch(file, offset, end - offset, flags)
+        .map_err(|source| refuse(path, offset, source))?;
+    let inside = FileRange::between(range.start, FileOffset(end));
+    batch.extend(raws.iter().filter_map(|raw| sanitize(raw)?.clip(inside)));
+    Ok(raws.last().and_then(|last| {
+        let behind = last.logical.saturating_add(last.length);
+        let more = behind > offset && last.flags & fiemap::ExtentFlags::LAST.bits() == 0;
+        more.then_some(FileOffset(behind))
+    }))
 }
 
 fn refuse(path: &Path, offset: u64, source: io::Error) -> Refusal {

@@ -10,7 +10,7 @@ use std::{fs::File, io};
 
 use units::{Bytes, FileRange, Nanos};
 
-use crate::{Refusal, Target};
+use crate::{FsError, Refusal, Target};
 
 /// An engine: how ranges get new, contiguous blocks on one kind of file system.
 ///
@@ -51,6 +51,17 @@ pub trait Relocator: Send + Sync {
         ranges: &[FileRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal>;
+
+    /// Wait for what relocations left to the background: writeback of moved data, and with it the
+    /// page cache. Called at the end of a run; dropping the engine waits, too, but cannot say what
+    /// failed.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that failed since the last call.
+    fn settle(&self) -> Result<(), FsError> {
+        Ok(())
+    }
 }
 
 /// A relocation under way. Dropping it releases everything; what was moved stays moved.

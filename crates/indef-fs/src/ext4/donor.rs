@@ -1,0 +1,126 @@
+//! The unlinked file whose blocks are swapped in.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use indef_core::SkipReason;
+use linux_abi::fiemap::Mapper;
+use rustix::{
+    fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, open},
+    io::Errno,
+};
+use units::{Bytes, FileRange};
+
+use crate::{Refusal, Space, Target, map};
+
+/// A file without a name (`O_TMPFILE`) that holds blocks in as few pieces as could be had. Nobody
+/// else can ever open it, and it is gone when it is closed, also by a crash.
+#[derive(Debug)]
+pub(super) struct Donor {
+    pub(super) file: File,
+    /// Fragments of its blocks.
+    pub(super) fragments: u64,
+}
+
+/// The allocator does not always find a single piece at once though there is one, since it runs into
+/// the superblock copies that lie in some block groups: having had to leave out what the last try
+/// got, it looks behind that.
+const TRIES: usize = 6;
+
+impl Donor {
+    /// Allocate `len` bytes.
+    pub(super) fn allocate(
+        target: &Target,
+        fallbacks: &[PathBuf],
+        len: Bytes,
+        mapper: &mut Mapper,
+    ) -> Result<Self, Refusal> {
+        let mut best = Self::try_once(target, fallbacks, len, mapper)?;
+        // Kept until the end: what is freed would be found again.
+        let mut worse = Vec::new();
+        while best.fragments > 1 && worse.len() + 1 < TRIES {
+            let plenty = Space::of(&best.file).is_ok_and(|space| {
+                space.free.get() / 2 > len.get().saturating_add(space.total.get() / 20)
+            });
+            if !plenty {
+                break;
+            }
+            let Ok(next) = Self::try_once(target, fallbacks, len, mapper) else {
+                break;
+            };
+            let hopeless = next.fragments > best.fragments * 4;
+            if next.fragments < best.fragments {
+                worse.push(std::mem::replace(&mut best, next));
+            } else {
+                worse.push(next);
+            }
+            if hopeless {
+                break;
+            }
+        }
+        Ok(best)
+    }
+
+    fn try_once(
+        target: &Target,
+        fallbacks: &[PathBuf],
+        len: Bytes,
+        mapper: &mut Mapper,
+    ) -> Result<Self, Refusal> {
+        let file = create(target, fallbacks)?;
+        fallocate(&file, FallocateFlags::empty(), 0, len.get())
+            .map_err(|errno| refuse(target, "allocate new blocks", errno))?;
+        let whole = FileRange::new(0, len.get());
+        let fragments = map(&file, &target.path, whole, false, mapper)?.fragments();
+        Ok(Self { file, fragments })
+    }
+}
+
+/// In the file's own directory, so that it is allocated near it and inherits the same project; else
+/// in any other of the same file system where the user may.
+fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
+    let own = match target.path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut refusal = None;
+    for directory in std::iter::once(own).chain(fallbacks.iter().map(PathBuf::as_path)) {
+        match create_in(directory, target) {
+            Ok(Some(file)) => return Ok(file),
+            Ok(None) => {}
+            Err(errno) => {
+                refusal.get_or_insert(errno);
+            }
+        }
+    }
+    let errno = refusal.unwrap_or(Errno::XDEV);
+    Err(match errno {
+        // The directory was renamed, is another by now, or cannot be written.
+        Errno::NOENT | Errno::NOTDIR | Errno::XDEV | Errno::OPNOTSUPP | Errno::ISDIR => {
+            SkipReason::NotPermitted.into()
+        }
+        errno => refuse(target, "create a donor", errno),
+    })
+}
+
+/// `None` where the directory is on another file system.
+fn create_in(directory: &Path, target: &Target) -> Result<Option<File>, Errno> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = File::from(open(directory, flags, Mode::RUSR | Mode::WUSR)?);
+    Ok((fstat(&file)?.st_dev == target.id.dev).then_some(file))
+}
+
+/// What an errno about the donor means for the file.
+pub(super) fn refuse(target: &Target, operation: &'static str, errno: Errno) -> Refusal {
+    match errno {
+        Errno::NOSPC => SkipReason::NoSpace.into(),
+        Errno::DQUOT => SkipReason::QuotaExceeded.into(),
+        Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted.into(),
+        Errno::ROFS => SkipReason::ReadOnlyMount.into(),
+        Errno::OPNOTSUPP => SkipReason::Unsupported.into(),
+        Errno::TXTBSY => SkipReason::SwapFile.into(),
+        errno => target.error(operation, None, errno).into(),
+    }
+}

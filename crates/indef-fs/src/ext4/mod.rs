@@ -1,0 +1,158 @@
+//! ext4: `EXT4_IOC_MOVE_EXT` with an unlinked donor.
+//!
+//! The kernel swaps the places of two files' blocks, a page at a time, and keeps the data with its
+//! file: under both inodes' locks and the page's lock it makes sure that the page is in memory,
+//! swaps the mappings in a journal transaction, and marks the page dirty; the transaction is not
+//! committed before the data is on the device (fs/ext4/move_extent.c, v6.1 and v6.18). So contents
+//! are safe against everybody at every moment, as long as there is a journal. What is left to do
+//! here is to choose a better place, to bound the time under the locks, and to have the data in
+//! memory, in the right form, when the kernel looks for it.
+//!
+//! ```text
+//! survey(range) ─▶ donor: one piece if there is one ─▶ better? ─▶ window by window:
+//!     remember what is cached, drop it, read ahead │ wait │ move │ write back │ wait, restore
+//! ```
+//!
+//! Ignored: blocks behind the end of the file (the kernel refuses them), and delayed allocations
+//! that appear while the file is moved.
+
+mod donor;
+mod piece;
+mod relocation;
+mod survey;
+mod volume;
+
+use std::path::PathBuf;
+
+use indef_core::SkipReason;
+use linux_abi::{ext4::move_extents, fiemap::Mapper};
+use rustix::{
+    fs::{IFlags, ioctl_getflags},
+    io::Errno,
+};
+use units::{Bytes, FileRange};
+
+use self::relocation::Ext4Relocation;
+use crate::{
+    Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
+    Relocator, Settler, Target, cache::READ_PIECE, map::for_each_batch,
+};
+
+/// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).
+const JOURNAL_DATA: u32 = 0x4000;
+const EXTENTS: u32 = 0x8_0000;
+const INLINE_DATA: u32 = 0x1000_0000;
+
+/// Moved data of all files that waits for its writeback.
+const SETTLING: Bytes = Bytes::mib(32);
+
+/// The engine for one mounted ext4 file system.
+pub(crate) struct Ext4MoveExtent {
+    settler: Settler,
+    /// How far reads run ahead of moves.
+    read_ahead: Bytes,
+    /// Whether cached data has to be dropped and read again as single pages first.
+    small_folios: bool,
+    /// Directories for a donor, where the file's own does not allow one.
+    fallbacks: Vec<PathBuf>,
+}
+
+impl Ext4MoveExtent {
+    /// # Errors
+    ///
+    /// The file system has no journal, or journals data.
+    pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
+        volume::admit(fs)?;
+        let mount_point = fs.mount.iter().map(|mount| mount.point.clone());
+        let temporary = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
+        Ok(Self {
+            settler: Settler::new(SETTLING),
+            read_ahead: READ_PIECE * u64::from(options.queue_depth.clamp(1, 64)),
+            // Large folios came to ext4 in 6.16; since 6.19 they are moved as a whole.
+            small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
+            fallbacks: mount_point.chain(temporary).collect(),
+        })
+    }
+}
+
+impl Relocator for Ext4MoveExtent {
+    fn name(&self) -> &'static str {
+        EngineKind::Ext4MoveExtent.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        for (attribute, reason) in [
+            (Attributes::ENCRYPTED, SkipReason::Encrypted),
+            (Attributes::VERITY, SkipReason::Unsupported),
+            (Attributes::DAX, SkipReason::Dax),
+        ] {
+            if target.attributes.contains(attribute) {
+                return Err(reason.into());
+            }
+        }
+        if target.size.is_zero() {
+            return Err(SkipReason::Empty.into());
+        }
+        let flags = ioctl_getflags(&target.file)
+            .unwrap_or(IFlags::from_bits_retain(EXTENTS))
+            .bits();
+        if flags & INLINE_DATA != 0 {
+            Err(SkipReason::Inline.into())
+        } else if flags & JOURNAL_DATA != 0 || flags & EXTENTS == 0 {
+            Err(SkipReason::Unsupported.into())
+        } else {
+            probe(target)
+        }
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        let mut mapper = Mapper::default();
+        let end = target.size.get().next_multiple_of(target.block_size.get());
+        ranges
+            .iter()
+            .map(|range| {
+                let mut cost = Bytes::ZERO;
+                let mapped = for_each_batch(
+                    &target.file,
+                    &target.path,
+                    range.intersect(FileRange::new(0, end)),
+                    false,
+                    &mut mapper,
+                    |batch| {
+                        cost += batch
+                            .iter()
+                            .filter(|extent| survey::is_written(extent))
+                            .map(|extent| extent.len)
+                            .sum();
+                    },
+                );
+                mapped.map_or(range.len, |()| cost)
+            })
+            .sum()
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        _copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        Ok(Box::new(Ext4Relocation::begin(self, target, ranges)?))
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        self.settler.finish()
+    }
+}
+
+/// Ask the kernel with a request that it cannot carry out: nothing of the file to itself. A file
+/// system that it could not move on (bigalloc) or a file (DAX) says so before that.
+fn probe(target: &Target) -> Result<(), Refusal> {
+    let asked = move_extents(&target.file, &target.file, 0, 0, 0);
+    match asked.result.as_ref().map_err(Errno::from_io_error) {
+        Err(Some(Errno::OPNOTSUPP | Errno::NOTTY)) => Err(SkipReason::Unsupported.into()),
+        Err(Some(Errno::ROFS)) => Err(SkipReason::ReadOnlyMount.into()),
+        Err(Some(Errno::TXTBSY)) => Err(SkipReason::SwapFile.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,504 @@
+//! Moving the blocks of one piece into its donor's place, window by window.
+//!
+//! Three things go on at the same time, each ahead of the next: the device reads what will be moved,
+//! the kernel moves what is in memory, the device writes what was moved. Moving is the only one that
+//! holds the file's locks; it finds its pages in memory, so that it waits for nothing.
+//!
+//! Linux 6.16 to 6.18 move a page at a time, but may have the file cached in large folios. Moving a
+//! page makes its folio dirty, and a dirty folio cannot let go of its mapping for the next page
+//! before a journal commit. So what is cached is dropped first and read again as single pages. What
+//! cannot be dropped (mapped, or dirty) is moved in very short calls.
+
+use std::{cell::RefCell, collections::VecDeque, os::unix::fs::FileExt, time::Instant};
+
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags},
+};
+use linux_abi::{
+    cache::{start_writeback, write_and_wait},
+    ext4::move_extents,
+    fiemap::Mapper,
+};
+use rustix::io::Errno;
+use units::{Bytes, FileOffset, FileRange, Nanos};
+
+use super::{
+    Ext4MoveExtent,
+    donor::{Donor, refuse},
+    survey::{Cursor, Survey, is_movable},
+};
+use crate::{
+    CacheRecord, Moved, Refusal, Target,
+    cache::{READ_PIECE, cached_pages, drop_clean, page, read_ahead},
+    map::next_batch,
+};
+
+/// Cached pages are looked at, dropped and restored in windows of at most this size, aligned to it:
+/// no folio of ext4 is larger (`EXT4_MAX_PAGECACHE_ORDER`, fs/ext4/inode.c, v6.18, for 4 KiB blocks).
+const WINDOW: Bytes = Bytes::mib(8);
+/// Moved bytes are handed to the device in batches of this size.
+const WRITE_BATCH: Bytes = Bytes::mib(1);
+/// Pages that are moved in one call where each may wait for a journal commit.
+const CAREFUL_PAGES: u64 = 4;
+/// Calls in a row that find a page busy before the file counts as in use.
+const MAX_BUSY: u32 = 8;
+
+/// Blocks that lie one behind the other in the file and in the donor.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    range: FileRange,
+    donor: FileOffset,
+    unwritten: bool,
+}
+
+#[derive(Debug)]
+struct Window {
+    record: CacheRecord,
+    /// Bytes that are not moved yet.
+    left: Bytes,
+    /// Part of it could not be dropped from the cache.
+    careful: bool,
+}
+
+/// A range with its donor.
+pub(super) struct Piece<'a> {
+    engine: &'a Ext4MoveExtent,
+    target: &'a Target,
+    donor: Donor,
+    donor_len: Bytes,
+    /// What has not become windows yet.
+    rest: FileRange,
+    /// The extents of `rest`, where the survey kept them.
+    kept: Option<Vec<Extent>>,
+    cursor: Cursor,
+    windows: VecDeque<Window>,
+    to_read: VecDeque<FileRange>,
+    to_move: VecDeque<Segment>,
+    /// Where fragments begin among `to_move`.
+    borders: VecDeque<FileOffset>,
+    /// Read, or being read, and not moved yet.
+    ahead: Bytes,
+    /// Moved, and not yet handed to the device.
+    dirty: Option<FileRange>,
+    /// Handed to the device.
+    settling: Vec<CacheRecord>,
+    busy: u32,
+    page: Bytes,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn new(
+        engine: &'a Ext4MoveExtent,
+        target: &'a Target,
+        range: FileRange,
+        survey: Survey,
+        donor: Donor,
+    ) -> Self {
+        Self {
+            engine,
+            target,
+            donor,
+            donor_len: survey.donor_len,
+            rest: range,
+            kept: survey.extents,
+            cursor: Cursor::default(),
+            windows: VecDeque::new(),
+            to_read: VecDeque::new(),
+            to_move: VecDeque::new(),
+            borders: VecDeque::new(),
+            ahead: Bytes::ZERO,
+            dirty: None,
+            settling: Vec::new(),
+            busy: 0,
+            page: page(),
+        }
+    }
+
+    /// Whether nothing is left to move.
+    pub(super) fn is_done(&mut self, mapper: &mut Mapper) -> Result<bool, Refusal> {
+        while self.to_move.is_empty() && !self.rest.is_empty() {
+            self.enter_window(mapper)?;
+        }
+        if self.to_move.is_empty() {
+            self.close_windows();
+        }
+        Ok(self.to_move.is_empty())
+    }
+
+    /// Windows that are moved and written back in the background, since the last call.
+    pub(super) fn take_settling(&mut self) -> Vec<CacheRecord> {
+        std::mem::take(&mut self.settling)
+    }
+
+    /// Move some of what is next, in one call into the kernel, `limit` bytes at most. Returns how far
+    /// it got.
+    pub(super) fn advance(
+        &mut self,
+        limit: Bytes,
+        moved: &mut Moved,
+        mapper: &mut Mapper,
+    ) -> Result<Bytes, Refusal> {
+        self.read_ahead(moved, mapper)?;
+        let Some(segment) = self.to_move.front().copied() else {
+            return Ok(Bytes::ZERO);
+        };
+        let careful = self.windows.front().is_some_and(|window| window.careful);
+        let limit = if careful || self.busy > 0 {
+            limit.min(self.page * CAREFUL_PAGES)
+        } else {
+            limit
+        };
+        let part = FileRange {
+            start: segment.range.start,
+            len: self.choose(segment.range, limit),
+        };
+        if !segment.unwritten {
+            self.wait_read(part)?;
+        }
+        let passed = self.move_part(part, segment, moved)?;
+        self.pass(passed);
+        Ok(passed)
+    }
+
+    /// End the piece early: nothing more is moved, and what was read in vain has arrived, so that it
+    /// can be dropped.
+    pub(super) fn abandon(&mut self) {
+        let unread = self.to_read.front().map(|range| range.start);
+        for segment in std::mem::take(&mut self.to_move) {
+            if unread.is_some_and(|unread| unread <= segment.range.start) {
+                break;
+            }
+            let read = match unread {
+                Some(unread) => FileRange::between(segment.range.start, unread),
+                None => segment.range,
+            };
+            if !segment.unwritten && self.wait_read(read.intersect(segment.range)).is_err() {
+                break;
+            }
+        }
+        self.close_windows();
+    }
+
+    /// Look at the next extents, and prepare the page cache for moving them.
+    fn enter_window(&mut self, mapper: &mut Mapper) -> Result<(), Refusal> {
+        let (extents, end) = self.next_extents(mapper)?;
+        self.rest = FileRange::between(end, self.rest.end());
+        let mut left = Bytes::ZERO;
+        let mut last: Option<Extent> = None;
+        for extent in &extents {
+            if !last.is_some_and(|last| last.touches(extent))
+                && extent.file.get() % self.page.get() == 0
+            {
+                self.borders.push_back(extent.file);
+            }
+            last = Some(*extent);
+            left += self.add_segment(extent);
+        }
+        let (Some(first), Some(last)) = (extents.first(), last) else {
+            return Ok(());
+        };
+        let hull = FileRange::between(first.file, last.file_end());
+        let record = CacheRecord::of(self.target, hull);
+        let careful = record.any() && self.engine.small_folios && !self.drop_cached(record.range());
+        self.windows.push_back(Window {
+            record,
+            left,
+            careful,
+        });
+        Ok(())
+    }
+
+    /// Extents of the next window, and where the one after it begins.
+    fn next_extents(&mut self, mapper: &mut Mapper) -> Result<(Vec<Extent>, FileOffset), Refusal> {
+        let mut batch = Vec::new();
+        let more = match &mut self.kept {
+            Some(kept) => {
+                batch.append(kept);
+                None
+            }
+            None => {
+                let (file, path) = (&self.target.file, &self.target.path);
+                next_batch(file, path, self.rest, false, mapper, &mut batch)?
+            }
+        };
+        batch.retain(is_movable);
+        let Some(first) = batch.first() else {
+            return Ok((batch, more.unwrap_or(self.rest.end())));
+        };
+        let end = (first.file.align_down(WINDOW) + WINDOW).min(self.rest.end());
+        let end = more.map_or(end, |behind| {
+            let whole_pages = behind.align_down(self.page).min(end);
+            if whole_pages > first.file {
+                whole_pages
+            } else {
+                behind
+            }
+        });
+        let window = FileRange::between(self.rest.start, end);
+        if self.kept.is_some() {
+            let behind = FileRange::between(end, self.rest.end());
+            self.kept = Some(batch.iter().filter_map(|e| e.clip(behind)).collect());
+        }
+        let inside = batch.iter().filter_map(|extent| extent.clip(window));
+        Ok((inside.collect(), end))
+    }
+
+    /// Queue an extent, behind the one before it if it continues that. Returns its length, or 0 where
+    /// the donor has no place: the file has grown into its holes since the survey.
+    fn add_segment(&mut self, extent: &Extent) -> Bytes {
+        let mut after = self.cursor;
+        let donor = after.place(extent.range(), self.page);
+        if after.donor_len() > self.donor_len {
+            return Bytes::ZERO;
+        }
+        self.cursor = after;
+        let unwritten = extent.flags.contains(ExtentFlags::UNWRITTEN);
+        match self.to_move.back_mut() {
+            Some(last) if last.unwritten == unwritten && last.range.end() == extent.file => {
+                last.range.len += extent.len;
+            }
+            _ => self.to_move.push_back(Segment {
+                range: extent.range(),
+                donor,
+                unwritten,
+            }),
+        }
+        if !unwritten {
+            match self.to_read.back_mut() {
+                Some(last) if last.end() == extent.file => last.len += extent.len,
+                _ => self.to_read.push_back(extent.range()),
+            }
+        }
+        extent.len
+    }
+
+    /// Drop what is cached of a window. `false` where something stays. A folio that reaches over the
+    /// window's ends is only dropped together with what is around it, which is read back.
+    fn drop_cached(&self, range: FileRange) -> bool {
+        let file = &self.target.file;
+        let is_gone = || cached_pages(file, range).is_some_and(|pages| pages == 0);
+        drop_clean(file, range);
+        if is_gone() {
+            return true;
+        }
+        let around = range.align_outward(WINDOW);
+        if around != range {
+            let before = FileRange::between(around.start, range.start);
+            let behind = FileRange::between(range.end(), around.end());
+            let sides = [before, behind].map(|side| CacheRecord::of(self.target, side));
+            drop_clean(file, around);
+            sides
+                .iter()
+                .filter(|side| side.any())
+                .for_each(|side| side.restore(file));
+        }
+        is_gone()
+    }
+
+    /// Keep so much reading in flight.
+    fn read_ahead(&mut self, moved: &mut Moved, mapper: &mut Mapper) -> Result<(), Refusal> {
+        while self.ahead < self.engine.read_ahead {
+            let Some(range) = self.to_read.front_mut() else {
+                if self.rest.is_empty() {
+                    break;
+                }
+                self.enter_window(mapper)?;
+                continue;
+            };
+            let end = (range.start + READ_PIECE).align_down(READ_PIECE);
+            let part = FileRange::between(range.start, end.min(range.end()));
+            *range = FileRange::between(part.end(), range.end());
+            if range.is_empty() {
+                self.to_read.pop_front();
+            }
+            read_ahead(&self.target.file, part);
+            self.ahead += part.len;
+            moved.host_read += part.len;
+        }
+        Ok(())
+    }
+
+    /// How much of the segment to move at once: up to `limit`, and if possible up to where an old
+    /// fragment ends, so that stopping there leaves no fragment cut.
+    fn choose(&self, segment: FileRange, limit: Bytes) -> Bytes {
+        if segment.len <= limit {
+            return segment.len;
+        }
+        let most = segment.start + limit;
+        let behind = self.borders.partition_point(|border| *border <= most);
+        let border = behind.checked_sub(1).map(|i| self.borders[i]);
+        let whole_pages = most.align_down(self.page);
+        match border {
+            Some(border) if border > segment.start => border - segment.start,
+            _ if whole_pages > segment.start => whole_pages - segment.start,
+            _ => segment.len.min(self.page),
+        }
+    }
+
+    /// Wait until the range is in memory. Reading through a descriptor without `O_NOATIME` would
+    /// touch the access time: then the kernel does the waiting, under the locks.
+    fn wait_read(&self, range: FileRange) -> Result<(), Refusal> {
+        thread_local! {
+            static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_PIECE.get() as usize]);
+        }
+        if !self.target.noatime {
+            return Ok(());
+        }
+        let mut at = range.start;
+        SCRATCH.with_borrow_mut(|scratch| {
+            while at < range.end() {
+                let len = READ_PIECE.min(range.end() - at).get() as usize;
+                let read = self.target.file.read_at(&mut scratch[..len], at.get());
+                match read {
+                    Ok(0) => break,
+                    Ok(read) => at = at + Bytes(read as u64),
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(error) => return Err(self.target.error("read", Some(at), error).into()),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// One call. Returns how many bytes are dealt with.
+    fn move_part(
+        &mut self,
+        part: FileRange,
+        segment: Segment,
+        moved: &mut Moved,
+    ) -> Result<Bytes, Refusal> {
+        let block = self.target.block_size.get();
+        let began = Instant::now();
+        let outcome = move_extents(
+            &self.target.file,
+            &self.donor.file,
+            part.start.get() / block,
+            segment.donor.get() / block,
+            part.len.get() / block,
+        );
+        let locked = Nanos::from(began.elapsed());
+        let bytes = Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len);
+        if locked > moved.locked {
+            moved.locked = locked;
+            moved.locked_bytes = part.len;
+        }
+        moved.relocated += bytes;
+        if !segment.unwritten {
+            moved.host_written += bytes;
+        }
+        if !bytes.is_zero() {
+            self.note_dirty(part);
+        }
+        match outcome.result {
+            // What is missing has become a hole meanwhile: the kernel went past it.
+            Ok(()) => {
+                self.busy = 0;
+                Ok(part.len)
+            }
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.after_error(errno, part, bytes)
+            }
+        }
+    }
+
+    fn after_error(
+        &mut self,
+        errno: Errno,
+        part: FileRange,
+        bytes: Bytes,
+    ) -> Result<Bytes, Refusal> {
+        let size = self.target.file.metadata().map_or(0, |status| status.len());
+        match errno {
+            // Everything from here on is a hole now.
+            Errno::NODATA => Ok(part.len),
+            // Cut off meanwhile: nothing is left to be moved.
+            Errno::INVAL if size <= part.start.get() => {
+                self.rest = FileRange::default();
+                self.to_read.clear();
+                self.to_move.truncate(1);
+                Ok(self.to_move.front().map_or(part.len, |last| last.range.len))
+            }
+            // A page is being used in a way that the kernel's own retries did not outlast.
+            Errno::BUSY if self.busy < MAX_BUSY => {
+                self.busy += 1;
+                let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+                Ok(bytes)
+            }
+            Errno::BUSY => Err(SkipReason::InUse.into()),
+            errno => Err(refuse(self.target, "move extents", errno)),
+        }
+    }
+
+    /// Leave `passed` bytes of the first segment behind.
+    fn pass(&mut self, passed: Bytes) {
+        let Some(segment) = self.to_move.front_mut() else {
+            return;
+        };
+        if !segment.unwritten {
+            self.ahead = self.ahead.saturating_sub(passed);
+        }
+        segment.range = FileRange::between(segment.range.start + passed, segment.range.end());
+        segment.donor = segment.donor + passed;
+        let reached = segment.range.start;
+        if segment.range.is_empty() {
+            self.to_move.pop_front();
+        }
+        while self
+            .borders
+            .front()
+            .is_some_and(|border| *border <= reached)
+        {
+            self.borders.pop_front();
+        }
+        self.leave_windows(passed);
+    }
+
+    fn leave_windows(&mut self, mut passed: Bytes) {
+        while let Some(window) = self.windows.front_mut() {
+            let part = window.left.min(passed);
+            window.left -= part;
+            passed -= part;
+            if !window.left.is_zero() {
+                break;
+            }
+            self.write_back();
+            if let Some(window) = self.windows.pop_front() {
+                self.settling.push(window.record);
+            }
+            if self.donor_len > WINDOW {
+                // The donor's own pages, which nobody reads.
+                let moved = self
+                    .to_move
+                    .front()
+                    .map_or(self.cursor.donor_len(), |s| Bytes(s.donor.get()));
+                drop_clean(&self.donor.file, FileRange::new(0, moved.get()));
+            }
+        }
+    }
+
+    fn close_windows(&mut self) {
+        self.write_back();
+        let windows = self.windows.drain(..);
+        self.settling.extend(windows.map(|window| window.record));
+    }
+
+    fn note_dirty(&mut self, part: FileRange) {
+        let hull = self.dirty.map_or(part, |dirty| {
+            FileRange::between(dirty.start.min(part.start), dirty.end().max(part.end()))
+        });
+        self.dirty = Some(hull);
+        if hull.len >= WRITE_BATCH {
+            self.write_back();
+        }
+    }
+
+    /// Hand what was moved to the device.
+    fn write_back(&mut self) {
+        if let Some(dirty) = self.dirty.take() {
+            // An error is reported by whoever waits for it.
+            let _ = start_writeback(&self.target.file, dirty.start.get(), dirty.len.get());
+        }
+    }
+}

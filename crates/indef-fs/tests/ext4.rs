@@ -1,0 +1,585 @@
+//! What is particular to the ext4 engine, on real file systems on loop files.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use indef_core::{SkipReason, layout::Layout};
+use indef_fs::{
+    EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
+    Target, detect, map, relocator,
+};
+use linux_abi::cache::{cachestat, resident_pages};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use scratch_fs::{ScratchFs, Segment, Shape, require, verify};
+use units::{Bytes, FileRange};
+
+const SEED: u64 = 11;
+
+struct NoCopier;
+
+impl RangeCopier for NoCopier {
+    fn copy(&self, _: &File, _: &File, _: &[FileRange]) -> io::Result<()> {
+        unreachable!("the kernel copies")
+    }
+}
+
+fn scratch(size: Bytes, mkfs: &[&str]) -> Option<ScratchFs> {
+    let args = mkfs.iter().map(|arg| (*arg).to_owned());
+    require(ScratchFs::builder("ext4", size).mkfs_args(args).build())
+}
+
+fn engine(path: &Path) -> Result<Box<dyn Relocator>, Refusal> {
+    let fs = detect(File::open(path).unwrap(), path)?;
+    assert_eq!(fs.engines(), [EngineKind::Ext4MoveExtent]);
+    relocator(
+        EngineKind::Ext4MoveExtent,
+        &fs,
+        &EngineOptions {
+            allow_unshare: false,
+            queue_depth: 8,
+        },
+    )
+}
+
+fn layout(path: &Path) -> Layout {
+    let file = File::open(path).unwrap();
+    let whole = FileRange::new(0, u64::MAX);
+    map(&file, path, whole, true, &mut Mapper::default()).unwrap()
+}
+
+fn whole(target: &Target) -> FileRange {
+    FileRange::new(0, target.size.get()).align_outward(target.block_size)
+}
+
+/// Move ranges of a file to the end.
+fn relocate(
+    engine: &dyn Relocator,
+    path: &Path,
+    ranges: Option<&[FileRange]>,
+    step: Bytes,
+) -> Result<Moved, Refusal> {
+    let target = Target::open(path)?;
+    engine.admit(&target)?;
+    let everything = [whole(&target)];
+    let mut total = Moved::default();
+    let mut relocation = engine.begin(&target, ranges.unwrap_or(&everything), &NoCopier)?;
+    loop {
+        let (done, moved) = match relocation.step(StepLimit { bytes: step })? {
+            Step::Working(moved) => (false, moved),
+            Step::Done(moved) => (true, moved),
+        };
+        assert!(moved.locked_bytes <= step.max(Bytes(rustix::param::page_size() as u64)));
+        total.relocated += moved.relocated;
+        total.host_read += moved.host_read;
+        total.host_written += moved.host_written;
+        if done {
+            drop(relocation);
+            engine.settle()?;
+            return Ok(total);
+        }
+    }
+}
+
+fn skip_reason(result: Result<Moved, Refusal>) -> SkipReason {
+    match result {
+        Err(Refusal::Skip(reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn times(path: &Path) -> [i64; 6] {
+    let status = fs::symlink_metadata(path).unwrap();
+    [
+        status.atime(),
+        status.atime_nsec(),
+        status.mtime(),
+        status.mtime_nsec(),
+        status.ctime(),
+        status.ctime_nsec(),
+    ]
+}
+
+/// Data, holes and unwritten ranges in small fragments, and an odd tail.
+fn mixed() -> Shape {
+    let piece = Bytes::kib(4);
+    let len = Bytes::kib(256);
+    Shape::new(SEED)
+        .with(Segment::Data { len, piece })
+        .with(Segment::Hole(Bytes::kib(64)))
+        .with(Segment::Unwritten { len, piece })
+        .with(Segment::Data { len, piece })
+        .with(Segment::Hole(Bytes::mib(1)))
+        .repeated(3)
+        .with(Segment::Data {
+            len: Bytes::kib(61),
+            piece,
+        })
+}
+
+fn dense(len: Bytes) -> Shape {
+    Shape::new(SEED).with(Segment::Data {
+        len,
+        piece: Bytes::kib(4),
+    })
+}
+
+/// Holes and unwritten ranges, as pairs of offset and length.
+fn without_data(layout: &Layout) -> Vec<(u64, u64, bool)> {
+    use indef_core::layout::ExtentFlags;
+    let mut spans: Vec<(u64, u64, bool)> = Vec::new();
+    for extent in layout.extents() {
+        let unwritten = extent.flags.contains(ExtentFlags::UNWRITTEN);
+        match spans.last_mut() {
+            Some((_, end, flag)) if *end == extent.file.get() && *flag == unwritten => {
+                *end = extent.file_end().get();
+            }
+            _ => spans.push((extent.file.get(), extent.file_end().get(), unwritten)),
+        }
+    }
+    spans
+}
+
+fn mixed_file_is_moved(mkfs: &[&str]) {
+    let Some(mut scratch) = scratch(Bytes::mib(512), mkfs) else {
+        return;
+    };
+    let path = scratch.path().join("mixed");
+    mixed().make(&path).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o6755)).unwrap();
+    scratch.remount().unwrap();
+    let before = layout(&path);
+    let (size, seen) = (fs::metadata(&path).unwrap().len(), times(&path));
+    let digest = hash(&path);
+    scratch.remount().unwrap();
+    let seen_after_hash = times(&path);
+    let engine_of = engine(&path).unwrap();
+    let moved = relocate(engine_of.as_ref(), &path, None, Bytes::kib(100)).unwrap();
+    assert_eq!(times(&path), seen_after_hash, "times");
+    assert_eq!(seen[2..], seen_after_hash[2..]);
+    assert_eq!(moved.relocated, before.allocated());
+    assert!(
+        moved.host_written < moved.relocated,
+        "unwritten is only remapped"
+    );
+    let after = layout(&path);
+    assert_eq!(without_data(&before), without_data(&after));
+    assert!(after.fragments() < before.fragments() / 10, "{after:?}");
+    drop(engine_of);
+    scratch.fsck().unwrap();
+    assert_eq!(times(&path), seen_after_hash, "times after a remount");
+    let status = fs::metadata(&path).unwrap();
+    assert_eq!((status.len(), status.mode() & 0o7777), (size, 0o6755));
+    assert_eq!(hash(&path), digest);
+    // A second time there is nothing left to gain.
+    let again = relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1));
+    assert!(matches!(
+        skip_reason(again),
+        SkipReason::Contiguous | SkipReason::NoGain
+    ));
+}
+
+fn hash(path: &Path) -> Vec<u8> {
+    use sha2::{Digest, Sha256};
+    Sha256::digest(fs::read(path).unwrap()).to_vec()
+}
+
+#[test]
+fn loop_holes_unwritten_ranges_and_times_stay() {
+    mixed_file_is_moved(&[]);
+}
+
+#[test]
+fn loop_blocks_smaller_than_pages() {
+    mixed_file_is_moved(&["-b", "1024"]);
+}
+
+#[test]
+fn loop_fragments_smaller_than_pages() {
+    let Some(mut scratch) = scratch(Bytes::mib(256), &["-b", "1024"]) else {
+        return;
+    };
+    let path = scratch.path().join("tiny");
+    let len = Bytes::kib(200);
+    Shape::new(SEED)
+        .with(Segment::Data {
+            len,
+            piece: Bytes::kib(1),
+        })
+        .with(Segment::Hole(Bytes::kib(3)))
+        .with(Segment::Data {
+            len: Bytes::kib(5),
+            piece: Bytes::kib(1),
+        })
+        .roughly()
+        .make(&path)
+        .unwrap();
+    let digest = hash(&path);
+    let before = layout(&path).fragments();
+    assert!(before > 50);
+    let engine = engine(&path).unwrap();
+    relocate(engine.as_ref(), &path, None, Bytes::kib(16)).unwrap();
+    assert!(layout(&path).fragments() <= 3, "{:?}", layout(&path));
+    drop(engine);
+    scratch.fsck().unwrap();
+    assert_eq!(hash(&path), digest);
+}
+
+#[test]
+fn loop_only_the_ranges_asked_for_are_moved() {
+    let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    dense(Bytes::mib(8)).make(&path).unwrap();
+    let before = layout(&path);
+    let ranges = [
+        FileRange::new(1 << 20, 128 << 10),
+        FileRange::new(3 << 20, 128 << 10),
+    ];
+    let engine = engine(&path).unwrap();
+    let moved = relocate(engine.as_ref(), &path, Some(&ranges), Bytes::mib(1)).unwrap();
+    assert_eq!(moved.relocated, Bytes::kib(256));
+    let after = layout(&path);
+    for range in ranges {
+        assert_eq!(after.fragments_in(range), 1);
+    }
+    assert_eq!(after.fragments(), before.fragments() - 2 * 31);
+    let target = Target::open(&path).unwrap();
+    assert_eq!(engine.cost(&target, &ranges), Bytes::kib(256));
+    drop((engine, target));
+    scratch.fsck().unwrap();
+    verify(
+        &File::open(&path).unwrap(),
+        SEED,
+        FileRange::new(0, 8 << 20),
+    )
+    .unwrap();
+}
+
+#[test]
+fn loop_a_large_file_becomes_one_extent() {
+    let Some(scratch) = scratch(Bytes::gib(3), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("large");
+    dense(Bytes::mib(192)).make(&path).unwrap();
+    let engine = engine(&path).unwrap();
+    relocate(engine.as_ref(), &path, None, Bytes::mib(1)).unwrap();
+    assert_eq!(layout(&path).fragments(), 1);
+    verify(
+        &File::open(&path).unwrap(),
+        SEED,
+        FileRange::new(0, 192 << 20),
+    )
+    .unwrap();
+}
+
+#[test]
+fn loop_what_was_not_cached_is_not_cached_afterwards() {
+    let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("cold");
+    dense(Bytes::mib(20)).make(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    assert_eq!(cached(&file), 0);
+    relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
+    assert_eq!(cached(&file), 0);
+}
+
+fn cached(file: &File) -> u64 {
+    let len = file.metadata().unwrap().len();
+    cachestat(file, 0, 0).map_or_else(
+        |_| {
+            let pages = resident_pages(file, 0, len as usize).unwrap();
+            pages.iter().filter(|cached| **cached).count() as u64
+        },
+        |counts| counts.nr_cache,
+    )
+}
+
+#[test]
+fn loop_large_folios_move_fast_and_stay_cached() {
+    let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("warm");
+    let len = 32 << 20;
+    dense(Bytes(len)).make(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    // An ordinary sequential reader leaves large folios.
+    verify(&file, SEED, FileRange::new(0, len)).unwrap();
+    let pages = len / rustix::param::page_size() as u64;
+    assert_eq!(cached(&file), pages);
+    let began = std::time::Instant::now();
+    relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
+    // Where each page waits for a journal commit this takes a minute on a disk.
+    assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
+    assert_eq!(cached(&file), pages);
+    assert_eq!(layout(&path).fragments(), 1);
+}
+
+#[test]
+fn loop_of_a_partly_cached_file_each_page_is_as_before() {
+    let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("partly");
+    let len = 10 << 20;
+    dense(Bytes(len)).make(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    fadvise(&file, 0, None, Advice::Random).unwrap();
+    let mut bytes = vec![0; 64 << 10];
+    for at in [0, 1 << 20, 5 << 20, (10 << 20) - (64 << 10)] {
+        file.read_exact_at(&mut bytes, at).unwrap();
+    }
+    let before = resident_pages(&file, 0, len as usize).unwrap();
+    assert!(before.iter().any(|cached| *cached) && before.iter().any(|cached| !cached));
+    relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
+    assert_eq!(resident_pages(&file, 0, len as usize).unwrap(), before);
+}
+
+#[test]
+fn loop_dropped_half_way_nothing_is_left() {
+    let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("half");
+    dense(Bytes::mib(16)).make(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    let before = layout(&path).fragments();
+    let free = || rustix::fs::fstatfs(&file).unwrap().f_bfree;
+    let free_before = free();
+    let engine = engine(&path).unwrap();
+    let target = Target::open(&path).unwrap();
+    let mut relocation = engine.begin(&target, &[whole(&target)], &NoCopier).unwrap();
+    for _ in 0..3 {
+        let limit = StepLimit {
+            bytes: Bytes::mib(1),
+        };
+        assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
+    }
+    drop(relocation);
+    engine.settle().unwrap();
+    let after = layout(&path).fragments();
+    assert!(after < before, "{before} {after}");
+    assert_eq!(cached(&file), 0);
+    // Blocks of the extent tree come and go.
+    assert!(free().abs_diff(free_before) < 32);
+    drop((engine, target));
+    verify(&file, SEED, FileRange::new(0, 16 << 20)).unwrap();
+    drop(file);
+    scratch.fsck().unwrap();
+}
+
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn loop_writers_and_truncation_meanwhile() {
+    let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("busy");
+    let len: u64 = 16 << 20;
+    dense(Bytes(len)).make(&path).unwrap();
+    let stop = AtomicBool::new(false);
+    let wanted = std::thread::scope(|scope| {
+        // Also when this thread panics: the scope waits for the writer.
+        let _stop = SetOnDrop(&stop);
+        let writer = scope.spawn(|| {
+            let file = File::options().read(true).write(true).open(&path).unwrap();
+            let mut wanted = fs::read(&path).unwrap();
+            let mut state: u64 = 1;
+            while !stop.load(Ordering::Relaxed) {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let at = (state >> 20) % (len - 9000);
+                let data = vec![(state >> 50) as u8; 1 + (state >> 40) as usize % 9000];
+                file.write_all_at(&data, at).unwrap();
+                wanted[at as usize..][..data.len()].copy_from_slice(&data);
+            }
+            // What is cut off while being moved is gone, what comes behind it is new.
+            file.set_len(len / 2).unwrap();
+            wanted.truncate(len as usize / 2);
+            wanted
+        });
+        let engine = engine(&path).unwrap();
+        for round in 0..6 {
+            let target = Target::open(&path).unwrap();
+            let begun = engine.begin(&target, &[whole(&target)], &NoCopier);
+            let mut relocation = match begun {
+                Ok(relocation) => relocation,
+                Err(Refusal::Skip(_)) => continue,
+                Err(failed) => panic!("{failed}"),
+            };
+            let mut steps = 0;
+            while let Step::Working(_) = relocation
+                .step(StepLimit {
+                    bytes: Bytes::kib(256),
+                })
+                .unwrap()
+            {
+                steps += 1;
+                if round == 0 && steps == 20 {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        writer.join().unwrap()
+    });
+    assert!(fs::read(&path).unwrap() == wanted);
+    scratch.fsck().unwrap();
+    assert!(fs::read(&path).unwrap() == wanted);
+}
+
+#[test]
+fn loop_no_space_and_no_better_place_are_skips() {
+    let Some(mut scratch) = scratch(Bytes::mib(64), &["-m", "0"]) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    dense(Bytes::mib(8)).make(&path).unwrap();
+    let before = layout(&path);
+    let rest = File::create(scratch.path().join("rest")).unwrap();
+    let mut filled = 0;
+    for len in [1 << 20, 64 << 10, 4 << 10] {
+        while fallocate(&rest, FallocateFlags::empty(), filled, len).is_ok() {
+            filled += len;
+        }
+    }
+    let engine = engine(&path).unwrap();
+    let full = relocate(engine.as_ref(), &path, None, Bytes::mib(1));
+    assert_eq!(skip_reason(full), SkipReason::NoSpace);
+    assert_eq!(layout(&path), before);
+    // Every second block is free: no better place, and where a few lie together still no harm.
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for at in (0..filled).step_by(8192) {
+        fallocate(&rest, punch, at, 4096).unwrap();
+    }
+    rest.sync_all().unwrap();
+    match relocate(engine.as_ref(), &path, None, Bytes::mib(1)) {
+        Ok(_) => assert!(layout(&path).fragments() < before.fragments()),
+        refused => {
+            assert_eq!(skip_reason(refused), SkipReason::NoGain);
+            assert_eq!(layout(&path), before);
+        }
+    }
+    drop((engine, rest));
+    scratch.fsck().unwrap();
+    verify(
+        &File::open(&path).unwrap(),
+        SEED,
+        FileRange::new(0, 8 << 20),
+    )
+    .unwrap();
+}
+
+#[test]
+fn loop_a_file_system_that_cannot_is_refused_by_name() {
+    for (mkfs, options, reason) in [
+        (&["-O", "^has_journal"][..], "", SkipReason::NoJournal),
+        (&["-O", "bigalloc"], "", SkipReason::Unsupported),
+        (&[], "data=journal", SkipReason::Unsupported),
+    ] {
+        let args = mkfs.iter().map(|arg| (*arg).to_owned());
+        let built = ScratchFs::builder("ext4", Bytes::mib(64))
+            .mkfs_args(args)
+            .mount_options(options)
+            .build();
+        let Some(scratch) = require(built) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        fs::write(&path, vec![1; 20_000]).unwrap();
+        let refused = engine(&path).and_then(|engine| {
+            let target = Target::open(&path)?;
+            engine.admit(&target)
+        });
+        match refused {
+            Err(Refusal::Skip(found)) => assert_eq!(found, reason, "{mkfs:?} {options}"),
+            other => panic!("{mkfs:?} {options}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn loop_files_that_cannot_be_moved_are_refused_by_name() {
+    let args = ["-O", "inline_data", "-I", "256"].map(str::to_owned);
+    let built = ScratchFs::builder("ext4", Bytes::mib(128))
+        .mkfs_args(args)
+        .build();
+    let Some(scratch) = require(built) else {
+        return;
+    };
+    let file = |name: &str, len: usize| -> PathBuf {
+        let path = scratch.path().join(name);
+        fs::write(&path, vec![7; len]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        path
+    };
+    let run = |program: &str, arguments: &[&str], path: &Path| {
+        let status = Command::new(program).args(arguments).arg(path).status();
+        assert!(status.unwrap().success(), "{program} {arguments:?}");
+    };
+    let engine = engine(scratch.path()).unwrap();
+    let reason = |path: &Path| skip_reason(relocate(engine.as_ref(), path, None, Bytes::mib(1)));
+
+    assert_eq!(reason(&file("inline", 50)), SkipReason::Inline);
+    assert_eq!(reason(&file("empty", 0)), SkipReason::Empty);
+    assert_eq!(reason(&file("whole", 100_000)), SkipReason::Contiguous);
+    let journaled = file("journaled", 0);
+    // Needs CAP_SYS_RESOURCE, which root in a container may not have.
+    let set = Command::new("chattr").arg("+j").arg(&journaled).status();
+    if set.unwrap().success() {
+        fs::write(&journaled, vec![1; 9000]).unwrap();
+        assert_eq!(reason(&journaled), SkipReason::Unsupported);
+    }
+    let mapped = file("mapped", 0);
+    run("chattr", &["-e"], &mapped);
+    fs::write(&mapped, vec![1; 9000]).unwrap();
+    assert_eq!(reason(&mapped), SkipReason::Unsupported);
+    for (name, flag, wanted) in [
+        ("immutable", "i", SkipReason::Immutable),
+        ("append", "a", SkipReason::AppendOnly),
+    ] {
+        let path = file(name, 9000);
+        run("chattr", &[&format!("+{flag}")], &path);
+        let found = reason(&path);
+        run("chattr", &[&format!("-{flag}")], &path);
+        assert_eq!(found, wanted);
+    }
+    let swap = file("swap", 1 << 20);
+    fs::set_permissions(&swap, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    run("mkswap", &["-q"], &swap);
+    if Command::new("swapon")
+        .arg(&swap)
+        .status()
+        .unwrap()
+        .success()
+    {
+        std::thread::sleep(std::time::Duration::from_millis(1100));
+        let found = reason(&swap);
+        run("swapoff", &[], &swap);
+        assert_eq!(found, SkipReason::SwapFile);
+    } else {
+        scratch_fs::skip("this kernel has no swap");
+    }
+}
