@@ -6,14 +6,19 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory for what is left of runs, made if it is not there: `/var/lib/indef` for root where
-/// that is writable, else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory
+/// The directory for what is left of runs, made if it is not there: `$STATE_DIRECTORY` where a
+/// service manager gives one (systemd.exec(5)), `/var/lib/indef` for root where that is writable, else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory
 /// Specification 0.8).
 ///
 /// # Errors
 ///
 /// There is no home, or the directory cannot be made.
 pub fn state_directory() -> io::Result<PathBuf> {
+    let given = env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+    if let Some(given) = given.filter(|path| path.is_absolute()) {
+        make(&given)?;
+        return Ok(given);
+    }
     if rustix::process::geteuid().is_root() {
         let system = Path::new("/var/lib/indef");
         if make(system).is_ok() {
