@@ -40,6 +40,9 @@ pub(crate) struct RunFile {
     pub(crate) reason: Option<String>,
     pub(crate) extents_before: u64,
     pub(crate) extents_after: u64,
+    /// What moving everything that is worth it writes.
+    #[serde(default)]
+    pub(crate) bytes_planned: u64,
     pub(crate) bytes_relocated: u64,
     pub(crate) bytes_host_read: u64,
     pub(crate) bytes_host_written: u64,
@@ -120,4 +123,18 @@ pub(crate) struct DeviceMap {
     /// Per mille of each slice.
     pub(crate) before: Vec<u16>,
     pub(crate) after: Vec<u16>,
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_core::SkipReason;
+
+    #[test]
+    fn every_reason_is_documented() {
+        let text = include_str!("../../../docs/json.md");
+        for reason in SkipReason::ALL {
+            let line = format!("| `{}` | {} |", reason.word(), reason.advice());
+            assert!(text.contains(&line), "docs/json.md lacks: {line}");
+        }
+    }
 }

@@ -89,7 +89,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
 }
 
 /// Write a plan file: beside its place first, so that there is never half a plan under the name.
-pub(crate) fn write_plan<'a>(
+fn write_plan<'a>(
     path: &Path,
     options: &PlanOptions,
     mut files: impl Iterator<Item = &'a FilePlan>,

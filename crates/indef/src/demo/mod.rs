@@ -12,7 +12,7 @@ use std::{fs, io, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use indef_core::plan::PlanOptions;
-use indef_engine::{Cancel, run::RunOptions};
+use indef_engine::Cancel;
 use indef_fs::FsKind;
 
 use crate::{
@@ -67,7 +67,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     };
     let planned = plan_paths(&request, console, cancel, &|_, _| {});
     stop_if(cancel)?;
-    let result = run::execute(planned.files, &RunOptions::default(), console, cancel, None);
+    let result = run::execute_unstored(planned.files, console, cancel);
     stop_if(cancel)?;
 
     console.note("reading and checking after");

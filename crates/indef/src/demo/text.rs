@@ -38,14 +38,13 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, sight: &Sight<'_>) -
         ("", Align::Left),
     ];
     let mut table = Table::new(&columns);
-    let fewer = |before: u64, after: u64| match after {
-        0 => String::new(),
-        after if after < before => format!("{} times fewer", Ratio(before as f64 / after as f64)),
-        after if after == before => "as before".to_owned(),
-        _ => "more".to_owned(),
-    };
     let mut count = |label: &str, before: u64, after: u64| {
-        table.row(&[&label, &Count(before), &Count(after), &fewer(before, after)]);
+        table.row(&[
+            &label,
+            &Count(before),
+            &Count(after),
+            &report::times_fewer(before, after),
+        ]);
     };
     count("extents", before.extents, after.extents);
     count("requests for a read", before.requests, after.requests);

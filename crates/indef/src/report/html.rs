@@ -112,7 +112,7 @@ fn maps(out: &mut String, maps: &[FileMap]) -> fmt::Result {
     if maps.is_empty() {
         return Ok(());
     }
-    out.push_str("<h2>Extent maps of the most fragmented files</h2>\n");
+    out.push_str("<h3>Extent maps of the most fragmented files</h3>\n");
     out.push_str(
         "<p class=\"quiet\">Each cell is a slice of the file, from its beginning on; its colour says in how many \
          fragments the slice is. The bar below shows where on the device the file lies.</p>\n<ul class=\"legend\">\n",

@@ -119,7 +119,7 @@ pub(super) fn file_map(out: &mut String, map: &FileMap) -> fmt::Result {
     let name = map.path.to_path().unwrap_or_default();
     write!(
         out,
-        "<article class=\"card\"><h3>{}</h3>\n<p class=\"quiet\">{}, each cell is {} of it</p>\n<div class=\"maps\">\n",
+        "<article class=\"card\"><h4>{}</h4>\n<p class=\"quiet\">{}, each cell is {} of it</p>\n<div class=\"maps\">\n",
         Text(crate::output::Name(&name)),
         units::Bytes(map.size_bytes),
         units::Bytes(map.slice_bytes)

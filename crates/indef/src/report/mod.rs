@@ -18,7 +18,7 @@ use crate::{
     output::{Console, Name, json},
 };
 use input::{Content, Input};
-pub(crate) use summary::rate;
+pub(crate) use summary::{rate, times_fewer};
 pub(crate) use text::{run_files as write_run_files, write_run};
 
 /// Read the inputs, and show them.

@@ -1,5 +1,6 @@
 //! What there is to say about an input in a few facts; text and HTML show the same ones.
 
+use indef_core::SkipReason;
 use units::{Bytes, Nanos};
 
 use super::input::PlanInput;
@@ -38,66 +39,20 @@ fn fact(label: &str, value: impl ToString, aside: impl ToString, tone: Tone) -> 
 
 /// The facts of a run.
 pub(super) fn run_facts(run: &RunDocument) -> Vec<Fact> {
-    let totals = &run.totals;
-    let sum = |of: fn(&RunFile) -> u64| -> u64 {
-        run.files
-            .iter()
-            .filter(|f| f.status == FileStatus::Moved)
-            .map(of)
-            .sum()
+    let mut facts = if run.dry_run {
+        dry_facts(run)
+    } else {
+        moved_facts(run)
     };
-    let (before, after) = (sum(|f| f.extents_before), sum(|f| f.extents_after));
-    let mut others = vec![counted(totals.files_skipped, "skipped", "skipped")];
-    if totals.files_failed > 0 {
-        others.push(format!("{} failed", Count(totals.files_failed)));
+    if run.totals.files_failed > 0 {
+        let failed = Count(run.totals.files_failed);
+        facts.push(fact(
+            "Failed",
+            failed,
+            "contents are whole all the same",
+            Tone::Bad,
+        ));
     }
-    let mut facts = vec![
-        fact(
-            if run.dry_run {
-                "Files to move"
-            } else {
-                "Files moved"
-            },
-            Count(totals.files_moved),
-            others.join(", "),
-            if totals.files_failed > 0 {
-                Tone::Bad
-            } else {
-                Tone::Plain
-            },
-        ),
-        fact(
-            "Extents of moved files",
-            format!("{} → {}", Count(before), Count(after)),
-            if after > 0 {
-                format!("{} times fewer", Ratio(before as f64 / after as f64))
-            } else {
-                String::new()
-            },
-            if after < before {
-                Tone::Good
-            } else {
-                Tone::Plain
-            },
-        ),
-        fact(
-            "Relocated",
-            Bytes(totals.bytes_relocated),
-            format!(
-                "host read {}, wrote {}; device copied {}",
-                Bytes(totals.bytes_host_read),
-                Bytes(totals.bytes_host_written),
-                Bytes(totals.bytes_offloaded)
-            ),
-            Tone::Plain,
-        ),
-        fact(
-            "Time",
-            Nanos(totals.duration_ns),
-            rate(totals.bytes_relocated, totals.duration_ns),
-            Tone::Plain,
-        ),
-    ];
     if let Some(stopped) = &run.stopped {
         facts.push(fact(
             "Stopped by",
@@ -108,6 +63,90 @@ pub(super) fn run_facts(run: &RunDocument) -> Vec<Fact> {
     }
     facts.extend(run.proof.iter().flat_map(proof_facts));
     facts
+}
+
+fn moved_facts(run: &RunDocument) -> Vec<Fact> {
+    let totals = &run.totals;
+    let moved = || run.files.iter().filter(|f| f.status == FileStatus::Moved);
+    let before: u64 = moved().map(|f| f.extents_before).sum();
+    let after: u64 = moved().map(|f| f.extents_after).sum();
+    let skipped = format!("{} left alone", Count(totals.files_skipped));
+    let mut facts = vec![fact(
+        "Files moved",
+        Count(totals.files_moved),
+        skipped,
+        Tone::Plain,
+    )];
+    if totals.files_moved > 0 {
+        facts.push(fact(
+            "Their extents",
+            format!("{} → {}", Count(before), Count(after)),
+            times_fewer(before, after),
+            if after < before {
+                Tone::Good
+            } else {
+                Tone::Plain
+            },
+        ));
+        let ways = [
+            ("read by the host", totals.bytes_host_read),
+            ("written by the host", totals.bytes_host_written),
+            ("copied by the device", totals.bytes_offloaded),
+        ];
+        let ways = ways.into_iter().filter(|(_, bytes)| *bytes > 0);
+        let ways: Vec<_> = ways
+            .map(|(way, bytes)| format!("{} {way}", Bytes(bytes)))
+            .collect();
+        facts.push(fact(
+            "Relocated",
+            Bytes(totals.bytes_relocated),
+            ways.join(", "),
+            Tone::Plain,
+        ));
+    }
+    let rate = rate(totals.bytes_relocated, totals.duration_ns);
+    facts.push(fact("Time", Nanos(totals.duration_ns), rate, Tone::Plain));
+    if totals.longest_lock_ns > 0 {
+        let aside = "the longest that one step held a file's locks";
+        facts.push(fact(
+            "Longest step",
+            Nanos(totals.longest_lock_ns),
+            aside,
+            Tone::Plain,
+        ));
+    }
+    facts
+}
+
+fn dry_facts(run: &RunDocument) -> Vec<Fact> {
+    let moving = || run.files.iter().filter(|f| f.bytes_planned > 0);
+    let bytes: u64 = moving().map(|f| f.bytes_planned).sum();
+    let files = moving().count() as u64;
+    let rest = run.totals.files_skipped.saturating_sub(files);
+    vec![
+        fact(
+            "Files to move",
+            Count(files),
+            format!("{} would be left alone", Count(rest)),
+            Tone::Plain,
+        ),
+        fact(
+            "To be moved",
+            Bytes(bytes),
+            "nothing was changed",
+            Tone::Plain,
+        ),
+    ]
+}
+
+/// How much better a count became.
+pub(crate) fn times_fewer(before: u64, after: u64) -> String {
+    match after {
+        0 => String::new(),
+        after if after < before => format!("{} times fewer", Ratio(before as f64 / after as f64)),
+        after if after == before => "as before".to_owned(),
+        _ => "more".to_owned(),
+    }
 }
 
 fn proof_facts(proof: &Proof) -> Vec<Fact> {
@@ -155,6 +194,16 @@ fn proof_facts(proof: &Proof) -> Vec<Fact> {
             },
         ),
     ]
+}
+
+/// Files that planning left alone.
+pub(super) fn left_alone(reason: SkipReason, files: u64) -> Fact {
+    fact(
+        "Left alone",
+        counted(files, "file", "files"),
+        reason.advice(),
+        Tone::Plain,
+    )
 }
 
 /// The facts of a plan.

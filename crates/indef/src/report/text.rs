@@ -10,7 +10,7 @@ use units::Bytes;
 
 use super::{
     input::{Content, Input, PlanInput},
-    summary::{Fact, Tone, plan_facts, run_facts, worst_runs},
+    summary::{Fact, Tone, left_alone, plan_facts, run_facts, worst_runs},
 };
 use crate::{
     document::{FileStatus, RunDocument},
@@ -92,15 +92,13 @@ pub(crate) fn write_run(
             .out
             .bold(if run.dry_run { "Dry run" } else { "Run" })
     )?;
-    write_facts(out, console, &run_facts(run))?;
-    for (reason, files) in skipped {
-        writeln!(
-            out,
-            "  left: {}: {}",
-            counted(*files, "file", "files"),
-            reason.advice()
-        )?;
-    }
+    let mut facts = run_facts(run);
+    facts.extend(
+        skipped
+            .iter()
+            .map(|(reason, files)| left_alone(*reason, *files)),
+    );
+    write_facts(out, console, &facts)?;
     Ok(())
 }
 
@@ -112,7 +110,8 @@ pub(crate) fn run_files(
     top: usize,
 ) -> io::Result<()> {
     let (worst, left_out) = worst_runs(run, top);
-    let columns = ["before", "after", "relocated"];
+    let bytes = if run.dry_run { "to move" } else { "relocated" };
+    let columns = ["before", "after", bytes];
     let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
     columns.extend([("status", Align::Left), ("path", Align::Left)]);
     let mut table = Table::new(&columns);
@@ -130,7 +129,11 @@ pub(crate) fn run_files(
         table.row(&[
             &Count(file.extents_before),
             &Count(file.extents_after),
-            &Bytes(file.bytes_relocated),
+            &Bytes(if run.dry_run {
+                file.bytes_planned
+            } else {
+                file.bytes_relocated
+            }),
             &status,
             &Name(&path),
         ]);

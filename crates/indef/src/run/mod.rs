@@ -6,10 +6,11 @@ mod source;
 
 use std::io;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use indef_core::plan::FilePlan;
 use indef_engine::{
     Cancel,
+    resume::StoredRun,
     run::{RunOptions, RunResult, StopCause},
 };
 
@@ -41,35 +42,42 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
             return Err(error);
         }
     };
-    let options = run_options(&args.how, &args.bounds, args.workers);
+    let mut source = source;
+    let mut options = run_options(&args.how, &args.bounds, args.workers);
+    options.budget = match (options.budget, source.left) {
+        (Some(budget), Some(left)) => Some(budget.min(left)),
+        (budget, left) => budget.or(left),
+    };
+    if !options.dry_run && !source.interrupted {
+        source.store(options.budget, console);
+    }
     let Source {
         files,
         skipped,
-        plan_options,
         interrupted,
+        stored,
+        ..
     } = source;
-    let left = args.how.time_limit;
     let result = if interrupted {
-        // Stopped while planning: nothing is begun any more, everything is left.
+        console.note("stopped while planning; nothing was moved");
         RunResult {
             stopped: Some(StopCause::Cancelled),
             ..RunResult::default()
         }
     } else {
-        let options = RunOptions {
-            time_limit: left,
-            ..options
-        };
-        execute(files.clone(), &options, console, &cancel, document.as_ref())
+        let watch = Watch::new(console, document.as_ref());
+        execute(files, &options, &cancel, &watch, stored.as_ref())
     };
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
-    if stopped.is_some() && !options.dry_run {
-        source::keep_rest(&files, &result, &plan_options)
-            .context("cannot keep what is left to do for --resume")?;
-    } else if args.resume && !options.dry_run {
-        source::forget_rest();
+    // What is left of a stopped run stays stored.
+    if let Some(stored) = stored
+        && stopped.is_none()
+        && !options.dry_run
+        && let Err(error) = stored.finish()
+    {
+        console.note(format_args!("{error}"));
     }
     match document {
         Some(document) => document.end(&outcome::Rest::new(&result, totals, options.dry_run))?,
@@ -104,17 +112,28 @@ pub(crate) fn run_options(how: &HowArgs, bounds: &BoundArgs, workers: Workers) -
     }
 }
 
-/// Carry plans out, with progress; failures are told as they happen, files go to the document as
-/// they end.
-pub(crate) fn execute(
+/// Carry plans out while `watch` shows it; with `stored`, so that it can be resumed.
+fn execute(
     files: Vec<FilePlan>,
     options: &RunOptions,
-    console: &Console,
     cancel: &Cancel,
-    document: Option<&Document>,
+    watch: &Watch<'_>,
+    stored: Option<&StoredRun>,
 ) -> RunResult {
-    let watch = Watch::new(console, document);
-    let result = indef_engine::run::run(files, options, cancel, &watch);
+    let result = match stored {
+        Some(stored) => indef_engine::run::run(files, options, cancel, &stored.observer(watch)),
+        None => indef_engine::run::run(files, options, cancel, watch),
+    };
     watch.finish();
     result
+}
+
+/// Carry plans out for the demo, which cannot be resumed.
+pub(crate) fn execute_unstored(
+    files: Vec<FilePlan>,
+    console: &Console,
+    cancel: &Cancel,
+) -> RunResult {
+    let watch = Watch::new(console, None);
+    execute(files, &RunOptions::default(), cancel, &watch, None)
 }

@@ -1,13 +1,9 @@
-//! Where the plans of a run come from, and where what is left of it stays.
-//!
-//! A run that was stopped keeps the plans of what it did not finish, as a plan file in the user's
-//! state directory; `--resume` runs that. Everything is checked again then, so nothing is moved
-//! twice, whatever happened meanwhile.
+//! Where the plans of a run come from, and where what is left of it stays: the engine stores every
+//! run while it goes on, so that one that was stopped or killed can go on.
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    env,
-    fs::{self, File},
+    collections::BTreeMap,
+    fs::File,
     io::BufReader,
     path::{Path, PathBuf},
 };
@@ -17,15 +13,17 @@ use indef_core::{
     SkipReason,
     plan::{FilePlan, PlanOptions, format::PlanReader, limit},
 };
-use indef_engine::{Cancel, run::RunResult};
-use indef_fs::TargetId;
+use indef_engine::{
+    Cancel,
+    resume::{StoredRun, state_directory},
+};
+use units::Bytes;
 
 use super::outcome::untouched_file;
 use crate::{
     accesses::Accesses,
     args::RunArgs,
     output::{Console, Name, json::Document},
-    plan::write_plan,
     planning::{Request, plan_paths, untouched_reason},
     refusal::{advice, plain},
 };
@@ -41,6 +39,10 @@ pub(super) struct Source {
     pub(super) plan_options: PlanOptions,
     /// Whether a signal came before everything was planned.
     pub(super) interrupted: bool,
+    /// What a resumed run may still write.
+    pub(super) left: Option<Bytes>,
+    /// The run as the engine keeps it.
+    pub(super) stored: Option<StoredRun>,
 }
 
 /// Plan the paths, or read the plan.
@@ -51,11 +53,7 @@ pub(super) fn load(
     document: Option<&Document>,
 ) -> Result<Source> {
     if args.resume {
-        let path = rest_path()?;
-        if !path.exists() {
-            bail!("no run was stopped with work left: give a PATH or --plan");
-        }
-        return from_plan(&path, document);
+        return from_rest(document);
     }
     match &args.plan_file {
         Some(path) => from_plan(path, document),
@@ -92,6 +90,7 @@ fn from_paths(
         skipped: planned.skipped,
         plan_options,
         interrupted: planned.summary.cancelled,
+        ..Source::default()
     };
     limit(&mut source.files, &source.plan_options);
     set_aside(&mut source, document);
@@ -133,50 +132,51 @@ fn set_aside(source: &mut Source, document: Option<&Document>) {
     });
 }
 
-/// Keep the plans of the files that were not finished.
-pub(super) fn keep_rest(
-    files: &[FilePlan],
-    result: &RunResult,
-    options: &PlanOptions,
-) -> Result<()> {
-    let finished: HashSet<TargetId> = result
-        .files
-        .iter()
-        .filter(|file| !file.is_unfinished())
-        .map(|file| file.id)
-        .collect();
-    let rest = files.iter().filter(|plan| {
-        !finished.contains(&TargetId {
-            dev: plan.dev,
-            inode: plan.inode,
-        })
-    });
-    let path = rest_path()?;
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir).with_context(|| format!("{}: cannot make it", Name(dir)))?;
-    }
-    write_plan(&path, options, rest)
+/// The run that was stopped or killed last.
+fn from_rest(document: Option<&Document>) -> Result<Source> {
+    let directory = state()?;
+    let Some(resumed) = StoredRun::newest(&directory)? else {
+        bail!("no run was stopped with work left: give a PATH or --plan");
+    };
+    let mut source = Source {
+        files: resumed.plans,
+        plan_options: resumed.options,
+        left: Some(resumed.left),
+        stored: Some(resumed.run),
+        ..Source::default()
+    };
+    set_aside(&mut source, document);
+    Ok(source)
 }
 
-/// The run that was stopped is complete now.
-pub(super) fn forget_rest() {
-    if let Ok(path) = rest_path() {
-        // It may be gone already.
-        let _ = fs::remove_file(path);
+impl Source {
+    /// Store what is to be done, unless it is stored already. Where that is not possible, the run
+    /// goes on without: it is safe at any time, it only cannot be resumed.
+    pub(super) fn store(&mut self, budget: Option<Bytes>, console: &Console) {
+        if self.stored.is_some() || self.files.is_empty() {
+            return;
+        }
+        let cost = self
+            .files
+            .iter()
+            .map(FilePlan::cost)
+            .fold(Bytes::ZERO, Bytes::saturating_add);
+        let limit = budget.map_or(cost, |budget| budget.min(cost));
+        let stored = state().and_then(|directory| {
+            Ok(StoredRun::create(
+                &directory,
+                &self.plan_options,
+                &self.files,
+                limit,
+            )?)
+        });
+        match stored {
+            Ok(stored) => self.stored = Some(stored),
+            Err(error) => console.note(format_args!("--resume will not be possible: {error:#}")),
+        }
     }
 }
 
-/// In the state directory of the user (XDG Base Directory Specification 0.8).
-fn rest_path() -> Result<PathBuf> {
-    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
-    env::var_os("XDG_STATE_HOME")
-        .map(PathBuf::from)
-        .and_then(absolute)
-        .or_else(|| {
-            env::home_dir()
-                .and_then(absolute)
-                .map(|home| home.join(".local/state"))
-        })
-        .map(|state| state.join("indef/stopped.plan"))
-        .ok_or_else(|| anyhow!("no state directory: set HOME or XDG_STATE_HOME"))
+fn state() -> Result<PathBuf> {
+    state_directory().context("no directory for the state of runs: set HOME or XDG_STATE_HOME")
 }
