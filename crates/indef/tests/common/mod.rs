@@ -68,7 +68,7 @@ pub(crate) fn indef() -> Command {
 pub(crate) fn indef_with_state(state: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_indef"));
     command
-        .env("XDG_STATE_HOME", state)
+        .env("STATE_DIRECTORY", state)
         .env("LC_ALL", "C")
         .env_remove("NO_COLOR");
     command
