@@ -1,0 +1,217 @@
+//! Collect, plan and run on real file systems on loop devices, while others use the files.
+
+use std::{
+    fs::{File, OpenOptions},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use indef_core::plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, Found, Seen, collect},
+    run::{RunOptions, RunResult, Status, run},
+};
+use scratch_fs::{FragmentOptions, ScratchFs, Shape, fragment, verify};
+use units::{Bytes, FileOffset, FileRange};
+
+const MIB: u64 = 1 << 20;
+
+fn scratch(kind: &str, size: Bytes) -> Option<ScratchFs> {
+    scratch_fs::require(ScratchFs::builder(kind, size).build())
+}
+
+/// What `indef run` does before it runs.
+fn plans(directory: &Path, policy: Policy) -> Vec<FilePlan> {
+    let options = PlanOptions {
+        policy,
+        ..PlanOptions::default()
+    };
+    let plans = Mutex::new(Vec::new());
+    let collect_options = CollectOptions {
+        sync: true,
+        ..CollectOptions::default()
+    };
+    collect(
+        &[directory.to_owned()],
+        &collect_options,
+        &Cancel::new(),
+        &|seen| match seen {
+            Seen::File(found) => plans.lock().unwrap().extend(plan(&options, found)),
+            Seen::Problem(problem) => panic!("{}: {}", problem.path.display(), problem.refusal),
+        },
+    );
+    plans.into_inner().unwrap()
+}
+
+fn plan(options: &PlanOptions, found: Found) -> Option<FilePlan> {
+    let layout = found.result.unwrap();
+    let facts = FileFacts {
+        size: found.size,
+        block_size: found.block_size,
+        layout: &layout,
+        accesses: None,
+    };
+    let plan = FilePlan {
+        path: found.path,
+        dev: found.id.dev,
+        inode: found.id.inode,
+        size: found.size,
+        block_size: found.block_size,
+        fs: found.fs.kind.to_string().into(),
+        engine: None,
+        extents_before: layout.fragments(),
+        skip: None,
+        chunks: plan_file(options, &facts),
+    };
+    (!plan.runs().is_empty()).then_some(plan)
+}
+
+fn execute(plans: Vec<FilePlan>) -> RunResult {
+    let options = RunOptions {
+        jobs: 4,
+        ..RunOptions::default()
+    };
+    run(plans, &options, &Cancel::new(), &())
+}
+
+fn pieces(path: &Path, size: u64, seed: u64) {
+    let options = FragmentOptions {
+        size: Bytes(size),
+        piece: Bytes::kib(4),
+        seed,
+    };
+    fragment(path, options).unwrap();
+}
+
+fn has_content(path: &Path, seed: u64, size: u64) {
+    let file = File::open(path).unwrap();
+    verify(&file, seed, FileRange::new(0, size)).unwrap();
+}
+
+/// Writes what is there already, again and again, buffered, and lets the file grow and shrink.
+fn write_on(path: &Path, seed: u64, size: u64, stop: &AtomicBool) {
+    let file = OpenOptions::new().write(true).open(path).unwrap();
+    let mut buffer = vec![0; 12_000];
+    let mut at = seed * 77_777;
+    while !stop.load(Ordering::Relaxed) {
+        at = (at + 48_611) % (size - buffer.len() as u64);
+        scratch_fs::content(&mut buffer, seed, FileOffset(at));
+        file.write_all_at(&buffer, at).unwrap();
+        if at.is_multiple_of(7) {
+            scratch_fs::content(&mut buffer, seed, FileOffset(size));
+            file.write_all_at(&buffer, size).unwrap();
+            file.set_len(size).unwrap();
+        }
+        if at.is_multiple_of(13) {
+            file.sync_data().unwrap();
+        }
+    }
+}
+
+fn many_files_while_others_write(kind: &str) {
+    let Some(mut scratch) = scratch(kind, Bytes::gib(1)) else {
+        return;
+    };
+    let folder = scratch.path().join("files");
+    std::fs::create_dir(&folder).unwrap();
+    let live = 4;
+    let files = 80;
+    for seed in 0..files {
+        pieces(&folder.join(format!("{seed}")), MIB, seed);
+    }
+    let planned = plans(&folder, Policy::Whole);
+    assert_eq!(planned.len(), files as usize);
+    let cost: Bytes = planned.iter().map(FilePlan::cost).sum();
+    let stop = AtomicBool::new(false);
+    let result = std::thread::scope(|scope| {
+        for seed in 0..live {
+            let (path, stop) = (folder.join(format!("{seed}")), &stop);
+            scope.spawn(move || write_on(&path, seed, MIB, stop));
+        }
+        let result = execute(planned);
+        stop.store(true, Ordering::Relaxed);
+        result
+    });
+    assert_eq!(result.totals.files_failed, 0, "{result:#?}");
+    assert!(result.totals.bytes_relocated <= cost);
+    assert!(result.totals.files_moved >= files - live, "{result:#?}");
+    for file in &result.files {
+        let name = file.path.file_name().unwrap().to_str().unwrap();
+        if name.parse::<u64>().unwrap() >= live {
+            assert_eq!(file.status, Status::Moved, "{file:?}");
+            // Free space is in pieces of 1 MiB and what was between them.
+            assert!(file.extents_after <= 4, "{file:?}");
+        }
+    }
+    scratch.remount().unwrap();
+    for seed in 0..files {
+        has_content(&folder.join(format!("{seed}")), seed, MIB);
+    }
+    let again = execute(plans(&folder, Policy::Whole));
+    assert_eq!(again.totals.files_failed, 0, "{again:#?}");
+    assert!(
+        again.totals.bytes_relocated <= Bytes::mib(live + 2),
+        "{again:#?}"
+    );
+    scratch.fsck().unwrap();
+}
+
+#[test]
+fn loop_ext4_many_files_while_others_write() {
+    many_files_while_others_write("ext4");
+}
+
+#[test]
+fn loop_xfs_many_files_while_others_write() {
+    many_files_while_others_write("xfs");
+}
+
+#[test]
+fn loop_btrfs_many_files_while_others_write() {
+    many_files_while_others_write("btrfs");
+}
+
+/// Many separate ranges of one file, shared out among workers where the engine allows it.
+fn ranges_of_one_file(kind: &str) {
+    let Some(mut scratch) = scratch(kind, Bytes::gib(1)) else {
+        return;
+    };
+    let path = scratch.path().join("half");
+    let shape = Shape::half_contiguous(9, Bytes::mib(192));
+    shape.make(&path).unwrap();
+    let size = std::fs::metadata(&path).unwrap().len();
+    let planned = plans(scratch.path(), Policy::Sequential);
+    assert_eq!(planned.len(), 1);
+    let cost = planned[0].cost();
+    assert!(cost.get() < size * 55 / 100);
+    let result = execute(planned);
+    let file = &result.files[0];
+    assert_eq!(file.status, Status::Moved, "{file:?}");
+    assert!(file.bytes_relocated <= cost);
+    assert!(file.extents_after * 4 < file.extents_before, "{file:?}");
+    scratch.remount().unwrap();
+    has_content(&path, 9, size);
+    let again = execute(plans(scratch.path(), Policy::Sequential));
+    assert!(again.totals.bytes_relocated <= Bytes::mib(4), "{again:#?}");
+    scratch.fsck().unwrap();
+}
+
+#[test]
+fn loop_ext4_ranges_of_one_file() {
+    ranges_of_one_file("ext4");
+}
+
+#[test]
+fn loop_xfs_ranges_of_one_file() {
+    ranges_of_one_file("xfs");
+}
+
+#[test]
+fn loop_btrfs_ranges_of_one_file() {
+    ranges_of_one_file("btrfs");
+}
