@@ -46,7 +46,11 @@ fn main() {
         );
     }
     times.sort();
-    println!("median {:?}, peak memory {}", times[times.len() / 2], peak());
+    println!(
+        "median {:?}, peak memory {}",
+        times[times.len() / 2],
+        peak()
+    );
 }
 
 fn peak() -> String {

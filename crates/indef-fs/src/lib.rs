@@ -2,7 +2,7 @@
 //!
 //! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
 //! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
-//! [`indef_core::layout::Layout`]. [`Target::open`] opens a file for moving, or says why not. A
+//! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at once. [`Target::open`] opens a file for moving, or says why not. A
 //! [`Relocator`] gives ranges of a file new, contiguous blocks, in bounded steps that are each
 //! atomic for the file's contents: the process may be killed, or the power cut, between any two
 //! instructions.
@@ -19,6 +19,7 @@ mod engine;
 mod error;
 mod ext4;
 mod filesystem;
+mod inode_table;
 mod kind;
 mod map;
 mod mounts;
@@ -31,6 +32,7 @@ pub use cache::{CacheRecord, Settler};
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
 pub use filesystem::{Filesystem, Space, detect, free_space_ok};
+pub use inode_table::{Expected, InodeChunk, InodeTables};
 pub use kind::{EngineKind, FsKind, UnknownEngine};
 /// A reusable buffer for [`map`].
 pub use linux_abi::fiemap::Mapper;

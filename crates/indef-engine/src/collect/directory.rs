@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use indef_fs::Filesystem;
+use indef_fs::{Filesystem, InodeTables};
 use rustix::{
     fs::{Mode, OFlags, openat},
     io::Errno,
@@ -102,7 +102,14 @@ pub(super) struct Tree {
     pub(super) top: Arc<Node>,
     /// The same, open: where [`reopen`] starts from.
     pub(super) top_fd: File,
+    pub(super) known: Arc<Known>,
+}
+
+/// What is known of a file system.
+pub(super) struct Known {
     pub(super) fs: Arc<Filesystem>,
+    /// A quicker way to the layout of small files, where there is one.
+    pub(super) inodes: Option<InodeTables>,
 }
 
 /// An open directory.

@@ -15,7 +15,7 @@ use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use indef_fs::{Filesystem, FsError, Refusal, TargetId, map};
+use indef_fs::{Expected, Filesystem, FsError, Refusal, TargetId, map};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, Statx, openat},
     io::Errno,
@@ -24,7 +24,7 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     Found, Seen, count,
-    directory::{Directory, entry_path},
+    directory::{Directory, Known, entry_path},
     names::NamesBuilder,
     walker::{Walker, Work, identity, is_mount_root, look_at},
 };
@@ -64,7 +64,7 @@ impl Walker<'_, '_> {
         if status.stx_nlink > 1 && !walk.is_first(id) {
             return count(&walk.counts.hard_links);
         }
-        let known = (id.0 == directory.node.dev).then_some(&directory.tree.fs);
+        let known = (id.0 == directory.node.dev).then_some(&directory.tree.known);
         self.file(
             directory.as_fd(),
             name,
@@ -88,30 +88,14 @@ impl Walker<'_, '_> {
         name: &CStr,
         path: PathBuf,
         status: &Statx,
-        known: Option<&Arc<Filesystem>>,
+        known: Option<&Arc<Known>>,
     ) {
         let walk = self.walk;
-        let (dev, inode) = identity(status);
-        let (size, allocated) = (
-            Bytes(status.stx_size),
-            Bytes(status.stx_blocks.saturating_mul(SECTOR)),
-        );
-        let found = |path, fs: Arc<Filesystem>, mapped, result| {
-            Seen::File(Found {
-                path,
-                id: TargetId { dev, inode },
-                size,
-                allocated,
-                block_size: fs.block_size,
-                fs,
-                mapped,
-                result,
-            })
-        };
-        if let Some(fs) = known
-            && let Some(layout) = evident_layout(size, allocated, fs.block_size)
+        let facts = Facts::of(status);
+        if let Some(known) = known
+            && let Some((layout, mapped)) = self.without_opening(&facts, status, known)
         {
-            return walk.see(found(path, Arc::clone(fs), false, Ok(layout)));
+            return walk.see(facts.found(path, &known.fs, mapped, Ok(layout)));
         }
         let file = match open_to_map(at, name) {
             Ok(file) => file,
@@ -122,42 +106,109 @@ impl Walker<'_, '_> {
             Err(errno) => {
                 let refusal = refuse_open(&path, errno);
                 return match known {
-                    Some(fs) => walk.see(found(path, Arc::clone(fs), false, Err(refusal))),
+                    Some(known) => walk.see(facts.found(path, &known.fs, false, Err(refusal))),
                     None => walk.problem(path, refusal),
                 };
             }
         };
+        let looked_up;
         let fs = match known {
-            Some(fs) => Arc::clone(fs),
-            None => match walk.file_system(dev, &file, &path) {
-                Ok(fs) => fs,
+            Some(known) => &known.fs,
+            None => match walk.file_system(facts.id.dev, &file, &path) {
+                Ok(known) => {
+                    looked_up = known;
+                    &looked_up.fs
+                }
                 Err(error) => return walk.problem(path, error.into()),
             },
         };
-        if let Some(layout) = evident_layout(size, allocated, fs.block_size) {
-            return walk.see(found(path, fs, false, Ok(layout)));
+        if let Some(layout) = facts.evident_layout(fs.block_size) {
+            return walk.see(facts.found(path, fs, false, Ok(layout)));
         }
         // What is allocated behind the end is never read.
-        let range = FileRange::new(0, size.get()).align_outward(fs.block_size);
+        let range = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
         let result = map(&file, &path, range, walk.options.sync, &mut self.mapper);
-        walk.see(found(path, fs, true, result));
+        walk.see(facts.found(path, fs, true, result));
+    }
+
+    /// The layout if it is known from what was looked at, or stands in the inode; and whether the
+    /// places in it are real.
+    fn without_opening(
+        &mut self,
+        facts: &Facts,
+        status: &Statx,
+        known: &Known,
+    ) -> Option<(Layout, bool)> {
+        if let Some(layout) = facts.evident_layout(known.fs.block_size) {
+            return Some((layout, false));
+        }
+        let inodes = known.inodes.as_ref()?;
+        if self.chunk_dev != facts.id.dev {
+            self.chunk.clear();
+            self.chunk_dev = facts.id.dev;
+        }
+        let expected = Expected {
+            inode: facts.id.inode,
+            size: facts.size,
+            sectors: status.stx_blocks,
+            ctime: (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec),
+        };
+        let layout = inodes.layout(&expected, &mut self.chunk)?;
+        Some((layout, true))
     }
 }
 
-/// The layout of a file that has at most one block, which needs no look.
-fn evident_layout(size: Bytes, allocated: Bytes, block_size: Bytes) -> Option<Layout> {
-    if size.is_zero() || allocated.is_zero() {
-        // Nothing, only holes, or data inside the inode.
-        return Some(Layout::default());
+/// What is known of a file before it is opened.
+struct Facts {
+    id: TargetId,
+    size: Bytes,
+    allocated: Bytes,
+}
+
+impl Facts {
+    fn of(status: &Statx) -> Self {
+        let (dev, inode) = identity(status);
+        Self {
+            id: TargetId { dev, inode },
+            size: Bytes(status.stx_size),
+            allocated: Bytes(status.stx_blocks.saturating_mul(SECTOR)),
+        }
     }
-    (allocated <= block_size).then(|| {
-        Layout::new(vec![Extent {
-            file: FileOffset(0),
-            phys: PhysOffset(0),
-            len: block_size,
-            flags: ExtentFlags::UNPLACED,
-        }])
-    })
+
+    fn found(
+        &self,
+        path: PathBuf,
+        fs: &Arc<Filesystem>,
+        mapped: bool,
+        result: Result<Layout, Refusal>,
+    ) -> Seen {
+        Seen::File(Found {
+            path,
+            id: self.id,
+            size: self.size,
+            allocated: self.allocated,
+            block_size: fs.block_size,
+            fs: Arc::clone(fs),
+            mapped,
+            result,
+        })
+    }
+
+    /// The layout of a file that has at most one block, which needs no look.
+    fn evident_layout(&self, block_size: Bytes) -> Option<Layout> {
+        if self.size.is_zero() || self.allocated.is_zero() {
+            // Nothing, only holes, or data inside the inode.
+            return Some(Layout::default());
+        }
+        (self.allocated <= block_size).then(|| {
+            Layout::new(vec![Extent {
+                file: FileOffset(0),
+                phys: PhysOffset(0),
+                len: block_size,
+                flags: ExtentFlags::UNPLACED,
+            }])
+        })
+    }
 }
 
 /// Open a file for mapping, which reads no data and so leaves its access time alone.

@@ -1,13 +1,14 @@
 //! Walk directories in parallel and map every file that could be fragmented.
 //!
 //! Speed comes from what is *not* done: no path is resolved (everything is opened relative to its
-//! directory), a file with at most one block is never opened, and most others cost four system
-//! calls (`statx`, `openat`, one FIEMAP, `close`). Memory stays small because nothing is remembered
+//! directory), a file with at most one block is never opened, on ext4 (where its device may be read)
+//! one with at most four extents neither, and most others cost four system calls (`statx`,
+//! `openat`, one FIEMAP, `close`). Memory stays small because nothing is remembered
 //! of a file: what is found goes to the visitor by value. Only hard links (files with more than one
 //! name) leave a trace, so that each is counted once.
 //!
 //! The walk keeps to the file systems of the paths that it was given, follows no symbolic link
-//! except one named itself, and never opens anything but directories and regular files. Entries
+//! except one named itself, and opens only directories, regular files and the device of an ext4. Entries
 //! that vanish during the walk are counted and otherwise ignored; what cannot be read is reported,
 //! and the walk goes on.
 

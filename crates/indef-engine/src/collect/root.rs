@@ -86,7 +86,7 @@ impl Walker<'_, '_> {
         };
         let node = Node::root(path.as_os_str(), dev, inode);
         match self.tree(&node, &fd, path) {
-            Ok(tree) if is_pseudo(tree.fs.kind) => {
+            Ok(tree) if is_pseudo(tree.known.fs.kind) => {
                 walk.problem(path.to_owned(), SkipReason::NoEngine.into());
                 None
             }

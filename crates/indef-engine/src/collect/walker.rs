@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use indef_fs::{Filesystem, FsError, FsKind, Mapper, Refusal, detect};
+use indef_fs::{FsError, FsKind, InodeChunk, InodeTables, Mapper, Refusal, detect};
 use rustix::{
     fs::{AtFlags, FileType, RawDir, Statx, StatxAttributes, StatxFlags, makedev, statx},
     io::Errno,
@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     CollectOptions, Counts, Problem, Seen, count,
-    directory::{Directory, Node, OpenCount, Tree, open_directory, reopen},
+    directory::{Directory, Known, Node, OpenCount, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
     queue::Queue,
     root,
@@ -62,7 +62,7 @@ pub(super) struct Walk<'a> {
     pub(super) given: HashSet<(u64, u64)>,
     /// Given paths that are taken, and files with several names that were seen.
     seen: Mutex<HashSet<(u64, u64)>>,
-    file_systems: RwLock<HashMap<u64, Arc<Filesystem>>>,
+    file_systems: RwLock<HashMap<u64, Arc<Known>>>,
 }
 
 impl<'a> Walk<'a> {
@@ -125,22 +125,28 @@ impl<'a> Walk<'a> {
         dev: u64,
         file: impl AsFd,
         path: &Path,
-    ) -> Result<Arc<Filesystem>, FsError> {
+    ) -> Result<Arc<Known>, FsError> {
         let known = self
             .file_systems
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .get(&dev)
             .cloned();
-        if let Some(fs) = known {
-            return Ok(fs);
+        if let Some(known) = known {
+            return Ok(known);
         }
         let fs = Arc::new(detect(file, path)?);
+        // Inode tables do not know what was not written back.
+        let inodes = match self.options.sync {
+            true => None,
+            false => InodeTables::open(&fs),
+        };
+        let known = Arc::new(Known { fs, inodes });
         self.file_systems
             .write()
             .unwrap_or_else(PoisonError::into_inner)
-            .insert(dev, Arc::clone(&fs));
-        Ok(fs)
+            .insert(dev, Arc::clone(&known));
+        Ok(known)
     }
 
     pub(super) fn next_path(&self) -> Option<&'a Path> {
@@ -154,6 +160,9 @@ pub(super) struct Walker<'w, 'a> {
     pub(super) walk: &'w Walk<'a>,
     buffer: Box<[MaybeUninit<u8>]>,
     pub(super) mapper: Mapper,
+    pub(super) chunk: InodeChunk,
+    /// Of which file system the chunk is.
+    pub(super) chunk_dev: u64,
 }
 
 impl<'w, 'a> Walker<'w, 'a> {
@@ -162,6 +171,8 @@ impl<'w, 'a> Walker<'w, 'a> {
             walk,
             buffer: Box::new_uninit_slice(DIRECTORY_BUFFER),
             mapper: Mapper::default(),
+            chunk: InodeChunk::default(),
+            chunk_dev: 0,
         }
     }
 
@@ -289,6 +300,8 @@ impl<'w, 'a> Walker<'w, 'a> {
         if names.is_empty() {
             return;
         }
+        // What was read for an earlier batch may be outdated.
+        self.chunk.clear();
         let prefix = directory.node.path(None).into_os_string();
         let prefix = std::os::unix::ffi::OsStrExt::as_bytes(&*prefix);
         for turn in 1_usize.. {
@@ -361,7 +374,7 @@ impl<'w, 'a> Walker<'w, 'a> {
     fn cross(&self, node: &Arc<Node>, fd: &OwnedFd) -> Option<Arc<Tree>> {
         let path = node.path(None);
         match self.tree(node, fd, &path) {
-            Ok(tree) if is_pseudo(tree.fs.kind) => {
+            Ok(tree) if is_pseudo(tree.known.fs.kind) => {
                 count(&self.walk.counts.other_file_systems);
                 None
             }
@@ -379,7 +392,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         fd: &OwnedFd,
         path: &Path,
     ) -> Result<Arc<Tree>, Refusal> {
-        let fs = self.walk.file_system(node.dev, fd, path)?;
+        let known = self.walk.file_system(node.dev, fd, path)?;
         let top_fd = fd.try_clone().map_err(|source| FsError {
             path: path.to_owned(),
             operation: "open the directory",
@@ -389,7 +402,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         Ok(Arc::new(Tree {
             top: Arc::clone(node),
             top_fd: File::from(top_fd),
-            fs,
+            known,
         }))
     }
 
@@ -436,7 +449,8 @@ pub(super) fn look_at(at: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
             | StatxFlags::INO
             | StatxFlags::NLINK
             | StatxFlags::SIZE
-            | StatxFlags::BLOCKS,
+            | StatxFlags::BLOCKS
+            | StatxFlags::CTIME,
     )
 }
 
