@@ -4,6 +4,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use units::Bytes;
@@ -309,11 +310,25 @@ impl ScratchFs {
 
     /// Unmount. Nothing may be open on it.
     ///
+    /// "Busy" is tried again for a while: a child that another thread is just starting holds a copy
+    /// of every open file of this process until its `execve`, of those just closed here, too.
+    ///
     /// # Errors
     ///
     /// What `umount` said.
     pub fn unmount(&mut self) -> Result<(), ScratchError> {
-        run(Command::new("umount").arg(&self.root))?;
+        let mut tries = 0;
+        loop {
+            match run(Command::new("umount").arg(&self.root)) {
+                Err(ScratchError::Command { output, .. })
+                    if tries < 100 && output.contains("target is busy") =>
+                {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                unmounted => break unmounted.map(drop)?,
+            }
+        }
         self.mounted = false;
         Ok(())
     }
@@ -359,7 +374,7 @@ impl ScratchFs {
 
 impl Drop for ScratchFs {
     fn drop(&mut self) {
-        if self.mounted && run(Command::new("umount").arg(&self.root)).is_err() {
+        if self.mounted && self.unmount().is_err() {
             // Something still has a file open: detach from the tree, the kernel finishes later.
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
         }
