@@ -2,7 +2,9 @@
 
 use indef_core::SkipReason;
 
-use crate::{EngineKind, Filesystem, Refusal, Relocator, ext4::Ext4MoveExtent, xfs};
+use crate::{
+    EngineKind, Filesystem, Refusal, Relocator, ext4::Ext4MoveExtent, f2fs::F2fsDefragment, xfs,
+};
 
 /// What every engine is told.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +46,7 @@ pub fn relocator(
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
-        EngineKind::BtrfsDefragRange | EngineKind::F2fsDefragment => {
-            Err(SkipReason::NoEngine.into())
-        }
+        EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
+        EngineKind::BtrfsDefragRange => Err(SkipReason::NoEngine.into()),
     }
 }

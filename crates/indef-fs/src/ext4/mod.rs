@@ -19,7 +19,6 @@
 mod donor;
 mod piece;
 mod relocation;
-mod survey;
 mod volume;
 
 use std::path::PathBuf;
@@ -35,7 +34,7 @@ use units::{Bytes, FileRange};
 use self::relocation::Ext4Relocation;
 use crate::{
     Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
-    Relocator, Settler, Target, cache::READ_PIECE, map::for_each_batch,
+    Relocator, Settler, Target, cache::READ_PIECE, map::for_each_batch, survey,
 };
 
 /// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).

@@ -26,12 +26,12 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 use super::{
     Ext4MoveExtent,
     donor::{Donor, refuse},
-    survey::{Cursor, Survey, is_movable},
 };
 use crate::{
     CacheRecord, Moved, Refusal, Target,
     cache::{READ_PIECE, cached_pages, drop_clean, page, read_ahead},
     map::next_batch,
+    survey::{Cursor, Survey, is_movable},
 };
 
 /// Cached pages are looked at, dropped and restored in windows of at most this size, aligned to it:

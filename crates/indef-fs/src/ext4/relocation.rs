@@ -7,10 +7,11 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{Ext4MoveExtent, donor::Donor, piece::Piece, survey::Survey};
+use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
+    survey::Survey,
 };
 
 /// No donor is larger: an extent of ext4 has 128 MiB at most, so there is nothing to gain, and what

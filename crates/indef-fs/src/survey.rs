@@ -14,20 +14,20 @@ use units::{Bytes, FileOffset, FileRange};
 use crate::{Refusal, Target, cache::page, map::for_each_batch};
 
 /// Whether an extent has blocks that the kernel would swap. Delayed allocations have none yet.
-pub(super) fn is_movable(extent: &Extent) -> bool {
+pub(crate) fn is_movable(extent: &Extent) -> bool {
     !extent
         .flags
         .intersects(ExtentFlags::UNPLACED | ExtentFlags::INLINE | ExtentFlags::ENCODED)
 }
 
 /// Whether moving an extent means reading and writing it; unwritten ones are only remapped.
-pub(super) fn is_written(extent: &Extent) -> bool {
+pub(crate) fn is_written(extent: &Extent) -> bool {
     is_movable(extent) && !extent.flags.contains(ExtentFlags::UNWRITTEN)
 }
 
 /// Where stretches go in the donor.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cursor {
+pub(crate) struct Cursor {
     /// First free byte of the donor.
     donor_end: u64,
     /// End of the last stretch in the file.
@@ -36,7 +36,7 @@ pub(super) struct Cursor {
 
 impl Cursor {
     /// The place in the donor for the file bytes `range`, behind everything placed before.
-    pub(super) fn place(&mut self, range: FileRange, page: Bytes) -> FileOffset {
+    pub(crate) fn place(&mut self, range: FileRange, page: Bytes) -> FileOffset {
         let start = range.start.get();
         if self.file_end != Some(start) {
             let gap = (start % page.get() + page.get() - self.donor_end % page.get()) % page.get();
@@ -49,24 +49,24 @@ impl Cursor {
     }
 
     /// Bytes of the donor that are taken.
-    pub(super) fn donor_len(&self) -> Bytes {
+    pub(crate) fn donor_len(&self) -> Bytes {
         Bytes(self.donor_end)
     }
 }
 
 /// A range, counted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// Fragments inside.
-    pub(super) fragments: u64,
+    pub(crate) fragments: u64,
     /// Stretches inside: the fragments that there could be at best.
-    pub(super) stretches: u64,
+    pub(crate) stretches: u64,
     /// Bytes that the donor needs.
-    pub(super) donor_len: Bytes,
+    pub(crate) donor_len: Bytes,
     /// How many of the range's two ends lie inside a fragment, which moving would cut.
-    pub(super) cuts: u64,
+    pub(crate) cuts: u64,
     /// The extents, where they are so few that they need not be asked for again.
-    pub(super) extents: Option<Vec<Extent>>,
+    pub(crate) extents: Option<Vec<Extent>>,
     /// Where the last extent ends on the device.
     last_end: u64,
 }
@@ -76,7 +76,7 @@ const KEEP: usize = 512;
 
 impl Survey {
     /// Look at `range`, whose ends are block-aligned. Writes the file back before.
-    pub(super) fn of(
+    pub(crate) fn of(
         target: &Target,
         range: FileRange,
         mapper: &mut Mapper,
@@ -131,14 +131,14 @@ impl Survey {
     }
 
     /// Whether everything is in as few fragments as its holes allow.
-    pub(super) fn is_contiguous(&self) -> bool {
+    pub(crate) fn is_contiguous(&self) -> bool {
         self.fragments <= self.stretches
     }
 
     /// Whether a donor of so many fragments is a better place: the file must not have more fragments
     /// than before, and the range must have fewer, by a tenth at least, since it costs writing all
     /// of it. Each border between two fragments of the donor cuts at most one stretch.
-    pub(super) fn is_improved_by(&self, donor_fragments: u64) -> bool {
+    pub(crate) fn is_improved_by(&self, donor_fragments: u64) -> bool {
         let predicted = self.stretches + donor_fragments.saturating_sub(1);
         let wanted = self.cuts.max(self.fragments / 10).max(1);
         predicted + wanted <= self.fragments
