@@ -143,6 +143,12 @@ impl Survey {
         let wanted = self.cuts.max(self.fragments / 10).max(1);
         predicted + wanted <= self.fragments
     }
+
+    /// How many fragments fewer the file will have at least.
+    pub(crate) fn gain(&self, donor_fragments: u64) -> u64 {
+        let predicted = self.stretches + donor_fragments.saturating_sub(1);
+        self.fragments.saturating_sub(predicted + self.cuts)
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,12 @@
 //! before a journal commit. So what is cached is dropped first and read again as single pages. What
 //! cannot be dropped (mapped, or dirty) is moved in very short calls.
 
-use std::{cell::RefCell, collections::VecDeque, os::unix::fs::FileExt, time::Instant};
+use std::{
+    cell::RefCell,
+    collections::VecDeque,
+    os::unix::fs::FileExt,
+    time::{Duration, Instant},
+};
 
 use indef_core::{
     SkipReason,
@@ -41,7 +46,7 @@ const WINDOW: Bytes = Bytes::mib(8);
 const WRITE_BATCH: Bytes = Bytes::mib(1);
 /// Pages that are moved in one call where each may wait for a journal commit.
 const CAREFUL_PAGES: u64 = 4;
-/// Calls in a row that find a page busy before the file counts as in use.
+/// Calls in a row that find a page busy before it is left where it is.
 const MAX_BUSY: u32 = 8;
 
 /// Blocks that lie one behind the other in the file and in the donor.
@@ -84,6 +89,9 @@ pub(super) struct Piece<'a> {
     /// Handed to the device.
     settling: Vec<CacheRecord>,
     busy: u32,
+    /// Pages that may stay where they are, each a fragment amid the others, with half of the gain
+    /// left.
+    may_stay: u64,
     page: Bytes,
 }
 
@@ -95,6 +103,7 @@ impl<'a> Piece<'a> {
         survey: Survey,
         donor: Donor,
     ) -> Self {
+        let may_stay = survey.gain(donor.fragments) / 4;
         Self {
             engine,
             target,
@@ -111,6 +120,7 @@ impl<'a> Piece<'a> {
             dirty: None,
             settling: Vec::new(),
             busy: 0,
+            may_stay,
             page: page(),
         }
     }
@@ -144,10 +154,10 @@ impl<'a> Piece<'a> {
             return Ok(Bytes::ZERO);
         };
         let careful = self.windows.front().is_some_and(|window| window.careful);
-        let limit = if careful || self.busy > 0 {
-            limit.min(self.page * CAREFUL_PAGES)
-        } else {
-            limit
+        let limit = match self.busy {
+            0 if careful => limit.min(self.page * CAREFUL_PAGES),
+            0 => limit,
+            _ => self.page.max(self.target.block_size),
         };
         let part = FileRange {
             start: segment.range.start,
@@ -200,7 +210,7 @@ impl<'a> Piece<'a> {
         };
         let hull = FileRange::between(first.file, last.file_end());
         let record = CacheRecord::of(self.target, hull);
-        let careful = record.any() && self.engine.small_folios && !self.drop_cached(record.range());
+        let careful = record.any() && self.engine.small_folios && !self.prepare(record.range());
         self.windows.push_back(Window {
             record,
             left,
@@ -271,6 +281,16 @@ impl<'a> Piece<'a> {
             }
         }
         extent.len
+    }
+
+    /// Have nothing of a window cached. `false` where something stays.
+    fn prepare(&self, range: FileRange) -> bool {
+        if self.drop_cached(range) {
+            return true;
+        }
+        // Written to since the survey, perhaps.
+        let _ = write_and_wait(&self.target.file, range.start.get(), range.len.get());
+        self.drop_cached(range)
     }
 
     /// Drop what is cached of a window. `false` where something stays. A folio that reaches over the
@@ -423,11 +443,27 @@ impl<'a> Piece<'a> {
             // A page is being used in a way that the kernel's own retries did not outlast.
             Errno::BUSY if self.busy < MAX_BUSY => {
                 self.busy += 1;
-                let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+                self.calm_down(part);
                 Ok(bytes)
+            }
+            Errno::BUSY if self.may_stay > 0 => {
+                self.may_stay -= 1;
+                self.busy = 0;
+                Ok(part.len)
             }
             Errno::BUSY => Err(SkipReason::InUse.into()),
             errno => Err(refuse(self.target, "move extents", errno)),
+        }
+    }
+
+    /// A page of the range was dirty, or its folio was, since somebody is writing to it: get it
+    /// written and out of the cache, and in again on its own.
+    fn calm_down(&self, part: FileRange) {
+        std::thread::sleep(Duration::from_millis(u64::from(self.busy)));
+        let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
+        if self.engine.small_folios {
+            self.drop_cached(part.align_outward(self.page));
+            read_ahead(&self.target.file, part);
         }
     }
 
