@@ -206,14 +206,22 @@ impl Run<'_> {
         }
         // What is contiguous already needs no word when the rest is moved.
         progress.reason = None;
-        file.planned = engine_cost(&file, &worth);
+        let groups = self.group(&file, worth);
+        file.planned = groups.iter().map(|group| group.cost).sum();
         if self.options.dry_run {
             return self.untouched(&file, Some(Reason::DryRun));
         }
-        let planned = worth.len();
-        let affordable = self.reserve(&file, worth);
-        let over = affordable.iter().map(Vec::len).sum::<usize>() < planned;
-        if over {
+        let planned: usize = groups.iter().map(|group| group.parts.len()).sum();
+        let affordable: Vec<_> = groups
+            .into_iter()
+            .filter_map(|group| self.afford(&file, group))
+            .collect();
+        if affordable
+            .iter()
+            .map(|group| group.parts.len())
+            .sum::<usize>()
+            < planned
+        {
             progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
         }
         if affordable.is_empty() {
@@ -226,61 +234,59 @@ impl Run<'_> {
             .into_iter()
             .map(|group| Piece {
                 file: Arc::clone(&file),
-                cost: engine_cost(&file, &group),
-                allocated: group.iter().map(|j| j.allocated).sum(),
-                ranges: group.into_iter().map(|j| j.range).collect(),
+                cost: group.cost,
+                allocated: group.parts.iter().map(|judged| judged.allocated).sum(),
+                ranges: group.parts.iter().map(|judged| judged.range).collect(),
             })
             .collect();
         Opened::Pieces(pieces)
     }
 
-    /// Reserve the bytes of the ranges in the budget, and group them into pieces. Where not all fit,
-    /// those that do.
-    fn reserve(&self, file: &OpenFile, worth: Vec<Judged>) -> Vec<Vec<Judged>> {
+    /// What is worth moving, in groups that can be moved independently of each other.
+    fn group(&self, file: &OpenFile, worth: Vec<Judged>) -> Vec<Group> {
         if !file.relocator().splits() {
-            return match self.budget.reserve(engine_cost(file, &worth)) {
-                true => vec![worth],
-                false => Vec::new(),
-            };
+            return vec![Group::new(file, worth)];
         }
         let total: u64 = worth.iter().map(|judged| judged.cost.get()).sum();
         // Two pieces for each worker, so that no one waits long for the last.
-        let group = (total / (2 * self.workers as u64)).clamp(GROUP, CUT);
-        let mut groups: Vec<Vec<Judged>> = Vec::new();
+        let share = (total / (2 * self.workers as u64)).clamp(GROUP, CUT);
+        let mut groups = Vec::new();
         let mut open = Vec::new();
         let mut size = 0;
         for judged in worth {
-            if size > 0 && size + judged.cost.get() > group {
-                groups.push(std::mem::take(&mut open));
+            if size > 0 && size + judged.cost.get() > share {
+                groups.push(Group::new(file, std::mem::take(&mut open)));
                 size = 0;
             }
             size += judged.cost.get();
             open.push(judged);
         }
-        groups.push(open);
+        groups.push(Group::new(file, open));
         groups
-            .into_iter()
-            .filter_map(|group| self.afford(file, group))
-            .collect()
     }
 
-    fn afford(&self, file: &OpenFile, group: Vec<Judged>) -> Option<Vec<Judged>> {
-        if self.budget.reserve(engine_cost(file, &group)) {
+    /// Reserve the cost of a group in the budget; where not all of it fits, range by range what
+    /// does, and of a range what is not in one piece already (as a killed run leaves it).
+    fn afford(&self, file: &OpenFile, group: Group) -> Option<Group> {
+        if self.budget.reserve(group.cost) {
             return Some(group);
         }
-        // Range by range, as far as it goes.
-        let mut affordable = Vec::new();
-        let mut reserved = Bytes::ZERO;
-        for judged in group {
-            affordable.push(judged);
-            let more = engine_cost(file, &affordable).saturating_sub(reserved);
-            if self.budget.reserve(more) {
-                reserved += more;
-            } else {
-                affordable.pop();
+        if !file.relocator().splits() {
+            return None;
+        }
+        let mut affordable = Group::default();
+        for judged in group.parts {
+            let tail = judged.without_lead();
+            for part in std::iter::once(judged).chain(tail) {
+                let cost = engine_cost(file, &[part]);
+                if self.budget.reserve(cost) {
+                    affordable.cost += cost;
+                    affordable.parts.push(part);
+                    break;
+                }
             }
         }
-        (!affordable.is_empty()).then_some(affordable)
+        (!affordable.parts.is_empty()).then_some(affordable)
     }
 
     /// The result of an open file of which nothing moves.
@@ -366,6 +372,22 @@ fn is_as_opened(target: &Target) -> bool {
 
 fn finished(job: Job, reason: Reason) -> Opened {
     Opened::Finished(Box::new(job.result(status_of(&reason), Some(reason))))
+}
+
+/// Ranges of a file that one worker moves, and what that costs.
+#[derive(Default)]
+struct Group {
+    parts: Vec<Judged>,
+    cost: Bytes,
+}
+
+impl Group {
+    fn new(file: &OpenFile, parts: Vec<Judged>) -> Self {
+        Self {
+            cost: engine_cost(file, &parts),
+            parts,
+        }
+    }
 }
 
 /// What the engine will write for these ranges: more than what is in them where it has to move more

@@ -48,9 +48,25 @@ pub(super) struct Judged {
     pub(super) allocated: Bytes,
     /// Bytes that moving it writes: allocated and written ones.
     pub(super) cost: Bytes,
+    /// The end of its first fragment.
+    lead_end: FileOffset,
+    /// What moving the first fragment would write.
+    lead_cost: Bytes,
 }
 
 impl Judged {
+    /// The range without its first fragment, if that is still worth moving. It begins where a
+    /// fragment begins, so it has no more cuts than the whole.
+    pub(super) fn without_lead(&self) -> Option<Self> {
+        let tail = Self {
+            range: FileRange::between(self.lead_end, self.range.end()),
+            fragments: self.fragments.checked_sub(1)?,
+            cost: self.cost.saturating_sub(self.lead_cost),
+            ..*self
+        };
+        (tail.fragments > tail.ideal && tail.change() <= 0).then_some(tail)
+    }
+
     /// By how much moving it changes the file's number of fragments: each hole-free part becomes
     /// one, and each cut leaves a remainder.
     pub(super) fn change(&self) -> i64 {
@@ -158,6 +174,8 @@ impl Pass<'_> {
                 cuts: 0,
                 allocated: Bytes::ZERO,
                 cost: Bytes::ZERO,
+                lead_end: range.start,
+                lead_cost: Bytes::ZERO,
             });
         }
         let Some(judged) = ranges.last_mut() else {
@@ -170,8 +188,14 @@ impl Pass<'_> {
         judged.cuts += u64::from(reaches_in);
         judged.cuts += u64::from(extent.file_end() > range.end());
         judged.allocated += part.len;
-        if !extent.flags.intersects(ExtentFlags::UNWRITTEN) {
-            judged.cost += part.len;
+        let cost = match extent.flags.contains(ExtentFlags::UNWRITTEN) {
+            true => Bytes::ZERO,
+            false => part.len,
+        };
+        judged.cost += cost;
+        if judged.fragments == 1 {
+            judged.lead_end = part.file_end();
+            judged.lead_cost += cost;
         }
     }
 
@@ -259,6 +283,17 @@ mod tests {
                     .map(|e| e.len)
                     .sum();
                 prop_assert_eq!(judged.cost, written);
+                if let Some(tail) = judged.without_lead() {
+                    prop_assert_eq!(tail.fragments, layout.fragments_in(tail.range));
+                    let written: Bytes = layout
+                        .clipped(tail.range)
+                        .filter(|e| !e.flags.contains(ExtentFlags::UNWRITTEN))
+                        .map(|e| e.len)
+                        .sum();
+                    prop_assert_eq!(tail.cost, written);
+                    let predicted = indef_core::plan::predicted_fragments(&layout, &[tail.range]);
+                    prop_assert!(predicted <= layout.fragments());
+                }
             }
         }
     }

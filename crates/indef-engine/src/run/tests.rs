@@ -183,6 +183,23 @@ fn a_part_that_fits_the_budget_is_moved() {
 }
 
 #[test]
+fn of_a_half_moved_range_the_rest_is_enough_where_the_budget_is_short() {
+    let sim = Simulated::new();
+    let plan = sim.file("half-moved", 64, BLOCK);
+    sim.contiguous("half-moved", FileRange::new(0, 48 * BLOCK));
+    let options = RunOptions {
+        budget: Some(Bytes(16 * BLOCK)),
+        ..options()
+    };
+    let result = sim.run(vec![plan], &options);
+    let file = &result.files[0];
+    assert_eq!(file.status, Status::Moved);
+    assert_eq!(file.reason, None);
+    assert_eq!(file.bytes_relocated, Bytes(16 * BLOCK));
+    assert_eq!((file.extents_before, file.extents_after), (17, 2));
+}
+
+#[test]
 fn steps_stay_within_the_stall_limit() {
     let sim = Simulated::new();
     {

@@ -114,6 +114,13 @@ impl Simulated {
         plan
     }
 
+    /// As if an earlier run had moved this part of the file.
+    pub(super) fn contiguous(&self, name: &str, range: FileRange) {
+        use std::os::unix::fs::MetadataExt;
+        let inode = std::fs::metadata(self.path(name)).unwrap().ino();
+        relocated(&mut self.state.lock().unwrap(), inode, &[range], 1);
+    }
+
     pub(super) fn run(&self, plans: Vec<FilePlan>, options: &RunOptions) -> RunResult {
         self.run_until(plans, options, &Cancel::new(), &())
     }
