@@ -23,7 +23,7 @@ use crate::{
     Outcome,
     accesses::Accesses,
     args::PlanCommandArgs,
-    output::{Align, Console, Count, Name, Ratio, Table, counted, json::Document},
+    output::{Align, Console, Count, Name, Ratio, Table, UNPRINTED, counted, json::Document},
     planning::{Planned, Request, is_fine, plan_paths},
     signals::{self, Second},
 };
@@ -44,7 +44,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
         accesses: accesses.as_ref(),
         jobs: args.workers.count(),
     };
-    let document = console.json.then(|| Document::begin("chunks", &cancel));
+    let document = console
+        .json
+        .then(|| Document::begin("chunks", Some(&cancel)));
     // Files that are fine only count; those that somebody could do something about stay in the plan.
     let others = Mutex::new((PlanTotals::default(), Vec::new()));
     let untouched = |plan: FilePlan, reason: SkipReason| {
@@ -72,15 +74,16 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     {
         write_plan(path, &options, planned.files.iter().chain(&notable))?;
     }
-    match document {
+    let printed = match document {
         Some(document) => document.end(&Rest {
             totals: TotalsJson::new(&totals, &planned.skipped),
             policy: options.policy.word(),
             stopped: cancelled.then_some("signal"),
-        })?,
-        None if console.quiet => {}
-        None => text(&mut io::stdout().lock(), args, console, &planned, &totals)?,
-    }
+        }),
+        None if console.quiet => Ok(()),
+        None => text(&mut io::stdout().lock(), args, console, &planned, &totals),
+    };
+    printed.context(UNPRINTED)?;
     Ok(if cancelled {
         Outcome::Stopped
     } else {

@@ -164,3 +164,30 @@ fn colours_only_where_they_are_wanted() {
         "{ran:?}"
     );
 }
+
+#[test]
+fn a_full_disk_behind_stdout_is_a_failure_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("file"), "x").unwrap();
+    for arguments in [
+        &["scan"][..],
+        &["scan", "--json"],
+        &["plan"],
+        &["run"],
+        &["run", "--json"],
+    ] {
+        let full = fs::OpenOptions::new()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = indef()
+            .args(arguments)
+            .arg(dir.path())
+            .stdout(full)
+            .output()
+            .unwrap();
+        let ran = common::Ran::from(output);
+        assert_eq!(ran.status, 1, "{arguments:?}: {ran:?}");
+        ran.error_line("cannot be printed");
+    }
+}

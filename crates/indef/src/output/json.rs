@@ -15,7 +15,8 @@ use crate::document::SCHEMA;
 #[derive(Debug)]
 pub(crate) struct Document {
     inner: Mutex<Inner>,
-    cancel: Cancel,
+    /// Stopped when nobody reads any more.
+    work: Option<Cancel>,
 }
 
 #[derive(Debug)]
@@ -27,8 +28,9 @@ struct Inner {
 }
 
 impl Document {
-    /// Begin, with the list `name`. `cancel` is set when nobody reads any more.
-    pub(crate) fn begin(name: &str, cancel: &Cancel) -> Self {
+    /// Begin, with the list `name`. `work` is cancelled when nobody reads any more, if there is no
+    /// other use in it than being read.
+    pub(crate) fn begin(name: &str, work: Option<&Cancel>) -> Self {
         let mut inner = Inner {
             out: BufWriter::with_capacity(64 << 10, io::stdout()),
             line: Vec::new(),
@@ -39,7 +41,7 @@ impl Document {
         inner.error = begun.err();
         Self {
             inner: Mutex::new(inner),
-            cancel: cancel.clone(),
+            work: work.cloned(),
         }
     }
 
@@ -50,7 +52,9 @@ impl Document {
             && let Err(error) = inner.entry(entry)
         {
             inner.error = Some(error);
-            self.cancel.cancel();
+            if let Some(work) = &self.work {
+                work.cancel();
+            }
         }
     }
 

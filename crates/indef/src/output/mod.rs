@@ -12,3 +12,6 @@ pub(crate) use name::Name;
 pub(crate) use progress::Progress;
 pub(crate) use style::Style;
 pub(crate) use table::{Align, Count, Ratio, Table, counted};
+
+/// What to say when stdout takes no more.
+pub(crate) const UNPRINTED: &str = "the result cannot be printed";

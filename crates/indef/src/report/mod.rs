@@ -15,7 +15,7 @@ use crate::{
     Outcome,
     args::ReportArgs,
     document::SCHEMA,
-    output::{Console, Name, json},
+    output::{Console, Name, UNPRINTED, json},
 };
 use input::{Content, Input};
 pub(crate) use summary::{rate, times_fewer};
@@ -42,9 +42,10 @@ pub(crate) fn report(args: &ReportArgs, console: &Console) -> Result<Outcome> {
         json::print(&ReportJson {
             schema: SCHEMA,
             inputs: inputs.iter().map(InputJson::from).collect(),
-        })?;
+        })
+        .context(UNPRINTED)?;
     } else if !console.quiet && args.html.is_none() {
-        text::write(&mut io::stdout().lock(), console, &inputs, args.top)?;
+        text::write(&mut io::stdout().lock(), console, &inputs, args.top).context(UNPRINTED)?;
     }
     Ok(Outcome::Done)
 }

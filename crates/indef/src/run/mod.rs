@@ -6,7 +6,7 @@ mod source;
 
 use std::io;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indef_core::plan::FilePlan;
 use indef_engine::{
     Cancel,
@@ -18,7 +18,7 @@ use crate::{
     Outcome,
     args::{BoundArgs, HowArgs, RunArgs, Workers},
     document::RunTotals,
-    output::{Console, json::Document},
+    output::{Console, UNPRINTED, json::Document},
     report,
     signals::{self, Second},
 };
@@ -30,9 +30,9 @@ use source::Source;
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
-    let document = console.json.then(|| Document::begin("files", &cancel));
+    let document = console.json.then(|| Document::begin("files", None));
     let source = source::load(args, console, &cancel, document.as_ref());
-    let source = match source {
+    let mut source = match source {
         Ok(source) => source,
         // A document that was begun is ended, so that it stays one.
         Err(error) => {
@@ -42,7 +42,6 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
             return Err(error);
         }
     };
-    let mut source = source;
     let mut options = run_options(&args.how, &args.bounds, args.workers);
     options.budget = match (options.budget, source.left) {
         (Some(budget), Some(left)) => Some(budget.min(left)),
@@ -79,14 +78,19 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     {
         console.note(format_args!("{error}"));
     }
-    match document {
-        Some(document) => document.end(&outcome::Rest::new(&result, totals, options.dry_run))?,
-        None if console.quiet => {}
+    let printed = match document {
+        Some(document) => document.end(&outcome::Rest::new(&result, totals, options.dry_run)),
+        None if console.quiet => Ok(()),
         None => {
             let whole = outcome::document(&result, totals, options.dry_run);
             let top = if console.verbose > 0 { usize::MAX } else { 20 };
-            report::write_run(&mut io::stdout().lock(), console, &whole, &skipped, top)?;
+            report::write_run(&mut io::stdout().lock(), console, &whole, &skipped, top)
         }
+    };
+    match printed {
+        // What was done counts, whether or not somebody reads about it.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        printed => printed.context(UNPRINTED)?,
     }
     Ok(if stopped.is_some() {
         Outcome::Stopped

@@ -49,6 +49,9 @@ impl<'a> Watch<'a> {
         match file.status {
             Status::Failed => self.progress.suspend(|| {
                 let reason = reason.unwrap_or("failed");
+                // Errors of the libraries begin with the path already.
+                let path = format!("{}: ", file.path.display());
+                let reason = reason.strip_prefix(&path).unwrap_or(reason);
                 self.console
                     .error(format_args!("{}: {reason}", Name(&file.path)), "");
             }),

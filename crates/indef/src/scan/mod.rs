@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indef_core::{
     layout::Layout,
     plan::{FileFacts, PathJson, PlanOptions, Policy, plan_file},
@@ -26,7 +26,7 @@ use units::Bytes;
 use crate::{
     Outcome,
     args::ScanArgs,
-    output::{Console, Progress, json::Document},
+    output::{Console, Progress, UNPRINTED, json::Document},
     refusal,
     signals::{self, Second},
 };
@@ -36,7 +36,9 @@ use tally::{FileScan, Tally};
 pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
-    let document = console.json.then(|| Document::begin("files", &cancel));
+    let document = console
+        .json
+        .then(|| Document::begin("files", Some(&cancel)));
     let progress = Progress::counting(console, "scanning");
     let tally = Mutex::new(Tally::new(args.top));
     let options = PlanOptions {
@@ -74,21 +76,19 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let summary = collect(&args.paths, &collect_options, &cancel, &visit);
     progress.finish();
     let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
-    match document {
+    let printed = match document {
         Some(document) => document.end(&Rest {
             totals: tally.totals(&summary),
             io_size_bytes: args.io_size,
             stopped: summary.cancelled.then_some("signal"),
-        })?,
-        None if console.quiet => {}
-        None => text::write(
-            &mut io::stdout().lock(),
-            console,
-            &tally,
-            &summary,
-            args.io_size,
-        )?,
-    }
+        }),
+        None if console.quiet => Ok(()),
+        None => {
+            let mut out = io::stdout().lock();
+            text::write(&mut out, console, &tally, &summary, args.io_size)
+        }
+    };
+    printed.context(UNPRINTED)?;
     Ok(if summary.cancelled {
         Outcome::Stopped
     } else {
