@@ -249,7 +249,7 @@ impl Settler {
             queue.bytes = queue.bytes.saturating_sub(oldest.record.range.len);
             drop(queue);
             if let Err(error) = oldest.settle() {
-                tracing::error!("{error}");
+                tracing::warn!(%error, "moved data is not on the device");
                 self.lock().failed.get_or_insert(error);
             }
         }

@@ -175,6 +175,9 @@ fn refuse_attributes(attributes: Attributes) -> Result<(), Refusal> {
         Err(SkipReason::Immutable.into())
     } else if attributes.contains(Attributes::APPEND) {
         Err(SkipReason::AppendOnly.into())
+    } else if attributes.contains(Attributes::VERITY) {
+        // May not be opened for writing any more, on any file system.
+        Err(SkipReason::Unsupported.into())
     } else {
         Ok(())
     }

@@ -237,10 +237,18 @@ impl Run<'_> {
     }
 
     fn finish(self, begin: Instant) -> RunResult {
-        let files = self
+        let failed = self.volumes.settle();
+        let mut files = self
             .results
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);
+        for error in failed {
+            tracing::error!(%error, "failed");
+            if let Some(file) = files.iter_mut().find(|file| file.path == error.path) {
+                file.status = Status::Failed;
+                file.reason = Some(Reason::Failed(error.to_string()));
+            }
+        }
         let mut totals = Totals::default();
         for file in &files {
             totals.add(file);

@@ -7,7 +7,7 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{EngineOptions, Refusal, Relocator, Target};
+use indef_fs::{EngineOptions, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
 use super::{Reason, RunOptions, backend::Backend, limits::Stop};
@@ -104,6 +104,14 @@ impl Volumes {
         let volume = Arc::new(Volume::look_at(backend, target, options)?);
         known.insert(target.id.dev, Arc::clone(&volume));
         Ok(volume)
+    }
+
+    /// Wait for what the engines left to the background: writeback of moved data. Returns what
+    /// failed of it.
+    pub(super) fn settle(&self) -> Vec<FsError> {
+        let known = lock(&self.0);
+        let engines = known.values().flat_map(|volume| &volume.engines);
+        engines.filter_map(|engine| engine.settle().err()).collect()
     }
 }
 
