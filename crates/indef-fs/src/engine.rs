@@ -3,7 +3,8 @@
 use indef_core::SkipReason;
 
 use crate::{
-    EngineKind, Filesystem, Refusal, Relocator, ext4::Ext4MoveExtent, f2fs::F2fsDefragment, xfs,
+    EngineKind, Filesystem, Refusal, Relocator, btrfs::BtrfsDefragRange, ext4::Ext4MoveExtent,
+    f2fs::F2fsDefragment, xfs,
 };
 
 /// What every engine is told.
@@ -47,6 +48,6 @@ pub fn relocator(
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
-        EngineKind::BtrfsDefragRange => Err(SkipReason::NoEngine.into()),
+        EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),
     }
 }

@@ -14,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+mod btrfs;
 mod cache;
 mod engine;
 mod error;

@@ -22,6 +22,7 @@ pub fn all() -> Vec<AbiItem> {
     [
         crate::fiemap::ABI,
         crate::ext4::ABI,
+        crate::btrfs::ABI,
         crate::f2fs::ABI,
         crate::cache::ABI,
         crate::fsxattr::ABI,

@@ -6,6 +6,7 @@
 //! to make, when, and what a refusal means is decided elsewhere.
 
 pub mod abi;
+pub mod btrfs;
 pub mod cache;
 pub mod ext4;
 pub mod f2fs;
@@ -14,6 +15,7 @@ pub mod fsxattr;
 pub mod ioctl;
 pub mod ioprio;
 pub mod lease;
+pub mod mapping;
 pub mod share;
 pub mod usage;
 pub mod xfs;

@@ -1,0 +1,190 @@
+//! Keeping data compressed as it is, and uncompressed data uncompressed.
+//!
+//! What is rewritten is compressed or not by what holds *now*: the mount options `compress` and
+//! `compress-force`, the property `btrfs.compression`, the inode's flags, and the ioctl's own flags,
+//! which come first (`inode_need_compress` in fs/btrfs/inode.c, v6.18). So:
+//!
+//! - Compressed data is rewritten with the flag that compresses and with its own algorithm, which
+//!   root can read in the tree. Without root it is what the property or the mount option names;
+//!   where neither does, compressed data stays where it is. The level is not stored with the data:
+//!   it is the mount option's where that names the same algorithm (6.15), else the default.
+//! - Plain data on an inode that would be compressed is rewritten with the flag against it (6.17).
+//!   On older kernels it stays where it is.
+//! - Both flags hold while the ioctl runs, so writeback has to begin before it returns. They are
+//!   the inode's: what an application writes to the same file in these milliseconds is treated the
+//!   same way.
+
+use indef_core::SkipReason;
+use linux_abi::btrfs::{Compression, DefragFlags, compressions};
+use rustix::fs::{fgetxattr, ioctl_getflags};
+use units::FileRange;
+
+use crate::{Filesystem, Target};
+
+/// How a piece is rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Without flags: before 6.17.
+    Plain,
+    /// Every extent of the range, with the flag against compression, which changes nothing else.
+    Every,
+    /// As before, where the flag matters.
+    Uncompressed,
+    /// With this algorithm and, if known, level.
+    Compressed(Compression, Option<i8>),
+}
+
+impl Way {
+    /// The ioctl's flags.
+    pub(super) fn flags(self) -> DefragFlags {
+        match self {
+            Self::Plain => DefragFlags::empty(),
+            Self::Every => DefragFlags::NOCOMPRESS,
+            Self::Uncompressed => DefragFlags::NOCOMPRESS | DefragFlags::START_IO,
+            Self::Compressed(_, None) => DefragFlags::COMPRESS | DefragFlags::START_IO,
+            Self::Compressed(_, Some(_)) => {
+                DefragFlags::COMPRESS | DefragFlags::COMPRESS_LEVEL | DefragFlags::START_IO
+            }
+        }
+    }
+
+    /// The ioctl's algorithm and level.
+    pub(super) fn compression(self) -> Option<(Compression, i8)> {
+        match self {
+            Self::Compressed(kind, level) => Some((kind, level.unwrap_or(0))),
+            Self::Plain | Self::Every | Self::Uncompressed => None,
+        }
+    }
+}
+
+/// `FS_NOCOMP_FL` (linux/fs.h, v6.1), which rustix does not name.
+const FS_NOCOMP_FL: u32 = 0x400;
+/// `BTRFS_MAX_COMPRESSED`: the most data that one compressed extent holds (fs/btrfs, v6.1).
+const MAX_COMPRESSED: u64 = 128 << 10;
+
+/// What would happen to a file's data when it is rewritten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// New data may be compressed.
+    compresses: bool,
+    /// By which algorithm and level, if the mount says so.
+    mount: Option<(Compression, Option<i8>)>,
+    /// By which algorithm, if the file says so.
+    property: Option<Compression>,
+    /// The ioctl knows `COMPRESS_LEVEL`.
+    has_level: bool,
+    /// The ioctl knows `NOCOMPRESS`.
+    has_nocompress: bool,
+    /// The algorithm of compressed extents can be read.
+    may_search: bool,
+}
+
+impl Rules {
+    pub(super) fn of(fs: &Filesystem, target: &Target) -> Self {
+        let flags = ioctl_getflags(&target.file).map_or(0, |flags| flags.bits());
+        let has = |flag: u32| flags & flag != 0;
+        let options = fs.mount.as_ref().map(|mount| mount.options.as_slice());
+        let mount = options.unwrap_or_default().iter().find_map(|option| {
+            let (name, value) = option.split_once('=')?;
+            matches!(name, "compress" | "compress-force").then(|| (name, parse(value)))
+        });
+        let mut value = [0; 16];
+        let property = fgetxattr(&target.file, "btrfs.compression", &mut value[..])
+            .ok()
+            .and_then(|len| std::str::from_utf8(&value[..len]).ok())
+            .and_then(|name| parse(name).map(|(kind, _)| kind));
+        let forced = mount.is_some_and(|(name, _)| name == "compress-force");
+        let asked = mount.is_some()
+            || options.is_none()
+            || property.is_some()
+            || has(rustix::fs::IFlags::COMPRESSED.bits());
+        Self {
+            // Data without checksums, as all NOCOW data is, is never compressed.
+            compresses: !has(rustix::fs::IFlags::NOCOW.bits())
+                && (forced || (asked && !has(FS_NOCOMP_FL))),
+            mount: mount.and_then(|(_, kind)| kind),
+            property,
+            has_level: fs.kernel_at_least(6, 15),
+            has_nocompress: fs.kernel_at_least(6, 17),
+            may_search: true,
+        }
+    }
+
+    /// How to rewrite a range of compressed or plain data.
+    pub(super) fn way(
+        &mut self,
+        target: &Target,
+        range: FileRange,
+        encoded: bool,
+    ) -> Result<Way, SkipReason> {
+        match (encoded, self.compresses, self.has_nocompress) {
+            (true, _, _) => self.compressed(target, range),
+            (false, true, true) => Ok(Way::Uncompressed),
+            (false, true, false) => Err(SkipReason::Compressed),
+            (false, false, true) => Ok(Way::Every),
+            (false, false, false) => Ok(Way::Plain),
+        }
+    }
+
+    fn compressed(&mut self, target: &Target, range: FileRange) -> Result<Way, SkipReason> {
+        let kind = match self.stored(target, range) {
+            Some(kinds) => match kinds.as_slice() {
+                [Some(kind)] => Some(*kind),
+                // Several in one range, or one that is not known.
+                _ => None,
+            },
+            None => self.property.or(self.mount.map(|(kind, _)| kind)),
+        };
+        let kind = kind.ok_or(SkipReason::Compressed)?;
+        let level = self.mount.filter(|(of, _)| *of == kind && self.has_level);
+        Ok(Way::Compressed(kind, level.and_then(|(_, level)| level)))
+    }
+
+    /// What the tree says; `None` without the privilege to look.
+    fn stored(&mut self, target: &Target, range: FileRange) -> Option<Vec<Option<Compression>>> {
+        if !self.may_search {
+            return None;
+        }
+        // An extent that reaches into the range begins at most this much before it.
+        let start = range.start.get().saturating_sub(MAX_COMPRESSED - 1);
+        let found = compressions(&target.file, target.id.inode, start, range.end().get());
+        self.may_search = found.is_ok();
+        found.ok()
+    }
+}
+
+/// `zstd:3`: as in the mount option and, without a level, in the property.
+fn parse(value: &str) -> Option<(Compression, Option<i8>)> {
+    let (name, level) = value.split_once(':').unwrap_or((value, ""));
+    let kind = match name {
+        "zlib" => Compression::Zlib,
+        "lzo" => Compression::Lzo,
+        "zstd" => Compression::Zstd,
+        _ => return None,
+    };
+    Some((kind, level.parse().ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_levels() {
+        assert_eq!(parse("zstd:3"), Some((Compression::Zstd, Some(3))));
+        assert_eq!(parse("zstd:-5"), Some((Compression::Zstd, Some(-5))));
+        assert_eq!(parse("lzo"), Some((Compression::Lzo, None)));
+        assert_eq!(parse("none"), None);
+    }
+
+    #[test]
+    fn a_flag_that_ends_with_the_ioctl_comes_with_writeback() {
+        let level = Way::Compressed(Compression::Zstd, Some(3));
+        let default = Way::Compressed(Compression::Zlib, None);
+        for way in [Way::Uncompressed, level, default] {
+            assert!(way.flags().contains(DefragFlags::START_IO), "{way:?}");
+        }
+        assert_eq!(level.compression(), Some((Compression::Zstd, 3)));
+        assert!(!default.flags().contains(DefragFlags::COMPRESS_LEVEL));
+    }
+}

@@ -1,0 +1,156 @@
+//! Btrfs: the kernel rewrites ranges of a file (`BTRFS_IOC_DEFRAG_RANGE`; fs/btrfs/defrag.c, v6.1
+//! and v6.18).
+//!
+//! The ioctl takes the inode lock for 256 KiB at a time, reads these into the page cache and marks
+//! them dirty; writeback then gives them new blocks and, once the data is on the device, puts these
+//! into the tree, in the transaction that frees the old ones. So contents are safe at every moment,
+//! and a write of an application in between wins, as with any cached page.
+//!
+//! What this engine adds:
+//!
+//! - **Exactly the range.** The kernel leaves out extents that it thinks not worth it: those of
+//!   256 KiB and more by default, and the last one before a hole. A threshold of 4 GiB, and from
+//!   6.17 on the flag for no compression, which implies every extent, take care of that.
+//! - **Asynchronous.** The ioctl reads what is not cached and waits. Ranges are read ahead of it,
+//!   many requests at a time, and written back behind it, many ranges in one go: neighbours then
+//!   get neighbouring blocks.
+//! - **Sharing is kept.** Rewriting gives it up, so shared extents are left out, as the map says
+//!   right before (a reflink made in the milliseconds between is the one case that it misses; then
+//!   space is lost, not data).
+//! - **Compression is kept**: see [`compression`].
+//! - **Never worse.** A file system without room in one piece could give more fragments than there
+//!   were; see [`space`], and every 16 MiB the result is compared.
+//!
+//! A part of an extent that is rewritten does not free that part's old blocks: Btrfs frees an
+//! extent when nothing refers to any of it. Ranges that cut an extent cost that space until the
+//! rest is rewritten, too.
+
+mod compression;
+mod pieces;
+mod relocation;
+mod space;
+
+use indef_core::{SkipReason, layout::Layout};
+use linux_abi::fiemap::Mapper;
+use rustix::io::Errno;
+use units::{Bytes, FileOffset, FileRange};
+
+use crate::{EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target, map};
+use compression::Rules;
+use pieces::Piece;
+use relocation::BtrfsRelocation;
+
+/// The engine `btrfs-defrag-range`.
+#[derive(Debug)]
+pub(crate) struct BtrfsDefragRange {
+    fs: Filesystem,
+    allow_unshare: bool,
+}
+
+impl BtrfsDefragRange {
+    pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Self {
+        Self {
+            fs: fs.clone(),
+            allow_unshare: options.allow_unshare,
+        }
+    }
+
+    /// What of `ranges` can be moved and is worth it; or the reason why nothing is.
+    fn pieces(&self, target: &Target, ranges: &[FileRange]) -> Result<Vec<Piece>, Refusal> {
+        let mut mapper = Mapper::default();
+        let mut rules = Rules::of(&self.fs, target);
+        let mut pieces = Vec::new();
+        let mut reasons = Vec::new();
+        let end = FileOffset(target.size.get()).align_up(target.block_size);
+        for (i, range) in ranges.iter().enumerate() {
+            let range = range
+                .align_outward(target.block_size)
+                .intersect(FileRange::between(FileOffset(0), end));
+            if range.is_empty() {
+                reasons.push(SkipReason::OutOfRange);
+                continue;
+            }
+            let layout = self.map(target, range, i == 0, &mut mapper)?;
+            let found = pieces::movable(&layout, range, self.allow_unshare);
+            reasons.extend(found.reasons);
+            for mut piece in found.pieces {
+                match rules.way(target, piece.range, piece.encoded) {
+                    Ok(way) => {
+                        piece.way = way;
+                        pieces.push(piece);
+                    }
+                    Err(reason) => reasons.push(reason),
+                }
+            }
+        }
+        if pieces.is_empty() {
+            // The most particular reason: "contiguous" is the least.
+            reasons.sort_by_key(|reason| *reason == SkipReason::Contiguous);
+            let reason = reasons.first().copied();
+            return Err(reason.unwrap_or(SkipReason::Empty).into());
+        }
+        Ok(pieces)
+    }
+
+    /// The map of a range and one block on either side.
+    fn map(
+        &self,
+        target: &Target,
+        range: FileRange,
+        sync: bool,
+        mapper: &mut Mapper,
+    ) -> Result<Layout, Refusal> {
+        let block = target.block_size;
+        let start = FileOffset(range.start.get().saturating_sub(block.get()));
+        let around = FileRange::between(start, range.end() + block);
+        map(&target.file, &target.path, around, sync, mapper)
+    }
+}
+
+impl Relocator for BtrfsDefragRange {
+    fn name(&self) -> &'static str {
+        crate::EngineKind::BtrfsDefragRange.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        if target.size.is_zero() {
+            return Err(SkipReason::Empty.into());
+        }
+        Ok(())
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
+        ranges
+            .iter()
+            .map(|range| range.align_outward(target.block_size).intersect(file).len)
+            .sum()
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        _copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        self.admit(target)?;
+        let pieces = self.pieces(target, ranges)?;
+        Ok(Box::new(BtrfsRelocation::new(self, target, pieces)))
+    }
+}
+
+/// What an errno of the ioctl means for the file.
+fn refuse(target: &Target, at: FileOffset, error: std::io::Error) -> Refusal {
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC) => SkipReason::NoSpace,
+        Some(Errno::DQUOT) => SkipReason::QuotaExceeded,
+        Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
+        Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted,
+        Some(Errno::TXTBSY) => SkipReason::SwapFile,
+        // The range begins behind the end of the file, which was cut off meanwhile.
+        Some(Errno::INVAL) => SkipReason::Changed,
+        Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::Unsupported,
+        _ => return Refusal::Failed(target.error("rewrite a range", Some(at), error)),
+    };
+    reason.into()
+}

@@ -1,0 +1,213 @@
+//! Which parts of a range can be moved, and whether it pays. Pure.
+
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags, Layout},
+};
+use units::{FileOffset, FileRange};
+
+use super::compression::Way;
+
+/// A part of a file without holes that is rewritten in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) range: FileRange,
+    /// Compressed, all of it.
+    pub(super) encoded: bool,
+    pub(super) way: Way,
+}
+
+/// The parts of a range that shall be moved, and why others shall not.
+#[derive(Debug, Default)]
+pub(super) struct Movable {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) reasons: Vec<SkipReason>,
+}
+
+/// Cut `range` at holes and at what must stay. `layout` covers one block more on either side: an
+/// extent that continues there would be cut in two, which costs a fragment that the piece must win
+/// back, or the file would end with more fragments than it had.
+pub(super) fn movable(layout: &Layout, range: FileRange, allow_unshare: bool) -> Movable {
+    let mut found = Movable::default();
+    let mut run: Vec<Extent> = Vec::new();
+    for extent in layout.clipped(range) {
+        let stays = must_stay(&extent, allow_unshare);
+        let continues = run.last().is_some_and(|last| {
+            last.file_end() == extent.file && encoded(last) == encoded(&extent)
+        });
+        if stays.is_some() || !continues {
+            finish(layout, &mut run, &mut found);
+        }
+        match stays {
+            Some(reason) => found.reasons.push(reason),
+            None => run.push(extent),
+        }
+    }
+    finish(layout, &mut run, &mut found);
+    found
+}
+
+/// Whether all of `range` may (still) be moved as `encoded` or plain data.
+pub(super) fn still_movable(
+    layout: &Layout,
+    range: FileRange,
+    encoded_piece: bool,
+    allow_unshare: bool,
+) -> Result<(), SkipReason> {
+    let mut next = range.start;
+    for extent in layout.clipped(range) {
+        if let Some(reason) = must_stay(&extent, allow_unshare) {
+            return Err(reason);
+        }
+        if extent.file != next || encoded(&extent) != encoded_piece {
+            return Err(SkipReason::Changed);
+        }
+        next = extent.file_end();
+    }
+    if next == range.end() {
+        Ok(())
+    } else {
+        Err(SkipReason::Changed)
+    }
+}
+
+fn must_stay(extent: &Extent, allow_unshare: bool) -> Option<SkipReason> {
+    let has = |flag| extent.flags.contains(flag);
+    if has(ExtentFlags::INLINE) {
+        Some(SkipReason::Inline)
+    } else if has(ExtentFlags::UNWRITTEN) {
+        Some(SkipReason::Unwritten)
+    } else if has(ExtentFlags::UNPLACED) {
+        // Being written right now: writeback gives it a place anyway.
+        Some(SkipReason::Changed)
+    } else if has(ExtentFlags::SHARED) && !allow_unshare {
+        Some(SkipReason::Shared)
+    } else {
+        None
+    }
+}
+
+fn encoded(extent: &Extent) -> bool {
+    extent.flags.contains(ExtentFlags::ENCODED)
+}
+
+fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
+    let (Some(first), Some(last)) = (run.first(), run.last()) else {
+        return;
+    };
+    let range = FileRange::between(first.file, last.file_end());
+    let fragments = layout.fragments_in(range);
+    let cut = |at: FileOffset| {
+        let extents = layout.extents();
+        let i = extents.partition_point(|extent| extent.file_end() < at);
+        match extents.get(i..) {
+            Some([last, next, ..]) if last.file_end() == at => last.touches(next),
+            Some([extent, ..]) => extent.file < at && at < extent.file_end(),
+            _ => false,
+        }
+    };
+    let cuts = u64::from(cut(range.start)) + u64::from(cut(range.end()));
+    if fragments < 2 {
+        found.reasons.push(SkipReason::Contiguous);
+    } else if fragments < 1 + cuts {
+        found.reasons.push(SkipReason::NoGain);
+    } else {
+        found.pieces.push(Piece {
+            range,
+            encoded: encoded(first),
+            way: Way::Plain,
+        });
+    }
+    run.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Bytes, PhysOffset};
+
+    use super::*;
+
+    /// Extents of blocks: file, place, length, flags.
+    fn layout(extents: &[(u64, u64, u64, ExtentFlags)]) -> Layout {
+        let block = 4096;
+        Layout::new(
+            extents
+                .iter()
+                .map(|&(file, phys, len, flags)| Extent {
+                    file: FileOffset(file * block),
+                    phys: PhysOffset(phys * block),
+                    len: Bytes(len * block),
+                    flags,
+                })
+                .collect(),
+        )
+    }
+
+    fn blocks(start: u64, len: u64) -> FileRange {
+        FileRange::new(start * 4096, len * 4096)
+    }
+
+    const NONE: ExtentFlags = ExtentFlags::empty();
+
+    #[test]
+    fn holes_unwritten_and_shared_parts_are_left_out() {
+        let map = layout(&[
+            (0, 100, 1, NONE),
+            (1, 200, 1, NONE),
+            (3, 300, 1, NONE),
+            (4, 400, 1, NONE),
+            (5, 500, 1, ExtentFlags::UNWRITTEN),
+            (6, 600, 1, NONE),
+            (7, 700, 1, ExtentFlags::SHARED),
+            (8, 800, 1, NONE),
+            (9, 900, 1, NONE),
+        ]);
+        let ranges = |allow| {
+            let found = movable(&map, blocks(0, 10), allow);
+            let ranges: Vec<_> = found.pieces.iter().map(|p| p.range).collect();
+            (ranges, found.reasons)
+        };
+        let (pieces, reasons) = ranges(false);
+        assert_eq!(pieces, [blocks(0, 2), blocks(3, 2), blocks(8, 2)]);
+        assert!(reasons.contains(&SkipReason::Shared) && reasons.contains(&SkipReason::Unwritten));
+        assert_eq!(ranges(true).0, [blocks(0, 2), blocks(3, 2), blocks(6, 4)]);
+    }
+
+    #[test]
+    fn compressed_and_plain_parts_are_pieces_of_their_own() {
+        let map = layout(&[
+            (0, 100, 1, NONE),
+            (1, 200, 1, NONE),
+            (2, 300, 32, ExtentFlags::ENCODED),
+            (34, 500, 32, ExtentFlags::ENCODED),
+        ]);
+        let found = movable(&map, blocks(0, 66), false);
+        let pieces: Vec<_> = found.pieces.iter().map(|p| (p.range, p.encoded)).collect();
+        assert_eq!(pieces, [(blocks(0, 2), false), (blocks(2, 64), true)]);
+    }
+
+    #[test]
+    fn a_range_that_would_cut_as_much_as_it_joins_stays() {
+        // Two extents, the range is the end of one and the beginning of the other.
+        let map = layout(&[(0, 100, 48, NONE), (48, 300, 48, NONE)]);
+        let found = movable(&map, blocks(32, 32), false);
+        assert!(found.pieces.is_empty(), "{found:?}");
+        assert_eq!(found.reasons, [SkipReason::NoGain]);
+        // With one cut less it is as good as before for the file, and better for the range.
+        let found = movable(&map, blocks(32, 64), false);
+        assert_eq!(found.pieces.len(), 1);
+    }
+
+    #[test]
+    fn what_changed_meanwhile_is_seen() {
+        let map = layout(&[(0, 100, 1, NONE), (1, 200, 1, ExtentFlags::SHARED)]);
+        let check = |range, allow| still_movable(&map, range, false, allow);
+        assert_eq!(check(blocks(0, 2), false), Err(SkipReason::Shared));
+        assert_eq!(check(blocks(0, 2), true), Ok(()));
+        assert_eq!(check(blocks(0, 3), true), Err(SkipReason::Changed));
+        assert_eq!(
+            still_movable(&map, blocks(0, 1), true, false),
+            Err(SkipReason::Changed)
+        );
+    }
+}

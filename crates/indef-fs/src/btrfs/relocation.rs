@@ -1,0 +1,494 @@
+//! The steps: read ahead, rewrite, write back, look at the result.
+//!
+//! ```text
+//! pieces ──▶ batch k+1: mapped, read ahead │ batch k: ioctl, ioctl, … ──▶ writeback
+//!                                          │ batch k−1: writeback over? compare, restore cache
+//! ```
+//!
+//! A batch is up to 16 MiB of ranges that are written back together, so that the allocator sees
+//! them as a whole; its size also bounds how much is dirty because of us.
+
+use std::{
+    collections::VecDeque,
+    io,
+    time::{Duration, Instant},
+};
+
+use indef_core::{SkipReason, layout::Layout};
+use linux_abi::{
+    btrfs::defrag_range,
+    cache::{start_writeback, wait_writeback},
+    fiemap::Mapper,
+};
+use units::{Bytes, FileRange, Nanos};
+
+use super::{
+    BtrfsDefragRange,
+    compression::Way,
+    pieces::{Piece, still_movable},
+    refuse,
+    space::{Room, room},
+};
+use crate::{
+    CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    cache::{cached_pages, page, read_ahead},
+};
+
+/// Written back together.
+const BATCH: Bytes = Bytes::mib(16);
+/// The first batch where it is not known whether there is room in one piece.
+const CAUTIOUS: Bytes = Bytes::mib(1);
+/// Read ahead of the ioctl by this much.
+const AHEAD: Bytes = Bytes::mib(4);
+/// One advice to read ahead.
+const READ: Bytes = Bytes::mib(1);
+/// The kernel works, and locks, in clusters of this size (`CLUSTER_SIZE` in fs/btrfs/defrag.c).
+const CLUSTER: Bytes = Bytes::kib(256);
+/// Every extent shorter than this is rewritten: all of them.
+const THRESHOLD: u32 = u32::MAX;
+/// A signal makes the ioctl give up; it is tried again, but not for ever.
+const INTERRUPTS: u32 = 1000;
+
+/// A part of a piece inside a batch.
+#[derive(Debug)]
+struct Part {
+    range: FileRange,
+    way: Way,
+    before: Layout,
+    cached: CacheRecord,
+}
+
+/// Ranges that are moved, written back and checked together.
+#[derive(Debug, Default)]
+struct Batch {
+    parts: Vec<Part>,
+}
+
+/// See [`crate::Relocator::begin`].
+pub(super) struct BtrfsRelocation<'a> {
+    engine: &'a BtrfsDefragRange,
+    target: &'a Target,
+    mapper: Mapper,
+    /// What no batch has taken yet.
+    pieces: VecDeque<Piece>,
+    /// Size of the next batch.
+    batch_size: Bytes,
+    /// Mapped, being read ahead; the first is being rewritten.
+    open: VecDeque<Batch>,
+    /// Part and offset of the next ioctl in the first open batch.
+    at: (usize, Bytes),
+    /// Rewritten bytes of the open batches; read-ahead bytes of them.
+    rewritten: Bytes,
+    read: Bytes,
+    /// Under writeback.
+    writing: Option<Batch>,
+    /// Why parts were left out.
+    left_out: Option<SkipReason>,
+    moved_any: bool,
+    interrupts: u32,
+}
+
+impl<'a> BtrfsRelocation<'a> {
+    pub(super) fn new(
+        engine: &'a BtrfsDefragRange,
+        target: &'a Target,
+        pieces: Vec<Piece>,
+    ) -> Self {
+        Self {
+            engine,
+            target,
+            mapper: Mapper::default(),
+            pieces: pieces.into(),
+            batch_size: BATCH,
+            open: VecDeque::new(),
+            at: (0, Bytes::ZERO),
+            rewritten: Bytes::ZERO,
+            read: Bytes::ZERO,
+            writing: None,
+            left_out: None,
+            moved_any: false,
+            interrupts: 0,
+        }
+    }
+
+    /// Map the next pieces, up to the size of a batch. What changed since `begin` is left out.
+    fn open_batch(&mut self) -> Result<(), Refusal> {
+        let wanted: Bytes = self.pieces.iter().map(|piece| piece.range.len).sum();
+        let size = self.admit_batch(wanted.min(self.batch_size))?;
+        let mut batch = Batch::default();
+        let mut rest = size;
+        while !rest.is_zero()
+            && let Some(piece) = self.pieces.front_mut()
+        {
+            let len = piece.range.len.min(rest);
+            let part = FileRange {
+                start: piece.range.start,
+                len,
+            };
+            let (way, encoded) = (piece.way, piece.encoded);
+            piece.range = FileRange::between(part.end(), piece.range.end());
+            if piece.range.is_empty() {
+                self.pieces.pop_front();
+            }
+            rest -= len;
+            let layout = self
+                .engine
+                .map(self.target, part, false, &mut self.mapper)?;
+            match still_movable(&layout, part, encoded, self.engine.allow_unshare) {
+                Ok(()) => batch.parts.push(Part {
+                    range: part,
+                    way,
+                    before: Layout::new(layout.clipped(part).collect()),
+                    cached: CacheRecord::of(self.target, part),
+                }),
+                Err(reason) => self.left_out = self.left_out.or(Some(reason)),
+            }
+        }
+        if !batch.parts.is_empty() {
+            self.open.push_back(batch);
+        }
+        Ok(())
+    }
+
+    /// How large the batch may be, as far as there is room.
+    fn admit_batch(&self, wanted: Bytes) -> Result<Bytes, Refusal> {
+        match room(self.target, wanted) {
+            Room::Enough => Ok(wanted),
+            Room::Perhaps if self.moved_any => Ok(wanted),
+            Room::Perhaps => Ok(wanted.min(CAUTIOUS)),
+            Room::Pieces(longest) if longest >= CAUTIOUS => {
+                Ok(whole(wanted.min(longest), self.target.block_size))
+            }
+            Room::Pieces(_) | Room::Short => Err(SkipReason::NoSpace.into()),
+        }
+    }
+
+    /// Keep [`AHEAD`] bytes on their way into the cache.
+    fn read_on(&mut self) -> Result<Bytes, Refusal> {
+        let mut host_read = Bytes::ZERO;
+        loop {
+            let opened: Bytes = self.open.iter().map(Batch::len).sum();
+            if self.read >= self.rewritten + AHEAD {
+                return Ok(host_read);
+            }
+            if self.read < opened {
+                let range = self.next_read();
+                let cached = cached_pages(&self.target.file, range).unwrap_or(0);
+                host_read += range.len.saturating_sub(page() * cached);
+                read_ahead(&self.target.file, range);
+                self.read += range.len;
+            } else if self.pieces.is_empty() {
+                return Ok(host_read);
+            } else {
+                match self.open_batch() {
+                    Err(Refusal::Skip(reason)) => self.leave_out_rest(reason),
+                    other => other?,
+                }
+            }
+        }
+    }
+
+    /// Finish what is begun, and begin nothing more.
+    fn leave_out_rest(&mut self, reason: SkipReason) {
+        self.left_out = Some(reason);
+        self.pieces.clear();
+    }
+
+    /// The range at `self.read` bytes into the open batches.
+    fn next_read(&self) -> FileRange {
+        let mut skip = self.read;
+        for part in self.open.iter().flat_map(|batch| &batch.parts) {
+            if skip < part.range.len {
+                let len = READ.min(part.range.len - skip);
+                let start = part.range.start + skip;
+                return FileRange { start, len };
+            }
+            skip -= part.range.len;
+        }
+        FileRange::default()
+    }
+
+    /// Rewrite the next range of the first open batch.
+    fn rewrite(&mut self, limit: StepLimit) -> Result<Moved, Refusal> {
+        let Some(part) = self
+            .open
+            .front()
+            .and_then(|batch| batch.parts.get(self.at.0))
+        else {
+            return Ok(Moved::default());
+        };
+        let (range, way) = (part.range, part.way);
+        let start = range.start + self.at.1;
+        let len = piece_of(
+            range.end() - start,
+            way,
+            limit.bytes,
+            self.target.block_size,
+        );
+        let begun = Instant::now();
+        let result = defrag_range(
+            &self.target.file,
+            start.get(),
+            len.get(),
+            way.flags(),
+            THRESHOLD,
+            way.compression(),
+        );
+        let elapsed = begun.elapsed();
+        match result {
+            Ok(()) => {}
+            Err(error) if interrupted(&error) && self.interrupts < INTERRUPTS => {
+                self.interrupts += 1;
+                return Ok(Moved::default());
+            }
+            Err(error) => return self.rewrite_failed(refuse(self.target, start, error)),
+        }
+        self.rewritten += len;
+        self.at.1 += len;
+        if self.at.1 >= range.len {
+            self.at = (self.at.0 + 1, Bytes::ZERO);
+        }
+        Ok(locked(elapsed, len))
+    }
+
+    /// What the kernel refuses ends the relocation; what is rewritten so far is still seen through.
+    fn rewrite_failed(&mut self, refusal: Refusal) -> Result<Moved, Refusal> {
+        let Refusal::Skip(reason) = refusal else {
+            return Err(refusal);
+        };
+        self.leave_out_rest(reason);
+        for batch in self.open.drain(1..) {
+            batch.restore_cache(self.target);
+        }
+        if let Some(batch) = self.open.front_mut() {
+            // The part that failed may be rewritten in part: it is looked at, too.
+            batch.parts.truncate(self.at.0 + 1);
+        }
+        self.at.0 += 1;
+        Ok(Moved::default())
+    }
+
+    /// The first open batch is rewritten: start its writeback, and look at what the one before
+    /// became.
+    fn close_batch(&mut self) -> Result<Moved, Refusal> {
+        let Some(batch) = self.open.pop_front() else {
+            return Ok(Moved::default());
+        };
+        self.at = (0, Bytes::ZERO);
+        self.rewritten = self.rewritten.saturating_sub(batch.len());
+        self.read = self.read.saturating_sub(batch.len());
+        let started = batch.parts.iter().try_for_each(|part| {
+            start_writeback(
+                &self.target.file,
+                part.range.start.get(),
+                part.range.len.get(),
+            )
+        });
+        let before = self.writing.replace(batch);
+        started.map_err(|error| self.target.error("write moved data back", None, error))?;
+        before.map_or(Ok(Moved::default()), |batch| self.settle(batch, false))
+    }
+
+    /// Wait for a batch's writeback and compare. With `sync`, what is not in the tree yet is waited
+    /// for, too, else only where the result looks bad without.
+    fn settle(&mut self, batch: Batch, sync: bool) -> Result<Moved, Refusal> {
+        let waited = batch.parts.iter().try_for_each(|part| {
+            wait_writeback(
+                &self.target.file,
+                part.range.start.get(),
+                part.range.len.get(),
+            )
+        });
+        let compared = self.compare(&batch, sync).and_then(|outcome| {
+            if !sync && !outcome.better() {
+                return self.compare(&batch, true);
+            }
+            Ok(outcome)
+        });
+        batch.restore_cache(self.target);
+        waited.map_err(|error| self.target.error("write moved data back", None, error))?;
+        let outcome = compared?;
+        self.moved_any |= !outcome.relocated.is_zero();
+        if outcome.after > outcome.before {
+            // Before more becomes worse: what is free is in smaller pieces than the file.
+            self.leave_out_rest(SkipReason::NoSpace);
+            for batch in self.open.drain(..) {
+                batch.restore_cache(self.target);
+            }
+            (self.rewritten, self.read) = (Bytes::ZERO, Bytes::ZERO);
+        }
+        Ok(Moved {
+            relocated: outcome.relocated,
+            host_written: outcome.relocated,
+            ..Moved::default()
+        })
+    }
+
+    fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Outcome, Refusal> {
+        let mut outcome = Outcome::default();
+        for (i, part) in batch.parts.iter().enumerate() {
+            let now = self
+                .engine
+                .map(self.target, part.range, sync && i == 0, &mut self.mapper)?;
+            outcome.before += part.before.fragments();
+            outcome.after += now.fragments_in(part.range);
+            outcome.relocated += moved_bytes(&part.before, &now);
+        }
+        Ok(outcome)
+    }
+}
+
+impl Relocation for BtrfsRelocation<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        let mut moved = Moved {
+            host_read: self.read_on()?,
+            ..Moved::default()
+        };
+        if self.open.is_empty() {
+            if let Some(batch) = self.writing.take() {
+                add(&mut moved, self.settle(batch, true)?);
+            }
+            // A file of which nothing could be moved is a skip, with its reason.
+            return match self.left_out {
+                Some(reason) if !self.moved_any => Err(reason.into()),
+                _ => Ok(Step::Done(moved)),
+            };
+        }
+        add(&mut moved, self.rewrite(limit)?);
+        let parts = self.open.front().map_or(0, |batch| batch.parts.len());
+        if self.at.0 >= parts {
+            add(&mut moved, self.close_batch()?);
+        }
+        Ok(Step::Working(moved))
+    }
+}
+
+impl Drop for BtrfsRelocation<'_> {
+    fn drop(&mut self) {
+        // Ended early: what was rewritten is written back in any case.
+        for batch in self.open.drain(..).chain(self.writing.take()) {
+            for part in &batch.parts {
+                let (start, len) = (part.range.start.get(), part.range.len.get());
+                let _ = start_writeback(&self.target.file, start, len)
+                    .and_then(|()| wait_writeback(&self.target.file, start, len));
+            }
+            batch.restore_cache(self.target);
+        }
+    }
+}
+
+impl Batch {
+    fn len(&self) -> Bytes {
+        self.parts.iter().map(|part| part.range.len).sum()
+    }
+
+    fn restore_cache(&self, target: &Target) {
+        for part in &self.parts {
+            part.cached.restore(&target.file);
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    before: u64,
+    after: u64,
+    relocated: Bytes,
+}
+
+impl Outcome {
+    fn better(self) -> bool {
+        self.after < self.before && !self.relocated.is_zero()
+    }
+}
+
+/// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
+/// the only one of its cluster and has no neighbour behind it: with the odd length first, the last
+/// cluster is a full one.
+fn piece_of(rest: Bytes, way: Way, limit: Bytes, block: Bytes) -> Bytes {
+    let limit = whole(limit, block).max(block);
+    let odd = Bytes(rest.get() % CLUSTER.get());
+    let first = match way {
+        Way::Plain if !odd.is_zero() && rest > CLUSTER => odd,
+        _ => rest,
+    };
+    let whole_clusters = whole(limit, CLUSTER);
+    let limit = if whole_clusters.is_zero() {
+        limit
+    } else {
+        whole_clusters
+    };
+    first.min(limit)
+}
+
+/// As many whole units as fit.
+fn whole(bytes: Bytes, unit: Bytes) -> Bytes {
+    Bytes(bytes.get() - bytes.get() % unit.get())
+}
+
+/// A signal is pending for this thread.
+fn interrupted(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+/// The inode lock is held for a cluster at a time, not for the whole call.
+fn locked(elapsed: Duration, len: Bytes) -> Moved {
+    let clusters = len.div_ceil(CLUSTER).max(1);
+    Moved {
+        locked: Nanos((elapsed.as_nanos() / u128::from(clusters)) as u64),
+        locked_bytes: len.min(CLUSTER),
+        ..Moved::default()
+    }
+}
+
+fn add(sum: &mut Moved, more: Moved) {
+    sum.relocated += more.relocated;
+    sum.host_read += more.host_read;
+    sum.host_written += more.host_written;
+    if more.locked > sum.locked {
+        sum.locked = more.locked;
+        sum.locked_bytes = more.locked_bytes;
+    }
+}
+
+/// Bytes of `before` that have another place in `now`.
+fn moved_bytes(before: &Layout, now: &Layout) -> Bytes {
+    let mut moved = Bytes::ZERO;
+    for old in before.extents() {
+        for new in now.clipped(old.range()) {
+            let same = old.phys + (new.file - old.file) == new.phys;
+            if !same {
+                moved += new.len;
+            }
+        }
+    }
+    moved
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_old_kernels_the_odd_length_comes_first() {
+        let block = Bytes::kib(4);
+        let piece = |rest, way, limit| piece_of(rest, way, limit, block);
+        let plain = Way::Plain;
+        assert_eq!(piece(Bytes::kib(260), plain, Bytes::mib(1)), Bytes::kib(4));
+        assert_eq!(piece(Bytes::kib(256), plain, Bytes::mib(1)), CLUSTER);
+        assert_eq!(
+            piece(Bytes::kib(100), plain, Bytes::mib(1)),
+            Bytes::kib(100)
+        );
+        assert_eq!(
+            piece(Bytes::mib(9), Way::Every, Bytes::mib(1)),
+            Bytes::mib(1)
+        );
+        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes(5000)), block);
+        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes::ZERO), block);
+    }
+}

@@ -1,0 +1,409 @@
+//! Files that nobody else uses meanwhile.
+
+use std::{
+    ffi::OsStr,
+    fs::{File, FileTimes},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use indef_core::{SkipReason, plan::Policy};
+use indef_fs::{EngineKind, Refusal, Target};
+use rustix::fs::XattrFlags;
+use scratch_fs::{FragmentOptions, Segment, Shape, fragment, reflink};
+use units::{Bytes, FileRange};
+
+use crate::{
+    harness::{Bench, builder},
+    state::State,
+};
+
+/// What moving a few MiB may leave in the file system's own structures.
+const METADATA: Bytes = Bytes::mib(3);
+
+pub(crate) fn make(path: &Path, size: Bytes, piece: Bytes) {
+    let options = FragmentOptions {
+        size,
+        piece,
+        seed: size.get(),
+    };
+    fragment(path, options).unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Hold every state against the file again, from the device; and check the file system.
+#[track_caller]
+pub(crate) fn finish(mut bench: Bench, states: &[State]) {
+    bench.fs.remount().unwrap();
+    for state in states {
+        state.check();
+    }
+    let kind = bench.kind.name();
+    bench
+        .fs
+        .fsck()
+        .unwrap_or_else(|error| panic!("{kind}: {error}"));
+}
+
+pub(crate) fn dense(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("dense");
+    make(&path, Bytes::mib(16), Bytes::kib(4));
+    // Times that are not now, and attributes.
+    let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+    File::options()
+        .write(true)
+        .open(&path)
+        .unwrap()
+        .set_times(FileTimes::new().set_accessed(old).set_modified(old))
+        .unwrap();
+    rustix::fs::setxattr(&path, "user.test", b"value\0\xff", XattrFlags::empty()).unwrap();
+    let state = State::of(&path);
+    assert_eq!(state.fragments, 4096);
+    let names = bench.names();
+    let done = bench.must_relocate(&path, Policy::Whole);
+    assert!(done.moved.relocated <= done.planned, "{done:?}");
+    let now = state.check();
+    assert!(now.fragments <= 4, "{} fragments left", now.fragments);
+    assert_eq!(bench.names(), names);
+    // A second run finds nothing to do.
+    match bench.relocate(&path, Policy::Sequential) {
+        Err(Refusal::Skip(_)) => {}
+        other => panic!("the second run: {other:?}"),
+    }
+    finish(bench, &[now]);
+}
+
+pub(crate) fn only_the_bad_half(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("half");
+    Shape::half_contiguous(1, Bytes::mib(16))
+        .make(&path)
+        .unwrap();
+    let state = State::of(&path);
+    bench.fs.sync().unwrap();
+    let before = bench.fs.device_bytes().unwrap();
+    let done = bench.must_relocate(&path, Policy::Sequential);
+    bench.fs.sync().unwrap();
+    let written = (bench.fs.device_bytes().unwrap() - before).written;
+    let now = state.check();
+    // Each window of 128 KiB is contiguous now, and what was good has not moved.
+    for window in 0..128 {
+        let range = FileRange::new(window * 131_072, 131_072);
+        assert_eq!(now.layout.fragments_in(range), 1, "window {window}");
+        if window % 2 == 1 {
+            let place = |state: &State| state.layout.clipped(range).next().unwrap().phys;
+            assert_eq!(place(&now), place(&state), "window {window}");
+        }
+    }
+    assert!(done.moved.relocated <= Bytes::mib(8), "{done:?}");
+    assert!(written < Bytes::mib(8 + 3), "{written} written for 8 MiB");
+    finish(bench, &[now]);
+}
+
+pub(crate) fn holes_and_unwritten(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("sparse");
+    let data = Segment::Data {
+        len: Bytes::kib(96),
+        piece: Bytes::kib(4),
+    };
+    let unwritten = |piece| Segment::Unwritten {
+        len: Bytes::kib(64),
+        piece,
+    };
+    Shape::new(2)
+        .with(data)
+        .with(Segment::Hole(Bytes::kib(40)))
+        .with(data)
+        .with(unwritten(Bytes::kib(4)))
+        .with(data)
+        .with(unwritten(Bytes::kib(16)))
+        .with(Segment::Hole(Bytes::kib(4)))
+        .repeated(12)
+        .make(&path)
+        .unwrap();
+    let only_unwritten = bench.path("unwritten");
+    Shape::new(3)
+        .with(unwritten(Bytes::kib(4)))
+        .repeated(16)
+        .make(&only_unwritten)
+        .unwrap();
+    let state = State::of(&path);
+    let other = State::of(&only_unwritten);
+    bench.must_relocate(&path, Policy::Whole);
+    let now = state.check();
+    assert!(now.fragments < state.fragments / 2);
+    // Whether a file without any data is moved is the engine's choice; that it stays so is not.
+    let _ = bench.relocate(&only_unwritten, Policy::Whole);
+    let sequential = bench.path("sequential");
+    Shape::new(4)
+        .with(data)
+        .with(Segment::Hole(Bytes::kib(32)))
+        .with(unwritten(Bytes::kib(4)))
+        .repeated(16)
+        .make(&sequential)
+        .unwrap();
+    let third = State::of(&sequential);
+    bench.must_relocate(&sequential, Policy::Sequential);
+    let third = third.check();
+    finish(bench, &[now, other.check(), third]);
+}
+
+pub(crate) fn reflinked(kind: EngineKind) {
+    let Some(mut bench) = Bench::new(kind) else {
+        return;
+    };
+    if kind == EngineKind::Ext4MoveExtent {
+        // ext4 cannot share blocks.
+        return;
+    }
+    let (path, copy) = (bench.path("file"), bench.path("copy"));
+    make(&path, Bytes::mib(4), Bytes::kib(4));
+    reflink(&path, &copy).unwrap();
+    // The second half of the file is its own again.
+    make(&bench.path("other"), Bytes::mib(4), Bytes::kib(4));
+    let partly = bench.path("partly");
+    reflink(&bench.path("other"), &partly).unwrap();
+    File::options()
+        .write(true)
+        .open(bench.path("other"))
+        .unwrap()
+        .set_len(2 << 20)
+        .unwrap();
+    let states = [&path, &copy, &partly].map(|path| State::of(path));
+    match bench.relocate(&path, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::Shared | SkipReason::Contiguous)) => {}
+        other => panic!("a shared file: {other:?}"),
+    }
+    let _ = bench.relocate(&partly, Policy::Whole);
+    let _ = bench.relocate(&partly, Policy::Sequential);
+    let [state, copied, partly] = states.map(|state| state.check());
+    // On demand sharing is given up; the other file does not notice.
+    bench.allow_unshare = true;
+    bench.must_relocate(&path, Policy::Whole);
+    let state = state.check_unshared();
+    assert!(state.fragments <= 4, "{}", state.fragments);
+    finish(bench, &[state, copied.check_unshared(), partly]);
+}
+
+pub(crate) fn hard_linked(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let (path, link) = (bench.path("first"), bench.path("second"));
+    make(&path, Bytes::mib(1), Bytes::kib(4));
+    std::fs::hard_link(&path, &link).unwrap();
+    let states = [State::of(&path), State::of(&link)];
+    bench.must_relocate(&link, Policy::Whole);
+    let states = states.map(|state| state.check());
+    assert!(states[0].fragments <= 2);
+    finish(bench, &states);
+}
+
+pub(crate) fn small_and_odd_sizes(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let mut states = Vec::new();
+    for (size, piece) in [
+        (0, 4096),
+        (1, 4096),
+        (4096, 4096),
+        (4097, 4096),
+        (8192, 4096),
+        (100_001, 4096),
+        (131_072 + 1, 8192),
+        (1_048_575, 65_536),
+        (266_240, 4096),
+    ] {
+        let path = bench.path(&format!("of-{size}"));
+        make(&path, Bytes(size), Bytes(piece));
+        let state = State::of(&path);
+        let result = bench.relocate(&path, Policy::Whole);
+        let now = state.check();
+        if state.fragments > 1 {
+            assert!(result.is_ok(), "{size} bytes: {result:?}");
+            assert_eq!(now.fragments, 1, "{size} bytes");
+        } else {
+            assert!(
+                matches!(result, Err(Refusal::Skip(_))),
+                "{size}: {result:?}"
+            );
+        }
+        states.push(now);
+    }
+    finish(bench, &states);
+}
+
+pub(crate) fn huge_sparse(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("huge");
+    let data = Segment::Data {
+        len: Bytes::kib(512),
+        piece: Bytes::kib(4),
+    };
+    Shape::new(5)
+        .with(data)
+        .with(Segment::Hole(Bytes::gib(1 << 10)))
+        .with(data)
+        .with(Segment::Hole(Bytes::gib(3 << 10)))
+        .with(data)
+        .make(&path)
+        .unwrap();
+    let state = State::of(&path);
+    bench.must_relocate(&path, Policy::Whole);
+    let now = state.check();
+    assert!(now.fragments <= 9, "{}", now.fragments);
+    finish(bench, &[now]);
+}
+
+pub(crate) fn many_extents(kind: EngineKind) {
+    let Some(bench) = Bench::on(kind, builder(kind, Bytes::mib(1536)).build()) else {
+        return;
+    };
+    let path = bench.path("many");
+    make(&path, Bytes::mib(256), Bytes::kib(4));
+    let state = State::of(&path);
+    assert_eq!(state.fragments, 65_536);
+    bench.fs.sync().unwrap();
+    let before = bench.fs.device_bytes().unwrap();
+    bench.must_relocate(&path, Policy::Whole);
+    bench.fs.sync().unwrap();
+    let written = (bench.fs.device_bytes().unwrap() - before).written;
+    let now = state.check();
+    assert!(now.fragments <= 32, "{} fragments left", now.fragments);
+    assert!(written <= Bytes::mib(256 + 32), "{written} for 256 MiB");
+    finish(bench, &[now]);
+}
+
+pub(crate) fn odd_names(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let long = "l".repeat(255);
+    let mut states = Vec::new();
+    for name in [
+        b" with space \t".as_slice(),
+        b"new\nline",
+        b"-rf",
+        b"\xff\xfe\x80not utf-8",
+        "\u{fc}ml\u{e4}ut \u{1f980}".as_bytes(),
+        b"..dots..",
+        long.as_bytes(),
+    ] {
+        let path = bench.fs.path().join(OsStr::from_bytes(name));
+        // Made under a plain name: the dummy beside it has none in any case.
+        make(&bench.path("plain"), Bytes::kib(128), Bytes::kib(4));
+        std::fs::rename(bench.path("plain"), &path).unwrap();
+        let state = State::of(&path);
+        bench.must_relocate(&path, Policy::Whole);
+        states.push(state.check());
+    }
+    let names = bench.names();
+    assert_eq!(
+        names.iter().filter(|n| *n != "lost+found").count(),
+        7,
+        "{names:?}"
+    );
+    finish(bench, &states);
+}
+
+/// Ranges that begin and end inside of extents: what is cut off must not make more fragments.
+pub(crate) fn ranges_that_cut(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("cut");
+    make(&path, Bytes::mib(6), Bytes::kib(192));
+    let state = State::of(&path);
+    let _ = bench.relocate(&path, Policy::Sequential);
+    let now = state.check();
+    // And asked for directly, which no plan would do.
+    let target = Target::open(&path).unwrap();
+    let ranges: Vec<_> = (0..15)
+        .map(|i| FileRange::new(i * 393_216 + 131_072, 131_072))
+        .collect();
+    let _ = bench.relocate_ranges(&target, &ranges, Bytes::mib(1), usize::MAX);
+    drop(target);
+    let now = now.check();
+    finish(bench, &[now]);
+}
+
+/// A relocation that is dropped at any step leaves a whole file, and nothing else.
+pub(crate) fn dropped_midway(kind: EngineKind) {
+    let Some(mut bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("dropped");
+    make(&path, Bytes::mib(8), Bytes::kib(4));
+    let mut state = State::of(&path);
+    let names = bench.names();
+    let free = bench.settled_free();
+    for steps in [0, 1, 2, 5, 9, 20] {
+        let target = Target::open(&path).unwrap();
+        let Ok(ranges) = bench.plan(&target, Policy::Sequential) else {
+            break;
+        };
+        if !ranges.is_empty() {
+            bench
+                .relocate_ranges(&target, &ranges, Bytes::kib(256), steps)
+                .unwrap();
+        }
+        drop(target);
+        state = state.check();
+        assert_eq!(bench.names(), names);
+    }
+    let now = bench.settled_free();
+    assert!(now + METADATA >= free, "free: {free} before, {now} now");
+    finish(bench, &[state]);
+}
+
+/// What was cached is cached afterwards, what was not is not.
+pub(crate) fn page_cache(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let size = Bytes::mib(4);
+    let cached = |path: &Path| {
+        let file = crate::state::open(path);
+        let pages = linux_abi::cache::resident_pages(&file, 0, size.get() as usize).unwrap();
+        pages.iter().filter(|page| **page).count()
+    };
+    let (warm, cold) = (bench.path("warm"), bench.path("cold"));
+    for path in [&warm, &cold] {
+        make(path, size, Bytes::kib(4));
+    }
+    bench.fs.sync().unwrap();
+    for path in [&warm, &cold] {
+        let file = crate::state::open(path);
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut crate::state::open(&warm), &mut bytes).unwrap();
+    assert_eq!((cached(&warm), cached(&cold)), (1024, 0));
+    for path in [&warm, &cold] {
+        bench.must_relocate(path, Policy::Whole);
+    }
+    // What is read back comes some time later.
+    for _ in 0..100 {
+        if cached(&warm) == 1024 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(
+        cached(&warm) >= 1000,
+        "warm: {} of 1024 pages",
+        cached(&warm)
+    );
+    assert!(cached(&cold) <= 24, "cold: {} of 1024 pages", cached(&cold));
+}

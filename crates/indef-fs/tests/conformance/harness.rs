@@ -1,0 +1,284 @@
+//! One engine on a scratch file system of its own, and the way from a file to its relocation.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use indef_core::{
+    SkipReason,
+    plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file},
+};
+use indef_fs::{
+    EngineKind, EngineOptions, Filesystem, Mapper, Moved, RangeCopier, Refusal, Relocator, Step,
+    StepLimit, Target, detect, map, relocator,
+};
+use scratch_fs::{ScratchError, ScratchFs, require, skip};
+use units::{Bytes, FileRange};
+
+/// A plain copier: the engines' own part is under test here, not the speed of copying.
+pub(crate) struct PlainCopier;
+
+impl RangeCopier for PlainCopier {
+    fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {
+        const CHUNK: u64 = 1 << 20;
+        // Aligned for direct I/O: a slice inside of a larger vector.
+        let mut memory = vec![0; CHUNK as usize + 4096];
+        let start = memory.as_ptr().align_offset(4096);
+        let buffer = &mut memory[start..start + CHUNK as usize];
+        for range in ranges {
+            let mut at = range.start.get();
+            while at < range.end().get() {
+                let length = CHUNK.min(range.end().get() - at) as usize;
+                let mut filled = 0;
+                while filled < length {
+                    match from.read_at(&mut buffer[filled..length], at + filled as u64)? {
+                        0 => break,
+                        count => filled += count,
+                    }
+                }
+                // Behind the end of the source there are zeros.
+                buffer[filled..length].fill(0);
+                to.write_all_at(&buffer[..length], at)?;
+                at += length as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a relocation did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) moved: Moved,
+    pub(crate) planned: Bytes,
+    pub(crate) steps: usize,
+}
+
+/// One engine on one file system.
+pub(crate) struct Bench {
+    pub(crate) kind: EngineKind,
+    pub(crate) fs: ScratchFs,
+    pub(crate) detected: Filesystem,
+    pub(crate) allow_unshare: bool,
+}
+
+/// The file system that an engine needs, unmade: mkfs and mount options can be added.
+pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBuilder {
+    let builder = match kind {
+        EngineKind::Ext4MoveExtent => ScratchFs::builder("ext4", size),
+        EngineKind::XfsSwapExtents => ScratchFs::builder("xfs", size),
+        EngineKind::XfsCommitRange => {
+            let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);
+            match xfsprogs() {
+                Some(folder) => builder.tools(&folder),
+                None => builder,
+            }
+        }
+        EngineKind::BtrfsDefragRange => ScratchFs::builder("btrfs", size),
+        EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
+    };
+    match memory_folder() {
+        Some(folder) => builder.folder(folder),
+        None => builder,
+    }
+}
+
+/// A folder in memory, if there is plenty: the disk's speed is not under test, and a hundred file
+/// systems are made.
+fn memory_folder() -> Option<&'static Path> {
+    let folder = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(folder).ok()?;
+    let available = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let available: u64 = available
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?
+        .trim()
+        .trim_end_matches(" kB")
+        .parse()
+        .ok()?;
+    let enough = Bytes::gib(6);
+    // Direct I/O on tmpfs came with 6.6; before, a loop device cannot use it.
+    let direct = indef_fs::detect(File::open("/proc").ok()?, Path::new("/proc"))
+        .is_ok_and(|fs| fs.kernel_at_least(6, 6));
+    let free = Bytes(free.f_bavail * free.f_frsize);
+    (direct && free > enough && Bytes::kib(available) > enough).then_some(folder)
+}
+
+/// `scripts/xfsprogs` puts newer tools there than Debian 12 has.
+fn xfsprogs() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
+    folder.join("mkfs.xfs").exists().then_some(folder)
+}
+
+impl Bench {
+    /// The usual file system; `None` (and a reported skip) where this machine cannot have it.
+    pub(crate) fn new(kind: EngineKind) -> Option<Self> {
+        // A small Btrfs has so little room for metadata that writers wait for seconds.
+        let size = match kind {
+            EngineKind::BtrfsDefragRange => Bytes::gib(4),
+            _ => Bytes::mib(640),
+        };
+        Self::on(kind, builder(kind, size).build())
+    }
+
+    /// A small one, to be filled.
+    pub(crate) fn small(kind: EngineKind) -> Option<Self> {
+        Self::on(kind, builder(kind, Bytes::mib(640)).build())
+    }
+
+    pub(crate) fn on(kind: EngineKind, made: Result<ScratchFs, ScratchError>) -> Option<Self> {
+        let exchange = kind == EngineKind::XfsCommitRange;
+        let fs = match made {
+            // mkfs.xfs before 6.10 does not know the feature; a kernel before 6.10 cannot mount it.
+            Err(ScratchError::Command { output, .. }) if exchange => {
+                let why = output.lines().find(|line| !line.trim().is_empty());
+                skip(&format!(
+                    "no XFS with the exchange feature here: {}",
+                    why.unwrap_or("mkfs or mount failed")
+                ));
+                return None;
+            }
+            made => require(made)?,
+        };
+        let root = File::open(fs.path()).unwrap();
+        let detected = detect(&root, fs.path()).unwrap();
+        let bench = Self {
+            kind,
+            fs,
+            detected,
+            allow_unshare: false,
+        };
+        match bench.engine() {
+            Ok(_) => Some(bench),
+            Err(refusal) => {
+                skip(&format!("{} cannot work here: {refusal}", kind.name()));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.fs.path().join(name)
+    }
+
+    pub(crate) fn engine(&self) -> Result<Box<dyn Relocator>, Refusal> {
+        let options = EngineOptions {
+            allow_unshare: self.allow_unshare,
+            ..EngineOptions::default()
+        };
+        relocator(self.kind, &self.detected, &options)
+    }
+
+    /// The ranges that a policy would move.
+    pub(crate) fn plan(&self, target: &Target, policy: Policy) -> Result<Vec<FileRange>, Refusal> {
+        let mut mapper = Mapper::default();
+        let whole = FileRange::new(0, u64::MAX);
+        let layout = map(&target.file, &target.path, whole, true, &mut mapper)?;
+        let options = PlanOptions {
+            policy,
+            allow_unshare: self.allow_unshare,
+            ..PlanOptions::default()
+        };
+        let facts = FileFacts {
+            size: target.size,
+            block_size: target.block_size,
+            layout: &layout,
+            accesses: None,
+        };
+        let chunks = plan_file(&options, &facts);
+        let plan = FilePlan {
+            path: target.path.clone(),
+            dev: target.id.dev,
+            inode: target.id.inode,
+            size: target.size,
+            block_size: target.block_size,
+            fs: self.fs.kind().into(),
+            engine: None,
+            extents_before: layout.fragments(),
+            skip: None,
+            chunks,
+        };
+        Ok(plan.runs())
+    }
+
+    /// Open, plan, move. Nothing to move is [`SkipReason::Contiguous`].
+    pub(crate) fn relocate(&self, path: &Path, policy: Policy) -> Result<Done, Refusal> {
+        let target = Target::open(path)?;
+        let ranges = self.plan(&target, policy)?;
+        self.relocate_ranges(&target, &ranges, Bytes::mib(1), usize::MAX)
+    }
+
+    /// Move ranges in steps, and stop (dropping the relocation) after `steps` of them.
+    pub(crate) fn relocate_ranges(
+        &self,
+        target: &Target,
+        ranges: &[FileRange],
+        step: Bytes,
+        steps: usize,
+    ) -> Result<Done, Refusal> {
+        if ranges.is_empty() {
+            return Err(SkipReason::Contiguous.into());
+        }
+        let engine = self.engine()?;
+        engine.admit(target)?;
+        let mut done = Done {
+            planned: engine.cost(target, ranges),
+            ..Done::default()
+        };
+        let mut relocation = engine.begin(target, ranges, &PlainCopier)?;
+        while done.steps < steps {
+            done.steps += 1;
+            let (moved, finished) = match relocation.step(StepLimit { bytes: step })? {
+                Step::Working(moved) => (moved, false),
+                Step::Done(moved) => (moved, true),
+            };
+            done.moved.relocated += moved.relocated;
+            done.moved.host_read += moved.host_read;
+            done.moved.host_written += moved.host_written;
+            if finished {
+                break;
+            }
+            assert!(done.steps < 1_000_000, "the relocation does not end");
+        }
+        drop(relocation);
+        engine.settle()?;
+        Ok(done)
+    }
+
+    /// Move what must be movable.
+    #[track_caller]
+    pub(crate) fn must_relocate(&self, path: &Path, policy: Policy) -> Done {
+        let name = self.kind.name();
+        match self.relocate(path, policy) {
+            Ok(done) => {
+                assert!(
+                    !done.moved.relocated.is_zero(),
+                    "{name}: {} was not moved: {done:?}",
+                    path.display()
+                );
+                done
+            }
+            Err(refusal) => panic!("{name}: {}: {refusal}", path.display()),
+        }
+    }
+
+    /// Every name in the file system.
+    pub(crate) fn names(&self) -> BTreeSet<OsString> {
+        std::fs::read_dir(self.fs.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect()
+    }
+
+    /// Free space once everything is on the device and deleted inodes are gone.
+    pub(crate) fn settled_free(&mut self) -> Bytes {
+        self.fs.remount().unwrap();
+        self.fs.sync().unwrap();
+        self.fs.free().unwrap()
+    }
+}

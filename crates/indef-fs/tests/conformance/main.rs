@@ -1,0 +1,55 @@
+//! Every engine keeps the same promises: one suite, run for each engine that this machine can have.
+//!
+//! The oracle is always the same: contents equal (by hash, or by what a concurrent user of the file
+//! put there), size, times, attributes, holes, unwritten ranges, sharing and compression as before,
+//! never more fragments, the file system's own check content, and nothing left behind.
+
+mod at_rest;
+mod harness;
+mod in_use;
+mod no_room;
+mod state;
+
+macro_rules! suite {
+    ($($module:ident: $kind:ident),*; $($case:ident = $function:path),* $(,)?) => {
+        macro_rules! engine {
+            ($name:ident, $engine:ident) => {
+                mod $name {
+                    $(#[test]
+                    fn $case() {
+                        $function(indef_fs::EngineKind::$engine);
+                    })*
+                }
+            };
+        }
+        $(engine!($module, $kind);)*
+    };
+}
+
+suite! {
+    ext4_move_extent: Ext4MoveExtent,
+    xfs_swap_extents: XfsSwapExtents,
+    xfs_commit_range: XfsCommitRange,
+    btrfs_defrag_range: BtrfsDefragRange;
+
+    loop_dense = crate::at_rest::dense,
+    loop_only_the_bad_half = crate::at_rest::only_the_bad_half,
+    loop_holes_and_unwritten = crate::at_rest::holes_and_unwritten,
+    loop_reflinked = crate::at_rest::reflinked,
+    loop_hard_linked = crate::at_rest::hard_linked,
+    loop_small_and_odd_sizes = crate::at_rest::small_and_odd_sizes,
+    loop_huge_sparse = crate::at_rest::huge_sparse,
+    loop_many_extents = crate::at_rest::many_extents,
+    loop_odd_names = crate::at_rest::odd_names,
+    loop_ranges_that_cut = crate::at_rest::ranges_that_cut,
+    loop_dropped_midway = crate::at_rest::dropped_midway,
+    loop_page_cache = crate::at_rest::page_cache,
+    loop_written = crate::in_use::written,
+    loop_truncated = crate::in_use::truncated,
+    loop_mapped = crate::in_use::mapped,
+    loop_read_directly = crate::in_use::read_directly,
+    loop_written_directly = crate::in_use::written_directly,
+    loop_deleted = crate::in_use::deleted,
+    loop_nearly_full = crate::no_room::nearly_full,
+    loop_quota = crate::no_room::quota,
+}

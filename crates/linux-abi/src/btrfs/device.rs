@@ -1,0 +1,115 @@
+//! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: what of its devices a file system has not given to
+//! any block group yet.
+
+use std::{
+    io,
+    mem::{offset_of, size_of},
+    os::fd::AsFd,
+};
+
+use crate::{abi::AbiItem, ioctl};
+
+/// `struct btrfs_ioctl_fs_info_args`, as far as it is used.
+#[repr(C)]
+struct FsInfo {
+    max_id: u64,
+    num_devices: u64,
+    rest: [u64; 126],
+}
+
+// SAFETY: BTRFS_IOC_FS_INFO is _IOR(0x94, 31, struct btrfs_ioctl_fs_info_args); the kernel reads
+// and writes these 1024 bytes, all of which are integers.
+unsafe impl ioctl::IoctlArgument for FsInfo {
+    const REQUEST: u32 = ioctl::request(ioctl::READ, super::MAGIC, 31, size_of::<FsInfo>());
+}
+
+/// `struct btrfs_ioctl_dev_info_args`, as far as it is used.
+#[repr(C)]
+struct DevInfo {
+    devid: u64,
+    uuid: [u8; 16],
+    bytes_used: u64,
+    total_bytes: u64,
+    rest: [u64; 507],
+}
+
+// SAFETY: BTRFS_IOC_DEV_INFO is _IOWR(0x94, 30, struct btrfs_ioctl_dev_info_args); the kernel reads
+// and writes these 4096 bytes, all of which are integers.
+unsafe impl ioctl::IoctlArgument for DevInfo {
+    const REQUEST: u32 = ioctl::request(
+        ioctl::READ | ioctl::WRITE,
+        super::MAGIC,
+        30,
+        size_of::<DevInfo>(),
+    );
+}
+
+const _: () = {
+    assert!(size_of::<FsInfo>() == 1024);
+    assert!(size_of::<DevInfo>() == 4096);
+    assert!(offset_of!(DevInfo, bytes_used) == 24);
+};
+
+pub(super) const FS_INFO: AbiItem = AbiItem {
+    header: "linux/btrfs.h",
+    c_type: "struct btrfs_ioctl_fs_info_args",
+    size: size_of::<FsInfo>(),
+    fields: &[
+        ("max_id", offset_of!(FsInfo, max_id)),
+        ("num_devices", offset_of!(FsInfo, num_devices)),
+    ],
+    requests: &[(
+        "BTRFS_IOC_FS_INFO",
+        <FsInfo as ioctl::IoctlArgument>::REQUEST,
+    )],
+};
+
+pub(super) const DEV_INFO: AbiItem = AbiItem {
+    header: "linux/btrfs.h",
+    c_type: "struct btrfs_ioctl_dev_info_args",
+    size: size_of::<DevInfo>(),
+    fields: &[
+        ("devid", offset_of!(DevInfo, devid)),
+        ("bytes_used", offset_of!(DevInfo, bytes_used)),
+        ("total_bytes", offset_of!(DevInfo, total_bytes)),
+    ],
+    requests: &[(
+        "BTRFS_IOC_DEV_INFO",
+        <DevInfo as ioctl::IoctlArgument>::REQUEST,
+    )],
+};
+
+/// Device numbers that are asked for; numbers of removed devices are not used again.
+const MAX_DEVICES: u64 = 256;
+
+/// Bytes of the device that has most of them that belong to no block group.
+///
+/// # Errors
+///
+/// What the kernel said: `ENOTTY` on other file systems.
+pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
+    let file = file.as_fd();
+    let mut info = Box::new(FsInfo {
+        max_id: 0,
+        num_devices: 0,
+        rest: [0; 126],
+    });
+    ioctl::call(file, &mut *info)?;
+    let mut most = 0;
+    for devid in 1..=info.max_id.min(MAX_DEVICES) {
+        let mut device = Box::new(DevInfo {
+            devid,
+            uuid: [0; 16],
+            bytes_used: 0,
+            total_bytes: 0,
+            rest: [0; 507],
+        });
+        match ioctl::call(file, &mut *device) {
+            Ok(_) => most = most.max(device.total_bytes.saturating_sub(device.bytes_used)),
+            // A number that is not in use.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(most)
+}
