@@ -61,7 +61,12 @@ fn run_section(
     };
     heading(out, n, kind, source)?;
     tiles(out, &run_facts(run))?;
-    maps(out, &run.maps)?;
+    maps(
+        out,
+        &run.maps,
+        "in how many fragments the slice is. The bar below shows where on the device the file lies, \
+         before and after on the same stretch of it.",
+    )?;
     files_table(out, run, top)?;
     out.push_str("</section>\n");
     Ok(())
@@ -70,7 +75,11 @@ fn run_section(
 fn plan_section(out: &mut String, n: usize, source: &Name<'_>, plan: &PlanInput) -> fmt::Result {
     heading(out, n, "Plan", source)?;
     tiles(out, &plan_facts(plan))?;
-    maps(out, &plan.maps())?;
+    let meaning = format!(
+        "how many fragments a read of {} meets there, now and if everything goes as planned.",
+        plan.io_size()
+    );
+    maps(out, &plan.maps(), &meaning)?;
     plan_table(out, plan)?;
     out.push_str("</section>\n");
     Ok(())
@@ -108,15 +117,17 @@ fn tiles(out: &mut String, facts: &[Fact]) -> fmt::Result {
     Ok(())
 }
 
-fn maps(out: &mut String, maps: &[FileMap]) -> fmt::Result {
+fn maps(out: &mut String, maps: &[FileMap], meaning: &str) -> fmt::Result {
     if maps.is_empty() {
         return Ok(());
     }
     out.push_str("<h3>Extent maps of the most fragmented files</h3>\n");
-    out.push_str(
-        "<p class=\"quiet\">Each cell is a slice of the file, from its beginning on; its colour says in how many \
-         fragments the slice is. The bar below shows where on the device the file lies.</p>\n<ul class=\"legend\">\n",
-    );
+    writeln!(
+        out,
+        "<p class=\"quiet\">Each cell is a slice of the file, from its beginning on; its colour says {}</p>\n\
+         <ul class=\"legend\">",
+        Text(meaning)
+    )?;
     for (class, text) in LEGEND {
         writeln!(
             out,

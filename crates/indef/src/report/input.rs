@@ -7,7 +7,10 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use indef_core::plan::{FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader};
+use indef_core::{
+    SkipReason,
+    plan::{Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader},
+};
 use units::Bytes;
 
 use crate::{
@@ -46,9 +49,18 @@ impl PlanInput {
         self.options.policy.word()
     }
 
-    /// Maps from the chunks: a plan knows how fragmented each is, not where its extents lie.
+    /// The size of a read that it was made for.
+    pub(super) fn io_size(&self) -> Bytes {
+        self.options.io_size
+    }
+
+    /// Maps from the chunks.
     pub(super) fn maps(&self) -> Vec<FileMap> {
-        self.worst.iter().take(MAPS).map(map_of_plan).collect()
+        self.worst
+            .iter()
+            .take(MAPS)
+            .map(|file| map_of_plan(file, self.options.io_size))
+            .collect()
     }
 }
 
@@ -137,30 +149,25 @@ fn run(path: &Path, input: impl Read) -> Result<RunDocument> {
     })
 }
 
-/// Fragments in each slice: those of the chunks in it; 0 where the plan has no chunk. After the
-/// run, chunks that migrate are one fragment.
-fn map_of_plan(file: &FilePlan) -> FileMap {
-    let slice = slice_bytes(file.size, file.block_size).get();
-    let count = Bytes(file.size.get()).div_ceil(Bytes(slice));
-    let (mut before, mut after) = (vec![0u64; count as usize], vec![0u64; count as usize]);
-    for chunk in file.chunks.iter().filter(|chunk| chunk.dolf > 0) {
-        let (start, end) = (chunk.range.start.get(), chunk.range.end().get());
-        // A chunk over many slices spreads its fragments over them; in each there is at least one.
-        let first = start / slice;
-        let last = (end.max(start + 1) - 1) / slice;
-        let each = chunk.dolf.div_ceil(last - first + 1).max(1);
-        for n in first..=last.min(count.saturating_sub(1)) {
-            let n = n as usize;
-            // Fragments of chunks that share a slice add up; contiguous ones may well be one.
-            let add = |to: &mut u64, fragments: u64| {
-                *to = if *to == 0 {
-                    fragments
-                } else {
-                    *to + fragments.saturating_sub(1).max(u64::from(fragments > 1))
-                };
-            };
-            add(&mut before[n], each);
-            add(&mut after[n], if chunk.migrates() { 1 } else { each });
+/// A plan knows how fragmented each range is, not where its extents lie: here a slice is at least
+/// one read long, and shows the most fragments that one read in it meets. After the run, ranges
+/// that migrate are one fragment.
+fn map_of_plan(file: &FilePlan, io_size: Bytes) -> FileMap {
+    let slice = slice_bytes(file.size, io_size.max(file.block_size)).get();
+    let count = file.size.div_ceil(Bytes(slice)) as usize;
+    let (mut before, mut after) = (vec![0; count], vec![0; count]);
+    for chunk in file
+        .chunks
+        .iter()
+        .filter(|chunk| chunk.dolf > 0 && !chunk.range.is_empty())
+    {
+        let now = fragments_in_a_read(chunk, io_size);
+        let then = if chunk.migrates() { 1 } else { now };
+        let first = chunk.range.start.get() / slice;
+        let last = (chunk.range.end().get() - 1) / slice;
+        for n in first as usize..=(last as usize).min(count.saturating_sub(1)) {
+            before[n] = now.max(before[n]);
+            after[n] = then.max(after[n]);
         }
     }
     FileMap {
@@ -173,4 +180,15 @@ fn map_of_plan(file: &FilePlan) -> FileMap {
         after,
         device: None,
     }
+}
+
+/// Joined neighbours that need no move have the DoLF of one of them; others that of all their
+/// reads together.
+fn fragments_in_a_read(chunk: &Chunk, io_size: Bytes) -> u64 {
+    if chunk.dolf <= 1 || chunk.decision == Decision::Skip(SkipReason::Contiguous) {
+        return chunk.dolf;
+    }
+    chunk
+        .dolf
+        .div_ceil(chunk.range.len.div_ceil(io_size).max(1))
 }
