@@ -45,7 +45,7 @@ const SHARED_AT_ONCE: usize = 256;
 const MOST_REMAPPED_IN_USE: u64 = 2048;
 
 /// What a step copies at least and at most; no lock is held meanwhile.
-const COPY_STEP: (u64, u64) = (1 << 20, 32 << 20);
+const COPY_STEP: (u64, u64) = (16 << 20, 64 << 20);
 
 /// The engine.
 #[derive(Debug)]
