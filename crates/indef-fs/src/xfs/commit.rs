@@ -29,7 +29,9 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    admit, directory,
+    admit,
+    cached::{Cached, is_dirty},
+    directory,
     donor::{Donor, allocated_runs, runs},
     freshness::Sample,
     open_direct, refuse,
@@ -173,15 +175,15 @@ struct Piece {
     copies: VecDeque<FileRange>,
     /// How much that is in all.
     bytes: Bytes,
+    /// What of them was in the page cache.
+    cached: Cached,
 }
 
-impl Piece {
-    /// From its first to its last byte.
-    fn span(&self) -> FileRange {
-        match (self.ranges.first(), self.ranges.last()) {
-            (Some(first), Some(last)) => FileRange::between(first.start, last.end()),
-            _ => FileRange::default(),
-        }
+/// From the first to the last byte of ordered ranges.
+fn span(ranges: &[FileRange]) -> FileRange {
+    match (ranges.first(), ranges.last()) {
+        (Some(first), Some(last)) => FileRange::between(first.start, last.end()),
+        _ => FileRange::default(),
     }
 }
 
@@ -287,7 +289,9 @@ impl Commit<'_> {
             return Err(SkipReason::Changed.into());
         }
         sample.settle();
+        let first = span(&ranges);
         let mut piece = Piece {
+            cached: Cached::of(self.target, first),
             ranges,
             freshness,
             sample,
@@ -295,7 +299,6 @@ impl Commit<'_> {
             copies: VecDeque::new(),
             bytes: Bytes::ZERO,
         };
-        let first = piece.span();
         let block = FileRange {
             len: self.target.block_size.min(first.len),
             ..first
@@ -354,7 +357,7 @@ impl Commit<'_> {
         // Direct writes of the last block have made the donor longer.
         self.donor.set_size(self.size)?;
         self.donor.sync()?;
-        let span = piece.span();
+        let span = span(&piece.ranges);
         let new = self.donor.layout(span)?;
         let change: i64 = piece
             .ranges
@@ -366,7 +369,12 @@ impl Commit<'_> {
             return Ok(());
         }
         let flags = CommitFlags::DONOR_WRITTEN;
+        // See (4) in the module.
+        if is_dirty(self.target, span) != Some(false) {
+            return self.again(piece);
+        }
         let (result, time) = timed(|| self.commit(&piece, span, flags));
+        piece.cached.restore(self.target);
         match result {
             Ok(()) => {}
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {

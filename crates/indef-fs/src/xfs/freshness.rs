@@ -81,12 +81,22 @@ impl Sample {
     }
 }
 
-/// Whether nobody else has the file open; `false` also where that cannot be found out.
+/// Whether nobody else has the file open; `false` also where that cannot be found out. Asks more than
+/// once: some only look at a file, and a process that is just being started holds all that the
+/// starting one had open.
 pub(super) fn is_sole(target: &Target) -> bool {
-    is_sole_opener(&target.file).unwrap_or_else(|error| {
-        tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
-        false
-    })
+    for nap in [0, 1, 2, 4, 8] {
+        thread::sleep(Duration::from_millis(nap));
+        match is_sole_opener(&target.file) {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
+                return false;
+            }
+        }
+    }
+    false
 }
 
 /// Wait for all direct I/O on the file that began before now (3).

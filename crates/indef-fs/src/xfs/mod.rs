@@ -37,6 +37,7 @@
 //! the file system allocated speculatively behind the end is given back; that which was allocated
 //! on purpose stays.
 
+mod cached;
 mod commit;
 mod donor;
 mod freshness;
@@ -177,7 +178,7 @@ fn whole(size: Bytes, block_size: Bytes) -> FileRange {
     FileRange::new(0, size.get()).align_outward(block_size)
 }
 
-/// Milliseconds that a step took under the file's locks, as a result wants it.
+/// How long `work` took: it holds the file's locks.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, units::Nanos) {
     let begin = std::time::Instant::now();
     let result = work();

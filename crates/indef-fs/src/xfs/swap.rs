@@ -28,6 +28,7 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
     admit,
+    cached::{Cached, is_dirty},
     commit::take_bytes,
     donor::{Donor, allocated_runs, runs},
     freshness::{Sample, barrier, is_sole},
@@ -83,6 +84,8 @@ impl Relocator for SwapExtents {
         let geometry = admit(target)?;
         let sample = Sample::take(target)?;
         sample.settle();
+        let file = whole(sample.size, target.block_size);
+        let cached = Cached::of(target, file);
         let sole = is_sole(target);
         if !sole {
             barrier(target, &geometry)?;
@@ -95,7 +98,6 @@ impl Relocator for SwapExtents {
             true,
             &mut Mapper::default(),
         )?;
-        let file = whole(sample.size, target.block_size);
         let mut chosen = choose(&layout, ranges, file, target.block_size, self.allow_unshare)?;
         if !geometry.features.contains(Features::REFLINK) {
             // Nothing can be shared with the donor, so all has to be copied.
@@ -134,6 +136,7 @@ impl Relocator for SwapExtents {
             geometry,
             sample,
             sole,
+            cached,
             behind: behind(&layout, &geometry, attributes, file),
             file,
             layout,
@@ -227,6 +230,8 @@ struct Swap<'a> {
     sample: Sample,
     /// Nobody else had the file open when we looked.
     sole: bool,
+    /// What was in the page cache then.
+    cached: Cached,
     file: FileRange,
     /// What the donor gets behind the end, once it has its final size.
     behind: Vec<FileRange>,
@@ -285,6 +290,7 @@ impl Swap<'_> {
             )
         });
         locked = locked.max(time);
+        self.cached.restore(self.target);
         swapped.map_err(|error| match Errno::from_io_error(&error) {
             // Another size.
             Some(Errno::FAULT) => SkipReason::Changed.into(),
@@ -363,6 +369,13 @@ impl Swap<'_> {
         }
         if new.fragments() >= fragments(&self.layout, self.file) {
             return Err(SkipReason::NoGain.into());
+        }
+        if !self.sole {
+            match is_dirty(self.target, self.file) {
+                Some(false) => {}
+                Some(true) => return Err(SkipReason::Changed.into()),
+                None => return Err(SkipReason::InUse.into()),
+            }
         }
         let unplaced = |e: &indef_core::layout::Extent| e.flags.contains(ExtentFlags::UNPLACED);
         if new.extents().iter().any(unplaced) {

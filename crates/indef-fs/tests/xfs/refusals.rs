@@ -1,1 +1,178 @@
+//! What is refused, by name, and that refusing changes nothing.
 
+use std::fs::{File, OpenOptions};
+
+use indef_core::SkipReason;
+use indef_fs::{Moved, Refusal};
+use linux_abi::fsxattr::{Attributes, Flags};
+use rustix::fs::{FallocateFlags, XattrFlags, fallocate, setxattr};
+use scratch_fs::{Segment, Shape};
+use units::{Bytes, FileRange};
+
+use crate::flavour::*;
+
+fn fragmented(fs: &scratch_fs::ScratchFs, len: Bytes) -> std::path::PathBuf {
+    let path = fs.path().join("file");
+    Shape::new(11)
+        .with(Segment::Data {
+            len,
+            piece: Bytes::kib(16),
+        })
+        .make(&path)
+        .unwrap();
+    path
+}
+
+fn assert_refused(result: Result<Moved, Refusal>, reason: SkipReason) {
+    match result {
+        Err(Refusal::Skip(found)) => assert_eq!(found, reason),
+        other => panic!("{other:?} instead of {reason}"),
+    }
+}
+
+#[test]
+fn loop_the_owner_can_forbid_it() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(1));
+        let file = File::open(&path).unwrap();
+        let attributes = Attributes::get(&file).unwrap();
+        attributes
+            .with_flags(attributes.flags() | Flags::NODEFRAG)
+            .set(&file)
+            .unwrap();
+        drop(file);
+        let before = State::of(&path);
+        assert_refused(Move::with(flavour).whole(&path), SkipReason::Unsupported);
+        assert_eq!(State::of(&path), before);
+    });
+}
+
+#[test]
+fn loop_capabilities_are_not_lost() {
+    // cap_net_raw=ep, as setcap writes it.
+    let value: Vec<u8> = [0x0200_0001_u32, 1 << 13, 0, 0, 0]
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(1));
+        let name = "security.capability";
+        setxattr(&path, name, &value, XattrFlags::empty()).unwrap();
+        let before = State::of(&path);
+        match Move::with(flavour).whole(&path) {
+            Ok(_) => assert_eq!(flavour.engine, SWAP.engine),
+            Err(error) => {
+                assert_eq!(flavour.engine, COMMIT.engine, "{error}");
+                assert_refused(Err(error), SkipReason::Unsupported);
+            }
+        }
+        assert_eq!(State::of(&path), before);
+        let mut read = [0; 64];
+        let length = rustix::fs::getxattr(&path, name, &mut read[..]).unwrap();
+        assert_eq!(read[..length], value);
+    });
+}
+
+#[test]
+fn loop_set_user_id_stays() {
+    use std::os::unix::fs::PermissionsExt;
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(1));
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6755)).unwrap();
+        let before = State::of(&path);
+        Move::with(flavour).whole(&path).unwrap();
+        assert_eq!(State::of(&path), before);
+    });
+}
+
+#[test]
+fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(4));
+        let before = State::of(&path);
+        let other = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let half = [FileRange::new(0, 2 << 20)];
+        let moved = Move::with(flavour).ranges(&path, &half);
+        if flavour.engine == SWAP.engine {
+            assert_refused(moved, SkipReason::InUse);
+        } else {
+            moved.unwrap();
+        }
+        assert_eq!(State::of(&path), before);
+        let whole = Move::with(flavour).whole(&path);
+        if flavour.name == SWAP_NO_REFLINK.name {
+            assert_refused(whole, SkipReason::InUse);
+        } else {
+            whole.unwrap();
+            assert_eq!(fragments(&path), 1);
+        }
+        drop(other);
+        assert_eq!(State::of(&path), before);
+        fs.fsck().unwrap();
+    });
+}
+
+#[test]
+fn loop_a_full_file_system_is_named() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(16));
+        let before = State::of(&path);
+        let filler = File::create(fs.path().join("filler")).unwrap();
+        let mut at = 0;
+        for piece in [64 << 20, 4 << 20, 1 << 20] {
+            while fs.free().unwrap() > Bytes::mib(6)
+                && fallocate(&filler, FallocateFlags::empty(), at, piece).is_ok()
+            {
+                at += piece;
+            }
+        }
+        let free = fs.free().unwrap();
+        assert_refused(Move::with(flavour).whole(&path), SkipReason::NoSpace);
+        assert_eq!(State::of(&path), before);
+        drop(filler);
+        fs.remount().unwrap();
+        assert!(fs.free().unwrap() + Bytes::mib(1) >= free);
+        fs.fsck().unwrap();
+    });
+}
+
+#[test]
+fn loop_the_page_cache_stays_as_it_was() {
+    use std::os::unix::fs::FileExt;
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(8));
+        fs.remount().unwrap();
+        let file = File::open(&path).unwrap();
+        let mut bytes = vec![0; 1 << 20];
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
+        for offset in [0, 5 << 20] {
+            file.read_exact_at(&mut bytes, offset).unwrap();
+        }
+        drop(file);
+        let cached = || {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .open(&path)
+                .unwrap();
+            linux_abi::cache::resident_pages(&file, 0, 8 << 20).unwrap()
+        };
+        let before = cached();
+        assert_eq!(before.iter().filter(|cached| **cached).count(), 512);
+        Move::with(flavour).whole(&path).unwrap();
+        // What is read back comes some time later.
+        let mut now = cached();
+        for _ in 0..1000 {
+            if now == before {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            now = cached();
+        }
+        assert_eq!(now, before, "{}", flavour.name);
+    });
+}
