@@ -21,7 +21,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags},
 };
 use linux_abi::{
-    cache::{start_writeback, write_and_wait},
+    cache::{cachestat, start_writeback, write_and_wait},
     ext4::move_extents,
     fiemap::Mapper,
 };
@@ -165,6 +165,7 @@ impl<'a> Piece<'a> {
         };
         if !segment.unwritten {
             self.wait_read(part)?;
+            self.wait_written(part);
         }
         let passed = self.move_part(part, segment, moved)?;
         self.pass(passed);
@@ -379,6 +380,16 @@ impl<'a> Piece<'a> {
             }
             Ok(())
         })
+    }
+
+    /// What somebody wrote a moment ago would be waited for under the locks, a page at a time.
+    fn wait_written(&self, range: FileRange) {
+        let (start, len) = (range.start.get(), range.len.get());
+        let waits = cachestat(&self.target.file, start, len)
+            .is_ok_and(|counts| counts.nr_dirty + counts.nr_writeback > 0);
+        if waits {
+            let _ = write_and_wait(&self.target.file, start, len);
+        }
     }
 
     /// One call. Returns how many bytes are dealt with.
