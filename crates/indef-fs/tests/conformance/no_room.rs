@@ -4,7 +4,7 @@ use std::{path::Path, process::Command};
 
 use indef_core::{SkipReason, plan::Policy};
 use indef_fs::{EngineKind, Refusal};
-use scratch_fs::{Segment, Shape, require_program};
+use scratch_fs::{ScratchError, Segment, Shape, require_program, skip};
 use units::Bytes;
 
 use crate::{
@@ -97,6 +97,15 @@ pub(crate) fn quota(kind: EngineKind) {
     if !require_program(needed) {
         return;
     }
+    let kernel_file = match kind {
+        EngineKind::Ext4MoveExtent => "/proc/sys/fs/quota",
+        EngineKind::BtrfsDefragRange => "/proc/self",
+        _ => "/proc/fs/xfs/xqmstat",
+    };
+    if !Path::new(kernel_file).exists() {
+        skip(&format!("this kernel has no quotas for {}", kind.name()));
+        return;
+    }
     let made = match kind {
         EngineKind::Ext4MoveExtent => builder(kind, Bytes::mib(640))
             .mkfs_args(["-O", "quota", "-E", "quotatype=usrquota"])
@@ -104,7 +113,15 @@ pub(crate) fn quota(kind: EngineKind) {
         EngineKind::BtrfsDefragRange => builder(kind, Bytes::mib(640)),
         _ => builder(kind, Bytes::mib(640)).mount_options("uquota"),
     };
-    let Some(bench) = Bench::on(kind, made.build()) else {
+    let made = match made.build() {
+        // Quotas can be there without the format that ext4 uses (CONFIG_QFMT_V2).
+        Err(ScratchError::Command { command, .. }) if command.contains("usrquota") => {
+            skip("this kernel cannot mount ext4 with quotas");
+            return;
+        }
+        made => made,
+    };
+    let Some(bench) = Bench::on(kind, made) else {
         return;
     };
     let root = bench.fs.path().to_str().unwrap().to_owned();
