@@ -7,13 +7,15 @@
 //!
 //! Pieces must get their place in the order in which they are written: ext4 would gather small
 //! writes before it places them, so there each piece is reserved first, as databases and download
-//! programs do; elsewhere pieces are written with direct I/O.
+//! programs do; elsewhere pieces are written with direct I/O. And they are written one at a time:
+//! XFS gives writers that allocate at the same moment an allocation group each, where none of them
+//! is in the way of another.
 
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::Barrier,
+    sync::{Barrier, Mutex, PoisonError},
     thread,
 };
 
@@ -44,7 +46,7 @@ pub(super) fn age(dir: &Path, size: Bytes, reserve: bool, cancel: &Cancel) -> Re
     // Everybody waits for everybody after each round, whatever went wrong in it: a party that
     // left would let the others wait for ever.
     let turn = Barrier::new(NAMES.len() + 1);
-    let turn = &turn;
+    let (turn, pen) = (&turn, &Mutex::new(()));
     thread::scope(|scope| {
         let writers: Vec<_> = (0..NAMES.len())
             .map(|n| {
@@ -54,9 +56,11 @@ pub(super) fn age(dir: &Path, size: Bytes, reserve: bool, cancel: &Cancel) -> Re
                     for round in 0..rounds {
                         if let (Ok(ready), Some(length), false) =
                             (&mut writer, sizes.get(round), cancel.is_cancelled())
-                            && let Err(error) = ready.append(*length)
                         {
-                            writer = Err(error);
+                            let _held = pen.lock().unwrap_or_else(PoisonError::into_inner);
+                            if let Err(error) = ready.append(*length) {
+                                writer = Err(error);
+                            }
                         }
                         turn.wait();
                     }
