@@ -80,14 +80,12 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
         assert_eq!(resumed.status, 0, "{kind}: {resumed:?}");
         let second = total(&resumed, "bytes_relocated");
         assert!(
-            second > 0 && first + second <= 33 << 20,
+            second > 0 && first + second <= 40 << 20,
             "{kind}: {first} and {second}"
         );
         for n in 0..8 {
-            assert!(
-                fragments(&scratch.path().join(format!("file {n}"))) < 8,
-                "{kind}"
-            );
+            let left = fragments(&scratch.path().join(format!("file {n}")));
+            assert!(left < 8, "{kind}, file {n}: {left} fragments: {resumed:?}");
         }
         let nothing: Ran = indef().args(["run", "--resume"]).output().unwrap().into();
         assert_eq!(nothing.status, 1, "{kind}: all is done: {nothing:?}");

@@ -140,8 +140,11 @@ fn from_rest(document: Option<&Document>) -> Result<Source> {
     };
     let mut source = Source {
         files: resumed.plans,
+        // A piece that a stop interrupted is written again, and counts again. Where a budget was
+        // asked for, that comes out of it; else what is left to do is done, and what it costs is
+        // the limit.
+        left: resumed.options.budget.is_some().then_some(resumed.left),
         plan_options: resumed.options,
-        left: Some(resumed.left),
         stored: Some(resumed.run),
         ..Source::default()
     };
@@ -162,6 +165,8 @@ impl Source {
             .map(FilePlan::cost)
             .fold(Bytes::ZERO, Bytes::saturating_add);
         let limit = budget.map_or(cost, |budget| budget.min(cost));
+        // Whoever resumes it knows by this whether a budget was asked for.
+        self.plan_options.budget = budget;
         let stored = state().and_then(|directory| {
             Ok(StoredRun::create(
                 &directory,
