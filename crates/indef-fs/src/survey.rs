@@ -67,9 +67,17 @@ pub(crate) struct Survey {
     pub(crate) cuts: u64,
     /// The extents, where they are so few that they need not be asked for again.
     pub(crate) extents: Option<Vec<Extent>>,
+    /// The first fragment that is small, if it is not the first of all: with it to begin means never
+    /// to have more fragments than before, wherever the move is interrupted.
+    pub(crate) small: Option<(FileOffset, Cursor)>,
+    /// Where the current fragment begins.
+    open: Option<(FileOffset, Cursor)>,
     /// Where the last extent ends on the device.
     last_end: u64,
 }
+
+/// Such a fragment is moved by one call, however short calls have to be.
+const SMALL: Bytes = Bytes::kib(64);
 
 /// Extents that a survey keeps.
 const KEEP: usize = 512;
@@ -104,21 +112,45 @@ impl Survey {
             }
         };
         for_each_batch(&target.file, &target.path, around, true, mapper, visit)?;
-        survey.donor_len = cursor.donor_len();
+        survey.finish(&cursor, page);
         Ok(survey)
     }
 
     fn count(&mut self, extent: Extent, cursor: &mut Cursor, page: Bytes) {
         let continues = cursor.file_end == Some(extent.file.get());
+        let touches = continues && self.last_end == extent.phys.get();
+        if !touches {
+            self.end_fragment(cursor, page);
+            self.open = Some((extent.file, *cursor));
+        }
         cursor.place(extent.range(), page);
         self.stretches += u64::from(!continues);
-        let touches = continues && self.last_end == extent.phys.get();
         self.fragments += u64::from(!touches);
         self.last_end = extent.phys.get().saturating_add(extent.len.get());
         match &mut self.extents {
             Some(extents) if extents.len() < KEEP => extents.push(extent),
             extents => *extents = None,
         }
+    }
+
+    /// The current fragment ends with what was placed last.
+    fn end_fragment(&mut self, cursor: &Cursor, page: Bytes) {
+        if let Some((start, place)) = self.open.take()
+            && self.small.is_none()
+            && start.get().is_multiple_of(page.get())
+            && cursor
+                .file_end
+                .is_some_and(|end| end <= start.get() + SMALL.get())
+        {
+            self.small = Some((start, place));
+        }
+    }
+
+    fn finish(&mut self, cursor: &Cursor, page: Bytes) {
+        self.end_fragment(cursor, page);
+        // Nothing to go back for.
+        self.small = self.small.filter(|(_, place)| place.file_end.is_some());
+        self.donor_len = cursor.donor_len();
     }
 
     /// The two ends of the range: is the block before it the same fragment, and the one behind?
@@ -177,6 +209,7 @@ mod tests {
                 survey.count(inside, &mut cursor, Bytes(4096));
             }
         }
+        survey.finish(&cursor, Bytes(4096));
         survey
     }
 
@@ -197,6 +230,26 @@ mod tests {
         let border = survey(FileRange::new(8192, 8192), &extents);
         assert_eq!((border.fragments, border.stretches, border.cuts), (2, 1, 1));
         assert!(border.is_improved_by(1));
+    }
+
+    #[test]
+    fn a_small_fragment_behind_a_large_one_is_found() {
+        let mib = 1 << 20;
+        let extents = [
+            extent(0, mib, mib),
+            extent(mib, 9 * mib, 2 * mib),
+            extent(4 * mib, 20 * mib, 65_536),
+            extent(4 * mib + 65_536, 30 * mib, 4096),
+        ];
+        let whole = FileRange::new(0, 8 * mib);
+        let (start, place) = survey(whole, &extents).small.unwrap();
+        assert_eq!(start, FileOffset(4 * mib));
+        assert_eq!(place.donor_len(), Bytes(3 * mib));
+        assert!(
+            survey(whole, &extents[2..]).small.is_none(),
+            "the first of all"
+        );
+        assert!(survey(whole, &extents[..2]).small.is_none(), "none");
     }
 
     #[test]

@@ -263,6 +263,46 @@ fn loop_only_the_ranges_asked_for_are_moved() {
 }
 
 #[test]
+fn loop_at_no_moment_there_are_more_fragments() {
+    let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    let data = |len, piece| Segment::Data { len, piece };
+    let large = Bytes::mib(1);
+    Shape::new(SEED)
+        .with(data(large * 2, large))
+        .with(data(Bytes::kib(64), Bytes::kib(4)))
+        .with(Segment::Hole(Bytes::kib(8)))
+        .with(data(large * 2, large))
+        .with(data(Bytes::kib(64), Bytes::kib(4)))
+        .make(&path)
+        .unwrap();
+    let before = layout(&path).fragments();
+    let engine = engine(&path).unwrap();
+    let target = Target::open(&path).unwrap();
+    let mut relocation = engine.begin(&target, &[whole(&target)], &NoCopier).unwrap();
+    let limit = StepLimit {
+        bytes: Bytes::kib(100),
+    };
+    while let Step::Working(_) = relocation.step(limit).unwrap() {
+        assert!(layout(&path).fragments() <= before, "{:?}", layout(&path));
+    }
+    drop(relocation);
+    assert_eq!(layout(&path).fragments(), 2);
+    let len = target.size.get();
+    drop((engine, target));
+    scratch.fsck().unwrap();
+    verify(
+        &File::open(&path).unwrap(),
+        SEED,
+        FileRange::new(0, 64 << 10),
+    )
+    .unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), len);
+}
+
+#[test]
 fn loop_a_large_file_becomes_one_extent() {
     let Some(scratch) = scratch(Bytes::gib(3), &[]) else {
         return;

@@ -50,11 +50,44 @@ const CAREFUL_PAGES: u64 = 4;
 const MAX_BUSY: u32 = 8;
 
 /// Blocks that lie one behind the other in the file and in the donor.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Segment {
     range: FileRange,
     donor: FileOffset,
     unwritten: bool,
+    /// Where fragments begin inside, ordered.
+    borders: Vec<FileOffset>,
+}
+
+/// A part of the piece, with its part of the donor.
+#[derive(Debug)]
+struct Part {
+    range: FileRange,
+    cursor: Cursor,
+    donor_end: Bytes,
+}
+
+impl Part {
+    /// The piece as a whole; or, where it begins with large fragments, what is behind them first,
+    /// from a small one on.
+    fn of(range: FileRange, survey: &Survey) -> VecDeque<Self> {
+        let (middle, cursor) = survey.small.unwrap_or((range.start, Cursor::default()));
+        let behind = Self {
+            range: FileRange::between(middle, range.end()),
+            cursor,
+            donor_end: survey.donor_len,
+        };
+        let before = Self {
+            range: FileRange::between(range.start, middle),
+            cursor: Cursor::default(),
+            donor_end: cursor.donor_len(),
+        };
+        let parts = [behind, before];
+        parts
+            .into_iter()
+            .filter(|part| !part.range.is_empty())
+            .collect()
+    }
 }
 
 #[derive(Debug)]
@@ -73,15 +106,12 @@ pub(super) struct Piece<'a> {
     donor: Donor,
     donor_len: Bytes,
     /// What has not become windows yet.
-    rest: FileRange,
-    /// The extents of `rest`, where the survey kept them.
+    rest: VecDeque<Part>,
+    /// All extents, where the survey kept them.
     kept: Option<Vec<Extent>>,
-    cursor: Cursor,
     windows: VecDeque<Window>,
     to_read: VecDeque<FileRange>,
     to_move: VecDeque<Segment>,
-    /// Where fragments begin among `to_move`.
-    borders: VecDeque<FileOffset>,
     /// Read, or being read, and not moved yet.
     ahead: Bytes,
     /// Moved, and not yet handed to the device.
@@ -109,13 +139,11 @@ impl<'a> Piece<'a> {
             target,
             donor,
             donor_len: survey.donor_len,
-            rest: range,
+            rest: Part::of(range, &survey),
             kept: survey.extents,
-            cursor: Cursor::default(),
             windows: VecDeque::new(),
             to_read: VecDeque::new(),
             to_move: VecDeque::new(),
-            borders: VecDeque::new(),
             ahead: Bytes::ZERO,
             dirty: None,
             settling: Vec::new(),
@@ -141,17 +169,16 @@ impl<'a> Piece<'a> {
         std::mem::take(&mut self.settling)
     }
 
-    /// Move some of what is next, in one call into the kernel, `limit` bytes at most. Returns how far
-    /// it got.
+    /// Move some of what is next, in one call into the kernel, `limit` bytes at most.
     pub(super) fn advance(
         &mut self,
         limit: Bytes,
         moved: &mut Moved,
         mapper: &mut Mapper,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<(), Refusal> {
         self.read_ahead(moved, mapper)?;
-        let Some(segment) = self.to_move.front().copied() else {
-            return Ok(Bytes::ZERO);
+        let Some(segment) = self.to_move.front() else {
+            return Ok(());
         };
         let careful = self.windows.front().is_some_and(|window| window.careful);
         let limit = match self.busy {
@@ -161,31 +188,33 @@ impl<'a> Piece<'a> {
         };
         let part = FileRange {
             start: segment.range.start,
-            len: self.choose(segment.range, limit),
+            len: self.choose(segment, limit),
         };
-        if !segment.unwritten {
+        let (donor, unwritten) = (segment.donor, segment.unwritten);
+        if !unwritten {
             self.wait_read(part)?;
             self.wait_written(part);
         }
-        let passed = self.move_part(part, segment, moved)?;
+        let passed = self.move_part(part, donor, unwritten, moved)?;
         self.pass(passed);
-        Ok(passed)
+        Ok(())
     }
 
     /// End the piece early: nothing more is moved, and what was read in vain has arrived, so that it
     /// can be dropped.
     pub(super) fn abandon(&mut self) {
-        let unread = self.to_read.front().map(|range| range.start);
+        let mut ahead = std::mem::take(&mut self.ahead);
         for segment in std::mem::take(&mut self.to_move) {
-            if unread.is_some_and(|unread| unread <= segment.range.start) {
-                break;
-            }
-            let read = match unread {
-                Some(unread) => FileRange::between(segment.range.start, unread),
-                None => segment.range,
-            };
-            if !segment.unwritten && self.wait_read(read.intersect(segment.range)).is_err() {
-                break;
+            if !segment.unwritten {
+                let len = segment.range.len.min(ahead);
+                ahead -= len;
+                let read = FileRange {
+                    len,
+                    ..segment.range
+                };
+                if len.is_zero() || self.wait_read(read).is_err() {
+                    break;
+                }
             }
         }
         self.close_windows();
@@ -193,19 +222,18 @@ impl<'a> Piece<'a> {
 
     /// Look at the next extents, and prepare the page cache for moving them.
     fn enter_window(&mut self, mapper: &mut Mapper) -> Result<(), Refusal> {
-        let (extents, end) = self.next_extents(mapper)?;
-        self.rest = FileRange::between(end, self.rest.end());
+        let Some(rest) = self.rest.front().map(|part| part.range) else {
+            return Ok(());
+        };
+        let (extents, end) = self.next_extents(rest, mapper)?;
         let mut left = Bytes::ZERO;
         let mut last: Option<Extent> = None;
         for extent in &extents {
-            if !last.is_some_and(|last| last.touches(extent))
-                && extent.file.get() % self.page.get() == 0
-            {
-                self.borders.push_back(extent.file);
-            }
+            let is_border = !last.is_some_and(|last| last.touches(extent));
             last = Some(*extent);
-            left += self.add_segment(extent);
+            left += self.add_segment(extent, is_border);
         }
+        self.enter_up_to(end);
         let (Some(first), Some(last)) = (extents.first(), last) else {
             return Ok(());
         };
@@ -220,59 +248,76 @@ impl<'a> Piece<'a> {
         Ok(())
     }
 
-    /// Extents of the next window, and where the one after it begins.
-    fn next_extents(&mut self, mapper: &mut Mapper) -> Result<(Vec<Extent>, FileOffset), Refusal> {
+    /// Everything up to `end` has become windows.
+    fn enter_up_to(&mut self, end: FileOffset) {
+        if let Some(part) = self.rest.front_mut() {
+            part.range = FileRange::between(end, part.range.end());
+            if part.range.is_empty() {
+                self.rest.pop_front();
+            }
+        }
+    }
+
+    /// Extents of the next window, which begins with `rest`, and where the one after it begins.
+    fn next_extents(
+        &mut self,
+        rest: FileRange,
+        mapper: &mut Mapper,
+    ) -> Result<(Vec<Extent>, FileOffset), Refusal> {
         let mut batch = Vec::new();
-        let more = match &mut self.kept {
+        let more = match &self.kept {
             Some(kept) => {
-                batch.append(kept);
+                batch.extend(kept.iter().filter_map(|extent| extent.clip(rest)));
                 None
             }
             None => {
                 let (file, path) = (&self.target.file, &self.target.path);
-                next_batch(file, path, self.rest, false, mapper, &mut batch)?
+                next_batch(file, path, rest, false, mapper, &mut batch)?
             }
         };
         batch.retain(is_movable);
         let Some(first) = batch.first() else {
-            return Ok((batch, more.unwrap_or(self.rest.end())));
+            return Ok((batch, more.unwrap_or(rest.end())));
         };
-        let end = (first.file.align_down(WINDOW) + WINDOW).min(self.rest.end());
-        let end = more.map_or(end, |behind| {
+        let mut end = (first.file.align_down(WINDOW) + WINDOW).min(rest.end());
+        if let Some(behind) = more {
             let whole_pages = behind.align_down(self.page).min(end);
-            if whole_pages > first.file {
+            end = if whole_pages > first.file {
                 whole_pages
             } else {
                 behind
-            }
-        });
-        let window = FileRange::between(self.rest.start, end);
-        if self.kept.is_some() {
-            let behind = FileRange::between(end, self.rest.end());
-            self.kept = Some(batch.iter().filter_map(|e| e.clip(behind)).collect());
+            };
         }
+        let window = FileRange::between(rest.start, end);
         let inside = batch.iter().filter_map(|extent| extent.clip(window));
         Ok((inside.collect(), end))
     }
 
     /// Queue an extent, behind the one before it if it continues that. Returns its length, or 0 where
     /// the donor has no place: the file has grown into its holes since the survey.
-    fn add_segment(&mut self, extent: &Extent) -> Bytes {
-        let mut after = self.cursor;
+    fn add_segment(&mut self, extent: &Extent, is_border: bool) -> Bytes {
+        let Some(part) = self.rest.front_mut() else {
+            return Bytes::ZERO;
+        };
+        let mut after = part.cursor;
         let donor = after.place(extent.range(), self.page);
-        if after.donor_len() > self.donor_len {
+        if after.donor_len() > part.donor_end {
             return Bytes::ZERO;
         }
-        self.cursor = after;
+        part.cursor = after;
+        // A call that ends inside a page would have the next one find that page dirty.
+        let is_border = is_border && extent.file.get().is_multiple_of(self.page.get());
         let unwritten = extent.flags.contains(ExtentFlags::UNWRITTEN);
         match self.to_move.back_mut() {
             Some(last) if last.unwritten == unwritten && last.range.end() == extent.file => {
                 last.range.len += extent.len;
+                last.borders.extend(is_border.then_some(extent.file));
             }
             _ => self.to_move.push_back(Segment {
                 range: extent.range(),
                 donor,
                 unwritten,
+                borders: Vec::new(),
             }),
         }
         if !unwritten {
@@ -342,13 +387,15 @@ impl<'a> Piece<'a> {
 
     /// How much of the segment to move at once: up to `limit`, and if possible up to where an old
     /// fragment ends, so that stopping there leaves no fragment cut.
-    fn choose(&self, segment: FileRange, limit: Bytes) -> Bytes {
+    fn choose(&self, segment: &Segment, limit: Bytes) -> Bytes {
+        let borders = &segment.borders;
+        let segment = segment.range;
         if segment.len <= limit {
             return segment.len;
         }
         let most = segment.start + limit;
-        let behind = self.borders.partition_point(|border| *border <= most);
-        let border = behind.checked_sub(1).map(|i| self.borders[i]);
+        let behind = borders.partition_point(|border| *border <= most);
+        let border = behind.checked_sub(1).map(|i| borders[i]);
         let whole_pages = most.align_down(self.page);
         match border {
             Some(border) if border > segment.start => border - segment.start,
@@ -396,7 +443,8 @@ impl<'a> Piece<'a> {
     fn move_part(
         &mut self,
         part: FileRange,
-        segment: Segment,
+        donor: FileOffset,
+        unwritten: bool,
         moved: &mut Moved,
     ) -> Result<Bytes, Refusal> {
         let block = self.target.block_size.get();
@@ -405,7 +453,7 @@ impl<'a> Piece<'a> {
             &self.target.file,
             &self.donor.file,
             part.start.get() / block,
-            segment.donor.get() / block,
+            donor.get() / block,
             part.len.get() / block,
         );
         let locked = Nanos::from(began.elapsed());
@@ -415,7 +463,7 @@ impl<'a> Piece<'a> {
             moved.locked_bytes = part.len;
         }
         moved.relocated += bytes;
-        if !segment.unwritten {
+        if !unwritten {
             moved.host_written += bytes;
         }
         if !bytes.is_zero() {
@@ -444,12 +492,10 @@ impl<'a> Piece<'a> {
         match errno {
             // Everything from here on is a hole now.
             Errno::NODATA => Ok(part.len),
-            // Cut off meanwhile: nothing is left to be moved.
+            // Cut off meanwhile.
             Errno::INVAL if size <= part.start.get() => {
-                self.rest = FileRange::default();
-                self.to_read.clear();
-                self.to_move.truncate(1);
-                Ok(self.to_move.front().map_or(part.len, |last| last.range.len))
+                let segment = self.to_move.front();
+                Ok(segment.map_or(part.len, |segment| segment.range.len))
             }
             // A page is being used in a way that the kernel's own retries did not outlast.
             Errno::BUSY if self.busy < MAX_BUSY => {
@@ -488,16 +534,8 @@ impl<'a> Piece<'a> {
         }
         segment.range = FileRange::between(segment.range.start + passed, segment.range.end());
         segment.donor = segment.donor + passed;
-        let reached = segment.range.start;
         if segment.range.is_empty() {
             self.to_move.pop_front();
-        }
-        while self
-            .borders
-            .front()
-            .is_some_and(|border| *border <= reached)
-        {
-            self.borders.pop_front();
         }
         self.leave_windows(passed);
     }
@@ -516,11 +554,7 @@ impl<'a> Piece<'a> {
             }
             if self.donor_len > WINDOW {
                 // The donor's own pages, which nobody reads.
-                let moved = self
-                    .to_move
-                    .front()
-                    .map_or(self.cursor.donor_len(), |s| Bytes(s.donor.get()));
-                drop_clean(&self.donor.file, FileRange::new(0, moved.get()));
+                drop_clean(&self.donor.file, FileRange::new(0, self.donor_len.get()));
             }
         }
     }

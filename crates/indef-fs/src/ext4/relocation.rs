@@ -176,8 +176,10 @@ impl<'a> Ext4Relocation<'a> {
             if left.is_zero() {
                 return Ok(false);
             }
-            let passed = piece.advance(left, moved, &mut self.mapper)?;
-            left = left.saturating_sub(passed.max(page()));
+            let before = moved.relocated;
+            piece.advance(left, moved, &mut self.mapper)?;
+            // A call that moved nothing has taken the locks, too.
+            left = left.saturating_sub((moved.relocated - before).max(page()));
             self.settling.extend(piece.take_settling());
             self.settle_oldest()?;
         }
