@@ -1,14 +1,20 @@
 //! The inode tables of a mounted ext4 file system, read from its device: where thousands of small
 //! files lie, without opening them.
 //!
-//! Opening, mapping and closing a file costs three system calls and some 3 µs, most of it in cold
-//! processor caches. The inode of a file with at most four extents holds their places, and the
-//! tables hold thousands of inodes in a row. Reading them is safe on a mounted file system: the
-//! device's page cache is where ext4 keeps them itself (fs/ext4/inode.c, `ext4_do_update_inode`,
-//! v6.1), so that what is read is what ext4 last put there. It is *not* everything that ext4 knows:
-//! delayed allocations have no place yet. So an inode is believed only where its size, its blocks
-//! and its change time are those that `statx` tells; else, as for anything unusual, there is no
-//! answer, and the file has to be mapped.
+//! Looking at, opening, mapping and closing a file costs four system calls and some 4 µs, most of
+//! it in cold processor caches. The inode of a file with at most four extents holds all that a scan
+//! wants to know, and the tables hold thousands of inodes in a row. Reading them is safe on a mounted
+//! file system: the device's page cache is where ext4 keeps them itself (fs/ext4/inode.c,
+//! `ext4_do_update_inode`, v6.1), so that what is read is what ext4 last put there. It is *not*
+//! everything that ext4 knows: delayed allocations have no place yet, and the size that goes with
+//! them is not in the inode. So an inode is believed
+//!
+//! - alone ([`InodeTables::file`]) while the file system has no delayed allocations at all
+//!   ([`InodeTables::is_settled`]) and nothing is allocated behind the file's end,
+//! - else ([`InodeTables::layout`]) where its size, its blocks and its change time are those that
+//!   `statx` tells.
+//!
+//! For anything unusual there is no answer, and the file has to be mapped.
 //!
 //! Only for looking, never for moving. Needs read access to the device, which root and the group
 //! `disk` have. Layout: Documentation/filesystems/ext4, v6.1.
@@ -16,6 +22,7 @@
 use std::{
     fs::File,
     os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
 };
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
@@ -49,6 +56,22 @@ pub struct InodeTables {
     inodes_per_group: u64,
     /// The first byte of each group's table.
     tables: Vec<u64>,
+    /// Where ext4 tells how many blocks are delayed; `None` where a file could be hidden below a
+    /// mount.
+    delayed: Option<PathBuf>,
+}
+
+/// All that a scan wants to know of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeFacts {
+    /// Size.
+    pub size: Bytes,
+    /// Allocated sectors of 512 bytes.
+    pub sectors: u64,
+    /// Names.
+    pub links: u32,
+    /// Where all of it lies.
+    pub layout: Layout,
 }
 
 /// What `statx` says of a file, which its inode must agree with.
@@ -102,7 +125,9 @@ impl InodeTables {
         if !is_device(&device.metadata().ok()?) {
             return None;
         }
-        Self::read(device)
+        let mut tables = Self::read(device)?;
+        tables.delayed = delayed_blocks(fs);
+        Some(tables)
     }
 
     fn read(device: File) -> Option<Self> {
@@ -131,12 +156,65 @@ impl InodeTables {
             inode_size: geometry.inode_size,
             inodes_per_group: geometry.inodes_per_group,
             tables,
+            delayed: None,
         })
+    }
+
+    /// Whether ext4 knows nothing more of any file than its inode says, right now: no delayed
+    /// allocations. Changes at any moment, so it is to be asked again and again.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let read = |path: &PathBuf| std::fs::read_to_string(path).ok();
+        self.delayed
+            .as_ref()
+            .and_then(read)
+            .is_some_and(|blocks| blocks.trim() == "0")
+    }
+
+    /// What the inode alone says of a regular file, if it holds all of it. To be believed only while
+    /// the file system [is settled](Self::is_settled).
+    pub fn file(&self, inode: u64, chunk: &mut InodeChunk) -> Option<InodeFacts> {
+        let inode = self.inode(inode, chunk)?;
+        let extents = extents(inode, self.block_size)?;
+        let facts = InodeFacts {
+            size: size(inode)?,
+            sectors: sectors(inode)?,
+            links: u32::from(le16(inode, 0x1A)?),
+            layout: Layout::new(extents),
+        };
+        // A write into blocks behind the end changes the size later than it is seen.
+        let end = facts.layout.extents().last().map(Extent::file_end);
+        let inside = end.is_none_or(|end| end <= self.end_of(facts.size));
+        (inside && facts.links > 0).then_some(facts)
     }
 
     /// The layout of a file, up to its size, if its inode holds all of it and is as expected.
     pub fn layout(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Layout> {
-        let index = expected.inode.checked_sub(1)?;
+        let inode = self.inode(expected.inode, chunk)?;
+        let unchanged = size(inode)? == expected.size
+            && sectors(inode)? == expected.sectors
+            && le32(inode, 0xC)? == expected.ctime.0 as u32
+            && nanoseconds(inode).is_none_or(|nanos| nanos == expected.ctime.1);
+        if !unchanged {
+            return None;
+        }
+        let range = FileRange::between(FileOffset(0), self.end_of(expected.size));
+        let extents = extents(inode, self.block_size)?;
+        Some(Layout::new(
+            extents
+                .into_iter()
+                .filter_map(|extent| extent.clip(range))
+                .collect(),
+        ))
+    }
+
+    fn end_of(&self, size: Bytes) -> FileOffset {
+        FileOffset(size.get()).align_up(Bytes(self.block_size))
+    }
+
+    /// An inode as it is on the device, from `chunk` if it is in there.
+    fn inode<'a>(&self, number: u64, chunk: &'a mut InodeChunk) -> Option<&'a [u8]> {
+        let index = number.checked_sub(1)?;
         let group = usize::try_from(index / self.inodes_per_group).ok()?;
         let in_table = (index % self.inodes_per_group).checked_mul(self.inode_size)?;
         let place = self.tables.get(group)?.checked_add(in_table)?;
@@ -149,14 +227,31 @@ impl InodeTables {
             chunk.bytes.truncate(length);
         }
         let from = (place - start) as usize;
-        let inode = chunk.bytes.get(from..from + self.inode_size as usize)?;
-        let extents = extents(inode, expected, self.block_size)?;
-        let end = FileOffset(expected.size.get()).align_up(Bytes(self.block_size));
-        let range = FileRange::between(FileOffset(0), end);
-        Some(Layout::new(
-            extents.filter_map(|extent| extent.clip(range)).collect(),
-        ))
+        chunk.bytes.get(from..from + self.inode_size as usize)
     }
+}
+
+/// The file in which ext4 tells how many blocks wait for their place. `None` if there is none, or if
+/// something other than a whole file system is mounted on top of this one: that could be a file, and
+/// a directory entry tells the inode below it.
+fn delayed_blocks(fs: &Filesystem) -> Option<PathBuf> {
+    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let below = fs.mount.as_ref()?.id.to_string();
+    let hides_files = table.lines().any(|line| {
+        // id parent major:minor root point …
+        let mut fields = line.split(' ').skip(1);
+        let (parent, root) = (fields.next(), fields.nth(1));
+        parent == Some(below.as_str()) && root != Some("/")
+    });
+    if hides_files {
+        return None;
+    }
+    let (major, minor) = (rustix::fs::major(fs.dev), rustix::fs::minor(fs.dev));
+    let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    let path = Path::new("/sys/fs/ext4")
+        .join(device.file_name()?)
+        .join("delayed_allocation_blocks");
+    path.exists().then_some(path)
 }
 
 /// What a superblock says, checked.
@@ -214,21 +309,11 @@ impl Geometry {
     }
 }
 
-/// The extents that an inode holds, if it is as expected and holds all of them.
-fn extents(
-    inode: &[u8],
-    expected: &Expected,
-    block_size: u64,
-) -> Option<impl Iterator<Item = Extent>> {
+/// The extents that the inode of a regular file holds, if it holds all of them.
+fn extents(inode: &[u8], block_size: u64) -> Option<Vec<Extent>> {
     let flags = le32(inode, 0x20)?;
-    let size = u64::from(le32(inode, 0x6C)?) << 32 | u64::from(le32(inode, 0x4)?);
-    let sectors = u64::from(le16(inode, 0x74)?) << 32 | u64::from(le32(inode, 0x1C)?);
     let is_regular = le16(inode, 0)? & 0xF000 == 0x8000;
-    let unchanged = size == expected.size.get()
-        && sectors == expected.sectors
-        && le32(inode, 0xC)? == expected.ctime.0 as u32
-        && nanoseconds(inode).is_none_or(|nanos| nanos == expected.ctime.1);
-    if !is_regular || !unchanged || flags & (USES_EXTENTS | UNUSUAL) != USES_EXTENTS {
+    if !is_regular || flags & (USES_EXTENTS | UNUSUAL) != USES_EXTENTS {
         return None;
     }
     // The header and up to four extents (struct ext4_extent_header, struct ext4_extent).
@@ -237,10 +322,19 @@ fn extents(
     if le16(tree, 0)? != 0xF30A || entries > 4 || depth != 0 {
         return None;
     }
-    let found = (0..usize::from(entries))
+    (0..usize::from(entries))
         .map(|index| extent(tree.get(12 + index * 12..)?, block_size))
-        .collect::<Option<Vec<_>>>()?;
-    Some(found.into_iter())
+        .collect()
+}
+
+fn size(inode: &[u8]) -> Option<Bytes> {
+    let (high, low) = (le32(inode, 0x6C)?, le32(inode, 0x4)?);
+    Some(Bytes(u64::from(high) << 32 | u64::from(low)))
+}
+
+fn sectors(inode: &[u8]) -> Option<u64> {
+    let (high, low) = (le16(inode, 0x74)?, le32(inode, 0x1C)?);
+    Some(u64::from(high) << 32 | u64::from(low))
 }
 
 /// The nanoseconds of the change time; `None` where the inode has no room for them.
@@ -277,7 +371,7 @@ fn le32(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use proptest::prelude::*;
     use rustix::fs::{FallocateFlags, fallocate};
@@ -333,7 +427,8 @@ mod tests {
         let fs = detect(&root, scratch.path()).unwrap();
         let tables = InodeTables::open(&fs).unwrap();
         let (mut chunk, mut mapper) = (InodeChunk::default(), Mapper::default());
-        let mut answers = 0;
+        assert!(tables.is_settled());
+        let (mut answers, mut alone) = (0, 0);
         for entry in fs::read_dir(scratch.path()).unwrap() {
             let path = entry.unwrap().path();
             if !path.is_file() {
@@ -343,6 +438,13 @@ mod tests {
             let file = fs::File::open(&path).unwrap();
             let range = FileRange::new(0, expected.size.get()).align_outward(fs.block_size);
             let mapped = map(&file, &path, range, false, &mut mapper).unwrap();
+            if let Some(facts) = tables.file(expected.inode, &mut chunk) {
+                assert_eq!(facts.size, expected.size);
+                assert_eq!(facts.sectors, expected.sectors);
+                assert_eq!(facts.links, 1);
+                assert_eq!(facts.layout, mapped, "{path:?}");
+                alone += 1;
+            }
             if let Some(layout) = tables.layout(&expected, &mut chunk) {
                 assert_eq!(layout, mapped, "{path:?}");
                 answers += 1;
@@ -350,16 +452,35 @@ mod tests {
                 assert!(mapped.extents().len() > 2, "{path:?} {mapped:?}");
             }
         }
-        assert!(answers >= 8, "{answers}");
+        assert!(answers >= 8 && alone >= 4, "{answers} {alone}");
         // Delayed: the inode knows nothing of it yet, and so is not believed.
         let path = scratch.path().join("delayed");
         fs::write(&path, vec![1; 20_000]).unwrap();
         chunk.clear();
+        assert!(!tables.is_settled());
         assert_eq!(tables.layout(&expected(&path), &mut chunk), None);
         fs::File::open(&path).unwrap().sync_all().unwrap();
         chunk.clear();
         let layout = tables.layout(&expected(&path), &mut chunk).unwrap();
         assert_eq!(layout.allocated(), Bytes(20_480));
+        let (inode, link) = (expected(&path).inode, scratch.path().join("link"));
+        fs::hard_link(&path, &link).unwrap();
+        chunk.clear();
+        assert_eq!(tables.file(inode, &mut chunk).unwrap().links, 2);
+        fs::remove_file(&link).unwrap();
+        fs::remove_file(&path).unwrap();
+        chunk.clear();
+        assert_eq!(tables.file(inode, &mut chunk), None);
+        // A file below another that is mounted on it.
+        let (below, above) = (scratch.path().join("1-0"), scratch.path().join("2-0"));
+        let run = |program: &str, arguments: &[&Path]| {
+            let status = std::process::Command::new(program).args(arguments).status();
+            assert!(status.unwrap().success(), "{program}");
+        };
+        run("mount", &[Path::new("--bind"), &above, &below]);
+        let hidden = InodeTables::open(&fs).unwrap();
+        run("umount", &[&below]);
+        assert!(!hidden.is_settled());
         let tmpfs = detect(fs::File::open("/proc").unwrap(), Path::new("/proc")).unwrap();
         assert!(InodeTables::open(&tmpfs).is_none());
     }
@@ -391,15 +512,14 @@ mod tests {
             }
             let _ = Geometry::parse(&superblock);
             let mut inode = inode;
-            let expected = Expected { inode: 1, size: Bytes(0), sectors: 0, ctime: (0, 0) };
-            let _ = extents(&inode, &expected, 65_536).map(Iterator::count);
+            let _ = extents(&inode, 65_536).map(Layout::new);
             if inode.len() > 0x64 {
                 inode[..0x28].fill(0);
                 inode[0x1] = 0x80;
                 inode[0x22] = 0x8;
                 inode[0x28..0x2A].copy_from_slice(&0xF30A_u16.to_le_bytes());
                 inode[0x2E..0x30].fill(0);
-                let _ = extents(&inode, &expected, 65_536).map(Iterator::count);
+                let _ = extents(&inode, 65_536).map(Layout::new);
             }
         }
     }

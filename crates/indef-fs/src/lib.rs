@@ -35,7 +35,7 @@ pub use cache::{CacheRecord, Settler};
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
 pub use filesystem::{Filesystem, Space, detect, free_space_ok};
-pub use inode_table::{Expected, InodeChunk, InodeTables};
+pub use inode_table::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use kind::{EngineKind, FsKind, UnknownEngine};
 /// A reusable buffer for [`map`].
 pub use linux_abi::fiemap::Mapper;

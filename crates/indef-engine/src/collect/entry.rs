@@ -15,7 +15,7 @@ use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use indef_fs::{Expected, Filesystem, FsError, Refusal, TargetId, map};
+use indef_fs::{Expected, Filesystem, FsError, InodeTables, Refusal, TargetId, map};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, Statx, openat},
     io::Errno,
@@ -33,6 +33,49 @@ use super::{
 const SECTOR: u64 = 512;
 
 impl Walker<'_, '_> {
+    /// An entry that the directory calls a regular file, by its inode alone. `false` if that is not
+    /// enough.
+    pub(super) fn by_inode(
+        &mut self,
+        directory: &Directory,
+        prefix: &[u8],
+        name: &CStr,
+        inode: u64,
+        inodes: &InodeTables,
+    ) -> bool {
+        let walk = self.walk;
+        let id = TargetId {
+            dev: directory.node.dev,
+            inode,
+        };
+        self.use_chunk_of(id.dev);
+        let Some(known) = inodes.file(inode, &mut self.chunk) else {
+            return false;
+        };
+        if walk.given.contains(&(id.dev, id.inode)) {
+            return true;
+        }
+        if known.links > 1 && !walk.is_first((id.dev, id.inode)) {
+            count(&walk.counts.hard_links);
+            return true;
+        }
+        let facts = Facts {
+            id,
+            size: known.size,
+            allocated: Bytes(known.sectors.saturating_mul(SECTOR)),
+        };
+        let path = entry_path(prefix, name);
+        walk.see(facts.found(path, &directory.tree.known.fs, true, Ok(known.layout)));
+        true
+    }
+
+    fn use_chunk_of(&mut self, dev: u64) {
+        if self.chunk_dev != dev {
+            self.chunk.clear();
+            self.chunk_dev = dev;
+        }
+    }
+
     /// An entry of a directory that is, or may be, a regular file.
     pub(super) fn entry(&mut self, directory: &Arc<Directory>, prefix: &[u8], name: &CStr) {
         let walk = self.walk;
@@ -143,10 +186,7 @@ impl Walker<'_, '_> {
             return Some((layout, false));
         }
         let inodes = known.inodes.as_ref()?;
-        if self.chunk_dev != facts.id.dev {
-            self.chunk.clear();
-            self.chunk_dev = facts.id.dev;
-        }
+        self.use_chunk_of(facts.id.dev);
         let expected = Expected {
             inode: facts.id.inode,
             size: facts.size,

@@ -67,13 +67,14 @@ impl Names {
         self.entries.is_empty()
     }
 
-    /// Take the next one; the closure sees its name and its kind as the directory told it.
-    pub(super) fn take<R>(&mut self, look: impl FnOnce(&CStr, FileType) -> R) -> Option<R> {
+    /// Take the next one; the closure sees its name, and its inode and kind as the directory told
+    /// them.
+    pub(super) fn take<R>(&mut self, look: impl FnOnce(&CStr, u64, FileType) -> R) -> Option<R> {
         let entry = self.entries.pop()?;
         let start = entry.start as usize;
         let name = CStr::from_bytes_with_nul(&self.bytes[start..start + entry.len as usize]);
         // Built from a CStr, so it is one.
-        name.ok().map(|name| look(name, entry.kind))
+        name.ok().map(|name| look(name, entry.inode, entry.kind))
     }
 
     /// Half of them, for somebody who has nothing to do.

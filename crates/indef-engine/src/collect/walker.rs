@@ -184,7 +184,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                 Work::Read(directory) => self.read(directory),
                 Work::Files(directory, names) => self.files(&directory, names),
                 Work::Enter(parent, mut names) => {
-                    names.take(|name, _| {
+                    names.take(|name, _, _| {
                         if let Some(child) = self.enter(&parent, &parent.node, &parent.tree, name) {
                             self.walk.queue.push([Work::Read(child)]);
                         }
@@ -243,7 +243,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         let mut names = subdirectories.finish();
         let (node, tree) = (&directory.node, &directory.tree);
         let first = names
-            .take(|name, _| self.enter(directory, node, tree, name))
+            .take(|name, _, _| self.enter(directory, node, tree, name))
             .flatten();
         if !names.is_empty() {
             let (node, tree) = (Arc::clone(node), Arc::clone(tree));
@@ -302,6 +302,8 @@ impl<'w, 'a> Walker<'w, 'a> {
         }
         // What was read for an earlier batch may be outdated.
         self.chunk.clear();
+        let inodes = directory.tree.known.inodes.as_ref();
+        let settled = inodes.is_some_and(InodeTables::is_settled);
         let prefix = directory.node.path(None).into_os_string();
         let prefix = std::os::unix::ffi::OsStrExt::as_bytes(&*prefix);
         for turn in 1_usize.. {
@@ -317,10 +319,15 @@ impl<'w, 'a> Walker<'w, 'a> {
                     .queue
                     .push([Work::Files(Arc::clone(directory), half)]);
             }
-            if names
-                .take(|name, _| self.entry(directory, prefix, name))
-                .is_none()
-            {
+            let settled = inodes.filter(|_| settled);
+            let looked = names.take(|name, inode, kind| {
+                let known = settled.filter(|_| kind == FileType::RegularFile);
+                if !known.is_some_and(|known| self.by_inode(directory, prefix, name, inode, known))
+                {
+                    self.entry(directory, prefix, name);
+                }
+            });
+            if looked.is_none() {
                 return;
             }
         }
@@ -409,7 +416,7 @@ impl<'w, 'a> Walker<'w, 'a> {
     fn enter_closed(&mut self, node: &Arc<Node>, tree: &Arc<Tree>, mut names: Names) {
         let child = match reopen(node, tree) {
             Ok(parent) => names
-                .take(|name, _| self.enter(&parent, node, tree, name))
+                .take(|name, _, _| self.enter(&parent, node, tree, name))
                 .flatten(),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                 count(&self.walk.counts.vanished);
