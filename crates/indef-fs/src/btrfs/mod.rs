@@ -19,7 +19,7 @@
 //!   space is lost, not data).
 //! - **Compression is kept**: see [`compression`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there
-//!   were; see [`space`], and every 16 MiB the result is compared.
+//!   were; see [`space`], and the result of each batch is compared.
 //!
 //! A part of an extent that is rewritten does not free that part's old blocks: Btrfs frees an
 //! extent when nothing refers to any of it. Ranges that cut an extent cost that space until the
@@ -39,6 +39,7 @@ use crate::{EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocat
 use compression::Rules;
 use pieces::Piece;
 use relocation::BtrfsRelocation;
+use space::{Room, room};
 
 /// The engine `btrfs-defrag-range`.
 #[derive(Debug)]
@@ -135,7 +136,12 @@ impl Relocator for BtrfsDefragRange {
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         self.admit(target)?;
         let pieces = self.pieces(target, ranges)?;
-        Ok(Box::new(BtrfsRelocation::new(self, target, pieces)))
+        let wanted: Bytes = pieces.iter().map(|piece| piece.range.len).sum();
+        let fragments: u64 = pieces.iter().map(|piece| piece.fragments).sum();
+        match room(target, wanted, Bytes(wanted.get() / fragments.max(1))) {
+            Room::Short => Err(SkipReason::NoSpace.into()),
+            room => Ok(Box::new(BtrfsRelocation::new(self, target, pieces, room))),
+        }
     }
 }
 

@@ -4,17 +4,30 @@ use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use units::{FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange};
 
 use super::compression::Way;
+
+/// Fragments of this length on average stay: the longest extent that Btrfs makes has 128 MiB, and
+/// no reader gains anything.
+const LARGE: Bytes = Bytes::mib(32);
 
 /// A part of a file without holes that is rewritten in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) range: FileRange,
+    /// Fragments when it was found.
+    pub(super) fragments: u64,
     /// Compressed, all of it.
     pub(super) encoded: bool,
     pub(super) way: Way,
+}
+
+impl Piece {
+    /// Average length of its fragments.
+    pub(super) fn average(&self) -> Bytes {
+        Bytes(self.range.len.get() / self.fragments.max(1))
+    }
 }
 
 /// The parts of a range that shall be moved, and why others shall not.
@@ -109,11 +122,12 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
     let cuts = u64::from(cut(range.start)) + u64::from(cut(range.end()));
     if fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
-    } else if fragments < 1 + cuts {
+    } else if fragments < 1 + cuts || range.len >= LARGE * fragments {
         found.reasons.push(SkipReason::NoGain);
     } else {
         found.pieces.push(Piece {
             range,
+            fragments,
             encoded: encoded(first),
             way: Way::Plain,
         });
@@ -123,7 +137,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
 
 #[cfg(test)]
 mod tests {
-    use units::{Bytes, PhysOffset};
+    use units::PhysOffset;
 
     use super::*;
 

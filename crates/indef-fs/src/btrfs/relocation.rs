@@ -5,8 +5,9 @@
 //!                                          │ batch k−1: writeback over? compare, restore cache
 //! ```
 //!
-//! A batch is up to 16 MiB of ranges that are written back together, so that the allocator sees
-//! them as a whole; its size also bounds how much is dirty because of us.
+//! A batch is 16 MiB of ranges (more only where fragments are of several MiB) that are written back
+//! together, so that the allocator sees them as a whole; its size also bounds how much is dirty
+//! because of us.
 
 use std::{
     collections::VecDeque,
@@ -27,15 +28,17 @@ use super::{
     compression::Way,
     pieces::{Piece, still_movable},
     refuse,
-    space::{Room, room},
+    space::{Room, amount},
 };
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{cached_pages, page, read_ahead},
 };
 
-/// Written back together.
+/// Written back together, at least, if there is as much.
 const BATCH: Bytes = Bytes::mib(16);
+/// And at most: the longest extent that Btrfs makes.
+const LARGEST_BATCH: Bytes = Bytes::mib(128);
 /// The first batch where it is not known whether there is room in one piece.
 const CAUTIOUS: Bytes = Bytes::mib(1);
 /// Read ahead of the ioctl by this much.
@@ -71,8 +74,7 @@ pub(super) struct BtrfsRelocation<'a> {
     mapper: Mapper,
     /// What no batch has taken yet.
     pieces: VecDeque<Piece>,
-    /// Size of the next batch.
-    batch_size: Bytes,
+    room: Room,
     /// Mapped, being read ahead; the first is being rewritten.
     open: VecDeque<Batch>,
     /// Part and offset of the next ioctl in the first open batch.
@@ -93,13 +95,14 @@ impl<'a> BtrfsRelocation<'a> {
         engine: &'a BtrfsDefragRange,
         target: &'a Target,
         pieces: Vec<Piece>,
+        room: Room,
     ) -> Self {
         Self {
             engine,
             target,
             mapper: Mapper::default(),
             pieces: pieces.into(),
-            batch_size: BATCH,
+            room,
             open: VecDeque::new(),
             at: (0, Bytes::ZERO),
             rewritten: Bytes::ZERO,
@@ -113,10 +116,8 @@ impl<'a> BtrfsRelocation<'a> {
 
     /// Map the next pieces, up to the size of a batch. What changed since `begin` is left out.
     fn open_batch(&mut self) -> Result<(), Refusal> {
-        let wanted: Bytes = self.pieces.iter().map(|piece| piece.range.len).sum();
-        let size = self.admit_batch(wanted.min(self.batch_size))?;
         let mut batch = Batch::default();
-        let mut rest = size;
+        let mut rest = self.batch_size()?;
         while !rest.is_zero()
             && let Some(piece) = self.pieces.front_mut()
         {
@@ -150,16 +151,23 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(())
     }
 
-    /// How large the batch may be, as far as there is room.
-    fn admit_batch(&self, wanted: Bytes) -> Result<Bytes, Refusal> {
-        match room(self.target, wanted) {
-            Room::Enough => Ok(wanted),
-            Room::Perhaps if self.moved_any => Ok(wanted),
-            Room::Perhaps => Ok(wanted.min(CAUTIOUS)),
-            Room::Pieces(longest) if longest >= CAUTIOUS => {
-                Ok(whole(wanted.min(longest), self.target.block_size))
-            }
-            Room::Pieces(_) | Room::Short => Err(SkipReason::NoSpace.into()),
+    /// How large the next batch is: several fragments, so that even if each batch gets a place of
+    /// its own there are fewer than before.
+    fn batch_size(&self) -> Result<Bytes, Refusal> {
+        let several = self
+            .pieces
+            .front()
+            .map_or(Bytes::ZERO, |piece| piece.average() * 4);
+        let size = match self.room {
+            Room::Perhaps if !self.moved_any => CAUTIOUS,
+            _ => several.clamp(BATCH, LARGEST_BATCH),
+        };
+        let wanted: Bytes = self.pieces.iter().map(|piece| piece.range.len).sum();
+        let size = size.min(wanted);
+        if amount(self.target, size) {
+            Ok(size)
+        } else {
+            Err(SkipReason::NoSpace.into())
         }
     }
 

@@ -1,10 +1,11 @@
-//! Is there room in one piece?
+//! Is there room in long pieces?
 //!
 //! Btrfs looks for a free extent as long as what is written in one go, then makes a new block group
 //! if the device has unallocated space, and only then takes two halves, and so on (`cow_file_range`
-//! and `find_free_extent` in fs/btrfs, v6.18). So the result is good if any free extent is long
-//! enough, and what matters is the longest one: root can read it in the free space tree, as of the
-//! last commit. Without root only the amount is known, and what a first, small batch becomes.
+//! and `find_free_extent` in fs/btrfs, v6.18). So what matters is how much is free in pieces that
+//! are several times as long as the fragments to be moved. Root can read that in the free space
+//! tree, as of the last commit; what is freed by moving is not free before the next one. Without
+//! root only the amount is known, and what a first, small batch becomes.
 
 use std::fs::File;
 
@@ -15,59 +16,62 @@ use crate::{Space, Target};
 
 /// Free space that must remain: the tree needs blocks of its own while data moves.
 const RESERVE: Bytes = Bytes::mib(16);
+/// New places shall be this many times as long as the old ones, at least.
+const FACTOR: u64 = 4;
 /// Free extents that are looked at before giving up: a look must not cost more than a move.
-const LOOK_AT: usize = 20_000;
+const LOOK_AT: usize = 100_000;
 
 /// What is known of the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// In one piece, or most probably so.
+    /// In long pieces.
     Enough,
-    /// Only the amount is known, and it is not plenty: begin with little.
+    /// Only the amount is known: begin with little, and look.
     Perhaps,
-    /// Only in pieces of at most this length.
-    Pieces(Bytes),
-    /// Too little.
+    /// Too little, or in too small pieces.
     Short,
 }
 
-/// Whether `wanted` bytes find room in one piece.
-pub(super) fn room(target: &Target, wanted: Bytes) -> Room {
-    let Ok(space) = Space::of(&target.file) else {
-        return Room::Perhaps;
-    };
-    if space.free < wanted.saturating_add(RESERVE) {
+/// Whether `wanted` bytes, now in fragments of `fragment` bytes on average, find better places.
+pub(super) fn room(target: &Target, wanted: Bytes, fragment: Bytes) -> Room {
+    if !amount(target, wanted) {
         return Room::Short;
     }
     let group = wanted.saturating_add(RESERVE);
     if unallocated(&target.file).is_ok_and(|bytes| bytes >= group.get()) {
         return Room::Enough;
     }
-    match longest(&target.file, wanted) {
-        Some(longest) if longest >= wanted => Room::Enough,
-        Some(longest) => Room::Pieces(longest),
-        None => Room::Perhaps,
+    let half_more = Bytes(wanted.get().saturating_add(wanted.get() / 2));
+    match in_long_pieces(&target.file, fragment * FACTOR, half_more) {
+        Some(true) => Room::Enough,
+        Some(false) => Room::Short,
+        // A place for many small fragments is found sooner than one for a few large ones.
+        None if fragment < Bytes::mib(1) => Room::Perhaps,
+        None => Room::Short,
     }
 }
 
-/// The longest free extent among data block groups, or the first that is long enough; `None` where
-/// it cannot be known.
-fn longest(file: &File, wanted: Bytes) -> Option<Bytes> {
-    let groups = data_block_groups(file).ok()?;
-    let (mut longest, mut looked_at) = (0, 0);
-    for (start, len) in groups {
+/// Whether there are `wanted` bytes at all.
+pub(super) fn amount(target: &Target, wanted: Bytes) -> bool {
+    Space::of(&target.file).is_ok_and(|space| space.free >= wanted.saturating_add(RESERVE))
+}
+
+/// Whether free extents of at least `length` have `wanted` bytes in all; `None` where it cannot be
+/// known.
+fn in_long_pieces(file: &File, length: Bytes, wanted: Bytes) -> Option<bool> {
+    let (mut found, mut looked_at) = (0_u64, 0);
+    for (start, len) in data_block_groups(file).ok()? {
         free_extents(file, start, len, |_, free| {
-            longest = longest.max(free);
+            if free >= length.get() {
+                found = found.saturating_add(free);
+            }
             looked_at += 1;
-            longest < wanted.get() && looked_at < LOOK_AT
+            found < wanted.get() && looked_at < LOOK_AT
         })
         .ok()?;
-        if looked_at >= LOOK_AT {
-            return (longest >= wanted.get()).then_some(Bytes(longest));
-        }
-        if longest >= wanted.get() {
+        if found >= wanted.get() || looked_at >= LOOK_AT {
             break;
         }
     }
-    Some(Bytes(longest))
+    Some(found >= wanted.get())
 }
