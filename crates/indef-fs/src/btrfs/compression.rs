@@ -10,6 +10,8 @@
 //!   it is the mount option's where that names the same algorithm (6.15), else the default.
 //! - Plain data on an inode that would be compressed is rewritten with the flag against it (6.17).
 //!   On older kernels it stays where it is.
+//! - Compressed extents that are as long as they can be (128 KiB of data) stay, since each gets a
+//!   place of its own, near the last or not.
 //! - Both flags hold while the ioctl runs, so writeback has to begin before it returns. They are
 //!   the inode's: what an application writes to the same file in these milliseconds is treated the
 //!   same way.
@@ -19,6 +21,7 @@ use linux_abi::btrfs::{Compression, DefragFlags, compressions};
 use rustix::fs::{fgetxattr, ioctl_getflags};
 use units::FileRange;
 
+use super::pieces::MAX_COMPRESSED;
 use crate::{Filesystem, Target};
 
 /// How a piece is rewritten.
@@ -59,9 +62,6 @@ impl Way {
 
 /// `FS_NOCOMP_FL` (linux/fs.h, v6.1), which rustix does not name.
 const FS_NOCOMP_FL: u32 = 0x400;
-/// `BTRFS_MAX_COMPRESSED`: the most data that one compressed extent holds (fs/btrfs, v6.1).
-const MAX_COMPRESSED: u64 = 128 << 10;
-
 /// What would happen to a file's data when it is rewritten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
@@ -146,7 +146,7 @@ impl Rules {
             return None;
         }
         // An extent that reaches into the range begins at most this much before it.
-        let start = range.start.get().saturating_sub(MAX_COMPRESSED - 1);
+        let start = range.start.get().saturating_sub(MAX_COMPRESSED.get() - 1);
         let found = compressions(&target.file, target.id.inode, start, range.end().get());
         self.may_search = found.is_ok();
         found.ok()

@@ -12,6 +12,11 @@ use super::compression::Way;
 /// no reader gains anything.
 const LARGE: Bytes = Bytes::mib(32);
 
+/// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
+/// only certain to end with fewer fragments than it had if it has more than that
+/// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
+pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
+
 /// A part of a file without holes that is rewritten in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
@@ -120,7 +125,9 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
         }
     };
     let cuts = u64::from(cut(range.start)) + u64::from(cut(range.end()));
-    if fragments < 2 {
+    if encoded(first) && fragments <= range.len.div_ceil(MAX_COMPRESSED) + cuts {
+        found.reasons.push(SkipReason::Compressed);
+    } else if fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
     } else if fragments < 1 + cuts || range.len >= LARGE * fragments {
         found.reasons.push(SkipReason::NoGain);
@@ -192,12 +199,19 @@ mod tests {
         let map = layout(&[
             (0, 100, 1, NONE),
             (1, 200, 1, NONE),
-            (2, 300, 32, ExtentFlags::ENCODED),
-            (34, 500, 32, ExtentFlags::ENCODED),
+            (2, 300, 16, ExtentFlags::ENCODED),
+            (18, 500, 16, ExtentFlags::ENCODED),
         ]);
-        let found = movable(&map, blocks(0, 66), false);
+        let found = movable(&map, blocks(0, 34), false);
         let pieces: Vec<_> = found.pieces.iter().map(|p| (p.range, p.encoded)).collect();
-        assert_eq!(pieces, [(blocks(0, 2), false), (blocks(2, 64), true)]);
+        assert_eq!(pieces, [(blocks(0, 2), false), (blocks(2, 32), true)]);
+        // As long as they can be already.
+        let map = layout(&[
+            (0, 300, 32, ExtentFlags::ENCODED),
+            (32, 500, 32, ExtentFlags::ENCODED),
+        ]);
+        let found = movable(&map, blocks(0, 64), false);
+        assert_eq!(found.reasons, [SkipReason::Compressed]);
     }
 
     #[test]
