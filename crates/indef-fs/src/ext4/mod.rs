@@ -18,6 +18,7 @@
 
 mod donor;
 mod piece;
+mod queue;
 mod relocation;
 mod volume;
 

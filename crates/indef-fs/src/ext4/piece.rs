@@ -16,10 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indef_core::{
-    SkipReason,
-    layout::{Extent, ExtentFlags},
-};
+use indef_core::SkipReason;
 use linux_abi::{
     cache::{cachestat, start_writeback, write_and_wait},
     ext4::move_extents,
@@ -31,64 +28,20 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 use super::{
     Ext4MoveExtent,
     donor::{Donor, refuse},
+    queue::{Queue, WINDOW},
 };
 use crate::{
     CacheRecord, Moved, Refusal, Target,
     cache::{READ_PIECE, cached_pages, drop_clean, page, read_ahead},
-    map::next_batch,
-    survey::{Cursor, Survey, is_movable},
+    survey::Survey,
 };
 
-/// Cached pages are looked at, dropped and restored in windows of at most this size, aligned to it:
-/// no folio of ext4 is larger (`EXT4_MAX_PAGECACHE_ORDER`, fs/ext4/inode.c, v6.18, for 4 KiB blocks).
-const WINDOW: Bytes = Bytes::mib(8);
 /// Moved bytes are handed to the device in batches of this size.
 const WRITE_BATCH: Bytes = Bytes::mib(1);
 /// Pages that are moved in one call where each may wait for a journal commit.
 const CAREFUL_PAGES: u64 = 4;
 /// Calls in a row that find a page busy before it is left where it is.
 const MAX_BUSY: u32 = 8;
-
-/// Blocks that lie one behind the other in the file and in the donor.
-#[derive(Debug)]
-struct Segment {
-    range: FileRange,
-    donor: FileOffset,
-    unwritten: bool,
-    /// Where fragments begin inside, ordered.
-    borders: Vec<FileOffset>,
-}
-
-/// A part of the piece, with its part of the donor.
-#[derive(Debug)]
-struct Part {
-    range: FileRange,
-    cursor: Cursor,
-    donor_end: Bytes,
-}
-
-impl Part {
-    /// The piece as a whole; or, where it begins with large fragments, what is behind them first,
-    /// from a small one on.
-    fn of(range: FileRange, survey: &Survey) -> VecDeque<Self> {
-        let (middle, cursor) = survey.small.unwrap_or((range.start, Cursor::default()));
-        let behind = Self {
-            range: FileRange::between(middle, range.end()),
-            cursor,
-            donor_end: survey.donor_len,
-        };
-        let before = Self {
-            range: FileRange::between(range.start, middle),
-            cursor: Cursor::default(),
-            donor_end: cursor.donor_len(),
-        };
-        let parts = [behind, before];
-        parts
-            .into_iter()
-            .filter(|part| !part.range.is_empty())
-            .collect()
-    }
-}
 
 #[derive(Debug)]
 struct Window {
@@ -105,13 +58,8 @@ pub(super) struct Piece<'a> {
     target: &'a Target,
     donor: Donor,
     donor_len: Bytes,
-    /// What has not become windows yet.
-    rest: VecDeque<Part>,
-    /// All extents, where the survey kept them.
-    kept: Option<Vec<Extent>>,
+    queue: Queue,
     windows: VecDeque<Window>,
-    to_read: VecDeque<FileRange>,
-    to_move: VecDeque<Segment>,
     /// Read, or being read, and not moved yet.
     ahead: Bytes,
     /// Moved, and not yet handed to the device.
@@ -134,16 +82,14 @@ impl<'a> Piece<'a> {
         donor: Donor,
     ) -> Self {
         let may_stay = survey.gain(donor.fragments) / 4;
+        let donor_len = survey.donor_len;
         Self {
             engine,
             target,
             donor,
-            donor_len: survey.donor_len,
-            rest: Part::of(range, &survey),
-            kept: survey.extents,
+            donor_len,
+            queue: Queue::new(range, survey),
             windows: VecDeque::new(),
-            to_read: VecDeque::new(),
-            to_move: VecDeque::new(),
             ahead: Bytes::ZERO,
             dirty: None,
             settling: Vec::new(),
@@ -155,13 +101,13 @@ impl<'a> Piece<'a> {
 
     /// Whether nothing is left to move.
     pub(super) fn is_done(&mut self, mapper: &mut Mapper) -> Result<bool, Refusal> {
-        while self.to_move.is_empty() && !self.rest.is_empty() {
+        while self.queue.to_move.is_empty() && self.queue.has_more() {
             self.enter_window(mapper)?;
         }
-        if self.to_move.is_empty() {
+        if self.queue.to_move.is_empty() {
             self.close_windows();
         }
-        Ok(self.to_move.is_empty())
+        Ok(self.queue.to_move.is_empty())
     }
 
     /// Windows that are moved and written back in the background, since the last call.
@@ -177,7 +123,7 @@ impl<'a> Piece<'a> {
         mapper: &mut Mapper,
     ) -> Result<(), Refusal> {
         self.read_ahead(moved, mapper)?;
-        let Some(segment) = self.to_move.front() else {
+        let Some(segment) = self.queue.to_move.front() else {
             return Ok(());
         };
         let careful = self.windows.front().is_some_and(|window| window.careful);
@@ -188,7 +134,7 @@ impl<'a> Piece<'a> {
         };
         let part = FileRange {
             start: segment.range.start,
-            len: self.choose(segment, limit),
+            len: segment.choose(limit, self.page),
         };
         let (donor, unwritten) = (segment.donor, segment.unwritten);
         if !unwritten {
@@ -204,7 +150,7 @@ impl<'a> Piece<'a> {
     /// can be dropped.
     pub(super) fn abandon(&mut self) {
         let mut ahead = std::mem::take(&mut self.ahead);
-        for segment in std::mem::take(&mut self.to_move) {
+        for segment in std::mem::take(&mut self.queue.to_move) {
             if !segment.unwritten {
                 let len = segment.range.len.min(ahead);
                 ahead -= len;
@@ -222,22 +168,9 @@ impl<'a> Piece<'a> {
 
     /// Look at the next extents, and prepare the page cache for moving them.
     fn enter_window(&mut self, mapper: &mut Mapper) -> Result<(), Refusal> {
-        let Some(rest) = self.rest.front().map(|part| part.range) else {
+        let Some((hull, left)) = self.queue.fill(self.target, mapper)? else {
             return Ok(());
         };
-        let (extents, end) = self.next_extents(rest, mapper)?;
-        let mut left = Bytes::ZERO;
-        let mut last: Option<Extent> = None;
-        for extent in &extents {
-            let is_border = !last.is_some_and(|last| last.touches(extent));
-            last = Some(*extent);
-            left += self.add_segment(extent, is_border);
-        }
-        self.enter_up_to(end);
-        let (Some(first), Some(last)) = (extents.first(), last) else {
-            return Ok(());
-        };
-        let hull = FileRange::between(first.file, last.file_end());
         let record = CacheRecord::of(self.target, hull);
         let careful = record.any() && self.engine.small_folios && !self.prepare(record.range());
         self.windows.push_back(Window {
@@ -246,87 +179,6 @@ impl<'a> Piece<'a> {
             careful,
         });
         Ok(())
-    }
-
-    /// Everything up to `end` has become windows.
-    fn enter_up_to(&mut self, end: FileOffset) {
-        if let Some(part) = self.rest.front_mut() {
-            part.range = FileRange::between(end, part.range.end());
-            if part.range.is_empty() {
-                self.rest.pop_front();
-            }
-        }
-    }
-
-    /// Extents of the next window, which begins with `rest`, and where the one after it begins.
-    fn next_extents(
-        &mut self,
-        rest: FileRange,
-        mapper: &mut Mapper,
-    ) -> Result<(Vec<Extent>, FileOffset), Refusal> {
-        let mut batch = Vec::new();
-        let more = match &self.kept {
-            Some(kept) => {
-                batch.extend(kept.iter().filter_map(|extent| extent.clip(rest)));
-                None
-            }
-            None => {
-                let (file, path) = (&self.target.file, &self.target.path);
-                next_batch(file, path, rest, false, mapper, &mut batch)?
-            }
-        };
-        batch.retain(is_movable);
-        let Some(first) = batch.first() else {
-            return Ok((batch, more.unwrap_or(rest.end())));
-        };
-        let mut end = (first.file.align_down(WINDOW) + WINDOW).min(rest.end());
-        if let Some(behind) = more {
-            let whole_pages = behind.align_down(self.page).min(end);
-            end = if whole_pages > first.file {
-                whole_pages
-            } else {
-                behind
-            };
-        }
-        let window = FileRange::between(rest.start, end);
-        let inside = batch.iter().filter_map(|extent| extent.clip(window));
-        Ok((inside.collect(), end))
-    }
-
-    /// Queue an extent, behind the one before it if it continues that. Returns its length, or 0 where
-    /// the donor has no place: the file has grown into its holes since the survey.
-    fn add_segment(&mut self, extent: &Extent, is_border: bool) -> Bytes {
-        let Some(part) = self.rest.front_mut() else {
-            return Bytes::ZERO;
-        };
-        let mut after = part.cursor;
-        let donor = after.place(extent.range(), self.page);
-        if after.donor_len() > part.donor_end {
-            return Bytes::ZERO;
-        }
-        part.cursor = after;
-        // A call that ends inside a page would have the next one find that page dirty.
-        let is_border = is_border && extent.file.get().is_multiple_of(self.page.get());
-        let unwritten = extent.flags.contains(ExtentFlags::UNWRITTEN);
-        match self.to_move.back_mut() {
-            Some(last) if last.unwritten == unwritten && last.range.end() == extent.file => {
-                last.range.len += extent.len;
-                last.borders.extend(is_border.then_some(extent.file));
-            }
-            _ => self.to_move.push_back(Segment {
-                range: extent.range(),
-                donor,
-                unwritten,
-                borders: Vec::new(),
-            }),
-        }
-        if !unwritten {
-            match self.to_read.back_mut() {
-                Some(last) if last.end() == extent.file => last.len += extent.len,
-                _ => self.to_read.push_back(extent.range()),
-            }
-        }
-        extent.len
     }
 
     /// Have nothing of a window cached. `false` where something stays.
@@ -365,8 +217,8 @@ impl<'a> Piece<'a> {
     /// Keep so much reading in flight.
     fn read_ahead(&mut self, moved: &mut Moved, mapper: &mut Mapper) -> Result<(), Refusal> {
         while self.ahead < self.engine.read_ahead {
-            let Some(range) = self.to_read.front_mut() else {
-                if self.rest.is_empty() {
+            let Some(range) = self.queue.to_read.front_mut() else {
+                if !self.queue.has_more() {
                     break;
                 }
                 self.enter_window(mapper)?;
@@ -376,32 +228,13 @@ impl<'a> Piece<'a> {
             let part = FileRange::between(range.start, end.min(range.end()));
             *range = FileRange::between(part.end(), range.end());
             if range.is_empty() {
-                self.to_read.pop_front();
+                self.queue.to_read.pop_front();
             }
             read_ahead(&self.target.file, part);
             self.ahead += part.len;
             moved.host_read += part.len;
         }
         Ok(())
-    }
-
-    /// How much of the segment to move at once: up to `limit`, and if possible up to where an old
-    /// fragment ends, so that stopping there leaves no fragment cut.
-    fn choose(&self, segment: &Segment, limit: Bytes) -> Bytes {
-        let borders = &segment.borders;
-        let segment = segment.range;
-        if segment.len <= limit {
-            return segment.len;
-        }
-        let most = segment.start + limit;
-        let behind = borders.partition_point(|border| *border <= most);
-        let border = behind.checked_sub(1).map(|i| borders[i]);
-        let whole_pages = most.align_down(self.page);
-        match border {
-            Some(border) if border > segment.start => border - segment.start,
-            _ if whole_pages > segment.start => whole_pages - segment.start,
-            _ => segment.len.min(self.page),
-        }
     }
 
     /// Wait until the range is in memory. Reading through a descriptor without `O_NOATIME` would
@@ -494,7 +327,7 @@ impl<'a> Piece<'a> {
             Errno::NODATA => Ok(part.len),
             // Cut off meanwhile.
             Errno::INVAL if size <= part.start.get() => {
-                let segment = self.to_move.front();
+                let segment = self.queue.to_move.front();
                 Ok(segment.map_or(part.len, |segment| segment.range.len))
             }
             // A page is being used in a way that the kernel's own retries did not outlast.
@@ -526,7 +359,7 @@ impl<'a> Piece<'a> {
 
     /// Leave `passed` bytes of the first segment behind.
     fn pass(&mut self, passed: Bytes) {
-        let Some(segment) = self.to_move.front_mut() else {
+        let Some(segment) = self.queue.to_move.front_mut() else {
             return;
         };
         if !segment.unwritten {
@@ -535,7 +368,7 @@ impl<'a> Piece<'a> {
         segment.range = FileRange::between(segment.range.start + passed, segment.range.end());
         segment.donor = segment.donor + passed;
         if segment.range.is_empty() {
-            self.to_move.pop_front();
+            self.queue.to_move.pop_front();
         }
         self.leave_windows(passed);
     }
