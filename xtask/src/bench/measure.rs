@@ -65,9 +65,11 @@ pub(super) fn timed(
     })
 }
 
-/// Write everything back and forget everything that is cached.
-pub(super) fn drop_caches() -> Result<()> {
-    rustix::fs::sync();
+/// Write back what belongs to `scratch`, and forget everything that is cached. The rest of the
+/// machine's dirty data is none of our business, and may be much.
+pub(super) fn drop_caches(scratch: &ScratchFs) -> Result<()> {
+    scratch.sync()?;
+    File::open(scratch.image())?.sync_all()?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches")
 }
 

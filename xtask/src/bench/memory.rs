@@ -69,7 +69,7 @@ fn peaks(
             "--quiet".into(),
             folder.clone().into(),
         ];
-        measure::drop_caches()?;
+        measure::drop_caches(&scratch)?;
         let sample = measure::timed(&scratch, || Ok(Some(measure::run(&command)?)))?;
         let row = Row {
             case: case.to_owned(),

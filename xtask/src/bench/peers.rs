@@ -224,7 +224,7 @@ impl Contender {
         let files = measure::files_below(&folder)?;
         let before = measure::extents(&files)?;
         let hash = measure::hash(&files)?;
-        measure::drop_caches()?;
+        measure::drop_caches(scratch)?;
         if case.cached {
             measure::read_all(&files)?;
         }
@@ -251,7 +251,7 @@ impl Contender {
         command.push(target.into());
         let sample = measure::timed(scratch, || Ok(Some(measure::run(&command)?)))?;
         // From the device, not from what the run left in memory.
-        measure::drop_caches()?;
+        measure::drop_caches(scratch)?;
         ensure!(
             measure::hash(&files)? == hash,
             "{}: {} has changed contents",

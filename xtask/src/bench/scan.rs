@@ -46,7 +46,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
             for (row, command) in rows.iter_mut().zip([&ours, &theirs]) {
                 eprintln!("{case}: run {run} of {}: {}", common.runs, row.contender);
                 if cold {
-                    measure::drop_caches()?;
+                    measure::drop_caches(&scratch)?;
                 } else {
                     // Whoever comes first shall not find it colder than who comes second.
                     measure::run(&theirs)?;

@@ -66,7 +66,7 @@ fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) ->
             let scratch = state.restore(&image)?;
             let file = scratch.path().join(FOLDER).join("file");
             rows[index].extents_before = Some(measure::extents(std::slice::from_ref(&file))?);
-            measure::drop_caches()?;
+            measure::drop_caches(&scratch)?;
             let mut sample = measure::timed(&scratch, || {
                 longest[index].push(write_beside(&file, direct, program)?);
                 Ok(None)
