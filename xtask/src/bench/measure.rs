@@ -6,15 +6,32 @@ use std::{
     io::{self, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Instant,
 };
 
 use anyhow::{Context, Result, ensure};
 use scratch_fs::ScratchFs;
 use sha2::{Digest, Sha256};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::Bytes;
 
 use super::report::Sample;
+
+/// Set by Ctrl-C and friends.
+static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+
+/// From now on, a signal to stop ends the measurement at the next run, with everything unmounted.
+pub(super) fn stop_cleanly() -> Result<()> {
+    let stop = STOP.get_or_init(Arc::default);
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(stop))?;
+    }
+    Ok(())
+}
 
 /// What a command used.
 pub(super) struct Used {
@@ -50,6 +67,8 @@ pub(super) fn timed(
     scratch: &ScratchFs,
     action: impl FnOnce() -> Result<Option<Used>>,
 ) -> Result<Sample> {
+    let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
+    ensure!(!stop, "stopped by a signal");
     let before = scratch.device_bytes()?;
     let started = Instant::now();
     let used = action()?;

@@ -104,6 +104,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         rustix::process::geteuid().is_root() || matches!(bench, Bench::Core(_)),
         "benchmarks mount file systems and drop caches, which needs root"
     );
+    measure::stop_cleanly()?;
     let mut report = Report::new()?;
     // Memory first: the peak that the kernel tells for a child includes what its parent had.
     if matches!(bench, Bench::Memory(_) | Bench::All(_)) {
