@@ -38,7 +38,9 @@ licences: deps
 abi-check: deps
 	$(CARGO) xtask abi-check
 
+# Without newer XFS tools (and a network to fetch them from) some tests are skipped, and say so.
 tests: deps
+	-@scripts/xfsprogs
 	CARGO="$(CARGO)" scripts/run-tests
 
 # Against the conventional tools; takes a while, wants an idle machine and root.

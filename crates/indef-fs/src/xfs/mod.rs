@@ -130,10 +130,7 @@ fn admit(target: &Target) -> Result<Geometry, Refusal> {
     {
         return Err(SkipReason::Unsupported.into());
     }
-    geometry(&target.file).map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::NOTTY) => SkipReason::NoEngine.into(),
-        _ => refuse(target, "look at the file system", None, error),
-    })
+    geometry(&target.file).map_err(|error| refuse(target, "look at the file system", None, error))
 }
 
 /// The directory of the target: donors are made there, since that is the same mount.
@@ -169,6 +166,8 @@ fn refuse(
         Some(Errno::BUSY) => SkipReason::Changed.into(),
         Some(Errno::TXTBSY) => SkipReason::SwapFile.into(),
         Some(Errno::OPNOTSUPP) => SkipReason::Unsupported.into(),
+        // A kernel without this call.
+        Some(Errno::NOTTY) => SkipReason::NoEngine.into(),
         _ => target.error(operation, offset, error).into(),
     }
 }
