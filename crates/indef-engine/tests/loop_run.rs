@@ -178,9 +178,12 @@ fn loop_btrfs_many_files_while_others_write() {
 
 /// Many separate ranges of one file, shared out among workers where the engine allows it.
 fn ranges_of_one_file(kind: &str) {
-    let Some(mut scratch) = scratch(kind, Bytes::gib(1)) else {
-        return;
-    };
+    if let Some(scratch) = scratch(kind, Bytes::gib(1)) {
+        ranges_of_one_file_on(scratch);
+    }
+}
+
+fn ranges_of_one_file_on(mut scratch: ScratchFs) {
     let path = scratch.path().join("half");
     let shape = Shape::half_contiguous(9, Bytes::mib(192));
     shape.make(&path).unwrap();
@@ -214,4 +217,22 @@ fn loop_xfs_ranges_of_one_file() {
 #[test]
 fn loop_btrfs_ranges_of_one_file() {
     ranges_of_one_file("btrfs");
+}
+
+/// `COMMIT_RANGE` refuses when the file has changed: workers on the same file must not count as
+/// others who change it.
+#[test]
+fn loop_xfs_exchange_ranges_of_one_file() {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
+    if !tools.join("mkfs.xfs").exists() {
+        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+        return;
+    }
+    let made = ScratchFs::builder("xfs", Bytes::gib(3))
+        .mkfs_args(["-i", "exchange=1"])
+        .tools(&tools)
+        .build();
+    if let Some(scratch) = scratch_fs::require(made) {
+        ranges_of_one_file_on(scratch);
+    }
 }
