@@ -58,6 +58,17 @@ pub(crate) enum FileStatus {
     Failed,
 }
 
+impl FileStatus {
+    /// The word that stands in the document.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::Skipped => "skipped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Sums over the files of a run.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct RunTotals {

@@ -343,6 +343,15 @@ fn loop_without_root_it_works_on_own_files_and_says_what_needs_more() {
         "{document}"
     );
     assert_eq!(fragments(&own), 1);
+    let ran: Ran = anybody
+        .indef()
+        .arg("run")
+        .arg(&foreign)
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("try as root"), "{ran:?}");
 }
 
 /// Let everybody through the temporary directory of a scratch file system.

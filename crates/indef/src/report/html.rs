@@ -155,10 +155,11 @@ fn files_table(out: &mut String, run: &RunDocument, top: usize) -> fmt::Result {
     );
     for file in worst {
         let path = file.path.to_path().unwrap_or_default();
-        let (tone, status) = match file.status {
-            FileStatus::Moved => ("good", "moved"),
-            FileStatus::Skipped => ("quiet", "skipped"),
-            FileStatus::Failed => ("bad", "failed"),
+        let status = file.status.word();
+        let tone = match file.status {
+            FileStatus::Moved => "good",
+            FileStatus::Skipped => "quiet",
+            FileStatus::Failed => "bad",
         };
         write!(
             out,

@@ -13,7 +13,7 @@ use super::{
     summary::{Fact, Tone, left_alone, plan_facts, run_facts, worst_runs},
 };
 use crate::{
-    document::{FileStatus, RunDocument},
+    document::{FileStatus, RunDocument, RunFile},
     output::{Align, Console, Count, Name, Ratio, Table, counted},
 };
 
@@ -93,13 +93,27 @@ pub(crate) fn write_run(
             .bold(if run.dry_run { "Dry run" } else { "Run" })
     )?;
     let mut facts = run_facts(run);
+    let mut reasons = skipped.clone();
+    for reason in run.files.iter().filter_map(skip_reason) {
+        *reasons.entry(reason).or_default() += 1;
+    }
     facts.extend(
-        skipped
-            .iter()
-            .map(|(reason, files)| left_alone(*reason, *files)),
+        reasons
+            .into_iter()
+            .map(|(reason, files)| left_alone(reason, files)),
     );
     write_facts(out, console, &facts)?;
     Ok(())
+}
+
+/// Why a file was skipped, if it was.
+fn skip_reason(file: &RunFile) -> Option<SkipReason> {
+    let word = file.reason.as_deref()?;
+    let skipped = file.status == FileStatus::Skipped;
+    SkipReason::ALL
+        .iter()
+        .copied()
+        .find(|reason| skipped && reason.word() == word)
 }
 
 /// The files of a run, the worst first.
@@ -116,14 +130,10 @@ pub(crate) fn run_files(
     columns.extend([("status", Align::Left), ("path", Align::Left)]);
     let mut table = Table::new(&columns);
     for file in worst {
-        let status = match file.status {
-            FileStatus::Moved => "moved",
-            FileStatus::Skipped => "skipped",
-            FileStatus::Failed => "failed",
-        };
-        let status = match &file.reason {
-            Some(reason) => format!("{status}: {reason}"),
-            None => status.to_owned(),
+        let status = match (file.status, file.reason.as_deref()) {
+            (FileStatus::Skipped, Some("dry-run")) => "would be moved".to_owned(),
+            (status, Some(reason)) => format!("{}: {reason}", status.word()),
+            (status, None) => status.word().to_owned(),
         };
         let path = file.path.to_path().unwrap_or_default();
         table.row(&[
