@@ -155,10 +155,10 @@ impl Run<'_> {
         let mut mapper = Mapper::default();
         while let Some(task) = schedule.next(&self.stop) {
             match task {
-                Task::File(job) => {
+                Task::File(job, opening) => {
                     let mut pieces = self.open_safely(*job, &mut mapper).into_iter();
                     let first = pieces.next();
-                    schedule.opened(pieces);
+                    opening.found(pieces);
                     if let Some(piece) = first {
                         self.piece(&piece, &mut mapper);
                     }

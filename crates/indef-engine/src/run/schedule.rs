@@ -8,9 +8,9 @@ use std::{
 use super::{file::Piece, job::Job, limits::Stop};
 use crate::sync::lock;
 
-pub(super) enum Task {
+pub(super) enum Task<'a> {
     /// Open a file, find out what is to be done, and begin.
-    File(Box<Job>),
+    File(Box<Job>, Opening<'a>),
     /// Move a piece of a file.
     Piece(Piece),
 }
@@ -45,8 +45,7 @@ impl Schedule {
 
     /// The next task; `None` when there will be none any more. After a stop no file is begun, and
     /// the pieces of open ones are still handed out, so that their files come to an end.
-    /// [`Self::opened`] must follow each [`Task::File`].
-    pub(super) fn next(&self, stop: &Stop<'_>) -> Option<Task> {
+    pub(super) fn next(&self, stop: &Stop<'_>) -> Option<Task<'_>> {
         let mut state = lock(&self.state);
         loop {
             if let Some(piece) = state.pieces.pop_front() {
@@ -56,7 +55,7 @@ impl Schedule {
                 && let Some(job) = state.jobs.next()
             {
                 state.opening += 1;
-                return Some(Task::File(job));
+                return Some(Task::File(job, Opening(self)));
             }
             if state.opening == 0 {
                 return None;
@@ -68,20 +67,28 @@ impl Schedule {
         }
     }
 
-    /// A file is open: others may help with these pieces of it.
-    pub(super) fn opened(&self, pieces: impl IntoIterator<Item = Piece>) {
-        let mut state = lock(&self.state);
-        state.opening -= 1;
-        state.pieces.extend(pieces);
-        drop(state);
-        self.changed.notify_all();
-    }
-
     /// What nobody began.
     pub(super) fn rest(self) -> impl Iterator<Item = Box<Job>> {
         self.state
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .jobs
+    }
+}
+
+/// A worker opens a file. Others wait for what it finds, so it says so even when it panics.
+pub(super) struct Opening<'a>(&'a Schedule);
+
+impl Opening<'_> {
+    /// The file is open: others may help with these pieces of it.
+    pub(super) fn found(self, pieces: impl IntoIterator<Item = Piece>) {
+        lock(&self.0.state).pieces.extend(pieces);
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).opening -= 1;
+        self.0.changed.notify_all();
     }
 }

@@ -242,7 +242,7 @@ fn the_rate_is_kept_with_and_without_copying() {
         let result = sim.run_until(plans, &options, &Cancel::new(), &observer);
         // 4 MiB at 8 MiB/s, less the burst at the beginning and what is paid for afterwards.
         assert!(result.duration >= Duration::from_millis(250), "{result:?}");
-        assert!(result.duration < Duration::from_secs(3));
+        assert!(result.duration < Duration::from_secs(30));
         assert_eq!(result.totals.bytes_relocated, Bytes::mib(4));
         let host = if copies { Bytes::mib(4) } else { Bytes::ZERO };
         assert_eq!(result.totals.bytes_host_written, host);
@@ -287,15 +287,15 @@ fn the_time_limit_ends_a_run() {
         state.fixed = Duration::from_millis(10);
         state.sleeps = true;
     }
-    let plan = sim.file("long", 65_536, 16 * BLOCK);
+    let plan = sim.file("long", 2048, 128 * BLOCK);
     let options = RunOptions {
-        time_limit: Some(Duration::from_millis(100)),
+        time_limit: Some(Duration::from_millis(700)),
         max_stall: Duration::from_millis(1),
         ..options()
     };
     let begin = Instant::now();
     let result = sim.run(vec![plan], &options);
-    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert!(begin.elapsed() < Duration::from_secs(20));
     assert_eq!(result.stopped, Some(StopCause::TimeLimit));
     assert_eq!(result.files[0].reason, skip(SkipReason::Stopped));
     assert_eq!(result.files[0].status, Status::Moved);
@@ -425,4 +425,33 @@ fn what_is_reserved_is_settled() {
     assert!(open.into_inner().unwrap().is_empty());
     // All of what failed, nothing of what was refused.
     assert_eq!(spent.into_inner().unwrap(), Bytes((1024 + 16 + 16) * BLOCK));
+}
+
+#[test]
+fn an_observer_that_panics_ends_the_run_instead_of_hanging_it() {
+    let sim = Simulated::new();
+    let plans: Vec<_> = (0..20)
+        .map(|n| sim.file(&format!("{n}"), 4, BLOCK))
+        .collect();
+    let observer = |event: Event<'_>| {
+        assert!(
+            !matches!(event, Event::FileStarted { .. }),
+            "as it was told"
+        );
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        sim.run_until(plans, &options(), &Cancel::new(), &observer)
+    }));
+    // Panics while a file is opened are that file's failure, whoever panics.
+    assert_eq!(ended.unwrap().totals.files_failed, 20);
+    let plans: Vec<_> = (0..20)
+        .map(|n| sim.file(&format!("{n}"), 4, BLOCK))
+        .collect();
+    let observer = |event: Event<'_>| {
+        assert!(!matches!(event, Event::FileDone(_)), "as it was told");
+    };
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        sim.run_until(plans, &options(), &Cancel::new(), &observer)
+    }));
+    assert!(ended.is_err());
 }
