@@ -30,7 +30,7 @@ use crate::{
     Attributes, CacheRecord, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation,
     Relocator, Settler, Step, StepLimit, Target,
     map::{for_each_batch, next_batch},
-    survey::{Survey, is_written},
+    survey::{Cursor, Survey, is_written},
 };
 
 /// F2FS knows no other block size, and the ioctl no other alignment (`F2FS_BLKSIZE`).
@@ -167,7 +167,13 @@ impl F2fsRelocation<'_> {
         let mut reason = SkipReason::Empty;
         let mut fragmented = VecDeque::new();
         for range in &self.ranges {
-            let survey = Survey::of(self.target, *range, &mut self.mapper)?;
+            let survey = Survey::of(
+                self.target,
+                *range,
+                Cursor::default(),
+                true,
+                &mut self.mapper,
+            )?;
             if survey.is_improved_by(1) {
                 fragmented.push_back(*range);
             } else if survey.stretches > 0 {
@@ -203,7 +209,14 @@ impl F2fsRelocation<'_> {
             let from_data = FileRange::between(first.file, range.end());
             let part = next_part(from_data, &batch, limit);
             self.pass(part.end());
-            if Survey::of(self.target, part, &mut self.mapper)?.is_improved_by(1) {
+            let survey = Survey::of(
+                self.target,
+                part,
+                Cursor::default(),
+                false,
+                &mut self.mapper,
+            )?;
+            if survey.is_improved_by(1) {
                 return Ok(Some(part));
             }
         }

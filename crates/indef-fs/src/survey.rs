@@ -35,6 +35,14 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
+    /// At the end of what another one placed, for a range that does not continue its.
+    pub(crate) fn behind(donor_len: Bytes) -> Self {
+        Self {
+            donor_end: donor_len.get(),
+            file_end: None,
+        }
+    }
+
     /// The place in the donor for the file bytes `range`, behind everything placed before.
     pub(crate) fn place(&mut self, range: FileRange, page: Bytes) -> FileOffset {
         let start = range.start.get();
@@ -61,7 +69,9 @@ pub(crate) struct Survey {
     pub(crate) fragments: u64,
     /// Stretches inside: the fragments that there could be at best.
     pub(crate) stretches: u64,
-    /// Bytes that the donor needs.
+    /// Where its place in the donor begins.
+    pub(crate) place: Cursor,
+    /// Bytes that the donor needs, with what is placed before.
     pub(crate) donor_len: Bytes,
     /// How many of the range's two ends lie inside a fragment, which moving would cut.
     pub(crate) cuts: u64,
@@ -83,17 +93,21 @@ const SMALL: Bytes = Bytes::kib(64);
 const KEEP: usize = 512;
 
 impl Survey {
-    /// Look at `range`, whose ends are block-aligned. Writes the file back before.
+    /// Look at `range`, whose ends are block-aligned, to be placed from `place` on. With `sync`, the
+    /// file is written back before.
     pub(crate) fn of(
         target: &Target,
         range: FileRange,
+        place: Cursor,
+        sync: bool,
         mapper: &mut Mapper,
     ) -> Result<Self, Refusal> {
         let mut survey = Self {
+            place,
             extents: Some(Vec::new()),
             ..Self::default()
         };
-        let mut cursor = Cursor::default();
+        let mut cursor = place;
         let mut last: Option<Extent> = None;
         let page = page();
         let block = target.block_size.get();
@@ -111,7 +125,7 @@ impl Survey {
                 survey.count(inside, &mut cursor, page);
             }
         };
-        for_each_batch(&target.file, &target.path, around, true, mapper, visit)?;
+        for_each_batch(&target.file, &target.path, around, sync, mapper, visit)?;
         survey.finish(&cursor, page);
         Ok(survey)
     }

@@ -52,7 +52,7 @@ struct Window {
     careful: bool,
 }
 
-/// A range with its donor.
+/// Ranges with their common donor.
 pub(super) struct Piece<'a> {
     engine: &'a Ext4MoveExtent,
     target: &'a Target,
@@ -77,18 +77,20 @@ impl<'a> Piece<'a> {
     pub(super) fn new(
         engine: &'a Ext4MoveExtent,
         target: &'a Target,
-        range: FileRange,
-        survey: Survey,
+        surveyed: Vec<(FileRange, Survey)>,
         donor: Donor,
     ) -> Self {
-        let may_stay = survey.gain(donor.fragments) / 4;
-        let donor_len = survey.donor_len;
+        let surveys = surveyed.iter().map(|(_, survey)| survey);
+        let may_stay = surveys.map(|survey| survey.gain(donor.fragments) / 4).sum();
+        let donor_len = surveyed
+            .last()
+            .map_or(Bytes::ZERO, |(_, last)| last.donor_len);
         Self {
             engine,
             target,
             donor,
             donor_len,
-            queue: Queue::new(range, survey),
+            queue: Queue::new(surveyed),
             windows: VecDeque::new(),
             ahead: Bytes::ZERO,
             dirty: None,

@@ -38,10 +38,10 @@ struct Part {
 }
 
 impl Part {
-    /// The piece as a whole; or, where it begins with large fragments, what is behind them first,
+    /// The range as a whole; or, where it begins with large fragments, what is behind them first,
     /// from a small one on.
-    fn of(range: FileRange, survey: &Survey) -> VecDeque<Self> {
-        let (middle, cursor) = survey.small.unwrap_or((range.start, Cursor::default()));
+    fn of(range: FileRange, survey: &Survey) -> impl Iterator<Item = Self> {
+        let (middle, cursor) = survey.small.unwrap_or((range.start, survey.place));
         let behind = Self {
             range: FileRange::between(middle, range.end()),
             cursor,
@@ -49,14 +49,11 @@ impl Part {
         };
         let before = Self {
             range: FileRange::between(range.start, middle),
-            cursor: Cursor::default(),
+            cursor: survey.place,
             donor_end: cursor.donor_len(),
         };
         let parts = [behind, before];
-        parts
-            .into_iter()
-            .filter(|part| !part.range.is_empty())
-            .collect()
+        parts.into_iter().filter(|part| !part.range.is_empty())
     }
 }
 
@@ -93,10 +90,19 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(range: FileRange, survey: Survey) -> Self {
+    /// Of ranges, in order, with their surveys.
+    pub(super) fn new(surveyed: Vec<(FileRange, Survey)>) -> Self {
+        let parts = surveyed
+            .iter()
+            .flat_map(|(range, survey)| Part::of(*range, survey));
+        let rest = parts.collect();
+        let kept: Option<Vec<_>> = surveyed
+            .into_iter()
+            .map(|(_, survey)| survey.extents)
+            .collect();
         Self {
-            rest: Part::of(range, &survey),
-            kept: survey.extents,
+            rest,
+            kept: kept.map(|each| each.concat()),
             to_read: VecDeque::new(),
             to_move: VecDeque::new(),
             page: page(),
@@ -271,7 +277,7 @@ mod tests {
         survey.small = Some((FileOffset(MIB), before));
         survey.donor_len = Bytes(MIB + 8192);
         survey.extents = Some(extents);
-        let mut queue = Queue::new(FileRange::new(0, 2 * MIB), survey);
+        let mut queue = Queue::new(vec![(FileRange::new(0, 2 * MIB), survey)]);
         let mut mapper = Mapper::default();
         while queue.has_more() {
             queue.fill(&target, &mut mapper).unwrap();

@@ -11,7 +11,7 @@ use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
-    survey::Survey,
+    survey::{Cursor, Survey},
 };
 
 /// No donor is larger: an extent of ext4 has 128 MiB at most, so there is nothing to gain, and what
@@ -21,8 +21,13 @@ const MAX_PIECE: Bytes = Bytes::gib(1);
 const MIN_PIECE: Bytes = Bytes::kib(256);
 /// After so many pieces in a row without a better place there is none.
 const MAX_MISSES: u32 = 16;
-/// Windows that wait for their writeback before the next one is moved.
-const SETTLING: usize = 2;
+/// Small ranges share a donor up to this size, so that reads and writes of one overlap with those of
+/// the next.
+const GROUP: Bytes = Bytes::mib(8);
+/// And up to this number.
+const MAX_GROUP: usize = 64;
+/// What waits for its writeback before more is moved.
+const SETTLING: Bytes = Bytes::mib(16);
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
@@ -36,6 +41,10 @@ pub(super) struct Ext4Relocation<'a> {
     /// Length of the next piece.
     piece_len: Bytes,
     misses: u32,
+    /// Whether ranges share donors: not any more once there was none for a group.
+    grouping: bool,
+    /// The file was written back before its first survey.
+    synced: bool,
     /// Moved, being written back.
     settling: VecDeque<CacheRecord>,
     mapper: Mapper,
@@ -76,6 +85,8 @@ impl<'a> Ext4Relocation<'a> {
             piece: None,
             piece_len: MAX_PIECE,
             misses: 0,
+            grouping: true,
+            synced: false,
             settling: VecDeque::new(),
             mapper: Mapper::default(),
             moved: false,
@@ -95,7 +106,7 @@ impl<'a> Ext4Relocation<'a> {
             let len = self.piece_len.max(MIN_PIECE).max(page());
             let end = (range.start + len).align_down(page()).min(range.end());
             let candidate = FileRange::between(range.start, end);
-            let survey = Survey::of(self.target, candidate, &mut self.mapper)?;
+            let survey = self.survey(candidate, Cursor::default())?;
             if survey.is_contiguous() {
                 if survey.stretches > 0 && self.reason == SkipReason::Empty {
                     self.reason = SkipReason::Contiguous;
@@ -103,20 +114,19 @@ impl<'a> Ext4Relocation<'a> {
                 self.pass(end);
                 continue;
             }
-            match self.donor_for(&survey) {
+            let group = self.group(candidate, survey)?;
+            let more = group.len() > 1;
+            match self.donor_for(&group) {
                 Ok(donor) => {
-                    self.pass(end);
+                    for (range, _) in &group {
+                        self.pass_whole(*range);
+                    }
                     self.misses = 0;
                     self.piece_len = MAX_PIECE.min(self.piece_len * 2);
-                    self.piece = Some(Piece::new(
-                        self.engine,
-                        self.target,
-                        candidate,
-                        survey,
-                        donor,
-                    ));
+                    self.piece = Some(Piece::new(self.engine, self.target, group, donor));
                     return Ok(true);
                 }
+                Err(Refusal::Skip(_)) if more => self.grouping = false,
                 Err(Refusal::Skip(reason)) => {
                     self.reason = reason;
                     let may_fit = matches!(reason, SkipReason::NoSpace | SkipReason::NoGain);
@@ -135,6 +145,51 @@ impl<'a> Ext4Relocation<'a> {
         Ok(false)
     }
 
+    fn survey(&mut self, range: FileRange, place: Cursor) -> Result<Survey, Refusal> {
+        // Later ones would wait for the writeback of what was moved before.
+        let sync = !std::mem::replace(&mut self.synced, true);
+        Survey::of(self.target, range, place, sync, &mut self.mapper)
+    }
+
+    /// The range, and those behind it that go into the same donor.
+    fn group(
+        &mut self,
+        range: FileRange,
+        survey: Survey,
+    ) -> Result<Vec<(FileRange, Survey)>, Refusal> {
+        let mut donor_len = survey.donor_len;
+        let mut group = vec![(range, survey)];
+        let is_whole = self.ranges.front() == Some(&range);
+        let mut next = 1;
+        while self.grouping && is_whole && donor_len < GROUP && group.len() < MAX_GROUP {
+            let Some(range) = self.ranges.get(next).copied() else {
+                break;
+            };
+            if range.len > GROUP {
+                break;
+            }
+            next += 1;
+            let survey = self.survey(range, Cursor::behind(donor_len))?;
+            if !survey.is_contiguous() {
+                donor_len = survey.donor_len;
+                group.push((range, survey));
+            }
+        }
+        Ok(group)
+    }
+
+    /// Leave `range` behind, and all that was found contiguous before it.
+    fn pass_whole(&mut self, range: FileRange) {
+        while self
+            .ranges
+            .front()
+            .is_some_and(|front| front.end() <= range.start)
+        {
+            self.ranges.pop_front();
+        }
+        self.pass(range.end());
+    }
+
     /// Leave everything up to `end` behind.
     fn pass(&mut self, end: FileOffset) {
         if let Some(range) = self.ranges.front_mut() {
@@ -145,14 +200,13 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    fn donor_for(&mut self, survey: &Survey) -> Result<Donor, Refusal> {
-        let donor = Donor::allocate(
-            self.target,
-            &self.engine.fallbacks,
-            survey.donor_len,
-            &mut self.mapper,
-        )?;
-        if survey.is_improved_by(donor.fragments) {
+    /// One that is a better place for each range of the group.
+    fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
+        let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
+        let (target, fallbacks) = (self.target, &self.engine.fallbacks);
+        let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper)?;
+        let improves = |(_, survey): &(_, Survey)| survey.is_improved_by(donor.fragments);
+        if group.iter().all(improves) {
             Ok(donor)
         } else {
             Err(SkipReason::NoGain.into())
@@ -186,7 +240,10 @@ impl<'a> Ext4Relocation<'a> {
     }
 
     fn settle_oldest(&mut self) -> Result<(), Refusal> {
-        while self.settling.len() > SETTLING {
+        let sum = |records: &VecDeque<CacheRecord>| -> Bytes {
+            records.iter().map(|record| record.range().len).sum()
+        };
+        while self.settling.len() > 1 && sum(&self.settling) > SETTLING {
             let Some(record) = self.settling.pop_front() else {
                 break;
             };
