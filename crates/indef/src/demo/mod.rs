@@ -110,7 +110,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     }
     if totals.files_moved == 0 {
         console.note(format_args!(
-            "nothing was moved of {}; see the reasons above",
+            "nothing was moved of {}; the reasons stand above",
             counted(files.len() as u64, "file", "files")
         ));
     }

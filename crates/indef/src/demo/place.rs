@@ -1,13 +1,10 @@
 //! Where the demo works: a file system of its own, or a folder in a directory of the user's.
 
-use std::{
-    env,
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::{env, fs::File, path::Path};
 
 use anyhow::{Result, anyhow, bail};
-use indef_fs::{FsKind, detect};
+use indef_core::SkipReason;
+use indef_fs::{EngineOptions, FsKind, Refusal, detect, relocator};
 use scratch_fs::{ScratchError, ScratchFs};
 use tempfile::TempDir;
 use units::Bytes;
@@ -32,7 +29,12 @@ impl Place {
     /// As asked for; without root (or what else it takes), a folder.
     pub(super) fn make(args: &DemoArgs, console: &Console) -> Result<Self> {
         if let Some(dir) = &args.dir {
-            return folder(dir, args.size).map_err(|why| anyhow!("{}: {why}", Name(dir)));
+            let (place, reason) =
+                folder(dir, args.size).map_err(|why| anyhow!("{}: {why}", Name(dir)))?;
+            if let Some(reason) = reason {
+                tell_unmovable(console, &place, reason);
+            }
+            return Ok(place);
         }
         let kind = args.fs.unwrap_or(DemoFs::Ext4);
         // Three times the data: aged files, what lay between them, and room to move.
@@ -46,7 +48,7 @@ impl Place {
             Err(error @ ScratchError::Unavailable { .. }) if args.fs.is_none() => {
                 console.note(format_args!("{error}"));
                 console.note("working in a folder of yours instead");
-                Self::somewhere(args.size)
+                Self::somewhere(args.size, console)
             }
             Err(error @ ScratchError::Unavailable { .. }) => {
                 bail!("{error}: try as root, or use --dir with a directory of yours")
@@ -55,24 +57,34 @@ impl Place {
         }
     }
 
-    /// The first directory that will do.
-    fn somewhere(size: Bytes) -> Result<Self> {
+    /// The first directory in which an engine can work; failing that, one in which at least the
+    /// rest can be shown.
+    fn somewhere(size: Bytes, console: &Console) -> Result<Self> {
         let candidates = [
             env::current_dir().ok(),
             env::home_dir(),
             Some(env::temp_dir()),
+            Some("/var/tmp".into()),
         ];
+        let mut second_best = None;
         let mut refusals = Vec::new();
         for dir in candidates.into_iter().flatten() {
             match folder(&dir, size) {
-                Ok(place) => return Ok(place),
+                Ok((place, None)) => return Ok(place),
+                Ok((place, Some(reason))) => second_best = second_best.or(Some((place, reason))),
                 Err(why) => refusals.push(format!("{}: {why}", Name(&dir))),
             }
         }
-        bail!(
-            "no directory to work in ({}): give one with --dir",
-            refusals.join("; ")
-        )
+        match second_best {
+            Some((place, reason)) => {
+                tell_unmovable(console, &place, reason);
+                Ok(place)
+            }
+            None => bail!(
+                "no directory to work in ({}): give one with --dir",
+                refusals.join("; ")
+            ),
+        }
     }
 
     /// Its root directory.
@@ -134,7 +146,8 @@ impl Place {
     }
 }
 
-fn folder(dir: &PathBuf, size: Bytes) -> Result<Place, String> {
+/// A folder in that directory, and why nothing can be moved there, if so.
+fn folder(dir: &Path, size: Bytes) -> Result<(Place, Option<SkipReason>), String> {
     let made = tempfile::Builder::new()
         .prefix("indef-demo-")
         .tempdir_in(dir)
@@ -150,5 +163,21 @@ fn folder(dir: &PathBuf, size: Bytes) -> Result<Place, String> {
     if fs.free.get() / 3 < size.get() {
         return Err(format!("only {} are free; use a smaller --size", fs.free));
     }
-    Ok(Place::Folder(made, fs.kind))
+    let mut reason = None;
+    for kind in fs.engines() {
+        match relocator(kind, &fs, &EngineOptions::default()) {
+            Ok(_) => return Ok((Place::Folder(made, fs.kind), None)),
+            Err(Refusal::Skip(refused)) => reason = reason.or(Some(refused)),
+            Err(Refusal::Failed(error)) => return Err(error.to_string()),
+        }
+    }
+    Ok((Place::Folder(made, fs.kind), reason))
+}
+
+fn tell_unmovable(console: &Console, place: &Place, reason: SkipReason) {
+    console.note(format_args!(
+        "{}: nothing can be moved there: {}",
+        Name(place.path()),
+        reason.advice()
+    ));
 }
