@@ -213,6 +213,15 @@ struct Commit<'a> {
 
 impl Relocation for Commit<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        self.advance(limit).map_err(|refusal| match refusal {
+            Refusal::Failed(_) => self.shrunk().unwrap_or(refusal),
+            refusal @ Refusal::Skip(_) => refusal,
+        })
+    }
+}
+
+impl Commit<'_> {
+    fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
         let mut piece = match self.piece.take() {
             Some(piece) => piece,
@@ -245,9 +254,7 @@ impl Relocation for Commit<'_> {
         }
         Ok(Step::Working(moved))
     }
-}
 
-impl Commit<'_> {
     /// Give a donor blocks for what comes next. The old one is freed with what it got in exchange.
     fn allocate_ahead(&mut self) -> Result<(), Refusal> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
@@ -381,8 +388,12 @@ impl Commit<'_> {
                 return self.again(piece);
             }
             Err(error) => {
-                let refusal = refuse(self.target, "exchange a range", Some(span.start), error);
-                return Err(self.shrunk().unwrap_or(refusal));
+                return Err(refuse(
+                    self.target,
+                    "exchange a range",
+                    Some(span.start),
+                    error,
+                ));
             }
         }
         self.tries = 0;

@@ -71,6 +71,17 @@ impl Sample {
         }
     }
 
+    /// What is odd about a file that has changed meanwhile is that it has changed: calls fail on a
+    /// range that is no longer there, and a donor does not fit.
+    pub(super) fn explain(&self, target: &Target, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Failed(_) | Refusal::Skip(SkipReason::Unsupported) => {
+                self.verify(target).err().unwrap_or(refusal)
+            }
+            refusal @ Refusal::Skip(_) => refusal,
+        }
+    }
+
     /// Give up early on a file that has changed.
     pub(super) fn verify(&self, target: &Target) -> Result<(), Refusal> {
         if Self::take(target)? == *self {

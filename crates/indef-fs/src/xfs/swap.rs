@@ -83,6 +83,21 @@ impl Relocator for SwapExtents {
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = admit(target)?;
         let sample = Sample::take(target)?;
+        self.prepare(target, ranges, copier, geometry, sample)
+            .map(|swap| Box::new(swap) as Box<dyn Relocation + 'a>)
+            .map_err(|refusal| sample.explain(target, refusal))
+    }
+}
+
+impl SwapExtents {
+    fn prepare<'a>(
+        &self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        copier: &'a dyn RangeCopier,
+        geometry: Geometry,
+        sample: Sample,
+    ) -> Result<Swap<'a>, Refusal> {
         sample.settle();
         let file = whole(sample.size, target.block_size);
         let cached = Cached::of(target, file);
@@ -129,7 +144,7 @@ impl Relocator for SwapExtents {
             .iter()
             .flat_map(|range| runs(&layout, *range, true))
             .collect();
-        Ok(Box::new(Swap {
+        Ok(Swap {
             source: Some(open_direct(target)?),
             target,
             copier,
@@ -144,7 +159,7 @@ impl Relocator for SwapExtents {
             copies: copies.into(),
             kept,
             donor,
-        }))
+        })
     }
 }
 
@@ -248,9 +263,17 @@ struct Swap<'a> {
 
 impl Relocation for Swap<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
-        if self.copies.is_empty() {
-            return self.exchange().map(Step::Done);
-        }
+        let step = if self.copies.is_empty() {
+            self.exchange().map(Step::Done)
+        } else {
+            self.copy(limit).map(Step::Working)
+        };
+        step.map_err(|refusal| self.sample.explain(self.target, refusal))
+    }
+}
+
+impl Swap<'_> {
+    fn copy(&mut self, limit: StepLimit) -> Result<Moved, Refusal> {
         let batch = take_bytes(
             &mut self.copies,
             limit.bytes.get().clamp(COPY_STEP.0, COPY_STEP.1),
@@ -261,15 +284,13 @@ impl Relocation for Swap<'_> {
             .copy(source, &self.donor.file, &batch)
             .map_err(|error| refuse(self.target, "copy", batch.first().map(|r| r.start), error))?;
         self.sample.verify(self.target)?;
-        Ok(Step::Working(Moved {
+        Ok(Moved {
             host_read: bytes,
             host_written: bytes,
             ..Moved::default()
-        }))
+        })
     }
-}
 
-impl Swap<'_> {
     fn exchange(&mut self) -> Result<Moved, Refusal> {
         self.donor.set_size(self.sample.size)?;
         for run in &self.behind {
