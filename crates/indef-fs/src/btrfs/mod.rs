@@ -15,7 +15,7 @@
 //!   many requests at a time, and written back behind it, many ranges in one go: neighbours then
 //!   get neighbouring blocks.
 //! - **Sharing is kept.** Rewriting gives it up, so shared extents are left out, as the map says
-//!   right before (a reflink made in the milliseconds between is the one case that it misses; then
+//!   right before (a reflink made in the half second between is the one case that it misses; then
 //!   space is lost, not data).
 //! - **Compression is kept**: see [`compression`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there
@@ -36,10 +36,7 @@ use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange};
 
 use crate::{EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target, map};
-use compression::Rules;
-use pieces::Piece;
 use relocation::BtrfsRelocation;
-use space::{Room, room};
 
 /// The engine `btrfs-defrag-range`.
 #[derive(Debug)]
@@ -54,43 +51,6 @@ impl BtrfsDefragRange {
             fs: fs.clone(),
             allow_unshare: options.allow_unshare,
         }
-    }
-
-    /// What of `ranges` can be moved and is worth it; or the reason why nothing is.
-    fn pieces(&self, target: &Target, ranges: &[FileRange]) -> Result<Vec<Piece>, Refusal> {
-        let mut mapper = Mapper::default();
-        let mut rules = Rules::of(&self.fs, target);
-        let mut pieces = Vec::new();
-        let mut reasons = Vec::new();
-        let end = FileOffset(target.size.get()).align_up(target.block_size);
-        for (i, range) in ranges.iter().enumerate() {
-            let range = range
-                .align_outward(target.block_size)
-                .intersect(FileRange::between(FileOffset(0), end));
-            if range.is_empty() {
-                reasons.push(SkipReason::OutOfRange);
-                continue;
-            }
-            let layout = self.map(target, range, i == 0, &mut mapper)?;
-            let found = pieces::movable(&layout, range, self.allow_unshare);
-            reasons.extend(found.reasons);
-            for mut piece in found.pieces {
-                match rules.way(target, piece.range, piece.encoded) {
-                    Ok(way) => {
-                        piece.way = way;
-                        pieces.push(piece);
-                    }
-                    Err(reason) => reasons.push(reason),
-                }
-            }
-        }
-        if pieces.is_empty() {
-            // The most particular reason: "contiguous" is the least.
-            reasons.sort_by_key(|reason| *reason == SkipReason::Contiguous);
-            let reason = reasons.first().copied();
-            return Err(reason.unwrap_or(SkipReason::Empty).into());
-        }
-        Ok(pieces)
     }
 
     /// The map of a range and one block on either side.
@@ -135,13 +95,7 @@ impl Relocator for BtrfsDefragRange {
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         self.admit(target)?;
-        let pieces = self.pieces(target, ranges)?;
-        let wanted: Bytes = pieces.iter().map(|piece| piece.range.len).sum();
-        let fragments: u64 = pieces.iter().map(|piece| piece.fragments).sum();
-        match room(target, wanted, Bytes(wanted.get() / fragments.max(1))) {
-            Room::Short => Err(SkipReason::NoSpace.into()),
-            room => Ok(Box::new(BtrfsRelocation::new(self, target, pieces, room))),
-        }
+        Ok(Box::new(BtrfsRelocation::begin(self, target, ranges)?))
     }
 }
 

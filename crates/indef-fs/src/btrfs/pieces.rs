@@ -40,13 +40,24 @@ impl Piece {
 pub(super) struct Movable {
     pub(super) pieces: Vec<Piece>,
     pub(super) reasons: Vec<SkipReason>,
+    /// Fragments that a piece must win.
+    at_least: u64,
 }
 
-/// Cut `range` at holes and at what must stay. `layout` covers one block more on either side: an
+/// Cut `range` at holes and at what must stay. `window` says that it is a part of a larger one, of
+/// which each has to pay for itself. `layout` covers one block more on either side: an
 /// extent that continues there would be cut in two, which costs a fragment that the piece must win
 /// back, or the file would end with more fragments than it had.
-pub(super) fn movable(layout: &Layout, range: FileRange, allow_unshare: bool) -> Movable {
-    let mut found = Movable::default();
+pub(super) fn movable(
+    layout: &Layout,
+    range: FileRange,
+    allow_unshare: bool,
+    window: bool,
+) -> Movable {
+    let mut found = Movable {
+        at_least: u64::from(window),
+        ..Movable::default()
+    };
     let mut run: Vec<Extent> = Vec::new();
     for extent in layout.clipped(range) {
         let stays = must_stay(&extent, allow_unshare);
@@ -129,7 +140,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
         found.reasons.push(SkipReason::Compressed);
     } else if fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
-    } else if fragments < 1 + cuts || range.len >= LARGE * fragments {
+    } else if fragments < 1 + cuts + found.at_least || range.len >= LARGE * fragments {
         found.reasons.push(SkipReason::NoGain);
     } else {
         found.pieces.push(Piece {
@@ -184,7 +195,7 @@ mod tests {
             (9, 900, 1, NONE),
         ]);
         let ranges = |allow| {
-            let found = movable(&map, blocks(0, 10), allow);
+            let found = movable(&map, blocks(0, 10), allow, false);
             let ranges: Vec<_> = found.pieces.iter().map(|p| p.range).collect();
             (ranges, found.reasons)
         };
@@ -202,7 +213,7 @@ mod tests {
             (2, 300, 16, ExtentFlags::ENCODED),
             (18, 500, 16, ExtentFlags::ENCODED),
         ]);
-        let found = movable(&map, blocks(0, 34), false);
+        let found = movable(&map, blocks(0, 34), false, false);
         let pieces: Vec<_> = found.pieces.iter().map(|p| (p.range, p.encoded)).collect();
         assert_eq!(pieces, [(blocks(0, 2), false), (blocks(2, 32), true)]);
         // As long as they can be already.
@@ -210,7 +221,7 @@ mod tests {
             (0, 300, 32, ExtentFlags::ENCODED),
             (32, 500, 32, ExtentFlags::ENCODED),
         ]);
-        let found = movable(&map, blocks(0, 64), false);
+        let found = movable(&map, blocks(0, 64), false, false);
         assert_eq!(found.reasons, [SkipReason::Compressed]);
     }
 
@@ -218,11 +229,11 @@ mod tests {
     fn a_range_that_would_cut_as_much_as_it_joins_stays() {
         // Two extents, the range is the end of one and the beginning of the other.
         let map = layout(&[(0, 100, 48, NONE), (48, 300, 48, NONE)]);
-        let found = movable(&map, blocks(32, 32), false);
+        let found = movable(&map, blocks(32, 32), false, false);
         assert!(found.pieces.is_empty(), "{found:?}");
         assert_eq!(found.reasons, [SkipReason::NoGain]);
         // With one cut less it is as good as before for the file, and better for the range.
-        let found = movable(&map, blocks(32, 64), false);
+        let found = movable(&map, blocks(32, 64), false, false);
         assert_eq!(found.pieces.len(), 1);
     }
 

@@ -1,9 +1,12 @@
 //! The steps: read ahead, rewrite, write back, look at the result.
 //!
 //! ```text
-//! pieces ──▶ batch k+1: mapped, read ahead │ batch k: ioctl, ioctl, … ──▶ writeback
+//! window ──▶ batch k+1: being read ahead   │ batch k: ioctl, ioctl, … ──▶ writeback
 //!                                          │ batch k−1: writeback over? compare, restore cache
 //! ```
+//!
+//! A window of up to 32 MiB of ranges is mapped at a time, so that memory does not grow with the
+//! file and the map is fresh; what of it can be moved and pays for itself are its pieces.
 //!
 //! A batch is 16 MiB of ranges (more only where fragments are of several MiB) that are written back
 //! together, so that the allocator sees them as a whole; its size also bounds how much is dirty
@@ -21,14 +24,14 @@ use linux_abi::{
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
 };
-use units::{Bytes, FileRange, Nanos};
+use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
     BtrfsDefragRange,
-    compression::Way,
-    pieces::{Piece, still_movable},
+    compression::{Rules, Way},
+    pieces::{Piece, movable, still_movable},
     refuse,
-    space::{Room, amount},
+    space::{Room, amount, room},
 };
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
@@ -41,8 +44,14 @@ const BATCH: Bytes = Bytes::mib(16);
 const LARGEST_BATCH: Bytes = Bytes::mib(128);
 /// The first batch where it is not known whether there is room in one piece.
 const CAUTIOUS: Bytes = Bytes::mib(1);
+/// Mapped at a time.
+const WINDOW: Bytes = Bytes::mib(32);
+/// A map older than this is looked at again before data is moved.
+const FRESH: Duration = Duration::from_millis(500);
+/// One ioctl rewrites at most this much, so that reading ahead goes on in between.
+const CALL: Bytes = Bytes::mib(2);
 /// Read ahead of the ioctl by this much.
-const AHEAD: Bytes = Bytes::mib(4);
+const AHEAD: Bytes = Bytes::mib(8);
 /// One advice to read ahead.
 const READ: Bytes = Bytes::mib(1);
 /// The kernel works, and locks, in clusters of this size (`CLUSTER_SIZE` in fs/btrfs/defrag.c).
@@ -57,7 +66,9 @@ const INTERRUPTS: u32 = 1000;
 struct Part {
     range: FileRange,
     way: Way,
+    encoded: bool,
     before: Layout,
+    mapped: Instant,
     cached: CacheRecord,
 }
 
@@ -72,9 +83,17 @@ pub(super) struct BtrfsRelocation<'a> {
     engine: &'a BtrfsDefragRange,
     target: &'a Target,
     mapper: Mapper,
-    /// What no batch has taken yet.
-    pieces: VecDeque<Piece>,
+    rules: Rules,
+    /// Where the last window cut a range.
+    cut_at: Option<FileOffset>,
+    /// What no window has taken yet.
+    ranges: VecDeque<FileRange>,
+    /// What no batch has taken yet, with the map of it.
+    pieces: VecDeque<(Piece, Layout)>,
+    /// When the pieces were mapped.
+    mapped: Instant,
     room: Room,
+    recent: Recent,
     /// Mapped, being read ahead; the first is being rewritten.
     open: VecDeque<Batch>,
     /// Part and offset of the next ioctl in the first open batch.
@@ -91,18 +110,29 @@ pub(super) struct BtrfsRelocation<'a> {
 }
 
 impl<'a> BtrfsRelocation<'a> {
-    pub(super) fn new(
+    /// Map until there is something to move; or say why there is nothing.
+    pub(super) fn begin(
         engine: &'a BtrfsDefragRange,
         target: &'a Target,
-        pieces: Vec<Piece>,
-        room: Room,
-    ) -> Self {
-        Self {
+        ranges: &[FileRange],
+    ) -> Result<Self, Refusal> {
+        let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
+        let inside = |range: &FileRange| range.align_outward(target.block_size).intersect(file);
+        let mut new = Self {
             engine,
             target,
             mapper: Mapper::default(),
-            pieces: pieces.into(),
-            room,
+            rules: Rules::of(&engine.fs, target),
+            ranges: ranges
+                .iter()
+                .map(inside)
+                .filter(|r| !r.is_empty())
+                .collect(),
+            cut_at: None,
+            pieces: VecDeque::new(),
+            mapped: Instant::now(),
+            room: Room::Short,
+            recent: Recent::new(),
             open: VecDeque::new(),
             at: (0, Bytes::ZERO),
             rewritten: Bytes::ZERO,
@@ -111,44 +141,104 @@ impl<'a> BtrfsRelocation<'a> {
             left_out: None,
             moved_any: false,
             interrupts: 0,
+        };
+        if new.ranges.is_empty() {
+            return Err(SkipReason::OutOfRange.into());
+        }
+        let mut sync = true;
+        while new.pieces.is_empty() && !new.ranges.is_empty() {
+            new.next_window(sync)?;
+            sync = false;
+        }
+        if new.pieces.is_empty() {
+            return Err(new.left_out.unwrap_or(SkipReason::Empty).into());
+        }
+        Ok(new)
+    }
+
+    /// Map the next ranges, and take what of them can be moved and is worth it.
+    fn next_window(&mut self, mut sync: bool) -> Result<(), Refusal> {
+        self.mapped = Instant::now();
+        let mut rest = WINDOW;
+        while !rest.is_zero()
+            && let Some(range) = self.ranges.pop_front()
+        {
+            let part = FileRange {
+                start: range.start,
+                len: range.len.min(rest),
+            };
+            let later = FileRange::between(part.end(), range.end());
+            let cut = !later.is_empty() || self.cut_at == Some(part.start);
+            if !later.is_empty() {
+                self.ranges.push_front(later);
+                self.cut_at = Some(later.start);
+            }
+            rest -= part.len;
+            let layout = self.engine.map(self.target, part, sync, &mut self.mapper)?;
+            sync = false;
+            self.select(&layout, part, cut);
+            if layout.clipped(part).next().is_none() {
+                self.skip_hole()?;
+            }
+        }
+        let wanted: Bytes = self.pieces.iter().map(|(piece, _)| piece.range.len).sum();
+        let fragments: u64 = self.pieces.iter().map(|(piece, _)| piece.fragments).sum();
+        if let Some(average) = wanted.get().checked_div(fragments) {
+            let average = Bytes(average);
+            self.room = room(self.target, self.recent.bytes() + wanted, average);
+            if self.room == Room::Short {
+                self.leave_out_rest(SkipReason::NoSpace);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is where the window was: begin the next one where data is, so that a hole of many TiB
+    /// is not walked through.
+    fn skip_hole(&mut self) -> Result<(), Refusal> {
+        while let Some(range) = self.ranges.front_mut() {
+            let at = rustix::fs::SeekFrom::Data(range.start.get());
+            let data = match rustix::fs::seek(&self.target.file, at) {
+                Ok(data) => data,
+                // No data behind it.
+                Err(rustix::io::Errno::NXIO) => u64::MAX,
+                Err(errno) => return Err(self.target.error("look for data", None, errno).into()),
+            };
+            let data = FileOffset(data).align_down(self.target.block_size);
+            *range = FileRange::between(data.max(range.start), range.end());
+            if !range.is_empty() {
+                break;
+            }
+            self.ranges.pop_front();
+        }
+        Ok(())
+    }
+
+    fn select(&mut self, layout: &Layout, part: FileRange, cut: bool) {
+        let found = movable(layout, part, self.engine.allow_unshare, cut);
+        for reason in found.reasons {
+            self.note(reason);
+        }
+        for mut piece in found.pieces {
+            match self.rules.way(self.target, piece.range, piece.encoded) {
+                Ok(way) => {
+                    piece.way = way;
+                    let before = Layout::new(layout.clipped(piece.range).collect());
+                    self.pieces.push_back((piece, before));
+                }
+                Err(reason) => self.note(reason),
+            }
         }
     }
 
-    /// Map the next pieces, up to the size of a batch. What changed since `begin` is left out.
-    fn open_batch(&mut self) -> Result<(), Refusal> {
-        let mut batch = Batch::default();
-        let mut rest = self.batch_size()?;
-        while !rest.is_zero()
-            && let Some(piece) = self.pieces.front_mut()
+    /// Remember why something was left out: that it was contiguous is the least particular reason.
+    fn note(&mut self, reason: SkipReason) {
+        if self
+            .left_out
+            .is_none_or(|old| old == SkipReason::Contiguous)
         {
-            let len = piece.range.len.min(rest);
-            let part = FileRange {
-                start: piece.range.start,
-                len,
-            };
-            let (way, encoded) = (piece.way, piece.encoded);
-            piece.range = FileRange::between(part.end(), piece.range.end());
-            if piece.range.is_empty() {
-                self.pieces.pop_front();
-            }
-            rest -= len;
-            let layout = self
-                .engine
-                .map(self.target, part, false, &mut self.mapper)?;
-            match still_movable(&layout, part, encoded, self.engine.allow_unshare) {
-                Ok(()) => batch.parts.push(Part {
-                    range: part,
-                    way,
-                    before: Layout::new(layout.clipped(part).collect()),
-                    cached: CacheRecord::of(self.target, part),
-                }),
-                Err(reason) => self.left_out = self.left_out.or(Some(reason)),
-            }
+            self.left_out = Some(reason);
         }
-        if !batch.parts.is_empty() {
-            self.open.push_back(batch);
-        }
-        Ok(())
     }
 
     /// How large the next batch is: several fragments, so that even if each batch gets a place of
@@ -157,18 +247,52 @@ impl<'a> BtrfsRelocation<'a> {
         let several = self
             .pieces
             .front()
-            .map_or(Bytes::ZERO, |piece| piece.average() * 4);
+            .map_or(Bytes::ZERO, |(piece, _)| piece.average() * 4);
         let size = match self.room {
             Room::Perhaps if !self.moved_any => CAUTIOUS,
             _ => several.clamp(BATCH, LARGEST_BATCH),
         };
-        let wanted: Bytes = self.pieces.iter().map(|piece| piece.range.len).sum();
+        let wanted: Bytes = self.pieces.iter().map(|(piece, _)| piece.range.len).sum();
         let size = size.min(wanted);
         if amount(self.target, size) {
             Ok(size)
         } else {
             Err(SkipReason::NoSpace.into())
         }
+    }
+
+    /// Take the next pieces, up to the size of a batch.
+    fn open_batch(&mut self) -> Result<(), Refusal> {
+        if self.pieces.is_empty() {
+            self.next_window(false)?;
+        }
+        let mut batch = Batch::default();
+        let mut rest = self.batch_size()?;
+        while !rest.is_zero()
+            && let Some((piece, layout)) = self.pieces.front_mut()
+        {
+            let part = FileRange {
+                start: piece.range.start,
+                len: piece.range.len.min(rest),
+            };
+            rest -= part.len;
+            batch.parts.push(Part {
+                range: part,
+                way: piece.way,
+                encoded: piece.encoded,
+                before: Layout::new(layout.clipped(part).collect()),
+                mapped: self.mapped,
+                cached: CacheRecord::of(self.target, part),
+            });
+            piece.range = FileRange::between(part.end(), piece.range.end());
+            if piece.range.is_empty() {
+                self.pieces.pop_front();
+            }
+        }
+        if !batch.parts.is_empty() {
+            self.open.push_back(batch);
+        }
+        Ok(())
     }
 
     /// Keep [`AHEAD`] bytes on their way into the cache.
@@ -185,7 +309,7 @@ impl<'a> BtrfsRelocation<'a> {
                 host_read += range.len.saturating_sub(page() * cached);
                 read_ahead(&self.target.file, range);
                 self.read += range.len;
-            } else if self.pieces.is_empty() {
+            } else if self.pieces.is_empty() && self.ranges.is_empty() {
                 return Ok(host_read);
             } else {
                 match self.open_batch() {
@@ -199,6 +323,7 @@ impl<'a> BtrfsRelocation<'a> {
     /// Finish what is begun, and begin nothing more.
     fn leave_out_rest(&mut self, reason: SkipReason) {
         self.left_out = Some(reason);
+        self.ranges.clear();
         self.pieces.clear();
     }
 
@@ -225,14 +350,17 @@ impl<'a> BtrfsRelocation<'a> {
         else {
             return Ok(Moved::default());
         };
-        let (range, way) = (part.range, part.way);
+        let (range, way, encoded) = (part.range, part.way, part.encoded);
         let start = range.start + self.at.1;
-        let len = piece_of(
-            range.end() - start,
-            way,
-            limit.bytes,
-            self.target.block_size,
-        );
+        let limit = limit.bytes.min(CALL);
+        let len = piece_of(range.end() - start, way, limit, self.target.block_size);
+        if part.mapped.elapsed() > FRESH {
+            let now = FileRange { start, len };
+            let layout = self.engine.map(self.target, now, false, &mut self.mapper)?;
+            if let Err(reason) = still_movable(&layout, now, encoded, self.engine.allow_unshare) {
+                return self.rewrite_failed(reason.into());
+            }
+        }
         let begun = Instant::now();
         let result = defrag_range(
             &self.target.file,
@@ -251,6 +379,7 @@ impl<'a> BtrfsRelocation<'a> {
             }
             Err(error) => return self.rewrite_failed(refuse(self.target, start, error)),
         }
+        self.recent.add(len);
         self.rewritten += len;
         self.at.1 += len;
         if self.at.1 >= range.len {
@@ -408,6 +537,41 @@ struct Outcome {
 impl Outcome {
     fn better(self) -> bool {
         self.after < self.before && !self.relocated.is_zero()
+    }
+}
+
+/// Bytes moved a short while ago: what they occupied before is free only after a commit, which
+/// comes every 30 seconds if nobody changed that.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    since: Instant,
+    now: Bytes,
+    before: Bytes,
+}
+
+impl Recent {
+    const PERIOD: Duration = Duration::from_secs(35);
+
+    fn new() -> Self {
+        Self {
+            since: Instant::now(),
+            now: Bytes::ZERO,
+            before: Bytes::ZERO,
+        }
+    }
+
+    fn add(&mut self, bytes: Bytes) {
+        if self.since.elapsed() > Self::PERIOD {
+            *self = Self {
+                before: self.now,
+                ..Self::new()
+            };
+        }
+        self.now += bytes;
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.now + self.before
     }
 }
 
