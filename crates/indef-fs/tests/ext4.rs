@@ -14,7 +14,10 @@ use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
     Target, detect, map, relocator,
 };
-use linux_abi::cache::{cachestat, resident_pages};
+use linux_abi::{
+    cache::{cachestat, resident_pages},
+    mapping::SharedBytes,
+};
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use scratch_fs::{ScratchFs, Segment, Shape, require, verify};
 use units::{Bytes, FileRange};
@@ -365,6 +368,38 @@ fn loop_large_folios_move_fast_and_stay_cached() {
     assert!(began.elapsed().as_secs() < 10, "{:?}", began.elapsed());
     assert_eq!(cached(&file), pages);
     assert_eq!(layout(&path).fragments(), 1);
+}
+
+#[test]
+fn loop_mapped_large_folios_do_not_hold_the_locks_for_long() {
+    let Some(scratch) = scratch(Bytes::mib(512), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("mapped");
+    let len: u64 = 4 << 20;
+    dense(Bytes(len)).make(&path).unwrap();
+    let file = File::open(&path).unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    verify(&file, SEED, FileRange::new(0, len)).unwrap();
+    let writable = File::options().read(true).write(true).open(&path).unwrap();
+    let map = SharedBytes::map(&writable, len as usize).unwrap();
+    let before = (0..len as usize)
+        .step_by(4096)
+        .map(|at| u64::from(map.load(at)));
+    let before: u64 = before.sum();
+    let engine = engine(&path).unwrap();
+    let began = std::time::Instant::now();
+    let moved = relocate(engine.as_ref(), &path, None, Bytes::mib(1));
+    let took = began.elapsed();
+    let after = (0..len as usize)
+        .step_by(4096)
+        .map(|at| u64::from(map.load(at)));
+    assert_eq!(after.sum::<u64>(), before);
+    assert_eq!(moved.unwrap().relocated, Bytes(len));
+    assert_eq!(layout(&path).fragments(), 1);
+    // A journal commit for each page would take several times as long, most of it under the locks.
+    assert!(took.as_secs() < 20, "{took:?}");
+    verify(&file, SEED, FileRange::new(0, len)).unwrap();
 }
 
 #[test]

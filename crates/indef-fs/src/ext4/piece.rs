@@ -6,8 +6,9 @@
 //!
 //! Linux 6.16 to 6.18 move a page at a time, but may have the file cached in large folios. Moving a
 //! page makes its folio dirty, and a dirty folio cannot let go of its mapping for the next page
-//! before a journal commit. So what is cached is dropped first and read again as single pages. What
-//! cannot be dropped (mapped, or dirty) is moved in very short calls.
+//! before a journal commit, for which the kernel waits under the locks. So what is cached is dropped
+//! first and read again as single pages. What cannot be dropped, since it is mapped, is moved page by
+//! page, and written back before the next one: a clean folio lets go.
 
 use std::{
     cell::RefCell,
@@ -38,8 +39,6 @@ use crate::{
 
 /// Moved bytes are handed to the device in batches of this size.
 const WRITE_BATCH: Bytes = Bytes::mib(1);
-/// Pages that are moved in one call where each may wait for a journal commit.
-const CAREFUL_PAGES: u64 = 4;
 /// Calls in a row that find a page busy before it is left where it is.
 const MAX_BUSY: u32 = 8;
 
@@ -48,7 +47,7 @@ struct Window {
     record: CacheRecord,
     /// Bytes that are not moved yet.
     left: Bytes,
-    /// Part of it could not be dropped from the cache.
+    /// Part of it could not be dropped from the cache: move single pages.
     careful: bool,
 }
 
@@ -129,10 +128,10 @@ impl<'a> Piece<'a> {
             return Ok(());
         };
         let careful = self.windows.front().is_some_and(|window| window.careful);
-        let limit = match self.busy {
-            0 if careful => limit.min(self.page * CAREFUL_PAGES),
-            0 => limit,
-            _ => self.page.max(self.target.block_size),
+        let limit = if careful || self.busy > 0 {
+            self.page.max(self.target.block_size)
+        } else {
+            limit
         };
         let part = FileRange {
             start: segment.range.start,
