@@ -4,7 +4,7 @@
 //! files of which something moves are kept.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -18,7 +18,7 @@ use indef_engine::{
     Cancel,
     collect::{CollectOptions, CollectSummary, Found, Seen, collect},
 };
-use indef_fs::{EngineKind, Filesystem, Refusal};
+use indef_fs::{EngineKind, Filesystem, FsKind, Refusal};
 
 use crate::{
     accesses::Accesses,
@@ -56,6 +56,7 @@ pub(crate) fn plan_paths(
 ) -> Planned {
     let progress = Progress::counting(console, "planning");
     let planned = Mutex::new(Planned::default());
+    let names = Names::default();
     // Whoever names a file wants to hear about it; files of a directory are only counted.
     let named = |path: &PathBuf| request.paths.contains(path);
     let visit = |seen: Seen| match seen {
@@ -65,8 +66,11 @@ pub(crate) fn plan_paths(
         Seen::File(found) => {
             progress.add(1);
             let path = found.path.clone();
-            match decide(request, found) {
-                Ok((plan, None)) => lock(&planned).files.push(plan),
+            match decide(request, &names, found) {
+                Ok((mut plan, None)) => {
+                    plan.chunks.shrink_to_fit();
+                    lock(&planned).files.push(plan);
+                }
                 Ok((plan, Some(reason))) => {
                     if named(&path) && !is_fine(reason) {
                         progress.suspend(|| {
@@ -100,7 +104,11 @@ pub(crate) fn plan_paths(
 }
 
 /// The plan of one file, and why nothing of it moves, if so.
-fn decide(request: &Request<'_>, found: Found) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
+fn decide(
+    request: &Request<'_>,
+    names: &Names,
+    found: Found,
+) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
     let engine = engine_for(&found.fs, request.engine);
     let (layout, refused) = match found.result {
         Ok(layout) => (layout, None),
@@ -129,19 +137,36 @@ fn decide(request: &Request<'_>, found: Found) -> Result<(FilePlan, Option<SkipR
     let reason = skip
         .or(unread.then_some(SkipReason::NotRead))
         .or_else(|| untouched_reason(&chunks));
+    let (fs, engine) = names.of(found.fs.kind, engine);
     let plan = FilePlan {
         path: found.path,
         dev: found.id.dev,
         inode: found.id.inode,
         size: found.size,
         block_size: found.block_size,
-        fs: Arc::from(found.fs.kind.to_string()),
-        engine: engine.map(|kind| Arc::from(kind.name())),
+        fs,
+        engine,
         extents_before: layout.fragments(),
         skip,
         chunks,
     };
     Ok((plan, reason))
+}
+
+/// The few names that all plans share.
+#[derive(Default)]
+struct Names(Mutex<HashMap<(FsKind, Option<EngineKind>), Shared>>);
+
+type Shared = (Arc<str>, Option<Arc<str>>);
+
+impl Names {
+    fn of(&self, fs: FsKind, engine: Option<EngineKind>) -> Shared {
+        let new = || (fs.to_string().into(), engine.map(|kind| kind.name().into()));
+        lock(&self.0)
+            .entry((fs, engine))
+            .or_insert_with(new)
+            .clone()
+    }
 }
 
 /// The engine that would serve a file there.
