@@ -25,6 +25,8 @@
 //! extent when nothing refers to any of it. Ranges that cut an extent cost that space until the
 //! rest is rewritten, too.
 
+mod batch;
+mod call;
 mod compression;
 mod pieces;
 mod relocation;

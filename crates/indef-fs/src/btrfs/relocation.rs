@@ -14,7 +14,6 @@
 
 use std::{
     collections::VecDeque,
-    io,
     time::{Duration, Instant},
 };
 
@@ -24,11 +23,13 @@ use linux_abi::{
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
 };
-use units::{Bytes, FileOffset, FileRange, Nanos};
+use units::{Bytes, FileOffset, FileRange};
 
 use super::{
     BtrfsDefragRange,
-    compression::{Rules, Way},
+    batch::{Batch, Outcome, Part, moved_bytes},
+    call::{Recent, interrupted, locked, piece_of},
+    compression::Rules,
     pieces::{Piece, movable, still_movable},
     refuse,
     space::{Room, amount, room},
@@ -54,29 +55,10 @@ const CALL: Bytes = Bytes::mib(2);
 const AHEAD: Bytes = Bytes::mib(8);
 /// One advice to read ahead.
 const READ: Bytes = Bytes::mib(1);
-/// The kernel works, and locks, in clusters of this size (`CLUSTER_SIZE` in fs/btrfs/defrag.c).
-const CLUSTER: Bytes = Bytes::kib(256);
 /// Every extent shorter than this is rewritten: all of them.
 const THRESHOLD: u32 = u32::MAX;
 /// A signal makes the ioctl give up; it is tried again, but not for ever.
 const INTERRUPTS: u32 = 1000;
-
-/// A part of a piece inside a batch.
-#[derive(Debug)]
-struct Part {
-    range: FileRange,
-    way: Way,
-    encoded: bool,
-    before: Layout,
-    mapped: Instant,
-    cached: CacheRecord,
-}
-
-/// Ranges that are moved, written back and checked together.
-#[derive(Debug, Default)]
-struct Batch {
-    parts: Vec<Part>,
-}
 
 /// See [`crate::Relocator::begin`].
 pub(super) struct BtrfsRelocation<'a> {
@@ -514,109 +496,6 @@ impl Drop for BtrfsRelocation<'_> {
     }
 }
 
-impl Batch {
-    fn len(&self) -> Bytes {
-        self.parts.iter().map(|part| part.range.len).sum()
-    }
-
-    fn restore_cache(&self, target: &Target) {
-        for part in &self.parts {
-            part.cached.restore(&target.file);
-        }
-    }
-}
-
-/// What became of a batch.
-#[derive(Clone, Copy, Debug, Default)]
-struct Outcome {
-    before: u64,
-    after: u64,
-    relocated: Bytes,
-}
-
-impl Outcome {
-    fn better(self) -> bool {
-        self.after < self.before && !self.relocated.is_zero()
-    }
-}
-
-/// Bytes moved a short while ago: what they occupied before is free only after a commit, which
-/// comes every 30 seconds if nobody changed that.
-#[derive(Clone, Copy, Debug)]
-struct Recent {
-    since: Instant,
-    now: Bytes,
-    before: Bytes,
-}
-
-impl Recent {
-    const PERIOD: Duration = Duration::from_secs(35);
-
-    fn new() -> Self {
-        Self {
-            since: Instant::now(),
-            now: Bytes::ZERO,
-            before: Bytes::ZERO,
-        }
-    }
-
-    fn add(&mut self, bytes: Bytes) {
-        if self.since.elapsed() > Self::PERIOD {
-            *self = Self {
-                before: self.now,
-                ..Self::new()
-            };
-        }
-        self.now += bytes;
-    }
-
-    fn bytes(&self) -> Bytes {
-        self.now + self.before
-    }
-}
-
-/// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
-/// the only one of its cluster and has no neighbour behind it: with the odd length first, the last
-/// cluster is a full one.
-fn piece_of(rest: Bytes, way: Way, limit: Bytes, block: Bytes) -> Bytes {
-    let limit = whole(limit, block).max(block);
-    let odd = Bytes(rest.get() % CLUSTER.get());
-    let first = match way {
-        Way::Plain if !odd.is_zero() && rest > CLUSTER => odd,
-        _ => rest,
-    };
-    let whole_clusters = whole(limit, CLUSTER);
-    let limit = if whole_clusters.is_zero() {
-        limit
-    } else {
-        whole_clusters
-    };
-    first.min(limit)
-}
-
-/// As many whole units as fit.
-fn whole(bytes: Bytes, unit: Bytes) -> Bytes {
-    Bytes(bytes.get() - bytes.get() % unit.get())
-}
-
-/// A signal is pending for this thread.
-fn interrupted(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
-}
-
-/// The inode lock is held for a cluster at a time, not for the whole call.
-fn locked(elapsed: Duration, len: Bytes) -> Moved {
-    let clusters = len.div_ceil(CLUSTER).max(1);
-    Moved {
-        locked: Nanos((elapsed.as_nanos() / u128::from(clusters)) as u64),
-        locked_bytes: len.min(CLUSTER),
-        ..Moved::default()
-    }
-}
-
 fn add(sum: &mut Moved, more: Moved) {
     sum.relocated += more.relocated;
     sum.host_read += more.host_read;
@@ -624,43 +503,5 @@ fn add(sum: &mut Moved, more: Moved) {
     if more.locked > sum.locked {
         sum.locked = more.locked;
         sum.locked_bytes = more.locked_bytes;
-    }
-}
-
-/// Bytes of `before` that have another place in `now`.
-fn moved_bytes(before: &Layout, now: &Layout) -> Bytes {
-    let mut moved = Bytes::ZERO;
-    for old in before.extents() {
-        for new in now.clipped(old.range()) {
-            let same = old.phys + (new.file - old.file) == new.phys;
-            if !same {
-                moved += new.len;
-            }
-        }
-    }
-    moved
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn on_old_kernels_the_odd_length_comes_first() {
-        let block = Bytes::kib(4);
-        let piece = |rest, way, limit| piece_of(rest, way, limit, block);
-        let plain = Way::Plain;
-        assert_eq!(piece(Bytes::kib(260), plain, Bytes::mib(1)), Bytes::kib(4));
-        assert_eq!(piece(Bytes::kib(256), plain, Bytes::mib(1)), CLUSTER);
-        assert_eq!(
-            piece(Bytes::kib(100), plain, Bytes::mib(1)),
-            Bytes::kib(100)
-        );
-        assert_eq!(
-            piece(Bytes::mib(9), Way::Every, Bytes::mib(1)),
-            Bytes::mib(1)
-        );
-        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes(5000)), block);
-        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes::ZERO), block);
     }
 }

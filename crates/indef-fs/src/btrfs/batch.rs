@@ -1,0 +1,66 @@
+//! Ranges that are moved, written back and checked together.
+
+use std::time::Instant;
+
+use indef_core::layout::Layout;
+use units::{Bytes, FileRange};
+
+use super::compression::Way;
+use crate::{CacheRecord, Target};
+
+/// A part of a piece inside a batch.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) range: FileRange,
+    pub(super) way: Way,
+    pub(super) encoded: bool,
+    pub(super) before: Layout,
+    pub(super) mapped: Instant,
+    pub(super) cached: CacheRecord,
+}
+
+/// Ranges that are moved, written back and checked together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) parts: Vec<Part>,
+}
+
+impl Batch {
+    pub(super) fn len(&self) -> Bytes {
+        self.parts.iter().map(|part| part.range.len).sum()
+    }
+
+    pub(super) fn restore_cache(&self, target: &Target) {
+        for part in &self.parts {
+            part.cached.restore(&target.file);
+        }
+    }
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) before: u64,
+    pub(super) after: u64,
+    pub(super) relocated: Bytes,
+}
+
+impl Outcome {
+    pub(super) fn better(self) -> bool {
+        self.after < self.before && !self.relocated.is_zero()
+    }
+}
+
+/// Bytes of `before` that have another place in `now`.
+pub(super) fn moved_bytes(before: &Layout, now: &Layout) -> Bytes {
+    let mut moved = Bytes::ZERO;
+    for old in before.extents() {
+        for new in now.clipped(old.range()) {
+            let same = old.phys + (new.file - old.file) == new.phys;
+            if !same {
+                moved += new.len;
+            }
+        }
+    }
+    moved
+}
