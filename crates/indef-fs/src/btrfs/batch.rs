@@ -23,6 +23,8 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
+    /// What the reader had been asked for when the batch was closed.
+    pub(super) asked: u64,
 }
 
 impl Batch {

@@ -29,6 +29,7 @@ mod batch;
 mod call;
 mod compression;
 mod pieces;
+mod reader;
 mod relocation;
 mod space;
 

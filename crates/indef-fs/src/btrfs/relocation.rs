@@ -31,12 +31,13 @@ use super::{
     call::{Recent, interrupted, locked, piece_of},
     compression::Rules,
     pieces::{Piece, movable, still_movable},
+    reader::Reader,
     refuse,
     space::{Room, amount, room},
 };
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
-    cache::{cached_pages, page, read_ahead},
+    cache::{cached_pages, page},
 };
 
 /// Written back together, at least, if there is as much.
@@ -65,6 +66,7 @@ pub(super) struct BtrfsRelocation<'a> {
     engine: &'a BtrfsDefragRange,
     target: &'a Target,
     mapper: Mapper,
+    reader: Reader,
     rules: Rules,
     /// Where the last window cut a range.
     cut_at: Option<FileOffset>,
@@ -100,7 +102,9 @@ impl<'a> BtrfsRelocation<'a> {
     ) -> Result<Self, Refusal> {
         let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
         let inside = |range: &FileRange| range.align_outward(target.block_size).intersect(file);
+        let total: Bytes = ranges.iter().map(|range| range.len).sum();
         let mut new = Self {
+            reader: Reader::new(&target.file, total > AHEAD),
             engine,
             target,
             mapper: Mapper::default(),
@@ -289,7 +293,7 @@ impl<'a> BtrfsRelocation<'a> {
                 let range = self.next_read();
                 let cached = cached_pages(&self.target.file, range).unwrap_or(0);
                 host_read += range.len.saturating_sub(page() * cached);
-                read_ahead(&self.target.file, range);
+                self.reader.ask(&self.target.file, range);
                 self.read += range.len;
             } else if self.pieces.is_empty() && self.ranges.is_empty() {
                 return Ok(host_read);
@@ -376,6 +380,7 @@ impl<'a> BtrfsRelocation<'a> {
             return Err(refusal);
         };
         self.leave_out_rest(reason);
+        self.reader.wait(self.reader.asked());
         for batch in self.open.drain(1..) {
             batch.restore_cache(self.target);
         }
@@ -390,9 +395,10 @@ impl<'a> BtrfsRelocation<'a> {
     /// The first open batch is rewritten: start its writeback, and look at what the one before
     /// became.
     fn close_batch(&mut self) -> Result<Moved, Refusal> {
-        let Some(batch) = self.open.pop_front() else {
+        let Some(mut batch) = self.open.pop_front() else {
             return Ok(Moved::default());
         };
+        batch.asked = self.reader.asked();
         self.at = (0, Bytes::ZERO);
         self.rewritten = self.rewritten.saturating_sub(batch.len());
         self.read = self.read.saturating_sub(batch.len());
@@ -424,6 +430,7 @@ impl<'a> BtrfsRelocation<'a> {
             }
             Ok(outcome)
         });
+        self.reader.wait(batch.asked);
         batch.restore_cache(self.target);
         waited.map_err(|error| self.target.error("write moved data back", None, error))?;
         let outcome = compared?;
@@ -431,6 +438,7 @@ impl<'a> BtrfsRelocation<'a> {
         if outcome.after > outcome.before {
             // Before more becomes worse: what is free is in smaller pieces than the file.
             self.leave_out_rest(SkipReason::NoSpace);
+            self.reader.wait(self.reader.asked());
             for batch in self.open.drain(..) {
                 batch.restore_cache(self.target);
             }
@@ -484,6 +492,7 @@ impl Relocation for BtrfsRelocation<'_> {
 
 impl Drop for BtrfsRelocation<'_> {
     fn drop(&mut self) {
+        self.reader.wait(self.reader.asked());
         // Ended early: what was rewritten is written back in any case.
         for batch in self.open.drain(..).chain(self.writing.take()) {
             for part in &batch.parts {
