@@ -147,8 +147,11 @@ struct Run<'a> {
 impl Run<'_> {
     /// One worker.
     fn work(&self, schedule: &Schedule) {
-        if self.options.idle_priority
-            && let Err(error) = set_for_this_thread(IoPriority::Idle)
+        // Not the idle class: an application that waits for a page which we read, or for the locks
+        // under which we write, would wait for our turn; mq-deadline lets the idle class wait for
+        // up to 10 s (prio_aging_expire; block/mq-deadline.c, v6.1).
+        if self.options.low_priority
+            && let Err(error) = set_for_this_thread(IoPriority::BestEffort(7))
         {
             tracing::debug!(%error, "the I/O priority cannot be set");
         }

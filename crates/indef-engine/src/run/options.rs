@@ -30,8 +30,8 @@ pub struct RunOptions {
     pub dry_run: bool,
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
-    /// Give the workers' I/O idle priority.
-    pub idle_priority: bool,
+    /// Give the workers' I/O the lowest best-effort priority.
+    pub low_priority: bool,
     /// Keep the extent maps of this many of the most fragmented files.
     pub keep_maps: usize,
 }
@@ -49,7 +49,7 @@ impl Default for RunOptions {
             min_free_pct: 5.0,
             dry_run: false,
             allow_unshare: false,
-            idle_priority: true,
+            low_priority: true,
             keep_maps: 12,
         }
     }

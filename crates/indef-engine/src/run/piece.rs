@@ -9,7 +9,6 @@ use std::{
 
 use indef_core::SkipReason;
 use indef_fs::{Moved, RangeCopier, Step};
-use linux_abi::ioprio::{IoPriority, set_for_this_thread};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -87,7 +86,6 @@ impl Run<'_> {
         let sharing = Sharing::of(file);
         let mut size = self.step_size(file.target.block_size);
         let mut idle = 0;
-        let mut urgent = Urgency::default();
         let mut relocation = match file.relocator().begin(&file.target, &piece.ranges, meter) {
             Ok(relocation) => relocation,
             Err(refusal) => return Some(self.reason_of(refusal)),
@@ -110,9 +108,6 @@ impl Run<'_> {
             size.learn(&done, sharing.count());
             if matches!(step, Step::Done(_)) {
                 return None;
-            }
-            if size.is_smallest() && self.options.idle_priority {
-                urgent.raise();
             }
             idle = if done == Moved::default() {
                 idle + 1
@@ -210,26 +205,5 @@ impl RangeCopier for Meter<'_, '_> {
             }
         }
         self.copy_slice(from, to, &mut slice)
-    }
-}
-
-/// Takes the worker out of the idle class: where even single blocks take long, our I/O under the
-/// file's locks waits behind that of others, and an application may be waiting for the locks.
-#[derive(Default)]
-struct Urgency(bool);
-
-impl Urgency {
-    fn raise(&mut self) {
-        if !self.0 {
-            self.0 = set_for_this_thread(IoPriority::BestEffort(7)).is_ok();
-        }
-    }
-}
-
-impl Drop for Urgency {
-    fn drop(&mut self) {
-        if self.0 {
-            let _ = set_for_this_thread(IoPriority::Idle);
-        }
     }
 }

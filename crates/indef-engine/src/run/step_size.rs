@@ -44,11 +44,6 @@ impl StepSize {
         }
     }
 
-    /// Whether even the smallest steps are too long.
-    pub(super) fn is_smallest(&self) -> bool {
-        self.bytes < 2 * self.block
-    }
-
     /// A step is done. `sharers` workers move parts of the same file, and an application may wait
     /// for each of them in turn.
     pub(super) fn learn(&mut self, moved: &Moved, sharers: u64) {
@@ -116,7 +111,6 @@ mod tests {
         let mut size = StepSize::new(Duration::from_nanos(1), Bytes::kib(64), None);
         run(&mut size, 20, 1_000_000, 1_000_000);
         assert_eq!(size.limit().bytes, Bytes::kib(64));
-        assert!(size.is_smallest());
         let tiny = StepSize::new(STALL, Bytes::kib(4), Some(1));
         assert_eq!(tiny.limit().bytes, Bytes::kib(4));
     }
