@@ -146,6 +146,7 @@ fn measure_plan(policy: Policy) -> serde_json::Value {
         range: FileRange::new(i * 2 * BLOCK, 2 * BLOCK),
         reads: i % 17,
         writes: 0,
+        ..AccessRange::default()
     };
     let accesses: Vec<AccessRange> = (0..RANGES).map(range).collect();
     let options = PlanOptions {

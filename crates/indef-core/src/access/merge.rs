@@ -44,8 +44,7 @@ fn windows(records: &[AccessRecord], mut emit: impl FnMut(u32, AccessRange)) {
                 }
                 let mut fresh = AccessRange {
                     range: FileRange::between(record.offset, FileOffset(end)),
-                    reads: 0,
-                    writes: 0,
+                    ..AccessRange::default()
                 };
                 count(&mut fresh, record.op);
                 window = Some((record.file, fresh));

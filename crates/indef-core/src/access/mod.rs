@@ -10,10 +10,12 @@
 mod merge;
 mod readahead;
 
+use std::ops::AddAssign;
+
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 /// A block-aligned file range with its counts, after read-ahead modelling and merging.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessRange {
     /// The bytes.
     pub range: FileRange,
@@ -21,6 +23,27 @@ pub struct AccessRange {
     pub reads: u64,
     /// How many writes touched it.
     pub writes: u64,
+    /// What its reads cost, where that was seen.
+    pub observed: Observed,
+}
+
+/// What the reads of a range cost the device, where a collector saw it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Observed {
+    /// Requests that the device got for all reads of the range; 0 if they were not counted.
+    pub requests: u64,
+    /// How many of the reads were timed.
+    pub timed: u64,
+    /// Sum of the time from the first request of a timed read to the end of its last.
+    pub time: Nanos,
+}
+
+impl AddAssign for Observed {
+    fn add_assign(&mut self, other: Self) {
+        self.requests = self.requests.saturating_add(other.requests);
+        self.timed = self.timed.saturating_add(other.timed);
+        self.time = Nanos(self.time.0.saturating_add(other.time.0));
+    }
 }
 
 /// What an access did.

@@ -135,6 +135,7 @@ fn writes_are_counted_apart_and_files_kept_apart() {
         range: FileRange::new(0, BLOCK),
         reads: 2,
         writes: 1,
+        ..AccessRange::default()
     };
     assert_eq!(accesses.of(0), [expected]);
     assert_eq!(accesses.of(7).len(), 1);

@@ -64,6 +64,7 @@ fn access(start: u64, len: u64, reads: u64) -> AccessRange {
         range: blocks(start, len),
         reads,
         writes: 0,
+        ..AccessRange::default()
     }
 }
 
@@ -311,6 +312,7 @@ fn indef_counts_reads_and_fragpicker_counts_writes_too() {
         range: blocks(0, 8),
         reads: 0,
         writes: 5,
+        ..AccessRange::default()
     }];
     let indef = plan_with(&options(Policy::Indef), &fragmented, Some(&written));
     assert_eq!(decisions(&indef), [Skip(SkipReason::NotRead)]);
@@ -501,6 +503,7 @@ fn any_accesses() -> impl Strategy<Value = Vec<AccessRange>> {
                 range,
                 reads,
                 writes,
+                ..AccessRange::default()
             }
         };
         parts.into_iter().map(&mut build).collect()
