@@ -1,9 +1,9 @@
 //! The reader of profiles: it never panics, every error is one line, a profile that it takes comes
-//! back as it was when written again, and its records become ordered ranges.
+//! back as it was when written again, and what it counts becomes ordered ranges.
 
 #![no_main]
 
-use indef_core::access::{AccessOptions, ranges};
+use indef_core::access::{AccessOptions, join};
 use indef_core::profile::Profile;
 use libfuzzer_sys::fuzz_target;
 
@@ -17,7 +17,7 @@ fuzz_target!(|text: &[u8]| {
     };
     let again = profile.write(Vec::new()).unwrap();
     assert_eq!(Profile::read(&again[..]).unwrap(), profile);
-    let accesses = ranges(profile.records, &AccessOptions::default());
+    let accesses = join(profile.records, profile.ranges, &AccessOptions::default());
     for (_, ranges) in accesses.iter() {
         assert!(
             ranges

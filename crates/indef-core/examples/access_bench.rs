@@ -121,6 +121,7 @@ fn measure_profile() -> f64 {
             inode: Some(131),
         }],
         records: (0..RECORDS).map(record).collect(),
+        ranges: Vec::new(),
     };
     let text = profile.write(Vec::new()).unwrap_or_default();
     let start = Instant::now();

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Result, anyhow};
 use indef_core::{
-    access::{AccessOptions, AccessRange, FileAccesses, ranges},
+    access::{AccessOptions, AccessRange, FileAccesses, join},
     profile::Profile,
 };
 use indef_fs::TargetId;
@@ -68,10 +68,11 @@ impl Accesses {
             // A file may stand in a profile under several names.
             canonical.push(id.map_or(index, |id| *files.entry(id).or_insert(index)));
         }
-        let mut records = profile.records;
-        for record in &mut records {
-            if let Some(file) = canonical.get(record.file as usize) {
-                record.file = *file;
+        let (mut records, mut counted) = (profile.records, profile.ranges);
+        let of_records = records.iter_mut().map(|record| &mut record.file);
+        for file in of_records.chain(counted.iter_mut().map(|(file, _)| file)) {
+            if let Some(index) = canonical.get(*file as usize) {
+                *file = *index;
             }
         }
         let options = AccessOptions {
@@ -79,7 +80,7 @@ impl Accesses {
             ..AccessOptions::default()
         };
         Ok(Self {
-            ranges: ranges(records, &options),
+            ranges: join(records, counted, &options),
             files,
         })
     }

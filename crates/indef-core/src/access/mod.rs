@@ -2,9 +2,13 @@
 //!
 //! The steps are those of FragPicker §4.1.2 and of InDeF's information management (§III-A):
 //! requests are aligned outward to file system blocks, buffered sequential reads grow to what the
-//! kernel's read-ahead fetches, and overlapping requests merge to the widest range and add up.
+//! kernel's read-ahead fetches, and overlapping requests merge to the widest range and add up,
+//! as long as that does not make a chain of them.
 //!
-//! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 32 bytes for each range
+//! What was counted where the device is ([`join`]'s ranges) has met the page cache and read-ahead
+//! already: it is only merged.
+//!
+//! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 56 bytes for each range
 //! that is left. The order in which records are given does not matter; their `time` does.
 
 mod merge;
@@ -81,14 +85,19 @@ pub struct AccessOptions {
     pub block_size: Bytes,
     /// How far the kernel reads ahead of a sequential buffered reader; zero turns the model off.
     pub readahead: Bytes,
+    /// Merging makes no range longer than this, unless the same accesses reach through all of it;
+    /// zero lets it merge whatever overlaps, as the papers do.
+    pub max_range: Bytes,
 }
 
 impl Default for AccessOptions {
-    /// 4 KiB blocks and Linux' default read-ahead of 128 KiB.
+    /// 4 KiB blocks, Linux' default read-ahead of 128 KiB, and ranges of the largest request that
+    /// plans reckon with (256 KiB, InDeF §II-A).
     fn default() -> Self {
         Self {
             block_size: Bytes::kib(4),
             readahead: Bytes::kib(128),
+            max_range: Bytes::kib(256),
         }
     }
 }
@@ -136,7 +145,18 @@ impl FileAccesses {
 
 /// Turn records into per-file ranges. Records of no bytes are ignored.
 #[must_use]
-pub fn ranges(mut records: Vec<AccessRecord>, options: &AccessOptions) -> FileAccesses {
+pub fn ranges(records: Vec<AccessRecord>, options: &AccessOptions) -> FileAccesses {
+    join(records, Vec::new(), options)
+}
+
+/// Turn records, and ranges that were counted already, into per-file ranges. Read-ahead is modelled
+/// for the records alone. What has no bytes or no counts is ignored.
+#[must_use]
+pub fn join(
+    mut records: Vec<AccessRecord>,
+    mut counted: Vec<(u32, AccessRange)>,
+    options: &AccessOptions,
+) -> FileAccesses {
     let options = AccessOptions {
         block_size: Bytes(options.block_size.0.max(1)),
         ..*options
@@ -145,7 +165,12 @@ pub fn ranges(mut records: Vec<AccessRecord>, options: &AccessOptions) -> FileAc
     records.sort_unstable_by_key(|r| (r.file, r.time, r.offset, r.len, r.op, r.direct));
     readahead::apply(&mut records, &options);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
-    merge::merge(&records)
+    counted.retain_mut(|(_, r)| {
+        r.range = r.range.align_outward(options.block_size);
+        !r.range.is_empty() && (r.reads, r.writes) != (0, 0)
+    });
+    counted.sort_unstable_by_key(|(file, r)| (*file, r.range.start));
+    merge::merge(&records, &counted, &options)
 }
 
 #[cfg(test)]

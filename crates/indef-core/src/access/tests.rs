@@ -157,6 +157,104 @@ fn records_at_the_end_of_the_number_line_do_not_wrap() {
     assert_eq!(accesses.of(0).iter().map(|r| r.reads).sum::<u64>(), 3);
 }
 
+#[test]
+fn a_chain_of_small_reads_keeps_the_heat_of_its_parts() {
+    // 8 KiB reads at every block of 4 MiB, and a hot one among them.
+    let mut places: Vec<_> = (0..1023).map(|i| (i * BLOCK, 2 * BLOCK)).collect();
+    places.extend([(512 * BLOCK, 2 * BLOCK); 1000]);
+    let accesses = ranges(reads(true, &places), &AccessOptions::default());
+    // Pieces of four requests, 32 KiB.
+    assert_eq!(accesses.len(), 128);
+    for range in accesses.of(0) {
+        assert_eq!(range.range.len, Bytes::kib(32));
+        let hot = range.range.start.0 == 512 * BLOCK;
+        // Eight begin in it, and one before; at the ends of the file it is eight in all.
+        let reads = match range.range.start.0 / BLOCK {
+            0 | 1016 => 8,
+            _ => 9,
+        };
+        assert_eq!(range.reads, if hot { 1000 } else { 0 } + reads);
+    }
+    let papers = AccessOptions {
+        max_range: Bytes::ZERO,
+        ..AccessOptions::default()
+    };
+    let whole = ranges(reads(true, &places), &papers);
+    assert_eq!(whole.len(), 1);
+    assert_eq!(whole.of(0)[0].reads, 2023);
+}
+
+#[test]
+fn a_long_read_over_hot_ones_stays_long_between_them() {
+    let hot = (300 * KIB, 16 * KIB);
+    let places = [(0, 1 << 30), hot, hot];
+    assert_eq!(
+        shown(reads(true, &places)),
+        [
+            (0, 256 * KIB, 1),
+            (256 * KIB, 256 * KIB, 3),
+            (512 * KIB, (1 << 30) - 512 * KIB, 1),
+        ]
+    );
+    // Equal ones are one range, however long.
+    assert_eq!(shown(reads(true, &[(0, 1 << 30); 3])), [(0, 1 << 30, 3)]);
+}
+
+#[test]
+fn ranges_that_were_counted_join_as_they_are() {
+    let observed = Observed {
+        requests: 20,
+        timed: 5,
+        time: Nanos(500),
+    };
+    let counted = |file, start, len| {
+        let range = AccessRange {
+            range: FileRange::new(start, len),
+            reads: 10,
+            writes: 1,
+            observed,
+        };
+        (file, range)
+    };
+    // Sequential, and yet no read-ahead; one grows to its blocks; one is of no bytes.
+    let counted = vec![
+        counted(1, 16 * KIB, 16 * KIB),
+        counted(1, 0, 16 * KIB),
+        counted(0, 100, 100),
+        counted(0, 4 * KIB, 0),
+    ];
+    let records = reads(true, &[(0, 1), (8 * KIB, 1)]);
+    let joined = join(records, counted, &AccessOptions::default());
+    let places = |file: u32| -> Vec<_> {
+        let ranges = joined.of(file).iter();
+        ranges
+            .map(|r| (r.range.start.0, r.range.len.0, r.reads, r.writes))
+            .collect()
+    };
+    assert_eq!(places(0), [(0, 4096, 11, 1), (8 * KIB, 4096, 1, 0)]);
+    let both = [(0, 16 * KIB, 10, 1), (16 * KIB, 16 * KIB, 10, 1)];
+    assert_eq!(places(1), both);
+    assert!(joined.of(1).iter().all(|r| r.observed == observed));
+}
+
+fn any_ranges() -> impl Strategy<Value = Vec<(u32, AccessRange)>> {
+    let one = (0u32..3, 0u64..400_000, 0u64..50_000, 0u64..9, 0u64..9);
+    let one = one.prop_map(|(file, start, len, reads, writes)| {
+        let range = AccessRange {
+            range: FileRange::new(start, len),
+            reads,
+            writes,
+            observed: Observed {
+                requests: reads * 3,
+                timed: reads,
+                time: Nanos(reads * 7),
+            },
+        };
+        (file, range)
+    });
+    prop::collection::vec(one, 0..60)
+}
+
 fn any_records() -> impl Strategy<Value = Vec<AccessRecord>> {
     let one = (
         0u32..3,
@@ -196,7 +294,7 @@ fn covered(ranges: impl IntoIterator<Item = FileRange>) -> Vec<u64> {
 proptest! {
     #[test]
     fn merging_keeps_every_byte_and_every_count(records in any_records()) {
-        let options = AccessOptions { readahead: Bytes::ZERO, ..AccessOptions::default() };
+        let options = AccessOptions { readahead: Bytes::ZERO, max_range: Bytes::ZERO, ..AccessOptions::default() };
         let merged = ranges(records.clone(), &options);
         for file in 0..3 {
             let of_file = || records.iter().filter(|r| r.file == file && !r.len.is_zero());
@@ -224,9 +322,10 @@ proptest! {
 
     #[test]
     fn read_ahead_only_adds_bytes_and_only_takes_counts(records in any_records()) {
-        let off = AccessOptions { readahead: Bytes::ZERO, ..AccessOptions::default() };
+        let whole = AccessOptions { max_range: Bytes::ZERO, ..AccessOptions::default() };
+        let off = AccessOptions { readahead: Bytes::ZERO, ..whole };
         let plain = ranges(records.clone(), &off);
-        let grown = ranges(records, &AccessOptions::default());
+        let grown = ranges(records, &whole);
         for file in 0..3 {
             let wide = covered(grown.of(file).iter().map(|r| r.range));
             let narrow = covered(plain.of(file).iter().map(|r| r.range));
@@ -246,5 +345,66 @@ proptest! {
         }
         let options = AccessOptions::default();
         prop_assert_eq!(ranges(records, &options), ranges(other, &options));
+    }
+
+    #[test]
+    fn cutting_loses_no_byte_and_no_count(records in any_records(), counted in any_ranges(), most in 0u64..40) {
+        let options = AccessOptions { readahead: Bytes::ZERO, max_range: Bytes(most * BLOCK), ..AccessOptions::default() };
+        let joined = join(records.clone(), counted.clone(), &options);
+        for file in 0..3 {
+            let requests: Vec<(FileRange, u64, u64)> = records
+                .iter()
+                .filter(|r| r.file == file)
+                .map(|r| {
+                    let range = FileRange { start: r.offset, len: r.len };
+                    (range, u64::from(r.op == Op::Read), u64::from(r.op == Op::Write))
+                })
+                .chain(counted.iter().filter(|(f, _)| *f == file).map(|(_, r)| (r.range, r.reads, r.writes)))
+                .filter(|(range, reads, writes)| !range.is_empty() && reads + writes > 0)
+                .map(|(range, reads, writes)| (range.align_outward(Bytes(BLOCK)), reads, writes))
+                .collect();
+            let of = joined.of(file);
+            prop_assert!(of.windows(2).all(|w| w[0].range.end() <= w[1].range.start));
+            prop_assert_eq!(covered(of.iter().map(|r| r.range)), covered(requests.iter().map(|r| r.0)));
+            let longest = requests.iter().map(|r| r.0.len.0).max().unwrap_or(0);
+            for piece in of {
+                let touching: Vec<_> = requests.iter().filter(|r| r.0.overlaps(piece.range)).collect();
+                // Never less than at the hottest byte, and never more than what touches it.
+                let hottest = (piece.range.start.0 / BLOCK..piece.range.end().0 / BLOCK)
+                    .map(|block| {
+                        let block = FileRange::new(block * BLOCK, BLOCK);
+                        touching.iter().filter(|r| r.0.overlaps(block)).map(|r| r.1).sum::<u64>()
+                    })
+                    .max()
+                    .unwrap();
+                prop_assert!(piece.reads >= hottest);
+                prop_assert!(piece.reads <= touching.iter().map(|r| r.1).sum::<u64>());
+                // Observations go with the reads that they are of.
+                prop_assert_eq!(piece.observed.requests, piece.observed.timed * 3);
+                prop_assert_eq!(piece.observed.time.0, piece.observed.timed * 7);
+                // No chains: what is longer than a piece, each request reaches through.
+                let limit = (longest * 4 / BLOCK).next_power_of_two().min(most.max(1)) * BLOCK;
+                let through = |r: &FileRange| {
+                    r.start.0 < piece.range.start.0 + limit && r.end().0 + limit > piece.range.end().0
+                };
+                prop_assert!(most == 0 || piece.range.len.0 <= limit || touching.iter().all(|r| through(&r.0)));
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_overlap_stays_as_it_is(places in prop::collection::btree_map(0u64..1000, (1u64..200, 1u64..5), 0..20), most in 0u64..9) {
+        let mut end = 0;
+        let mut expected = Vec::new();
+        let mut records = Vec::new();
+        for (gap, (blocks, times)) in places {
+            let start = end + gap * BLOCK;
+            end = start + blocks * BLOCK;
+            expected.push((start, blocks * BLOCK, times));
+            records.extend((0..times).map(|_| record(Op::Read, true, start, blocks * BLOCK, 0)));
+        }
+        let options = AccessOptions { max_range: Bytes(most * BLOCK), ..AccessOptions::default() };
+        let found: Vec<_> = ranges(records, &options).of(0).iter().map(|r| (r.range.start.0, r.range.len.0, r.reads)).collect();
+        prop_assert_eq!(found, expected);
     }
 }

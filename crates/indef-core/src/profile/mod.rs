@@ -6,7 +6,11 @@
 //! file 1 2049 131 /srv/db/main.sqlite
 //! read 1 0 131072
 //! write 1 131072 4096 direct time=1700000000
+//! range 1 262144 65536 reads=40 writes=0 requests=80
 //! ```
+//!
+//! `read` and `write` are single accesses as a program made them; a `range` was counted already, where
+//! the device is.
 
 mod escape;
 mod reader;
@@ -17,7 +21,7 @@ use std::path::PathBuf;
 pub use reader::{Problem, ProfileError};
 pub use writer::ProfileWriter;
 
-use crate::access::AccessRecord;
+use crate::access::{AccessRange, AccessRecord};
 
 /// The version that is written and read.
 pub const VERSION: u64 = 1;
@@ -46,6 +50,8 @@ pub struct Profile {
     pub files: Vec<ProfileFile>,
     /// The accesses.
     pub records: Vec<AccessRecord>,
+    /// Ranges that were counted already, each with the index of its file.
+    pub ranges: Vec<(u32, AccessRange)>,
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use std::{
     str::FromStr,
 };
 
-use units::{Bytes, FileOffset, Nanos};
+use units::{Bytes, FileRange, Nanos};
 
 use super::{MAGIC, MAX_LINE, Profile, ProfileFile, VERSION, escape::decode};
-use crate::access::{AccessRecord, Op};
+use crate::access::{AccessRange, AccessRecord, Observed, Op};
 
 /// A profile cannot be used: which line, what is wrong, what to do.
 #[derive(Debug)]
@@ -78,7 +78,8 @@ impl std::error::Error for ProfileError {
 }
 
 impl Profile {
-    /// Read a profile. Memory is bounded by the size of the input: 32 bytes for each record.
+    /// Read a profile. Memory is bounded by the size of the input: 32 bytes for each
+    /// record, 64 for each range.
     ///
     /// # Errors
     ///
@@ -124,11 +125,12 @@ impl<R: BufRead> Reader<R> {
                 b"file" => self.file(rest).map_err(Problem::Line)?,
                 b"read" => self.record(Op::Read, rest).map_err(Problem::Line)?,
                 b"write" => self.record(Op::Write, rest).map_err(Problem::Line)?,
+                b"range" => self.range(rest).map_err(Problem::Line)?,
                 b"end" => return self.end(rest),
                 other => {
                     let shown = show(other);
                     return Err(Problem::Line(format!(
-                        "'{shown}' is not file, read, write or end"
+                        "'{shown}' is not file, read, write, range or end"
                     )));
                 }
             }
@@ -215,30 +217,15 @@ impl<R: BufRead> Reader<R> {
 
     /// `read|write ID OFFSET LENGTH [direct] [time=NS]`
     fn record(&mut self, op: Op, rest: &[u8]) -> Result<(), String> {
-        let (id, rest) = first_word(rest);
-        let (offset, rest) = first_word(rest);
-        let (len, mut rest) = first_word(rest);
-        let id: u32 = number("file number", id)?;
-        let file = *self
-            .ids
-            .get(&id)
-            .ok_or_else(|| format!("file {id} is not named before"))?;
-        let (offset, len) = (size("offset", offset)?, size("length", len)?);
+        let (file, range, mut rest) = self.place(rest)?;
         let (mut direct, mut time) = (false, None);
         while let (word @ [_, ..], behind) = first_word(rest) {
             match word.strip_prefix(b"time=") {
                 Some(value) if time.is_none() => time = Some(number("time", value)?),
                 None if word == b"direct" && !direct => direct = true,
-                _ => return Err(format!("'{}' is not expected here", show(word))),
+                _ => return Err(unexpected(word)),
             }
             rest = behind;
-        }
-        if len.is_zero() {
-            return Err("the length is zero".to_owned());
-        }
-        match offset.0.checked_add(len.0) {
-            Some(end) if i64::try_from(end).is_ok() => {}
-            _ => return Err("the range ends behind the end of any file".to_owned()),
         }
         // Typed records need no time: each comes after the one before it.
         let next = || self.time.map_or(0, |last| last.saturating_add(1));
@@ -246,8 +233,8 @@ impl<R: BufRead> Reader<R> {
         self.time = Some(time);
         self.profile.records.push(AccessRecord {
             file,
-            offset: FileOffset(offset.0),
-            len,
+            offset: range.start,
+            len: range.len,
             op,
             direct,
             time: Nanos(time),
@@ -255,10 +242,69 @@ impl<R: BufRead> Reader<R> {
         Ok(())
     }
 
+    /// `range ID OFFSET LENGTH reads=N writes=N [requests=N] [timed=N time=NS]`
+    fn range(&mut self, rest: &[u8]) -> Result<(), String> {
+        let (file, range, mut rest) = self.place(rest)?;
+        const NAMES: [&str; 5] = ["reads", "writes", "requests", "timed", "time"];
+        let mut found = [None; NAMES.len()];
+        while let (word @ [_, ..], behind) = first_word(rest) {
+            let equals = word.iter().position(|&byte| byte == b'=');
+            let (name, value) = word.split_at(equals.unwrap_or(word.len()));
+            match NAMES.iter().position(|known| known.as_bytes() == name) {
+                Some(at) if found[at].is_none() => {
+                    let value = value.strip_prefix(b"=").unwrap_or_default();
+                    found[at] = Some(number(&format!("value of {}", NAMES[at]), value)?);
+                }
+                _ => return Err(unexpected(word)),
+            }
+            rest = behind;
+        }
+        let [reads, writes, requests, timed, time] = found;
+        if timed.is_some() != time.is_some() {
+            return Err("timed=N and time=NS belong together".to_owned());
+        }
+        let counted = AccessRange {
+            range,
+            reads: reads.unwrap_or(0),
+            writes: writes.unwrap_or(0),
+            observed: Observed {
+                requests: requests.unwrap_or(0),
+                timed: timed.unwrap_or(0),
+                time: Nanos(time.unwrap_or(0)),
+            },
+        };
+        if (counted.reads, counted.writes) == (0, 0) {
+            return Err("the range needs reads=N or writes=N".to_owned());
+        }
+        self.profile.ranges.push((file, counted));
+        Ok(())
+    }
+
+    /// `ID OFFSET LENGTH`: the index of the file, the bytes, and what is behind.
+    fn place<'l>(&self, rest: &'l [u8]) -> Result<(u32, FileRange, &'l [u8]), String> {
+        let (id, rest) = first_word(rest);
+        let (offset, rest) = first_word(rest);
+        let (len, rest) = first_word(rest);
+        let id: u32 = number("file number", id)?;
+        let file = *self
+            .ids
+            .get(&id)
+            .ok_or_else(|| format!("file {id} is not named before"))?;
+        let (offset, len) = (size("offset", offset)?, size("length", len)?);
+        if len.is_zero() {
+            return Err("the length is zero".to_owned());
+        }
+        match offset.0.checked_add(len.0) {
+            Some(end) if i64::try_from(end).is_ok() => {}
+            _ => return Err("the range ends behind the end of any file".to_owned()),
+        }
+        Ok((file, FileRange::new(offset.0, len.0), rest))
+    }
+
     /// `end RECORDS`
     fn end(&mut self, rest: &[u8]) -> Result<(), Problem> {
         let promised = number("number of records", rest.trim_ascii()).map_err(Problem::Line)?;
-        let found = self.profile.records.len() as u64;
+        let found = (self.profile.records.len() + self.profile.ranges.len()) as u64;
         if found != promised {
             return Err(Problem::Count { found, promised });
         }
@@ -267,6 +313,10 @@ impl<R: BufRead> Reader<R> {
             false => Ok(()),
         }
     }
+}
+
+fn unexpected(word: &[u8]) -> String {
+    format!("'{}' is not expected here", show(word))
 }
 
 /// The first word, and what is behind it.

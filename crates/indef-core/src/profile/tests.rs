@@ -8,10 +8,10 @@ use std::{
 };
 
 use proptest::prelude::*;
-use units::{Bytes, FileOffset, Nanos};
+use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::*;
-use crate::access::Op;
+use crate::access::{Observed, Op};
 
 fn read(text: impl AsRef<[u8]>) -> Result<Profile, ProfileError> {
     Profile::read(text.as_ref())
@@ -30,10 +30,11 @@ fn the_documented_examples_are_profiles() {
     for block in page.split("```text\n").skip(1) {
         let (example, _) = block.split_once("```").unwrap();
         let profile = read(example).unwrap();
-        assert!(!profile.files.is_empty() && !profile.records.is_empty());
+        assert!(!profile.files.is_empty());
+        assert!(!profile.records.is_empty() || !profile.ranges.is_empty());
         examples += 1;
     }
-    assert_eq!(examples, 2);
+    assert_eq!(examples, 3);
 }
 
 #[test]
@@ -73,6 +74,38 @@ fn a_profile_can_be_typed_by_hand() {
 }
 
 #[test]
+fn counted_ranges_stand_beside_accesses() {
+    let profile = read(
+        "indef-profile 1 with-end\nfile 0 - - /a\n\
+         range 0 64KiB 128KiB time=900 timed=3 requests=40 writes=2 reads=7\n\
+         read 0 0 1\n\
+         range 0 0 4096 writes=1\n\
+         end 3",
+    )
+    .unwrap();
+    let long = AccessRange {
+        range: FileRange::new(64 << 10, 128 << 10),
+        reads: 7,
+        writes: 2,
+        observed: Observed {
+            requests: 40,
+            timed: 3,
+            time: Nanos(900),
+        },
+    };
+    let short = AccessRange {
+        range: FileRange::new(0, 4096),
+        writes: 1,
+        ..AccessRange::default()
+    };
+    assert_eq!(profile.ranges, [(0, long), (0, short)]);
+    let text = String::from_utf8(written(&profile)).unwrap();
+    assert!(text.contains("range 0 65536 131072 reads=7 writes=2 requests=40 timed=3 time=900\n"));
+    assert!(text.contains("range 0 0 4096 reads=0 writes=1\n"));
+    assert_eq!(read(text).unwrap(), profile);
+}
+
+#[test]
 fn foreign_and_outdated_files_are_told_from_damaged_ones() {
     for text in [
         "",
@@ -93,7 +126,10 @@ fn foreign_and_outdated_files_are_told_from_damaged_ones() {
 #[test]
 fn damage_names_its_line_and_what_to_do() {
     for (line, what) in [
-        ("erase 1 0 1", "'erase' is not file, read, write or end"),
+        (
+            "erase 1 0 1",
+            "'erase' is not file, read, write, range or end",
+        ),
         ("file", "the file number is missing"),
         ("file x - - /a", "'x' is not a valid file number"),
         ("file 4294967296 - - /a", "is not a valid file number"),
@@ -117,6 +153,22 @@ fn damage_names_its_line_and_what_to_do() {
         ("read 1 0 1 time=", "the time is missing"),
         ("read 1 0 1 time=soon", "'soon' is not a valid time"),
         ("read 1 0 1 \u{1b}[2J", "is not expected here"),
+        ("range 1 0", "the length is missing"),
+        ("range 9 0 1 reads=1", "file 9 is not named before"),
+        ("range 1 0 1", "needs reads=N or writes=N"),
+        ("range 1 0 1 reads=0 writes=0", "needs reads=N or writes=N"),
+        ("range 1 0 1 reads", "the value of reads is missing"),
+        ("range 1 0 1 reads=-1", "'-1' is not a valid value of reads"),
+        (
+            "range 1 0 1 reads=1 reads=1",
+            "'reads=1' is not expected here",
+        ),
+        (
+            "range 1 0 1 reads=1 direct",
+            "'direct' is not expected here",
+        ),
+        ("range 1 0 1 reads=1 timed=1", "belong together"),
+        ("range 1 0 1 reads=1 time=9", "belong together"),
         ("end x", "'x' is not a valid number of records"),
         ("end 5", "the profile has 1 records, but its end says 5"),
         ("end 1\nread 1 0 1", "something behind the end"),
@@ -144,6 +196,7 @@ fn a_recorded_profile_that_is_cut_off_is_refused() {
         records: read("indef-profile 1\nfile 1 - - /a\nread 1 0 1\nread 1 1 1")
             .unwrap()
             .records,
+        ranges: Vec::new(),
     });
     assert!(read(&whole).is_ok());
     let first = whole.iter().position(|&b| b == b'\n').unwrap();
@@ -173,6 +226,7 @@ fn the_longest_path_fits_a_line() {
             inode: Some(u64::MAX),
         }],
         records: Vec::new(),
+        ranges: Vec::new(),
     };
     assert_eq!(read(written(&profile)).unwrap(), profile);
     assert_eq!(
@@ -199,7 +253,10 @@ fn any_profile() -> impl Strategy<Value = Profile> {
         any::<u64>(),
     );
     let records = prop::collection::vec(record, 0..30);
-    (prop::collection::vec(file, 1..4), records).prop_map(|(files, records)| {
+    let counts = prop::array::uniform5(0u64..);
+    let range = (any::<u32>(), 0u64..1 << 62, 1u64..1 << 62, counts);
+    let ranges = prop::collection::vec(range, 0..20);
+    (prop::collection::vec(file, 1..4), records, ranges).prop_map(|(files, records, ranges)| {
         let build = |(file, offset, len, write, direct, time)| AccessRecord {
             file: file % files.len() as u32,
             offset: FileOffset(offset),
@@ -208,8 +265,23 @@ fn any_profile() -> impl Strategy<Value = Profile> {
             direct,
             time: Nanos(time),
         };
+        let count = |(file, start, len, counts): (u32, u64, u64, [u64; 5])| {
+            let [reads, writes, requests, timed, time] = counts;
+            let counted = AccessRange {
+                range: FileRange::new(start, len),
+                reads: reads.max(1),
+                writes,
+                observed: Observed {
+                    requests,
+                    timed,
+                    time: Nanos(time),
+                },
+            };
+            (file % files.len() as u32, counted)
+        };
         Profile {
             records: records.into_iter().map(build).collect(),
+            ranges: ranges.into_iter().map(count).collect(),
             files,
         }
     })

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{MAGIC, Profile, ProfileFile, VERSION, escape::encode};
-use crate::access::{AccessRecord, Op};
+use crate::access::{AccessRange, AccessRecord, Observed, Op};
 
 /// Writes a profile record by record, so that a collector need not hold them.
 #[derive(Debug)]
@@ -67,6 +67,39 @@ impl<W: Write> ProfileWriter<W> {
         Ok(())
     }
 
+    /// Append a range of a file that has been named.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn range(&mut self, file: u32, counted: &AccessRange) -> io::Result<()> {
+        let AccessRange {
+            range,
+            reads,
+            writes,
+            observed,
+        } = counted;
+        let Observed {
+            requests,
+            timed,
+            time,
+        } = observed;
+        write!(
+            self.out,
+            "range {file} {} {} reads={reads} writes={writes}",
+            range.start.0, range.len.0
+        )?;
+        if *requests > 0 {
+            write!(self.out, " requests={requests}")?;
+        }
+        if (*timed, time.0) != (0, 0) {
+            write!(self.out, " timed={timed} time={}", time.0)?;
+        }
+        writeln!(self.out)?;
+        self.records += 1;
+        Ok(())
+    }
+
     /// Close the profile.
     ///
     /// # Errors
@@ -92,6 +125,9 @@ impl Profile {
         }
         for record in &self.records {
             writer.record(record)?;
+        }
+        for (file, range) in &self.ranges {
+            writer.range(*file, range)?;
         }
         writer.finish()
     }
