@@ -8,6 +8,7 @@
 
 mod accesses;
 mod args;
+mod decay;
 mod demo;
 mod document;
 mod extent_map;
@@ -20,6 +21,7 @@ mod report;
 mod run;
 mod scan;
 mod signals;
+mod trace;
 
 use std::{io, process::ExitCode};
 

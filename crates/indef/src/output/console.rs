@@ -24,6 +24,9 @@ pub(crate) struct Console {
     pub(crate) verbose: u8,
     /// Whether to draw progress on stderr.
     pub(crate) progress: bool,
+    /// Whether it was asked for, whatever stderr is.
+    #[allow(dead_code, reason = "read by the live view of a trace")]
+    pub(crate) progress_forced: bool,
     errors: AtomicU64,
 }
 
@@ -51,6 +54,22 @@ impl Console {
                 When::Never => false,
                 When::Auto => err_terminal && !common.quiet,
             },
+            progress_forced: common.progress == When::Always,
+            errors: AtomicU64::new(0),
+        }
+    }
+
+    /// Without colours and progress.
+    #[cfg(test)]
+    pub(crate) fn plain() -> Self {
+        Self {
+            out: Style::plain(),
+            err: Style::plain(),
+            json: false,
+            quiet: false,
+            verbose: 0,
+            progress: false,
+            progress_forced: false,
             errors: AtomicU64::new(0),
         }
     }

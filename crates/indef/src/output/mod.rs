@@ -1,6 +1,7 @@
 //! How results and messages look: names, tables, colours, progress, JSON.
 
 mod console;
+pub(crate) mod fit;
 pub(crate) mod json;
 mod name;
 mod progress;

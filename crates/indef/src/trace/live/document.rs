@@ -1,0 +1,103 @@
+//! What a trace saw, as the JSON document has it (docs/json.md).
+
+use indef_core::plan::PathJson;
+use serde::Serialize;
+use units::Nanos;
+
+use super::model::{Counts, HotFile, Live};
+use crate::document::SCHEMA;
+
+/// The part of `trace --json` that tells what was seen. The command adds how it was seen.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document {
+    schema: u64,
+    files: Vec<FileEntry>,
+    totals: Totals,
+}
+
+#[derive(Debug, Serialize)]
+struct FileEntry {
+    #[serde(flatten)]
+    path: Option<PathJson>,
+    dev: u64,
+    inode: u64,
+    generation: u32,
+    subvolume: u64,
+    #[serde(flatten)]
+    counts: CountsEntry,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    #[serde(flatten)]
+    counts: CountsEntry,
+    files: u64,
+    ranges: u64,
+    /// `files` or `ranges` stopped counting.
+    more: bool,
+    lost: u64,
+    cached: u64,
+    duration_ns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct CountsEntry {
+    reads: u64,
+    writes: u64,
+    bytes_read: u64,
+    bytes_written: u64,
+    requests: u64,
+    timed: u64,
+    time_ns: u64,
+}
+
+impl Document {
+    /// All of it, with the `top` hottest files.
+    pub(crate) fn new(live: &Live, top: usize) -> Self {
+        let (files, ranges) = (live.files_seen(), live.ranges_seen());
+        Self {
+            schema: SCHEMA,
+            files: live
+                .hottest_of_all(top)
+                .iter()
+                .map(FileEntry::from)
+                .collect(),
+            totals: Totals {
+                counts: live.total().into(),
+                files: files.count(),
+                ranges: ranges.count(),
+                more: files.is_full() || ranges.is_full(),
+                lost: live.lost(),
+                cached: live.cached(),
+                duration_ns: Nanos::from(live.elapsed()).get(),
+            },
+        }
+    }
+}
+
+impl From<&HotFile<'_>> for FileEntry {
+    fn from(file: &HotFile<'_>) -> Self {
+        Self {
+            path: file.path.map(PathJson::from),
+            dev: file.key.dev,
+            inode: file.key.inode,
+            generation: file.key.generation,
+            subvolume: file.key.subvolume,
+            counts: (&file.total).into(),
+        }
+    }
+}
+
+impl From<&Counts> for CountsEntry {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            reads: counts.reads,
+            writes: counts.writes,
+            bytes_read: counts.read.get(),
+            bytes_written: counts.written.get(),
+            requests: counts.observed.requests,
+            timed: counts.observed.timed,
+            time_ns: counts.observed.time.get(),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! The model: sums, rates, and the hottest files.
+
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{BuildHasher, Hash, RandomState},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use indef_core::access::Observed;
+use indef_trace::{FileKey, Tally, TracedFile};
+use units::{Bytes, Nanos};
+
+use crate::decay::Decay;
+
+/// Files that are told apart. When there are more, the colder half is forgotten.
+pub(crate) const MAX_FILES: usize = 16 << 10;
+/// Files whose names are kept: they are told only once, and a forgotten file may become hot again.
+const MAX_NAMES: usize = 64 << 10;
+/// Different files and ranges are counted up to this number of each.
+const MAX_DISTINCT: usize = 256 << 10;
+/// Rates are those of about the last ten seconds.
+const RECENT: Decay = Decay::half_life(Duration::from_secs(5));
+
+/// What a collector hands out at a time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Batch<'a> {
+    /// What was accessed since the last time.
+    pub(crate) tallies: &'a [Tally],
+    /// Files met for the first time.
+    pub(crate) files: &'a [TracedFile],
+    /// Events lost since the last time.
+    pub(crate) lost: u64,
+    /// Reads since the last time that the page cache served, and that are in no tally.
+    pub(crate) cached: u64,
+}
+
+/// Sums over accesses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) read: Bytes,
+    pub(crate) written: Bytes,
+    pub(crate) observed: Observed,
+}
+
+impl Counts {
+    fn add(&mut self, tally: &Tally) {
+        let bytes = |times: u64| Bytes(tally.range.len.get().saturating_mul(times));
+        self.reads = self.reads.saturating_add(tally.reads);
+        self.writes = self.writes.saturating_add(tally.writes);
+        self.read = self.read.saturating_add(bytes(tally.reads));
+        self.written = self.written.saturating_add(bytes(tally.writes));
+        self.observed += tally.observed;
+    }
+
+    /// Requests that a read became, on average; `None` if they were not counted.
+    pub(crate) fn requests_per_read(&self) -> Option<f64> {
+        (self.observed.requests > 0 && self.reads > 0)
+            .then(|| self.observed.requests as f64 / self.reads as f64)
+    }
+
+    /// Mean device time of a read; `None` if none was timed.
+    pub(crate) fn mean_time(&self) -> Option<Nanos> {
+        self.observed
+            .time
+            .get()
+            .checked_div(self.observed.timed)
+            .map(Nanos)
+    }
+}
+
+/// Sums that fade.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    reads: f64,
+    writes: f64,
+    read: f64,
+    written: f64,
+    time: f64,
+    at: Duration,
+}
+
+impl Recent {
+    fn fade(&mut self, now: Duration) {
+        let factor = RECENT.factor(now.saturating_sub(self.at));
+        for sum in [
+            &mut self.reads,
+            &mut self.writes,
+            &mut self.read,
+            &mut self.written,
+            &mut self.time,
+        ] {
+            *sum *= factor;
+        }
+        self.at = now;
+    }
+
+    fn add(&mut self, tally: &Tally) {
+        let len = tally.range.len.get() as f64;
+        self.reads += tally.reads as f64;
+        self.writes += tally.writes as f64;
+        self.read += len * tally.reads as f64;
+        self.written += len * tally.writes as f64;
+        self.time += tally.observed.time.get() as f64;
+    }
+}
+
+/// Accesses per second, as of now.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) reads: f64,
+    pub(crate) writes: f64,
+    pub(crate) read: f64,
+    pub(crate) written: f64,
+}
+
+/// A file among the hottest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HotFile<'a> {
+    pub(crate) key: FileKey,
+    /// Its name, if it has one and could be found.
+    pub(crate) path: Option<&'a Path>,
+    /// Since the beginning.
+    pub(crate) total: Counts,
+    /// Lately.
+    pub(crate) rates: Rates,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct File {
+    total: Counts,
+    recent: Recent,
+}
+
+/// How many different things there were.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Distinct {
+    hasher: RandomState,
+    seen: HashSet<u64>,
+}
+
+impl Distinct {
+    fn insert(&mut self, thing: impl Hash) {
+        if self.seen.len() < MAX_DISTINCT {
+            self.seen.insert(self.hasher.hash_one(thing));
+        }
+    }
+
+    /// The number.
+    pub(crate) fn count(&self) -> u64 {
+        self.seen.len() as u64
+    }
+
+    /// Whether it may be more, because counting ended.
+    pub(crate) fn is_full(&self) -> bool {
+        self.seen.len() >= MAX_DISTINCT
+    }
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    files: HashMap<FileKey, File>,
+    names: HashMap<FileKey, PathBuf>,
+    files_seen: Distinct,
+    ranges_seen: Distinct,
+    total: Counts,
+    recent: Recent,
+    lost: u64,
+    cached: u64,
+    elapsed: Duration,
+}
+
+impl Live {
+    /// More was seen; `elapsed` is the time since the beginning.
+    pub(crate) fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
+        self.elapsed = elapsed.max(self.elapsed);
+        self.lost = self.lost.saturating_add(batch.lost);
+        self.cached = self.cached.saturating_add(batch.cached);
+        for file in batch.files {
+            if let Some(path) = &file.path
+                && (self.names.len() < MAX_NAMES || self.names.contains_key(&file.key))
+            {
+                self.names.insert(file.key, path.clone());
+            }
+        }
+        self.recent.fade(self.elapsed);
+        for tally in batch.tallies {
+            self.files_seen.insert(tally.file);
+            self.ranges_seen.insert((tally.file, tally.range));
+            self.total.add(tally);
+            self.recent.add(tally);
+            let file = self.files.entry(tally.file).or_default();
+            file.recent.fade(self.elapsed);
+            file.recent.add(tally);
+            file.total.add(tally);
+        }
+        if self.files.len() > MAX_FILES {
+            self.forget_colder_half();
+        }
+    }
+
+    fn forget_colder_half(&mut self) {
+        let heat = |file: &File| (file.total.observed.time, file.total.reads);
+        let mut heats: Vec<_> = self.files.values().map(heat).collect();
+        let middle = heats.len() / 2;
+        let (_, median, _) = heats.select_nth_unstable(middle);
+        let median = *median;
+        // Where all are equally hot, any half will do.
+        let mut equal = MAX_FILES / 2;
+        self.files.retain(|_, file| match heat(file).cmp(&median) {
+            std::cmp::Ordering::Less => false,
+            std::cmp::Ordering::Equal => {
+                equal = equal.saturating_sub(1);
+                equal > 0
+            }
+            std::cmp::Ordering::Greater => true,
+        });
+    }
+
+    /// Since the beginning.
+    pub(crate) fn total(&self) -> &Counts {
+        &self.total
+    }
+
+    /// Lately.
+    pub(crate) fn rates(&self) -> Rates {
+        self.rates_of(&self.recent)
+    }
+
+    fn rates_of(&self, recent: &Recent) -> Rates {
+        let mut recent = *recent;
+        recent.fade(self.elapsed);
+        let scale = RECENT.per_second(self.elapsed);
+        Rates {
+            reads: recent.reads * scale,
+            writes: recent.writes * scale,
+            read: recent.read * scale,
+            written: recent.written * scale,
+        }
+    }
+
+    /// Time since the beginning.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
+    /// Events lost since the beginning.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Reads that the page cache served, as far as the collector tells.
+    pub(crate) fn cached(&self) -> u64 {
+        self.cached
+    }
+
+    /// Different files.
+    pub(crate) fn files_seen(&self) -> &Distinct {
+        &self.files_seen
+    }
+
+    /// Different ranges.
+    pub(crate) fn ranges_seen(&self) -> &Distinct {
+        &self.ranges_seen
+    }
+
+    /// The files that were hottest lately: by the time their reads took, or by reads where nothing
+    /// was timed.
+    pub(crate) fn hottest_now(&self, most: usize) -> Vec<HotFile<'_>> {
+        let timed = self.total.observed.timed > 0;
+        let heat = |file: &File| {
+            let mut recent = file.recent;
+            recent.fade(self.elapsed);
+            let first = if timed { recent.time } else { recent.reads };
+            (first, recent.reads + recent.writes)
+        };
+        self.hottest(most, heat, |(a, c), (b, d)| {
+            b.total_cmp(a).then_with(|| d.total_cmp(c))
+        })
+    }
+
+    /// The files that were hottest since the beginning.
+    pub(crate) fn hottest_of_all(&self, most: usize) -> Vec<HotFile<'_>> {
+        let heat = |file: &File| {
+            let total = &file.total;
+            (total.observed.time, total.reads, total.writes)
+        };
+        self.hottest(most, heat, |a, b| b.cmp(a))
+    }
+
+    fn hottest<H>(
+        &self,
+        most: usize,
+        heat: impl Fn(&File) -> H,
+        order: impl Fn(&H, &H) -> std::cmp::Ordering,
+    ) -> Vec<HotFile<'_>> {
+        let mut files: Vec<_> = self
+            .files
+            .iter()
+            .map(|(key, file)| (heat(file), *key, file))
+            .collect();
+        let order = |a: &(H, FileKey, &File), b: &(H, FileKey, &File)| {
+            order(&a.0, &b.0).then(a.1.cmp(&b.1))
+        };
+        if most == 0 {
+            return Vec::new();
+        }
+        if files.len() > most {
+            files.select_nth_unstable_by(most - 1, order);
+            files.truncate(most);
+        }
+        files.sort_unstable_by(order);
+        files
+            .into_iter()
+            .map(|(_, key, file)| HotFile {
+                key,
+                path: self.names.get(&key).map(PathBuf::as_path),
+                total: file.total,
+                rates: self.rates_of(&file.recent),
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,93 @@
+//! What a trace saw, as text, when it is over.
+
+use std::io::{self, Write};
+
+use super::{
+    model::Live,
+    view::{AtLeast, Clock, name, plural, time_or_dash},
+};
+use crate::output::{Align, Console, Count, Ratio, Table, counted};
+
+/// Write sums, and the `top` hottest files.
+///
+/// # Errors
+///
+/// Those of `out`.
+pub(crate) fn write_summary(
+    out: &mut dyn Write,
+    console: &Console,
+    live: &Live,
+    top: usize,
+) -> io::Result<()> {
+    let style = console.out;
+    let total = live.total();
+    let files = live.hottest_of_all(top);
+    if !files.is_empty() {
+        writeln!(out, "{}", style.bold("Hottest files"))?;
+        let columns = [
+            "reads",
+            "read",
+            "writes",
+            "requests/read",
+            "mean time",
+            "device time",
+        ];
+        let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+        columns.push(("path", Align::Left));
+        let mut table = Table::new(&columns);
+        for file in &files {
+            let counts = &file.total;
+            let ratio = counts.requests_per_read();
+            let timed = counts.observed.timed > 0;
+            table.row(&[
+                &Count(counts.reads),
+                &counts.read,
+                &Count(counts.writes),
+                &ratio.map_or_else(|| "-".to_owned(), |ratio| Ratio(ratio).to_string()),
+                &time_or_dash(counts.mean_time()),
+                &time_or_dash(timed.then_some(counts.observed.time)),
+                &name(file),
+            ]);
+        }
+        table.write(out, style)?;
+        writeln!(out)?;
+    }
+    writeln!(
+        out,
+        "{} of {}, {} of {} in {}",
+        counted(total.reads, "read", "reads"),
+        total.read,
+        counted(total.writes, "write", "writes"),
+        total.written,
+        Clock(live.elapsed())
+    )?;
+    let (seen, ranges) = (live.files_seen(), live.ranges_seen());
+    write!(
+        out,
+        "{} {} in {} {}",
+        AtLeast(ranges),
+        plural(ranges.count(), "range", "ranges"),
+        AtLeast(seen),
+        plural(seen.count(), "file", "files"),
+    )?;
+    if let Some(requests) = total.requests_per_read() {
+        write!(out, "; {} requests for each read", Ratio(requests))?;
+    }
+    if let Some(time) = total.mean_time() {
+        write!(out, "; a read took {time} on average")?;
+    }
+    writeln!(out)?;
+    if live.cached() > 0 {
+        let reads = counted(live.cached(), "read was", "reads were");
+        writeln!(out, "{reads} served by the page cache, and not counted")?;
+    }
+    if live.lost() > 0 {
+        let lost = counted(live.lost(), "event was", "events were");
+        writeln!(
+            out,
+            "{}",
+            style.warn(&format!("{lost} lost: the counts are too low"))
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! The live view: a few lines on stderr that refresh themselves, and are gone when the trace ends.
+//!
+//! It needs neither the terminal's raw mode nor its cursor position, so that there is nothing to
+//! restore: whatever ends the process, the terminal is as it was.
+//!
+//! A command that is traced shares the terminal. What it prints would be overdrawn, so there is no
+//! view beside a command unless it is asked for (`--progress always`).
+
+use std::{io, time::Duration};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use units::{Bytes, Nanos};
+
+use super::model::{Distinct, HotFile, Live};
+use crate::output::{Console, Count, Name, Ratio, Style, fit};
+
+/// Lines of the view at most: a trace is not all that happens on a terminal.
+const MAX_LINES: usize = 9;
+/// Where stderr is no terminal and progress was asked for all the same, a line comes so often.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Shows a trace while it goes on.
+pub(crate) struct View {
+    style: Style,
+    how: How,
+}
+
+enum How {
+    Hidden,
+    /// Lines that are drawn anew.
+    Block(ProgressBar),
+    /// A line now and then; the time of the last one.
+    Lines(Option<Duration>),
+}
+
+impl View {
+    /// As the console allows; `beside_command` says that a traced command has the same stderr.
+    pub(crate) fn new(console: &Console, beside_command: bool) -> Self {
+        let how = if !console.progress || (beside_command && !console.progress_forced) {
+            How::Hidden
+        } else if io::IsTerminal::is_terminal(&io::stderr()) {
+            let bar = ProgressBar::no_length();
+            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
+            bar.set_style(
+                ProgressStyle::with_template("{msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
+            How::Block(bar)
+        } else {
+            How::Lines(None)
+        };
+        Self {
+            style: console.err,
+            how,
+        }
+    }
+
+    /// Draw what was seen so far.
+    pub(crate) fn show(&mut self, live: &Live) {
+        match &mut self.how {
+            How::Hidden => {}
+            How::Block(bar) => {
+                let (width, height) = terminal_size();
+                let lines = lines(live, width, height.saturating_sub(1), self.style);
+                bar.set_message(lines.join("\n"));
+                bar.tick();
+            }
+            How::Lines(last) => {
+                let due = last.is_none_or(|last| live.elapsed() >= last + LINE_EVERY);
+                if due {
+                    *last = Some(live.elapsed());
+                    let line = headline(live, usize::MAX, self.style);
+                    // A closed stderr is no reason to stop.
+                    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{line}\n"));
+                }
+            }
+        }
+    }
+
+    /// Say something on stderr without tearing the view.
+    pub(crate) fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
+        match &self.how {
+            How::Block(bar) => bar.suspend(say),
+            How::Hidden | How::Lines(_) => say(),
+        }
+    }
+
+    /// Remove it.
+    pub(crate) fn finish(&mut self) {
+        if let How::Block(bar) = &self.how {
+            bar.finish_and_clear();
+        }
+        self.how = How::Hidden;
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// Columns and rows of the terminal behind stderr.
+fn terminal_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(io::stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (80, 24),
+    }
+}
+
+/// The view in so many columns and rows: none of its lines is wider, and there are not more.
+pub(super) fn lines(live: &Live, width: usize, height: usize, style: Style) -> Vec<String> {
+    let mut lines = vec![headline(live, width, style)];
+    if live.lost() > 0 {
+        let text = format!("{} events lost", Count(live.lost()));
+        lines.push(style.warn(&fit::head(&text, width)));
+    }
+    lines.push(sums(live, width, style));
+    let room = height.min(MAX_LINES).saturating_sub(lines.len() + 1);
+    let files = live.hottest_now(room);
+    if !files.is_empty() {
+        let columns = FileColumns::in_width(width);
+        lines.push(style.dim(&fit::head(&columns.titles(), width)));
+        lines.extend(
+            files
+                .iter()
+                .map(|file| fit::head(&columns.row(file, width), width).into_owned()),
+        );
+    }
+    lines.truncate(height);
+    lines
+}
+
+/// Elapsed time and rates.
+fn headline(live: &Live, width: usize, style: Style) -> String {
+    let rates = live.rates();
+    let mut parts = vec![
+        Clock(live.elapsed()).to_string(),
+        format!("{} reads/s", Count(rates.reads.round() as u64)),
+        format!("{}/s", Bytes(rates.read as u64)),
+    ];
+    if live.total().writes > 0 {
+        parts.push(format!("{} writes/s", Count(rates.writes.round() as u64)));
+        parts.push(format!("{}/s", Bytes(rates.written as u64)));
+    }
+    style.bold(&joined(&parts, width))
+}
+
+/// What holds for all of it.
+fn sums(live: &Live, width: usize, style: Style) -> String {
+    let total = live.total();
+    let mut parts = Vec::new();
+    if let Some(requests) = total.requests_per_read() {
+        parts.push(format!("{} requests/read", Ratio(requests)));
+    }
+    if let Some(time) = total.mean_time() {
+        parts.push(format!("{time}/read"));
+    }
+    let (files, ranges) = (live.files_seen(), live.ranges_seen());
+    let files_word = plural(files.count(), "file", "files");
+    let ranges_word = plural(ranges.count(), "range", "ranges");
+    parts.push(format!("{} {files_word}", AtLeast(files)));
+    parts.push(format!("{} {ranges_word}", AtLeast(ranges)));
+    if live.cached() > 0 {
+        parts.push(format!("{} reads cached", Count(live.cached())));
+    }
+    if live.lost() == 0 {
+        parts.push("nothing lost".to_owned());
+    }
+    style.dim(&joined(&parts, width))
+}
+
+/// As many of the parts as fit, the first one cut if it must be.
+fn joined(parts: &[String], width: usize) -> String {
+    let mut line = String::new();
+    for part in parts {
+        let gap = if line.is_empty() { "" } else { "  " };
+        if !line.is_empty() && fit::columns(&line) + gap.len() + fit::columns(part) > width {
+            break;
+        }
+        line.extend([gap, part]);
+    }
+    fit::head(&line, width).into_owned()
+}
+
+/// Which columns of the files there is room for.
+#[derive(Clone, Copy)]
+struct FileColumns {
+    requests: bool,
+    time: bool,
+}
+
+impl FileColumns {
+    fn in_width(width: usize) -> Self {
+        Self {
+            requests: width >= 36,
+            time: width >= 50,
+        }
+    }
+
+    fn titles(self) -> String {
+        self.cells("reads/s", "req/read", "mean") + "file"
+    }
+
+    fn row(self, file: &HotFile<'_>, width: usize) -> String {
+        let counts = &file.total;
+        let requests = counts
+            .requests_per_read()
+            .map_or_else(|| "-".to_owned(), |ratio| Ratio(ratio).to_string());
+        let time = counts
+            .mean_time()
+            .map_or_else(|| "-".to_owned(), |time| time.to_string());
+        let reads = Count(file.rates.reads.round() as u64).to_string();
+        let row = self.cells(&reads, &requests, &time);
+        let room = width.saturating_sub(fit::columns(&row));
+        let name = name(file);
+        format!("{row}{}", fit::tail(&name, room))
+    }
+
+    fn cells(self, reads: &str, requests: &str, time: &str) -> String {
+        let mut row = format!("{reads:>9}  ");
+        if self.requests {
+            row += &format!("{requests:>8}  ");
+        }
+        if self.time {
+            row += &format!("{time:>9}  ");
+        }
+        row
+    }
+}
+
+/// The path, or what is known of a file without one.
+pub(super) fn name(file: &HotFile<'_>) -> String {
+    match file.path {
+        Some(path) => Name(path).to_string(),
+        None => format!(
+            "inode {} of device {}:{}",
+            file.key.inode,
+            rustix::fs::major(file.key.dev),
+            rustix::fs::minor(file.key.dev)
+        ),
+    }
+}
+
+/// A number that may be more.
+pub(super) struct AtLeast<'a>(pub(super) &'a Distinct);
+
+impl std::fmt::Display for AtLeast<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let more = if self.0.is_full() { "over " } else { "" };
+        write!(f, "{more}{}", Count(self.0.count()))
+    }
+}
+
+/// The word for so many.
+pub(super) fn plural(n: u64, one: &'static str, many: &'static str) -> &'static str {
+    if n == 1 { one } else { many }
+}
+
+/// A time span as a clock shows it.
+pub(super) struct Clock(pub(super) Duration);
+
+impl std::fmt::Display for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0.as_secs();
+        let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+        write!(f, "{hours}:{minutes:02}:{seconds:02}")
+    }
+}
+
+/// The mean of a time, for tables.
+pub(super) fn time_or_dash(time: Option<Nanos>) -> String {
+    time.map_or_else(|| "-".to_owned(), |time| time.to_string())
+}
