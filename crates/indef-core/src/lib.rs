@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod calibrate;
 pub mod layout;
 pub mod plan;
 pub mod priority;

@@ -47,6 +47,8 @@ reasons! {
     GainReached = "gain-reached", "the target gain is reached without it";
     /// The relocation would not leave fewer fragments.
     NoGain = "no-gain", "no better place was found for it";
+    /// Its own times show that its fragments cost nothing.
+    NoTimeLost = "no-time-lost", "its reads were timed, and lose no time by its fragments";
     /// Extents are shared with a reflink or a snapshot.
     Shared = "shared", "shared with a reflink or snapshot; --allow-unshare would give the sharing up";
     /// Compressed extents that cannot be merged further.

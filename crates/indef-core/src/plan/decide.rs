@@ -1,25 +1,27 @@
 //! What becomes of one range: measured, priced, and moved or skipped with a reason.
 
-use units::{Bytes, FileRange};
+use units::Bytes;
 
-use super::{Chunk, Decision, Edges, FileFacts, PlanOptions, Policy};
+use super::{Chunk, Decision, Edges, FileFacts, PlanOptions, Policy, Weight};
 use crate::{
     SkipReason,
+    access::AccessRange,
     layout::{ExtentFlags, Fragmentation, Geometry, Scan},
-    priority::iodp,
+    priority::{finite, iodp},
 };
 
 /// Differences of DoPF below this are rounding.
 const DOPF_TOLERANCE: f64 = 1e-6;
 
-/// Measure `range` and decide about it on its own; hotness, truncation and the promise about
+/// Measure a range and decide about it on its own; hotness, truncation and the promise about
 /// fragments come later.
-pub(super) fn decide(
-    options: &PlanOptions,
-    file: &FileFacts<'_>,
-    range: FileRange,
-    (reads, writes): (u64, u64),
-) -> Chunk {
+pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &AccessRange) -> Chunk {
+    let AccessRange {
+        range,
+        reads,
+        writes,
+        ..
+    } = *access;
     let scan = file
         .layout
         .scan(range, &options.geometry, options.max_request);
@@ -34,24 +36,62 @@ pub(super) fn decide(
         Policy::Fragpicker => reads.saturating_add(writes),
         Policy::Indef | Policy::Whole | Policy::Sequential => reads,
     };
-    let priority = |f: &Fragmentation| iodp(options.alpha, options.beta, f, heat);
+    let own_ns = own_correction(options, access, &now, &ideal);
+    let (priority_now, priority_ideal) = match &options.weight {
+        Weight::Paper => (
+            iodp(options.alpha, options.beta, &now, heat),
+            iodp(options.alpha, options.beta, &ideal, heat),
+        ),
+        Weight::Measured(weights) => {
+            let (alpha, beta) = (weights.per_fragment_ns, weights.per_dopf_ns);
+            (
+                finite(iodp(alpha, beta, &now, heat) + own_ns * heat as f64),
+                iodp(alpha, beta, &ideal, heat),
+            )
+        }
+    };
     let edges = Edges {
         excess: scan.fragments - scan.pieces,
         cuts_start: file.layout.is_cut_by(range.start),
         cuts_end: file.layout.is_cut_by(range.end()),
     };
+    let gain = (priority_now - priority_ideal).max(0.0);
+    let mut decision = decision(options, &scan, &ideal, heat);
+    if decision == Decision::Migrate && gain <= 0.0 && options.weight != Weight::Paper {
+        decision = Decision::Skip(SkipReason::NoTimeLost);
+    }
     Chunk {
         range,
         reads,
         writes,
         dolf: now.dolf,
         dopf: now.dopf,
-        iodp: priority(&now),
-        decision: decision(options, &scan, &ideal, heat),
+        iodp: priority_now,
+        decision,
         cost: scan.written,
-        gain: (priority(&now) - priority(&ideal)).max(0.0),
+        gain,
         edges,
     }
+}
+
+/// What a read of this range loses beyond what its degrees tell, in nanoseconds, where that is known
+/// and relocation can do something about it.
+fn own_correction(
+    options: &PlanOptions,
+    access: &AccessRange,
+    now: &Fragmentation,
+    ideal: &Fragmentation,
+) -> f64 {
+    match &options.weight {
+        Weight::Measured(weights) if now.dolf > ideal.dolf || uneven(now, ideal) => {
+            weights.correction(access.range.len, now, &access.observed)
+        }
+        Weight::Measured(_) | Weight::Paper => 0.0,
+    }
+}
+
+fn uneven(now: &Fragmentation, ideal: &Fragmentation) -> bool {
+    now.dopf > ideal.dopf + DOPF_TOLERANCE
 }
 
 /// What relocation would make of the range. Degrees that it cannot improve stay as they are.

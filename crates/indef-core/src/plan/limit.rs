@@ -1,14 +1,74 @@
 //! `--budget` and `--target-gain`: which chunks of all files are worth it.
+//!
+//! Both take the best gain for each byte first. For a budget that is the usual approximation of the
+//! knapsack problem. For a target it is that of its mirror image, the fewest bytes that reach a gain:
+//! all but the last chunk taken are part of the best fractional solution, so no solution at all is
+//! cheaper by more than one chunk. The last one is then chosen for its cost, and what has become
+//! superfluous is put back.
 
 use units::Bytes;
 
-use super::{Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges};
+use super::{Chunk, Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges};
 use crate::SkipReason;
 
+/// Sums of gains in different order differ by less than this part.
+const ROUNDING: f64 = 1e-12;
+
+/// How often the target is raised to make up for what the promise about fragments took away.
+const ROUNDS: usize = 8;
+
+/// What moves after [`limit`], of what the policy would move without: the prediction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Limited {
+    /// Gain of what moves.
+    pub gain: f64,
+    /// Gain of everything that the policy would move.
+    pub possible_gain: f64,
+    /// Bytes that moving writes.
+    pub cost: Bytes,
+    /// Bytes that moving everything would write.
+    pub possible_cost: Bytes,
+}
+
+impl Limited {
+    /// The part of the possible gain, in percent; 100 where there is none.
+    #[must_use]
+    pub fn gain_pct(&self) -> f64 {
+        percent(self.gain, self.possible_gain)
+    }
+
+    /// The part of the possible cost, in percent; 100 where there is none.
+    #[must_use]
+    pub fn cost_pct(&self) -> f64 {
+        percent(self.cost.0 as f64, self.possible_cost.0 as f64)
+    }
+
+    fn of(files: &[FilePlan]) -> (f64, Bytes) {
+        files.iter().fold((0.0, Bytes::ZERO), |(gain, cost), file| {
+            (gain + file.gain(), cost.saturating_add(file.cost()))
+        })
+    }
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    match whole > 0.0 {
+        true => (part / whole * 100.0).clamp(0.0, 100.0),
+        false => 100.0,
+    }
+}
+
 struct Candidate {
-    gain_per_byte: f64,
+    gain: f64,
+    cost: u64,
     file: u32,
     chunk: u32,
+    taken: Result<(), SkipReason>,
+}
+
+impl Candidate {
+    fn gain_per_byte(&self) -> f64 {
+        self.gain / self.cost.max(1) as f64
+    }
 }
 
 /// Keep the chunks with the best gain for each byte until the budget is spent or the target gain is
@@ -16,46 +76,127 @@ struct Candidate {
 /// chunk too large for what is left of the budget is passed over, smaller ones still fit in.
 ///
 /// Dropping chunks can leave pieces of a run that would end in more fragments alone than moved
-/// together; these are dropped as well, so the result may stay below the limit.
-pub fn limit(files: &mut [FilePlan], options: &PlanOptions) {
+/// together; these are dropped as well. For a target gain others take their place; a budget may not
+/// be used up.
+pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
+    let (possible_gain, possible_cost) = Limited::of(files);
+    let mut limited = Limited {
+        gain: possible_gain,
+        possible_gain,
+        cost: possible_cost,
+        possible_cost,
+    };
     if options.budget.is_none() && options.target_gain_pct.is_none() {
-        return;
+        return limited;
     }
+    let mut candidates = candidates(files);
+    let budget = options.budget.map_or(u64::MAX, |budget| budget.0);
+    let wanted = options.target_gain_pct.map_or(f64::INFINITY, |pct| {
+        possible_gain * pct / 100.0 * (1.0 - ROUNDING)
+    });
+    let mut target = wanted;
+    for _ in 0..ROUNDS {
+        choose(&mut candidates, budget, target);
+        apply(files, &candidates);
+        (limited.gain, limited.cost) = Limited::of(files);
+        let missing = wanted - limited.gain;
+        let more = candidates
+            .iter()
+            .any(|c| c.taken == Err(SkipReason::GainReached));
+        if !wanted.is_finite() || missing <= 0.0 || !more {
+            break;
+        }
+        target += missing;
+    }
+    limited
+}
+
+/// Everything that moves, the best gain for each byte first.
+fn candidates(files: &[FilePlan]) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    let mut total_gain = 0.0;
     for (f, file) in files.iter().enumerate() {
         if file.skip.is_some() {
             continue;
         }
         for (c, chunk) in file.chunks.iter().enumerate().filter(|(_, c)| c.migrates()) {
-            total_gain += chunk.gain;
             candidates.push(Candidate {
-                gain_per_byte: chunk.gain / chunk.cost.0.max(1) as f64,
+                gain: chunk.gain,
+                cost: chunk.cost.0,
                 file: f as u32,
                 chunk: c as u32,
+                taken: Ok(()),
             });
         }
     }
-    candidates.sort_by(|a, b| b.gain_per_byte.total_cmp(&a.gain_per_byte));
-    let target = options
-        .target_gain_pct
-        .map_or(f64::INFINITY, |pct| total_gain * pct / 100.0);
-    let (mut spent, mut gained) = (Bytes::ZERO, 0.0);
-    let mut cut = vec![None; files.len()];
-    for candidate in &candidates {
-        let chunk = &mut files[candidate.file as usize].chunks[candidate.chunk as usize];
-        let after = spent.saturating_add(chunk.cost);
-        let reason = if gained >= target {
-            SkipReason::GainReached
-        } else if options.budget.is_some_and(|budget| after > budget) {
-            SkipReason::OverBudget
+    candidates.sort_by(|a, b| b.gain_per_byte().total_cmp(&a.gain_per_byte()));
+    candidates
+}
+
+/// Decide about every candidate.
+fn choose(candidates: &mut [Candidate], budget: u64, target: f64) {
+    let (mut spent, mut gained) = (0u64, 0.0);
+    let mut last = None;
+    for (index, candidate) in candidates.iter_mut().enumerate() {
+        let after = spent.saturating_add(candidate.cost);
+        candidate.taken = if gained >= target {
+            Err(SkipReason::GainReached)
+        } else if after > budget {
+            Err(SkipReason::OverBudget)
         } else {
             spent = after;
-            gained += chunk.gain;
-            continue;
+            gained += candidate.gain;
+            last = Some(index);
+            Ok(())
         };
-        chunk.decision = Decision::Skip(reason);
-        cut[candidate.file as usize] = Some(reason);
+    }
+    if let Some(last) = last
+        && gained >= target
+    {
+        gained += exchange_last(candidates, last, target - (gained - candidates[last].gain));
+        put_back(candidates, gained - target);
+    }
+}
+
+/// Instead of the last one, take the cheapest that gains what is missing without it. Returns by how
+/// much the gain grows.
+fn exchange_last(candidates: &mut [Candidate], last: usize, missing: f64) -> f64 {
+    let cheapest = (0..candidates.len())
+        .filter(|i| candidates[*i].taken == Err(SkipReason::GainReached))
+        .filter(|i| candidates[*i].gain >= missing)
+        .min_by_key(|i| candidates[*i].cost);
+    match cheapest {
+        Some(other) if candidates[other].cost < candidates[last].cost => {
+            candidates[last].taken = Err(SkipReason::GainReached);
+            candidates[other].taken = Ok(());
+            candidates[other].gain - candidates[last].gain
+        }
+        _ => 0.0,
+    }
+}
+
+/// Leave out again what the target does not need, the worst first.
+fn put_back(candidates: &mut [Candidate], mut surplus: f64) {
+    for candidate in candidates.iter_mut().rev() {
+        if candidate.taken.is_ok() && candidate.gain <= surplus {
+            surplus -= candidate.gain;
+            candidate.taken = Err(SkipReason::GainReached);
+        }
+    }
+}
+
+/// Carry the decisions over to the chunks, and keep the promise about fragments.
+fn apply(files: &mut [FilePlan], candidates: &[Candidate]) {
+    let mut cut = vec![None; files.len()];
+    for candidate in candidates {
+        let chunk: &mut Chunk =
+            &mut files[candidate.file as usize].chunks[candidate.chunk as usize];
+        chunk.decision = match candidate.taken {
+            Ok(()) => Decision::Migrate,
+            Err(reason) => {
+                cut[candidate.file as usize] = Some(reason);
+                Decision::Skip(reason)
+            }
+        };
     }
     for (file, reason) in files.iter_mut().zip(cut) {
         if let Some(reason) = reason {

@@ -16,15 +16,17 @@ mod limit;
 mod options;
 mod path;
 mod policy;
+mod ranking;
 mod safety;
 mod windows;
 
 pub use chunk::{Chunk, Decision, Edges};
 pub use file_plan::{FilePlan, PlanTotals};
-pub use limit::limit;
-pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy};
+pub use limit::{Limited, limit};
+pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
 pub use path::PathJson;
 pub use policy::{FileFacts, plan_file};
+pub use ranking::{Moved, Ranking};
 pub use safety::predicted_fragments;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::layout::Geometry;
+use crate::{calibrate::Weights, layout::Geometry};
 
 /// Which ranges are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +59,27 @@ impl FromStr for Policy {
     }
 }
 
+/// What the degrees of fragmentation of a range weigh, and so what priority and gain are counted in.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Weight {
+    /// α and β of [`PlanOptions`]: a number without a unit (InDeF eq. 2).
+    #[default]
+    Paper,
+    /// As calibrated from the times of a profile: nanoseconds lost.
+    Measured(Weights),
+}
+
+impl Weight {
+    /// The word that stands in options and files.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Measured(_) => "measured",
+        }
+    }
+}
+
 /// Everything that a plan depends on beside the files. The default is what the papers used.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
@@ -67,6 +88,8 @@ pub struct PlanOptions {
     /// `indef`: the percentage of each file's lowest-IODP entries that is left alone (InDeF §III-C;
     /// §IV-B uses 20 to 30, no loss of read speed below about 30).
     pub truncate_pct: f64,
+    /// Whether α and β, or measured times.
+    pub weight: Weight,
     /// Weight of DoLF (InDeF eq. 2; §IV: 4).
     pub alpha: f64,
     /// Weight of DoPF (InDeF eq. 2; §IV: 1).
@@ -93,6 +116,7 @@ impl Default for PlanOptions {
         Self {
             policy: Policy::Sequential,
             truncate_pct: 20.0,
+            weight: Weight::Paper,
             alpha: 4.0,
             beta: 1.0,
             io_size: Bytes::kib(128),
@@ -144,6 +168,15 @@ impl PlanOptions {
                     allowed,
                 });
             }
+        }
+        if let Weight::Measured(weights) = &self.weight
+            && !weights.are_sound()
+        {
+            return Err(OptionError {
+                name: "a measured weight",
+                value: "negative, infinite or not a number".to_owned(),
+                allowed: "a number of nanoseconds",
+            });
         }
         for (name, size) in [
             ("I/O size", self.io_size),

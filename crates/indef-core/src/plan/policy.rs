@@ -40,17 +40,21 @@ impl FileFacts<'_> {
 /// Decide about every range of a file that the policy considers.
 #[must_use]
 pub fn plan_file(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
-    let all = FileRange::new(0, file.end());
+    let all = AccessRange {
+        range: FileRange::new(0, file.end()),
+        reads: 1,
+        ..AccessRange::default()
+    };
     let io_size = in_blocks(file, options.io_size);
     let request = in_blocks(file, options.max_request);
     let (mut chunks, unit) = match (options.policy, file.accesses) {
-        _ if all.is_empty() => return Vec::new(),
-        (Policy::Whole, _) => (vec![decide(options, file, all, (1, 0))], all.len.0),
+        _ if all.range.is_empty() => return Vec::new(),
+        (Policy::Whole, _) => (vec![decide(options, file, &all)], all.range.len.0),
         (Policy::Indef | Policy::Fragpicker, Some(accesses)) => {
             (accessed(options, file, accesses, request), request)
         }
         (Policy::Indef | Policy::Fragpicker, None) | (Policy::Sequential, _) => {
-            (windows(options, file, all, io_size, (1, 0)), io_size)
+            (windows(options, file, &all, io_size), io_size)
         }
     };
     match options.policy {
@@ -93,12 +97,12 @@ fn accessed(
             continue;
         }
         from = range.end();
-        let counts = (access.reads, access.writes);
+        let access = AccessRange { range, ..*access };
         let hollow = file.layout.clipped(range).next().is_none();
         if range.len.0 <= request || hollow {
-            chunks.push(decide(options, file, range, counts));
+            chunks.push(decide(options, file, &access));
         } else {
-            chunks.append(&mut windows(options, file, range, request, counts));
+            chunks.append(&mut windows(options, file, &access, request));
         }
     }
     chunks

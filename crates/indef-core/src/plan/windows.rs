@@ -7,18 +7,20 @@
 use units::{Bytes, FileRange};
 
 use super::{Chunk, Decision, FileFacts, PlanOptions, decide::decide};
-use crate::SkipReason;
+use crate::{
+    SkipReason,
+    access::{AccessRange, Observed},
+};
 
-/// All windows of `size` bytes in `span` that hold extents, decided. `counts` are the reads and
-/// writes of each of them.
+/// All windows of `size` bytes in the range of `access` that hold extents, decided, each with its
+/// counts. What its reads cost is not passed on: that was no read of a window.
 pub(super) fn windows(
     options: &PlanOptions,
     file: &FileFacts<'_>,
-    span: FileRange,
+    access: &AccessRange,
     size: u64,
-    counts: (u64, u64),
 ) -> Vec<Chunk> {
-    let (mut start, end) = (span.start.0, span.end().0);
+    let (mut start, end) = (access.range.start.0, access.range.end().0);
     let mut chunks: Vec<Chunk> = Vec::new();
     while start < end {
         let Some((extent_start, extent_end)) = extent_at_or_behind(file, start) else {
@@ -34,8 +36,12 @@ pub(super) fn windows(
             false => 0,
         };
         let len = filled.max(size).min(end - start);
-        let range = FileRange::new(start, len);
-        let chunk = decide(options, file, range, counts);
+        let window = AccessRange {
+            range: FileRange::new(start, len),
+            observed: Observed::default(),
+            ..*access
+        };
+        let chunk = decide(options, file, &window);
         // The next extent may lie behind the end of the span.
         if chunk.decision != Decision::Skip(SkipReason::Empty) {
             join(&mut chunks, chunk);

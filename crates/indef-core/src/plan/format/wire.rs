@@ -5,8 +5,8 @@ use std::{borrow::Cow, sync::Arc};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
 
-use super::super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy};
-use crate::{SkipReason, priority::finite};
+use super::super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight};
+use crate::{SkipReason, calibrate::Weights, priority::finite};
 
 /// What every version of the header has.
 #[derive(Deserialize)]
@@ -24,6 +24,9 @@ pub(super) struct Header {
     truncate_pct: f64,
     alpha: f64,
     beta: f64,
+    /// Only where they are measured, so that other plans stay as they were.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    measured_weights: Option<Weights>,
     io_size_bytes: Bytes,
     hot_pct: f64,
     geometry: String,
@@ -41,6 +44,10 @@ impl Header {
             truncate_pct: options.truncate_pct,
             alpha: options.alpha,
             beta: options.beta,
+            measured_weights: match options.weight {
+                Weight::Paper => None,
+                Weight::Measured(weights) => Some(weights),
+            },
             io_size_bytes: options.io_size,
             hot_pct: options.hot_pct,
             geometry: options.geometry.to_string(),
@@ -57,6 +64,9 @@ impl Header {
             truncate_pct: self.truncate_pct,
             alpha: self.alpha,
             beta: self.beta,
+            weight: self
+                .measured_weights
+                .map_or(Weight::Paper, Weight::Measured),
             io_size: self.io_size_bytes,
             hot_pct: self.hot_pct,
             geometry: self.geometry.parse().map_err(|e| format!("{e}"))?,

@@ -1,0 +1,307 @@
+//! Weighted least squares with a handful of columns, none of whose coefficients may be negative, and
+//! which a minority of wild values does not lead astray.
+//!
+//! The normal equations of four columns are so small that all sixteen subsets can be solved: the best
+//! of those without a negative coefficient is the exact optimum of the constrained problem, because
+//! it is the unconstrained optimum of the columns that it uses.
+
+/// Constant, length, DoLF − 1, DoPF.
+pub(super) const COLUMNS: usize = 4;
+
+/// Huber's and Tukey's constants for 95 % efficiency on normal errors.
+const HUBER: f64 = 1.345;
+const TUKEY: f64 = 4.685;
+
+/// Rounds of reweighting; a fit that still moves after them moves by little.
+const ROUNDS: usize = 40;
+
+/// A median of absolute values times this is the standard deviation of normal errors.
+const MEDIAN_TO_DEVIATION: f64 = 1.4826;
+
+/// One observation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) x: [f64; COLUMNS],
+    pub(super) y: f64,
+    /// Reciprocal of its variance, relative to the others.
+    pub(super) weight: f64,
+}
+
+/// What [`robust`] finds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fit {
+    pub(super) coefficients: [f64; COLUMNS],
+    pub(super) standard_errors: [f64; COLUMNS],
+    /// Standard deviation of an observation of weight 1.
+    pub(super) scale: f64,
+    pub(super) r_squared: f64,
+    pub(super) median_error: f64,
+    pub(super) outliers: u64,
+}
+
+/// Weighted sums of products, from which every subset of columns can be solved.
+struct Normal {
+    xx: [[f64; COLUMNS]; COLUMNS],
+    xy: [f64; COLUMNS],
+}
+
+impl Normal {
+    fn new(rows: &[Row], weights: &[f64], scales: &[f64; COLUMNS]) -> Self {
+        let mut sums = Self {
+            xx: [[0.0; COLUMNS]; COLUMNS],
+            xy: [0.0; COLUMNS],
+        };
+        for (row, weight) in rows.iter().zip(weights) {
+            for i in 0..COLUMNS {
+                let scaled = weight * row.x[i] / scales[i];
+                sums.xy[i] += scaled * row.y;
+                for j in 0..COLUMNS {
+                    sums.xx[i][j] += scaled * row.x[j] / scales[j];
+                }
+            }
+        }
+        sums
+    }
+
+    /// The inverse of the sub-matrix of the columns of `subset`, the others zero; `None` if they
+    /// depend on each other.
+    fn inverse(&self, subset: u32) -> Option<[[f64; COLUMNS]; COLUMNS]> {
+        let used = |i: usize| subset & (1 << i) != 0;
+        let mut left = self.xx;
+        let mut right = [[0.0; COLUMNS]; COLUMNS];
+        for i in 0..COLUMNS {
+            right[i][i] = 1.0;
+        }
+        // Gauss–Jordan; a positive definite matrix needs no pivoting.
+        for i in (0..COLUMNS).filter(|i| used(*i)) {
+            let pivot = left[i][i];
+            if pivot.is_nan() || pivot <= 1e-10 * self.xx[i][i] || pivot <= 0.0 {
+                return None;
+            }
+            for j in 0..COLUMNS {
+                left[i][j] /= pivot;
+                right[i][j] /= pivot;
+            }
+            for k in (0..COLUMNS).filter(|k| *k != i && used(*k)) {
+                let factor = left[k][i];
+                for j in 0..COLUMNS {
+                    left[k][j] -= factor * left[i][j];
+                    right[k][j] -= factor * right[i][j];
+                }
+            }
+        }
+        for i in 0..COLUMNS {
+            for j in 0..COLUMNS {
+                if !used(i) || !used(j) {
+                    right[i][j] = 0.0;
+                }
+            }
+        }
+        Some(right)
+    }
+
+    fn solve(&self, subset: u32) -> Option<[f64; COLUMNS]> {
+        let inverse = self.inverse(subset)?;
+        Some(std::array::from_fn(|i| dot(&inverse[i], &self.xy)))
+    }
+
+    /// The best coefficients of the usable columns that are not negative, and which columns they
+    /// use. What the fit takes off the sum of squares is `b · X'y`.
+    fn non_negative(&self, usable: u32) -> ([f64; COLUMNS], u32) {
+        let mut best = ([0.0; COLUMNS], 0, 0.0);
+        for subset in (1..1 << COLUMNS).filter(|subset| subset & !usable == 0) {
+            let Some(solution) = self.solve(subset) else {
+                continue;
+            };
+            let explained = dot(&solution, &self.xy);
+            if solution.iter().all(|b| *b >= 0.0 && b.is_finite()) && explained > best.2 {
+                best = (solution, subset, explained);
+            }
+        }
+        (best.0, best.1)
+    }
+}
+
+fn dot(a: &[f64; COLUMNS], b: &[f64; COLUMNS]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The median; 0 of nothing. Reorders `values`.
+fn median(values: &mut [f64]) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
+}
+
+/// The largest value of each column, so that all are of one magnitude.
+fn scales(rows: &[Row]) -> [f64; COLUMNS] {
+    std::array::from_fn(|i| {
+        let largest = rows.iter().map(|row| row.x[i]).fold(0.0, f64::max);
+        if largest > 0.0 { largest } else { 1.0 }
+    })
+}
+
+/// The share of a column's (weighted) sum of squares that constant and length do not explain.
+pub(super) fn unexplained(rows: &[Row], column: usize) -> f64 {
+    let as_target: Vec<Row> = rows
+        .iter()
+        .map(|row| Row {
+            x: [1.0, row.x[1], 0.0, 0.0],
+            y: row.x[column],
+            ..*row
+        })
+        .collect();
+    let weights: Vec<f64> = rows.iter().map(|row| row.weight).collect();
+    let squares = |value: &dyn Fn(&Row) -> f64| -> f64 {
+        let square = |row: &Row| row.weight * value(row) * value(row);
+        as_target.iter().map(square).sum()
+    };
+    let all = squares(&|row| row.y);
+    if all.is_nan() || all <= 0.0 {
+        return 0.0;
+    }
+    let scales = scales(&as_target);
+    let normal = Normal::new(&as_target, &weights, &scales);
+    let solution = normal.solve(0b11).or_else(|| normal.solve(0b01));
+    let Some(solution) = solution else {
+        return 0.0;
+    };
+    let left = squares(&|row| {
+        let model: f64 = (0..2).map(|i| solution[i] * row.x[i] / scales[i]).sum();
+        row.y - model
+    });
+    (left / all).clamp(0.0, 1.0)
+}
+
+/// Fit the usable columns.
+pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
+    let scales = scales(rows);
+    let usable = (0..COLUMNS)
+        .filter(|i| usable[*i])
+        .fold(0, |subset, i| subset | 1 << i);
+    // Where most of the rows fit exactly, the median would be nothing, and rounding an outlier.
+    let largest = rows.iter().map(|row| row.y).fold(0.0, f64::max);
+    let least_scale = 1.0 + largest * 1e-12;
+    let mut trust = vec![1.0; rows.len()];
+    let mut state = Step::new(rows, &trust, usable, &scales, least_scale);
+    // Huber's problem has one optimum, found from anywhere; Tukey's starts from it, and keeps its
+    // scale so that it settles.
+    for (shape, keeps_scale) in [(huber as fn(f64) -> f64, false), (tukey, true)] {
+        let first_scale = state.scale;
+        for _ in 0..ROUNDS {
+            let scale = if keeps_scale {
+                first_scale
+            } else {
+                state.scale
+            };
+            for ((trust, row), error) in trust.iter_mut().zip(rows).zip(&state.errors) {
+                *trust = shape(error * row.weight.sqrt() / scale);
+            }
+            let next = Step::new(rows, &trust, usable, &scales, least_scale);
+            let moved = next.moved_from(&state);
+            state = next;
+            if !moved {
+                break;
+            }
+        }
+    }
+    state.finish(rows, &trust, &scales)
+}
+
+/// The weight of an observation whose error is `error` standard deviations.
+fn huber(error: f64) -> f64 {
+    (HUBER / error.abs().max(HUBER)).min(1.0)
+}
+
+fn tukey(error: f64) -> f64 {
+    let part = (error / TUKEY).abs().min(1.0);
+    (1.0 - part * part).powi(2)
+}
+
+/// One solution on the way.
+struct Step {
+    /// For scaled columns.
+    solution: [f64; COLUMNS],
+    subset: u32,
+    normal: Normal,
+    errors: Vec<f64>,
+    scale: f64,
+}
+
+impl Step {
+    fn new(
+        rows: &[Row],
+        trust: &[f64],
+        usable: u32,
+        scales: &[f64; COLUMNS],
+        least_scale: f64,
+    ) -> Self {
+        let weights: Vec<f64> = rows.iter().zip(trust).map(|(r, t)| r.weight * t).collect();
+        let normal = Normal::new(rows, &weights, scales);
+        let (solution, subset) = normal.non_negative(usable);
+        let error = |row: &Row| {
+            let model: f64 = (0..COLUMNS)
+                .map(|i| solution[i] * row.x[i] / scales[i])
+                .sum();
+            row.y - model
+        };
+        let errors: Vec<f64> = rows.iter().map(error).collect();
+        let mut standardised: Vec<f64> = rows
+            .iter()
+            .zip(&errors)
+            .map(|(row, error)| error.abs() * row.weight.sqrt())
+            .collect();
+        let scale = (MEDIAN_TO_DEVIATION * median(&mut standardised)).max(least_scale);
+        Self {
+            solution,
+            subset,
+            normal,
+            errors,
+            scale,
+        }
+    }
+
+    fn moved_from(&self, before: &Self) -> bool {
+        let size = self.solution.iter().fold(0.0, |sum, b| sum + b.abs());
+        let difference = |i: usize| (self.solution[i] - before.solution[i]).abs();
+        (0..COLUMNS).any(|i| difference(i) > size * 1e-9)
+    }
+
+    fn finish(self, rows: &[Row], trust: &[f64], scales: &[f64; COLUMNS]) -> Fit {
+        let inverse = self.normal.inverse(self.subset).unwrap_or_default();
+        let (mut weight, mut sum) = (0.0, 0.0);
+        for (row, trust) in rows.iter().zip(trust) {
+            weight += row.weight * trust;
+            sum += row.weight * trust * row.y;
+        }
+        let mean = sum / weight.max(f64::MIN_POSITIVE);
+        let (mut left, mut all) = (0.0, 0.0);
+        for ((row, trust), error) in rows.iter().zip(trust).zip(&self.errors) {
+            left += row.weight * trust * error * error;
+            all += row.weight * trust * (row.y - mean).powi(2);
+        }
+        let mut errors: Vec<f64> = self.errors.iter().map(|error| error.abs()).collect();
+        let outlier =
+            |(row, error): (&Row, &f64)| error.abs() * row.weight.sqrt() > TUKEY * self.scale;
+        Fit {
+            coefficients: std::array::from_fn(|i| self.solution[i] / scales[i]),
+            standard_errors: std::array::from_fn(|i| {
+                self.scale * inverse[i][i].max(0.0).sqrt() / scales[i]
+            }),
+            scale: self.scale,
+            r_squared: if all > 0.0 {
+                (1.0 - left / all).clamp(0.0, 1.0)
+            } else {
+                0.0
+            },
+            median_error: median(&mut errors),
+            outliers: rows
+                .iter()
+                .zip(&self.errors)
+                .filter(|pair| outlier(*pair))
+                .count() as u64,
+        }
+    }
+}

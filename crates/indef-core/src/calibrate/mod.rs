@@ -1,0 +1,285 @@
+//! `--weight measured`: what fragments cost on this device, from the times of the reads that were
+//! traced.
+//!
+//! InDeF weighs logical and physical fragmentation with α = 4 and β = 1 (§IV), which its authors
+//! found by trying on one device. Where a collector timed reads, the same form (eq. 2) can carry
+//! measured weights, and the priority becomes a time:
+//!
+//! ```text
+//! mean time of a read = base + per_byte · length + per_fragment · (DoLF − 1) + per_dopf · DoPF
+//! IODP                = (per_fragment · DoLF + per_dopf · DoPF + correction) · reads        [ns]
+//! gain of a chunk     = IODP now − IODP of the ideal layout     = time lost per read × reads
+//! ```
+//!
+//! That time grows by a constant with each fragment is what FAST 2024 §3.2 found at queue depth 1:
+//! a read that is split waits for each further request (85 µs on its NVMe drive, 136 µs on SATA).
+//! At greater depths requests overlap, and the slope found here is smaller by itself.
+//!
+//! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by
+//!   `n / (n + `[`BELIEF`]`)` for `n` timed reads. Weights are not negative (no layout gives time
+//!   back), which is solved exactly: of the few subsets of four columns the best feasible one.
+//!   Outliers are held down by Huber's and at last set aside by Tukey's weights, on a scale taken
+//!   from the median.
+//! - **A range of its own** ([`Weights::correction`]). A range that was timed itself may be worse or
+//!   better than its degrees tell. What its mean differs from the model by is believed by
+//!   `n / (n + `[`BELIEF`]`)` as well, and up to three standard deviations. Ranges never timed follow
+//!   the model.
+//!
+//! Samples that are too few, all alike, or do not show that fragments cost time, give
+//! [`CannotCalibrate`]; a plan then uses the paper's weights, and says so. The order of samples does
+//! not matter, and no result is ever NaN, infinite or negative.
+//!
+//! Ignored: other load on the device while tracing, beside what a median holds off; differences
+//! between devices (one set of weights for a whole plan, so plan different devices apart); the queue
+//! depth, unless the trace is typical of it.
+
+mod fit;
+
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use crate::{
+    access::{AccessRange, Observed},
+    layout::{Fragmentation, Geometry, Layout},
+    priority::finite,
+};
+use fit::{COLUMNS, Row};
+
+/// As many reads of a range as this say as much about it as the model does.
+pub const BELIEF: f64 = 8.0;
+
+/// The fewest timed ranges that can be calibrated from.
+pub const FEWEST_RANGES: usize = 16;
+
+/// How many standard errors the cost of fragments must be away from nothing.
+const SIGNIFICANT: f64 = 3.0;
+
+/// How many standard deviations the time of a single range may be away from the model.
+const LIMIT: f64 = 3.0;
+
+/// The least share of DoLF that length does not explain: below, the one cannot be told from the
+/// other.
+const TELLABLE: f64 = 1e-3;
+
+/// One timed range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Its length.
+    pub len: Bytes,
+    /// How fragmented it is.
+    pub fragmentation: Fragmentation,
+    /// How its reads were.
+    pub observed: Observed,
+}
+
+impl Sample {
+    /// The range as a sample; `None` if it was not timed, holds no data, or is longer than
+    /// `max_request`: then it was merged from reads of parts of it, whose times are not its own.
+    #[must_use]
+    pub fn of(
+        layout: &Layout,
+        access: &AccessRange,
+        geometry: &Geometry,
+        max_request: Bytes,
+    ) -> Option<Self> {
+        if access.observed.timed == 0 || access.range.len > max_request {
+            return None;
+        }
+        let fragmentation = layout.measure(access.range, geometry, max_request);
+        (fragmentation.dolf > 0).then_some(Self {
+            len: access.range.len,
+            fragmentation,
+            observed: access.observed,
+        })
+    }
+
+    fn row(&self) -> Row {
+        let timed = self.observed.timed.max(1) as f64;
+        Row {
+            x: columns(self.len, &self.fragmentation),
+            y: self.observed.time.0 as f64 / timed,
+            weight: timed / (timed + BELIEF),
+        }
+    }
+}
+
+/// What the mean time of a read is made of, in the order of [`Weights`].
+fn columns(len: Bytes, fragmentation: &Fragmentation) -> [f64; COLUMNS] {
+    [
+        1.0,
+        len.0 as f64,
+        fragmentation.dolf.saturating_sub(1) as f64,
+        finite(fragmentation.dopf),
+    ]
+}
+
+/// What reads cost on the device that was traced. All finite and not negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Weights {
+    /// Any read.
+    pub base_ns: f64,
+    /// Each byte of it.
+    pub per_byte_ns: f64,
+    /// Each fragment beyond the first; takes the place of α.
+    pub per_fragment_ns: f64,
+    /// Each unit of DoPF; takes the place of β.
+    pub per_dopf_ns: f64,
+    /// Standard deviation of the true mean times of single ranges around the model.
+    pub spread_ns: f64,
+}
+
+impl Weights {
+    /// Whether every weight is a number that can be planned with.
+    #[must_use]
+    pub fn are_sound(&self) -> bool {
+        let all = [
+            self.base_ns,
+            self.per_byte_ns,
+            self.per_fragment_ns,
+            self.per_dopf_ns,
+            self.spread_ns,
+        ];
+        all.iter().all(|weight| (0.0..=1e18).contains(weight))
+    }
+
+    /// What one read of the range takes by the model, in nanoseconds.
+    #[must_use]
+    pub fn read_ns(&self, len: Bytes, fragmentation: &Fragmentation) -> f64 {
+        let columns = columns(len, fragmentation);
+        finite(
+            self.base_ns
+                + self.per_byte_ns * columns[1]
+                + self.per_fragment_ns * columns[2]
+                + self.per_dopf_ns * columns[3],
+        )
+    }
+
+    /// What one read of this range takes longer (or shorter, negative) than the model says, as far
+    /// as its own times can be believed, in nanoseconds.
+    #[must_use]
+    pub fn correction(
+        &self,
+        len: Bytes,
+        fragmentation: &Fragmentation,
+        observed: &Observed,
+    ) -> f64 {
+        if observed.timed == 0 {
+            return 0.0;
+        }
+        let timed = observed.timed as f64;
+        let belief = timed / (timed + BELIEF);
+        let mean = observed.time.0 as f64 / timed;
+        let limit = finite(LIMIT * self.spread_ns / belief.sqrt());
+        belief * (mean - self.read_ns(len, fragmentation)).clamp(-limit, limit)
+    }
+}
+
+/// Weights, and how well they explain what was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Calibration {
+    /// The weights.
+    pub weights: Weights,
+    /// Timed ranges that they are from.
+    pub ranges: u64,
+    /// Timed reads of these.
+    pub reads: u64,
+    /// Ranges set aside as outliers.
+    pub outliers: u64,
+    /// Share of the variance of the mean times that the weights explain, outliers apart; 0 to 1.
+    pub r_squared: f64,
+    /// Half of the ranges lie closer to the model than this.
+    pub typical_error_ns: f64,
+}
+
+/// There are no measured weights; the message tells why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CannotCalibrate {
+    /// Nothing was timed.
+    #[error("the profile holds no times of reads; record it with `indef trace`")]
+    NoTimes,
+    /// Not enough was timed.
+    #[error(
+        "the profile times {found} ranges that a request can hold, but at least {FEWEST_RANGES} are needed; trace for longer"
+    )]
+    TooFew {
+        /// Timed ranges.
+        found: usize,
+    },
+    /// Nothing to compare with.
+    #[error(
+        "the ranges that were timed are all fragmented alike, so what a fragment costs cannot be told"
+    )]
+    Alike,
+    /// Fragments that cost no time that can be seen.
+    #[error(
+        "the times seen do not show that fragmented ranges are slower than contiguous ones on this device"
+    )]
+    NoDifference,
+}
+
+/// Find the weights that explain the samples best.
+///
+/// # Errors
+///
+/// Why the samples do not tell: see [`CannotCalibrate`].
+pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrate> {
+    samples.retain(|sample| sample.observed.timed > 0);
+    match samples.len() {
+        0 => return Err(CannotCalibrate::NoTimes),
+        found if found < FEWEST_RANGES => return Err(CannotCalibrate::TooFew { found }),
+        _ => {}
+    }
+    // Sums of fractions depend on the order, so it is always the same.
+    samples.sort_unstable_by(|a, b| {
+        let key = |s: &Sample| {
+            (
+                s.len,
+                s.fragmentation.dolf,
+                s.observed.time.0,
+                s.observed.timed,
+            )
+        };
+        key(a)
+            .cmp(&key(b))
+            .then(a.fragmentation.dopf.total_cmp(&b.fragmentation.dopf))
+    });
+    let rows: Vec<Row> = samples.iter().map(Sample::row).collect();
+    let dolf = fit::unexplained(&rows, 2);
+    let dopf = fit::unexplained(&rows, 3);
+    if dolf < TELLABLE && dopf < TELLABLE {
+        return Err(CannotCalibrate::Alike);
+    }
+    // What cannot be told from the length is left to the length.
+    let usable = [true, true, dolf >= TELLABLE, dopf >= TELLABLE];
+    let fit = fit::robust(&rows, usable);
+    let clear = |column: usize| {
+        let (weight, error) = (fit.coefficients[column], fit.standard_errors[column]);
+        weight > 0.0 && weight > SIGNIFICANT * error
+    };
+    if !clear(2) && !clear(3) {
+        return Err(CannotCalibrate::NoDifference);
+    }
+    let [base, byte, fragment, dopf] = fit.coefficients.map(finite);
+    let weights = Weights {
+        base_ns: base,
+        per_byte_ns: byte,
+        per_fragment_ns: fragment,
+        per_dopf_ns: dopf,
+        spread_ns: finite(fit.scale),
+    };
+    Ok(Calibration {
+        weights,
+        ranges: samples.len() as u64,
+        reads: samples
+            .iter()
+            .fold(0, |sum, sample| sum.saturating_add(sample.observed.timed)),
+        outliers: fit.outliers,
+        r_squared: fit.r_squared,
+        typical_error_ns: fit.median_error,
+    })
+}
+
+#[cfg(test)]
+mod tests;

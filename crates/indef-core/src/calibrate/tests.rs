@@ -1,0 +1,258 @@
+//! Weights that are known are found again; nonsense never leads to nonsense.
+
+use proptest::prelude::*;
+use units::{Bytes, FileRange, Nanos};
+
+use super::*;
+use crate::layout::tests::{blocks, layout};
+
+/// A small generator, so that noise is the same every time.
+struct Noise(u64);
+
+impl Noise {
+    /// From 0 up to 1.
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About normal, mean 0 and deviation 1.
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
+
+const TRUTH: Weights = Weights {
+    base_ns: 80_000.0,
+    per_byte_ns: 0.4,
+    per_fragment_ns: 25_000.0,
+    per_dopf_ns: 900.0,
+    spread_ns: 0.0,
+};
+
+fn sample(len: Bytes, dolf: u64, dopf: f64, timed: u64, mean_ns: f64) -> Sample {
+    Sample {
+        len,
+        fragmentation: Fragmentation {
+            dolf,
+            dopf,
+            requests: dolf,
+        },
+        observed: Observed {
+            requests: dolf * timed,
+            timed,
+            time: Nanos((mean_ns * timed as f64) as u64),
+        },
+    }
+}
+
+/// Ranges of many sizes with times by `truth`; one in `wild` is slower by up to a hundred times.
+fn synthetic(truth: &Weights, count: u64, noise: f64, wild: u64) -> Vec<Sample> {
+    let mut random = Noise(0x9E37_79B9_7F4A_7C15);
+    let one = |i: u64| {
+        let blocks = 1 + (random.uniform() * 64.0) as u64;
+        let dolf = 1 + (random.uniform() * blocks as f64) as u64;
+        let dopf = random.uniform() * 40.0;
+        let timed = 1 + (random.uniform() * 50.0) as u64;
+        let len = Bytes(blocks * 4096);
+        let fragmentation = Fragmentation {
+            dolf,
+            dopf,
+            requests: dolf,
+        };
+        let mut mean = truth.read_ns(len, &fragmentation);
+        mean += noise * random.normal() / (timed as f64).sqrt();
+        if wild > 0 && i % wild == 0 {
+            mean *= 1.0 + 99.0 * random.uniform();
+        }
+        sample(len, dolf, dopf, timed, mean.max(0.0))
+    };
+    (0..count).map(one).collect()
+}
+
+fn assert_near(found: f64, truth: f64, share: f64, what: &str) {
+    let off = (found - truth).abs() / truth;
+    assert!(off <= share, "{what}: {found}, but the truth is {truth}");
+}
+
+#[test]
+fn known_weights_are_found_again() {
+    let exact = calibrate(synthetic(&TRUTH, 200, 0.0, 0)).unwrap();
+    assert_near(
+        exact.weights.per_fragment_ns,
+        TRUTH.per_fragment_ns,
+        1e-3,
+        "exact",
+    );
+    assert_near(exact.weights.per_dopf_ns, TRUTH.per_dopf_ns, 1e-3, "exact");
+    assert!(exact.r_squared > 0.9999 && exact.outliers == 0);
+
+    let noisy = calibrate(synthetic(&TRUTH, 2000, 100_000.0, 0)).unwrap();
+    let w = noisy.weights;
+    assert_near(w.per_fragment_ns, TRUTH.per_fragment_ns, 0.02, "noisy");
+    assert_near(w.per_byte_ns, TRUTH.per_byte_ns, 0.15, "noisy");
+    assert_near(w.base_ns, TRUTH.base_ns, 0.15, "noisy");
+    assert_near(w.per_dopf_ns, TRUTH.per_dopf_ns, 0.15, "noisy");
+    assert!(noisy.r_squared > 0.9, "{}", noisy.r_squared);
+}
+
+#[test]
+fn wild_times_are_set_aside() {
+    let found = calibrate(synthetic(&TRUTH, 1000, 50_000.0, 8)).unwrap();
+    assert_near(
+        found.weights.per_fragment_ns,
+        TRUTH.per_fragment_ns,
+        0.03,
+        "wild",
+    );
+    assert!((80..=140).contains(&found.outliers), "{}", found.outliers);
+}
+
+#[test]
+fn a_cost_that_is_not_there_is_not_found_and_none_is_negative() {
+    let flat = Weights {
+        per_dopf_ns: 0.0,
+        ..TRUTH
+    };
+    let found = calibrate(synthetic(&flat, 2000, 50_000.0, 0)).unwrap();
+    assert!((0.0..100.0).contains(&found.weights.per_dopf_ns));
+    // Nearer fragments could even look faster, by chance or read-ahead.
+    let mut faster = synthetic(&flat, 500, 0.0, 0);
+    for s in &mut faster {
+        let less = s.fragmentation.dopf * 1000.0 * s.observed.timed as f64;
+        s.observed.time = Nanos((s.observed.time.0 as f64 - less).max(0.0) as u64);
+    }
+    let found = calibrate(faster).unwrap();
+    assert_eq!(found.weights.per_dopf_ns, 0.0);
+    assert!(found.weights.are_sound());
+}
+
+#[test]
+fn what_cannot_be_told_is_said() {
+    assert_eq!(calibrate(vec![]), Err(CannotCalibrate::NoTimes));
+    let few = synthetic(&TRUTH, 9, 0.0, 0);
+    assert_eq!(calibrate(few), Err(CannotCalibrate::TooFew { found: 9 }));
+    // All in pieces of one block: the number of fragments is the length.
+    let mut random = Noise(7);
+    let alike = |random: &mut Noise| {
+        let n = 1 + (random.uniform() * 32.0) as u64;
+        sample(Bytes(n * 4096), n, 0.0, 5, 1e5 * n as f64)
+    };
+    let all: Vec<_> = (0..100).map(|_| alike(&mut random)).collect();
+    assert_eq!(calibrate(all), Err(CannotCalibrate::Alike));
+    let free = Weights {
+        per_fragment_ns: 0.0,
+        per_dopf_ns: 0.0,
+        ..TRUTH
+    };
+    for seed_count in [100, 1000] {
+        let found = calibrate(synthetic(&free, seed_count, 50_000.0, 0));
+        assert_eq!(found, Err(CannotCalibrate::NoDifference), "{seed_count}");
+    }
+}
+
+#[test]
+fn a_range_is_believed_as_far_as_it_was_timed() {
+    let weights = Weights {
+        spread_ns: 50_000.0,
+        ..TRUTH
+    };
+    let fragmentation = Fragmentation {
+        dolf: 8,
+        dopf: 0.0,
+        requests: 8,
+    };
+    let len = Bytes::kib(32);
+    let model = weights.read_ns(len, &fragmentation);
+    let slower = |timed: u64, by: f64| {
+        let observed = sample(len, 8, 0.0, timed, model + by).observed;
+        weights.correction(len, &fragmentation, &observed)
+    };
+    assert_eq!(
+        weights.correction(len, &fragmentation, &Observed::default()),
+        0.0
+    );
+    assert!((slower(8, 40_000.0) - 20_000.0).abs() < 1.0);
+    assert!(slower(1, 40_000.0) < 5_000.0 && slower(1000, 40_000.0) > 39_000.0);
+    assert!(slower(1000, -40_000.0) < -39_000.0);
+    // A single read that took a second says no more than three deviations of a single read.
+    assert!(slower(1, 1e9) <= 3.0 * 50_000.0);
+}
+
+#[test]
+fn only_ranges_of_one_request_that_hold_data_are_samples() {
+    let layout = layout(&[(0, 100, 8), (8, 300, 8)]);
+    let of = |range: FileRange, timed| {
+        let access = AccessRange {
+            range,
+            reads: 3,
+            observed: Observed {
+                timed,
+                ..Observed::default()
+            },
+            ..AccessRange::default()
+        };
+        Sample::of(&layout, &access, &Geometry::Unknown, Bytes::kib(64))
+    };
+    let sample = of(blocks(0, 16), 3).unwrap();
+    assert_eq!((sample.len, sample.fragmentation.dolf), (Bytes::kib(64), 2));
+    assert!(of(blocks(0, 16), 0).is_none());
+    assert!(of(blocks(0, 17), 3).is_none());
+    assert!(of(blocks(20, 4), 3).is_none());
+}
+
+fn any_sample() -> impl Strategy<Value = Sample> {
+    let dopf = prop_oneof![0.0f64..1e9, Just(f64::NAN), Just(f64::INFINITY)];
+    let number = || prop_oneof![0u64..100, any::<u64>()];
+    (number(), number(), dopf, number(), number()).prop_map(|(len, dolf, dopf, timed, time)| {
+        Sample {
+            len: Bytes(len),
+            fragmentation: Fragmentation {
+                dolf,
+                dopf,
+                requests: dolf,
+            },
+            observed: Observed {
+                requests: 0,
+                timed,
+                time: Nanos(time),
+            },
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn weights_are_always_sound(samples in prop::collection::vec(any_sample(), 0..60)) {
+        if let Ok(found) = calibrate(samples.clone()) {
+            prop_assert!(found.weights.are_sound(), "{:?}", found);
+            prop_assert!((0.0..=1.0).contains(&found.r_squared));
+            for s in &samples {
+                let correction = found.weights.correction(s.len, &s.fragmentation, &s.observed);
+                prop_assert!(correction.is_finite());
+            }
+        }
+    }
+
+    #[test]
+    fn the_order_does_not_matter(seed in 1u64.., samples in prop::collection::vec(any_sample(), 0..10)) {
+        let mut all = synthetic(&TRUTH, 60, 80_000.0, 9);
+        all.extend(samples);
+        let straight = calibrate(all.clone());
+        let mut random = Noise(seed);
+        for i in (1..all.len()).rev() {
+            all.swap(i, (random.uniform() * (i + 1) as f64) as usize);
+        }
+        prop_assert_eq!(straight, calibrate(all));
+    }
+
+    #[test]
+    fn any_weights_are_found_again(base in 0.0f64..1e6, byte in 0.0f64..10.0, fragment in 1e3f64..1e6, dopf in 0.0f64..1e4) {
+        let truth = Weights { base_ns: base, per_byte_ns: byte, per_fragment_ns: fragment, per_dopf_ns: dopf, spread_ns: 0.0 };
+        let found = calibrate(synthetic(&truth, 400, fragment, 20)).unwrap().weights;
+        let off = (found.per_fragment_ns - fragment).abs() / fragment;
+        prop_assert!(off < 0.02, "{} instead of {}", found.per_fragment_ns, fragment);
+    }
+}
