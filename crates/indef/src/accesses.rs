@@ -5,13 +5,13 @@ use std::{
     fs::{self, File},
     io::BufReader,
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Result, anyhow};
 use indef_core::{
-    access::{AccessOptions, AccessRange, FileAccesses, join},
-    profile::Profile,
+    access::{AccessOptions, AccessRange, AccessRecord, FileAccesses, join},
+    profile::{Profile, ProfileFile},
 };
 use indef_fs::TargetId;
 use units::Bytes;
@@ -25,53 +25,92 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Accesses {
     ranges: FileAccesses,
-    files: HashMap<TargetId, u32>,
+    files: HashMap<TargetId, Known>,
 }
 
-impl Accesses {
-    /// Read a profile and find its files. A file that was replaced or is gone since is noted and
-    /// left out: its ranges would be those of other contents.
-    pub(crate) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
-        let file = File::open(path)
-            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
-        let profile = Profile::read(BufReader::new(file))
-            .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
-        let mut files = HashMap::new();
-        let mut canonical = Vec::with_capacity(profile.files.len());
-        for (index, file) in profile.files.iter().enumerate() {
-            let index = index as u32;
-            let now = fs::metadata(&file.path).ok().map(|status| TargetId {
-                dev: status.dev(),
-                inode: status.ino(),
-            });
-            let then = file
-                .dev
-                .zip(file.inode)
-                .map(|(dev, inode)| TargetId { dev, inode });
-            let id = match (then, now) {
-                (Some(then), Some(now)) if then != now => {
-                    console.note(format_args!(
-                        "{}: replaced since it was profiled, its accesses are left out; profile again",
-                        Name(&file.path)
-                    ));
-                    None
+/// A file of the profile that is still there.
+#[derive(Debug)]
+struct Known {
+    /// In the ranges.
+    index: u32,
+    /// Where it is, if that is known.
+    path: Option<PathBuf>,
+}
+
+/// What became of a file of a profile.
+enum Now {
+    Here(TargetId, Option<PathBuf>),
+    /// Another one has its name.
+    Replaced,
+    Gone,
+}
+
+/// Files of a profile as they are found, or not.
+#[derive(Default)]
+struct Finding {
+    files: HashMap<TargetId, Known>,
+    /// From the index in the profile to that of the same file's first entry: a file may stand in a
+    /// profile under several names.
+    canonical: Vec<u32>,
+    replaced: Vec<PathBuf>,
+    gone: Vec<PathBuf>,
+}
+
+impl Finding {
+    fn add(&mut self, path: Option<&Path>, now: Now) {
+        let index = self.canonical.len() as u32;
+        let shown = || path.map_or_else(|| "(a file without a name)".into(), Path::to_owned);
+        let canonical = match now {
+            Now::Here(id, path) => self.files.entry(id).or_insert(Known { index, path }).index,
+            Now::Replaced => {
+                self.replaced.push(shown());
+                index
+            }
+            Now::Gone => {
+                self.gone.push(shown());
+                index
+            }
+        };
+        self.canonical.push(canonical);
+    }
+
+    /// Say what is left out: one line, however many there are.
+    fn tell(&self, console: &Console) {
+        for (paths, one, many) in [
+            (
+                &self.replaced,
+                "replaced since it was profiled, its accesses are left out; profile again",
+                "files of the profile were replaced since, their accesses are left out; profile again",
+            ),
+            (
+                &self.gone,
+                "in the profile, but no longer there; its accesses are left out",
+                "files of the profile are no longer there; their accesses are left out",
+            ),
+        ] {
+            match &paths[..] {
+                [] => {}
+                [path] => console.note(format_args!("{}: {one}", Name(path))),
+                paths => {
+                    let count = paths.len();
+                    console.note(format_args!("{count} {many} (--verbose names them)"));
+                    for path in paths {
+                        console.detail(format_args!("{}: {one}", Name(path)));
+                    }
                 }
-                (None, None) => {
-                    console.note(format_args!(
-                        "{}: in the profile, but no longer there; its accesses are left out",
-                        Name(&file.path)
-                    ));
-                    None
-                }
-                (then, now) => now.or(then),
-            };
-            // A file may stand in a profile under several names.
-            canonical.push(id.map_or(index, |id| *files.entry(id).or_insert(index)));
+            }
         }
-        let (mut records, mut counted) = (profile.records, profile.ranges);
+    }
+
+    fn joined(
+        self,
+        mut records: Vec<AccessRecord>,
+        mut counted: Vec<(u32, AccessRange)>,
+        readahead: Bytes,
+    ) -> Accesses {
         let of_records = records.iter_mut().map(|record| &mut record.file);
         for file in of_records.chain(counted.iter_mut().map(|(file, _)| file)) {
-            if let Some(index) = canonical.get(*file as usize) {
+            if let Some(index) = self.canonical.get(*file as usize) {
                 *file = *index;
             }
         }
@@ -79,14 +118,59 @@ impl Accesses {
             readahead,
             ..AccessOptions::default()
         };
-        Ok(Self {
+        Accesses {
             ranges: join(records, counted, &options),
-            files,
-        })
+            files: self.files,
+        }
+    }
+}
+
+impl Accesses {
+    /// Read a profile and find its files. Files that were replaced or are gone since are noted and
+    /// left out: their ranges would be those of other contents.
+    pub(crate) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
+        let file = File::open(path)
+            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
+        let profile = Profile::read(BufReader::new(file))
+            .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
+        let mut finding = Finding::default();
+        for file in &profile.files {
+            finding.add(Some(&file.path), find(file));
+        }
+        finding.tell(console);
+        Ok(finding.joined(profile.records, profile.ranges, readahead))
     }
 
     /// The ranges of a file, if the profile knows it.
     pub(crate) fn of(&self, id: &TargetId) -> Option<&[AccessRange]> {
-        self.files.get(id).map(|index| self.ranges.of(*index))
+        self.files.get(id).map(|known| self.ranges.of(known.index))
+    }
+
+    /// Files with reads that were timed, where their place is known.
+    pub(crate) fn timed(&self) -> impl Iterator<Item = (&TargetId, &Path)> {
+        self.files.iter().filter_map(|(id, known)| {
+            let ranges = self.ranges.of(known.index);
+            let timed = ranges.iter().any(|range| range.observed.timed > 0);
+            timed.then_some((id, known.path.as_deref()?))
+        })
+    }
+}
+
+/// A file of a text profile, by its name and, if they are told, its device and inode.
+fn find(file: &ProfileFile) -> Now {
+    let now = fs::metadata(&file.path).ok().map(|status| TargetId {
+        dev: status.dev(),
+        inode: status.ino(),
+    });
+    let then = file
+        .dev
+        .zip(file.inode)
+        .map(|(dev, inode)| TargetId { dev, inode });
+    match (then, now) {
+        (Some(then), Some(now)) if then != now => Now::Replaced,
+        (None, None) => Now::Gone,
+        (_, Some(now)) => Now::Here(now, Some(file.path.clone())),
+        // Renamed, maybe: the walk may meet it under its new name.
+        (Some(then), None) => Now::Here(then, None),
     }
 }

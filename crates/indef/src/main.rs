@@ -22,6 +22,7 @@ mod run;
 mod scan;
 mod signals;
 mod trace;
+mod weighing;
 
 use std::{io, process::ExitCode};
 

@@ -11,8 +11,10 @@ use std::{
 use anyhow::{Context, Result};
 use indef_core::{
     SkipReason,
+    calibrate::{Calibration, CannotCalibrate},
     plan::{
-        Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanWriter, limit,
+        Chunk, Decision, FilePlan, Limited, PathJson, PlanOptions, PlanTotals, format::PlanWriter,
+        limit,
     },
 };
 use indef_engine::Cancel;
@@ -23,9 +25,10 @@ use crate::{
     Outcome,
     accesses::Accesses,
     args::PlanCommandArgs,
-    output::{Align, Console, Count, Name, Ratio, Table, UNPRINTED, counted, json::Document},
+    output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
     planning::{Planned, Request, is_fine, plan_paths},
     signals::{self, Second},
+    weighing::{self, Comparison, Rankings, WeightsJson},
 };
 
 /// Plan, and show or keep the plan.
@@ -36,13 +39,27 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
         Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
         None => None,
     };
-    let options = args.plan.options(&args.bounds);
+    let mut options = args.plan.options(&args.bounds);
+    let jobs = args.workers.count();
+    let calibration = match (args.plan.measured(), &accesses) {
+        (true, Some(accesses)) => Some(weighing::measure(
+            &mut options,
+            accesses,
+            &args.paths,
+            jobs,
+            console,
+            &cancel,
+        )),
+        _ => None,
+    };
+    let rankings = Rankings::default();
     let request = Request {
         paths: &args.paths,
         options: &options,
         engine: None,
         accesses: accesses.as_ref(),
-        jobs: args.workers.count(),
+        rankings: matches!(calibration, Some(Ok(_))).then_some(&rankings),
+        jobs,
     };
     let document = console
         .json
@@ -61,27 +78,30 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     };
     let mut planned = plan_paths(&request, console, &cancel, &untouched);
     let (mut totals, notable) = others.into_inner().unwrap_or_else(PoisonError::into_inner);
-    limit(&mut planned.files, &options);
+    let limited = limit(&mut planned.files, &options);
     for file in &planned.files {
         totals.add(file);
         if let Some(document) = &document {
             print_chunks(document, file);
         }
     }
+    let whole = Whole {
+        options,
+        totals,
+        limited,
+        calibration,
+        comparison: rankings.compare(),
+    };
     let cancelled = planned.summary.cancelled;
     if let Some(path) = &args.output
         && !cancelled
     {
-        write_plan(path, &options, planned.files.iter().chain(&notable))?;
+        write_plan(path, &whole.options, planned.files.iter().chain(&notable))?;
     }
     let printed = match document {
-        Some(document) => document.end(&Rest {
-            totals: TotalsJson::new(&totals, &planned.skipped),
-            policy: options.policy.word(),
-            stopped: cancelled.then_some("signal"),
-        }),
+        Some(document) => document.end(&Rest::new(&whole, &planned)),
         None if console.quiet => Ok(()),
-        None => text(&mut io::stdout().lock(), args, console, &planned, &totals),
+        None => text(&mut io::stdout().lock(), args, console, &planned, &whole),
     };
     printed.context(UNPRINTED)?;
     Ok(if cancelled {
@@ -89,6 +109,22 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     } else {
         Outcome::Done
     })
+}
+
+/// What there is to say about all of it.
+struct Whole {
+    options: PlanOptions,
+    totals: PlanTotals,
+    limited: Limited,
+    /// Where weights were to be measured: they, or why not.
+    calibration: Option<Result<Calibration, CannotCalibrate>>,
+    comparison: Comparison,
+}
+
+impl Whole {
+    fn is_limited(&self) -> bool {
+        self.options.budget.is_some() || self.options.target_gain_pct.is_some()
+    }
 }
 
 /// Write a plan file: beside its place first, so that there is never half a plan under the name.
@@ -234,7 +270,51 @@ impl TotalsJson {
 struct Rest {
     totals: TotalsJson,
     policy: &'static str,
+    weight: &'static str,
+    /// What was measured; null where the paper's weights are used.
+    weights: Option<WeightsJson>,
+    weights_refused: Option<String>,
+    prediction: Option<PredictionJson>,
     stopped: Option<&'static str>,
+}
+
+/// What a limited plan does, of what it would do without the limit.
+#[derive(Serialize)]
+struct PredictionJson {
+    gain_pct: f64,
+    cost_pct: f64,
+    gain: f64,
+    possible_gain: f64,
+    cost_bytes: Bytes,
+    possible_cost_bytes: Bytes,
+}
+
+impl Rest {
+    fn new(whole: &Whole, planned: &Planned) -> Self {
+        let limited = &whole.limited;
+        Self {
+            totals: TotalsJson::new(&whole.totals, &planned.skipped),
+            policy: whole.options.policy.word(),
+            weight: whole.options.weight.word(),
+            weights: match &whole.calibration {
+                Some(Ok(calibration)) => Some(WeightsJson::new(calibration, &whole.comparison)),
+                _ => None,
+            },
+            weights_refused: match &whole.calibration {
+                Some(Err(why)) => Some(why.to_string()),
+                _ => None,
+            },
+            prediction: whole.is_limited().then(|| PredictionJson {
+                gain_pct: limited.gain_pct(),
+                cost_pct: limited.cost_pct(),
+                gain: limited.gain,
+                possible_gain: limited.possible_gain,
+                cost_bytes: limited.cost,
+                possible_cost_bytes: limited.possible_cost,
+            }),
+            stopped: planned.summary.cancelled.then_some("signal"),
+        }
+    }
 }
 
 fn text(
@@ -242,7 +322,21 @@ fn text(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
-    totals: &PlanTotals,
+    whole: &Whole,
+) -> io::Result<()> {
+    best_files(out, args, console, planned, whole)?;
+    if let Some(Ok(calibration)) = &whole.calibration {
+        weighing::write(out, console, calibration, &whole.comparison)?;
+    }
+    sums(out, args, console, planned, whole)
+}
+
+fn best_files(
+    out: &mut dyn Write,
+    args: &PlanCommandArgs,
+    console: &Console,
+    planned: &Planned,
+    whole: &Whole,
 ) -> io::Result<()> {
     let mut best: Vec<(f64, &FilePlan)> = planned
         .files
@@ -271,7 +365,7 @@ fn text(
                 &Count(file.extents_before),
                 &Count(file.runs().len() as u64),
                 &file.cost(),
-                &Ratio(*gain),
+                &Gain(*gain, &whole.options.weight),
                 &file.engine.as_deref().unwrap_or("none"),
                 &Name(&file.path),
             ]);
@@ -287,6 +381,19 @@ fn text(
         }
         writeln!(out)?;
     }
+    Ok(())
+}
+
+fn sums(
+    out: &mut dyn Write,
+    args: &PlanCommandArgs,
+    console: &Console,
+    planned: &Planned,
+    whole: &Whole,
+) -> io::Result<()> {
+    let Whole {
+        totals, limited, ..
+    } = whole;
     writeln!(out, "{}", console.out.bold("Plan"))?;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
     line(
@@ -312,13 +419,23 @@ fn text(
         } else {
             1.0
         };
+    let gain = Gain(totals.gain, &whole.options.weight);
     line(
         "gain",
-        format!(
-            "{} IODP, {share:.0} % of what is possible",
-            Ratio(totals.gain)
-        ),
+        format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),
     )?;
+    if whole.is_limited() {
+        line(
+            "predicted",
+            format!(
+                "{:.1} % of the gain with {:.1} % of the bytes ({} of {})",
+                limited.gain_pct(),
+                limited.cost_pct(),
+                limited.cost,
+                limited.possible_cost
+            ),
+        )?;
+    }
     for (reason, files) in &planned.skipped {
         line(
             "left",

@@ -24,6 +24,7 @@ use crate::{
     accesses::Accesses,
     output::{Console, Name, Progress},
     refusal,
+    weighing::Rankings,
 };
 
 /// What to plan.
@@ -33,6 +34,8 @@ pub(crate) struct Request<'a> {
     /// An engine asked for by name.
     pub(crate) engine: Option<EngineKind>,
     pub(crate) accesses: Option<&'a Accesses>,
+    /// Where to compare measured weights with the paper's.
+    pub(crate) rankings: Option<&'a Rankings>,
     pub(crate) jobs: usize,
 }
 
@@ -132,7 +135,11 @@ fn decide(
             layout: &layout,
             accesses: accesses.flatten(),
         };
-        plan_file(request.options, &facts)
+        let chunks = plan_file(request.options, &facts);
+        if let Some(rankings) = request.rankings {
+            rankings.add(request.options, &facts, &found.path, &chunks);
+        }
+        chunks
     };
     let reason = skip
         .or(unread.then_some(SkipReason::NotRead))

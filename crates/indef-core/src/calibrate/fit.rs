@@ -52,11 +52,12 @@ impl Normal {
             xy: [0.0; COLUMNS],
         };
         for (row, weight) in rows.iter().zip(weights) {
+            let x: [f64; COLUMNS] = std::array::from_fn(|i| row.x[i] / scales[i]);
             for i in 0..COLUMNS {
-                let scaled = weight * row.x[i] / scales[i];
-                sums.xy[i] += scaled * row.y;
-                for j in 0..COLUMNS {
-                    sums.xx[i][j] += scaled * row.x[j] / scales[j];
+                let weighted = weight * x[i];
+                sums.xy[i] += weighted * row.y;
+                for (sum, x) in sums.xx[i].iter_mut().zip(x) {
+                    *sum += weighted * x;
                 }
             }
         }
@@ -68,10 +69,8 @@ impl Normal {
     fn inverse(&self, subset: u32) -> Option<[[f64; COLUMNS]; COLUMNS]> {
         let used = |i: usize| subset & (1 << i) != 0;
         let mut left = self.xx;
-        let mut right = [[0.0; COLUMNS]; COLUMNS];
-        for i in 0..COLUMNS {
-            right[i][i] = 1.0;
-        }
+        let mut right: [[f64; COLUMNS]; COLUMNS] =
+            std::array::from_fn(|i| std::array::from_fn(|j| f64::from(u8::from(i == j))));
         // Gauss–Jordan; a positive definite matrix needs no pivoting.
         for i in (0..COLUMNS).filter(|i| used(*i)) {
             let pivot = left[i][i];
@@ -90,14 +89,8 @@ impl Normal {
                 }
             }
         }
-        for i in 0..COLUMNS {
-            for j in 0..COLUMNS {
-                if !used(i) || !used(j) {
-                    right[i][j] = 0.0;
-                }
-            }
-        }
-        Some(right)
+        let cell = |i: usize, j: usize| if used(i) && used(j) { right[i][j] } else { 0.0 };
+        Some(std::array::from_fn(|i| std::array::from_fn(|j| cell(i, j))))
     }
 
     fn solve(&self, subset: u32) -> Option<[f64; COLUMNS]> {

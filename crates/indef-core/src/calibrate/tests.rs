@@ -64,7 +64,7 @@ fn synthetic(truth: &Weights, count: u64, noise: f64, wild: u64) -> Vec<Sample> 
         };
         let mut mean = truth.read_ns(len, &fragmentation);
         mean += noise * random.normal() / (timed as f64).sqrt();
-        if wild > 0 && i % wild == 0 {
+        if wild > 0 && i.is_multiple_of(wild) {
             mean *= 1.0 + 99.0 * random.uniform();
         }
         sample(len, dolf, dopf, timed, mean.max(0.0))

@@ -24,7 +24,12 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     policy: Option<PolicyName>,
 
+    /// What fragments weigh: the paper's alpha and beta, or what the times in the profile tell
+    #[arg(long, default_value = "paper", requires_if("measured", "profile"))]
+    weight: WeightName,
+
     /// Leave out this percentage of each file's lowest-priority ranges (policy indef)
+    /// [default: 20; 0 with --target-gain]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     truncate: Option<f64>,
 
@@ -53,7 +58,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "SPEC", value_parser = geometry)]
     geometry: Option<Geometry>,
 
-    /// Stop choosing when this percentage of the possible gain is reached
+    /// Move the fewest bytes that are predicted to give this percentage of the possible gain
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     target_gain: Option<f64>,
 }
@@ -99,7 +104,21 @@ impl PolicyName {
     }
 }
 
+/// Where the weights come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WeightName {
+    /// --alpha and --beta
+    Paper,
+    /// The times of reads in the profile
+    Measured,
+}
+
 impl PlanArgs {
+    /// Whether weights are to be measured.
+    pub(crate) fn measured(&self) -> bool {
+        self.weight == WeightName::Measured
+    }
+
     /// For the planner: what was not given stays at the planner's default.
     pub(crate) fn options(&self, bounds: &BoundArgs) -> PlanOptions {
         let default = PlanOptions::default();
@@ -110,7 +129,13 @@ impl PlanArgs {
         };
         PlanOptions {
             policy: self.policy.map_or(by_input, PolicyName::policy),
-            truncate_pct: self.truncate.unwrap_or(default.truncate_pct),
+            // A target chooses by itself what is not worth it; what truncation takes away could be
+            // needed to reach it.
+            truncate_pct: match (self.truncate, self.target_gain) {
+                (Some(pct), _) => pct,
+                (None, Some(_)) => 0.0,
+                (None, None) => default.truncate_pct,
+            },
             alpha: self.alpha.unwrap_or(default.alpha),
             beta: self.beta.unwrap_or(default.beta),
             io_size: self.io_size.unwrap_or(default.io_size),

@@ -63,6 +63,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
         options: &options,
         engine: None,
         accesses: None,
+        rankings: None,
         jobs: 4,
     };
     let planned = plan_paths(&request, console, cancel, &|_, _| {});

@@ -2,6 +2,7 @@
 
 mod console;
 pub(crate) mod fit;
+mod gain;
 pub(crate) mod json;
 mod name;
 mod progress;
@@ -9,6 +10,7 @@ mod style;
 mod table;
 
 pub(crate) use console::{Console, print_error};
+pub(crate) use gain::Gain;
 pub(crate) use name::Name;
 pub(crate) use progress::Progress;
 pub(crate) use style::Style;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     document::{FileMap, FileStatus, RunDocument},
-    output::{Count, Name, Ratio, counted},
+    output::{Count, Gain, Name, counted},
 };
 
 /// The whole page.
@@ -193,7 +193,7 @@ fn plan_table(out: &mut String, plan: &PlanInput) -> fmt::Result {
         "<div class=\"card scroll\"><table><caption>Files with the highest gain</caption>\n<thead><tr>\
          <th scope=\"col\" class=\"name\">Path</th><th scope=\"col\" class=\"word\">Engine</th>\
          <th scope=\"col\">Extents</th><th scope=\"col\">Ranges to move</th><th scope=\"col\">Cost</th>\
-         <th scope=\"col\">Gain (IODP)</th></tr></thead>\n<tbody>\n",
+         <th scope=\"col\">Gain</th></tr></thead>\n<tbody>\n",
     );
     for file in &plan.worst {
         writeln!(
@@ -204,7 +204,7 @@ fn plan_table(out: &mut String, plan: &PlanInput) -> fmt::Result {
             Count(file.extents_before),
             Count(file.runs().len() as u64),
             file.cost(),
-            Ratio(file.gain())
+            Gain(file.gain(), plan.weight())
         )?;
     }
     out.push_str("</tbody></table>\n");

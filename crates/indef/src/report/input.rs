@@ -9,7 +9,9 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use indef_core::{
     SkipReason,
-    plan::{Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader},
+    plan::{
+        Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, Weight, format::PlanReader,
+    },
 };
 use units::Bytes;
 
@@ -47,6 +49,11 @@ impl PlanInput {
     /// The policy that the plan was made with.
     pub(super) fn policy_word(&self) -> &'static str {
         self.options.policy.word()
+    }
+
+    /// What its gains are counted in.
+    pub(super) fn weight(&self) -> &Weight {
+        &self.options.weight
     }
 
     /// The size of a read that it was made for.

@@ -6,7 +6,7 @@ use units::{Bytes, Nanos};
 use super::input::PlanInput;
 use crate::{
     document::{FileStatus, Proof, RunDocument, RunFile},
-    output::{Count, Ratio, counted},
+    output::{Count, Gain, Ratio, counted},
 };
 
 /// How a fact is to be felt.
@@ -219,6 +219,7 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
     } else {
         0.0
     };
+    let gain = Gain(totals.gain, plan.weight());
     vec![
         fact(
             "Files to move",
@@ -235,8 +236,8 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
         fact("Cost", totals.cost, "bytes to write", Tone::Plain),
         fact(
             "Gain",
-            Ratio(totals.gain),
-            format!("IODP, {share:.0} % of what is possible"),
+            &gain,
+            format!("{}, {share:.0} % of what is possible", gain.unit()),
             Tone::Plain,
         ),
         fact("Policy", plan.policy_word(), "", Tone::Plain),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     document::{FileStatus, RunDocument, RunFile},
-    output::{Align, Console, Count, Name, Ratio, Table, counted},
+    output::{Align, Console, Count, Gain, Name, Table, counted},
 };
 
 /// Write all inputs.
@@ -169,7 +169,7 @@ fn plan_files(
             &Count(file.extents_before),
             &Count(file.runs().len() as u64),
             &file.cost(),
-            &Ratio(file.gain()),
+            &Gain(file.gain(), plan.weight()),
             &Name(&file.path),
         ]);
     }

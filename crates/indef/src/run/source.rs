@@ -26,6 +26,7 @@ use crate::{
     output::{Console, Name, json::Document},
     planning::{Request, plan_paths, untouched_reason},
     refusal::{advice, plain},
+    weighing,
 };
 
 /// What is to be run.
@@ -71,12 +72,25 @@ fn from_paths(
         Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
         None => None,
     };
-    let plan_options = args.plan.options(&args.bounds);
+    let mut plan_options = args.plan.options(&args.bounds);
+    if let (true, Some(accesses)) = (args.plan.measured(), &accesses) {
+        let jobs = args.workers.count();
+        // What cannot be measured was noted, and is no obstacle.
+        let _ = weighing::measure(
+            &mut plan_options,
+            accesses,
+            &args.paths,
+            jobs,
+            console,
+            cancel,
+        );
+    }
     let request = Request {
         paths: &args.paths,
         options: &plan_options,
         engine: args.how.engine.named(),
         accesses: accesses.as_ref(),
+        rankings: None,
         jobs: args.workers.count(),
     };
     let untouched = |plan: FilePlan, reason: SkipReason| {
@@ -92,7 +106,14 @@ fn from_paths(
         interrupted: planned.summary.cancelled,
         ..Source::default()
     };
-    limit(&mut source.files, &source.plan_options);
+    let limited = limit(&mut source.files, &source.plan_options);
+    if source.plan_options.target_gain_pct.is_some() {
+        console.detail(format_args!(
+            "predicted: {:.1} % of the gain with {:.1} % of the bytes",
+            limited.gain_pct(),
+            limited.cost_pct()
+        ));
+    }
     set_aside(&mut source, document);
     Ok(source)
 }

@@ -1,0 +1,300 @@
+//! `--weight measured`: weights from the times in a profile, and how they change the order in which
+//! ranges are worth moving.
+
+use std::{
+    collections::HashSet,
+    fs,
+    io::{self, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use indef_core::{
+    calibrate::{Calibration, CannotCalibrate, Sample, calibrate},
+    plan::{Chunk, FileFacts, PathJson, PlanOptions, Ranking, Weight, plan_file},
+};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, Seen, collect},
+};
+use serde::Serialize;
+use units::{Bytes, FileRange, Nanos};
+
+use crate::{
+    accesses::Accesses,
+    output::{Align, Console, Count, Name, Ratio, Table},
+};
+
+/// Ranges whose rank changed most, that are shown.
+const SHOWN: usize = 5;
+
+/// Replace the paper's weights in `options` by measured ones; if there are none, say why, and leave
+/// them.
+///
+/// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
+pub(crate) fn measure(
+    options: &mut PlanOptions,
+    accesses: &Accesses,
+    paths: &[PathBuf],
+    jobs: usize,
+    console: &Console,
+    cancel: &Cancel,
+) -> Result<Calibration, CannotCalibrate> {
+    let found = calibrate(samples(options, accesses, paths, jobs, cancel));
+    match &found {
+        Ok(calibration) => options.weight = Weight::Measured(calibration.weights),
+        Err(why) => console.note(format_args!(
+            "--weight measured: {why}; the paper's weights are used"
+        )),
+    }
+    found
+}
+
+fn samples(
+    options: &PlanOptions,
+    accesses: &Accesses,
+    paths: &[PathBuf],
+    jobs: usize,
+    cancel: &Cancel,
+) -> Vec<Sample> {
+    let devices: HashSet<u64> = paths
+        .iter()
+        .filter_map(|path| fs::metadata(path).ok())
+        .map(|status| status.dev())
+        .collect();
+    let timed: Vec<PathBuf> = accesses
+        .timed()
+        .filter(|(id, _)| devices.contains(&id.dev))
+        .map(|(_, path)| path.to_owned())
+        .collect();
+    let samples = Mutex::new(Vec::new());
+    let visit = |seen: Seen| {
+        // What cannot be looked into is told when it is planned.
+        let Seen::File(found) = seen else { return };
+        let (Ok(layout), Some(ranges)) = (&found.result, accesses.of(&found.id)) else {
+            return;
+        };
+        let of_file = ranges.iter().filter_map(|access| {
+            Sample::of(layout, access, &options.geometry, options.max_request)
+        });
+        lock(&samples).extend(of_file);
+    };
+    let collecting = CollectOptions {
+        jobs,
+        ..CollectOptions::default()
+    };
+    collect(&timed, &collecting, cancel, &visit);
+    samples.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A fragmented range as both kinds of weights see it.
+struct Weighed {
+    path: Arc<Path>,
+    range: FileRange,
+    reads: u64,
+    dolf: u64,
+    /// Gain for each byte.
+    paper: f64,
+    measured: f64,
+}
+
+/// Every fragmented range that was planned with measured weights, and what the paper's would make of
+/// it.
+#[derive(Default)]
+pub(crate) struct Rankings(Mutex<Vec<Weighed>>);
+
+impl Rankings {
+    /// Compare the chunks of a file, planned with `options`, with what the paper's weights give.
+    pub(crate) fn add(
+        &self,
+        options: &PlanOptions,
+        facts: &FileFacts<'_>,
+        path: &Path,
+        chunks: &[Chunk],
+    ) {
+        let paper = PlanOptions {
+            weight: Weight::Paper,
+            ..options.clone()
+        };
+        let path: Arc<Path> = path.into();
+        // Which ranges there are does not depend on weights, beside neighbours that nothing is
+        // worth in, which may stand together.
+        let by_paper = plan_file(&paper, facts);
+        let mut by_paper = by_paper.iter().peekable();
+        let mut weighed = lock(&self.0);
+        for chunk in chunks {
+            while by_paper
+                .next_if(|p| p.range.start < chunk.range.start)
+                .is_some()
+            {}
+            let Some(same) = by_paper.next_if(|p| p.range == chunk.range) else {
+                continue;
+            };
+            if same.gain <= 0.0 && chunk.gain <= 0.0 {
+                continue;
+            }
+            let bytes = chunk.cost.get().max(1) as f64;
+            weighed.push(Weighed {
+                path: path.clone(),
+                range: chunk.range,
+                reads: chunk.reads,
+                dolf: chunk.dolf,
+                paper: same.gain / bytes,
+                measured: chunk.gain / bytes,
+            });
+        }
+    }
+
+    /// The comparison.
+    pub(crate) fn compare(self) -> Comparison {
+        let mut weighed = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Files are met in any order.
+        weighed.sort_by(|a, b| (&a.path, a.range.start).cmp(&(&b.path, b.range.start)));
+        let pairs: Vec<_> = weighed.iter().map(|w| (w.paper, w.measured)).collect();
+        Comparison {
+            ranking: Ranking::of(&pairs, SHOWN),
+            weighed,
+        }
+    }
+}
+
+/// How the paper's weights and the measured ones order the same ranges.
+pub(crate) struct Comparison {
+    ranking: Ranking,
+    weighed: Vec<Weighed>,
+}
+
+/// The weights found and what they change, as text.
+pub(crate) fn write(
+    out: &mut dyn Write,
+    console: &Console,
+    calibration: &Calibration,
+    comparison: &Comparison,
+) -> io::Result<()> {
+    let weights = &calibration.weights;
+    let ns = |value: f64| Nanos(value as u64);
+    writeln!(out, "{}", console.out.bold("Measured weights"))?;
+    let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
+    let mut parts = vec![
+        ns(weights.base_ns).to_string(),
+        format!("{} a MiB", ns(weights.per_byte_ns * (1 << 20) as f64)),
+        format!("{} a fragment", ns(weights.per_fragment_ns)),
+    ];
+    if weights.per_dopf_ns > 0.0 {
+        parts.push(format!("{:.1} µs a DoPF", weights.per_dopf_ns / 1e3));
+    }
+    line("a read", parts.join(" + "))?;
+    line(
+        "fit",
+        format!(
+            "R² {:.2} over {} ranges and {} reads ({} outliers set aside), half of them within {}",
+            calibration.r_squared,
+            Count(calibration.ranges),
+            Count(calibration.reads),
+            Count(calibration.outliers),
+            ns(calibration.typical_error_ns)
+        ),
+    )?;
+    let ranking = &comparison.ranking;
+    line(
+        "ranking",
+        format!(
+            "{:.2} correlation (Spearman) with the paper's over {} fragmented ranges; {:.0} % of the best tenth are the same",
+            ranking.spearman,
+            Count(ranking.ranges),
+            ranking.top_shared_pct
+        ),
+    )?;
+    if !ranking.moved.is_empty() {
+        let columns = ["rank", "was", "reads", "DoLF", "offset", "length"];
+        let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+        columns.push(("path", Align::Left));
+        let mut table = Table::new(&columns);
+        for moved in &ranking.moved {
+            let range = &comparison.weighed[moved.index];
+            table.row(&[
+                &Ratio(moved.second),
+                &Ratio(moved.first),
+                &Count(range.reads),
+                &Count(range.dolf),
+                &Bytes(range.range.start.get()),
+                &range.range.len,
+                &Name(&range.path),
+            ]);
+        }
+        table.write(out, console.out)?;
+    }
+    writeln!(out)
+}
+
+/// The same as JSON.
+#[derive(Serialize)]
+pub(crate) struct WeightsJson {
+    base_ns: f64,
+    per_byte_ns: f64,
+    per_fragment_ns: f64,
+    per_dopf_ns: f64,
+    ranges: u64,
+    reads: u64,
+    outliers: u64,
+    r_squared: f64,
+    typical_error_ns: f64,
+    ranking: RankingJson,
+}
+
+#[derive(Serialize)]
+struct RankingJson {
+    ranges: u64,
+    spearman: f64,
+    top_tenth_shared_pct: f64,
+    moved: Vec<MovedJson>,
+}
+
+#[derive(Serialize)]
+struct MovedJson {
+    #[serde(flatten)]
+    path: PathJson,
+    start_bytes: u64,
+    len_bytes: u64,
+    rank_paper: f64,
+    rank_measured: f64,
+}
+
+impl WeightsJson {
+    pub(crate) fn new(calibration: &Calibration, comparison: &Comparison) -> Self {
+        let weights = &calibration.weights;
+        let ranking = &comparison.ranking;
+        let moved = ranking.moved.iter().map(|moved| {
+            let range = &comparison.weighed[moved.index];
+            MovedJson {
+                path: PathJson::from(&*range.path),
+                start_bytes: range.range.start.get(),
+                len_bytes: range.range.len.get(),
+                rank_paper: moved.first,
+                rank_measured: moved.second,
+            }
+        });
+        Self {
+            base_ns: weights.base_ns,
+            per_byte_ns: weights.per_byte_ns,
+            per_fragment_ns: weights.per_fragment_ns,
+            per_dopf_ns: weights.per_dopf_ns,
+            ranges: calibration.ranges,
+            reads: calibration.reads,
+            outliers: calibration.outliers,
+            r_squared: calibration.r_squared,
+            typical_error_ns: calibration.typical_error_ns,
+            ranking: RankingJson {
+                ranges: ranking.ranges,
+                spearman: ranking.spearman,
+                top_tenth_shared_pct: ranking.top_shared_pct,
+                moved: moved.collect(),
+            },
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,198 @@
+//! Plans from what was counted and timed, on real file systems: measured weights, target gains, and
+//! what is said where a profile does not fit.
+
+mod common;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use common::{Ran, run, scratch};
+use scratch_fs::{ScratchFs, Segment, Shape};
+use units::Bytes;
+
+const RANGE: Bytes = Bytes::kib(128);
+const PIECES: [u64; 6] = [4, 8, 16, 32, 64, 128];
+
+/// A file of 16 MiB whose ranges of 128 KiB are in pieces of 4 KiB to 128 KiB in turn.
+fn mixed(scratch: &ScratchFs) -> PathBuf {
+    let path = scratch.path().join("mixed");
+    let mut shape = Shape::new(7);
+    for i in 0..128 {
+        shape = shape.with(Segment::Data {
+            len: RANGE,
+            piece: Bytes::kib(PIECES[i % PIECES.len()]),
+        });
+    }
+    shape.make(&path).unwrap();
+    path
+}
+
+/// The fragments of range number `i`.
+fn dolf(i: u64) -> u64 {
+    128 / PIECES[i as usize % PIECES.len()]
+}
+
+/// A profile of `path` with one line for each range, as `line` writes it behind the counts.
+fn profile(path: &Path, reads: impl Fn(u64) -> u64, line: impl Fn(u64) -> String) -> PathBuf {
+    let mut text = format!("indef-profile 1\nfile 0 - - {}\n", path.display());
+    for i in 0..128 {
+        let offset = i * RANGE.get();
+        writeln!(
+            text,
+            "range 0 {offset} {} reads={} writes=0 {}",
+            RANGE.get(),
+            reads(i),
+            line(i)
+        )
+        .unwrap();
+    }
+    let profile = path.with_extension("profile");
+    fs::write(&profile, text).unwrap();
+    profile
+}
+
+fn plan(path: &Path, profile: &Path, options: &[&str]) -> Ran {
+    let fixed = ["plan", "--json", "--profile"];
+    let arguments = fixed.iter().copied().chain([profile.to_str().unwrap()]);
+    run(arguments
+        .chain(options.iter().copied())
+        .chain([path.to_str().unwrap()]))
+}
+
+/// 100 µs, and 20 µs for each further fragment, give or take.
+fn time_ns(i: u64) -> u64 {
+    100_000 + 20_000 * (dolf(i) - 1) + (i * 7919 % 13) * 500
+}
+
+#[test]
+fn loop_weights_come_from_the_times_of_the_profile() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let reads = |i: u64| 20 + i % 5;
+    let timed = |i| format!("timed={} time={}", reads(i), reads(i) * time_ns(i));
+    let profile = profile(&file, reads, timed);
+    let plan_file = scratch.path().join("plan");
+    let planned = plan(
+        &file,
+        &profile,
+        &["--weight", "measured", "-o", plan_file.to_str().unwrap()],
+    );
+    assert_eq!(planned.status, 0, "{planned:?}");
+    let json = planned.json();
+    assert_eq!(json["weight"], "measured");
+    let weights = &json["weights"];
+    let fragment = weights["per_fragment_ns"].as_f64().unwrap();
+    assert!((fragment / 20_000.0 - 1.0).abs() < 0.02, "{weights}");
+    assert!(weights["r_squared"].as_f64().unwrap() > 0.99, "{weights}");
+    assert_eq!(weights["ranges"], 128);
+    assert!(weights["ranking"]["spearman"].as_f64().unwrap() > 0.9);
+    // Time lost per read × reads.
+    let chunk = &json["chunks"][0];
+    let lost = chunk["gain"].as_f64().unwrap() / 20.0;
+    assert!((lost / (31.0 * 20_000.0) - 1.0).abs() < 0.05, "{chunk}");
+
+    let text = run([
+        "plan",
+        "--weight",
+        "measured",
+        "--profile",
+        profile.to_str().unwrap(),
+        file.to_str().unwrap(),
+    ]);
+    assert!(text.out.contains("Measured weights"), "{text:?}");
+    assert!(text.out.contains("Spearman"), "{text:?}");
+    assert!(text.out.contains("less time in reads"), "{text:?}");
+    let report = run(["report", plan_file.to_str().unwrap()]);
+    assert!(report.out.contains("less time in reads"), "{report:?}");
+    let ran = run(["run", "--json", "--plan", plan_file.to_str().unwrap()]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.json()["files"][0]["status"], "moved");
+}
+
+#[test]
+fn loop_without_times_the_papers_weights_serve_and_the_reason_is_said() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let profile = profile(&file, |_| 3, |_| String::new());
+    let measured = plan(&file, &profile, &["--weight", "measured"]);
+    assert_eq!(measured.status, 0, "{measured:?}");
+    assert!(measured.err.contains("holds no times"), "{measured:?}");
+    let (measured, paper) = (measured.json(), plan(&file, &profile, &[]).json());
+    assert_eq!(measured["weight"], "paper");
+    assert!(measured["weights_refused"].is_string());
+    assert_eq!(measured["totals"], paper["totals"]);
+    let without = run(["plan", "--weight", "measured", file.to_str().unwrap()]);
+    assert_eq!(without.status, 2, "{without:?}");
+    assert!(without.err.contains("--profile"), "{without:?}");
+}
+
+#[test]
+fn loop_a_target_gain_is_predicted_and_kept_to() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let profile = profile(&file, |i| 1 + 10_000 / (1 + i * i), |_| String::new());
+    let json = plan(&file, &profile, &["--target-gain", "90"]).json();
+    let prediction = &json["prediction"];
+    let (gain, cost) = (&prediction["gain_pct"], &prediction["cost_pct"]);
+    assert!(
+        (90.0..99.0).contains(&gain.as_f64().unwrap()),
+        "{prediction}"
+    );
+    assert!(cost.as_f64().unwrap() < 20.0, "{prediction}");
+    assert_eq!(prediction["cost_bytes"], json["totals"]["cost_bytes"]);
+    // Truncation, which is on by default, would put gains out of reach.
+    let all = plan(&file, &profile, &["--target-gain", "100"]).json();
+    assert_eq!(all["prediction"]["gain_pct"], 100.0);
+    assert_eq!(all["totals"]["gain"], all["totals"]["total_gain"]);
+    let both = plan(
+        &file,
+        &profile,
+        &["--target-gain", "100", "--truncate", "50"],
+    )
+    .json();
+    assert!(both["totals"]["cost_bytes"].as_u64() < all["totals"]["cost_bytes"].as_u64());
+
+    let ran = run([
+        "run",
+        "--json",
+        "--target-gain",
+        "90",
+        "--profile",
+        profile.to_str().unwrap(),
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(
+        ran.json()["totals"]["bytes_relocated"],
+        prediction["cost_bytes"]
+    );
+}
+
+#[test]
+fn loop_files_that_are_gone_are_told_in_one_line() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let mut text = format!(
+        "indef-profile 1\nfile 0 - - {}\nread 0 0 128KiB\n",
+        file.display()
+    );
+    for i in 1..1000 {
+        writeln!(text, "file {i} - - /no/such/file{i}\nread {i} 0 4096").unwrap();
+    }
+    let profile = file.with_extension("profile");
+    fs::write(&profile, text).unwrap();
+    let planned = plan(&file, &profile, &[]);
+    assert_eq!(planned.status, 0, "{planned:?}");
+    assert!(planned.error_line("999 files").contains("no longer there"));
+}
