@@ -146,6 +146,12 @@ impl Accesses {
         self.files.get(id).map(|known| self.ranges.of(known.index))
     }
 
+    /// Reads of all files that are still there.
+    pub(crate) fn reads(&self) -> u64 {
+        let ranges = self.files.values().flat_map(|f| self.ranges.of(f.index));
+        ranges.fold(0, |sum, range| sum.saturating_add(range.reads))
+    }
+
     /// Files with reads that were timed, where their place is known.
     pub(crate) fn timed(&self) -> impl Iterator<Item = (&TargetId, &Path)> {
         self.files.iter().filter_map(|(id, known)| {

@@ -29,10 +29,27 @@ use crate::{
 /// Ranges whose rank changed most, that are shown.
 const SHOWN: usize = 5;
 
-/// Replace the paper's weights in `options` by measured ones; if there are none, say why, and leave
+/// Replace the paper's weights in `options` by measured ones; if there are none, tell why, and leave
 /// them.
 ///
 /// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
+///
+/// # Errors
+///
+/// Why there are none.
+pub(crate) fn calibration(
+    options: &mut PlanOptions,
+    accesses: &Accesses,
+    paths: &[PathBuf],
+    jobs: usize,
+    cancel: &Cancel,
+) -> Result<Calibration, CannotCalibrate> {
+    let found = calibrate(samples(options, accesses, paths, jobs, cancel))?;
+    options.weight = Weight::Measured(found.weights);
+    Ok(found)
+}
+
+/// The same for `--weight measured`, which was asked for: a note says what is used instead.
 pub(crate) fn measure(
     options: &mut PlanOptions,
     accesses: &Accesses,
@@ -41,12 +58,11 @@ pub(crate) fn measure(
     console: &Console,
     cancel: &Cancel,
 ) -> Result<Calibration, CannotCalibrate> {
-    let found = calibrate(samples(options, accesses, paths, jobs, cancel));
-    match &found {
-        Ok(calibration) => options.weight = Weight::Measured(calibration.weights),
-        Err(why) => console.note(format_args!(
+    let found = calibration(options, accesses, paths, jobs, cancel);
+    if let Err(why) = &found {
+        console.note(format_args!(
             "--weight measured: {why}; the paper's weights are used"
-        )),
+        ));
     }
     found
 }

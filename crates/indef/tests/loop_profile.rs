@@ -196,3 +196,62 @@ fn loop_files_that_are_gone_are_told_in_one_line() {
     assert_eq!(planned.status, 0, "{planned:?}");
     assert!(planned.error_line("999 files").contains("no longer there"));
 }
+
+#[test]
+fn loop_a_scan_shows_heat_beside_fragmentation() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    // As fragmented, but never read.
+    let cold = scratch.path().join("cold");
+    common::make(&cold, Bytes::mib(16), Bytes::kib(4));
+    let reads = |i: u64| if i == 60 { 500 } else { 10 };
+    let timed = |i| format!("timed={} time={}", reads(i), reads(i) * time_ns(i));
+    let with_times = profile(&file, reads, timed);
+    let scan = |options: &[&str]| {
+        let fixed = [
+            "scan",
+            "--top",
+            "2",
+            "--profile",
+            with_times.to_str().unwrap(),
+        ];
+        let path = scratch.path().to_str().unwrap();
+        run(fixed.iter().chain(options).chain([&path]))
+    };
+    let json = scan(&["--json"]).json();
+    let files = json["files"].as_array().unwrap();
+    let of = |name: &str| {
+        let ends = |f: &&serde_json::Value| f["path"].as_str().unwrap().ends_with(name);
+        files.iter().find(ends).unwrap()
+    };
+    assert_eq!(of("mixed")["reads"], 127 * 10 + 500);
+    assert_eq!(of("mixed")["reads_pct"], 100.0);
+    assert_eq!(of("cold")["reads"], 0);
+    assert_eq!(of("cold")["lost_requests"], 0);
+    // Range 60 is one of those in pieces of 4 KiB: 31 requests too many.
+    let hottest = &json["heat"]["hottest"][0];
+    assert_eq!(hottest["start_bytes"], 60 * RANGE.get(), "{hottest}");
+    assert_eq!(hottest["lost_requests"], 31 * 500);
+    let lost = hottest["lost_ns"].as_f64().unwrap() / 500.0;
+    assert!((lost / (31.0 * 20_000.0) - 1.0).abs() < 0.05, "{hottest}");
+    assert_eq!(json["heat"]["hottest"].as_array().unwrap().len(), 2);
+    let text = scan(&[]).out;
+    assert!(text.contains("Hottest fragmented ranges"), "{text}");
+    let mixed_at = text.find("/mixed").unwrap();
+    assert!(mixed_at < text.find("/cold").unwrap(), "{text}");
+
+    let without = profile(&file, reads, |_| String::new());
+    let json = run([
+        "scan",
+        "--json",
+        "--profile",
+        without.to_str().unwrap(),
+        file.to_str().unwrap(),
+    ])
+    .json();
+    assert!(json["heat"]["no_times"].is_string(), "{}", json["heat"]);
+    assert_eq!(json["heat"]["lost_ns"], serde_json::Value::Null);
+    assert_eq!(json["heat"]["hottest"][0]["lost_requests"], 31 * 500);
+}

@@ -96,6 +96,7 @@ pub(crate) enum Command {
 #[command(after_help = "Examples:\n  \
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
     indef scan --top 5 --io-size 1MiB /home  judged for reads of 1 MiB\n  \
+    indef scan /srv/db --profile db.profile          what the fragments cost its readers\n  \
     indef scan --json /srv | jq '.files[] | select(.extents > 1000) | .path'")]
 pub(crate) struct ScanArgs {
     /// Files and directories
@@ -109,6 +110,14 @@ pub(crate) struct ScanArgs {
     /// The I/O size for which fragments are counted (DoLF)
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = values::io_size)]
     pub(crate) io_size: Bytes,
+
+    /// Accesses that were recorded: shows heat beside fragmentation, the costliest first
+    #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
+    pub(crate) profile: Option<PathBuf>,
+
+    /// How far the kernel reads ahead of a sequential reader; 0 for not at all (with a profile)
+    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
+    pub(crate) readahead: Bytes,
 
     #[command(flatten)]
     pub(crate) workers: Workers,

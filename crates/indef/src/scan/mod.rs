@@ -2,6 +2,7 @@
 //!
 //! Files stream through: of a million of them only the worst are kept.
 
+mod heat;
 mod tally;
 mod text;
 
@@ -21,21 +22,30 @@ use indef_engine::{
 };
 use indef_fs::Refusal;
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 use crate::{
     Outcome,
+    accesses::Accesses,
     args::ScanArgs,
     output::{Console, Progress, UNPRINTED, json::Document},
     refusal,
     signals::{self, Second},
 };
+use heat::{FileHeat, Heat, HotRange};
 use tally::{FileScan, Tally};
 
 /// Scan, and show.
 pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
+    let heat = match &args.profile {
+        Some(path) => {
+            let accesses = Accesses::load(path, args.readahead, console)?;
+            Some(Heat::new(args, accesses, console, &cancel))
+        }
+        None => None,
+    };
     let document = console
         .json
         .then(|| Document::begin("files", Some(&cancel)));
@@ -52,7 +62,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         }
         Seen::File(found) => {
             progress.add(1);
-            match look(&options, found) {
+            match look(&options, heat.as_ref(), found) {
                 Ok(file) => {
                     if let Some(document) = &document {
                         document.entry(&FileJson::from(&file));
@@ -80,12 +90,20 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         Some(document) => document.end(&Rest {
             totals: tally.totals(&summary),
             io_size_bytes: args.io_size,
+            heat: heat.as_ref().map(|heat| HeatJson::new(heat, tally)),
             stopped: summary.cancelled.then_some("signal"),
         }),
         None if console.quiet => Ok(()),
         None => {
             let mut out = io::stdout().lock();
-            text::write(&mut out, console, &tally, &summary, args.io_size)
+            text::write(
+                &mut out,
+                console,
+                tally,
+                &summary,
+                args.io_size,
+                heat.as_ref(),
+            )
         }
     };
     printed.context(UNPRINTED)?;
@@ -97,7 +115,11 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
 }
 
 /// Everything that a scan says about a file.
-fn look(options: &PlanOptions, found: Found) -> Result<FileScan, (std::path::PathBuf, Refusal)> {
+fn look(
+    options: &PlanOptions,
+    heat: Option<&Heat>,
+    found: Found,
+) -> Result<FileScan, (std::path::PathBuf, Refusal)> {
     let (layout, skip) = match found.result {
         Ok(layout) => (layout, None),
         Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
@@ -121,7 +143,12 @@ fn look(options: &PlanOptions, found: Found) -> Result<FileScan, (std::path::Pat
     } else {
         Bytes::ZERO
     };
+    let heat = heat.map(|heat| {
+        let sizes = (found.size, found.block_size);
+        heat.of(&found.path, &found.id, sizes, &layout)
+    });
     Ok(FileScan {
+        heat,
         path: found.path,
         fs: found.fs,
         size: found.size,
@@ -148,6 +175,77 @@ struct FileJson<'a> {
     dolf_max: u64,
     worth_moving_bytes: Bytes,
     skip: Option<&'a str>,
+    #[serde(flatten)]
+    heat: Option<FileHeatJson>,
+}
+
+/// What a profile says about a file.
+#[derive(Serialize)]
+struct FileHeatJson {
+    reads: u64,
+    writes: u64,
+    reads_pct: f64,
+    observed_ns: Nanos,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+}
+
+impl From<&FileHeat> for FileHeatJson {
+    fn from(heat: &FileHeat) -> Self {
+        Self {
+            reads: heat.reads,
+            writes: heat.writes,
+            reads_pct: heat.share_pct,
+            observed_ns: heat.observed,
+            lost_requests: heat.lost.requests,
+            lost_ns: heat.lost.time,
+        }
+    }
+}
+
+/// What a profile says about all of them.
+#[derive(Serialize)]
+struct HeatJson {
+    /// Of the whole profile.
+    reads: u64,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+    /// Why no times are told.
+    no_times: Option<String>,
+    hottest: Vec<HotRangeJson>,
+}
+
+#[derive(Serialize)]
+struct HotRangeJson {
+    #[serde(flatten)]
+    path: PathJson,
+    start_bytes: u64,
+    len_bytes: u64,
+    reads: u64,
+    dolf: u64,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+}
+
+impl HeatJson {
+    fn new(heat: &Heat, tally: Tally) -> Self {
+        let one = |range: HotRange| HotRangeJson {
+            path: PathJson::from(&*range.path),
+            start_bytes: range.range.start.get(),
+            len_bytes: range.range.len.get(),
+            reads: range.reads,
+            dolf: range.dolf,
+            lost_requests: range.lost.requests,
+            lost_ns: range.lost.time,
+        };
+        Self {
+            reads: heat.reads,
+            lost_requests: tally.lost.requests,
+            lost_ns: tally.lost.time,
+            no_times: heat.calibration.as_ref().err().map(ToString::to_string),
+            hottest: tally.hottest.finish().into_iter().map(one).collect(),
+        }
+    }
 }
 
 impl<'a> From<&'a FileScan> for FileJson<'a> {
@@ -164,6 +262,7 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dolf_max: file.dolf.max,
             worth_moving_bytes: file.worth_moving,
             skip: file.skip.map(indef_core::SkipReason::word),
+            heat: file.heat.as_ref().map(FileHeatJson::from),
         }
     }
 }
@@ -172,5 +271,6 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
 struct Rest {
     totals: tally::Totals,
     io_size_bytes: Bytes,
+    heat: Option<HeatJson>,
     stopped: Option<&'static str>,
 }

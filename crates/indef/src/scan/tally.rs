@@ -13,6 +13,8 @@ use indef_fs::Filesystem;
 use serde::Serialize;
 use units::Bytes;
 
+use super::heat::{FileHeat, Hottest, Lost};
+
 /// What a scan found out about a file.
 #[derive(Debug)]
 pub(super) struct FileScan {
@@ -25,6 +27,8 @@ pub(super) struct FileScan {
     pub(super) dolf: WindowedDolf,
     /// Bytes that a plan for sequential reads would move.
     pub(super) worth_moving: Bytes,
+    /// How it is read, if there is a profile.
+    pub(super) heat: Option<FileHeat>,
     /// Why it could not be looked into.
     pub(super) skip: Option<SkipReason>,
 }
@@ -44,13 +48,24 @@ impl FileScan {
     }
 }
 
-/// Ordered by how bad it is; of equals the one whose name comes first.
+/// Ordered by how bad it is, first for its readers, where that is known; of equals the one whose name comes first.
 #[derive(Debug)]
 struct ByExcess(FileScan);
 
+impl ByExcess {
+    fn key(&self) -> (Option<Lost>, u64, Reverse<&PathBuf>) {
+        let file = &self.0;
+        (
+            file.heat.as_ref().map(|heat| heat.lost),
+            file.excess(),
+            Reverse(&file.path),
+        )
+    }
+}
+
 impl Ord for ByExcess {
     fn cmp(&self, other: &Self) -> Ordering {
-        (self.0.excess(), Reverse(&self.0.path)).cmp(&(other.0.excess(), Reverse(&other.0.path)))
+        self.key().cmp(&other.key())
     }
 }
 
@@ -76,6 +91,9 @@ const BUCKETS: usize = 34;
 pub(super) struct Tally {
     top: usize,
     worst: BinaryHeap<Reverse<ByExcess>>,
+    pub(super) hottest: Hottest,
+    /// What fragments cost the readers of all files.
+    pub(super) lost: Lost,
     /// Files by extents.
     histogram: [u64; BUCKETS],
     pub(super) fragmented: u64,
@@ -95,6 +113,8 @@ impl Tally {
         Self {
             top,
             worst: BinaryHeap::new(),
+            hottest: Hottest::new(top),
+            lost: Lost::default(),
             histogram: [0; BUCKETS],
             fragmented: 0,
             extents: 0,
@@ -109,7 +129,11 @@ impl Tally {
     }
 
     /// Count a file.
-    pub(super) fn add(&mut self, file: FileScan) {
+    pub(super) fn add(&mut self, mut file: FileScan) {
+        if let Some(heat) = &mut file.heat {
+            self.lost.add(heat.lost);
+            self.hottest.add(std::mem::take(&mut heat.ranges));
+        }
         let fs = file.fs.kind.to_string();
         *self.file_systems.entry(fs).or_default() += 1;
         if let Some(reason) = file.skip {

@@ -1,11 +1,17 @@
 //! A scan as text: the worst files, a histogram, sums.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use indef_engine::collect::CollectSummary;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
-use super::tally::Tally;
+use super::{
+    heat::{Heat, Lost},
+    tally::Tally,
+};
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
@@ -14,14 +20,19 @@ const BAR: u64 = 40;
 pub(super) fn write(
     out: &mut dyn Write,
     console: &Console,
-    tally: &Tally,
+    tally: Tally,
     summary: &CollectSummary,
     io_size: Bytes,
+    heat: Option<&Heat>,
 ) -> io::Result<()> {
     let style = console.out;
     let worst = tally.worst();
     if !worst.is_empty() {
-        writeln!(out, "{}", style.bold("Most fragmented files"))?;
+        let title = match heat {
+            Some(_) => "Fragmented files, those first whose readers lose most",
+            None => "Most fragmented files",
+        };
+        writeln!(out, "{}", style.bold(title))?;
         let columns = [
             "extents",
             "ideal",
@@ -31,26 +42,101 @@ pub(super) fn write(
             "size",
             "worth moving",
         ];
-        let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+        let heated: &[_] = match heat {
+            Some(_) => &["reads", "share", "lost"],
+            None => &[],
+        };
+        let mut columns: Vec<_> = (columns.iter().chain(heated))
+            .map(|title| (*title, Align::Right))
+            .collect();
         columns.push(("path", Align::Left));
         let mut table = Table::new(&columns);
         for file in worst {
-            table.row(&[
-                &Count(file.extents),
-                &Count(file.ideal),
-                &Ratio(file.dof()),
-                &Ratio(file.dolf.mean()),
-                &Count(file.dolf.max),
-                &file.size,
-                &file.worth_moving,
-                &Name(&file.path),
-            ]);
+            let mut cells = vec![
+                Count(file.extents).to_string(),
+                Count(file.ideal).to_string(),
+                Ratio(file.dof()).to_string(),
+                Ratio(file.dolf.mean()).to_string(),
+                Count(file.dolf.max).to_string(),
+                file.size.to_string(),
+                file.worth_moving.to_string(),
+            ];
+            if let Some(heat) = &file.heat {
+                cells.extend([
+                    Count(heat.reads).to_string(),
+                    Percent(heat.share_pct).to_string(),
+                    heat.lost.to_string(),
+                ]);
+            }
+            cells.push(Name(&file.path).to_string());
+            let cells: Vec<&dyn fmt::Display> = cells.iter().map(|cell| cell as _).collect();
+            table.row(&cells);
         }
         table.write(out, style)?;
         writeln!(out)?;
     }
-    histogram(out, console, tally)?;
-    sums(out, console, tally, summary, io_size)
+    histogram(out, console, &tally)?;
+    sums(out, console, &tally, summary, io_size)?;
+    match heat {
+        Some(heat) => hot_ranges(out, console, heat, tally),
+        None => Ok(()),
+    }
+}
+
+/// A share, as people read it.
+struct Percent(f64);
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} %", self.0)
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.time {
+            Some(time) => time.fmt(f),
+            None => counted(self.requests, "request", "requests").fmt(f),
+        }
+    }
+}
+
+fn hot_ranges(out: &mut dyn Write, console: &Console, heat: &Heat, tally: Tally) -> io::Result<()> {
+    let mut line = |label: &str, text: String| writeln!(out, "  {label:<13}{text}");
+    line("reads", format!("{} in the profile", Count(heat.reads)))?;
+    line("lost", format!("{} by fragments", tally.lost))?;
+    match &heat.calibration {
+        Ok(found) => line(
+            "a fragment",
+            format!(
+                "costs {}, as {} timed ranges tell",
+                Nanos(found.weights.per_fragment_ns as u64),
+                Count(found.ranges)
+            ),
+        )?,
+        Err(why) => line("no times", why.to_string())?,
+    }
+    let hottest = tally.hottest.finish();
+    if hottest.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", console.out.bold("Hottest fragmented ranges"))?;
+    let columns = ["lost", "reads", "share", "DoLF", "offset", "length"];
+    let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
+    columns.push(("path", Align::Left));
+    let mut table = Table::new(&columns);
+    for hot in &hottest {
+        table.row(&[
+            &hot.lost,
+            &Count(hot.reads),
+            &Percent(hot.reads as f64 * 100.0 / heat.reads.max(1) as f64),
+            &Count(hot.dolf),
+            &Bytes(hot.range.start.get()),
+            &hot.range.len,
+            &Name(&hot.path),
+        ]);
+    }
+    table.write(out, console.out)
 }
 
 fn histogram(out: &mut dyn Write, console: &Console, tally: &Tally) -> io::Result<()> {
