@@ -6,6 +6,7 @@
 //!
 //! What this crate does not know: how fragmented a file is, and what is worth moving.
 
+pub mod store;
 mod tally;
 
 pub use tally::{FileKey, FsId, Tally, TracedFile};

@@ -1,0 +1,409 @@
+//! Adding what was seen.
+
+use std::{
+    collections::HashMap,
+    os::unix::ffi::OsStrExt,
+    time::{Duration, SystemTime},
+};
+
+use rusqlite::{
+    Connection, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
+};
+
+use super::{
+    SMALLEST, SessionId, SessionInfo, Store, StoreError, StoreOptions,
+    decay::Decay,
+    error::{Result, meaning},
+    nanos,
+    read::settings,
+    since_1970,
+};
+use crate::{FileKey, FsId, Tally, TracedFile};
+
+/// A row of `ranges`, its counts weighted for the store's epoch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) file: i64,
+    pub(super) start: i64,
+    pub(super) len: i64,
+    /// Reads, writes, requests, timed reads, their time.
+    pub(super) counts: [f64; 5],
+}
+
+impl Row {
+    pub(super) fn heat(&self) -> f64 {
+        self.counts[0] + self.counts[1]
+    }
+}
+
+/// Why a transaction was given up.
+pub(super) enum Stop {
+    Error(rusqlite::Error),
+    /// The file would grow beyond its size.
+    TooLarge,
+    /// Another store could not be read.
+    Other(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Error(error)
+    }
+}
+
+const ADD: &str = "INSERT INTO ranges VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
+     ON CONFLICT DO UPDATE SET reads = reads + excluded.reads, writes = writes + excluded.writes, \
+     requests = requests + excluded.requests, timed = timed + excluded.timed, \
+     time_ns = time_ns + excluded.time_ns";
+
+const GROW: &str = "UPDATE ranges SET reads = reads + ?4, writes = writes + ?5, \
+     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8 \
+     WHERE file = ?1 AND start = ?2 AND len = ?3";
+
+const FILE: &str = "INSERT INTO files \
+     (identity, dev, inode, generation, subvolume, uuid, magic, path, session) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) \
+     ON CONFLICT (identity) DO UPDATE SET dev = excluded.dev, path = ifnull(excluded.path, path), \
+     session = max(session, excluded.session) RETURNING id";
+
+impl Store {
+    /// Begin a session, and put the store's options into effect.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is changed then; see [`super::StoreError::may_pass`].
+    pub fn begin(&mut self, session: &SessionInfo, now: SystemTime) -> Result<SessionId> {
+        let options = self.options;
+        // Files of sessions that ended may be dropped at any time.
+        self.files.clear();
+        let now = since_1970(now);
+        self.write(|transaction| {
+            configure(transaction, &options, now)?;
+            transaction.execute(
+                "INSERT INTO sessions (began_ns, latest_ns, layer, command, kernel, reads, writes, lost) \
+                 VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0)",
+                params![now, session.layer, session.command, session.kernel],
+            )?;
+            Ok(SessionId(transaction.last_insert_rowid()))
+        })
+    }
+
+    /// Add what a session saw at `now`, in one transaction: all of it, or nothing and an error.
+    ///
+    /// Each file needs to be given once since [`begin`](Self::begin), and may be given again; a tally
+    /// whose file was not is kept under its key alone. The cost follows the number of tallies that
+    /// lie far apart in the store, so collect some seconds' worth. Where the file would grow beyond
+    /// its size, the coldest ranges are dropped, those of this call included.
+    ///
+    /// # Errors
+    ///
+    /// Keep the tallies and give them again later if [`super::StoreError::may_pass`].
+    pub fn add(
+        &mut self,
+        session: SessionId,
+        files: &[TracedFile],
+        tallies: &[Tally],
+        now: SystemTime,
+    ) -> Result<()> {
+        let now = since_1970(now);
+        let mut known = std::mem::take(&mut self.files);
+        let added = self.bounded(|transaction, updates_only| {
+            let mut fresh = HashMap::new();
+            for file in files {
+                fresh.insert(file.key, put_file(transaction, file, session)?);
+            }
+            let mut rows = Vec::with_capacity(tallies.len());
+            let weight = settings(transaction)?.decay.weight(now);
+            for tally in tallies {
+                let key = &tally.file;
+                let number = match fresh.get(key).or_else(|| known.get(key)) {
+                    Some(number) => *number,
+                    None => {
+                        let number = put_file(transaction, &nameless(*key), session)?;
+                        fresh.insert(*key, number);
+                        number
+                    }
+                };
+                rows.extend(row(number, tally, weight));
+            }
+            put_rows(transaction, &mut rows, updates_only)?;
+            let sum = |count: fn(&Tally) -> u64| {
+                let sum = tallies.iter().map(count).fold(0, u64::saturating_add);
+                i64::try_from(sum).unwrap_or(i64::MAX)
+            };
+            transaction.execute(
+                "UPDATE sessions SET reads = min(reads + ?2, 9e18), writes = min(writes + ?3, 9e18), \
+                 latest_ns = max(latest_ns, ?4) WHERE id = ?1",
+                params![session.0, sum(|t| t.reads), sum(|t| t.writes), now],
+            )?;
+            Ok(fresh)
+        });
+        // What was rolled back has no numbers.
+        let added = added.map(|fresh: HashMap<FileKey, i64>| known.extend(fresh));
+        self.files = known;
+        added
+    }
+
+    /// End a session.
+    ///
+    /// # Errors
+    ///
+    /// As in [`begin`](Self::begin).
+    pub fn finish(&mut self, session: SessionId, lost: u64, now: SystemTime) -> Result<()> {
+        let lost = i64::try_from(lost).unwrap_or(i64::MAX);
+        self.write(|transaction| {
+            transaction.execute(
+                "UPDATE sessions SET lost = ?2, ended_ns = ?3, latest_ns = max(latest_ns, ?3) WHERE id = ?1",
+                params![session.0, lost, since_1970(now)],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Run a transaction that does not make the file larger than may be.
+    pub(super) fn write<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let begin = self
+            .connection
+            .transaction_with_behavior(TransactionBehavior::Immediate);
+        begin
+            .and_then(|transaction| {
+                let done = work(&transaction)?;
+                transaction.commit()?;
+                Ok(done)
+            })
+            .map_err(|error| meaning(&self.path, error))
+    }
+
+    /// Run a transaction that adds ranges. Where the store grows too large, it is rolled back, the
+    /// coldest ranges are dropped, and it runs again; if that is not enough, it may only update.
+    pub(super) fn bounded<T>(
+        &mut self,
+        work: impl Fn(&Transaction<'_>, bool) -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        for attempt in 0.. {
+            let done = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(Stop::Error)
+                .and_then(|transaction| {
+                    let done = work(&transaction, attempt > 0)?;
+                    transaction.commit()?;
+                    Ok(done)
+                });
+            match done {
+                Ok(done) => return Ok(done),
+                Err(Stop::TooLarge) => self.shrink()?,
+                Err(Stop::Error(error)) => return Err(meaning(&self.path, error)),
+                Err(Stop::Other(error)) => return Err(error),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+}
+
+/// Put what was asked for into effect, and move the epoch if it is far.
+fn configure(
+    transaction: &Transaction<'_>,
+    options: &StoreOptions,
+    now: i64,
+) -> rusqlite::Result<()> {
+    let held = settings(transaction)?;
+    let half_life = options.half_life.map(nanos);
+    let (mut decay, factor) = match half_life {
+        // What there is has decayed by the old one up to now.
+        Some(other) if other != held.decay.half_life_ns => held.decay.restarted(now),
+        _ => held.decay.moved(now).unwrap_or((held.decay, 1.0)),
+    };
+    decay.half_life_ns = half_life.unwrap_or(held.decay.half_life_ns);
+    let max_size = options.max_size.unwrap_or(held.max_size).max(SMALLEST).0;
+    if factor != 1.0 {
+        transaction.execute(
+            "UPDATE ranges SET reads = reads * ?1, writes = writes * ?1, requests = requests * ?1, \
+             timed = timed * ?1, time_ns = time_ns * ?1",
+            [factor],
+        )?;
+    }
+    let Decay {
+        half_life_ns,
+        epoch_ns,
+    } = decay;
+    transaction.execute(
+        "UPDATE settings SET half_life_ns = ?1, epoch_ns = ?2, max_size = ?3",
+        params![
+            half_life_ns,
+            epoch_ns,
+            i64::try_from(max_size).unwrap_or(i64::MAX)
+        ],
+    )?;
+    Ok(())
+}
+
+/// A file of which only the key is known.
+fn nameless(key: FileKey) -> TracedFile {
+    TracedFile {
+        key,
+        fs: FsId::default(),
+        path: None,
+    }
+}
+
+/// What a file is known by for good.
+fn identity(file: &TracedFile) -> Vec<u8> {
+    let key = &file.key;
+    let mut identity = Vec::with_capacity(44);
+    // Without a UUID only the device number tells file systems apart.
+    if file.fs.uuid == [0; 16] {
+        identity.extend(key.dev.to_be_bytes());
+    } else {
+        identity.extend(file.fs.uuid);
+    }
+    identity.extend(file.fs.magic.to_be_bytes());
+    identity.extend(key.subvolume.to_be_bytes());
+    identity.extend(key.inode.to_be_bytes());
+    identity.extend(key.generation.to_be_bytes());
+    identity
+}
+
+/// Insert or refresh a file; its number.
+pub(super) fn put_file(
+    connection: &Connection,
+    file: &TracedFile,
+    session: SessionId,
+) -> rusqlite::Result<i64> {
+    let key = &file.key;
+    let path = file.path.as_ref().map(|path| path.as_os_str().as_bytes());
+    connection.prepare_cached(FILE)?.query_row(
+        params![
+            identity(file),
+            key.dev.cast_signed(),
+            key.inode.cast_signed(),
+            key.generation,
+            key.subvolume.cast_signed(),
+            file.fs.uuid,
+            file.fs.magic.cast_signed(),
+            path,
+            session.0
+        ],
+        |row| row.get(0),
+    )
+}
+
+/// A tally as a row; `None` where no file can have such a range, or nothing was counted.
+fn row(file: i64, tally: &Tally, weight: f64) -> Option<Row> {
+    let range = tally.range;
+    i64::try_from(range.end().0).ok()?;
+    let observed = tally.observed;
+    let counts = [
+        tally.reads,
+        tally.writes,
+        observed.requests,
+        observed.timed,
+        observed.time.0,
+    ];
+    let row = Row {
+        file,
+        start: range.start.0.cast_signed(),
+        len: range.len.0.cast_signed(),
+        counts: counts.map(|count| count as f64 * weight),
+    };
+    (!range.is_empty() && row.heat() > 0.0).then_some(row)
+}
+
+/// Add rows, in the order of the table, or the hottest first where only some may find room.
+pub(super) fn put_rows(
+    connection: &Connection,
+    rows: &mut [Row],
+    updates_only: bool,
+) -> std::result::Result<(), Stop> {
+    if updates_only {
+        rows.sort_unstable_by(|a, b| b.heat().total_cmp(&a.heat()));
+    } else {
+        rows.sort_unstable_by_key(|row| (row.file, row.start, row.len));
+    }
+    let mut add = connection.prepare_cached(ADD)?;
+    let mut grow = connection.prepare_cached(GROW)?;
+    let mut room = Room::new(connection)?;
+    for row in rows {
+        match room.take(connection) {
+            Ok(()) => put(&mut add, row)?,
+            Err(Stop::TooLarge) if updates_only => put(&mut grow, row)?,
+            Err(stop) => return Err(stop),
+        }
+    }
+    // What was added for files and sessions counts, too.
+    match updates_only {
+        true => Ok(()),
+        false => room.check(connection),
+    }
+}
+
+fn put(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
+    let [reads, writes, requests, timed, time] = row.counts;
+    statement.execute(params![
+        row.file, row.start, row.len, reads, writes, requests, timed, time
+    ])?;
+    Ok(())
+}
+
+/// How many rows fit for sure: looking at the file's size costs as much as adding a row.
+struct Room {
+    limit: i64,
+    rows: i64,
+}
+
+/// Pages that one row may add at most: splits of a leaf and of the three levels above, and a root.
+const SPLITS: i64 = 5;
+
+impl Room {
+    fn new(connection: &Connection) -> rusqlite::Result<Self> {
+        Ok(Self {
+            limit: limit_pages(connection)?,
+            rows: 0,
+        })
+    }
+
+    fn take(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
+        if self.rows == 0 {
+            self.check(connection)?;
+        }
+        self.rows -= 1;
+        Ok(())
+    }
+
+    fn check(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
+        let free = self.limit - used_pages(connection)?;
+        self.rows = free / SPLITS;
+        match self.rows > 0 {
+            true => Ok(()),
+            false => Err(Stop::TooLarge),
+        }
+    }
+}
+
+/// The largest number of pages, with some left for what is no range.
+pub(super) fn limit_pages(connection: &Connection) -> rusqlite::Result<i64> {
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let max_size = settings(connection)?.max_size.0;
+    Ok(i64::try_from(max_size).unwrap_or(i64::MAX) / page.max(1))
+}
+
+/// Pages that hold something.
+pub(super) fn used_pages(connection: &Connection) -> rusqlite::Result<i64> {
+    let mut page_count = connection.prepare_cached("PRAGMA page_count")?;
+    let mut free = connection.prepare_cached("PRAGMA freelist_count")?;
+    let all: i64 = page_count.query_row([], |row| row.get(0))?;
+    let free: Option<i64> = free.query_row([], |row| row.get(0)).optional()?;
+    Ok(all - free.unwrap_or(0))
+}
+
+/// Sessions that have not added for so long are over, whatever they say.
+pub(super) const ABANDONED: Duration = Duration::from_secs(24 * 3600);

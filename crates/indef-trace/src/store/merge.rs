@@ -1,0 +1,86 @@
+//! Adding one store to another.
+
+use std::{collections::HashMap, time::SystemTime};
+
+use rusqlite::{Transaction, params};
+
+use super::{
+    Session, SessionId, Store,
+    add::{Row, Stop, put_file, put_rows},
+    error::Result,
+    read::settings,
+    since_1970,
+};
+
+/// Rows that are held at a time.
+const BATCH: usize = 64 << 10;
+
+impl Store {
+    /// Add all that another store holds, with the heat that is left at `now`, and its sessions. All
+    /// of it or, with an error, nothing.
+    ///
+    /// # Errors
+    ///
+    /// Either store is locked or damaged; this one cannot be written.
+    pub fn merge(&mut self, other: &Self, now: SystemTime) -> Result<()> {
+        let now = since_1970(now);
+        let sessions = other.sessions()?;
+        self.bounded(|transaction, updates_only| {
+            let latest = put_sessions(transaction, &sessions)?;
+            let weight = settings(transaction)?.decay.weight(now);
+            let mut numbers = HashMap::new();
+            let mut part = Vec::with_capacity(BATCH);
+            other.rows::<Stop>(|(number, file), range, counts, decay| {
+                let file = match numbers.get(number) {
+                    Some(ours) => *ours,
+                    None => {
+                        let ours = put_file(transaction, file, latest)?;
+                        numbers.insert(*number, ours);
+                        ours
+                    }
+                };
+                let left = weight / decay.weight(now);
+                part.push(Row {
+                    file,
+                    start: range.start.0.cast_signed(),
+                    len: range.len.0.cast_signed(),
+                    counts: counts.map(|count| count * left),
+                });
+                if part.len() == BATCH {
+                    put_rows(transaction, &mut part, updates_only)?;
+                    part.clear();
+                }
+                Ok(())
+            })?;
+            put_rows(transaction, &mut part, updates_only)
+        })
+    }
+}
+
+/// The sessions of another store; the number of the last one.
+fn put_sessions(
+    transaction: &Transaction<'_>,
+    sessions: &[Session],
+) -> rusqlite::Result<SessionId> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO sessions (began_ns, latest_ns, ended_ns, layer, command, kernel, reads, writes, lost) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?;
+    for session in sessions {
+        let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
+        let latest = since_1970(session.latest);
+        statement.execute(params![
+            since_1970(session.began),
+            latest,
+            // What runs there does not run here.
+            session.ended.map_or(latest, since_1970),
+            session.info.layer,
+            session.info.command,
+            session.info.kernel,
+            count(session.reads),
+            count(session.writes),
+            count(session.lost)
+        ])?;
+    }
+    Ok(SessionId(transaction.last_insert_rowid()))
+}

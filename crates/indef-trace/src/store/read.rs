@@ -1,0 +1,238 @@
+//! Reading what a store holds, decayed to a moment.
+
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt,
+    time::{Duration, SystemTime},
+};
+
+use indef_core::access::{AccessRange, Observed};
+use rusqlite::{Connection, Row, types::Type};
+use units::{Bytes, FileRange, Nanos};
+
+use super::{
+    Heat, Session, SessionId, SessionInfo, Store, StoreError, at_nanos,
+    decay::Decay,
+    error::{Result, meaning},
+    since_1970,
+};
+use crate::{FileKey, FsId, TracedFile};
+
+/// A range of which less than this part of an access is left is forgotten: a single one after ten
+/// half-lives.
+const FORGOTTEN: f64 = 1.0 / 1024.0;
+
+/// How a store is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// After this time, an access counts half; zero: heat never decays.
+    pub half_life: Duration,
+    /// The file never grows beyond this.
+    pub max_size: Bytes,
+}
+
+/// The same for the store itself.
+pub(super) struct Held {
+    pub(super) decay: Decay,
+    pub(super) max_size: Bytes,
+}
+
+pub(super) fn settings(connection: &Connection) -> rusqlite::Result<Held> {
+    let mut statement =
+        connection.prepare_cached("SELECT half_life_ns, epoch_ns, max_size FROM settings")?;
+    statement.query_row([], |row| {
+        Ok(Held {
+            decay: Decay {
+                half_life_ns: row.get::<_, i64>(0)?.max(0),
+                epoch_ns: row.get(1)?,
+            },
+            max_size: Bytes(row.get::<_, i64>(2)?.max(0).cast_unsigned()),
+        })
+    })
+}
+
+impl Store {
+    /// Everything that the store holds, with the heat that is left at `now`.
+    ///
+    /// # Errors
+    ///
+    /// The store is locked or damaged.
+    pub fn load(&self, now: SystemTime) -> Result<Heat> {
+        let mut heat = Heat::default();
+        let mut latest = None;
+        self.visit(now, |number, file, range| {
+            if latest != Some(number) {
+                latest = Some(number);
+                heat.files.push(file.clone());
+            }
+            heat.ranges.push((heat.files.len() as u32 - 1, range));
+        })?;
+        Ok(heat)
+    }
+
+    /// Call `see` with each range, by file, then place, with the file's number in the store: without
+    /// holding them all in memory. Other programs cannot write meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The store is locked or damaged.
+    pub fn visit(
+        &self,
+        now: SystemTime,
+        mut see: impl FnMut(i64, &TracedFile, AccessRange),
+    ) -> Result<()> {
+        self.rows::<StoreError>(|file, range, counts, decay| {
+            let left = 1.0 / decay.weight(since_1970(now));
+            if let Some(range) = counted(range, counts.map(|count| count * left)) {
+                see(file.0, &file.1, range);
+            }
+            Ok(())
+        })
+    }
+
+    /// The sessions, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// The store is locked or damaged.
+    pub fn sessions(&self) -> Result<Vec<Session>> {
+        let read = || {
+            let mut statement = self.connection.prepare(
+                "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost \
+                 FROM sessions ORDER BY began_ns, id",
+            )?;
+            let sessions = statement.query_map([], |row| {
+                Ok(Session {
+                    id: SessionId(row.get(0)?),
+                    info: SessionInfo {
+                        layer: row.get(1)?,
+                        command: row.get(2)?,
+                        kernel: row.get(3)?,
+                    },
+                    began: at_nanos(row.get(4)?),
+                    latest: at_nanos(row.get(5)?),
+                    ended: row.get::<_, Option<i64>>(6)?.map(at_nanos),
+                    reads: row.get::<_, i64>(7)?.max(0).cast_unsigned(),
+                    writes: row.get::<_, i64>(8)?.max(0).cast_unsigned(),
+                    lost: row.get::<_, i64>(9)?.max(0).cast_unsigned(),
+                })
+            })?;
+            sessions.collect::<rusqlite::Result<Vec<_>>>()
+        };
+        read().map_err(|error| meaning(&self.path, error))
+    }
+
+    /// How the store is set.
+    ///
+    /// # Errors
+    ///
+    /// The store is locked or damaged.
+    pub fn settings(&self) -> Result<Settings> {
+        let held = settings(&self.connection).map_err(|error| meaning(&self.path, error))?;
+        Ok(Settings {
+            half_life: Duration::from_nanos(held.decay.half_life_ns.unsigned_abs()),
+            max_size: held.max_size,
+        })
+    }
+
+    /// Call `see` with each file (number, file), range and its counts as they are stored.
+    pub(super) fn rows<E: From<StoreError>>(
+        &self,
+        mut see: impl FnMut(
+            &(i64, TracedFile),
+            FileRange,
+            [f64; 5],
+            &Decay,
+        ) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let fail = |error| E::from(meaning(&self.path, error));
+        // One state for all that is read.
+        let transaction = self.connection.unchecked_transaction().map_err(fail)?;
+        let decay = settings(&transaction).map_err(fail)?.decay;
+        let mut one_file = transaction
+            .prepare(
+                "SELECT dev, inode, generation, subvolume, uuid, magic, path FROM files WHERE id = ?1",
+            )
+            .map_err(fail)?;
+        let mut ranges = transaction
+            .prepare(
+                "SELECT file, start, len, reads, writes, requests, timed, time_ns FROM ranges \
+                 ORDER BY file, start, len",
+            )
+            .map_err(fail)?;
+        let mut rows = ranges.query([]).map_err(fail)?;
+        let mut file: Option<(i64, TracedFile)> = None;
+        while let Some(row) = rows.next().map_err(fail)? {
+            let (number, range, counts) = range(row).map_err(fail)?;
+            let current = match file.take() {
+                Some(current) if current.0 == number => current,
+                _ => (number, one_file.query_row([number], traced).map_err(fail)?),
+            };
+            see(file.insert(current), range, counts, &decay)?;
+        }
+        Ok(())
+    }
+}
+
+fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
+    let number = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
+    let path: Option<Vec<u8>> = row.get(6)?;
+    Ok(TracedFile {
+        key: FileKey {
+            dev: number(0)?,
+            inode: number(1)?,
+            generation: row.get(2)?,
+            subvolume: number(3)?,
+        },
+        fs: FsId {
+            uuid: row.get(4)?,
+            magic: number(5)?,
+        },
+        path: path.map(|bytes| OsString::from_vec(bytes).into()),
+    })
+}
+
+/// A row's file, range and counts, where they can be.
+fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
+    let (start, len): (i64, i64) = (row.get(1)?, row.get(2)?);
+    let mut counts = [0.0_f64; 5];
+    for (at, count) in counts.iter_mut().enumerate() {
+        *count = row.get(3 + at)?;
+    }
+    let sound = start >= 0 && len > 0 && start.checked_add(len).is_some();
+    if !sound
+        || !counts
+            .iter()
+            .all(|count| count.is_finite() && *count >= 0.0)
+    {
+        let what = "a range or count that cannot be".into();
+        return Err(rusqlite::Error::FromSqlConversionFailure(
+            1,
+            Type::Integer,
+            what,
+        ));
+    }
+    let range = FileRange::new(start.cast_unsigned(), len.cast_unsigned());
+    Ok((row.get(0)?, range, counts))
+}
+
+/// Rounded counts; `None` for what is forgotten. Where less than one access is left, it counts as
+/// one, and what was observed grows with it, so that its means hold.
+fn counted(range: FileRange, counts: [f64; 5]) -> Option<AccessRange> {
+    let most = counts[0].max(counts[1]);
+    if counts[0] + counts[1] < FORGOTTEN {
+        return None;
+    }
+    let [reads, writes, requests, timed, time] =
+        counts.map(|count| (count / most.min(1.0)).round() as u64);
+    Some(AccessRange {
+        range,
+        reads,
+        writes,
+        observed: Observed {
+            requests,
+            timed,
+            time: Nanos(time),
+        },
+    })
+}

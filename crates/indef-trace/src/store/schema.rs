@@ -1,0 +1,214 @@
+//! The tables, and telling a store from everything else.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    os::unix::fs::FileExt,
+    path::Path,
+    time::Duration,
+};
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+
+use super::{
+    StoreError, StoreProblem,
+    error::{Result, meaning},
+};
+
+/// The schema's version, SQLite's `user_version`.
+pub(super) const VERSION: i64 = 1;
+
+/// SQLite's `application_id`: "inDf".
+const APPLICATION: i32 = 0x696E_4466;
+
+/// The first bytes of every SQLite database (SQLite file format, §1.3).
+const SQLITE: &[u8; 16] = b"SQLite format 3\0";
+
+/// How long to wait for another program's transaction.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Each is kept by SQLite as it stands here, so that a store is recognised by them.
+///
+/// - `files.identity` is what a file is known by for good (see `identity` in the module for adding).
+/// - The counts of `ranges` are as of the epoch in `settings` (see the module for decay).
+/// - A session without an end is running, or was killed.
+const TABLES: [(&str, &str); 4] = [
+    (
+        "settings",
+        "CREATE TABLE settings (one INTEGER PRIMARY KEY CHECK (one = 1), half_life_ns INTEGER NOT NULL, \
+         epoch_ns INTEGER NOT NULL, max_size INTEGER NOT NULL)",
+    ),
+    (
+        "sessions",
+        "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, latest_ns INTEGER NOT NULL, \
+         ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, kernel TEXT NOT NULL, \
+         reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL)",
+    ),
+    (
+        "files",
+        "CREATE TABLE files (id INTEGER PRIMARY KEY, identity BLOB NOT NULL UNIQUE, dev INTEGER NOT NULL, \
+         inode INTEGER NOT NULL, generation INTEGER NOT NULL, subvolume INTEGER NOT NULL, uuid BLOB NOT NULL, \
+         magic INTEGER NOT NULL, path BLOB, session INTEGER NOT NULL)",
+    ),
+    (
+        "ranges",
+        "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, len INTEGER NOT NULL, \
+         reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, timed REAL NOT NULL, \
+         time_ns REAL NOT NULL, PRIMARY KEY (file, start, len)) WITHOUT ROWID",
+    ),
+];
+
+/// Whether the file begins like an SQLite database. A profile of lines does not.
+pub(super) fn is_store(path: &Path) -> io::Result<bool> {
+    let mut begin = [0; SQLITE.len()];
+    match File::open(path)?.read_exact(&mut begin) {
+        Ok(()) => Ok(begin == *SQLITE),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Open the store at `path`, an absolute path; `new` are the half-life, the epoch and the size that
+/// it gets if it is not there yet.
+pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
+    examine(path, new.is_some())?;
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, new.is_some());
+    let fail = |error| meaning(path, error);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(fail)?;
+    prepare(&connection).map_err(fail)?;
+    if let Some(new) = new
+        && is_empty(&connection).map_err(fail)?
+    {
+        found(&mut connection, new).map_err(fail)?;
+    }
+    check(path, &connection)?;
+    if new.is_none() {
+        connection
+            .pragma_update(None, "query_only", true)
+            .map_err(fail)?;
+    }
+    Ok(connection)
+}
+
+/// Look at the file without touching it.
+fn examine(path: &Path, may_be_new: bool) -> Result<()> {
+    let status = match fs::metadata(path) {
+        Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| StoreError::io(path, &error))?,
+    };
+    let wrong = |problem| {
+        Err(StoreError {
+            path: path.to_owned(),
+            problem,
+        })
+    };
+    if !status.is_file() {
+        return wrong(StoreProblem::Foreign("no regular file"));
+    }
+    if status.len() == 0 && may_be_new {
+        return Ok(());
+    }
+    // The parts of the header that say what it is (SQLite file format, §1.3).
+    let mut header = [0; 100];
+    let file = File::open(path).map_err(|error| StoreError::io(path, &error))?;
+    match file.read_exact_at(&mut header, 0) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            let begun = file.read_at(&mut header, 0).unwrap_or(0).min(SQLITE.len());
+            return wrong(match header[..begun] == SQLITE[..begun] && begun > 0 {
+                true => StoreProblem::Damaged("it was cut off".into()),
+                false => StoreProblem::Foreign("too short"),
+            });
+        }
+        Err(error) => return Err(StoreError::io(path, &error)),
+    }
+    if header[..SQLITE.len()] != *SQLITE {
+        return wrong(StoreProblem::Foreign("no SQLite database"));
+    }
+    let word = |at: usize| i32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
+    // Unmarked is also a store whose first transaction is not complete, or was broken off.
+    if word(68) != APPLICATION && word(68) != 0 {
+        return wrong(StoreProblem::Foreign("another program's database"));
+    }
+    Ok(())
+}
+
+/// What holds for every connection.
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(PATIENCE)?;
+    // Nothing in a file that somebody else may have made is run.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    // 8 MiB: a collector stays small, and what is added is sorted.
+    connection.pragma_update(None, "cache_size", -8192)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| {
+        row.get(0)
+    })
+}
+
+/// Make the tables, unless another process just did.
+fn found(connection: &mut Connection, new: [i64; 3]) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if is_empty(&transaction)? {
+        for (_, create) in TABLES {
+            transaction.execute(create, [])?;
+        }
+        transaction.execute(
+            "INSERT INTO settings VALUES (1, ?1, ?2, ?3)",
+            params![new[0], new[1], new[2]],
+        )?;
+        transaction.pragma_update(None, "application_id", APPLICATION)?;
+        transaction.pragma_update(None, "user_version", VERSION)?;
+    }
+    transaction.commit()
+}
+
+/// Whether this is a store, of this version, with these tables and nothing else.
+fn check(path: &Path, connection: &Connection) -> Result<()> {
+    let fail = |error| meaning(path, error);
+    let wrong = |problem| {
+        Err(StoreError {
+            path: path.to_owned(),
+            problem,
+        })
+    };
+    let number = |name: &str| {
+        connection
+            .pragma_query_value(None, name, |row| row.get::<_, i64>(0))
+            .map_err(fail)
+    };
+    if number("application_id")? != i64::from(APPLICATION) {
+        return wrong(StoreProblem::Foreign("another program's database"));
+    }
+    match number("user_version")? {
+        VERSION => {}
+        found => return wrong(StoreProblem::Version { found }),
+    }
+    // As long as this reads, nobody writes.
+    let transaction = connection.unchecked_transaction().map_err(fail)?;
+    let mut statement = transaction
+        .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+        .map_err(fail)?;
+    let found = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String)>>>)
+        .map_err(fail)?;
+    let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
+    if found.len() != TABLES.len() || !TABLES.iter().all(ours) {
+        return wrong(StoreProblem::Damaged(
+            "its tables are not those of a store".into(),
+        ));
+    }
+    let promised = number("page_count")?.saturating_mul(number("page_size")?);
+    let length = fs::metadata(path).map_err(|error| StoreError::io(path, &error))?;
+    match length.len() < promised.unsigned_abs() {
+        true => wrong(StoreProblem::Damaged("it was cut off".into())),
+        false => Ok(()),
+    }
+}

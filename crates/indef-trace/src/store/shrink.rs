@@ -1,0 +1,74 @@
+//! Keeping a store small: the coldest ranges go first, then the files without any.
+//!
+//! Deleting rows all over a table leaves holes in its pages, hardly a free page. So after dropping
+//! ranges the whole file is written anew (SQLite's VACUUM); as each time a third of the room is made
+//! free, that cost spreads over as many new ranges.
+
+use std::time::SystemTime;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::{
+    Store,
+    add::{ABANDONED, limit_pages, used_pages},
+    error::{Result, meaning},
+    nanos, since_1970,
+};
+
+/// The share of the largest size that is used afterwards.
+const KEPT: f64 = 0.66;
+
+impl Store {
+    /// Make room for new ranges.
+    pub(super) fn shrink(&mut self) -> Result<()> {
+        let now = since_1970(SystemTime::now());
+        self.write(|transaction| {
+            // Another process may have been quicker.
+            let (used, limit) = (used_pages(transaction)?, limit_pages(transaction)?);
+            let kept = limit as f64 * KEPT / used as f64;
+            if kept < 1.0 {
+                drop_coldest(transaction, kept)?;
+            }
+            drop_files(transaction, now.saturating_sub(nanos(ABANDONED)))
+        })?;
+        // Without it, the ranges are dropped all the same; new ones find less room.
+        self.connection
+            .execute_batch("VACUUM")
+            .map_err(|error| meaning(&self.path, error))
+    }
+}
+
+/// Keep this share of the ranges, the hottest ones.
+fn drop_coldest(connection: &Connection, kept: f64) -> rusqlite::Result<()> {
+    let all: i64 = connection.query_row("SELECT count(*) FROM ranges", [], |row| row.get(0))?;
+    let dropped = all - (all as f64 * kept) as i64;
+    // The hottest of those that go. Many may be as hot as it is.
+    let edge: Option<f64> = connection
+        .query_row(
+            "SELECT reads + writes AS heat FROM ranges ORDER BY heat LIMIT 1 OFFSET ?1",
+            [dropped - 1],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(edge) = edge.filter(|_| dropped > 0) else {
+        return Ok(());
+    };
+    let colder = connection.execute("DELETE FROM ranges WHERE reads + writes < ?1", [edge])?;
+    let left = dropped - i64::try_from(colder).unwrap_or(dropped);
+    connection.execute(
+        "DELETE FROM ranges WHERE (file, start, len) IN \
+         (SELECT file, start, len FROM ranges WHERE reads + writes = ?1 LIMIT ?2)",
+        params![edge, left],
+    )?;
+    Ok(())
+}
+
+/// Drop files without ranges, but those that a running session may still add to by their number.
+fn drop_files(connection: &Connection, abandoned_ns: i64) -> rusqlite::Result<()> {
+    connection.execute(
+        "DELETE FROM files WHERE NOT EXISTS (SELECT 1 FROM ranges WHERE file = files.id) \
+         AND session NOT IN (SELECT id FROM sessions WHERE ended_ns IS NULL AND latest_ns > ?1)",
+        [abandoned_ns],
+    )?;
+    Ok(())
+}

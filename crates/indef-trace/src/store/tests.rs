@@ -1,0 +1,532 @@
+//! Adding up, decaying, staying small, and one file for each way in which a store can be wrong.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Seek, SeekFrom, Write},
+};
+
+use indef_core::access::Observed;
+use proptest::prelude::*;
+use tempfile::TempDir;
+use units::{FileRange, Nanos};
+
+use super::*;
+use crate::{FsId, Tally};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A moment that lies behind every store's making.
+fn later(days: u32) -> SystemTime {
+    SystemTime::now() + 100 * DAY + days * DAY
+}
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    (folder, path)
+}
+
+fn file(inode: u64) -> TracedFile {
+    TracedFile {
+        key: FileKey {
+            dev: 0x801,
+            inode,
+            generation: 7,
+            subvolume: 0,
+        },
+        fs: FsId {
+            uuid: [9; 16],
+            magic: 0xEF53,
+        },
+        path: Some(format!("/srv/{inode}").into()),
+    }
+}
+
+fn tally(inode: u64, start: u64, len: u64, reads: u64) -> Tally {
+    Tally {
+        file: file(inode).key,
+        range: FileRange::new(start, len),
+        reads,
+        writes: reads / 2,
+        observed: Observed {
+            requests: reads * 4,
+            timed: reads,
+            time: Nanos(reads * 100),
+        },
+    }
+}
+
+fn session(store: &mut Store, now: SystemTime) -> SessionId {
+    let info = SessionInfo {
+        layer: "fs".into(),
+        command: "sqlite3 main.db".into(),
+        kernel: "6.18.0".into(),
+    };
+    store.begin(&info, now).unwrap()
+}
+
+fn never() -> StoreOptions {
+    StoreOptions {
+        half_life: Some(Duration::ZERO),
+        max_size: None,
+    }
+}
+
+/// (inode, start, length) → reads.
+fn held(heat: &Heat) -> BTreeMap<(u64, u64, u64), u64> {
+    let one = |(file, r): &(u32, AccessRange)| {
+        let inode = heat.files[*file as usize].key.inode;
+        ((inode, r.range.start.0, r.range.len.0), r.reads)
+    };
+    heat.ranges.iter().map(one).collect()
+}
+
+#[test]
+fn equal_ranges_of_a_file_add_up() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &never()).unwrap();
+    let now = later(0);
+    let id = session(&mut store, now);
+    let first = [tally(5, 0, 4096, 3), tally(3, 8192, 4096, 1)];
+    store.add(id, &[file(5), file(3)], &first, now).unwrap();
+    let again = [
+        tally(5, 0, 4096, 4),
+        tally(5, 0, 8192, 2),
+        tally(5, 0, 4096, 1),
+    ];
+    store.add(id, &[], &again, now).unwrap();
+    store.finish(id, 17, now).unwrap();
+
+    let store = Store::open(&path).unwrap();
+    let heat = store.load(now).unwrap();
+    let expected = [((5, 0, 4096), 8), ((5, 0, 8192), 2), ((3, 8192, 4096), 1)];
+    assert_eq!(held(&heat), expected.into());
+    assert_eq!(heat.files.len(), 2);
+    assert!(heat.files.contains(&file(3)) && heat.files.contains(&file(5)));
+    let hottest = heat.ranges.iter().find(|(_, r)| r.reads == 8).unwrap().1;
+    assert_eq!(hottest.writes, 3);
+    assert_eq!(
+        hottest.observed,
+        Observed {
+            requests: 32,
+            timed: 8,
+            time: Nanos(800)
+        }
+    );
+    let sessions = store.sessions().unwrap();
+    assert_eq!(sessions.len(), 1);
+    assert_eq!((sessions[0].reads, sessions[0].writes), (11, 4));
+    assert_eq!(sessions[0].lost, 17);
+    assert!(sessions[0].ended.is_some());
+    assert_eq!(sessions[0].info.command, "sqlite3 main.db");
+}
+
+#[test]
+fn a_file_stays_the_same_under_another_device_number_and_name() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &never()).unwrap();
+    let now = later(0);
+    let id = session(&mut store, now);
+    store
+        .add(id, &[file(5)], &[tally(5, 0, 4096, 3)], now)
+        .unwrap();
+    let mut moved = file(5);
+    moved.key.dev = 0x999;
+    moved.path = Some("/srv/renamed".into());
+    let after = Tally {
+        file: moved.key,
+        ..tally(5, 0, 4096, 4)
+    };
+    store.add(id, &[moved.clone()], &[after], now).unwrap();
+    // Another generation is another file; and one of which nobody said where it is.
+    let mut other = file(5);
+    other.key.generation = 8;
+    let unknown = FileKey {
+        inode: 77,
+        ..other.key
+    };
+    let tallies = [other.key, unknown].map(|file| Tally {
+        file,
+        ..tally(5, 0, 4096, 1)
+    });
+    store.add(id, &[other.clone()], &tallies, now).unwrap();
+    let heat = store.load(now).unwrap();
+    assert_eq!(heat.files.len(), 3);
+    let reads = |key: FileKey| {
+        let at = heat.files.iter().position(|f| f.key == key).unwrap() as u32;
+        heat.ranges.iter().find(|(f, _)| *f == at).unwrap().1.reads
+    };
+    assert_eq!(reads(moved.key), 7);
+    assert_eq!((reads(other.key), reads(unknown)), (1, 1));
+    assert!(heat.files.contains(&moved));
+}
+
+#[test]
+fn heat_decays_by_the_half_life_and_is_forgotten() {
+    let (_folder, path) = folder();
+    let options = StoreOptions {
+        half_life: Some(2 * DAY),
+        max_size: None,
+    };
+    let mut store = Store::create(&path, &options).unwrap();
+    let id = session(&mut store, later(0));
+    store
+        .add(id, &[file(1)], &[tally(1, 0, 4096, 800)], later(0))
+        .unwrap();
+    let reads = |store: &Store, days| {
+        let heat = store.load(later(days)).unwrap();
+        heat.ranges
+            .first()
+            .map(|(_, r)| (r.reads, r.observed.requests))
+    };
+    assert_eq!(reads(&store, 0), Some((800, 3200)));
+    assert_eq!(reads(&store, 2), Some((400, 1600)));
+    // What came later counts in full.
+    store
+        .add(id, &[], &[tally(1, 0, 4096, 100)], later(4))
+        .unwrap();
+    assert_eq!(reads(&store, 4), Some((300, 1200)));
+    // Less than one is one, with the means of what was observed.
+    assert_eq!(reads(&store, 24), Some((1, 4)));
+    assert_eq!(reads(&store, 60), None);
+
+    // Another half-life counts from now on.
+    let days = |n| StoreOptions {
+        half_life: Some(n * DAY),
+        max_size: None,
+    };
+    let mut store = Store::create(&path, &days(1)).unwrap();
+    session(&mut store, later(4));
+    assert_eq!(reads(&store, 4), Some((300, 1200)));
+    assert_eq!(reads(&store, 6), Some((75, 300)));
+    // And stays when nothing else is asked for; years do not matter.
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    assert_eq!(store.settings().unwrap().half_life, DAY);
+    let id = session(&mut store, later(3000));
+    store
+        .add(id, &[file(1)], &[tally(1, 0, 4096, 64)], later(3000))
+        .unwrap();
+    assert_eq!(reads(&store, 3003), Some((8, 32)));
+}
+
+#[test]
+fn a_clock_that_runs_back_loses_nothing() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    let id = session(&mut store, SystemTime::UNIX_EPOCH);
+    store
+        .add(
+            id,
+            &[file(1)],
+            &[tally(1, 0, 4096, 8)],
+            SystemTime::UNIX_EPOCH,
+        )
+        .unwrap();
+    let heat = store.load(SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(heat.ranges[0].1.reads, 8);
+}
+
+#[test]
+fn a_store_stays_below_its_size_and_keeps_the_hottest() {
+    let (_folder, path) = folder();
+    let max_size = Bytes::mib(1);
+    let options = StoreOptions {
+        half_life: Some(Duration::ZERO),
+        max_size: Some(max_size),
+    };
+    let mut store = Store::create(&path, &options).unwrap();
+    let now = later(0);
+    let id = session(&mut store, now);
+    let mut state = 1_u64;
+    let mut random = move || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        state >> 33
+    };
+    let hot: Vec<_> = (0..500)
+        .map(|i| tally(1, i << 20, 4096, 1_000_000))
+        .collect();
+    store.add(id, &[file(1)], &hot, now).unwrap();
+    for round in 0..60 {
+        let files: Vec<_> = (0..10).map(|i| file(100 + round * 10 + i)).collect();
+        let cold: Vec<_> = (0..3000)
+            .map(|_| {
+                tally(
+                    100 + round * 10 + random() % 10,
+                    random() << 12,
+                    4096,
+                    1 + random() % 9,
+                )
+            })
+            .collect();
+        store.add(id, &files, &cold, now).unwrap();
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(size <= max_size.0, "{size} bytes in round {round}");
+    }
+    let heat = store.load(now).unwrap();
+    let hot_left = heat.ranges.iter().filter(|(_, r)| r.reads == 1_000_000);
+    assert_eq!(hot_left.count(), 500);
+    // At least half of what could be there is.
+    assert!(
+        heat.ranges.len() as u64 > max_size.0 / 2 / 80,
+        "{}",
+        heat.ranges.len()
+    );
+    store.finish(id, 0, now).unwrap();
+
+    // More than fits in one go: the hottest of it stay.
+    let many: Vec<_> = (0..100_000)
+        .map(|i| tally(2, i << 12, 4096, 1 + i))
+        .collect();
+    let id = session(&mut store, now);
+    store.add(id, &[file(2)], &many, now).unwrap();
+    assert!(fs::metadata(&path).unwrap().len() <= max_size.0);
+    let heat = held(&store.load(now).unwrap());
+    assert!(heat.contains_key(&(2, 99_999 << 12, 4096)));
+    assert!(!heat.contains_key(&(2, 0, 4096)));
+
+    // A smaller size takes effect with the next session's first ranges.
+    let options = StoreOptions {
+        half_life: None,
+        max_size: Some(Bytes::kib(256)),
+    };
+    drop(store);
+    let mut store = Store::create(&path, &options).unwrap();
+    let id = session(&mut store, now);
+    store
+        .add(id, &[file(2)], &[tally(2, 99_999 << 12, 4096, 1)], now)
+        .unwrap();
+    assert!(fs::metadata(&path).unwrap().len() <= 256 << 10);
+    assert_eq!(
+        held(&store.load(now).unwrap())[&(2, 99_999 << 12, 4096)],
+        100_001
+    );
+}
+
+#[test]
+fn stores_merge() {
+    let (folder, path) = folder();
+    let now = later(0);
+    let half_life = |days| StoreOptions {
+        half_life: Some(days * DAY),
+        max_size: None,
+    };
+    let mut one = Store::create(&path, &half_life(1)).unwrap();
+    let id = session(&mut one, now);
+    one.add(id, &[file(1)], &[tally(1, 0, 4096, 100)], now)
+        .unwrap();
+    let mut two = Store::create(&folder.path().join("two"), &half_life(2)).unwrap();
+    let id = session(&mut two, now);
+    let tallies = [tally(1, 0, 4096, 64), tally(2, 0, 8192, 32)];
+    two.add(id, &[file(1), file(2)], &tallies, now).unwrap();
+
+    one.merge(&two, later(2)).unwrap();
+    let heat = held(&one.load(later(2)).unwrap());
+    assert_eq!(heat, [((1, 0, 4096), 57), ((2, 0, 8192), 16)].into());
+    assert_eq!(one.sessions().unwrap().len(), 2);
+    assert!(one.sessions().unwrap()[1].ended.is_some());
+}
+
+fn problem(result: Result<Store>) -> String {
+    let error = result.unwrap_err();
+    assert!(!error.may_pass(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("store") && !text.contains('\n'), "{text}");
+    text
+}
+
+#[test]
+fn what_is_no_store_is_refused_and_left_alone() {
+    let (folder, path) = folder();
+    assert!(problem_missing(&path).contains("No such file"));
+    assert!(problem(Store::create(folder.path(), &never())).contains("no regular file"));
+    let line_profile = b"indef-profile 1\nfile 1 - - /a\nread 1 0 1\n".repeat(9);
+    for (bytes, what) in [
+        (&line_profile[..], "no SQLite database"),
+        (b"short", "too short"),
+        (b"SQLite format 3\0 and no more", "cut off"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        for result in [Store::create(&path, &never()), Store::open(&path)] {
+            assert!(problem(result).contains(what), "{what}");
+        }
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
+    assert!(!Store::is_store(Path::new("/proc/self/status")).unwrap());
+    fs::remove_file(&path).unwrap();
+    let foreign = Connection::open(&path).unwrap();
+    foreign.execute_batch("CREATE TABLE t (a)").unwrap();
+    drop(foreign);
+    assert!(Store::is_store(&path).unwrap());
+    let before = fs::read(&path).unwrap();
+    for result in [Store::create(&path, &never()), Store::open(&path)] {
+        assert!(problem(result).contains("another program's database"));
+    }
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+fn problem_missing(path: &Path) -> String {
+    Store::open(path).unwrap_err().to_string()
+}
+
+#[test]
+fn another_version_says_what_to_do() {
+    let (_folder, path) = folder();
+    drop(Store::create(&path, &never()).unwrap());
+    let plain = Connection::open(&path).unwrap();
+    plain.pragma_update(None, "user_version", 2).unwrap();
+    drop(plain);
+    for result in [Store::create(&path, &never()), Store::open(&path)] {
+        let text = problem(result);
+        assert!(
+            text.contains("format 2") && text.contains("export"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn every_kind_of_damage_is_noticed_and_nothing_panics() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let mut store = Store::create(&path, &never()).unwrap();
+    let id = session(&mut store, now);
+    let tallies: Vec<_> = (0..5000)
+        .map(|i| tally(1 + i % 7, i << 12, 4096, 1))
+        .collect();
+    let files: Vec<_> = (1..8).map(file).collect();
+    store.add(id, &files, &tallies, now).unwrap();
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+
+    // Tables of the wrong kind, and something that SQLite would run.
+    for change in [
+        "ALTER TABLE ranges ADD COLUMN more",
+        "CREATE TRIGGER t AFTER INSERT ON ranges BEGIN DELETE FROM files; END",
+        "DROP TABLE sessions",
+        "CREATE VIEW v AS SELECT 1",
+    ] {
+        let plain = Connection::open(&path).unwrap();
+        plain.execute_batch(change).unwrap();
+        drop(plain);
+        assert!(
+            problem(Store::create(&path, &never())).contains("damaged"),
+            "{change}"
+        );
+        fs::write(&path, &whole).unwrap();
+    }
+    // Values that cannot be.
+    for change in [
+        "UPDATE ranges SET reads = -1",
+        "UPDATE ranges SET reads = 'many'",
+        "UPDATE ranges SET start = -4096 - start",
+        "UPDATE ranges SET len = 0",
+        "UPDATE files SET uuid = x'00'",
+        "DELETE FROM files",
+        "DELETE FROM settings",
+    ] {
+        let plain = Connection::open(&path).unwrap();
+        plain.execute_batch(change).unwrap();
+        drop(plain);
+        let error = Store::open(&path).unwrap().load(now).unwrap_err();
+        assert!(
+            matches!(error.problem, StoreProblem::Damaged(_)),
+            "{change}: {error}"
+        );
+        fs::write(&path, &whole).unwrap();
+    }
+    // Cut off, and pages overwritten.
+    for length in [100, 1000, 4096, 8192, whole.len() - 4096, whole.len() - 1] {
+        fs::write(&path, &whole[..length]).unwrap();
+        let loaded = Store::open(&path).and_then(|store| store.load(now));
+        let error = loaded.map(drop).expect_err(&format!("cut at {length}"));
+        assert!(
+            matches!(error.problem, StoreProblem::Damaged(_)),
+            "{length}: {error}"
+        );
+    }
+    for page in 1..whole.len() / 4096 {
+        fs::write(&path, &whole).unwrap();
+        let mut image = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        image.seek(SeekFrom::Start(page as u64 * 4096)).unwrap();
+        image.write_all(&[0x5A; 4096]).unwrap();
+        drop(image);
+        // Some pages are only read for adding.
+        let loaded = Store::open(&path).and_then(|store| store.load(now));
+        let added = Store::create(&path, &never()).and_then(|mut store| {
+            let id = store.begin(&SessionInfo::default(), now)?;
+            store.add(id, &files, &tallies, now)
+        });
+        assert!(loaded.is_err() || added.is_err(), "page {page}");
+    }
+}
+
+#[test]
+fn a_locked_store_says_so() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &never()).unwrap();
+    store
+        .connection
+        .busy_timeout(Duration::from_millis(50))
+        .unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    let error = store.begin(&SessionInfo::default(), later(0)).unwrap_err();
+    assert!(
+        error.may_pass() && error.to_string().contains("locked"),
+        "{error}"
+    );
+    other.execute_batch("ROLLBACK").unwrap();
+    session(&mut store, later(0));
+}
+
+#[test]
+fn a_store_is_made_anew_where_making_it_was_broken_off() {
+    let (_folder, path) = folder();
+    fs::write(&path, b"").unwrap();
+    assert!(!Store::is_store(&path).unwrap());
+    drop(Store::create(&path, &never()).unwrap());
+    assert!(Store::is_store(&path).unwrap());
+    assert_eq!(
+        Store::open(&path).unwrap().load(later(0)).unwrap(),
+        Heat::default()
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn the_order_of_merging_does_not_matter(
+        adds in prop::collection::vec((0u32..40, prop::collection::vec((1u64..4, 0u64..6, 1u64..4, 1u64..1000), 1..20)), 1..8),
+        turned in any::<prop::sample::Index>(),
+    ) {
+        let load = |order: &[(u32, Vec<_>)]| {
+            let (_folder, path) = folder();
+            let options = StoreOptions { half_life: Some(3 * DAY), max_size: None };
+            let mut store = Store::create(&path, &options).unwrap();
+            let id = session(&mut store, later(0));
+            let files: Vec<_> = (1..4).map(file).collect();
+            for (day, tallies) in order {
+                let tallies: Vec<_> = tallies
+                    .iter()
+                    .map(|&(inode, start, len, reads)| tally(inode, start * 4096, len * 4096, reads))
+                    .collect();
+                store.add(id, &files, &tallies, later(*day)).unwrap();
+            }
+            held(&store.load(later(40)).unwrap())
+        };
+        let mut other = adds.clone();
+        other.reverse();
+        let at = turned.index(other.len());
+        other.rotate_left(at);
+        let (one, two) = (load(&adds), load(&other));
+        for (range, reads) in &one {
+            let other = two.get(range).copied().unwrap_or(0);
+            prop_assert!(reads.abs_diff(other) <= 1, "{range:?}: {reads} and {other}");
+        }
+        prop_assert_eq!(one.len(), two.len());
+    }
+}
