@@ -5,6 +5,7 @@
 mod abi;
 mod bench;
 mod dist;
+mod lab;
 mod licences;
 
 use std::{path::PathBuf, process::ExitCode};
@@ -24,6 +25,9 @@ enum Chore {
     /// Measure indef, beside the conventional tools
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Run commands in guests with Debian's kernels
+    #[command(subcommand)]
+    Lab(lab::Lab),
     /// Check the licences of all dependencies against the list in deny.toml
     Licences,
     /// Put what an installation consists of into a folder: binary, man pages, completions, docs
@@ -39,12 +43,17 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::AbiCheck => abi::check(),
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::Lab(lab) => return exit_code(lab::run(lab)),
         Chore::Licences => licences::check(),
         Chore::Stage { folder } => dist::stage(&folder),
         Chore::Dist => dist::tarball(),
     };
+    exit_code(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE

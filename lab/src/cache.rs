@@ -1,0 +1,69 @@
+//! Where kernels are kept between runs.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::FlockOperation;
+
+use crate::LabError;
+
+/// A folder that survives the run: kernels, and what is known about this machine.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// This folder; made when it is first needed.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// The folder that `INDEF_LAB` names, else `lab` in cargo's target folder.
+    #[must_use]
+    pub fn of_project() -> Self {
+        if let Some(folder) = std::env::var_os("INDEF_LAB") {
+            return Self::at(Path::new(&folder));
+        }
+        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+            PathBuf::from,
+        );
+        Self::at(&target.join("lab"))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Keep every other process out until the file is dropped: packages are fetched once.
+    pub(crate) fn lock(&self) -> Result<File, LabError> {
+        fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
+        let path = self.folder.join("lock");
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(LabError::at(&path))?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| LabError::at(&path)(error.into()))?;
+        Ok(file)
+    }
+
+    /// A folder for something that is not finished: it becomes `keep`'s folder by a rename, or goes.
+    pub(crate) fn scratch(&self, prefix: &str) -> Result<tempfile::TempDir, LabError> {
+        fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
+        tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(&self.folder)
+            .map_err(LabError::at(&self.folder))
+    }
+}

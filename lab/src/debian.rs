@@ -1,0 +1,125 @@
+//! Debian's packages, fetched and unpacked without touching the host's own apt.
+//!
+//! apt runs with lists, caches and sources of its own in a folder that goes afterwards. What it
+//! fetches is checked against Debian's keyring, as always. Nothing is installed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{LabError, error::output_of};
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+const MIRROR: &str = "http://deb.debian.org/debian";
+
+/// The packages of some suites of Debian.
+pub(crate) struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    /// Fetch the lists of these suites into `folder`.
+    pub(crate) fn of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
+        if !Path::new(KEYRING).exists() {
+            return Err(LabError::missing(format!(
+                "{KEYRING} is missing; its package is debian-archive-keyring"
+            )));
+        }
+        for needed in ["state/lists/partial", "cache/archives/partial"] {
+            let needed = folder.join(needed);
+            fs::create_dir_all(&needed).map_err(LabError::at(&needed))?;
+        }
+        let sources: String = suites
+            .iter()
+            .map(|suite| format!("deb [arch=amd64 signed-by={KEYRING}] {MIRROR} {suite} main\n"))
+            .collect();
+        for (name, content) in [("sources", sources.as_str()), ("status", "")] {
+            let path = folder.join(name);
+            fs::write(&path, content).map_err(LabError::at(&path))?;
+        }
+        let packages = Self {
+            folder: folder.to_owned(),
+        };
+        match output_of(packages.apt("apt-get").arg("update")) {
+            Ok(_) => Ok(packages),
+            Err(LabError::Command { output, .. }) => Err(LabError::Unavailable {
+                why: format!("Debian's package lists cannot be fetched: {output}"),
+                foreseen: true,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One of apt's programs, kept to our folder.
+    fn apt(&self, program: &str) -> Command {
+        let below = |name: &str| self.folder.join(name).display().to_string();
+        let mut command = Command::new(program);
+        command.arg("-qq");
+        for option in [
+            format!("Dir::Etc::SourceList={}", below("sources")),
+            "Dir::Etc::SourceParts=/dev/null".into(),
+            format!("Dir::State={}", below("state")),
+            format!("Dir::State::Status={}", below("status")),
+            format!("Dir::Cache={}", below("cache")),
+            "APT::Architecture=amd64".into(),
+            "APT::Architectures=amd64".into(),
+            // Else an unreachable mirror is only a warning.
+            "APT::Update::Error-Mode=any".into(),
+            "Acquire::Languages=none".into(),
+            "Acquire::Retries=2".into(),
+            "Acquire::http::Timeout=20".into(),
+            // Our folder need not be open to the user that root's apt becomes to fetch.
+            format!("APT::Sandbox::User={}", if is_root() { "root" } else { "" }),
+        ] {
+            command.args(["-o", &option]);
+        }
+        // A dependency's name is cut out of what it prints.
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// The package that `meta` of `suite` stands for: the first that it depends on.
+    pub(crate) fn first_dependency(&self, meta: &str, suite: &str) -> Result<String, LabError> {
+        let name = format!("{meta}/{suite}");
+        let shown = output_of(self.apt("apt-cache").arg("show").arg(&name))?;
+        String::from_utf8_lossy(&shown)
+            .lines()
+            .find_map(|line| line.strip_prefix("Depends: "))
+            .and_then(|depends| depends.split([' ', ',']).next())
+            .map(str::to_owned)
+            .ok_or_else(|| LabError::Command {
+                command: format!("apt-cache show {name}"),
+                output: "it depends on nothing".into(),
+            })
+    }
+
+    /// Fetch a package and unpack it below `root`.
+    pub(crate) fn unpack(&self, package: &str, root: &Path) -> Result<(), LabError> {
+        let fetched = tempfile::tempdir_in(&self.folder).map_err(LabError::at(&self.folder))?;
+        let folder = fetched.path();
+        output_of(
+            self.apt("apt-get")
+                .args(["download", package])
+                .current_dir(folder),
+        )?;
+        let found = fs::read_dir(folder)
+            .map_err(LabError::at(folder))?
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
+            .ok_or_else(|| LabError::Request(format!("apt has fetched no package {package}")))?;
+        output_of(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(found)
+                .arg(root),
+        )?;
+        Ok(())
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,397 @@
+//! A guest, from the wish to the result.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::RecvTimeoutError,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use units::Bytes;
+
+use crate::{
+    Cache, Kernel, LabError, Release,
+    job::Job,
+    machine::{self, Accelerator, Design, Machine, Word},
+    programs,
+};
+
+/// How often we look whether somebody wants the end.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// How long a guest may take to power off.
+const POWER_OFF: Duration = Duration::from_secs(10);
+
+/// What becomes of the command's output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// It is part of the [`Outcome`].
+    #[default]
+    Kept,
+    /// It is written to our own standard output and error as it comes.
+    Forwarded,
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Its exit status; 128 and a signal's number where a signal ended it.
+    pub status: i32,
+    /// Its standard output, where that was kept.
+    pub stdout: Vec<u8>,
+    /// Its standard error, where that was kept.
+    pub stderr: Vec<u8>,
+    /// The guest's console: the kernel's warnings and errors.
+    pub console: String,
+    /// What the guest ran on.
+    pub accelerator: Accelerator,
+    /// From QEMU's start to the command's.
+    pub boot: Duration,
+    /// From the command's start to its end.
+    pub elapsed: Duration,
+}
+
+/// A guest to be.
+#[derive(Debug)]
+pub struct Guest {
+    kernel: Kernel,
+    cache: Cache,
+    job: Job,
+    cpus: u32,
+    memory_mib: u32,
+    disks: Vec<Bytes>,
+    share: Option<PathBuf>,
+    more: Vec<std::ffi::OsString>,
+    timeout: Duration,
+    output: Output,
+    stop: Arc<AtomicBool>,
+}
+
+impl Guest {
+    /// A guest with Debian's kernel of this series, fetched where it is not in the project's cache.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    pub fn with(release: Release) -> Result<Self, LabError> {
+        if programs::find(Path::new("qemu-system-x86_64")).is_none() {
+            return Err(LabError::missing(
+                "qemu-system-x86_64 (package qemu-system-x86) is not installed",
+            ));
+        }
+        let cache = Cache::of_project();
+        let kernel = Kernel::fetch(release, &cache)?;
+        Ok(Self {
+            kernel,
+            cache,
+            job: Job::default(),
+            cpus: 2,
+            memory_mib: 1024,
+            disks: Vec::new(),
+            share: None,
+            more: Vec::new(),
+            timeout: Duration::from_secs(300),
+            output: Output::default(),
+            stop: Arc::default(),
+        })
+    }
+
+    /// Have this file or program there, with its libraries, at the place that it has here. A name
+    /// without a slash is looked up on the `PATH`.
+    #[must_use]
+    pub fn copy(mut self, file: impl AsRef<Path>) -> Self {
+        self.job.copy.push(file.as_ref().to_owned());
+        self
+    }
+
+    /// Have the makers and checkers of file systems there, as far as the host has them.
+    #[must_use]
+    pub fn with_tools(mut self) -> Self {
+        self.job.with_tools = true;
+        self
+    }
+
+    /// Load this module, with what it needs, before the command. (File systems that are mounted are
+    /// loaded anyway; see [`crate::modules::KEPT`].)
+    #[must_use]
+    pub fn load(mut self, module: &str) -> Self {
+        self.job.load.push(module.to_owned());
+        self
+    }
+
+    /// Have this module there, to be loaded when it is first needed.
+    #[must_use]
+    pub fn keep(mut self, module: &str) -> Self {
+        self.job.keep.push(module.to_owned());
+        self
+    }
+
+    /// An empty disk of this size: `/dev/vda`, the next `/dev/vdb` …
+    #[must_use]
+    pub fn disk(mut self, size: Bytes) -> Self {
+        self.disks.push(size);
+        self
+    }
+
+    /// Have this folder of the host there as `/share`, to read and to write.
+    #[must_use]
+    pub fn share(mut self, folder: &Path) -> Self {
+        self.share = Some(folder.to_owned());
+        self
+    }
+
+    /// Processors; 2 if not said.
+    #[must_use]
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// Memory in MiB; 1024 if not said. The files of the guest are part of it.
+    #[must_use]
+    pub fn memory_mib(mut self, memory: u32) -> Self {
+        self.memory_mib = memory;
+        self
+    }
+
+    /// One more argument for QEMU: other devices.
+    #[must_use]
+    pub fn qemu(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.more.push(argument.as_ref().to_owned());
+        self
+    }
+
+    /// How long the command may take; 5 minutes if not said.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// What becomes of the command's output; it is kept if not said.
+    #[must_use]
+    pub fn output(mut self, output: Output) -> Self {
+        self.output = output;
+        self
+    }
+
+    /// End the guest soon after this is set.
+    #[must_use]
+    pub fn stop(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.stop = stop;
+        self
+    }
+
+    /// The kernel that it boots.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Boot, run the command, and be gone. The program comes from the host (a path, or a name on the
+    /// `PATH`), else from busybox; it runs as root, in a folder named like the current one.
+    ///
+    /// # Errors
+    ///
+    /// That the guest could not be made, died, or took too long. A command that fails is no error.
+    pub fn run<S: AsRef<OsStr>>(
+        mut self,
+        command: impl IntoIterator<Item = S>,
+    ) -> Result<Outcome, LabError> {
+        self.job.command = command
+            .into_iter()
+            .map(|word| word.as_ref().to_owned())
+            .collect();
+        if self.job.command.is_empty() {
+            return Err(LabError::Request("no command for the guest".into()));
+        }
+        let folder = scratch()?;
+        let design = self.design(folder.path())?;
+        let candidates = Accelerator::candidates(&self.cache);
+        for accelerator in candidates {
+            match self.try_run(&design, accelerator, folder.path()) {
+                Ok(outcome) => return Ok(outcome),
+                Err(Failure::InGuest(error)) => return Err(error),
+                Err(Failure::AtBoot(error)) if accelerator == Accelerator::Tcg => {
+                    return Err(error);
+                }
+                Err(Failure::AtBoot(error)) => {
+                    tracing::info!("KVM does not work here, going on without: {error}");
+                    accelerator.note_failure(&self.cache)?;
+                }
+            }
+        }
+        Err(LabError::missing("QEMU runs no guest here"))
+    }
+
+    /// Boot, and give the terminal to a shell there until it ends.
+    ///
+    /// # Errors
+    ///
+    /// That the guest could not be made.
+    pub fn shell(mut self) -> Result<(), LabError> {
+        // Whether KVM works is found out on a guest that can be tried again.
+        let probe = Self {
+            kernel: self.kernel.clone(),
+            cache: self.cache.clone(),
+            job: Job::default(),
+            disks: Vec::new(),
+            share: None,
+            more: Vec::new(),
+            stop: Arc::clone(&self.stop),
+            ..self
+        };
+        let candidates = Accelerator::candidates(&self.cache);
+        let accelerator = match candidates.as_slice() {
+            [only] => *only,
+            _ => probe.run(["true"])?.accelerator,
+        };
+        self.job.command.clear();
+        let folder = scratch()?;
+        let design = self.design(folder.path())?;
+        machine::interactive(&design, accelerator)
+    }
+
+    fn design(&mut self, folder: &Path) -> Result<Design, LabError> {
+        let archive = folder.join("archive");
+        self.job.share = self.share.is_some();
+        self.job.write(&self.kernel, &archive)?;
+        let mut disks = Vec::new();
+        for (number, size) in self.disks.iter().enumerate() {
+            let disk = folder.join(format!("disk{number}"));
+            File::create(&disk)
+                .and_then(|file| file.set_len(size.get()))
+                .map_err(LabError::at(&disk))?;
+            disks.push(disk);
+        }
+        let share = match &self.share {
+            Some(share) => Some(fs::canonicalize(share).map_err(LabError::at(share))?),
+            None => None,
+        };
+        Ok(Design {
+            kernel: self.kernel.image(),
+            archive,
+            cpus: self.cpus,
+            memory_mib: self.memory_mib,
+            disks,
+            share,
+            more: self.more.clone(),
+        })
+    }
+
+    fn try_run(
+        &self,
+        design: &Design,
+        accelerator: Accelerator,
+        folder: &Path,
+    ) -> Result<Outcome, Failure> {
+        let started = Instant::now();
+        let mut machine = Machine::start(design, accelerator, folder).map_err(Failure::AtBoot)?;
+        let stdout = self.collect(machine.stdout.take(), io::stdout());
+        let stderr = self.collect(machine.stderr.take(), io::stderr());
+        let up = self
+            .word(&mut machine, started, accelerator.patience())
+            .map_err(Failure::AtBoot)?;
+        if up != Word::Ready {
+            let said = machine.complaint();
+            return Err(Failure::AtBoot(
+                machine.died(&format!("it did not come up {said}")),
+            ));
+        }
+        let boot = started.elapsed();
+        tracing::debug!("the guest is up after {boot:?}");
+        let began = Instant::now();
+        let last = self
+            .word(&mut machine, began, self.timeout)
+            .map_err(Failure::InGuest)?;
+        let elapsed = began.elapsed();
+        let Word::Exit(status) = last else {
+            machine.end(POWER_OFF);
+            return Err(Failure::InGuest(machine.died("it went down")));
+        };
+        machine.end(POWER_OFF);
+        Ok(Outcome {
+            status,
+            stdout: joined(stdout),
+            stderr: joined(stderr),
+            console: machine.console(),
+            accelerator,
+            boot,
+            elapsed,
+        })
+    }
+
+    /// What init says next, in time.
+    fn word(
+        &self,
+        machine: &mut Machine,
+        since: Instant,
+        patience: Duration,
+    ) -> Result<Word, LabError> {
+        loop {
+            match machine.words.recv_timeout(GLANCE) {
+                Ok(word) => return Ok(word),
+                Err(RecvTimeoutError::Disconnected) => return Ok(Word::Silence),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(LabError::Stopped);
+            }
+            if machine.is_stuck() {
+                return Err(machine.died("the processor does not run it"));
+            }
+            if since.elapsed() > patience {
+                return Err(LabError::TimedOut {
+                    after: patience,
+                    console: machine.end_of_console(),
+                });
+            }
+        }
+    }
+
+    /// Take what comes, in a thread of its own that ends with the machine.
+    fn collect(
+        &self,
+        stream: Option<impl Read + Send + 'static>,
+        mut ours: impl Write + Send + 'static,
+    ) -> Option<JoinHandle<Vec<u8>>> {
+        let mut stream = stream?;
+        let output = self.output;
+        Some(thread::spawn(move || {
+            let mut kept = Vec::new();
+            match output {
+                // A connection that breaks has ended with the machine: what came counts.
+                Output::Kept => drop(stream.read_to_end(&mut kept)),
+                Output::Forwarded => drop(io::copy(&mut stream, &mut ours)),
+            }
+            kept
+        }))
+    }
+}
+
+/// Whether another accelerator is worth a try.
+enum Failure {
+    AtBoot(LabError),
+    InGuest(LabError),
+}
+
+/// For archive, disks and sockets (whose paths may not be long).
+fn scratch() -> Result<tempfile::TempDir, LabError> {
+    tempfile::Builder::new()
+        .prefix("indef-lab-")
+        .tempdir()
+        .map_err(LabError::at(&std::env::temp_dir()))
+}
+
+fn joined(thread: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
+    thread
+        .and_then(|thread| thread.join().ok())
+        .unwrap_or_default()
+}

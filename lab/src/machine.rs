@@ -1,0 +1,340 @@
+//! One QEMU process: started, heard, and ended in every case.
+
+use std::{
+    ffi::OsString,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{Cache, LabError};
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// Warnings and worse go to the console; a kernel that panics or has an oops ends the guest. What
+/// only takes time is left out: mitigations in a machine that is emulated or runs for seconds,
+/// self-tests of the cryptography.
+const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off \
+                                random.trust_cpu=on cryptomgr.notests";
+
+/// What executes the guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    /// The processor itself.
+    Kvm,
+    /// QEMU's translator: slow, and works everywhere.
+    Tcg,
+}
+
+impl Accelerator {
+    /// Those to try, best first. That there is a `/dev/kvm` proves nothing: on some machines a guest
+    /// aborts at once on it. One that has failed since this machine was started is not tried again.
+    pub(crate) fn candidates(cache: &Cache) -> Vec<Self> {
+        let usable = fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm")
+            .is_ok();
+        let failed = fs::read_to_string(failure_note(cache));
+        if usable && failed.ok() != Some(boot_id()) {
+            vec![Self::Kvm, Self::Tcg]
+        } else {
+            vec![Self::Tcg]
+        }
+    }
+
+    /// Remember that a guest did not come up on it.
+    pub(crate) fn note_failure(self, cache: &Cache) -> Result<(), LabError> {
+        let path = failure_note(cache);
+        fs::create_dir_all(cache.folder()).map_err(LabError::at(cache.folder()))?;
+        fs::write(&path, boot_id()).map_err(LabError::at(&path))
+    }
+
+    /// How long a kernel may take to come up. Other guests and builds may be running beside it.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            Self::Kvm => Duration::from_secs(8),
+            Self::Tcg => Duration::from_secs(120),
+        }
+    }
+
+    fn arguments(self) -> [&'static str; 4] {
+        match self {
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+        }
+    }
+}
+
+fn failure_note(cache: &Cache) -> PathBuf {
+    cache.folder().join("kvm-failed-in-boot")
+}
+
+fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// The machine to build.
+#[derive(Debug)]
+pub(crate) struct Design {
+    pub(crate) kernel: PathBuf,
+    pub(crate) archive: PathBuf,
+    pub(crate) cpus: u32,
+    pub(crate) memory_mib: u32,
+    /// Raw images, in order: `/dev/vda`, `/dev/vdb` …
+    pub(crate) disks: Vec<PathBuf>,
+    /// Folder that is mounted as `/share`.
+    pub(crate) share: Option<PathBuf>,
+    /// More arguments for QEMU.
+    pub(crate) more: Vec<OsString>,
+}
+
+impl Design {
+    /// Everything but the console and the ports.
+    fn command(&self, accelerator: Accelerator) -> Command {
+        // QEMU is killed when we are, even when nothing of us can run any more.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--", QEMU])
+            .args(["-no-user-config", "-nodefaults", "-display", "none"])
+            .args(["-no-reboot", "-machine", "q35"])
+            .args(accelerator.arguments())
+            .args(["-smp", &self.cpus.to_string()])
+            .args(["-m", &format!("{}M", self.memory_mib)])
+            .args(["-append", KERNEL_ARGUMENTS])
+            .arg("-kernel")
+            .arg(&self.kernel)
+            .arg("-initrd")
+            .arg(&self.archive);
+        for (number, disk) in self.disks.iter().enumerate() {
+            // The image goes with the guest: its content need not survive us.
+            let drive = format!(
+                "if=none,id=disk{number},format=raw,cache=unsafe,discard=unmap,file={}",
+                value(disk)
+            );
+            let device = format!("virtio-blk-pci,drive=disk{number}");
+            command.args(["-drive", &drive, "-device", &device]);
+        }
+        if let Some(share) = &self.share {
+            let folder = format!(
+                "local,id=share,security_model=none,multidevs=remap,path={}",
+                value(share)
+            );
+            let device = "virtio-9p-pci,fsdev=share,mount_tag=share";
+            command.args(["-fsdev", &folder, "-device", device]);
+        }
+        command.args(&self.more);
+        command
+    }
+}
+
+/// A path in one of QEMU's lists of options.
+fn value(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// What the guest's init says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It is up, and starts the command.
+    Ready,
+    /// The command has ended with this status.
+    Exit(i32),
+    /// It will say no more.
+    Silence,
+}
+
+/// A running QEMU, with the streams that come out of it.
+pub(crate) struct Machine {
+    process: Process,
+    console: PathBuf,
+    /// What QEMU itself says.
+    errors: PathBuf,
+    pub(crate) words: Receiver<Word>,
+    pub(crate) stdout: Option<UnixStream>,
+    pub(crate) stderr: Option<UnixStream>,
+}
+
+impl Machine {
+    /// Start it. `folder` is for its sockets and console; it must outlive the machine.
+    pub(crate) fn start(
+        design: &Design,
+        accelerator: Accelerator,
+        folder: &Path,
+    ) -> Result<Self, LabError> {
+        let console = folder.join("console");
+        let mut command = design.command(accelerator);
+        command
+            .args(["-serial", &format!("file:{}", value(&console))])
+            .args(["-device", "virtio-serial-pci"]);
+        let mut listeners = Vec::new();
+        for name in ["status", "stdout", "stderr"] {
+            let path = folder.join(name);
+            // One may be left of an accelerator that did not work.
+            let _ = fs::remove_file(&path);
+            let listener = UnixListener::bind(&path).map_err(LabError::at(&path))?;
+            let chardev = format!("socket,id={name},path={}", value(&path));
+            let port = format!("virtserialport,chardev={name},name={name}");
+            command.args(["-chardev", &chardev, "-device", &port]);
+            listeners.push((path, listener));
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let errors = folder.join("qemu");
+        command.stderr(fs::File::create(&errors).map_err(LabError::at(&errors))?);
+        let mut machine = Self {
+            process: Process::start(&mut command)?,
+            console,
+            errors,
+            words: mpsc::channel().1,
+            stdout: None,
+            stderr: None,
+        };
+        let mut streams = Vec::new();
+        for (path, listener) in listeners {
+            let stream = machine.process.connection(&listener);
+            let Some(stream) = stream.map_err(LabError::at(&path))? else {
+                let said = machine.complaint();
+                return Err(machine.died(&format!("QEMU did not start: {said}")));
+            };
+            streams.push(stream);
+        }
+        machine.stderr = streams.pop();
+        machine.stdout = streams.pop();
+        machine.words = streams.pop().map_or_else(|| mpsc::channel().1, listen);
+        Ok(machine)
+    }
+
+    /// The end, for a guest that has powered off or shall be gone.
+    pub(crate) fn end(&mut self, patience: Duration) {
+        self.process.end(patience);
+    }
+
+    /// What QEMU has said: nothing, as long as all is well.
+    pub(crate) fn complaint(&self) -> String {
+        let said = fs::read(&self.errors).unwrap_or_default();
+        String::from_utf8_lossy(&said).trim().to_owned()
+    }
+
+    /// Whether KVM has given up. QEMU then keeps the guest as it is, for somebody to look at.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.complaint().contains("KVM internal error")
+    }
+
+    /// What the kernel has said so far.
+    pub(crate) fn console(&self) -> String {
+        let said = fs::read(&self.console).unwrap_or_default();
+        String::from_utf8_lossy(&said).replace('\r', "")
+    }
+
+    pub(crate) fn died(&self, why: &str) -> LabError {
+        LabError::Died {
+            why: why.to_owned(),
+            console: self.end_of_console(),
+        }
+    }
+
+    pub(crate) fn end_of_console(&self) -> String {
+        let console = self.console();
+        let lines: Vec<&str> = console.lines().collect();
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    }
+}
+
+/// A guest with its console at our terminal, until it powers off.
+pub(crate) fn interactive(design: &Design, accelerator: Accelerator) -> Result<(), LabError> {
+    let mut command = design.command(accelerator);
+    command.args(["-chardev", "stdio,id=terminal,mux=on,signal=off"]);
+    command.args(["-serial", "chardev:terminal", "-mon", "chardev=terminal"]);
+    let mut process = Process::start(&mut command)?;
+    let status = process
+        .child
+        .wait()
+        .map_err(LabError::at(Path::new(QEMU)))?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(LabError::Command {
+        command: QEMU.into(),
+        output: status.to_string(),
+    })
+}
+
+/// The lines of init, as they come.
+fn listen(stream: UnixStream) -> Receiver<Word> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let word = match line.split_once(' ') {
+                None if line == "ready" => Word::Ready,
+                Some(("exit", code)) => code.parse().map_or(Word::Silence, Word::Exit),
+                _ => Word::Silence,
+            };
+            // Nobody listens any more once the guest was given up.
+            if sender.send(word).is_err() {
+                return;
+            }
+        }
+        let _ = sender.send(Word::Silence);
+    });
+    receiver
+}
+
+/// A child that does not outlive its owner.
+struct Process {
+    child: Child,
+}
+
+impl Process {
+    fn start(command: &mut Command) -> Result<Self, LabError> {
+        match command.spawn() {
+            Ok(child) => Ok(Self { child }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(LabError::missing("setpriv (package util-linux) is missing"))
+            }
+            Err(error) => Err(LabError::at(Path::new(QEMU))(error)),
+        }
+    }
+
+    /// QEMU's connection to us; `None` when it ends instead.
+    fn connection(&mut self, listener: &UnixListener) -> std::io::Result<Option<UnixStream>> {
+        listener.set_nonblocking(true)?;
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(false)?;
+                    return Ok(Some(stream));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if self.child.try_wait()?.is_some() {
+                return Ok(None);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn end(&mut self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while Instant::now() < deadline {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        // Both fail only for a child that has ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.end(Duration::ZERO);
+    }
+}

@@ -1,0 +1,107 @@
+//! Programs of the host, with what they need to run elsewhere.
+
+use std::{
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::LabError;
+
+/// Makers and checkers of file systems, and what else experiments in a guest use.
+pub(crate) const TOOLS: [&str; 14] = [
+    "mkfs.ext4",
+    "e2fsck",
+    "mkfs.xfs",
+    "xfs_repair",
+    "xfs_io",
+    "mkfs.btrfs",
+    "btrfs",
+    "bash",
+    "dd",
+    "findmnt",
+    "fio",
+    "losetup",
+    "mount",
+    "umount",
+];
+
+/// The file meant by `name`: a path, or, without a slash, a program on the `PATH` (and where
+/// administrators' programs are).
+pub(crate) fn find(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 || name.is_absolute() {
+        return name.is_file().then(|| absolute(name)).flatten();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|path| {
+            fs::metadata(path)
+                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        })
+        .and_then(|path| absolute(&path))
+}
+
+fn absolute(path: &Path) -> Option<PathBuf> {
+    std::path::absolute(path).ok()
+}
+
+/// The shared libraries that a program needs, its loader among them; none for what is no dynamic
+/// program.
+pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>, LabError> {
+    // It exits with 1 for what is no dynamic program.
+    let listed = match Command::new("ldd").arg(program).output() {
+        Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(LabError::missing("ldd is not installed"));
+        }
+        Err(error) => return Err(LabError::at(Path::new("ldd"))(error)),
+    };
+    listed.lines().filter_map(library).collect()
+}
+
+/// `libelf.so.1 => /lib/x86_64-linux-gnu/libelf.so.1 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`
+fn library(line: &str) -> Option<Result<PathBuf, LabError>> {
+    let line = line.trim();
+    if line.ends_with("=> not found") {
+        return Some(Err(LabError::Request(format!(
+            "a library is missing: {line}"
+        ))));
+    }
+    let path = line.rsplit_once("=> ").map_or(line, |(_, path)| path);
+    let path = path.split(" (").next()?;
+    path.starts_with('/').then(|| Ok(PathBuf::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ldd_is_understood() {
+        let path = |line| library(line).map(|path| path.unwrap().display().to_string());
+        assert_eq!(
+            path("\tlibz.so.1 => /lib/x86_64-linux-gnu/libz.so.1 (0x00007f)").as_deref(),
+            Some("/lib/x86_64-linux-gnu/libz.so.1")
+        );
+        assert_eq!(
+            path("\t/lib64/ld-linux-x86-64.so.2 (0x00007f)").as_deref(),
+            Some("/lib64/ld-linux-x86-64.so.2")
+        );
+        assert_eq!(path("\tlinux-vdso.so.1 (0x00007f)"), None);
+        assert_eq!(path("\tstatically linked"), None);
+        assert!(library("\tlibq.so => not found").unwrap().is_err());
+    }
+
+    #[test]
+    fn programs_are_found_on_the_path_and_files_where_they_are() {
+        let shell = find(Path::new("sh")).unwrap();
+        assert!(shell.is_absolute());
+        assert!(!libraries(&shell).unwrap().is_empty());
+        assert_eq!(find(Path::new("no-such-program-here")), None);
+        assert_eq!(find(Path::new("./no-such-file")), None);
+        assert_eq!(find(&shell), Some(shell));
+    }
+}
