@@ -14,10 +14,6 @@ pub(crate) struct Decay {
 
 impl Decay {
     /// Counts stay what they are.
-    #[allow(
-        dead_code,
-        reason = "for profiles, which do not fade while they are shown"
-    )]
     pub(crate) const NONE: Self = Self { half_life: None };
 
     /// Counts are worth half after this time, which is not zero.

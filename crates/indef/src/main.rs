@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod scan;
 mod signals;
+mod top;
 mod trace;
 mod weighing;
 
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Command::Scan(args) => scan::scan(args, &console),
         Command::Plan(args) => plan::plan(args, &console),
         Command::Run(args) => run::run(args, &console),
+        Command::Top(args) => top::top(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
         Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),

@@ -39,6 +39,8 @@ fn wrong_usage_is_status_2_and_touches_nothing() {
         &["scan", "/tmp", "-q", "-v"],
         &["demo", "--fs", "fat"],
         &["demo", "--size", "1"],
+        &["top", "--profile", "a", "--watch", "1s"],
+        &["top", "--interval", "1ms"],
         &["report"],
     ] {
         let ran = run(arguments);
@@ -69,7 +71,7 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["scan", "plan", "run", "report", "demo"] {
+    for command in ["scan", "plan", "run", "top", "report", "demo"] {
         let ran = run([command, "--help"]);
         assert_eq!(ran.status, 0);
         assert!(
@@ -100,6 +102,7 @@ fn man_pages_and_completions_are_generated() {
         "indef-scan.1",
         "indef-plan.1",
         "indef-run.1",
+        "indef-top.1",
         "indef-report.1",
         "indef-demo.1",
     ] {

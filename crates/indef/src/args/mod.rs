@@ -4,6 +4,7 @@
 //! while they are parsed (exit status 2); whether files exist is found out later (exit status 1).
 
 mod selection;
+mod top;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -13,6 +14,7 @@ use indef_fs::EngineKind;
 use units::Bytes;
 
 pub(crate) use selection::{BoundArgs, PlanArgs};
+pub(crate) use top::TopArgs;
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///
@@ -82,6 +84,7 @@ pub(crate) enum Command {
     Scan(ScanArgs),
     Plan(PlanCommandArgs),
     Run(RunArgs),
+    Top(TopArgs),
     Report(ReportArgs),
     Demo(DemoArgs),
     #[command(hide = true, subcommand)]

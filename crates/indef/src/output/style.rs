@@ -18,6 +18,11 @@ impl Style {
         Self { on: false }
     }
 
+    /// Whether there are colours.
+    pub(crate) const fn is_on(self) -> bool {
+        self.on
+    }
+
     /// A heading.
     pub(crate) fn bold(self, text: &str) -> String {
         self.wrap("1", text)

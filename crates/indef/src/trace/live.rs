@@ -16,7 +16,7 @@ mod view;
 pub(crate) use document::Document;
 pub(crate) use model::{Batch, Counts, Live};
 pub(crate) use summary::write_summary;
-pub(crate) use view::View;
+pub(crate) use view::{Clock, View};
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod tmux;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},

@@ -258,7 +258,7 @@ pub(super) fn plural(n: u64, one: &'static str, many: &'static str) -> &'static 
 }
 
 /// A time span as a clock shows it.
-pub(super) struct Clock(pub(super) Duration);
+pub(crate) struct Clock(pub(crate) Duration);
 
 impl std::fmt::Display for Clock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

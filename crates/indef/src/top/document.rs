@@ -1,0 +1,87 @@
+//! The list as a JSON document (docs/json.md).
+
+use indef_core::plan::PathJson;
+use serde::Serialize;
+use units::Nanos;
+
+use super::row::{Lost, Row, Snapshot};
+use crate::document::SCHEMA;
+
+/// `top --json`.
+#[derive(Debug, Serialize)]
+pub(super) struct Document {
+    schema: u64,
+    ranges: Vec<RangeEntry>,
+    totals: Totals,
+    /// Counts are rates per second of about the last ten seconds; else they are sums.
+    live: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct RangeEntry {
+    #[serde(flatten)]
+    path: PathJson,
+    start_bytes: u64,
+    len_bytes: u64,
+    reads: f64,
+    dolf: u64,
+    extra_fragments: u64,
+    requests_per_read: Option<f64>,
+    mean_ns: Option<f64>,
+    lost_ns: Option<f64>,
+    lost_estimated: bool,
+    cost_bytes: u64,
+    reason: Option<&'static str>,
+}
+
+#[derive(Debug, Serialize)]
+struct Totals {
+    ranges: u64,
+    ranges_fragmented: u64,
+    ranges_out_of_reach: u64,
+    ranges_waiting: u64,
+    reads: f64,
+    bytes_read: f64,
+    lost: u64,
+    duration_ns: u64,
+}
+
+impl Document {
+    /// All of it.
+    pub(super) fn new(snapshot: &Snapshot) -> Self {
+        Self {
+            schema: SCHEMA,
+            ranges: snapshot.rows.iter().map(RangeEntry::from).collect(),
+            totals: Totals {
+                ranges: snapshot.ranges,
+                ranges_fragmented: snapshot.fragmented,
+                ranges_out_of_reach: snapshot.out_of_reach,
+                ranges_waiting: snapshot.waiting,
+                reads: snapshot.reads,
+                bytes_read: snapshot.read,
+                lost: snapshot.lost,
+                duration_ns: Nanos::from(snapshot.elapsed).get(),
+            },
+            live: snapshot.live,
+        }
+    }
+}
+
+impl From<&Row> for RangeEntry {
+    fn from(row: &Row) -> Self {
+        Self {
+            path: PathJson::from(&*row.path),
+            start_bytes: row.key.range.start.get(),
+            len_bytes: row.key.range.len.get(),
+            reads: row.reads,
+            dolf: row.dolf,
+            extra_fragments: row.extra,
+            requests_per_read: row.requests_per_read,
+            mean_ns: row.mean_ns,
+            lost_ns: row.lost.ns(),
+            lost_estimated: matches!(row.lost, Lost::Estimated(_)),
+            cost_bytes: row.cost.get(),
+            reason: row.skip.map(|reason| reason.word()),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Where the counts come from.
+
+use std::{fs, fs::File, io::BufReader, os::unix::fs::MetadataExt, path::Path, time::SystemTime};
+
+use anyhow::{Result, anyhow};
+use indef_core::{
+    access::{AccessOptions, AccessRange, join},
+    profile::Profile,
+};
+use indef_trace::{
+    FileKey, FsId, Tally, TracedFile,
+    store::{Heat, Store},
+};
+use units::Bytes;
+
+use crate::{
+    output::{Console, Name},
+    refusal::{advice, plain},
+};
+
+/// What came in since the last time.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Batch {
+    pub(super) tallies: Vec<Tally>,
+    /// Files met for the first time.
+    pub(super) files: Vec<TracedFile>,
+    /// Events lost.
+    pub(super) lost: u64,
+    /// Reads that the page cache served.
+    pub(super) cached: u64,
+}
+
+/// Where the counts come from: a collector, a profile, a test.
+pub(super) trait Feed: Send {
+    /// What came in since the last time. Does not wait.
+    ///
+    /// # Errors
+    ///
+    /// Nothing more will come.
+    fn drain(&mut self) -> Result<Batch>;
+
+    /// Whether counts come as they happen: they fade then, and are shown as rates.
+    fn is_live(&self) -> bool;
+}
+
+/// A profile that was recorded before: all of it comes at once.
+#[derive(Debug)]
+pub(super) struct ProfileFeed {
+    all: Batch,
+}
+
+impl ProfileFeed {
+    /// Read it: a store, or a profile of lines. Files of the latter that are gone are noted and left
+    /// out; those of a store are looked for when they are looked at.
+    pub(super) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
+        if Store::is_store(path).unwrap_or(false) {
+            let heat = Store::open(path)?.load(SystemTime::now())?;
+            return Ok(Self {
+                all: of_store(heat),
+            });
+        }
+        let file = File::open(path)
+            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
+        let profile = Profile::read(BufReader::new(file))
+            .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
+        Ok(Self {
+            all: of_profile(profile, readahead, console),
+        })
+    }
+}
+
+impl Feed for ProfileFeed {
+    fn drain(&mut self) -> Result<Batch> {
+        Ok(std::mem::take(&mut self.all))
+    }
+
+    fn is_live(&self) -> bool {
+        false
+    }
+}
+
+fn of_store(heat: Heat) -> Batch {
+    let tally = |(file, access): (u32, AccessRange)| {
+        let file = heat.files.get(file as usize)?;
+        Some(tally(file.key, &access))
+    };
+    Batch {
+        tallies: heat.ranges.into_iter().filter_map(tally).collect(),
+        files: heat.files,
+        ..Batch::default()
+    }
+}
+
+fn tally(file: FileKey, access: &AccessRange) -> Tally {
+    Tally {
+        file,
+        range: access.range,
+        reads: access.reads,
+        writes: access.writes,
+        observed: access.observed,
+    }
+}
+
+fn of_profile(profile: Profile, readahead: Bytes, console: &Console) -> Batch {
+    let mut batch = Batch::default();
+    let mut keys = Vec::with_capacity(profile.files.len());
+    for file in &profile.files {
+        // A profile may name a file by a symbolic link; an engine follows none.
+        let path = file
+            .path
+            .canonicalize()
+            .unwrap_or_else(|_| file.path.clone());
+        let now = || {
+            let status = fs::metadata(&path).ok()?;
+            Some((status.dev(), status.ino()))
+        };
+        let key = file
+            .dev
+            .zip(file.inode)
+            .or_else(now)
+            .map(|(dev, inode)| FileKey {
+                dev,
+                inode,
+                generation: 0,
+                subvolume: 0,
+            });
+        if key.is_none() {
+            console.note(format_args!(
+                "{}: in the profile, but no longer there; its accesses are left out",
+                Name(&file.path)
+            ));
+        }
+        keys.push(key);
+        batch.files.extend(key.map(|key| TracedFile {
+            key,
+            fs: FsId::default(),
+            path: Some(path),
+        }));
+    }
+    let options = AccessOptions {
+        readahead,
+        ..AccessOptions::default()
+    };
+    for (file, accesses) in join(profile.records, profile.ranges, &options).iter() {
+        let Some(Some(key)) = keys.get(file as usize) else {
+            continue;
+        };
+        let tallies = accesses.iter().map(|access| tally(*key, access));
+        batch.tallies.extend(tallies);
+    }
+    batch
+}

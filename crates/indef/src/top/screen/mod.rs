@@ -1,0 +1,255 @@
+//! The screen: what is shown and typed, and the loop that joins both to watching and repairing.
+
+mod columns;
+mod draw;
+mod keys;
+mod state;
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+pub(super) use tests::sample_row;
+
+use std::{
+    io::{self, Write},
+    sync::{
+        atomic::Ordering,
+        mpsc::{self, Receiver, Sender, TryRecvError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use indef_engine::{Cancel, run::RunOptions};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+
+use super::{
+    repair::{End, EndKind, PATIENCE, Repair},
+    row::Snapshot,
+    terminal::Screen,
+    watch::{Request, Watch},
+};
+use crate::{
+    Outcome,
+    args::TopArgs,
+    output::{Console, Name},
+};
+pub(super) use columns::{count, lost, time};
+use state::{Action, State, Tone};
+
+/// How long a key waits at most for what else is going on.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Show it until it is left.
+pub(super) fn show(
+    args: &TopArgs,
+    watch: Watch,
+    options: RunOptions,
+    console: &Console,
+    cancel: &Cancel,
+) -> Result<Outcome> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, cancel.flag()).context("signals cannot be watched")?;
+    }
+    let (requests, asked) = mpsc::channel();
+    let (snapshots, shown) = mpsc::channel();
+    let (interval, stop) = (args.interval, cancel.clone());
+    let watcher = thread::Builder::new()
+        .name("watch".into())
+        .spawn(move || watch.run(interval, &asked, &snapshots, &stop))
+        .context("no thread to watch with")?;
+    let mut app = App {
+        state: State::new(console.out),
+        repair: None,
+        ends: Vec::new(),
+        options,
+        requests,
+        // A limit beyond the clock's end is none.
+        deadline: args
+            .how
+            .time_limit
+            .and_then(|limit| Instant::now().checked_add(limit)),
+    };
+    let mut screen = Screen::open()?;
+    let left = app.until_left(&mut screen, &shown, cancel);
+    drop(screen);
+    app.finish(console, cancel, watcher, left)
+}
+
+struct App {
+    state: State,
+    repair: Option<Repair>,
+    /// Repairs that ended.
+    ends: Vec<End>,
+    options: RunOptions,
+    requests: Sender<Request>,
+    deadline: Option<Instant>,
+}
+
+/// Why the screen was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    Asked,
+    /// The watching thread ended: it has an error.
+    NothingComes,
+}
+
+impl App {
+    fn until_left(
+        &mut self,
+        screen: &mut Screen,
+        shown: &Receiver<Snapshot>,
+        cancel: &Cancel,
+    ) -> Result<Left> {
+        let mut dirty = true;
+        loop {
+            let is_over = self.deadline.is_some_and(|end| Instant::now() >= end);
+            if cancel.is_cancelled() || is_over {
+                return Ok(Left::Asked);
+            }
+            match shown.try_recv() {
+                Ok(snapshot) => {
+                    let action = self.state.update(snapshot);
+                    self.act(action);
+                    dirty = true;
+                    continue;
+                }
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => return Ok(Left::NothingComes),
+            }
+            dirty |= self.look_after_repair();
+            if dirty {
+                let state = &mut self.state;
+                screen.terminal.draw(|frame| draw::draw(frame, state))?;
+                dirty = false;
+            }
+            if !event::poll(TICK).context("keys cannot be read")? {
+                continue;
+            }
+            dirty = true;
+            if let Event::Key(key) = event::read().context("keys cannot be read")?
+                && key.kind != KeyEventKind::Release
+            {
+                let action = self.state.key(key);
+                if action == Action::Quit {
+                    return Ok(Left::Asked);
+                }
+                self.act(action);
+            }
+        }
+    }
+
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::None | Action::Quit => {}
+            Action::Details(key) => {
+                // Where nobody listens any more, the loop finds out.
+                let _ = self.requests.send(Request::Details(key));
+            }
+            Action::Stop => match &self.repair {
+                Some(repair) => repair.stop(),
+                None => self.state.say(Tone::Plain, "no repair is going on"),
+            },
+            Action::Repair(order) if self.repair.is_none() => {
+                match Repair::start(order, self.options) {
+                    Ok(repair) => self.repair = Some(repair),
+                    Err(error) => self.state.say(Tone::Bad, format!("{error:#}")),
+                }
+            }
+            Action::Repair(_) => {
+                self.state.say(
+                    Tone::Warn,
+                    "a repair is going on; wait for it, or stop it with x",
+                );
+            }
+        }
+    }
+
+    /// Show how far the repair is; whether there is something new to show.
+    fn look_after_repair(&mut self) -> bool {
+        match self.repair.take() {
+            None => false,
+            Some(repair) if !repair.is_finished() => {
+                let (done, planned) = repair.progress();
+                let name = Name(&repair.order.path);
+                let text = format!("repairing: {done} of {planned} (x stops)  {name}");
+                self.state.say(Tone::Plain, text);
+                self.repair = Some(repair);
+                true
+            }
+            Some(repair) => {
+                self.ended(repair.end());
+                true
+            }
+        }
+    }
+
+    fn ended(&mut self, end: End) {
+        if let Some(budget) = &mut self.options.budget {
+            *budget = budget.saturating_sub(end.written);
+        }
+        let (tone, word) = match end.kind {
+            EndKind::Repaired => (Tone::Good, "repaired"),
+            EndKind::Left => (Tone::Warn, "left as it was"),
+            EndKind::Stopped => (Tone::Warn, "stopped"),
+            EndKind::Failed => (Tone::Bad, "failed"),
+        };
+        self.state.say(
+            tone,
+            format!("{word}: {}  {}", end.text, Name(&end.order.path)),
+        );
+        let _ = self.requests.send(Request::LookAgain(end.order.file));
+        self.ends.push(end);
+    }
+
+    /// The screen is left: end what goes on, and tell what was done.
+    fn finish(
+        mut self,
+        console: &Console,
+        cancel: &Cancel,
+        watcher: JoinHandle<Result<()>>,
+        left: Result<Left>,
+    ) -> Result<Outcome> {
+        if let Some(repair) = self.repair.take() {
+            cancel.flag().store(false, Ordering::Relaxed);
+            repair.stop();
+            console.note("finishing the current step of the repair; Ctrl-C ends at once");
+            let patience = Instant::now() + PATIENCE;
+            while !repair.is_finished() && !cancel.is_cancelled() && Instant::now() < patience {
+                thread::sleep(Duration::from_millis(20));
+            }
+            if repair.is_finished() {
+                self.ended(repair.end());
+            } else {
+                console.note("left; the contents are whole, and nothing stays behind");
+            }
+        }
+        for end in &self.ends {
+            let line = format!("{}: {}", Name(&end.order.path), end.text);
+            match end.kind {
+                EndKind::Failed => console.error(line, ""),
+                _ => console.note(line),
+            }
+        }
+        let stopped = self
+            .ends
+            .last()
+            .is_some_and(|end| end.kind == EndKind::Stopped);
+        cancel.cancel();
+        drop(self.requests);
+        let left = left?;
+        if left == Left::NothingComes {
+            watcher
+                .join()
+                .map_err(|_| anyhow!("the watching thread panicked; please report this"))??;
+        }
+        let _ = io::stdout().flush();
+        Ok(if stopped {
+            Outcome::Stopped
+        } else {
+            Outcome::Done
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! What is shown, chosen and typed. Knows no terminal.
+
+use units::Bytes;
+
+use crate::{
+    output::{Name, Style},
+    top::{
+        ranges::RangeKey,
+        repair::Order,
+        row::{Row, Snapshot, SortBy},
+    },
+};
+
+/// What the keys mean at the moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// They move in the list.
+    List,
+    /// They edit the filter.
+    Filter,
+    /// They answer whether to repair.
+    Confirm(Order),
+    /// They close the help.
+    Help,
+}
+
+/// What is to be done after a key or a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    None,
+    Quit,
+    /// Another range is selected.
+    Details(Option<RangeKey>),
+    Repair(Order),
+    /// Stop the repair.
+    Stop,
+}
+
+/// How a message is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Warn,
+    Bad,
+}
+
+/// All that the screen depends on.
+pub(super) struct State {
+    pub(super) snapshot: Snapshot,
+    pub(super) paused: bool,
+    pub(super) sort: SortBy,
+    pub(super) reversed: bool,
+    pub(super) filter: String,
+    pub(super) mode: Mode,
+    pub(super) message: Option<(Tone, String)>,
+    pub(super) style: Style,
+    /// Rows that pass the filter, in order: indexes into the snapshot's.
+    pub(super) visible: Vec<usize>,
+    /// The selected one of them, if there are any.
+    pub(super) selected: usize,
+    /// The first one on the screen.
+    pub(super) first: usize,
+    /// How many fit the screen, since it was drawn last.
+    pub(super) page: usize,
+}
+
+impl State {
+    pub(super) fn new(style: Style) -> Self {
+        Self {
+            snapshot: Snapshot::default(),
+            paused: false,
+            sort: SortBy::default(),
+            reversed: false,
+            filter: String::new(),
+            mode: Mode::List,
+            message: None,
+            style,
+            visible: Vec::new(),
+            selected: 0,
+            first: 0,
+            page: 1,
+        }
+    }
+
+    /// There is something new to show. While paused, only the details are new.
+    pub(super) fn update(&mut self, snapshot: Snapshot) -> Action {
+        if self.paused {
+            self.snapshot.details = snapshot.details;
+            return Action::None;
+        }
+        let selected = self.selected_row().map(|row| row.key);
+        self.snapshot = snapshot;
+        self.arrange(selected)
+    }
+
+    /// Filter and sort; keep the selection on its range, or, where that is gone, at its place.
+    pub(super) fn arrange(&mut self, selected: Option<RangeKey>) -> Action {
+        let rows = &self.snapshot.rows;
+        let filter = self.filter.to_lowercase();
+        let passes = |row: &Row| Name(&row.path).to_string().to_lowercase().contains(&filter);
+        let all = 0..rows.len();
+        self.visible = if filter.is_empty() {
+            all.collect()
+        } else {
+            all.filter(|at| passes(&rows[*at])).collect()
+        };
+        let (sort, reversed) = (self.sort, self.reversed);
+        self.visible.sort_by(|a, b| {
+            let order = sort.order(&rows[*a], &rows[*b]);
+            if reversed { order.reverse() } else { order }
+        });
+        if let Some(key) = selected
+            && let Some(at) = self.visible.iter().position(|at| rows[*at].key == key)
+        {
+            self.selected = at;
+        }
+        self.select(self.selected, selected)
+    }
+
+    /// Select a row, as far as there is one.
+    fn select(&mut self, at: usize, before: Option<RangeKey>) -> Action {
+        self.selected = at.min(self.visible.len().saturating_sub(1));
+        let now = self.selected_row().map(|row| row.key);
+        let known = self.snapshot.details.as_ref().map(|(key, _)| *key);
+        if now == before && (now == known || self.paused) {
+            Action::None
+        } else {
+            Action::Details(now)
+        }
+    }
+
+    /// Move the selection by so many rows.
+    pub(super) fn step(&mut self, by: isize) -> Action {
+        let before = self.selected_row().map(|row| row.key);
+        self.select(self.selected.saturating_add_signed(by), before)
+    }
+
+    pub(super) fn selected_row(&self) -> Option<&Row> {
+        let at = self.visible.get(self.selected)?;
+        self.snapshot.rows.get(*at)
+    }
+
+    /// The rows that pass the filter, in order.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.visible.iter().map(|at| &self.snapshot.rows[*at])
+    }
+
+    /// Scroll so that the selected row is among the `page` that fit.
+    pub(super) fn scroll(&mut self, page: usize) {
+        self.page = page.max(1);
+        let last_first = self.visible.len().saturating_sub(self.page);
+        self.first = self
+            .first
+            .min(self.selected)
+            .max((self.selected + 1).saturating_sub(self.page))
+            .min(last_first);
+    }
+
+    /// Say something in the status line.
+    pub(super) fn say(&mut self, tone: Tone, text: impl Into<String>) {
+        self.message = Some((tone, text.into()));
+    }
+
+    /// Ask whether to repair the selected range.
+    pub(super) fn ask_range(&mut self) {
+        let Some(row) = self.selected_row() else {
+            return self.say(Tone::Warn, "nothing is selected");
+        };
+        match row.skip {
+            Some(reason) => {
+                let text = format!("it cannot be repaired: {}", reason.advice());
+                self.say(Tone::Warn, text);
+            }
+            None => self.mode = Mode::Confirm(order(&[row])),
+        }
+    }
+
+    /// Ask whether to repair all listed ranges of the selected range's file.
+    pub(super) fn ask_file(&mut self) {
+        let Some(file) = self.selected_row().map(|row| row.key.file) else {
+            return self.say(Tone::Warn, "nothing is selected");
+        };
+        let rows: Vec<_> = self
+            .rows()
+            .filter(|row| row.key.file == file && row.skip.is_none())
+            .collect();
+        if rows.is_empty() {
+            return self.say(Tone::Warn, "none of its ranges can be repaired");
+        }
+        self.mode = Mode::Confirm(order(&rows));
+    }
+}
+
+/// Rows of one file, of which there is at least one.
+fn order(rows: &[&Row]) -> Order {
+    let mut ranges: Vec<_> = rows.iter().map(|row| row.key.range).collect();
+    ranges.sort_unstable();
+    Order {
+        file: rows[0].key.file,
+        id: rows[0].id,
+        path: rows[0].path.clone(),
+        ranges,
+        cost: rows
+            .iter()
+            .fold(Bytes::ZERO, |sum, row| sum.saturating_add(row.cost)),
+    }
+}

@@ -1,0 +1,251 @@
+//! Where the hot ranges lie: each is mapped by itself, so that the effort grows with what is hot and
+//! not with the size of the files.
+//!
+//! A range is judged by `indef-core`'s own planner, so what is called fragmented here is just what a
+//! repair would move; it is looked at again now and then, because files change.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs::File,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use indef_core::{
+    SkipReason,
+    access::AccessRange,
+    layout::{Extent, Geometry, Layout},
+    plan::{Chunk, Decision, FileFacts, PlanOptions, Policy, plan_file},
+};
+use indef_engine::{Cancel, run::RunOptions};
+use indef_fs::{Mapper, TargetId, map};
+use indef_trace::TracedFile;
+use rustix::{
+    fs::{FileType, Mode, OFlags, fstat, fstatfs, lstat, open},
+    io::Errno,
+};
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{
+    is_below,
+    ranges::{RangeKey, Ranges},
+};
+
+/// A range is looked at again after this time.
+const REFRESH: Duration = Duration::from_secs(20);
+/// Files that are open at a time.
+const MAX_OPEN: usize = 64;
+/// The details of a range are shown up to so many extents.
+const MAX_DETAILS: Bytes = Bytes::mib(64);
+
+/// What a look at a range said, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) at: Duration,
+    /// `None`: the file is gone, was replaced, may not be read, or is not asked for.
+    pub(super) place: Option<Place>,
+}
+
+/// Where a range lies.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: Arc<Path>,
+    pub(super) id: TargetId,
+    /// Fragments in the range.
+    pub(super) dolf: u64,
+    /// Fragments of one read of it, over its requests.
+    pub(super) fragments: u64,
+    /// Those of them that a repair would take away.
+    pub(super) extra: u64,
+    /// Bytes that a repair writes at most.
+    pub(super) cost: Bytes,
+    /// Why nothing of it would be moved, if so.
+    pub(super) skip: Option<SkipReason>,
+}
+
+impl Place {
+    /// The share of its fragments that a repair would take away.
+    pub(super) fn share(&self) -> f64 {
+        self.extra as f64 / self.fragments.max(1) as f64
+    }
+}
+
+/// A file that is open for mapping.
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) path: Arc<Path>,
+    pub(super) id: TargetId,
+    pub(super) size: Bytes,
+    pub(super) block_size: Bytes,
+}
+
+impl Opened {
+    /// Open a file by its name, if it is still this file. It is not followed, and looked at before
+    /// it is opened: opening a device can do things.
+    pub(super) fn open(path: &Path, id: TargetId) -> Option<Self> {
+        let is_it = |status: &rustix::fs::Stat| {
+            FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
+                && (status.st_dev, status.st_ino) == (id.dev, id.inode)
+        };
+        if !is_it(&lstat(path).ok()?) {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
+            Err(Errno::PERM) => open(path, flags, Mode::empty()),
+            opened => opened,
+        };
+        let file = File::from(opened.ok()?);
+        let status = fstat(&file).ok().filter(is_it)?;
+        let block_size = u64::try_from(fstatfs(&file).ok()?.f_bsize).unwrap_or(1);
+        Some(Self {
+            file,
+            path: path.into(),
+            id,
+            size: Bytes(u64::try_from(status.st_size).unwrap_or(0)),
+            block_size: Bytes(block_size.max(1)),
+        })
+    }
+
+    /// The extents of a range. What was not written back has no place yet, unless `sync` is given.
+    pub(super) fn map(&self, range: FileRange, sync: bool, mapper: &mut Mapper) -> Option<Layout> {
+        map(&self.file, &self.path, range, sync, mapper).ok()
+    }
+
+    /// The range, with a block on either side: whether a fragment reaches across an end of a range
+    /// matters for what a repair does.
+    fn around(&self, range: FileRange) -> FileRange {
+        let start = range.start.get().saturating_sub(self.block_size.get());
+        let end = range.end().get().saturating_add(self.block_size.get());
+        FileRange::between(FileOffset(start), FileOffset(end))
+    }
+}
+
+/// Options of the planner under which the gain of a range is the number of fragments taken away
+/// from one read.
+pub(super) fn plan_options(run: &RunOptions) -> PlanOptions {
+    PlanOptions {
+        policy: Policy::Indef,
+        alpha: 1.0,
+        beta: 0.0,
+        truncate_pct: 0.0,
+        geometry: Geometry::Unknown,
+        allow_unshare: run.allow_unshare,
+        ..PlanOptions::default()
+    }
+}
+
+/// What the planner says about ranges (ordered), each read once.
+pub(super) fn decide(
+    options: &PlanOptions,
+    file: &Opened,
+    layout: &Layout,
+    ranges: &[FileRange],
+) -> Vec<Chunk> {
+    let accesses: Vec<_> = ranges
+        .iter()
+        .map(|range| AccessRange {
+            range: *range,
+            reads: 1,
+            ..AccessRange::default()
+        })
+        .collect();
+    let facts = FileFacts {
+        size: file.size,
+        block_size: file.block_size,
+        layout,
+        accesses: Some(&accesses),
+    };
+    plan_file(options, &facts)
+}
+
+/// Looks at where ranges lie.
+pub(super) struct Survey {
+    options: PlanOptions,
+    paths: Vec<std::path::PathBuf>,
+    mapper: Mapper,
+}
+
+impl Survey {
+    /// For files below `paths`, with the limits of the repairs that may follow.
+    pub(super) fn new(paths: Vec<std::path::PathBuf>, run: &RunOptions) -> Self {
+        Self {
+            options: plan_options(run),
+            paths,
+            mapper: Mapper::default(),
+        }
+    }
+
+    /// Look at the ranges that are due, hottest first, for as long as the `limit` allows.
+    pub(super) fn look(
+        &mut self,
+        ranges: &mut Ranges,
+        now: Duration,
+        limit: Option<Duration>,
+        cancel: &Cancel,
+    ) {
+        let begin = Instant::now();
+        let due = ranges.to_look_at(now.saturating_sub(REFRESH));
+        let mut open: HashMap<_, Option<Opened>> = HashMap::new();
+        for key in due {
+            if limit.is_some_and(|limit| begin.elapsed() > limit) || cancel.is_cancelled() {
+                break;
+            }
+            if open.len() >= MAX_OPEN && !open.contains_key(&key.file) {
+                open.clear();
+            }
+            let file = match open.entry(key.file) {
+                Entry::Occupied(entry) => entry.into_mut(),
+                Entry::Vacant(entry) => {
+                    entry.insert(ranges.file(&key.file).and_then(|file| self.open(file)))
+                }
+            };
+            let place = file.as_ref().and_then(|file| self.place(file, key.range));
+            ranges.found(&key, Finding { at: now, place });
+        }
+    }
+
+    /// Open a file that is asked for.
+    fn open(&self, file: &TracedFile) -> Option<Opened> {
+        let id = TargetId {
+            dev: file.key.dev,
+            inode: file.key.inode,
+        };
+        let path = file.path.as_deref()?;
+        is_below(path, &self.paths)
+            .then(|| Opened::open(path, id))
+            .flatten()
+    }
+
+    fn place(&mut self, file: &Opened, range: FileRange) -> Option<Place> {
+        let layout = file.map(file.around(range), false, &mut self.mapper)?;
+        let chunks = decide(&self.options, file, &layout, &[range]);
+        let measured = layout.measure(range, &self.options.geometry, self.options.max_request);
+        let moving = || chunks.iter().filter(|chunk| chunk.migrates());
+        let skip = chunks.iter().find_map(|chunk| match chunk.decision {
+            Decision::Skip(SkipReason::Contiguous) | Decision::Migrate => None,
+            Decision::Skip(reason) => Some(reason),
+        });
+        Some(Place {
+            path: Arc::clone(&file.path),
+            id: file.id,
+            dolf: measured.dolf,
+            fragments: chunks.iter().map(|chunk| chunk.dolf).sum(),
+            extra: chunks.iter().map(|chunk| chunk.gain.round() as u64).sum(),
+            cost: moving().map(|chunk| chunk.cost).sum(),
+            skip: skip.filter(|_| moving().next().is_none()),
+        })
+    }
+
+    /// The extents of a range, for a closer look; of a long one, those at its beginning.
+    pub(super) fn details(&mut self, ranges: &Ranges, key: &RangeKey) -> Option<Vec<Extent>> {
+        let file = self.open(ranges.file(&key.file)?)?;
+        let range = FileRange {
+            start: key.range.start,
+            len: key.range.len.min(MAX_DETAILS),
+        };
+        let layout = file.map(range, false, &mut self.mapper)?;
+        Some(layout.extents().to_vec())
+    }
+}

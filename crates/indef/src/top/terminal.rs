@@ -1,0 +1,132 @@
+//! The terminal as a screen, and as it was before.
+//!
+//! It is given back on every way out: at the end, on an error, on a panic of the thread that draws,
+//! and after SIGINT, SIGTERM and SIGHUP, which only ask for an orderly end. Panics of other threads
+//! are results (the engine says so in the file's result), and must not tear the screen.
+
+use std::{
+    io::{self, Stdout, stdout},
+    panic,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result};
+use ratatui::{
+    Terminal,
+    backend::CrosstermBackend,
+    crossterm::{
+        cursor::Show,
+        execute,
+        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    },
+};
+
+/// A screen, until it is dropped.
+pub(super) struct Screen {
+    pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Whether it is still ours.
+    open: Arc<AtomicBool>,
+}
+
+impl Screen {
+    /// Take the terminal.
+    ///
+    /// # Errors
+    ///
+    /// What the terminal cannot do.
+    pub(super) fn open() -> Result<Self> {
+        let open = Arc::new(AtomicBool::new(true));
+        give_back_on_panic(&open);
+        let terminal = take()
+            .context("the terminal cannot be used as a screen; --once prints the list instead")?;
+        Ok(Self { terminal, open })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back(&self.open);
+    }
+}
+
+fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
+    enable_raw_mode()?;
+    let taken = execute!(stdout(), EnterAlternateScreen)
+        .and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+    if taken.is_err() {
+        let _ = disable_raw_mode();
+    }
+    taken
+}
+
+/// Give the terminal back, once. Where that fails there is nobody to tell.
+fn give_back(open: &AtomicBool) {
+    if open.swap(false, Ordering::SeqCst) {
+        let _ = disable_raw_mode();
+        let _ = execute!(stdout(), LeaveAlternateScreen, Show);
+    }
+}
+
+fn give_back_on_panic(open: &Arc<AtomicBool>) {
+    let (open, drawing) = (Arc::clone(open), thread::current().id());
+    let before = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().id() == drawing {
+            give_back(&open);
+        }
+        if !open.load(Ordering::SeqCst) {
+            before(info);
+        }
+    }));
+}
+
+#[cfg(test)]
+#[path = "../../tests/common/tmux.rs"]
+#[allow(dead_code, reason = "the tests of the screen use more of it")]
+mod tmux;
+
+#[cfg(test)]
+mod tests {
+    use super::{tmux::Tmux, *};
+
+    #[test]
+    #[ignore = "panics; the other test runs it in a terminal of its own"]
+    fn panics_with_the_screen_open() {
+        let mut screen = Screen::open().unwrap();
+        // Drawing hides the cursor.
+        screen.terminal.draw(|_| {}).unwrap();
+        let elsewhere = thread::spawn(|| panic!("not to be seen")).join();
+        assert!(elsewhere.is_err());
+        thread::sleep(std::time::Duration::from_secs(2));
+        panic!("on purpose");
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back_and_is_told() {
+        let Some(tmux) = Tmux::start(80, 24) else {
+            return;
+        };
+        let tests = std::env::current_exe().unwrap();
+        tmux.command(&format!(
+            "clear; RUST_BACKTRACE=0 {} --nocapture --ignored --exact \
+             top::terminal::tests::panics_with_the_screen_open; echo status=$?",
+            tests.display()
+        ));
+        tmux.wait_until("the screen", |_| tmux.property("alternate_on") == "1");
+        let told = tmux.wait_for("status=101");
+        assert!(
+            told.contains("on purpose") && !told.contains("not to be seen"),
+            "{told}"
+        );
+        assert_eq!(tmux.property("alternate_on"), "0");
+        assert_eq!(tmux.property("cursor_flag"), "1");
+        tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
+        tmux.wait_until("three settings", |screen| {
+            screen.lines().any(|line| line == "3")
+        });
+    }
+}

@@ -1,0 +1,306 @@
+use std::{collections::VecDeque, fs, os::unix::fs::MetadataExt, time::Duration};
+
+use anyhow::{Result, bail};
+use indef_core::access::Observed;
+use indef_engine::{Cancel, run::RunOptions};
+use indef_trace::{FileKey, FsId, Tally, TracedFile};
+use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
+use units::{Bytes, FileRange, Nanos};
+
+use super::{
+    document::Document,
+    feed::{Batch, Feed},
+    ranges::{MAX_RANGES, RangeKey, Ranges},
+    repair::{EndKind, Order, Repair},
+    row::{Lost, Snapshot},
+    screen::sample_row,
+    watch::Watch,
+};
+use crate::decay::Decay;
+
+const IO: u64 = 131_072;
+
+fn key(inode: u64) -> FileKey {
+    FileKey {
+        dev: 0x801,
+        inode,
+        generation: 1,
+        subvolume: 0,
+    }
+}
+
+fn tally(file: FileKey, n: u64, reads: u64) -> Tally {
+    Tally {
+        file,
+        range: FileRange::new(n * IO, IO),
+        reads,
+        writes: 0,
+        observed: Observed::default(),
+    }
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+/// A feed that was written beforehand; when it is used up it fails, or has nothing more.
+struct Script {
+    batches: VecDeque<Batch>,
+    live: bool,
+    then_fail: bool,
+}
+
+impl Feed for Script {
+    fn drain(&mut self) -> Result<Batch> {
+        match self.batches.pop_front() {
+            Some(batch) => Ok(batch),
+            None if self.then_fail => bail!("the script is over"),
+            None => Ok(Batch::default()),
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        self.live
+    }
+}
+
+fn live(batches: impl IntoIterator<Item = Batch>) -> Box<Script> {
+    Box::new(Script {
+        batches: batches.into_iter().collect(),
+        live: true,
+        then_fail: false,
+    })
+}
+
+#[test]
+fn memory_is_bounded_and_the_hottest_ranges_stay() {
+    for decay in [Decay::NONE, Decay::half_life(seconds(10))] {
+        let mut ranges = Ranges::new(decay);
+        ranges.add(Vec::new(), &[tally(key(1), 0, 1000)], seconds(1));
+        for round in 0..4 {
+            let many: Vec<_> = (0..MAX_RANGES as u64 / 2)
+                .map(|n| tally(key(2 + round), n, 1))
+                .collect();
+            ranges.add(Vec::new(), &many, seconds(2));
+            assert!(ranges.len() <= MAX_RANGES, "{}", ranges.len());
+        }
+        assert!(ranges.len() >= MAX_RANGES / 2);
+        let first = ranges.to_look_at(seconds(0))[0];
+        assert_eq!(first.file, key(1));
+    }
+}
+
+#[test]
+fn what_is_no_longer_read_goes_and_writes_do_not_count() {
+    let mut ranges = Ranges::new(Decay::half_life(seconds(10)));
+    let written = Tally {
+        writes: 5,
+        ..tally(key(1), 0, 0)
+    };
+    ranges.add(Vec::new(), &[written, tally(key(1), 1, 1)], seconds(1));
+    assert_eq!(ranges.len(), 1);
+    ranges.add(Vec::new(), &[], seconds(30));
+    assert_eq!(ranges.len(), 1);
+    ranges.add(Vec::new(), &[], seconds(90));
+    assert_eq!(ranges.len(), 0);
+}
+
+#[test]
+fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
+    let gone = TracedFile {
+        key: key(1),
+        fs: FsId::default(),
+        path: Some("/no/such/file".into()),
+    };
+    let batch = Batch {
+        tallies: vec![tally(key(1), 0, 7), tally(key(2), 0, 7)],
+        files: vec![gone],
+        lost: 3,
+        cached: 0,
+    };
+    let mut script = live([batch]);
+    script.then_fail = true;
+    let mut watch = Watch::new(script, Vec::new(), &RunOptions::default());
+    watch.drain(seconds(1)).unwrap();
+    let before = watch.snapshot(seconds(1), None);
+    assert_eq!((before.waiting, before.out_of_reach), (2, 0));
+    watch.survey(seconds(1), None, &Cancel::new());
+    let after = watch.snapshot(seconds(1), None);
+    assert_eq!((after.waiting, after.out_of_reach), (0, 2));
+    assert_eq!((after.rows.len(), after.lost), (0, 3));
+    assert!(watch.drain(seconds(2)).is_err());
+}
+
+/// A fragmented file on a file system of its own, as a collector would name it.
+fn aged() -> Option<(ScratchFs, TracedFile)> {
+    let scratch = require(ScratchFs::builder("ext4", Bytes::mib(256)).build())?;
+    let path = scratch.path().join("file");
+    let options = FragmentOptions {
+        size: Bytes::mib(2),
+        piece: Bytes::kib(16),
+        seed: 7,
+    };
+    fragment(&path, options).unwrap();
+    scratch.sync().unwrap();
+    let status = fs::metadata(&path).unwrap();
+    let file = TracedFile {
+        key: FileKey {
+            dev: status.dev(),
+            inode: status.ino(),
+            generation: 0,
+            subvolume: 0,
+        },
+        fs: FsId::default(),
+        path: Some(path),
+    };
+    Some((scratch, file))
+}
+
+#[test]
+fn loop_time_lost_is_that_of_the_reads_or_estimated_from_others() {
+    let Some((_scratch, file)) = aged() else {
+        return;
+    };
+    // Eight fragments in each range. Timed reads of 800 µs: 700 of them are lost.
+    let timed = |n, reads| Tally {
+        observed: Observed {
+            requests: reads * 8,
+            timed: reads,
+            time: Nanos(reads * 800_000),
+        },
+        ..tally(file.key, n, reads)
+    };
+    let second = |first| Batch {
+        tallies: vec![timed(0, 100), tally(file.key, 1, 10)],
+        files: if first {
+            vec![file.clone()]
+        } else {
+            Vec::new()
+        },
+        ..Batch::default()
+    };
+    let script = live((0..30).map(|n| second(n == 0)));
+    let mut watch = Watch::new(script, Vec::new(), &RunOptions::default());
+    for n in 1..=30 {
+        watch.drain(seconds(n)).unwrap();
+    }
+    watch.survey(seconds(30), None, &Cancel::new());
+    let selected = RangeKey {
+        file: file.key,
+        range: FileRange::new(0, IO),
+    };
+    let shown = watch.snapshot(seconds(30), Some(selected));
+    assert!(shown.live && shown.timed);
+    assert_eq!((shown.ranges, shown.fragmented), (2, 2));
+    let [hot, other] = &shown.rows[..] else {
+        panic!("{shown:?}")
+    };
+    assert_eq!(
+        (hot.dolf, hot.extra, hot.requests_per_read),
+        (8, 7, Some(8.0))
+    );
+    assert_eq!((hot.mean_ns, other.mean_ns), (Some(800_000.0), None));
+    // Counted at the end of each second, rates come out some per cent too high.
+    let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.05;
+    assert!(
+        near(hot.reads, 100.0) && near(other.reads, 10.0),
+        "{shown:?}"
+    );
+    let (Lost::Timed(lost), Lost::Estimated(estimated)) = (hot.lost, other.lost) else {
+        panic!("{shown:?}")
+    };
+    assert!(near(lost, 100.0 * 700_000.0), "{lost}");
+    assert!(near(estimated, 10.0 * 7.0 * 100_000.0), "{estimated}");
+    let Some((key, Some(extents))) = &shown.details else {
+        panic!("{shown:?}")
+    };
+    assert_eq!((*key, extents.len()), (selected, 8));
+}
+
+#[test]
+fn loop_a_range_is_repaired_and_a_changed_file_is_left_alone() {
+    let Some((_scratch, file)) = aged() else {
+        return;
+    };
+    let path = file.path.clone().unwrap();
+    let content = fs::read(&path).unwrap();
+    let order = Order {
+        file: file.key,
+        id: indef_fs::TargetId {
+            dev: file.key.dev,
+            inode: file.key.inode,
+        },
+        path: path.as_path().into(),
+        ranges: vec![FileRange::new(0, IO), FileRange::new(4 * IO, IO)],
+        cost: Bytes(2 * IO),
+    };
+    let repair = |order: &Order, options| {
+        let repair = Repair::start(order.clone(), options).unwrap();
+        repair.end()
+    };
+    let options = RunOptions::default();
+    let none = RunOptions {
+        budget: Some(Bytes::ZERO),
+        ..options
+    };
+    assert_eq!(repair(&order, none).kind, EndKind::Left);
+    let dry = RunOptions {
+        dry_run: true,
+        ..options
+    };
+    let end = repair(&order, dry);
+    assert_eq!(
+        (end.kind, end.written),
+        (EndKind::Left, Bytes::ZERO),
+        "{end:?}"
+    );
+    assert_eq!(end.text, "would be moved");
+
+    let end = repair(&order, options);
+    assert_eq!(
+        (end.kind, end.written),
+        (EndKind::Repaired, Bytes(2 * IO)),
+        "{end:?}"
+    );
+    assert!(
+        end.text.starts_with("2 ranges, 256 KiB: 16 → 2 fragments"),
+        "{end:?}"
+    );
+    assert_eq!(fs::read(&path).unwrap(), content);
+    let again = repair(&order, options);
+    assert_eq!(again.kind, EndKind::Left, "{again:?}");
+    assert!(again.text.contains("contiguous"), "{again:?}");
+
+    // Another file has taken its name meanwhile.
+    let other = path.with_extension("new");
+    fs::write(&other, &content).unwrap();
+    fs::rename(&other, &path).unwrap();
+    let end = repair(&order, options);
+    assert_eq!(end.kind, EndKind::Left, "{end:?}");
+    assert!(end.text.contains("replaced"), "{end:?}");
+}
+
+#[test]
+fn every_field_of_the_document_is_documented() {
+    let text = include_str!("../../../../docs/json.md");
+    let section = text
+        .split("\n## ")
+        .find(|s| s.starts_with("top\n"))
+        .unwrap();
+    let snapshot = Snapshot {
+        rows: vec![sample_row()],
+        ..Snapshot::default()
+    };
+    let document = serde_json::to_value(Document::new(&snapshot)).unwrap();
+    for object in [&document, &document["ranges"][0], &document["totals"]] {
+        for field in object
+            .as_object()
+            .unwrap()
+            .keys()
+            .filter(|key| *key != "schema")
+        {
+            let named = [format!("`{field}`"), format!("`{field}[]`")];
+            assert!(named.iter().any(|name| section.contains(name)), "{field}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Feed, ranges and survey together: drained once a second, and made into snapshots.
+
+use std::{
+    path::PathBuf,
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use indef_engine::{Cancel, run::RunOptions};
+use indef_trace::FileKey;
+
+use super::{
+    feed::Feed,
+    ranges::{Heat, RangeKey, Ranges},
+    row::{Lost, Row, Snapshot, SortBy},
+    survey::{Place, Survey},
+};
+use crate::{
+    decay::Decay,
+    trace::live::{Batch as Seen, Live},
+};
+
+/// Live counts are worth half after this time: a screen follows a change within seconds, and does
+/// not flicker.
+const HALF_LIFE: Duration = Duration::from_secs(10);
+/// Rows of a snapshot at most.
+pub(super) const MAX_ROWS: usize = 5_000;
+/// The part of an interval in which files are looked at.
+const SURVEY_SHARE: u32 = 4;
+
+/// What the screen asks the watching thread for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Request {
+    /// The details of this range in the next snapshots.
+    Details(Option<RangeKey>),
+    /// A file was repaired.
+    LookAgain(FileKey),
+}
+
+/// Watches what is read.
+pub(super) struct Watch {
+    feed: Box<dyn Feed>,
+    decay: Decay,
+    live: Live,
+    ranges: Ranges,
+    survey: Survey,
+}
+
+impl Watch {
+    pub(super) fn new(feed: Box<dyn Feed>, paths: Vec<PathBuf>, options: &RunOptions) -> Self {
+        let decay = if feed.is_live() {
+            Decay::half_life(HALF_LIFE)
+        } else {
+            Decay::NONE
+        };
+        Self {
+            feed,
+            decay,
+            live: Live::default(),
+            ranges: Ranges::new(decay),
+            survey: Survey::new(paths, options),
+        }
+    }
+
+    /// Whether counts come as they happen.
+    pub(super) fn is_live(&self) -> bool {
+        self.feed.is_live()
+    }
+
+    /// Take in what was seen until now.
+    pub(super) fn drain(&mut self, now: Duration) -> Result<()> {
+        let batch = self.feed.drain()?;
+        let seen = Seen {
+            tallies: &batch.tallies,
+            files: &batch.files,
+            lost: batch.lost,
+            cached: batch.cached,
+        };
+        self.live.add(&seen, now);
+        self.ranges.add(batch.files, &batch.tallies, now);
+        Ok(())
+    }
+
+    /// Look at where hot ranges lie, for as long as the limit allows.
+    pub(super) fn survey(&mut self, now: Duration, limit: Option<Duration>, cancel: &Cancel) {
+        self.survey.look(&mut self.ranges, now, limit, cancel);
+    }
+
+    /// What there is to show.
+    pub(super) fn snapshot(&mut self, now: Duration, details: Option<RangeKey>) -> Snapshot {
+        let scale = self.decay.per_second(now);
+        let per_fragment = self.time_per_fragment();
+        let live = self.is_live();
+        let rates = self.live.rates();
+        let total = self.live.total();
+        let mut snapshot = Snapshot {
+            ranges: self.ranges.len() as u64,
+            live,
+            timed: per_fragment.is_some(),
+            reads: if live {
+                rates.reads
+            } else {
+                total.reads as f64
+            },
+            read: if live {
+                rates.read
+            } else {
+                total.read.get() as f64
+            },
+            lost: self.live.lost(),
+            elapsed: now,
+            ..Snapshot::default()
+        };
+        for (key, hot) in self.ranges.iter() {
+            match hot.finding.as_ref().map(|finding| &finding.place) {
+                None => snapshot.waiting += 1,
+                Some(None) => snapshot.out_of_reach += 1,
+                Some(Some(place)) if place.extra > 0 => {
+                    snapshot
+                        .rows
+                        .push(row(key, &hot.heat, place, scale, per_fragment));
+                }
+                Some(Some(_)) => {}
+            }
+        }
+        snapshot.fragmented = snapshot.rows.len() as u64;
+        let order = |a: &Row, b: &Row| SortBy::Lost.order(a, b);
+        if snapshot.rows.len() > MAX_ROWS {
+            snapshot.rows.select_nth_unstable_by(MAX_ROWS - 1, order);
+            snapshot.rows.truncate(MAX_ROWS);
+        }
+        snapshot.rows.sort_unstable_by(order);
+        snapshot.details = details.map(|key| (key, self.survey.details(&self.ranges, &key)));
+        snapshot
+    }
+
+    /// Device time of one request of a timed read, over all ranges; where requests were not counted,
+    /// a fragment is taken for one. `None` if nothing was timed.
+    fn time_per_fragment(&self) -> Option<f64> {
+        let (mut time, mut requests) = (0.0, 0.0);
+        for (_, hot) in self.ranges.iter() {
+            let heat = &hot.heat;
+            let place = hot.finding.as_ref().and_then(|found| found.place.as_ref());
+            let of_a_read = match place {
+                _ if heat.requests > 0.0 => heat.requests / heat.reads,
+                Some(place) => place.fragments.max(1) as f64,
+                None => continue,
+            };
+            time += heat.time_ns;
+            requests += heat.timed * of_a_read;
+        }
+        (time > 0.0 && requests > 0.0).then(|| time / requests)
+    }
+
+    /// Watch, and send a snapshot at every interval and after every request, until nobody listens.
+    ///
+    /// # Errors
+    ///
+    /// That of the feed.
+    pub(super) fn run(
+        mut self,
+        interval: Duration,
+        requests: &Receiver<Request>,
+        snapshots: &Sender<Snapshot>,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let begin = Instant::now();
+        let mut next = begin;
+        let mut details = None;
+        loop {
+            let wait = next.saturating_duration_since(Instant::now());
+            match requests.recv_timeout(wait) {
+                Ok(Request::Details(key)) => details = key,
+                Ok(Request::LookAgain(file)) => {
+                    self.ranges.look_again(&file);
+                    self.survey(begin.elapsed(), Some(interval / SURVEY_SHARE), cancel);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    self.drain(begin.elapsed())?;
+                    self.survey(begin.elapsed(), Some(interval / SURVEY_SHARE), cancel);
+                    next = Instant::now() + interval;
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if snapshots
+                .send(self.snapshot(begin.elapsed(), details))
+                .is_err()
+            {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn row(key: &RangeKey, heat: &Heat, place: &Place, scale: f64, per_fragment: Option<f64>) -> Row {
+    let reads = heat.reads * scale;
+    let mean_ns = (heat.timed > 0.0).then(|| heat.time_ns / heat.timed);
+    let lost = match (mean_ns, per_fragment) {
+        (Some(mean), _) => Lost::Timed(reads * mean * place.share()),
+        (None, Some(time)) => Lost::Estimated(reads * place.extra as f64 * time),
+        (None, None) => Lost::Unknown,
+    };
+    Row {
+        key: *key,
+        path: std::sync::Arc::clone(&place.path),
+        id: place.id,
+        reads,
+        dolf: place.dolf,
+        extra: place.extra,
+        requests_per_read: (heat.requests > 0.0).then(|| heat.requests / heat.reads),
+        mean_ns,
+        lost,
+        cost: place.cost,
+        skip: place.skip,
+    }
+}
