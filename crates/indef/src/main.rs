@@ -47,12 +47,14 @@ fn main() -> ExitCode {
     log(&cli.common, &console);
     let result = match &cli.command {
         Command::Scan(args) => scan::scan(args, &console),
+        Command::Trace(args) => trace::trace(args, &console),
         Command::Plan(args) => plan::plan(args, &console),
         Command::Run(args) => run::run(args, &console),
         Command::Top(args) => top::top(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
         Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
+        Command::Held(args) => trace::held(args),
     };
     match result {
         Ok(Outcome::Stopped) => ExitCode::from(3),

@@ -20,6 +20,27 @@ pub(crate) enum Second {
     Patience,
 }
 
+/// Set `cancel` at the first signal, and say nothing: what ends at once needs no explanation.
+///
+/// # Errors
+///
+/// What the kernel said where a handler cannot be installed.
+pub(crate) fn watch_quietly(cancel: &Cancel) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let cancel = cancel.clone();
+    thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for (n, signal) in signals.forever().enumerate() {
+                if n > 1 {
+                    let _ = low_level::emulate_default_handler(signal);
+                }
+                cancel.cancel();
+            }
+        })?;
+    Ok(())
+}
+
 /// Set `cancel` at the first signal.
 ///
 /// # Errors

@@ -6,12 +6,15 @@
 //! to make, when, and what a refusal means is decided elsewhere.
 
 pub mod abi;
+pub mod barrier;
 pub mod btrfs;
 pub mod cache;
 pub mod ext4;
 pub mod f2fs;
 pub mod fiemap;
+pub mod fsuuid;
 pub mod fsxattr;
+pub mod handle;
 pub mod ioctl;
 pub mod ioprio;
 pub mod lease;

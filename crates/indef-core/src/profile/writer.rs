@@ -100,6 +100,15 @@ impl<W: Write> ProfileWriter<W> {
         Ok(())
     }
 
+    /// Hand on what `out` may have buffered, so that a collector's profile grows as it collects.
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
     /// Close the profile.
     ///
     /// # Errors

@@ -5,6 +5,7 @@
 
 mod selection;
 mod top;
+mod trace;
 mod values;
 
 use std::{path::PathBuf, time::Duration};
@@ -15,6 +16,7 @@ use units::Bytes;
 
 pub(crate) use selection::{BoundArgs, PlanArgs};
 pub(crate) use top::TopArgs;
+pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///
@@ -82,6 +84,7 @@ pub(crate) enum When {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Scan(ScanArgs),
+    Trace(TraceArgs),
     Plan(PlanCommandArgs),
     Run(RunArgs),
     Top(TopArgs),
@@ -89,6 +92,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     #[command(hide = true, subcommand)]
     Generate(Generate),
+    #[command(hide = true)]
+    Held(HeldArgs),
 }
 
 /// Show how fragmented files are, where, and what that costs

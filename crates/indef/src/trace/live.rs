@@ -14,7 +14,7 @@ mod summary;
 mod view;
 
 pub(crate) use document::Document;
-pub(crate) use model::{Batch, Counts, Live};
+pub(crate) use model::{Batch, Live};
 pub(crate) use summary::write_summary;
 pub(crate) use view::{Clock, View};
 

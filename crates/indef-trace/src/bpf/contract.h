@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the BPF programs and user space agree on. The Rust types are generated from here when the
+ * crate is built, so every structure is free of implicit padding.
+ *
+ * Numbers of devices are the kernel's (major << 20 | minor), times are nanoseconds of
+ * CLOCK_MONOTONIC, places and lengths are bytes.
+ */
+#ifndef INDEF_CONTRACT_H
+#define INDEF_CONTRACT_H
+
+#ifndef __VMLINUX_H__
+#include <linux/types.h>
+#endif
+
+/* Ranges of one file that are counted at the same time in one map. */
+#define TALLIES 524288
+/* Files that are known at the same time. */
+#define FILES 262144
+/* Tasks whose read is under way, and sequential readers that are told apart. */
+#define TASKS 16384
+/* Requests of timed reads that are in flight. */
+#define INFLIGHT 16384
+/* --path takes this many, with the mounts below; --device this many. */
+#define MAX_ROOTS 4096
+#define MAX_DEVICES 32
+/* How deep below a --path a file may lie. */
+#define MAX_DEPTH 64
+
+/* How a range was met with; a field of struct range_key. */
+enum range_kind {
+	KIND_READ = 0,
+	KIND_WRITE = 1,
+	/* A series of buffered reads, each of which began where the last one ended. */
+	KIND_READ_RUN = 2,
+};
+
+/* Which file: st_dev, inode, generation; on Btrfs the subvolume's tree, too. */
+struct file_key {
+	__u64 inode;
+	__u64 subvolume;
+	__u32 dev;
+	__u32 generation;
+};
+
+/* What user space has to know of a file beside its key. */
+struct file_entry {
+	__u8 uuid[16];
+	__u64 magic;
+	/* The short name of the file in range_key. */
+	__u32 id;
+	/* s_dev: the device of its file system as mountinfo shows it. */
+	__u32 sb_dev;
+	/* The process that met with it first: it can reach it. */
+	__u32 pid;
+	/* Whether it passes --path and --device. */
+	__u32 wanted;
+};
+
+struct range_key {
+	__u64 start;
+	__u64 len;
+	__u32 file;
+	__u32 kind;
+};
+
+struct counters {
+	/* Sum over the timed reads: first request queued to last request done. */
+	__u64 time;
+	__u32 count;
+	__u32 requests;
+	__u32 timed;
+	/* Reads in the runs of KIND_READ_RUN. */
+	__u32 reads;
+};
+
+/* What the ring buffer carries. */
+enum event_kind {
+	EVENT_FILE = 1,
+	EVENT_RANGE = 2,
+};
+
+/* A file is met with for the first time. */
+struct file_event {
+	__u32 kind;
+	__u32 reserved;
+	struct file_key key;
+	struct file_entry entry;
+};
+
+/* --raw: one read or write. */
+struct range_event {
+	__u32 kind;
+	__u32 requests;
+	struct range_key range;
+	__u64 time;
+	__u32 pid;
+	__u32 direct;
+};
+
+/* A tree or a file that --path names, as stat shows it. */
+struct root {
+	__u64 inode;
+	__u32 dev;
+	__u32 reserved;
+};
+
+/* Read-only settings, fixed before the programs are loaded. */
+struct config {
+	__u32 devices[MAX_DEVICES];
+	__u8 comm[16];
+	__u32 devices_len;
+	__u32 comm_len;
+	__u32 uid;
+	/* Filters that are on. */
+	__u8 by_task;
+	__u8 by_uid;
+	__u8 by_cgroup;
+	__u8 reads;
+	__u8 writes;
+	/* Whether series of buffered reads become runs (syscall layer). */
+	__u8 runs;
+	__u8 raw;
+	__u8 by_root;
+	/* The process that collects: its own I/O does not count. */
+	__u32 self;
+};
+
+/* What changes while the programs run. */
+struct state {
+	/* Which of the two maps of tallies is written to. */
+	__u32 active;
+	/* Time one read in (mask + 1). */
+	__u32 sample_mask;
+	/* Entries of each map since it was emptied. */
+	__u32 used[2];
+	__u32 next_file;
+	/* Requests of timed reads that are in flight. */
+	__u32 timing;
+	/* What was lost: accesses because of a full map, events because of a full ring. */
+	__u64 lost_tallies;
+	__u64 lost_tasks;
+	__u64 lost_files;
+	__u64 lost_events;
+	/* New files that the ring had no room for: user space finds them in the map. */
+	__u64 untold_files;
+	/* Runs that were cut because too many readers were told apart. */
+	__u64 unjoined;
+};
+
+#endif

@@ -1,0 +1,662 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Layer fs: what really reaches the device, after the page cache and read-ahead (InDeF III-A).
+ *
+ * A *read* is what the file system was asked for in one piece: a read-ahead window or a direct
+ * read. It is known from its tracepoint, and kept for the task as *pending*. The bios that the task
+ * then queues say what of it really is fetched: their hull is the range that counts, their number,
+ * after splitting and merging, that of its requests. A read of which nothing reaches the device
+ * does not count, nor do holes at its ends.
+ *
+ * A read ends when the task begins another. What is pending at the end is taken by user space.
+ *
+ * Bios carry pages of the page cache, and these know their file; those of direct I/O carry the
+ * application's pages, and belong to the direct read or write that the task is in. Metadata is
+ * neither: its pages belong to no regular file, or, on XFS, to a bio that iomap did not make.
+ *
+ * Writes are counted when they are queued: each bio is one.
+ *
+ * Left out: file contents that reach the device in other pages than the file's (encrypted writes,
+ * compressed Btrfs writes, RAID5/6 of Btrfs).
+ */
+#ifndef INDEF_FS_H
+#define INDEF_FS_H
+
+#include "file.h"
+#include "filter.h"
+
+enum pending_kind {
+	PENDING_NONE = 0,
+	/* Read-ahead: bios with pages inside of the batch belong to it. */
+	PENDING_BATCH,
+	/* A folio that was read alone: bios with pages of the same folio belong to it. */
+	PENDING_FOLIO,
+	/* Direct I/O: bios with foreign pages belong to it. */
+	PENDING_DIRECT,
+	/* Not counted, but its bios must not be taken for somebody else's. */
+	PENDING_IGNORED,
+};
+
+struct pending {
+	/* The kernel's address of the inode. */
+	__u64 inode;
+	/* Where the batch or direct I/O begins and ends. */
+	__u64 start, end;
+	/* What was queued of it; nothing if `to` is 0. */
+	__u64 from, to;
+	/* Head page of the folio. */
+	__u64 folio;
+	/* The bio that was queued last. */
+	__u64 bio;
+	/* Timed: key in `timings`; else 0. */
+	__u64 timing;
+	__u32 file;
+	__u32 requests;
+	__u32 kind;
+	/* REQ_OP_READ or REQ_OP_WRITE. */
+	__u32 op;
+	__u32 bdev;
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, TASKS);
+	__type(key, __u32);
+	__type(value, struct pending);
+} pendings SEC(".maps");
+
+/* A timed read. Whoever takes the last hold adds it to the counters. */
+struct timing {
+	__u64 begin, end;
+	/* One for the pending read, one for each of its bios. */
+	__s64 holds;
+	struct range_key key;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TASKS);
+	__type(key, __u64);
+	__type(value, struct timing);
+} timings SEC(".maps");
+
+/* Bios of one request that are looked at. */
+#define MAX_BIOS 32
+
+/* From a bio to the timed read that it belongs to. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, INFLIGHT);
+	__type(key, __u64);
+	__type(value, __u64);
+} inflight SEC(".maps");
+
+/* Block devices that belong to mounted Btrfs file systems: user space fills it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} btrfs_devices SEC(".maps");
+
+extern const void iomap_dio_bio_end_io __ksym __weak;
+
+static __always_inline void drop_hold(struct timing *timing, __u64 id)
+{
+	struct counters more = {};
+	struct range_key key;
+
+	if (__sync_fetch_and_add(&timing->holds, -1) != 1)
+		return;
+	if (timing->key.file && timing->end > timing->begin) {
+		key = timing->key;
+		more.timed = 1;
+		more.time = timing->end - timing->begin;
+		count(&key, &more);
+	}
+	bpf_map_delete_elem(&timings, &id);
+}
+
+/* The pending read or write is complete: count what was queued of it. */
+__noinline int settle(struct pending *pending)
+{
+	struct counters more = { .count = 1 };
+	struct timing *timing;
+	struct range_key key = {};
+	__u64 id;
+
+	if (!pending)
+		return 0;
+	id = pending->timing;
+	if (pending->to && pending->file) {
+		key.start = pending->from & ~(PAGE_BYTES - 1);
+		key.len = ((pending->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
+		key.file = pending->file;
+		key.kind = pending->op == REQ_OP_READ ? KIND_READ : KIND_WRITE;
+		more.requests = pending->requests;
+		count(&key, &more);
+		if (config.raw)
+			tell(&key, pending->requests, pending->kind == PENDING_DIRECT);
+	}
+	if (id) {
+		timing = bpf_map_lookup_elem(&timings, &id);
+		if (timing) {
+			timing->key = key;
+			drop_hold(timing, id);
+		}
+	}
+	pending->kind = PENDING_NONE;
+	pending->to = 0;
+	pending->timing = 0;
+	return 0;
+}
+
+/* The task's pending read, made if it has none. */
+static __always_inline struct pending *pending_of_task(void)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct pending *have = bpf_map_lookup_elem(&pendings, &tid);
+	struct pending none = {};
+
+	if (have)
+		return have;
+	bpf_map_update_elem(&pendings, &tid, &none, BPF_NOEXIST);
+	have = bpf_map_lookup_elem(&pendings, &tid);
+	if (!have)
+		lost(&state.lost_tasks);
+	return have;
+}
+
+/* End what is pending and begin something else. */
+static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __u64 start,
+					     __u64 end, __u32 op)
+{
+	struct pending *pending = pending_of_task();
+
+	if (!pending)
+		return NULL;
+	settle(pending);
+	pending->inode = (__u64)inode;
+	pending->start = start;
+	pending->end = end;
+	pending->from = 0;
+	pending->bio = 0;
+	pending->file = 0;
+	pending->requests = 0;
+	pending->op = op;
+	if ((op == REQ_OP_READ && !config.reads) || (op == REQ_OP_WRITE && !config.writes) ||
+	    !is_regular(inode) || !task_wanted()) {
+		pending->kind = PENDING_IGNORED;
+		return pending;
+	}
+	pending->kind = kind;
+	return pending;
+}
+
+/* See when a bio is done. */
+static __always_inline long watch(__u64 bio, __u64 id)
+{
+	long refused = bpf_map_update_elem(&inflight, &bio, &id, BPF_ANY);
+
+	if (!refused)
+		__sync_fetch_and_add(&state.timing, 1);
+	return refused;
+}
+
+/* One more bio: `from` up to `to` of the file are under way. */
+static __always_inline void join(struct pending *pending, struct bio *bio, __u64 from, __u64 to)
+{
+	__u64 id = bpf_get_prandom_u32(), at = (__u64)bio;
+	struct timing fresh = { .holds = 2 }, *timing;
+
+	pending->bio = at;
+	pending->requests++;
+	if (!pending->to) {
+		pending->file = intern(pending->inode);
+		pending->from = from;
+		pending->to = to;
+		if (pending->op != REQ_OP_READ || (id & state.sample_mask))
+			return;
+		fresh.begin = bpf_ktime_get_ns();
+		id = id << 32 | (__u32)fresh.begin;
+		if (!id || bpf_map_update_elem(&timings, &id, &fresh, BPF_NOEXIST))
+			return;
+		pending->timing = id;
+		if (watch(at, id)) {
+			/* Not timed after all. */
+			bpf_map_delete_elem(&timings, &id);
+			pending->timing = 0;
+		}
+		return;
+	}
+	if (from < pending->from)
+		pending->from = from;
+	if (to > pending->to)
+		pending->to = to;
+	id = pending->timing;
+	if (!id)
+		return;
+	timing = bpf_map_lookup_elem(&timings, &id);
+	if (!timing)
+		return;
+	__sync_fetch_and_add(&timing->holds, 1);
+	if (watch(at, id))
+		drop_hold(timing, id);
+}
+
+/* A bio of one file: where in the file its bytes are. */
+struct place {
+	struct inode *inode;
+	__u64 from, to;
+	__u64 folio;
+	bool cached;
+};
+
+static __always_inline __u64 place_in_file(struct bio_vec *vec, __u64 *folio_at,
+					   struct address_space **mapping)
+{
+	struct page *page = BPF_CORE_READ(vec, bv_page);
+	unsigned long head = BPF_CORE_READ(page, compound_head);
+	struct page *first = (head & 1) ? (void *)(head - 1) : page;
+	__u64 inside = ((__u64)page - (__u64)first) / bpf_core_type_size(struct page);
+	__u64 index;
+
+	if (bpf_core_type_exists(struct folio)) {
+		struct folio *folio = (void *)first;
+
+		*mapping = BPF_CORE_READ(folio, mapping);
+		index = BPF_CORE_READ(folio, index);
+	} else {
+		*mapping = BPF_CORE_READ(first, mapping);
+		index = BPF_CORE_READ(first, index);
+	}
+	*folio_at = (__u64)first;
+	return (index + inside) * PAGE_BYTES + BPF_CORE_READ(vec, bv_offset);
+}
+
+/* Whether the bio is on a device that the file system itself drives, not on one below (dm, loop). */
+static __always_inline bool is_own_device(struct super_block *sb, struct bio *bio)
+{
+	__u32 bdev = bio->bi_bdev->bd_dev;
+	__u64 magic;
+
+	if (BPF_CORE_READ(sb, s_bdev, bd_dev) == bdev)
+		return true;
+	magic = BPF_CORE_READ(sb, s_magic);
+	if (magic == BTRFS_SUPER_MAGIC)
+		return bpf_map_lookup_elem(&btrfs_devices, &bdev);
+	/* F2FS on several devices. */
+	return magic == F2FS_SUPER_MAGIC && !(bio->bi_flags & (1 << BIO_CLONED));
+}
+
+static __always_inline void look_at(struct bio *bio, struct place *place)
+{
+	struct bio_vec *vec = bio->bi_io_vec;
+	struct address_space *mapping;
+	struct inode *inode;
+	unsigned int first = bio->bi_iter.bi_idx;
+	unsigned int done = bio->bi_iter.bi_bvec_done;
+
+	place->cached = false;
+	place->from = place_in_file(vec + first, &place->folio, &mapping) + done;
+	/* The lowest bits mark anonymous memory. */
+	if (!mapping || ((__u64)mapping & 3))
+		return;
+	inode = BPF_CORE_READ(mapping, host);
+	if (!inode || !is_own_device(BPF_CORE_READ(inode, i_sb), bio))
+		return;
+	place->inode = inode;
+	place->cached = true;
+	place->to = place->from + bio->bi_iter.bi_size;
+}
+
+/*
+ * Pages of a bio touch on the device. In the file there may be holes between them: then the last
+ * page says where it ends.
+ */
+static __always_inline void reach_over_holes(struct bio *bio, struct place *place)
+{
+	struct address_space *mapping;
+	unsigned int last = bio->bi_vcnt;
+	struct bio_vec *vec = bio->bi_io_vec;
+	__u64 folio, to;
+
+	if (bio->bi_flags & (1 << BIO_CLONED) || last < 2)
+		return;
+	vec += last - 1;
+	to = place_in_file(vec, &folio, &mapping) + BPF_CORE_READ(vec, bv_len);
+	if (to > place->to)
+		place->to = to;
+}
+
+static __always_inline void read_queued(struct bio *bio, struct place *place)
+{
+	struct pending *pending = pending_of_task();
+
+	if (!pending)
+		return;
+	if (pending->inode == (__u64)place->inode && pending->op == REQ_OP_READ) {
+		if ((pending->kind == PENDING_BATCH || pending->kind == PENDING_IGNORED) &&
+		    place->from >= pending->start && place->from < pending->end)
+			goto joins;
+		if (pending->kind == PENDING_FOLIO && pending->folio == place->folio)
+			goto joins;
+	}
+	pending = begin(PENDING_FOLIO, place->inode, place->from, place->to, REQ_OP_READ);
+	if (!pending)
+		return;
+	pending->folio = place->folio;
+joins:
+	if (pending->kind != PENDING_IGNORED) {
+		pending->bdev = bio->bi_bdev->bd_dev;
+		join(pending, bio, place->from, place->to);
+	}
+}
+
+/* Files that a process that counts has made dirty: their writeback counts, whoever does it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TASKS);
+	__type(key, __u32);
+	__type(value, __u32);
+} dirtied SEC(".maps");
+
+static __always_inline void write_queued(struct place *place, struct bio *bio)
+{
+	struct counters more = { .count = 1, .requests = 1 };
+	struct range_key key = { .kind = KIND_WRITE };
+
+	if (!config.writes || !is_regular(place->inode))
+		return;
+	key.file = intern((__u64)place->inode);
+	if (!key.file)
+		return;
+	if (filters_tasks() && !bpf_map_lookup_elem(&dirtied, &key.file))
+		return;
+	key.start = place->from & ~(PAGE_BYTES - 1);
+	key.len = ((place->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
+	count(&key, &more);
+	if (config.raw)
+		tell(&key, 1, 0);
+}
+
+/* A bio with foreign pages: of the direct I/O that the task is in, or metadata. */
+static __always_inline void direct_queued(struct bio *bio)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+	struct super_block *sb;
+	struct inode *inode;
+
+	if (!pending || pending->kind != PENDING_DIRECT)
+		return;
+	inode = (struct inode *)pending->inode;
+	sb = BPF_CORE_READ(inode, i_sb);
+	if (!is_own_device(sb, bio))
+		return;
+	if (BPF_CORE_READ(sb, s_magic) == XFS_SUPER_MAGIC && &iomap_dio_bio_end_io &&
+	    bio->bi_end_io != &iomap_dio_bio_end_io)
+		return;
+	pending->bdev = bio->bi_bdev->bd_dev;
+	join(pending, bio, pending->start, pending->end);
+}
+
+SEC("tp_btf/block_bio_queue")
+int BPF_PROG(on_bio_queue, struct bio *bio)
+{
+	__u32 op = bio->bi_opf & REQ_OP_MASK;
+	struct place place = {};
+
+	if (!bio->bi_iter.bi_size)
+		return 0;
+	if (op != REQ_OP_READ && op != REQ_OP_WRITE && op != REQ_OP_ZONE_APPEND)
+		return 0;
+	look_at(bio, &place);
+	if (!place.cached) {
+		direct_queued(bio);
+		return 0;
+	}
+	if (op == REQ_OP_READ) {
+		if (!is_regular(place.inode))
+			return 0;
+		reach_over_holes(bio, &place);
+		read_queued(bio, &place);
+	} else {
+		write_queued(&place, bio);
+	}
+	return 0;
+}
+
+/* The task's read if `bdev` is where its requests go. */
+static __always_inline struct pending *pending_on(__u32 bdev)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+
+	if (!pending || !pending->to || pending->bdev != bdev)
+		return NULL;
+	return pending;
+}
+
+SEC("tp_btf/block_split")
+int BPF_PROG(on_split, struct bio *bio)
+{
+	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
+
+	if (pending)
+		pending->requests++;
+	return 0;
+}
+
+/* A bio that joined a request of before is none of its own. */
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(on_backmerge, struct bio *bio)
+{
+	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
+
+	if (pending && pending->bio == (__u64)bio && pending->requests)
+		pending->requests--;
+	return 0;
+}
+
+SEC("tp_btf/block_bio_frontmerge")
+int BPF_PROG(on_frontmerge, struct bio *bio)
+{
+	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
+
+	if (pending && pending->bio == (__u64)bio && pending->requests)
+		pending->requests--;
+	return 0;
+}
+
+static __always_inline void bio_done(struct bio *bio)
+{
+	__u64 at = (__u64)bio, id, *have = bpf_map_lookup_elem(&inflight, &at);
+	struct timing *timing;
+
+	if (!have)
+		return;
+	id = *have;
+	bpf_map_delete_elem(&inflight, &at);
+	__sync_fetch_and_add(&state.timing, -1);
+	timing = bpf_map_lookup_elem(&timings, &id);
+	if (!timing)
+		return;
+	timing->end = bpf_ktime_get_ns();
+	drop_hold(timing, id);
+}
+
+/* Devices with a queue of requests: a request may carry several bios. */
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(on_request_complete, struct request *request)
+{
+	struct bio *bio;
+
+	if (!*(volatile __u32 *)&state.timing)
+		return 0;
+	bio = BPF_CORE_READ(request, bio);
+	for (int i = 0; i < MAX_BIOS && bio; i++) {
+		bio_done(bio);
+		bio = BPF_CORE_READ(bio, bi_next);
+	}
+	return 0;
+}
+
+/* Devices without. */
+SEC("tp_btf/block_bio_complete")
+int BPF_PROG(on_bio_complete, void *queue, struct bio *bio)
+{
+	if (*(volatile __u32 *)&state.timing)
+		bio_done(bio);
+	return 0;
+}
+
+static __always_inline void batch(struct inode *inode, __u64 index, __u64 pages)
+{
+	if (is_regular(inode))
+		begin(PENDING_BATCH, inode, index * PAGE_BYTES, (index + pages) * PAGE_BYTES,
+		      REQ_OP_READ);
+}
+
+/* The window that read-ahead decided on (mm/readahead.c, v6.18). */
+SEC("tp_btf/page_cache_ra_unbounded")
+int BPF_PROG(on_readahead, struct inode *inode, unsigned long index, unsigned long pages)
+{
+	batch(inode, index, pages);
+	return 0;
+}
+
+struct file_ra_state {
+	unsigned int size;
+} __attribute__((preserve_access_index));
+
+/* The same in large folios. */
+SEC("tp_btf/page_cache_ra_order")
+int BPF_PROG(on_readahead_order, struct inode *inode, unsigned long index, struct file_ra_state *ra)
+{
+	batch(inode, index, ra->size);
+	return 0;
+}
+
+/* Kernels before these tracepoints, where functions can be watched. */
+SEC("fentry/page_cache_ra_unbounded")
+int BPF_PROG(on_readahead_function, struct readahead_control *ractl, unsigned long pages)
+{
+	batch(BPF_CORE_READ(ractl, mapping, host), BPF_CORE_READ(ractl, _index), pages);
+	return 0;
+}
+
+SEC("fentry/page_cache_ra_order")
+int BPF_PROG(on_readahead_order_function, struct readahead_control *ractl, struct file_ra_state *ra)
+{
+	batch(BPF_CORE_READ(ractl, mapping, host), BPF_CORE_READ(ractl, _index),
+	      BPF_CORE_READ(ra, size));
+	return 0;
+}
+
+/*
+ * Kernels where they cannot: pages that are added to the page cache one behind the other, before a
+ * bio fetches the first, are one window. Written pages are added, too; no bio follows, and they
+ * count for nothing.
+ */
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int BPF_PROG(on_page_added, void *folio)
+{
+	struct address_space *mapping;
+	struct pending *pending;
+	struct inode *inode;
+	__u64 index;
+
+	if (bpf_core_type_exists(struct folio)) {
+		mapping = BPF_CORE_READ((struct folio *)folio, mapping);
+		index = BPF_CORE_READ((struct folio *)folio, index);
+	} else {
+		mapping = BPF_CORE_READ((struct page *)folio, mapping);
+		index = BPF_CORE_READ((struct page *)folio, index);
+	}
+	inode = BPF_CORE_READ(mapping, host);
+	if (!inode || !is_regular(inode))
+		return 0;
+	pending = pending_of_task();
+	if (!pending)
+		return 0;
+	/* The size of a folio does not matter: a bio that begins in the last one still joins. */
+	if ((pending->kind == PENDING_BATCH || pending->kind == PENDING_IGNORED) &&
+	    pending->inode == (__u64)inode && !pending->to && index * PAGE_BYTES >= pending->end &&
+	    index * PAGE_BYTES - pending->end < 512 * PAGE_BYTES)
+		pending->end = (index + 1) * PAGE_BYTES;
+	else
+		batch(inode, index, 1);
+	return 0;
+}
+
+static __always_inline void direct(struct kiocb *iocb, struct iov_iter *iter)
+{
+	struct inode *inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
+	__u64 from = BPF_CORE_READ(iocb, ki_pos), to = from + BPF_CORE_READ(iter, count);
+	bool writes = BPF_CORE_READ(iter, data_source);
+	__u64 size = BPF_CORE_READ(inode, i_size);
+
+	/* What is asked for behind the end of the file is not read. */
+	if (!writes && to > size)
+		to = size;
+	if (from < to)
+		begin(PENDING_DIRECT, inode, from, to, writes ? REQ_OP_WRITE : REQ_OP_READ);
+}
+
+SEC("tp_btf/iomap_dio_rw_begin")
+int BPF_PROG(on_direct, struct kiocb *iocb, struct iov_iter *iter)
+{
+	direct(iocb, iter);
+	return 0;
+}
+
+SEC("fentry/__iomap_dio_rw")
+int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
+{
+	direct(iocb, iter);
+	return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
+{
+	struct inode *inode;
+	__u32 file, one = 1;
+
+	if (!config.writes || !mapping)
+		return 0;
+	inode = BPF_CORE_READ(mapping, host);
+	if (!inode || !is_regular(inode) || !task_wanted())
+		return 0;
+	file = intern((__u64)inode);
+	if (file)
+		bpf_map_update_elem(&dirtied, &file, &one, BPF_ANY);
+	return 0;
+}
+
+/* A task ends: so does what it was reading. */
+static __always_inline void settle_task(__u32 tid)
+{
+	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+
+	if (!pending)
+		return;
+	settle(pending);
+	bpf_map_delete_elem(&pendings, &tid);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	settle_task(task->pid);
+	if (task->signal->live.counter <= 0)
+		bpf_map_delete_elem(&followed, &tgid);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The few fields of kernel structures that the programs read. Offsets are those of the running
+ * kernel (CO-RE); a field that a kernel lacks is asked for with bpf_core_field_exists().
+ */
+#ifndef INDEF_KERNEL_H
+#define INDEF_KERNEL_H
+
+#include <linux/types.h>
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
+#include "contract.h"
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct hlist_node {
+	struct hlist_node *next;
+};
+
+struct hlist_head {
+	struct hlist_node *first;
+};
+
+struct block_device {
+	__u32 bd_dev;
+};
+
+struct super_block {
+	__u32 s_dev;
+	unsigned long s_magic;
+	struct block_device *s_bdev;
+	struct {
+		__u8 b[16];
+	} s_uuid;
+};
+
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+	__u32 i_generation;
+	long long i_size;
+	struct super_block *i_sb;
+	struct hlist_head i_dentry;
+};
+
+struct dentry {
+	struct dentry *d_parent;
+	struct inode *d_inode;
+	struct {
+	} d_u;
+};
+
+struct btrfs_key {
+	__u64 objectid;
+};
+
+struct btrfs_root {
+	struct btrfs_key root_key;
+	__u32 anon_dev;
+};
+
+struct btrfs_inode {
+	struct btrfs_root *root;
+	struct inode vfs_inode;
+};
+
+struct address_space {
+	struct inode *host;
+};
+
+struct page {
+	unsigned long compound_head;
+	struct address_space *mapping;
+	unsigned long index;
+};
+
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+};
+
+struct bio_vec {
+	struct page *bv_page;
+	unsigned int bv_len;
+	unsigned int bv_offset;
+};
+
+struct bvec_iter {
+	unsigned int bi_size;
+	unsigned int bi_idx;
+	unsigned int bi_bvec_done;
+};
+
+struct bio {
+	struct bio *bi_next;
+	struct block_device *bi_bdev;
+	unsigned int bi_opf;
+	unsigned short bi_flags;
+	struct bvec_iter bi_iter;
+	void *bi_end_io;
+	unsigned short bi_vcnt;
+	struct bio_vec *bi_io_vec;
+};
+
+struct request {
+	struct bio *bio;
+};
+
+struct file {
+	struct inode *f_inode;
+	unsigned int f_flags;
+	long long f_pos;
+};
+
+struct kiocb {
+	struct file *ki_filp;
+	long long ki_pos;
+};
+
+struct iov_iter {
+	bool data_source;
+	unsigned long count;
+};
+
+struct readahead_control {
+	struct file *file;
+	struct address_space *mapping;
+	unsigned long _index;
+};
+
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+
+struct files_struct {
+	struct fdtable *fdt;
+};
+
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+};
+
+struct thread_info {
+	__u32 status;
+};
+
+struct task_struct {
+	struct thread_info thread_info;
+	int pid;
+	int tgid;
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+
+/* io_uring/rw.c; the command's part of a request begins with its file. */
+struct io_rw {
+	struct kiocb kiocb;
+};
+
+struct io_cqe {
+	__u64 user_data;
+	__s32 res;
+	int fd;
+};
+
+struct io_kiocb {
+	struct file *file;
+	__u8 opcode;
+	struct io_cqe cqe;
+};
+
+struct io_uring_cqe {
+	__u64 user_data;
+	__s32 res;
+};
+
+#pragma clang attribute pop
+
+#define PAGE_BYTES 4096ull
+#define S_IFMT 0170000
+#define S_IFREG 0100000
+
+/* include/uapi/linux/magic.h, v6.1 */
+#define BTRFS_SUPER_MAGIC 0x9123683e
+#define F2FS_SUPER_MAGIC 0xf2f52010
+#define XFS_SUPER_MAGIC 0x58465342
+
+/* include/linux/blk_types.h, v6.1 */
+#define REQ_OP_MASK 0xff
+#define REQ_OP_READ 0
+#define REQ_OP_WRITE 1
+#define REQ_OP_ZONE_APPEND 7
+#define BIO_CLONED 1
+
+#endif

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Layer syscall: reads and writes as the application asks for them (FragPicker 4.1.2).
+ *
+ * A call is remembered when it is entered, with its file and place, and counted when it returns,
+ * with the bytes that were really read or written. Buffered reads of one open file by one task that
+ * begin where the last one ended are joined to a *run*: user space makes of it what read-ahead
+ * fetches. Mapped files are seen when they fault: the page that was missing, or the pages around it
+ * that the kernel mapped along.
+ *
+ * Left out: 32-bit programs, reads of what a mapping has faulted in already, and vectors of more
+ * than MAX_VECTORS buffers or batches of more than MAX_BATCH in libaio.
+ */
+#ifndef INDEF_SYSCALL_H
+#define INDEF_SYSCALL_H
+
+#include "file.h"
+#include "filter.h"
+
+#define MAX_BATCH 64
+#define MAX_VECTORS 16
+
+#if defined(__TARGET_ARCH_x86)
+/* arch/x86/entry/syscalls/syscall_64.tbl */
+enum {
+	NR_read = 0, NR_write = 1, NR_close = 3, NR_pread64 = 17, NR_pwrite64 = 18, NR_readv = 19,
+	NR_writev = 20, NR_sendfile = 40, NR_io_submit = 209, NR_splice = 275, NR_preadv = 295,
+	NR_pwritev = 296, NR_copy_file_range = 326, NR_preadv2 = 327, NR_pwritev2 = 328,
+};
+#define O_DIRECT 040000
+struct pt_regs {
+	unsigned long r10, r8, dx, si, di;
+} __attribute__((preserve_access_index));
+#define ARG1(regs) BPF_CORE_READ(regs, di)
+#define ARG2(regs) BPF_CORE_READ(regs, si)
+#define ARG3(regs) BPF_CORE_READ(regs, dx)
+#define ARG4(regs) BPF_CORE_READ(regs, r10)
+#elif defined(__TARGET_ARCH_arm64)
+/* include/uapi/asm-generic/unistd.h */
+enum {
+	NR_io_submit = 2, NR_close = 57, NR_read = 63, NR_write = 64, NR_readv = 65, NR_writev = 66,
+	NR_pread64 = 67, NR_pwrite64 = 68, NR_preadv = 69, NR_pwritev = 70, NR_sendfile = 71,
+	NR_splice = 76, NR_copy_file_range = 285, NR_preadv2 = 286, NR_pwritev2 = 287,
+};
+#define O_DIRECT 0200000
+struct pt_regs {
+	unsigned long long regs[31];
+} __attribute__((preserve_access_index));
+#define ARG1(regs) BPF_CORE_READ(regs, regs[0])
+#define ARG2(regs) BPF_CORE_READ(regs, regs[1])
+#define ARG3(regs) BPF_CORE_READ(regs, regs[2])
+#define ARG4(regs) BPF_CORE_READ(regs, regs[3])
+#else
+#error "indef: the numbers of this architecture's system calls are not known here"
+#endif
+
+#define O_APPEND 02000
+/* Where a side's place is not in the call, but that of the open file. */
+#define AT_POSITION (-1ll)
+
+/* One file of a call: splice and its like have two. */
+struct side {
+	struct file *file;
+	__s64 offset;
+	__u32 kind;
+	__u32 reserved;
+};
+
+struct call {
+	struct side in, out;
+	/* io_submit: the array of the application. */
+	__u64 batch;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TASKS);
+	__type(key, __u32);
+	__type(value, struct call);
+} calls SEC(".maps");
+
+/* A series of buffered reads of one open file by one task: no two processors share an entry. */
+struct run_key {
+	__u64 file;
+	__u32 tid;
+	__u32 reserved;
+};
+
+struct run {
+	__u64 start, end;
+	__u32 file;
+	__u32 reads;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TASKS);
+	__type(key, struct run_key);
+	__type(value, struct run);
+} run_map SEC(".maps");
+
+/* io_uring: where a request was to begin. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, INFLIGHT);
+	__type(key, __u64);
+	__type(value, __s64);
+} uring SEC(".maps");
+
+static __always_inline void end_run(const struct run *run)
+{
+	struct range_key key = {
+		.start = run->start,
+		.len = run->end - run->start,
+		.file = run->file,
+		.kind = run->reads > 1 ? KIND_READ_RUN : KIND_READ,
+	};
+	struct counters more = { .count = 1, .reads = run->reads };
+
+	count(&key, &more);
+}
+
+__noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind)
+{
+	struct range_key key = { .start = offset, .len = len, .kind = kind };
+	struct counters more = { .count = 1, .reads = 1 };
+	struct file *file = (void *)address;
+	struct run_key run_key = {};
+	struct run fresh, *run;
+	bool is_direct;
+
+	if (!file || !len)
+		return 0;
+	key.file = intern((__u64)BPF_CORE_READ(file, f_inode));
+	if (!key.file)
+		return 0;
+	is_direct = BPF_CORE_READ(file, f_flags) & O_DIRECT;
+	if (config.raw)
+		tell(&key, 0, is_direct);
+	if (kind != KIND_READ || is_direct || !config.runs) {
+		count(&key, &more);
+		return 0;
+	}
+	run_key.file = (__u64)file;
+	run_key.tid = bpf_get_current_pid_tgid();
+	run = bpf_map_lookup_elem(&run_map, &run_key);
+	if (run) {
+		/* In the rest of the same block counts as behind, as in the model of user space. */
+		if (run->file == key.file && offset >= run->end &&
+		    offset <= ((run->end + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))) {
+			run->end = offset + len;
+			run->reads++;
+			return 0;
+		}
+		end_run(run);
+		run->start = offset;
+		run->end = offset + len;
+		run->file = key.file;
+		run->reads = 1;
+		return 0;
+	}
+	fresh.start = offset;
+	fresh.end = offset + len;
+	fresh.file = key.file;
+	fresh.reads = 1;
+	if (bpf_map_update_elem(&run_map, &run_key, &fresh, BPF_NOEXIST)) {
+		lost(&state.unjoined);
+		count(&key, &more);
+	}
+	return 0;
+}
+
+static __always_inline struct file *file_of(__s64 fd)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct fdtable *table;
+	struct file **files, *file = NULL;
+
+	if (fd < 0)
+		return NULL;
+	table = BPF_CORE_READ(task, files, fdt);
+	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	files = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	if (!file || !is_regular(BPF_CORE_READ(file, f_inode)))
+		return NULL;
+	return file;
+}
+
+/* What a call does with the file behind `fd`; AT_POSITION: at the file's own place. */
+static __always_inline void set_side(struct side *side, __s64 fd, __s64 offset, __u32 kind)
+{
+	struct file *file;
+
+	if ((kind == KIND_READ && !config.reads) || (kind == KIND_WRITE && !config.writes))
+		return;
+	file = file_of(fd);
+	if (!file)
+		return;
+	side->file = file;
+	side->kind = kind;
+	side->offset = offset == AT_POSITION ? BPF_CORE_READ(file, f_pos) : offset;
+}
+
+/* An offset that the application keeps behind a pointer; without it, the file's own. */
+static __always_inline __s64 offset_at(unsigned long pointer)
+{
+	__s64 offset = AT_POSITION;
+
+	if (pointer)
+		bpf_probe_read_user(&offset, sizeof(offset), (void *)pointer);
+	return offset;
+}
+
+static __always_inline bool is_compat(void)
+{
+#if defined(__TARGET_ARCH_x86)
+	struct task_struct *task = (void *)bpf_get_current_task();
+
+	/* TS_COMPAT, arch/x86/include/asm/thread_info.h */
+	return BPF_CORE_READ(task, thread_info.status) & 2;
+#else
+	return false;
+#endif
+}
+
+static __always_inline void closed(__s64 fd)
+{
+	struct run_key key = {};
+	struct run *run;
+
+	key.file = (__u64)file_of(fd);
+	if (!key.file)
+		return;
+	key.tid = bpf_get_current_pid_tgid();
+	run = bpf_map_lookup_elem(&run_map, &key);
+	if (!run)
+		return;
+	end_run(run);
+	bpf_map_delete_elem(&run_map, &key);
+}
+
+SEC("tp_btf/sys_enter")
+int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct call call = {};
+
+	switch (nr) {
+	case NR_read: case NR_write: case NR_close: case NR_pread64: case NR_pwrite64:
+	case NR_readv: case NR_writev: case NR_sendfile: case NR_io_submit: case NR_splice:
+	case NR_preadv: case NR_pwritev: case NR_copy_file_range: case NR_preadv2:
+	case NR_pwritev2:
+		break;
+	default:
+		return 0;
+	}
+	if (!task_wanted() || is_compat())
+		return 0;
+	switch (nr) {
+	case NR_read: case NR_readv:
+		set_side(&call.in, (int)ARG1(regs), AT_POSITION, KIND_READ);
+		break;
+	case NR_write: case NR_writev:
+		set_side(&call.out, (int)ARG1(regs), AT_POSITION, KIND_WRITE);
+		break;
+	case NR_pread64: case NR_preadv: case NR_preadv2:
+		set_side(&call.in, (int)ARG1(regs), ARG4(regs), KIND_READ);
+		break;
+	case NR_pwrite64: case NR_pwritev: case NR_pwritev2:
+		set_side(&call.out, (int)ARG1(regs), ARG4(regs), KIND_WRITE);
+		break;
+	case NR_sendfile:
+		set_side(&call.in, (int)ARG2(regs), offset_at(ARG3(regs)), KIND_READ);
+		set_side(&call.out, (int)ARG1(regs), AT_POSITION, KIND_WRITE);
+		break;
+	case NR_splice: case NR_copy_file_range:
+		set_side(&call.in, (int)ARG1(regs), offset_at(ARG2(regs)), KIND_READ);
+		set_side(&call.out, (int)ARG3(regs), offset_at(ARG4(regs)), KIND_WRITE);
+		break;
+	case NR_io_submit:
+		call.batch = ARG3(regs);
+		break;
+	case NR_close:
+		if (config.runs)
+			closed((int)ARG1(regs));
+		return 0;
+	}
+	if (!call.in.file && !call.out.file && !call.batch)
+		return 0;
+	if (bpf_map_update_elem(&calls, &tid, &call, BPF_ANY))
+		lost(&state.lost_tasks);
+	return 0;
+}
+
+static __always_inline void side_done(struct side *side, __s64 done)
+{
+	struct file *file = side->file;
+	__s64 offset = side->offset;
+
+	if (!file)
+		return;
+	/* What was appended ends where the file ends. */
+	if (side->kind == KIND_WRITE && (BPF_CORE_READ(file, f_flags) & O_APPEND))
+		offset = BPF_CORE_READ(file, f_inode, i_size) - done;
+	if (offset >= 0)
+		access((__u64)file, offset, done, side->kind);
+}
+
+/* include/uapi/linux/aio_abi.h, v6.1 */
+struct iocb {
+	__u64 aio_data;
+	__u32 aio_key;
+	__u32 aio_rw_flags;
+	__u16 aio_lio_opcode;
+	__s16 aio_reqprio;
+	__u32 aio_fildes;
+	__u64 aio_buf;
+	__u64 aio_nbytes;
+	__s64 aio_offset;
+};
+
+struct iovec {
+	__u64 base;
+	__u64 len;
+};
+
+__noinline __u64 vector_bytes(__u64 vectors, __u64 len)
+{
+	struct iovec vector;
+	__u64 sum = 0;
+
+	for (int i = 0; i < MAX_VECTORS; i++) {
+		if (i >= len)
+			break;
+		if (bpf_probe_read_user(&vector, sizeof(vector), (void *)(vectors + i * 16)))
+			break;
+		sum += vector.len;
+	}
+	return sum;
+}
+
+/* libaio: what was submitted is taken as done; reads end at the end of the file. */
+__noinline int aio_submitted(__u64 place)
+{
+	struct iocb iocb = {};
+	struct file *file;
+	__u64 at = 0, size;
+	bool reads;
+
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)place) ||
+	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)at))
+		return 0;
+	/* Reads: PREAD 0, PREADV 7. Writes: PWRITE 1, PWRITEV 8. */
+	if (iocb.aio_lio_opcode == 7 || iocb.aio_lio_opcode == 8)
+		iocb.aio_nbytes = vector_bytes(iocb.aio_buf, iocb.aio_nbytes);
+	else if (iocb.aio_lio_opcode > 1)
+		return 0;
+	reads = iocb.aio_lio_opcode == 0 || iocb.aio_lio_opcode == 7;
+	if (!(reads ? config.reads : config.writes))
+		return 0;
+	file = file_of((int)iocb.aio_fildes);
+	if (!file || iocb.aio_offset < 0)
+		return 0;
+	if (reads) {
+		size = BPF_CORE_READ(file, f_inode, i_size);
+		if (iocb.aio_offset >= size)
+			return 0;
+		if (iocb.aio_nbytes > size - iocb.aio_offset)
+			iocb.aio_nbytes = size - iocb.aio_offset;
+	}
+	access((__u64)file, iocb.aio_offset, iocb.aio_nbytes, reads ? KIND_READ : KIND_WRITE);
+	return 0;
+}
+
+SEC("tp_btf/sys_exit")
+int BPF_PROG(on_leave, struct pt_regs *regs, long result)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct call *have = bpf_map_lookup_elem(&calls, &tid), call;
+
+	if (!have)
+		return 0;
+	call = *have;
+	bpf_map_delete_elem(&calls, &tid);
+	if (result <= 0)
+		return 0;
+	if (call.batch) {
+		for (int i = 0; i < MAX_BATCH; i++) {
+			if (i >= result)
+				return 0;
+			aio_submitted(call.batch + i * 8);
+		}
+		if (result > MAX_BATCH)
+			__sync_fetch_and_add(&state.lost_tallies, result - MAX_BATCH);
+		return 0;
+	}
+	side_done(&call.in, result);
+	side_done(&call.out, result);
+	return 0;
+}
+
+/* include/uapi/linux/io_uring.h, v6.15: what reads, what writes. */
+static __always_inline bool uring_reads(__u8 opcode)
+{
+	return opcode == 1 || opcode == 4 || opcode == 22 || opcode == 58;
+}
+
+static __always_inline bool uring_writes(__u8 opcode)
+{
+	return opcode == 2 || opcode == 5 || opcode == 23 || opcode == 59;
+}
+
+static __always_inline void uring_submitted(struct io_kiocb *req)
+{
+	__u8 opcode = BPF_CORE_READ(req, opcode);
+	__u64 at = (__u64)req;
+	__s64 offset;
+
+	if (!(uring_reads(opcode) ? config.reads : uring_writes(opcode) && config.writes))
+		return;
+	if (!task_wanted())
+		return;
+	offset = BPF_CORE_READ((struct io_rw *)req, kiocb.ki_pos);
+	if (bpf_map_update_elem(&uring, &at, &offset, BPF_ANY))
+		lost(&state.lost_tasks);
+}
+
+static __always_inline void uring_done(struct io_kiocb *req, __s64 result)
+{
+	__u64 at = (__u64)req;
+	__s64 *have = bpf_map_lookup_elem(&uring, &at), offset;
+	struct file *file;
+
+	if (!have)
+		return;
+	offset = *have;
+	bpf_map_delete_elem(&uring, &at);
+	if (result <= 0)
+		return;
+	file = BPF_CORE_READ(req, file);
+	if (!file || !is_regular(BPF_CORE_READ(file, f_inode)))
+		return;
+	if (offset == AT_POSITION)
+		offset = BPF_CORE_READ(file, f_pos) - result;
+	if (offset >= 0)
+		access((__u64)file, offset, result,
+		       uring_reads(BPF_CORE_READ(req, opcode)) ? KIND_READ : KIND_WRITE);
+}
+
+/* v6.3 */
+SEC("tp_btf/io_uring_submit_req")
+int BPF_PROG(on_uring_submit, struct io_kiocb *req)
+{
+	uring_submitted(req);
+	return 0;
+}
+
+/* v6.0 to v6.2 */
+SEC("tp_btf/io_uring_submit_sqe")
+int BPF_PROG(on_uring_submit_sqe, struct io_kiocb *req)
+{
+	uring_submitted(req);
+	return 0;
+}
+
+/* v6.12 */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_uring_complete, void *ring, void *req, struct io_uring_cqe *cqe)
+{
+	uring_done(req, BPF_CORE_READ(cqe, res));
+	return 0;
+}
+
+/* Before, with the parts of the completion one by one. */
+SEC("tp_btf/io_uring_complete")
+int BPF_PROG(on_uring_complete_parts, void *ring, void *req, __u64 user_data, int result)
+{
+	uring_done(req, result);
+	return 0;
+}
+
+struct vm_area_struct {
+	struct file *vm_file;
+} __attribute__((preserve_access_index));
+
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
+} __attribute__((preserve_access_index));
+
+static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last)
+{
+	struct range_key key = {
+		.start = first * PAGE_BYTES,
+		.len = (last - first + 1) * PAGE_BYTES,
+		.kind = KIND_READ,
+	};
+	struct counters more = { .count = 1, .reads = 1 };
+
+	if (!config.reads || !inode || last < first || !is_regular(inode) || !task_wanted())
+		return;
+	key.file = intern((__u64)inode);
+	if (!key.file)
+		return;
+	count(&key, &more);
+	if (config.raw)
+		tell(&key, 0, 0);
+}
+
+SEC("tp_btf/mm_filemap_fault")
+int BPF_PROG(on_fault, struct address_space *mapping, unsigned long index)
+{
+	faulted(BPF_CORE_READ(mapping, host), index, index);
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_map_pages")
+int BPF_PROG(on_mapped, struct address_space *mapping, unsigned long first, unsigned long last)
+{
+	faulted(BPF_CORE_READ(mapping, host), first, last);
+	return 0;
+}
+
+/* Kernels before these tracepoints (v6.13), where functions can be watched. */
+SEC("fentry/filemap_fault")
+int BPF_PROG(on_fault_function, struct vm_fault *fault)
+{
+	__u64 index = BPF_CORE_READ(fault, pgoff);
+
+	faulted(BPF_CORE_READ(fault, vma, vm_file, f_inode), index, index);
+	return 0;
+}
+
+SEC("fentry/filemap_map_pages")
+int BPF_PROG(on_mapped_function, struct vm_fault *fault, unsigned long first, unsigned long last)
+{
+	faulted(BPF_CORE_READ(fault, vma, vm_file, f_inode), first, last);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,599 @@
+//! Load the programs, and take from them what they counted.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    mem::MaybeUninit,
+    os::fd::AsRawFd,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder,
+    btf::Btf,
+    set_print,
+    skel::{OpenSkel, Skel, SkelBuilder},
+};
+use linux_abi::barrier;
+use units::{Bytes, FileOffset, FileRange, Nanos};
+
+use super::{
+    Source, TraceError, TraceOptions, btrfs, config,
+    error::check_permission,
+    skeleton::{CollectSkel, CollectSkelBuilder, OpenCollectSkel, types},
+    sources::{choose, watches_function},
+    tallies::expand,
+    wire,
+};
+use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
+
+/// `TALLIES` of the contract.
+const MAP_SIZE: u32 = 524_288;
+/// Entries that are taken in one call.
+const BATCH: u32 = 8192;
+/// How many reads a second are timed, about.
+const TIMED_PER_SECOND: u64 = 1000;
+
+/// What was counted since the last time.
+#[derive(Debug, Default)]
+pub struct Drained {
+    /// Ranges with their counts. A range may stand there more than once.
+    pub tallies: Vec<Tally>,
+    /// Files that were met with for the first time.
+    pub files: Vec<TracedFile>,
+    /// Single accesses, if they were asked for, in order of time.
+    pub accesses: Vec<Access>,
+    /// Accesses that are missing because there was no room for them.
+    pub lost: u64,
+}
+
+/// One access, as it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub range: FileRange,
+    /// Whether it was a write.
+    pub write: bool,
+    /// Whether it went around the page cache.
+    pub direct: bool,
+    /// Requests that it became; 0 if they were not counted.
+    pub requests: u32,
+    /// The process.
+    pub pid: u32,
+    /// When, on the clock that counts from boot.
+    pub time: Nanos,
+}
+
+/// The programs, loaded and attached.
+pub struct Collector {
+    skel: CollectSkel<'static>,
+    links: Vec<Link>,
+    ring: RingBuffer<'static>,
+    inbox: Arc<Mutex<Inbox>>,
+    sources: Vec<Source>,
+    options: TraceOptions,
+    files: HashMap<u32, FileKey>,
+    /// How many of the kernel's files were read from its map after the ring was full.
+    untold: u64,
+    resolver: Resolver,
+    /// Losses that were reported already.
+    lost: u64,
+    emptied: Instant,
+    /// How long emptying took the last time.
+    took: Duration,
+}
+
+/// What came through the ring.
+#[derive(Default)]
+struct Inbox {
+    files: Vec<types::file_event>,
+    ranges: Vec<types::range_event>,
+}
+
+impl std::fmt::Debug for Collector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector")
+            .field("options", &self.options)
+            .field("sources", &self.sources)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Collector {
+    /// Load and attach. What counts is counted from now on.
+    ///
+    /// # Errors
+    ///
+    /// No permission, a kernel without what is needed, a filter that cannot be set.
+    pub fn start(options: &TraceOptions) -> Result<Self, TraceError> {
+        check_permission()?;
+        let btf = Btf::from_vmlinux().map_err(|_| TraceError::NoTypes)?;
+        let log = Log::begin();
+        // Functions may not be watched everywhere; only trying tells.
+        let first = choose(options.layer, &btf, true, "");
+        let watches = |sources: &[Source]| {
+            let mut programs = sources.iter().filter_map(|source| source.program);
+            programs.any(watches_function)
+        };
+        if !watches(&first) {
+            return Self::load(options, first, &log);
+        }
+        match Self::load(options, first, &log) {
+            Err(TraceError::Kernel { source, .. }) => {
+                let refusal = source.to_string();
+                Self::load(options, choose(options.layer, &btf, false, &refusal), &log)
+            }
+            done => done,
+        }
+    }
+
+    fn load(options: &TraceOptions, sources: Vec<Source>, log: &Log) -> Result<Self, TraceError> {
+        log.clear();
+        let kernel = |doing: &str, source| TraceError::Kernel {
+            doing: doing.to_owned(),
+            source,
+            log: log.tail(),
+        };
+        if let Some(missing) = sources.iter().find(|s| s.required && s.program.is_none()) {
+            return Err(TraceError::NoSource {
+                what: missing.what,
+                why: missing.why_not.clone().unwrap_or_default(),
+            });
+        }
+        // The object lives as long as the process: a program collects once or a few times.
+        let storage: &'static mut MaybeUninit<OpenObject> =
+            Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = CollectSkelBuilder::default()
+            .open(storage)
+            .map_err(|error| kernel("reading the BPF programs", error))?;
+        configure(&mut open, options, &sources)?;
+        let skel = open
+            .load()
+            .map_err(|error| kernel("loading the BPF programs", error))?;
+        let inbox = Arc::new(Mutex::new(Inbox::default()));
+        let ring = ring(&skel, &inbox).map_err(|error| kernel("opening the ring", error))?;
+        let mut collector = Self {
+            skel,
+            links: Vec::new(),
+            ring,
+            inbox,
+            sources,
+            options: options.clone(),
+            files: HashMap::new(),
+            untold: 0,
+            resolver: Resolver::new(),
+            lost: 0,
+            emptied: Instant::now(),
+            took: Duration::ZERO,
+        };
+        collector.set_btrfs_devices();
+        collector.set_cgroup()?;
+        collector.set_roots()?;
+        for pid in &options.filter.pids {
+            collector.follow(*pid)?;
+        }
+        collector.attach().map_err(|(program, error)| {
+            kernel(&format!("attaching the BPF program {program}"), error)
+        })?;
+        Ok(collector)
+    }
+
+    fn attach(&mut self) -> Result<(), (&'static str, libbpf_rs::Error)> {
+        let wanted: Vec<_> = self.sources.iter().filter_map(|s| s.program).collect();
+        for name in wanted {
+            let object = self.skel.object_mut();
+            let Some(program) = object.progs_mut().find(|program| program.name() == name) else {
+                continue;
+            };
+            let link = program.attach_trace().map_err(|error| (name, error))?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// What is seen, and what is not.
+    #[must_use]
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// Count the accesses of this process and of the children that it will have.
+    ///
+    /// # Errors
+    ///
+    /// The kernel's map is full.
+    pub fn follow(&self, pid: u32) -> Result<(), TraceError> {
+        let one = 1u32.to_ne_bytes();
+        self.skel
+            .maps
+            .followed
+            .update(&pid.to_ne_bytes(), &one, MapFlags::ANY)
+            .map_err(|source| TraceError::Kernel {
+                doing: format!("following process {pid}"),
+                source,
+                log: String::new(),
+            })
+    }
+
+    /// Wait until there may be something to take, at most this long.
+    pub fn wait(&self, at_most: Duration) {
+        // Errors are interruptions by signals; the caller looks at those.
+        let _ = self.ring.poll(at_most);
+    }
+
+    /// Take what was counted. To be called about once a second; most of it stays in the kernel until
+    /// it is worth the effort.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn drain(&mut self) -> Result<Drained, TraceError> {
+        let _ = self.ring.consume();
+        self.set_btrfs_devices();
+        let mut drained = Drained::default();
+        let state = self.state();
+        let used = state.used[state.active as usize & 1];
+        let waited = self.emptied.elapsed();
+        // Emptying costs in proportion to what is there: at most half a percent of the time.
+        let due = waited >= Duration::from_secs(1).max(self.took * 200);
+        if used > 0 && (due || used > MAP_SIZE / 4 * 3) {
+            self.empty(&mut drained)?;
+            self.choose_sampling(&drained, waited);
+        }
+        self.deliver(&mut drained);
+        Ok(drained)
+    }
+
+    /// Detach everything, and take all that is left.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused.
+    pub fn finish(mut self) -> Result<Drained, TraceError> {
+        self.links.clear();
+        let _ = barrier::wait_for_readers();
+        let _ = self.ring.consume();
+        let mut drained = Drained::default();
+        // Twice, because there are two maps.
+        self.empty(&mut drained)?;
+        self.empty(&mut drained)?;
+        self.take_pending(&mut drained);
+        self.deliver(&mut drained);
+        Ok(drained)
+    }
+
+    fn state(&self) -> types::state {
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_ref()
+            .expect("the object has .bss");
+        wire::volatile(&bss.state)
+    }
+
+    /// Let the programs count in the other map, and empty this one.
+    fn empty(&mut self, drained: &mut Drained) -> Result<(), TraceError> {
+        let began = Instant::now();
+        let now = self.state().active & 1;
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_mut()
+            .expect("the object has .bss");
+        bss.state.active = 1 - now;
+        // Whoever still holds an entry of this map is a program that began before. Where the call is
+        // not there, a moment that is long for a program has to do.
+        if barrier::wait_for_readers().is_err() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bss.state.used[now as usize] = 0;
+        let maps = &self.skel.maps;
+        let entries: Vec<(Vec<u8>, Vec<u8>)> = {
+            let map: &dyn MapCore = if now == 0 {
+                &maps.tallies_a
+            } else {
+                &maps.tallies_b
+            };
+            map.lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+                .map_err(|source| TraceError::Kernel {
+                    doing: "reading the counters".to_owned(),
+                    source,
+                    log: String::new(),
+                })?
+                .collect()
+        };
+        self.learn_files(drained);
+        for (key, value) in entries {
+            if let (Some(key), Some(value)) = (
+                wire::read::<types::range_key>(&key),
+                wire::read::<types::counters>(&value),
+            ) {
+                self.tally(&key, &value, drained);
+            }
+        }
+        self.emptied = Instant::now();
+        self.took = self.emptied - began;
+        Ok(())
+    }
+
+    fn tally(&mut self, key: &types::range_key, value: &types::counters, drained: &mut Drained) {
+        if !self.files.contains_key(&key.file) {
+            self.learn_from_map(drained);
+        }
+        match self.files.get(&key.file) {
+            Some(file) => {
+                expand(
+                    *file,
+                    key,
+                    value,
+                    self.options.readahead,
+                    &mut drained.tallies,
+                );
+            }
+            // Cannot be: a file is in the map before its ranges are.
+            None => drained.lost += u64::from(value.count),
+        }
+    }
+
+    /// What tasks were in the middle of when the programs were detached.
+    fn take_pending(&mut self, drained: &mut Drained) {
+        let maps = &self.skel.maps;
+        let values = |map: &dyn MapCore| -> Vec<Vec<u8>> {
+            map.keys()
+                .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
+                .collect()
+        };
+        let pendings = values(&maps.pendings);
+        let runs = values(&maps.run_map);
+        let page = Bytes::kib(4);
+        for pending in pendings
+            .iter()
+            .filter_map(|v| wire::read::<types::pending>(v))
+        {
+            if pending.to == 0 || pending.file == 0 {
+                continue;
+            }
+            let from = FileOffset(pending.from).align_down(page);
+            let range = FileRange::between(from, FileOffset(pending.to).align_up(page));
+            let key = types::range_key {
+                start: range.start.0,
+                len: range.len.0,
+                file: pending.file,
+                kind: u32::from(pending.op != 0),
+            };
+            let value = types::counters {
+                count: 1,
+                requests: pending.requests,
+                ..types::counters::default()
+            };
+            self.tally(&key, &value, drained);
+        }
+        for run in runs.iter().filter_map(|v| wire::read::<types::run>(v)) {
+            let key = types::range_key {
+                start: run.start,
+                len: run.end - run.start,
+                file: run.file,
+                kind: if run.reads > 1 { 2 } else { 0 },
+            };
+            let value = types::counters {
+                count: 1,
+                reads: run.reads,
+                ..types::counters::default()
+            };
+            self.tally(&key, &value, drained);
+        }
+    }
+
+    /// Files that came through the ring.
+    fn learn_files(&mut self, drained: &mut Drained) {
+        let _ = self.ring.consume();
+        let files = std::mem::take(&mut lock(&self.inbox).files);
+        for event in files {
+            self.learn(&event.key, &event.entry, drained);
+        }
+        if self.state().untold_files != self.untold {
+            self.learn_from_map(drained);
+        }
+    }
+
+    /// Files that the ring had no room for.
+    fn learn_from_map(&mut self, drained: &mut Drained) {
+        self.untold = self.state().untold_files;
+        let map = &self.skel.maps.files;
+        let entries: Vec<_> = map
+            .keys()
+            .filter_map(|key| Some((map.lookup(&key, MapFlags::ANY).ok()??, key)))
+            .collect();
+        for (value, key) in entries {
+            if let (Some(key), Some(entry)) = (
+                wire::read::<types::file_key>(&key),
+                wire::read::<types::file_entry>(&value),
+            ) && entry.wanted != 0
+            {
+                self.learn(&key, &entry, drained);
+            }
+        }
+    }
+
+    fn learn(&mut self, key: &types::file_key, entry: &types::file_entry, drained: &mut Drained) {
+        let file = FileKey {
+            dev: stat_device(key.dev),
+            inode: key.inode,
+            generation: key.generation,
+            subvolume: key.subvolume,
+        };
+        if self.files.insert(entry.id, file).is_some() {
+            return;
+        }
+        let fs = FsId {
+            uuid: entry.uuid,
+            magic: entry.magic,
+        };
+        let path = self.resolver.locate(&file, &fs, entry.sb_dev, entry.pid);
+        drained.files.push(TracedFile {
+            key: file,
+            fs,
+            path,
+        });
+    }
+
+    /// Complete what is handed out: new files, single accesses, losses.
+    fn deliver(&mut self, drained: &mut Drained) {
+        self.learn_files(drained);
+        let ranges = std::mem::take(&mut lock(&self.inbox).ranges);
+        for event in ranges {
+            if let Some(file) = self.files.get(&event.range.file) {
+                drained.accesses.push(Access {
+                    file: *file,
+                    range: FileRange::new(event.range.start, event.range.len),
+                    write: event.range.kind == 1,
+                    direct: event.direct != 0,
+                    requests: event.requests,
+                    pid: event.pid,
+                    time: Nanos(event.time),
+                });
+            }
+        }
+        drained.accesses.sort_by_key(|access| access.time);
+        let state = self.state();
+        let lost = state.lost_tallies + state.lost_tasks + state.lost_files + state.lost_events;
+        drained.lost += lost - self.lost;
+        self.lost = lost;
+    }
+
+    /// Time one read in 2ⁿ, so that timing costs the same however many there are.
+    fn choose_sampling(&mut self, drained: &Drained, waited: Duration) {
+        let reads: u64 = drained.tallies.iter().map(|tally| tally.reads).sum();
+        let per_second = reads as f64 / waited.as_secs_f64().max(0.001);
+        let one_in = (per_second / TIMED_PER_SECOND as f64).max(1.0) as u32;
+        let bss = self
+            .skel
+            .maps
+            .bss_data
+            .as_mut()
+            .expect("the object has .bss");
+        bss.state.sample_mask = one_in.next_power_of_two() - 1;
+    }
+
+    fn set_btrfs_devices(&self) {
+        let one = 1u32.to_ne_bytes();
+        for device in btrfs::devices() {
+            let map = &self.skel.maps.btrfs_devices;
+            if let Err(error) = map.update(&device.to_ne_bytes(), &one, MapFlags::ANY) {
+                tracing::debug!("device {device:#x}: {error}");
+            }
+        }
+    }
+
+    fn set_roots(&self) -> Result<(), TraceError> {
+        let one = 1u32.to_ne_bytes();
+        for root in config::roots(&self.options.filter)? {
+            let map = &self.skel.maps.roots;
+            map.update(wire::bytes(&root), &one, MapFlags::ANY)
+                .map_err(|source| TraceError::Kernel {
+                    doing: "setting the paths".to_owned(),
+                    source,
+                    log: String::new(),
+                })?;
+        }
+        Ok(())
+    }
+
+    fn set_cgroup(&self) -> Result<(), TraceError> {
+        let Some(path) = &self.options.filter.cgroup else {
+            return Ok(());
+        };
+        let wrong = |problem: String| TraceError::Filter {
+            path: path.clone(),
+            problem,
+        };
+        let folder =
+            File::open(path).map_err(|error| wrong(format!("cannot be opened: {error}")))?;
+        let fd = (folder.as_raw_fd() as u32).to_ne_bytes();
+        self.skel
+            .maps
+            .cgroups
+            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(|_| {
+                wrong(
+                    "is not a control group; give a folder below a cgroup v2 mount, \
+                       like /sys/fs/cgroup/system.slice"
+                        .to_owned(),
+                )
+            })
+    }
+}
+
+/// Settings, and which programs are loaded.
+fn configure(
+    open: &mut OpenCollectSkel<'static>,
+    options: &TraceOptions,
+    sources: &[Source],
+) -> Result<(), TraceError> {
+    let rodata = open
+        .maps
+        .rodata_data
+        .as_deref_mut()
+        .expect("the object has .rodata");
+    config::fill(&mut rodata.config, options)?;
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = sources
+            .iter()
+            .any(|source| source.program.is_some_and(|name| program.name() == name));
+        program.set_autoload(wanted);
+    }
+    Ok(())
+}
+
+fn ring(
+    skel: &CollectSkel<'static>,
+    inbox: &Arc<Mutex<Inbox>>,
+) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let inbox = Arc::clone(inbox);
+    let mut builder = RingBufferBuilder::new();
+    builder.add(&skel.maps.events, move |bytes| {
+        let mut inbox = lock(&inbox);
+        match wire::read::<u32>(bytes) {
+            Some(1) => inbox.files.extend(wire::read::<types::file_event>(bytes)),
+            Some(2) => inbox.ranges.extend(wire::read::<types::range_event>(bytes)),
+            _ => {}
+        }
+        0
+    })?;
+    builder.build()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What libbpf says while it loads; kept for the case that it fails.
+struct Log;
+
+static SAID: Mutex<String> = Mutex::new(String::new());
+
+impl Log {
+    fn begin() -> Self {
+        set_print(Some((PrintLevel::Warn, |_, message| {
+            tracing::debug!("libbpf: {}", message.trim_end());
+            lock(&SAID).push_str(&message);
+        })));
+        Self
+    }
+
+    fn clear(&self) {
+        lock(&SAID).clear();
+    }
+
+    /// The last lines, the telling ones of a verifier's refusal among them.
+    fn tail(&self) -> String {
+        let said = lock(&SAID);
+        let lines: Vec<&str> = said.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+}

@@ -1,0 +1,122 @@
+//! Why nothing can be collected, and what to do.
+
+use std::{fs, io, path::PathBuf};
+
+/// Collecting cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceError {
+    /// The process may not load BPF programs.
+    #[error(
+        "tracing needs {missing}, which this process does not have; run as root, or give the \
+         program these capabilities (setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep)"
+    )]
+    NotPermitted {
+        /// The names of the capabilities.
+        missing: String,
+    },
+    /// The kernel was built without type information.
+    #[error(
+        "this kernel has no type information (/sys/kernel/btf/vmlinux); tracing needs one that was \
+         built with CONFIG_DEBUG_INFO_BTF, as those of all larger distributions are since Linux 5.10"
+    )]
+    NoTypes,
+    /// The kernel lacks something without which nothing can be seen.
+    #[error("{what} cannot be seen on this kernel: {why}")]
+    NoSource {
+        /// What cannot be seen.
+        what: &'static str,
+        /// And why.
+        why: String,
+    },
+    /// A filter cannot be set.
+    #[error("{}: {problem}", .path.display())]
+    Filter {
+        /// What was given.
+        path: PathBuf,
+        /// What is wrong with it, and what to do.
+        problem: String,
+    },
+    /// More of something than the programs have room for.
+    #[error("too many {what}: at most {limit} can be given")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The kernel refused a program or a map.
+    #[error("{doing}: {source}{}", explained(.log))]
+    Kernel {
+        /// What was being done.
+        doing: String,
+        /// What it said.
+        #[source]
+        source: libbpf_rs::Error,
+        /// The last lines of what libbpf and the kernel's verifier had to say.
+        log: String,
+    },
+    /// A system call failed.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What it said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn explained(log: &str) -> String {
+    match log.trim() {
+        "" => String::new(),
+        log => format!("\n{log}"),
+    }
+}
+
+/// Bits of capability sets (linux/capability.h, v6.1).
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
+
+/// Check what can be checked before the kernel refuses with a bare `EPERM`.
+pub(super) fn check_permission() -> Result<(), TraceError> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let Some(effective) = effective(&status) else {
+        // Without /proc the kernel decides.
+        return Ok(());
+    };
+    let has = |bit: u32| effective & (1 << bit) != 0;
+    if has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON)) {
+        return Ok(());
+    }
+    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
+        .into_iter()
+        .filter(|(bit, _)| !has(*bit))
+        .map(|(_, name)| name)
+        .collect();
+    Err(TraceError::NotPermitted {
+        missing: missing.join(" and "),
+    })
+}
+
+/// `CapEff` of `/proc/PID/status`.
+fn effective(status: &str) -> Option<u64> {
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let status = "Name:\tindef\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n";
+        assert_eq!(effective(status), Some(0x1ff_ffff_ffff));
+        assert_eq!(effective("Name:\tindef\n"), None);
+        assert_eq!(effective("CapEff:\tx\n"), None);
+    }
+}

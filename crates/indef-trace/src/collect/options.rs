@@ -1,0 +1,75 @@
+//! What is to be collected, and whose.
+
+use std::path::PathBuf;
+
+use units::Bytes;
+
+/// Where reads and writes are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// Below the page cache: what really reaches the device (InDeF §III-A).
+    Fs,
+    /// At the system call: what the application asks for (FragPicker §4.1.2).
+    Syscall,
+}
+
+impl Layer {
+    /// The word of the command line and the profile.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Fs => "fs",
+            Self::Syscall => "syscall",
+        }
+    }
+}
+
+/// Whose accesses count. Several filters must all be passed; of several paths or devices, one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Only these processes, with all children that are born while they are watched. Empty: all.
+    pub pids: Vec<u32>,
+    /// Only processes that may still be named ([`super::Collector::follow`]).
+    pub only_followed: bool,
+    /// Only processes of this name (`/proc/PID/comm`).
+    pub comm: Option<String>,
+    /// Only processes in this control group (a folder of cgroup v2) or below.
+    pub cgroup: Option<PathBuf>,
+    /// Only processes of this user.
+    pub uid: Option<u32>,
+    /// Only these files, or files in these trees.
+    pub paths: Vec<PathBuf>,
+    /// Only files on these devices (`/dev/…`).
+    pub devices: Vec<PathBuf>,
+}
+
+/// What is to be collected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceOptions {
+    /// Where.
+    pub layer: Layer,
+    /// Whether reads count.
+    pub reads: bool,
+    /// Whether writes count.
+    pub writes: bool,
+    /// Whose.
+    pub filter: Filter,
+    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; zero counts
+    /// what was asked for.
+    pub readahead: Bytes,
+    /// Hand out every single access, too ([`super::Drained::accesses`]).
+    pub raw: bool,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self {
+            layer: Layer::Fs,
+            reads: true,
+            writes: true,
+            filter: Filter::default(),
+            readahead: Bytes::kib(128),
+            raw: false,
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Which BPF programs are wanted, and which of several ways to see the same thing this kernel has.
+//!
+//! Tracepoints come first: they work everywhere and are meant for this. Where a kernel has none,
+//! the function itself is watched (fentry), if that is allowed. Each program is optional; what is
+//! not seen for want of one is said.
+
+use libbpf_rs::btf::{
+    Btf, ReferencesType,
+    types::{FuncProto, Ptr, Typedef},
+};
+
+use super::Layer;
+
+/// One thing to be seen, and whether it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What is seen with it.
+    pub what: &'static str,
+    /// The program that sees it; `None` if no way is open.
+    pub program: Option<&'static str>,
+    /// Where it is attached, like `tracepoint block_bio_queue`.
+    pub hook: String,
+    /// Whether nothing can be collected without it.
+    pub required: bool,
+    /// Why it is not seen.
+    pub why_not: Option<String>,
+}
+
+/// A way to see something.
+#[derive(Clone, Copy)]
+enum Hook {
+    /// A tracepoint, with its arguments in the kernel's BTF.
+    Tracepoint(&'static str),
+    /// A tracepoint whose arguments changed: only with so many.
+    TracepointWith(&'static str, usize),
+    /// The entry of a kernel function.
+    Function(&'static str),
+}
+
+struct Wanted {
+    what: &'static str,
+    required: bool,
+    /// The best first.
+    ways: &'static [(&'static str, Hook)],
+}
+
+use Hook::{Function, Tracepoint, TracepointWith};
+
+const COMMON: &[Wanted] = &[Wanted {
+    what: "children of followed processes",
+    required: true,
+    ways: &[("on_fork", Tracepoint("sched_process_fork"))],
+}];
+
+const FS: &[Wanted] = &[
+    Wanted {
+        what: "requests to the device",
+        required: true,
+        ways: &[("on_bio_queue", Tracepoint("block_bio_queue"))],
+    },
+    Wanted {
+        what: "the end of tasks",
+        required: true,
+        ways: &[("on_exit", Tracepoint("sched_process_exit"))],
+    },
+    Wanted {
+        what: "read-ahead windows",
+        required: true,
+        ways: &[
+            ("on_readahead", Tracepoint("page_cache_ra_unbounded")),
+            ("on_readahead_function", Function("page_cache_ra_unbounded")),
+            ("on_page_added", Tracepoint("mm_filemap_add_to_page_cache")),
+        ],
+    },
+    Wanted {
+        what: "read-ahead in large folios",
+        required: false,
+        ways: &[
+            ("on_readahead_order", Tracepoint("page_cache_ra_order")),
+            (
+                "on_readahead_order_function",
+                Function("page_cache_ra_order"),
+            ),
+        ],
+    },
+    Wanted {
+        what: "direct I/O",
+        required: false,
+        ways: &[
+            ("on_direct", Tracepoint("iomap_dio_rw_begin")),
+            ("on_direct_function", Function("__iomap_dio_rw")),
+        ],
+    },
+    Wanted {
+        what: "time of requests",
+        required: false,
+        ways: &[("on_request_complete", Tracepoint("block_rq_complete"))],
+    },
+    Wanted {
+        what: "time of requests to devices without a queue",
+        required: false,
+        ways: &[("on_bio_complete", Tracepoint("block_bio_complete"))],
+    },
+    Wanted {
+        what: "requests that were split",
+        required: false,
+        ways: &[("on_split", Tracepoint("block_split"))],
+    },
+    Wanted {
+        what: "requests that were merged",
+        required: false,
+        ways: &[("on_backmerge", Tracepoint("block_bio_backmerge"))],
+    },
+    Wanted {
+        what: "requests that were merged in front",
+        required: false,
+        ways: &[("on_frontmerge", Tracepoint("block_bio_frontmerge"))],
+    },
+    Wanted {
+        what: "whose writes are written back",
+        required: false,
+        ways: &[("on_dirtied", Tracepoint("writeback_dirty_folio"))],
+    },
+];
+
+const SYSCALL: &[Wanted] = &[
+    Wanted {
+        what: "system calls that begin",
+        required: true,
+        ways: &[("on_enter", Tracepoint("sys_enter"))],
+    },
+    Wanted {
+        what: "system calls that end",
+        required: true,
+        ways: &[("on_leave", Tracepoint("sys_exit"))],
+    },
+    Wanted {
+        what: "the end of tasks",
+        required: true,
+        ways: &[("on_exit", Tracepoint("sched_process_exit"))],
+    },
+    Wanted {
+        what: "io_uring submissions",
+        required: false,
+        ways: &[
+            ("on_uring_submit", Tracepoint("io_uring_submit_req")),
+            // v6.0 to v6.2; earlier ones have other arguments.
+            (
+                "on_uring_submit_sqe",
+                TracepointWith("io_uring_submit_sqe", 2),
+            ),
+        ],
+    },
+    Wanted {
+        what: "io_uring completions",
+        required: false,
+        ways: &[
+            ("on_uring_complete", TracepointWith("io_uring_complete", 3)),
+            (
+                "on_uring_complete_parts",
+                TracepointWith("io_uring_complete", 7),
+            ),
+        ],
+    },
+    Wanted {
+        what: "page faults of mapped files",
+        required: false,
+        ways: &[
+            ("on_fault", Tracepoint("mm_filemap_fault")),
+            ("on_fault_function", Function("filemap_fault")),
+        ],
+    },
+    Wanted {
+        what: "pages mapped around a fault",
+        required: false,
+        ways: &[
+            ("on_mapped", Tracepoint("mm_filemap_map_pages")),
+            ("on_mapped_function", Function("filemap_map_pages")),
+        ],
+    },
+];
+
+/// The sources of a layer on the kernel whose types are `btf`. Without `functions`, only tracepoints
+/// are considered, and `refusal` says why.
+pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str) -> Vec<Source> {
+    let layer = match layer {
+        Layer::Fs => FS,
+        Layer::Syscall => SYSCALL,
+    };
+    let choose = |wanted: &Wanted| {
+        let way = wanted.ways.iter().find(|(_, hook)| match hook {
+            Function(_) if !functions => false,
+            hook => hook.is_in(btf),
+        });
+        let names: Vec<String> = wanted.ways.iter().map(|(_, hook)| hook.name()).collect();
+        let has_function = wanted
+            .ways
+            .iter()
+            .any(|(_, hook)| matches!(hook, Function(_)));
+        let why_not = match way {
+            Some(_) => None,
+            None if has_function && !functions => Some(format!(
+                "this kernel has no tracepoint for it, and functions cannot be watched: {refusal}"
+            )),
+            None => Some(format!("this kernel does not have {}", names.join(" or "))),
+        };
+        Source {
+            what: wanted.what,
+            program: way.map(|(program, _)| *program),
+            hook: way.map_or_else(|| names.join(" or "), |(_, hook)| hook.name()),
+            required: wanted.required,
+            why_not,
+        }
+    };
+    COMMON.iter().chain(layer).map(choose).collect()
+}
+
+/// Whether a program watches a function rather than a tracepoint.
+pub(super) fn watches_function(program: &str) -> bool {
+    let all = COMMON.iter().chain(FS).chain(SYSCALL);
+    all.flat_map(|wanted| wanted.ways)
+        .any(|(name, hook)| *name == program && matches!(hook, Function(_)))
+}
+
+impl Hook {
+    fn name(self) -> String {
+        match self {
+            Tracepoint(name) | TracepointWith(name, _) => format!("tracepoint {name}"),
+            Function(name) => format!("function {name}"),
+        }
+    }
+
+    fn is_in(self, btf: &Btf<'_>) -> bool {
+        match self {
+            Tracepoint(name) => arguments(btf, name).is_some(),
+            TracepointWith(name, count) => arguments(btf, name) == Some(count),
+            Function(name) => btf
+                .type_by_name::<libbpf_rs::btf::types::Func<'_>>(name)
+                .is_some(),
+        }
+    }
+}
+
+/// How many arguments a tracepoint has: those of `btf_trace_NAME` but the first, the kernel's own.
+fn arguments(btf: &Btf<'_>, tracepoint: &str) -> Option<usize> {
+    let typedef: Typedef<'_> = btf.type_by_name(&format!("btf_trace_{tracepoint}"))?;
+    let pointer: Ptr<'_> = typedef.referenced_type().try_into().ok()?;
+    let function: FuncProto<'_> = pointer.referenced_type().try_into().ok()?;
+    function.iter().count().checked_sub(1)
+}

@@ -1,0 +1,152 @@
+//! From the counters of the kernel to tallies: whole blocks, and runs become read-ahead windows.
+
+use indef_core::access::Observed;
+use units::{Bytes, FileOffset, FileRange, Nanos};
+
+use super::skeleton::types::{counters, range_key};
+use crate::{FileKey, Tally};
+
+/// `enum range_kind` of the contract.
+const WRITE: u32 = 1;
+const READ_RUN: u32 = 2;
+
+/// Ranges are counted in whole blocks of this size.
+const BLOCK: Bytes = Bytes::kib(4);
+
+/// What one entry of the kernel's map stands for.
+pub(super) fn expand(
+    file: FileKey,
+    range: &range_key,
+    counted: &counters,
+    readahead: Bytes,
+    into: &mut Vec<Tally>,
+) {
+    let bytes = FileRange::new(range.start, range.len);
+    let count = u64::from(counted.count);
+    let tally = |range: FileRange| Tally {
+        file,
+        range,
+        reads: 0,
+        writes: 0,
+        observed: Observed::default(),
+    };
+    match range.kind {
+        WRITE => into.push(Tally {
+            writes: count,
+            ..tally(bytes.align_outward(BLOCK))
+        }),
+        READ_RUN => into.extend(windows(bytes, window_of(bytes, counted, readahead)).map(
+            |window| Tally {
+                reads: count,
+                ..tally(window)
+            },
+        )),
+        _ => into.push(Tally {
+            reads: count,
+            observed: Observed {
+                requests: counted.requests.into(),
+                timed: counted.timed.into(),
+                time: Nanos(counted.time),
+            },
+            ..tally(bytes.align_outward(BLOCK))
+        }),
+    }
+}
+
+/// Reads that are longer than read-ahead are fetched as they are.
+fn window_of(run: FileRange, counted: &counters, readahead: Bytes) -> Bytes {
+    let bytes = run.len.0.saturating_mul(counted.count.into());
+    readahead.max(Bytes(bytes / u64::from(counted.reads).max(1)))
+}
+
+/// What read-ahead fetches for a run of reads: windows one behind the other, the first from the
+/// block in which the run began (as `indef_core::access` models it).
+fn windows(run: FileRange, window: Bytes) -> impl Iterator<Item = FileRange> {
+    let step = window.0.max(BLOCK.0);
+    let mut start = run.start.align_down(BLOCK);
+    std::iter::from_fn(move || {
+        if start >= run.end() {
+            return None;
+        }
+        let end = FileOffset(start.0.saturating_add(step)).align_up(BLOCK);
+        let window = FileRange::between(start, end);
+        start = end;
+        Some(window)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_core::access::{AccessOptions, AccessRecord, Op, ranges};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const KEY: FileKey = FileKey {
+        dev: 1,
+        inode: 2,
+        generation: 3,
+        subvolume: 0,
+    };
+
+    fn key(start: u64, len: u64, kind: u32) -> range_key {
+        range_key {
+            start,
+            len,
+            file: 1,
+            kind,
+        }
+    }
+
+    /// Three times, with so many reads each.
+    fn counted(reads: u32) -> counters {
+        counters {
+            count: 3,
+            requests: 7,
+            timed: 2,
+            time: 50,
+            reads: 3 * reads,
+        }
+    }
+
+    fn expanded(range: &range_key, reads: u32, readahead: Bytes) -> Vec<Tally> {
+        let mut tallies = Vec::new();
+        expand(KEY, range, &counted(reads), readahead, &mut tallies);
+        tallies
+    }
+
+    #[test]
+    fn single_accesses_grow_to_blocks() {
+        let [read] = expanded(&key(5000, 100, 0), 1, Bytes::kib(128))[..] else {
+            panic!("one");
+        };
+        assert_eq!(read.range, FileRange::new(4096, 4096));
+        assert_eq!((read.reads, read.writes), (3, 0));
+        assert_eq!(read.observed.requests, 7);
+        let [write] = expanded(&key(4095, 2, 1), 1, Bytes::kib(128))[..] else {
+            panic!("one");
+        };
+        assert_eq!(write.range, FileRange::new(0, 8192));
+        assert_eq!((write.reads, write.writes), (0, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_what_the_model_makes_of_its_reads(start in 0u64..100_000, sizes in prop_oneof![prop::collection::vec(1u64..20_000, 2..60), (131_072u64..1_000_000, 2usize..9).prop_map(|(size, n)| vec![size.next_multiple_of(4096); n])]) {
+            // Long reads that are not aligned overlap by a block, and merge.
+            let start = if sizes[0] > 131_071 { start & !4095 } else { start };
+            let mut offset = start;
+            let record = |len: &u64| {
+                let at = offset;
+                offset += len;
+                AccessRecord { file: 0, offset: FileOffset(at), len: Bytes(*len), op: Op::Read, direct: false, time: Nanos(at) }
+            };
+            let records: Vec<_> = sizes.iter().map(record).collect();
+            let modelled = ranges(records, &AccessOptions::default());
+            let run = expanded(&key(start, offset - start, READ_RUN), sizes.len() as u32, Bytes::kib(128));
+            let windows: Vec<_> = run.iter().map(|t| t.range).collect();
+            let expected: Vec<_> = modelled.of(0).iter().map(|r| r.range).collect();
+            prop_assert_eq!(windows, expected);
+        }
+    }
+}

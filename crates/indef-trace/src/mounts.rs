@@ -1,0 +1,112 @@
+//! What is mounted where, by the kernel's device number: `/proc/PID/mountinfo` (proc(5)).
+
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{major, makedev, minor};
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mount {
+    /// The kernel's number of the file system's device (`s_dev`).
+    pub(crate) sb_dev: u32,
+    /// Where it is mounted, as its process sees it.
+    pub(crate) point: PathBuf,
+    /// `ext4`.
+    pub(crate) fs_type: String,
+    /// `/dev/sda1`.
+    pub(crate) source: PathBuf,
+}
+
+/// The kernel's own form of a device number, as contract.h has it.
+pub(crate) fn kernel_device(dev: u64) -> u32 {
+    major(dev) << 20 | minor(dev) & 0xf_ffff
+}
+
+/// The form that `stat` shows.
+pub(crate) fn stat_device(dev: u32) -> u64 {
+    makedev(dev >> 20, dev & 0xf_ffff)
+}
+
+/// What this process sees; empty without `/proc`.
+pub(crate) fn all() -> Vec<Mount> {
+    of(Path::new("/proc/self"))
+}
+
+/// What the process of this folder of `/proc` sees.
+pub(crate) fn of(process: &Path) -> Vec<Mount> {
+    let table = fs::read(process.join("mountinfo")).unwrap_or_default();
+    table
+        .split(|byte| *byte == b'\n')
+        .filter_map(parse)
+        .collect()
+}
+
+/// `id parent major:minor root point options [tags…] - type source super-options`
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let device = std::str::from_utf8(fields.nth(2)?).ok()?;
+    let (major, minor) = device.split_once(':')?;
+    let sb_dev = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
+    let point = unescape(fields.nth(1)?);
+    fields.find(|field| *field == b"-")?;
+    let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    Some(Mount {
+        sb_dev,
+        point,
+        fs_type,
+        source,
+    })
+}
+
+/// Blanks, tabs, newlines and backslashes stand as three octal digits.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut bytes = Vec::with_capacity(field.len());
+    let mut at = 0;
+    while let Some(&byte) = field.get(at) {
+        let code = field.get(at + 1..at + 4).filter(|_| byte == b'\\');
+        let octal = code.and_then(|digits| {
+            let digits = std::str::from_utf8(digits).ok()?;
+            u8::from_str_radix(digits, 8).ok()
+        });
+        bytes.push(octal.unwrap_or(byte));
+        at += if octal.is_some() { 4 } else { 1 };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_the_table_is_understood() {
+        let line = b"36 35 7:3 /sub /mnt/with\\040blank rw,noatime shared:1 - btrfs /dev/loop3 rw";
+        let expected = Mount {
+            sb_dev: 7 << 20 | 3,
+            point: "/mnt/with blank".into(),
+            fs_type: "btrfs".into(),
+            source: "/dev/loop3".into(),
+        };
+        assert_eq!(parse(line), Some(expected));
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"36 35 x:3 / /mnt rw - ext4 /dev/sda rw"), None);
+    }
+
+    #[test]
+    fn device_numbers_go_both_ways() {
+        for dev in [0, 7 << 20 | 3, 259 << 20 | 0xf_ffff] {
+            assert_eq!(kernel_device(stat_device(dev)), dev);
+        }
+    }
+
+    #[test]
+    fn this_process_has_a_root() {
+        assert!(all().iter().any(|mount| mount.point == Path::new("/")));
+    }
+}

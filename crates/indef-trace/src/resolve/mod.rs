@@ -1,0 +1,240 @@
+//! From what the kernel knows a file by to where it is now, without walking a tree.
+//!
+//! The inode number and its generation make a file handle; opening it gives the file itself, even if
+//! it was renamed, and never another one that got its number. Which file system is meant is told by
+//! its UUID, since device numbers change from boot to boot. Where handles may not be opened
+//! (`CAP_DAC_READ_SEARCH`), the path that was noted is believed if it still has the same numbers.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io,
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use linux_abi::{
+    fsuuid,
+    handle::{self, FileHandle},
+};
+use rustix::fs::{FileType, fstat};
+
+use crate::{
+    FileKey, FsId, TracedFile,
+    mounts::{self, Mount, stat_device},
+};
+
+const XFS_MAGIC: u64 = 0x5846_5342;
+const BTRFS_MAGIC: u64 = 0x9123_683E;
+
+/// Where a file is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// Device number as `stat` shows it.
+    pub dev: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// A path to it, if it has one that this process can reach.
+    pub path: Option<PathBuf>,
+}
+
+/// Looks files up; keeps what is mounted, and opens each mount once.
+#[derive(Debug, Default)]
+pub struct Resolver {
+    places: Vec<Place>,
+    /// Whether handles may be opened, once that is known.
+    refused: bool,
+    /// Mounts that only other processes see, by process.
+    foreign: HashMap<u32, Vec<Place>>,
+}
+
+/// A mounted file system, opened to look things up on it.
+#[derive(Debug)]
+struct Place {
+    mount: Mount,
+    /// As `stat` shows the root of the mount.
+    dev: u64,
+    uuid: Option<[u8; 16]>,
+    root: File,
+}
+
+impl Resolver {
+    /// See what is mounted.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            places: places(&mounts::all(), Path::new("/")),
+            ..Self::default()
+        }
+    }
+
+    /// Find a file of a profile. `None`: it is gone, replaced, or its file system is not mounted.
+    #[must_use]
+    pub fn find(&self, file: &TracedFile) -> Option<Located> {
+        if !self.refused {
+            let matching = |place: &&Place| is_file_system(place, &file.fs, file.key.dev);
+            for place in self.places.iter().filter(matching) {
+                match open(place, &file.key, file.fs.magic) {
+                    Ok(located) => return located.map(|found| named(found, file)),
+                    Err(error) if is_gone(&error) => return None,
+                    Err(_) => {}
+                }
+            }
+        }
+        by_path(file)
+    }
+
+    /// Find a file that was just met with: `sb_dev` is the kernel's number of its file system,
+    /// `pid` a process that can reach it.
+    pub(crate) fn locate(
+        &mut self,
+        key: &FileKey,
+        fs: &FsId,
+        sb_dev: u32,
+        pid: u32,
+    ) -> Option<PathBuf> {
+        if self.refused {
+            return None;
+        }
+        if !self.places.iter().any(|place| place.mount.sb_dev == sb_dev) {
+            // Mounted since, or only elsewhere.
+            self.places = places(&mounts::all(), Path::new("/"));
+        }
+        let own = self.places.iter().filter(|p| p.mount.sb_dev == sb_dev);
+        for place in own {
+            match open(place, key, fs.magic) {
+                Ok(Some(located)) if located.path.is_some() => return located.path,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    self.refused = true;
+                    return None;
+                }
+                _ => {}
+            }
+        }
+        self.in_namespace_of(key, fs, sb_dev, pid)
+    }
+
+    /// Another mount namespace: through the root of a process in it.
+    fn in_namespace_of(
+        &mut self,
+        key: &FileKey,
+        fs: &FsId,
+        sb_dev: u32,
+        pid: u32,
+    ) -> Option<PathBuf> {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let namespace = |path: &Path| fs::read_link(path.join("ns/mnt")).ok();
+        let theirs = namespace(&process)?;
+        if Some(&theirs) == namespace(Path::new("/proc/self")).as_ref() {
+            return None;
+        }
+        let places = self
+            .foreign
+            .entry(pid)
+            .or_insert_with(|| places(&mounts::of(&process), &process.join("root")));
+        places
+            .iter()
+            .filter(|place| place.mount.sb_dev == sb_dev)
+            .find_map(|place| open(place, key, fs.magic).ok().flatten()?.path)
+    }
+}
+
+/// Open every mount of a file system that has handles, below `root`.
+fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
+    let usable = |mount: &&Mount| {
+        matches!(
+            mount.fs_type.as_str(),
+            "ext4" | "ext3" | "ext2" | "xfs" | "btrfs" | "f2fs"
+        )
+    };
+    mounts
+        .iter()
+        .filter(usable)
+        .filter_map(|mount| {
+            let point = mount.point.strip_prefix("/").unwrap_or(&mount.point);
+            // Reading is needed by the ioctl that tells the UUID.
+            let root = File::open(root.join(point)).ok()?;
+            Some(Place {
+                dev: root.metadata().ok()?.dev(),
+                uuid: fsuuid::of(&root).ok(),
+                mount: mount.clone(),
+                root,
+            })
+        })
+        .collect()
+}
+
+fn is_file_system(place: &Place, fs: &FsId, dev: u64) -> bool {
+    match place.uuid {
+        Some(uuid) if fs.uuid != [0; 16] => uuid == fs.uuid,
+        _ => place.dev == dev || stat_device(place.mount.sb_dev) == dev,
+    }
+}
+
+/// The file itself. `None`: it is no regular file.
+fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
+    let (inode, generation) = (key.inode, key.generation);
+    let handle = match magic {
+        BTRFS_MAGIC => FileHandle::Btrfs {
+            inode,
+            subvolume: key.subvolume,
+            generation,
+        },
+        XFS_MAGIC => FileHandle::Xfs64 { inode, generation },
+        _ => FileHandle::Inode32 {
+            inode: u32::try_from(inode).map_err(|_| io::ErrorKind::InvalidInput)?,
+            generation,
+        },
+    };
+    let file = handle::open(&place.root, handle)?;
+    let status = fstat(&file)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    Ok(Some(Located {
+        dev: status.st_dev,
+        inode: status.st_ino,
+        path: path_of(&file, status.st_dev, status.st_ino),
+    }))
+}
+
+/// What `/proc` says, if it is true: a deleted file has no path, and one that nobody looked up by
+/// name since it came into memory has a wrong one.
+fn path_of(file: &OwnedFd, dev: u64, inode: u64) -> Option<PathBuf> {
+    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    is_at(&path, dev, inode).then_some(path)
+}
+
+fn is_at(path: &Path, dev: u64, inode: u64) -> bool {
+    path.as_os_str().as_bytes().starts_with(b"/")
+        && fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (dev, inode))
+}
+
+/// A handle knows no name: the one that was noted serves if it still leads there.
+fn named(mut located: Located, file: &TracedFile) -> Located {
+    if located.path.is_none()
+        && let Some(path) = &file.path
+        && is_at(path, located.dev, located.inode)
+    {
+        located.path = Some(path.clone());
+    }
+    located
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error())
+}
+
+/// Without handles: what lies where the file was, if its number is the same.
+fn by_path(file: &TracedFile) -> Option<Located> {
+    let path = file.path.as_ref()?;
+    let found = fs::symlink_metadata(path).ok()?;
+    (found.is_file() && found.ino() == file.key.inode).then(|| Located {
+        dev: found.dev(),
+        inode: found.ino(),
+        path: Some(path.clone()),
+    })
+}

@@ -1,0 +1,178 @@
+//! `indef trace`.
+
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum, ValueHint};
+use indef_trace::collect::{Filter, Layer, TraceOptions};
+use units::Bytes;
+
+use super::values;
+
+/// Learn what applications really read and write
+///
+/// Watches with eBPF, in the kernel, at the cost of about a percent; needs root, or CAP_BPF,
+/// CAP_PERFMON and CAP_DAC_READ_SEARCH. Ends with the command, at --duration, or with Ctrl-C; what
+/// was learned is added to the profile, whose heat fades with time. `indef plan --profile` then
+/// moves only what is both fragmented and read.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    indef trace -o db.profile -- psql -f report.sql    a command, with all its children\n  \
+    indef trace -o db.profile --comm mysqld --duration 1h\n  \
+    indef trace -o vm.profile --path /var/lib/libvirt  whoever reads below that folder\n  \
+    indef trace --duration 10s                         only look, keep nothing\n  \
+    indef trace --check                                what can be seen on this kernel?\n\n\
+    Layers:\n  \
+    fs       what reaches the device, after page cache and read-ahead: the default\n  \
+    syscall  what the application asks for; what read-ahead makes of it is modelled")]
+pub(crate) struct TraceArgs {
+    /// Add what is learned to this profile (made if it is not there)
+    #[arg(short, long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Where to look
+    #[arg(long, value_name = "LAYER", default_value = "fs")]
+    pub(crate) layer: LayerName,
+
+    /// Keep every single access, in order of time, as lines (docs/profile.md) instead of a store
+    #[arg(long, requires = "output")]
+    pub(crate) raw: bool,
+
+    /// Stop after this time, like 90s or 1h30m
+    #[arg(long, value_name = "D", value_parser = values::duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// How many of the hottest files to list
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+
+    /// Show what can be seen on this kernel, and what not and why; trace nothing
+    #[arg(long, conflicts_with_all = ["output", "command"])]
+    pub(crate) check: bool,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+
+    /// Run this command, and watch it and all its children
+    #[arg(last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Whose accesses count.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Filters (all that are given must hold; of several paths or devices, one)"
+)]
+pub(crate) struct FilterArgs {
+    /// Only this process, with the children that it gets (may be given several times)
+    #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Vec<u32>,
+
+    /// Only processes of this name, as `ps -o comm` shows it
+    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    comm: Option<String>,
+
+    /// Only processes in this control group or below, like /sys/fs/cgroup/system.slice
+    #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
+    cgroup: Option<PathBuf>,
+
+    /// Only processes of this user, by name or number
+    #[arg(long, value_name = "USER", value_parser = user)]
+    uid: Option<u32>,
+
+    /// Only this file, or files below this folder (may be given several times)
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    path: Vec<PathBuf>,
+
+    /// Only files on this block device (may be given several times)
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    device: Vec<PathBuf>,
+
+    /// Only reads or only writes
+    #[arg(long, value_name = "WHAT")]
+    only: Option<Only>,
+}
+
+/// How what is learned is kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Profile")]
+pub(crate) struct KeepArgs {
+    /// After this time, an access counts half; 0s for never [default for a new profile: 7days]
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) half_life: Option<Duration>,
+
+    /// The profile's file never grows beyond this [default for a new profile: 256MiB]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    pub(crate) max_size: Option<Bytes>,
+
+    /// Layer syscall: how far the kernel reads ahead of a sequential reader; 0 for not at all
+    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
+    readahead: Bytes,
+}
+
+/// The layers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LayerName {
+    /// What reaches the device
+    Fs,
+    /// What the application asks for
+    Syscall,
+}
+
+/// `--only`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Only {
+    /// Reads
+    Reads,
+    /// Writes
+    Writes,
+}
+
+impl TraceArgs {
+    /// For the collector.
+    pub(crate) fn options(&self) -> TraceOptions {
+        let filter = &self.filter;
+        TraceOptions {
+            layer: match self.layer {
+                LayerName::Fs => Layer::Fs,
+                LayerName::Syscall => Layer::Syscall,
+            },
+            reads: filter.only != Some(Only::Writes),
+            writes: filter.only != Some(Only::Reads),
+            filter: Filter {
+                pids: filter.pid.clone(),
+                only_followed: !self.command.is_empty(),
+                comm: filter.comm.clone(),
+                cgroup: filter.cgroup.clone(),
+                uid: filter.uid,
+                paths: filter.path.clone(),
+                devices: filter.device.clone(),
+            },
+            readahead: self.keep.readahead,
+            raw: self.raw,
+        }
+    }
+}
+
+/// A user by number or name (`/etc/passwd`).
+fn user(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let table = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let id = table.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(text)).then(|| fields.nth(1)?.parse().ok())?
+    });
+    id.ok_or_else(|| format!("there is no user '{text}' in /etc/passwd; give the number"))
+}
+
+/// Wait to be continued, then become the command (`indef trace -- CMD` runs it through this, so that
+/// nothing of it escapes).
+#[derive(Debug, Args)]
+pub(crate) struct HeldArgs {
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}

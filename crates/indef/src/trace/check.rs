@@ -1,0 +1,105 @@
+//! `indef trace --check`: what can be seen on this kernel.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use indef_trace::collect::{Collector, Layer, Source, TraceOptions};
+use serde::Serialize;
+
+use crate::{
+    Outcome,
+    document::SCHEMA,
+    output::{Console, UNPRINTED},
+};
+
+#[derive(Serialize)]
+struct Document {
+    schema: u64,
+    layers: Vec<LayerEntry>,
+}
+
+#[derive(Serialize)]
+struct LayerEntry {
+    layer: &'static str,
+    works: bool,
+    error: Option<String>,
+    sources: Vec<SourceEntry>,
+}
+
+#[derive(Serialize)]
+struct SourceEntry {
+    what: &'static str,
+    seen: bool,
+    hook: String,
+    why_not: Option<String>,
+}
+
+impl From<&Source> for SourceEntry {
+    fn from(source: &Source) -> Self {
+        Self {
+            what: source.what,
+            seen: source.program.is_some(),
+            hook: source.hook.clone(),
+            why_not: source.why_not.clone(),
+        }
+    }
+}
+
+/// Load and attach everything, for a moment, and say what came of it.
+pub(super) fn check(console: &Console) -> Result<Outcome> {
+    let layers: Vec<LayerEntry> = [Layer::Fs, Layer::Syscall].map(look).into();
+    for layer in &layers {
+        if let Some(error) = &layer.error {
+            console.error(format_args!("layer {}: {error}", layer.layer), "");
+        }
+    }
+    let printed = if console.json {
+        let document = Document {
+            schema: SCHEMA,
+            layers,
+        };
+        let mut out = io::stdout().lock();
+        serde_json::to_writer(&mut out, &document)
+            .map_err(io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else if console.quiet {
+        Ok(())
+    } else {
+        layers.iter().try_for_each(|layer| text(console, layer))
+    };
+    printed.context(UNPRINTED)?;
+    Ok(Outcome::Done)
+}
+
+fn look(layer: Layer) -> LayerEntry {
+    let options = TraceOptions {
+        layer,
+        ..TraceOptions::default()
+    };
+    let (sources, error) = match Collector::start(&options) {
+        Ok(collector) => (
+            collector.sources().iter().map(SourceEntry::from).collect(),
+            None,
+        ),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
+    LayerEntry {
+        layer: layer.word(),
+        works: error.is_none(),
+        error,
+        sources,
+    }
+}
+
+fn text(console: &Console, layer: &LayerEntry) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    let title = format!("Layer {}", layer.layer);
+    writeln!(out, "{}", console.out.bold(&title))?;
+    for source in &layer.sources {
+        match &source.why_not {
+            None => writeln!(out, "  {:<50} {}", source.what, source.hook)?,
+            Some(why) => writeln!(out, "  {:<50} not seen: {why}", source.what)?,
+        }
+    }
+    Ok(())
+}

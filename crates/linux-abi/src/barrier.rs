@@ -1,0 +1,37 @@
+//! Wait until every processor has left what it was doing: membarrier(2).
+
+use std::io;
+
+/// `MEMBARRIER_CMD_GLOBAL` (linux/membarrier.h, v6.1).
+const GLOBAL: libc::c_long = 1;
+
+/// Return when every RCU reader that runs now has ended (kernel/sched/membarrier.c, v6.1: the
+/// command is `synchronize_rcu`). A BPF program of a tracepoint is one.
+///
+/// # Errors
+///
+/// `EINVAL` on kernels with `nohz_full` processors, `ENOSYS` without the call.
+pub fn wait_for_readers() -> io::Result<()> {
+    // SAFETY: membarrier takes three integers and touches no memory.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_returns() {
+        if let Err(error) = wait_for_readers() {
+            assert!(matches!(
+                error.raw_os_error(),
+                Some(libc::EINVAL | libc::ENOSYS)
+            ));
+        }
+    }
+}
