@@ -17,8 +17,6 @@ static __always_inline struct btrfs_root *btrfs_root_of(struct inode *inode)
 {
 	struct btrfs_inode *btrfs;
 
-	if (!bpf_core_type_exists(struct btrfs_inode))
-		return NULL;
 	btrfs = (void *)inode - bpf_core_field_offset(struct btrfs_inode, vfs_inode);
 	return BPF_CORE_READ(btrfs, root);
 }
@@ -31,7 +29,9 @@ static __always_inline void key_of(struct inode *inode, struct file_key *key)
 	key->generation = BPF_CORE_READ(inode, i_generation);
 	key->subvolume = 0;
 	key->dev = BPF_CORE_READ(sb, s_dev);
-	if (BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC) {
+	/* Where Btrfs is a module that is not loaded, no file is on it. */
+	if (bpf_core_type_exists(struct btrfs_inode) &&
+	    BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC) {
 		struct btrfs_root *root = btrfs_root_of(inode);
 
 		key->subvolume = BPF_CORE_READ(root, root_key.objectid);

@@ -78,14 +78,20 @@ static __always_inline void count_in(void *map, __u32 *used, const struct range_
 	add_to(have, more);
 }
 
-__noinline int count(const struct range_key *key, const struct counters *more)
+__noinline int count(const struct range_key *from, const struct counters *by)
 {
-	if (!key || !more)
+	struct counters more;
+	struct range_key key;
+
+	if (!from || !by)
 		return 0;
+	/* Before v6.7, maps take keys and values from the stack, but not from an argument. */
+	key = *from;
+	more = *by;
 	if (*(volatile __u32 *)&state.active)
-		count_in(&tallies_b, &state.used[1], key, more);
+		count_in(&tallies_b, &state.used[1], &key, &more);
 	else
-		count_in(&tallies_a, &state.used[0], key, more);
+		count_in(&tallies_a, &state.used[0], &key, &more);
 	return 0;
 }
 
