@@ -620,6 +620,14 @@ int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 	return 0;
 }
 
+/* v5.17 to v6.5: it has more arguments than can be watched otherwise. */
+SEC("kprobe/__iomap_dio_rw")
+int on_direct_probe(struct pt_regs *regs)
+{
+	direct((void *)ARG1(regs), (void *)ARG2(regs));
+	return 0;
+}
+
 SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
 {

@@ -180,7 +180,32 @@ struct io_uring_cqe {
 	__s32 res;
 };
 
+#if defined(__TARGET_ARCH_x86)
+struct pt_regs {
+	unsigned long r10, r8, dx, si, di;
+};
+#elif defined(__TARGET_ARCH_arm64)
+struct pt_regs {
+	unsigned long long regs[31];
+};
+#endif
+
 #pragma clang attribute pop
+
+/* The arguments of a system call; the first three also those of a function. */
+#if defined(__TARGET_ARCH_x86)
+#define ARG1(regs) BPF_CORE_READ(regs, di)
+#define ARG2(regs) BPF_CORE_READ(regs, si)
+#define ARG3(regs) BPF_CORE_READ(regs, dx)
+#define ARG4(regs) BPF_CORE_READ(regs, r10)
+#elif defined(__TARGET_ARCH_arm64)
+#define ARG1(regs) BPF_CORE_READ(regs, regs[0])
+#define ARG2(regs) BPF_CORE_READ(regs, regs[1])
+#define ARG3(regs) BPF_CORE_READ(regs, regs[2])
+#define ARG4(regs) BPF_CORE_READ(regs, regs[3])
+#else
+#error "indef: the registers of this architecture are not known here"
+#endif
 
 #define PAGE_BYTES 4096ull
 #define S_IFMT 0170000

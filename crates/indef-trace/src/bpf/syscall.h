@@ -28,13 +28,6 @@ enum {
 	NR_pwritev = 296, NR_copy_file_range = 326, NR_preadv2 = 327, NR_pwritev2 = 328,
 };
 #define O_DIRECT 040000
-struct pt_regs {
-	unsigned long r10, r8, dx, si, di;
-} __attribute__((preserve_access_index));
-#define ARG1(regs) BPF_CORE_READ(regs, di)
-#define ARG2(regs) BPF_CORE_READ(regs, si)
-#define ARG3(regs) BPF_CORE_READ(regs, dx)
-#define ARG4(regs) BPF_CORE_READ(regs, r10)
 #elif defined(__TARGET_ARCH_arm64)
 /* include/uapi/asm-generic/unistd.h */
 enum {
@@ -43,13 +36,6 @@ enum {
 	NR_splice = 76, NR_copy_file_range = 285, NR_preadv2 = 286, NR_pwritev2 = 287,
 };
 #define O_DIRECT 0200000
-struct pt_regs {
-	unsigned long long regs[31];
-} __attribute__((preserve_access_index));
-#define ARG1(regs) BPF_CORE_READ(regs, regs[0])
-#define ARG2(regs) BPF_CORE_READ(regs, regs[1])
-#define ARG3(regs) BPF_CORE_READ(regs, regs[2])
-#define ARG4(regs) BPF_CORE_READ(regs, regs[3])
 #else
 #error "indef: the numbers of this architecture's system calls are not known here"
 #endif

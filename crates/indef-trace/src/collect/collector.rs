@@ -188,7 +188,7 @@ impl Collector {
             let Some(program) = object.progs_mut().find(|program| program.name() == name) else {
                 continue;
             };
-            let link = program.attach_trace().map_err(|error| (name, error))?;
+            let link = program.attach().map_err(|error| (name, error))?;
             self.links.push(link);
         }
         Ok(())

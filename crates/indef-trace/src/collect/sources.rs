@@ -6,7 +6,7 @@
 
 use libbpf_rs::btf::{
     Btf, ReferencesType,
-    types::{FuncProto, Ptr, Typedef},
+    types::{Func, FuncProto, Ptr, Typedef},
 };
 
 use super::Layer;
@@ -33,9 +33,15 @@ enum Hook {
     Tracepoint(&'static str),
     /// A tracepoint whose arguments changed: only with so many.
     TracepointWith(&'static str, usize),
-    /// The entry of a kernel function.
+    /// The entry of a kernel function of at most [`MAX_ARGUMENTS`] arguments.
     Function(&'static str),
+    /// The same by kprobe: slower, and whatever the function's arguments.
+    Probe(&'static str),
 }
+
+/// What a function may have to be watched on x86-64 before v6.6 (`save_args` in
+/// arch/x86/net/bpf_jit_comp.c): it is refused when it is attached.
+const MAX_ARGUMENTS: usize = 6;
 
 struct Wanted {
     what: &'static str,
@@ -44,7 +50,7 @@ struct Wanted {
     ways: &'static [(&'static str, Hook)],
 }
 
-use Hook::{Function, Tracepoint, TracepointWith};
+use Hook::{Function, Probe, Tracepoint, TracepointWith};
 
 const COMMON: &[Wanted] = &[Wanted {
     what: "children of followed processes",
@@ -89,6 +95,7 @@ const FS: &[Wanted] = &[
         ways: &[
             ("on_direct", Tracepoint("iomap_dio_rw_begin")),
             ("on_direct_function", Function("__iomap_dio_rw")),
+            ("on_direct_probe", Probe("__iomap_dio_rw")),
         ],
     },
     Wanted {
@@ -189,14 +196,14 @@ pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str
     };
     let choose = |wanted: &Wanted| {
         let way = wanted.ways.iter().find(|(_, hook)| match hook {
-            Function(_) if !functions => false,
+            Function(_) | Probe(_) if !functions => false,
             hook => hook.is_in(btf),
         });
         let names: Vec<String> = wanted.ways.iter().map(|(_, hook)| hook.name()).collect();
         let has_function = wanted
             .ways
             .iter()
-            .any(|(_, hook)| matches!(hook, Function(_)));
+            .any(|(_, hook)| matches!(hook, Function(_) | Probe(_)));
         let why_not = match way {
             Some(_) => None,
             None if has_function && !functions => Some(format!(
@@ -219,7 +226,7 @@ pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str
 pub(super) fn watches_function(program: &str) -> bool {
     let all = COMMON.iter().chain(FS).chain(SYSCALL);
     all.flat_map(|wanted| wanted.ways)
-        .any(|(name, hook)| *name == program && matches!(hook, Function(_)))
+        .any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
 }
 
 impl Hook {
@@ -227,6 +234,7 @@ impl Hook {
         match self {
             Tracepoint(name) | TracepointWith(name, _) => format!("tracepoint {name}"),
             Function(name) => format!("function {name}"),
+            Probe(name) => format!("kprobe {name}"),
         }
     }
 
@@ -234,11 +242,17 @@ impl Hook {
         match self {
             Tracepoint(name) => arguments(btf, name).is_some(),
             TracepointWith(name, count) => arguments(btf, name) == Some(count),
-            Function(name) => btf
-                .type_by_name::<libbpf_rs::btf::types::Func<'_>>(name)
-                .is_some(),
+            Function(name) => function(btf, name)
+                .is_some_and(|function| function.iter().count() <= MAX_ARGUMENTS),
+            Probe(name) => function(btf, name).is_some(),
         }
     }
+}
+
+/// The prototype of a kernel function; `None` where the kernel has no such function.
+fn function<'btf>(btf: &'btf Btf<'_>, name: &str) -> Option<FuncProto<'btf>> {
+    let function: Func<'_> = btf.type_by_name(name)?;
+    function.referenced_type().try_into().ok()
 }
 
 /// How many arguments a tracepoint has: those of `btf_trace_NAME` but the first, the kernel's own.
