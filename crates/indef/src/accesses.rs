@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::BufReader,
+    io::{self, BufReader},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use anyhow::{Result, anyhow};
@@ -14,6 +15,11 @@ use indef_core::{
     profile::{Profile, ProfileFile},
 };
 use indef_fs::TargetId;
+use indef_trace::{
+    TracedFile,
+    resolve::{Located, Resolver},
+    store::Store,
+};
 use units::Bytes;
 
 use crate::{
@@ -128,9 +134,15 @@ impl Finding {
 impl Accesses {
     /// Read a profile and find its files. Files that were replaced or are gone since are noted and
     /// left out: their ranges would be those of other contents.
+    ///
+    /// What comes from a store was counted where the device is; `readahead` is not applied to it.
     pub(crate) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
-        let file = File::open(path)
-            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
+        let unreadable =
+            |error: io::Error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error));
+        if Store::is_store(path).map_err(unreadable)? {
+            return Self::load_store(path, console);
+        }
+        let file = File::open(path).map_err(unreadable)?;
         let profile = Profile::read(BufReader::new(file))
             .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
         let mut finding = Finding::default();
@@ -139,6 +151,17 @@ impl Accesses {
         }
         finding.tell(console);
         Ok(finding.joined(profile.records, profile.ranges, readahead))
+    }
+
+    fn load_store(path: &Path, console: &Console) -> Result<Self> {
+        let heat = Store::open(path)?.load(SystemTime::now())?;
+        let resolver = Resolver::new();
+        let mut finding = Finding::default();
+        for file in &heat.files {
+            finding.add(file.path.as_deref(), find_traced(&resolver, file));
+        }
+        finding.tell(console);
+        Ok(finding.joined(Vec::new(), heat.ranges, Bytes::ZERO))
     }
 
     /// The ranges of a file, if the profile knows it.
@@ -178,5 +201,14 @@ fn find(file: &ProfileFile) -> Now {
         (_, Some(now)) => Now::Here(now, Some(file.path.clone())),
         // Renamed, maybe: the walk may meet it under its new name.
         (Some(then), None) => Now::Here(then, None),
+    }
+}
+
+/// A file of a store, by what the kernel knows it by.
+fn find_traced(resolver: &Resolver, file: &TracedFile) -> Now {
+    match resolver.find(file) {
+        Some(Located { dev, inode, path }) => Now::Here(TargetId { dev, inode }, path),
+        None if file.path.as_ref().is_some_and(|path| path.exists()) => Now::Replaced,
+        None => Now::Gone,
     }
 }

@@ -255,3 +255,107 @@ fn loop_a_scan_shows_heat_beside_fragmentation() {
     assert_eq!(json["heat"]["lost_ns"], serde_json::Value::Null);
     assert_eq!(json["heat"]["hottest"][0]["lost_requests"], 31 * 500);
 }
+
+/// A store with these reads of ranges of a file.
+fn store(path: &Path, reads: impl Fn(u64) -> u64) -> PathBuf {
+    use std::{
+        os::unix::fs::MetadataExt,
+        time::{Duration, SystemTime},
+    };
+
+    use indef_core::access::Observed;
+    use indef_trace::{
+        FileKey, FsId, Tally, TracedFile,
+        store::{SessionInfo, Store, StoreOptions},
+    };
+    use units::{FileRange, Nanos};
+
+    let status = fs::metadata(path).unwrap();
+    let key = FileKey {
+        dev: status.dev(),
+        inode: status.ino(),
+        generation: generation(path),
+        subvolume: 0,
+    };
+    let files = [TracedFile {
+        key,
+        fs: FsId {
+            uuid: [0; 16],
+            magic: 0xEF53,
+        },
+        path: Some(path.to_owned()),
+    }];
+    let tallies: Vec<Tally> = (0..128)
+        .map(|i| Tally {
+            file: key,
+            range: FileRange::new(i * RANGE.get(), RANGE.get()),
+            reads: reads(i),
+            writes: 0,
+            observed: Observed {
+                requests: reads(i) * dolf(i),
+                timed: reads(i),
+                time: Nanos(reads(i) * time_ns(i)),
+            },
+        })
+        .collect();
+    let place = path.with_extension("store");
+    let now = SystemTime::now();
+    let steady = StoreOptions {
+        half_life: Some(Duration::ZERO),
+        ..StoreOptions::default()
+    };
+    let mut store = Store::create(&place, &steady).unwrap();
+    let session = store.begin(&SessionInfo::default(), now).unwrap();
+    store.add(session, &files, &tallies, now).unwrap();
+    store.finish(session, 0, now).unwrap();
+    place
+}
+
+/// `lsattr -v` tells the generation, too.
+fn generation(path: &Path) -> u32 {
+    let output = std::process::Command::new("lsattr")
+        .arg("-v")
+        .arg(path)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn loop_a_store_serves_like_a_profile_under_every_policy() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let reads = |i: u64| 10 + i % 7;
+    let store = store(&file, reads);
+    let timed = |i| {
+        let (reads, time) = (reads(i), reads(i) * time_ns(i));
+        format!("requests={} timed={reads} time={time}", reads * dolf(i))
+    };
+    let text = profile(&file, reads, timed);
+    for policy in ["indef", "fragpicker", "whole", "sequential"] {
+        for weight in ["paper", "measured"] {
+            let options = ["--policy", policy, "--weight", weight];
+            let (a, b) = (plan(&file, &store, &options), plan(&file, &text, &options));
+            assert_eq!((a.status, &*a.err), (0, ""), "{a:?}");
+            assert_eq!(a.json()["totals"], b.json()["totals"], "{options:?}");
+            assert_eq!(a.json()["weight"], weight);
+        }
+    }
+    // Found by what it is, not by its name.
+    let before = plan(&file, &store, &[]).json();
+    let renamed = scratch.path().join("renamed");
+    fs::rename(&file, &renamed).unwrap();
+    let after = plan(&renamed, &store, &[]).json();
+    assert_eq!(before["totals"], after["totals"]);
+    // Another file under that name is another file.
+    fs::copy(&renamed, &file).unwrap();
+    let replaced = plan(&file, &store, &[]).json();
+    assert_eq!(replaced["totals"]["chunks"], 0);
+    fs::remove_file(&renamed).unwrap();
+    let gone = plan(&file, &store, &[]);
+    assert_eq!(gone.status, 0, "{gone:?}");
+    assert!(gone.err.contains("accesses are left out"), "{gone:?}");
+}
