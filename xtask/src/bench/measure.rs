@@ -62,13 +62,19 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
     })
 }
 
+/// An error once a signal came.
+pub(super) fn ensure_not_stopped() -> Result<()> {
+    let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
+    ensure!(!stop, "stopped by a signal");
+    Ok(())
+}
+
 /// Time `action` on `scratch`, with the write-back of everything that it leaves dirty.
 pub(super) fn timed(
     scratch: &ScratchFs,
     action: impl FnOnce() -> Result<Option<Used>>,
 ) -> Result<Sample> {
-    let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
-    ensure!(!stop, "stopped by a signal");
+    ensure_not_stopped()?;
     let before = scratch.device_bytes()?;
     let started = Instant::now();
     let used = action()?;

@@ -15,6 +15,7 @@ mod report;
 mod scan;
 mod state;
 mod writers;
+mod zipf;
 
 use std::{
     fs,
@@ -39,8 +40,13 @@ pub(crate) enum Bench {
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
     Writers(Common),
+    /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
+    Zipf(zipf::ZipfArgs),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
+    /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
+    #[command(hide = true)]
+    ZipfReader(zipf::ReaderArgs),
     /// Run the access analysis right here; `core` starts this as a process of its own
     #[command(hide = true)]
     CoreInner {
@@ -97,6 +103,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         | Bench::Core(common)
         | Bench::Memory(common)
         | Bench::Writers(common) => common,
+        Bench::Zipf(args) => &args.common,
+        Bench::ZipfReader(args) => return zipf::read(args),
         Bench::CoreInner { records } => return core::inner(*records),
     };
     ensure!(common.runs > 0, "--runs must be at least 1");
@@ -118,6 +126,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Writers(_)) {
         writers::measure(common, &mut report)?;
+    }
+    if let Bench::Zipf(args) = bench {
+        zipf::measure(args, &mut report)?;
     }
     if let Bench::Peers(args) | Bench::All(args) = bench {
         peers::measure(args, &mut report)?;

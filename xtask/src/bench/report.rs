@@ -6,6 +6,8 @@ use anyhow::Result;
 use serde::Serialize;
 use units::Bytes;
 
+use super::zipf::Curve;
+
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sample {
@@ -103,6 +105,8 @@ pub(super) struct Report {
     schema: u32,
     machine: Machine,
     pub(super) rows: Vec<Row>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) curves: Vec<Curve>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -141,6 +145,7 @@ impl Report {
                 tools,
             },
             rows: Vec::new(),
+            curves: Vec::new(),
             verdicts: Vec::new(),
         })
     }
@@ -171,6 +176,17 @@ impl fmt::Display for Report {
             "Linux {kernel}, {processors} processors, {memory}; {}\n",
             tools.join(", ")
         )?;
+        self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
+        self.write_rows(f)?;
+        self.write_verdicts(f)
+    }
+}
+
+impl Report {
+    fn write_rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.rows.is_empty() {
+            return Ok(());
+        }
         let width = self
             .rows
             .iter()
@@ -224,6 +240,10 @@ impl fmt::Display for Report {
                     .map_or_else(|| "-".into(), |peak| peak.to_string()),
             )?;
         }
+        Ok(())
+    }
+
+    fn write_verdicts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.verdicts.is_empty() {
             writeln!(f, "\nwanted")?;
         }
