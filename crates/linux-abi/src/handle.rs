@@ -87,6 +87,54 @@ impl FileHandle {
     }
 }
 
+/// The handle of an open file: what it would be opened by.
+///
+/// # Errors
+///
+/// `EOPNOTSUPP` where the file system has no handles, or has others than those known here.
+pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
+    let mut raw = RawHandle {
+        handle_bytes: 24,
+        handle_type: 0,
+        f_handle: [0; 24],
+    };
+    let mut mount_id = 0_i32;
+    // SAFETY: the path is a constant with its end; the kernel writes the header and at most
+    // `handle_bytes` bytes behind it, all inside of `raw`, and an int. Both outlive the call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            file.as_fd().as_raw_fd(),
+            c"".as_ptr(),
+            &raw mut raw,
+            &raw mut mount_id,
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| raw.f_handle[at + i]));
+    let long =
+        |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| raw.f_handle[at + i]));
+    match (raw.handle_type, raw.handle_bytes) {
+        (1, 8..) => Ok(FileHandle::Inode32 {
+            inode: word(0),
+            generation: word(4),
+        }),
+        (0x81, 12..) => Ok(FileHandle::Xfs64 {
+            inode: long(0),
+            generation: word(8),
+        }),
+        (0x4d, 20..) => Ok(FileHandle::Btrfs {
+            inode: long(0),
+            subvolume: long(8),
+            generation: word(16),
+        }),
+        _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+    }
+}
+
 /// Open the file (`O_PATH`: to look at, not to read) on the file system that `mount` lies on.
 ///
 /// # Errors

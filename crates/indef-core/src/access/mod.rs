@@ -18,6 +18,8 @@ use std::ops::AddAssign;
 
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
+pub use readahead::ReadAhead;
+
 /// A block-aligned file range with its counts, after read-ahead modelling and merging.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccessRange {
@@ -161,9 +163,7 @@ pub fn join(
         block_size: Bytes(options.block_size.0.max(1)),
         ..*options
     };
-    records.retain(|r| !r.len.is_zero());
-    records.sort_unstable_by_key(|r| (r.file, r.time, r.offset, r.len, r.op, r.direct));
-    readahead::apply(&mut records, &options);
+    ReadAhead::apply_to_all(&mut records, &options);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     counted.retain_mut(|(_, r)| {
         r.range = r.range.align_outward(options.block_size);

@@ -18,6 +18,8 @@
 //! `POSIX_FADV_RANDOM`. A window may reach behind the end of the file, whose size is not known here;
 //! planning cuts it.
 
+use std::collections::HashMap;
+
 use units::{Bytes, FileOffset};
 
 use super::{AccessOptions, AccessRecord, Op};
@@ -26,8 +28,11 @@ use super::{AccessOptions, AccessRecord, Op};
 /// file; a profile does not say which one was used.
 const STREAMS: usize = 8;
 
+/// Files whose readers are remembered from one batch of records to the next.
+const FILES: usize = 64 << 10;
+
 /// One sequential reader.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Stream {
     /// Where its latest read ended.
     next: u64,
@@ -37,38 +42,95 @@ struct Stream {
     first: Option<usize>,
 }
 
-/// Align all records, widen some and remove others. Records must be ordered by file, then time.
-pub(super) fn apply(records: &mut Vec<AccessRecord>, options: &AccessOptions) {
-    let mut model = Model {
-        options,
-        streams: Vec::with_capacity(STREAMS),
-    };
-    let mut file = None;
-    // Records before `kept` are results, those from `next` on are still to be seen.
-    let mut kept = 0;
-    for next in 0..records.len() {
-        let mut record = records[next];
-        if file != Some(record.file) {
-            file = Some(record.file);
-            model.streams.clear();
+/// The model over a trace that comes in batches: sequential readers are followed from one batch to
+/// the next. Where a batch ends between the first read of a series and its second, the first is not
+/// widened.
+#[derive(Debug)]
+pub struct ReadAhead {
+    options: AccessOptions,
+    /// The readers of a file, the most recent one last.
+    streams: HashMap<u32, Vec<Stream>>,
+}
+
+impl ReadAhead {
+    /// With no readers yet.
+    #[must_use]
+    pub fn new(options: &AccessOptions) -> Self {
+        Self {
+            options: AccessOptions {
+                block_size: Bytes(options.block_size.0.max(1)),
+                ..*options
+            },
+            streams: HashMap::new(),
         }
-        let modelled = record.op == Op::Read && !record.direct && !options.readahead.is_zero();
-        if modelled && !model.read(&mut record, &mut records[..kept], kept) {
-            continue;
-        }
-        records[kept] = aligned(record, options.block_size);
-        kept += 1;
     }
-    records.truncate(kept);
+
+    /// Turn accesses into what they fetch: all are aligned to blocks, some widened, some removed.
+    /// They come back by file, then time; no batch may reach back in time before the one before.
+    pub fn apply(&mut self, records: &mut Vec<AccessRecord>) {
+        records.retain(|r| !r.len.is_zero());
+        records.sort_unstable_by_key(|r| (r.file, r.time, r.offset, r.len, r.op, r.direct));
+        self.follow(records);
+    }
+
+    /// The same without a next batch.
+    pub(super) fn apply_to_all(records: &mut Vec<AccessRecord>, options: &AccessOptions) {
+        Self::new(options).apply(records);
+    }
+
+    fn follow(&mut self, records: &mut Vec<AccessRecord>) {
+        if self.streams.len() > FILES {
+            self.streams.clear();
+        }
+        let options = &self.options;
+        let mut model = Model {
+            options,
+            streams: Vec::with_capacity(STREAMS),
+        };
+        let mut file = None;
+        // Records before `kept` are results, those from `next` on are still to be seen.
+        let mut kept = 0;
+        for next in 0..records.len() {
+            let mut record = records[next];
+            if file != Some(record.file) {
+                model.change(&mut self.streams, file, Some(record.file));
+                file = Some(record.file);
+            }
+            let modelled = record.op == Op::Read && !record.direct && !options.readahead.is_zero();
+            if modelled && !model.read(&mut record, &mut records[..kept], kept) {
+                continue;
+            }
+            records[kept] = aligned(record, options.block_size);
+            kept += 1;
+        }
+        model.change(&mut self.streams, file, None);
+        records.truncate(kept);
+    }
 }
 
 struct Model<'a> {
     options: &'a AccessOptions,
-    /// The most recent one last.
+    /// Those of the current file.
     streams: Vec<Stream>,
 }
 
 impl Model<'_> {
+    /// Lay the readers of one file aside and take up those of another.
+    fn change(&mut self, all: &mut HashMap<u32, Vec<Stream>>, from: Option<u32>, to: Option<u32>) {
+        if let Some(from) = from
+            && !self.streams.is_empty()
+        {
+            // The records that they began with are not there any more in the next batch.
+            self.streams
+                .iter_mut()
+                .for_each(|stream| stream.first = None);
+            all.insert(from, std::mem::take(&mut self.streams));
+        }
+        if let Some(to) = to {
+            self.streams = all.remove(&to).unwrap_or_default();
+        }
+    }
+
     /// Follow a buffered read, which would become the record number `index`; `false` if it is served
     /// from memory.
     fn read(&mut self, read: &mut AccessRecord, kept: &mut [AccessRecord], index: usize) -> bool {

@@ -407,4 +407,27 @@ proptest! {
         let found: Vec<_> = ranges(records, &options).of(0).iter().map(|r| (r.range.start.0, r.range.len.0, r.reads)).collect();
         prop_assert_eq!(found, expected);
     }
+
+    #[test]
+    fn read_ahead_follows_readers_from_batch_to_batch(places in prop::collection::vec((0u64..4, 1u64..40), 1..60), cut in any::<prop::sample::Index>()) {
+        // Each of four readers goes on where it was.
+        let mut at = [0, 100 << 20, 200 << 20, 300 << 20];
+        let all: Vec<_> = places.iter().enumerate().map(|(time, &(reader, kib))| {
+            let offset = at[reader as usize];
+            at[reader as usize] += kib * KIB;
+            record(Op::Read, false, offset, kib * KIB, time as u64)
+        }).collect();
+        let options = AccessOptions::default();
+        let mut whole = all.clone();
+        ReadAhead::new(&options).apply(&mut whole);
+        let (one, two) = all.split_at(cut.index(all.len()));
+        let (mut one, mut two) = (one.to_vec(), two.to_vec());
+        let mut model = ReadAhead::new(&options);
+        model.apply(&mut one);
+        model.apply(&mut two);
+        // At most the first window of each reader is another one.
+        prop_assert!(whole.len().abs_diff(one.len() + two.len()) <= 4);
+        let bytes = |records: &[AccessRecord]| records.iter().map(|r| r.len.0).sum::<u64>();
+        prop_assert!(bytes(&whole).abs_diff(bytes(&one) + bytes(&two)) <= 4 * 128 * KIB);
+    }
 }

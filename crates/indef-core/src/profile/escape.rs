@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Printable ASCII but `%` stays; every other byte becomes `%XX`. Spaces are encoded too, so that a
-/// path is one word.
-pub(super) fn encode(path: &Path) -> String {
+/// A path as one word: printable ASCII but `%` stays, every other byte becomes `%XX`, spaces too.
+#[must_use]
+pub fn encode(path: &Path) -> String {
     let mut text = String::new();
     for &byte in path.as_os_str().as_bytes() {
         if byte.is_ascii_graphic() && byte != b'%' {
@@ -22,7 +22,11 @@ pub(super) fn encode(path: &Path) -> String {
 }
 
 /// The path that was meant. Bytes that need no encoding may stand as they are.
-pub(super) fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, behind @ ..] = rest {

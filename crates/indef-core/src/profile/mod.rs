@@ -16,9 +16,10 @@ mod escape;
 mod reader;
 mod writer;
 
-use std::path::PathBuf;
+use std::{ops::ControlFlow, path::PathBuf};
 
-pub use reader::{Problem, ProfileError};
+pub use escape::{decode as decode_path, encode as encode_path};
+pub use reader::{Problem, ProfileError, stream};
 pub use writer::ProfileWriter;
 
 use crate::access::{AccessRange, AccessRecord};
@@ -52,6 +53,34 @@ pub struct Profile {
     pub records: Vec<AccessRecord>,
     /// Ranges that were counted already, each with the index of its file.
     pub ranges: Vec<(u32, AccessRange)>,
+}
+
+/// What takes a profile item by item, so that nobody has to hold it. Files are numbered in the order
+/// in which they come: 0, 1, 2 … Whoever has enough breaks off.
+pub trait ProfileSink {
+    /// A file, before anything else of it.
+    fn file(&mut self, file: ProfileFile) -> ControlFlow<()>;
+    /// An access.
+    fn record(&mut self, record: AccessRecord) -> ControlFlow<()>;
+    /// A range that was counted already, and its file.
+    fn range(&mut self, file: u32, range: AccessRange) -> ControlFlow<()>;
+}
+
+impl ProfileSink for Profile {
+    fn file(&mut self, file: ProfileFile) -> ControlFlow<()> {
+        self.files.push(file);
+        ControlFlow::Continue(())
+    }
+
+    fn record(&mut self, record: AccessRecord) -> ControlFlow<()> {
+        self.records.push(record);
+        ControlFlow::Continue(())
+    }
+
+    fn range(&mut self, file: u32, range: AccessRange) -> ControlFlow<()> {
+        self.ranges.push((file, range));
+        ControlFlow::Continue(())
+    }
 }
 
 #[cfg(test)]

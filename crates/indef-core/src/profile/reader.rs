@@ -9,7 +9,7 @@ use std::{
 
 use units::{Bytes, FileRange, Nanos};
 
-use super::{MAGIC, MAX_LINE, Profile, ProfileFile, VERSION, escape::decode};
+use super::{MAGIC, MAX_LINE, Profile, ProfileFile, ProfileSink, VERSION, escape::decode};
 use crate::access::{AccessRange, AccessRecord, Observed, Op};
 
 /// A profile cannot be used: which line, what is wrong, what to do.
@@ -85,36 +85,50 @@ impl Profile {
     ///
     /// The first line that is wrong.
     pub fn read(input: impl BufRead) -> Result<Self, ProfileError> {
-        let mut reader = Reader {
-            input,
-            buffer: Vec::new(),
-            line: 0,
-            ids: HashMap::new(),
-            profile: Self::default(),
-            time: None,
-        };
-        match reader.read() {
-            Ok(()) => Ok(reader.profile),
-            Err(problem) => Err(ProfileError {
-                line: reader.line.max(1),
-                problem,
-            }),
-        }
+        let mut profile = Self::default();
+        stream(input, &mut profile)?;
+        Ok(profile)
     }
 }
 
-struct Reader<R> {
+/// Read a profile item by item. What came before an error has been given away by then.
+///
+/// # Errors
+///
+/// The first line that is wrong.
+pub fn stream(input: impl BufRead, sink: &mut impl ProfileSink) -> Result<(), ProfileError> {
+    let mut reader = Reader {
+        input,
+        buffer: Vec::new(),
+        line: 0,
+        ids: HashMap::new(),
+        sink,
+        counted: 0,
+        time: None,
+        enough: false,
+    };
+    reader.read().map_err(|problem| ProfileError {
+        line: reader.line.max(1),
+        problem,
+    })
+}
+
+struct Reader<'s, R, S> {
     input: R,
     buffer: Vec<u8>,
     line: u64,
     /// From the number in the profile to the index in the list.
     ids: HashMap<u32, u32>,
-    profile: Profile,
+    sink: &'s mut S,
+    /// Records and ranges.
+    counted: u64,
     /// Of the latest record.
     time: Option<u64>,
+    /// The sink broke off.
+    enough: bool,
 }
 
-impl<R: BufRead> Reader<R> {
+impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     fn read(&mut self) -> Result<(), Problem> {
         let promised_end = self.header()?;
         let mut line = Vec::new();
@@ -133,6 +147,9 @@ impl<R: BufRead> Reader<R> {
                         "'{shown}' is not file, read, write, range or end"
                     )));
                 }
+            }
+            if self.enough {
+                return Ok(());
             }
         }
         match promised_end {
@@ -207,11 +224,11 @@ impl<R: BufRead> Reader<R> {
             inode: known("inode number (or -)", inode)?,
             path: decode(path.trim_ascii())?,
         };
-        let index = u32::try_from(self.profile.files.len()).map_err(|_| "too many files")?;
+        let index = u32::try_from(self.ids.len()).map_err(|_| "too many files")?;
         if self.ids.insert(id, index).is_some() {
             return Err(format!("file {id} is there twice"));
         }
-        self.profile.files.push(file);
+        self.enough |= self.sink.file(file).is_break();
         Ok(())
     }
 
@@ -231,14 +248,16 @@ impl<R: BufRead> Reader<R> {
         let next = || self.time.map_or(0, |last| last.saturating_add(1));
         let time = time.unwrap_or_else(next);
         self.time = Some(time);
-        self.profile.records.push(AccessRecord {
+        let record = AccessRecord {
             file,
             offset: range.start,
             len: range.len,
             op,
             direct,
             time: Nanos(time),
-        });
+        };
+        self.counted += 1;
+        self.enough |= self.sink.record(record).is_break();
         Ok(())
     }
 
@@ -276,7 +295,8 @@ impl<R: BufRead> Reader<R> {
         if (counted.reads, counted.writes) == (0, 0) {
             return Err("the range needs reads=N or writes=N".to_owned());
         }
-        self.profile.ranges.push((file, counted));
+        self.counted += 1;
+        self.enough |= self.sink.range(file, counted).is_break();
         Ok(())
     }
 
@@ -304,7 +324,7 @@ impl<R: BufRead> Reader<R> {
     /// `end RECORDS`
     fn end(&mut self, rest: &[u8]) -> Result<(), Problem> {
         let promised = number("number of records", rest.trim_ascii()).map_err(Problem::Line)?;
-        let found = (self.profile.records.len() + self.profile.ranges.len()) as u64;
+        let found = self.counted;
         if found != promised {
             return Err(Problem::Count { found, promised });
         }

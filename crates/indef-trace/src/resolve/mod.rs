@@ -232,7 +232,9 @@ fn is_gone(error: &io::Error) -> bool {
 fn by_path(file: &TracedFile) -> Option<Located> {
     let path = file.path.as_ref()?;
     let found = fs::symlink_metadata(path).ok()?;
-    (found.is_file() && found.ino() == file.key.inode).then(|| Located {
+    // Of some imported traces nothing but the path is known; their device number is 0.
+    let same = file.key.dev == 0 || found.ino() == file.key.inode;
+    (found.is_file() && same).then(|| Located {
         dev: found.dev(),
         inode: found.ino(),
         path: Some(path.clone()),

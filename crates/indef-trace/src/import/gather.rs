@@ -1,0 +1,222 @@
+//! From single accesses to the ranges of a store, in bounded memory.
+//!
+//! Accesses are collected in batches; each goes through the read-ahead model and is counted in a
+//! table of ranges. When the table is full it goes into the store, sorted, in a few transactions. A
+//! trace that meets the same ranges again and again, as most do, is so counted in memory and written
+//! once; one that never does costs the writing of every range.
+//!
+//! 160 MiB at the most, however long the trace: a batch of 32 MiB, the table, and its sorted copy
+//! while it is written. Added to that is what the store itself takes (8 MiB), and the names of files.
+
+use std::{collections::HashMap, ops::ControlFlow, time::SystemTime};
+
+use indef_core::{
+    access::{AccessOptions, AccessRange, AccessRecord, Observed, Op, ReadAhead},
+    profile::{ProfileFile, ProfileSink},
+};
+use units::{Bytes, FileRange};
+
+use crate::{
+    FileKey, Tally, TracedFile, identify,
+    store::{SessionId, Store, StoreError},
+};
+
+/// Accesses in a batch, of 32 bytes each.
+const BATCH: usize = 1 << 20;
+
+/// Ranges in the table: what a hash table of 2²¹ places of 33 bytes takes before it would grow.
+const TABLE: usize = (1 << 21) / 8 * 7;
+
+/// Ranges in one transaction, which has to stay in memory as a whole.
+const TRANSACTION: usize = 100_000;
+
+/// File (its number here), first byte, length.
+type Key = (u32, u64, u64);
+
+/// Reads and writes.
+type Counts = [u32; 2];
+
+/// Takes what an importer hands out.
+pub struct Gather<'a> {
+    store: &'a mut Store,
+    session: SessionId,
+    now: SystemTime,
+    /// Numbers of the trace to what the files are known by.
+    files: Vec<FileKey>,
+    /// Not yet in the store.
+    new_files: Vec<TracedFile>,
+    batch: Vec<AccessRecord>,
+    model: ReadAhead,
+    table: HashMap<Key, Counts>,
+    /// Ranges that were counted already.
+    counted: Vec<Tally>,
+    gathered: Gathered,
+    error: Option<StoreError>,
+}
+
+/// What went into the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gathered {
+    /// Files of the trace.
+    pub files: u64,
+    /// Those of them that are not there any more, or never were on this machine: they are kept by
+    /// their path.
+    pub absent: u64,
+    /// Ranges written, those that met an equal one included.
+    pub ranges: u64,
+    /// How often the table was full.
+    pub spills: u64,
+}
+
+impl<'a> Gather<'a> {
+    /// Into a session of a store, as of `now`. A `readahead` of zero means that the accesses are
+    /// those of the device.
+    pub fn new(
+        store: &'a mut Store,
+        session: SessionId,
+        now: SystemTime,
+        readahead: Bytes,
+    ) -> Self {
+        let options = AccessOptions {
+            readahead,
+            ..AccessOptions::default()
+        };
+        Self {
+            store,
+            session,
+            now,
+            files: Vec::new(),
+            new_files: Vec::new(),
+            batch: Vec::new(),
+            model: ReadAhead::new(&options),
+            table: HashMap::new(),
+            counted: Vec::new(),
+            gathered: Gathered::default(),
+            error: None,
+        }
+    }
+
+    /// Write what is left.
+    ///
+    /// # Errors
+    ///
+    /// The store could not take it, now or earlier; what was written before is in it.
+    pub fn finish(mut self) -> Result<Gathered, StoreError> {
+        if self.error.is_none() {
+            let done = self.count().and_then(|()| self.spill());
+            self.error = done.and_then(|()| self.write_counted()).err();
+        }
+        match self.error {
+            Some(error) => Err(error),
+            None => Ok(self.gathered),
+        }
+    }
+
+    /// Count the batch.
+    fn count(&mut self) -> Result<(), StoreError> {
+        self.model.apply(&mut self.batch);
+        let batch = std::mem::take(&mut self.batch);
+        for record in &batch {
+            if self.table.len() == TABLE {
+                self.spill()?;
+            }
+            let key = (record.file, record.offset.0, record.len.0);
+            let [reads, writes] = self.table.entry(key).or_default();
+            let count = match record.op {
+                Op::Read => reads,
+                Op::Write => writes,
+            };
+            *count = count.saturating_add(1);
+        }
+        self.batch = batch;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Write the table.
+    fn spill(&mut self) -> Result<(), StoreError> {
+        if self.table.is_empty() {
+            return Ok(());
+        }
+        self.gathered.spills += u64::from(self.table.len() == TABLE);
+        let mut ranges: Vec<(Key, Counts)> = self.table.drain().collect();
+        ranges.sort_unstable_by_key(|(key, _)| *key);
+        for part in ranges.chunks(TRANSACTION) {
+            let tally = |&((file, start, len), [reads, writes]): &(Key, Counts)| Tally {
+                file: self.files[file as usize],
+                range: FileRange::new(start, len),
+                reads: reads.into(),
+                writes: writes.into(),
+                observed: Observed::default(),
+            };
+            let tallies: Vec<Tally> = part.iter().map(tally).collect();
+            self.write(&tallies)?;
+        }
+        Ok(())
+    }
+
+    fn write_counted(&mut self) -> Result<(), StoreError> {
+        let counted = std::mem::take(&mut self.counted);
+        self.write(&counted)?;
+        self.counted = counted;
+        self.counted.clear();
+        Ok(())
+    }
+
+    fn write(&mut self, tallies: &[Tally]) -> Result<(), StoreError> {
+        self.store
+            .add(self.session, &self.new_files, tallies, self.now)?;
+        self.gathered.ranges += tallies.len() as u64;
+        self.new_files.clear();
+        Ok(())
+    }
+
+    /// Go on, unless the store fails.
+    fn keep(&mut self, done: Result<(), StoreError>) -> ControlFlow<()> {
+        match done {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.error = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+}
+
+impl ProfileSink for Gather<'_> {
+    fn file(&mut self, file: ProfileFile) -> ControlFlow<()> {
+        let (traced, there) = identify::file(&file);
+        self.gathered.files += 1;
+        self.gathered.absent += u64::from(!there);
+        self.files.push(traced.key);
+        self.new_files.push(traced);
+        ControlFlow::Continue(())
+    }
+
+    fn record(&mut self, record: AccessRecord) -> ControlFlow<()> {
+        if self.batch.capacity() == 0 {
+            self.batch.reserve_exact(BATCH);
+        }
+        self.batch.push(record);
+        if self.batch.len() < BATCH {
+            return ControlFlow::Continue(());
+        }
+        let done = self.count();
+        self.keep(done)
+    }
+
+    fn range(&mut self, file: u32, range: AccessRange) -> ControlFlow<()> {
+        self.counted.push(Tally {
+            file: self.files[file as usize],
+            range: range.range,
+            reads: range.reads,
+            writes: range.writes,
+            observed: range.observed,
+        });
+        if self.counted.len() < TRANSACTION {
+            return ControlFlow::Continue(());
+        }
+        let done = self.write_counted();
+        self.keep(done)
+    }
+}
