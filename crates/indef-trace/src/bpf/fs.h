@@ -56,7 +56,12 @@ struct pending {
 	/* REQ_OP_READ or REQ_OP_WRITE. */
 	__u32 op;
 	__u32 bdev;
-	__u32 reserved;
+	/* What was found out about the inode of the last read, as long as it is still that file. */
+	__u32 known_file;
+	__u64 known_inode;
+	__u64 known_number;
+	__u32 known_generation;
+	__u32 known_bdev;
 };
 
 struct {
@@ -205,19 +210,40 @@ static __always_inline long watch(__u64 bio, __u64 id)
 	return refused;
 }
 
+/* The short name of the pending file; tasks tend to read the same file again and again. */
+static __always_inline __u32 file_of_pending(struct pending *pending)
+{
+	struct inode *inode = (struct inode *)pending->inode;
+	__u32 generation = BPF_CORE_READ(inode, i_generation);
+	__u64 number = BPF_CORE_READ(inode, i_ino);
+
+	if (pending->known_inode == pending->inode && pending->known_number == number &&
+	    pending->known_generation == generation)
+		return pending->known_file;
+	pending->known_inode = pending->inode;
+	pending->known_number = number;
+	pending->known_generation = generation;
+	pending->known_bdev = 0;
+	pending->known_file = intern(pending->inode);
+	return pending->known_file;
+}
+
 /* One more bio: `from` up to `to` of the file are under way. */
 static __always_inline void join(struct pending *pending, struct bio *bio, __u64 from, __u64 to)
 {
-	__u64 id = bpf_get_prandom_u32(), at = (__u64)bio;
+	__u64 id, at = (__u64)bio;
 	struct timing fresh = { .holds = 2 }, *timing;
 
 	pending->bio = at;
 	pending->requests++;
 	if (!pending->to) {
-		pending->file = intern(pending->inode);
+		pending->file = file_of_pending(pending);
 		pending->from = from;
 		pending->to = to;
-		if (pending->op != REQ_OP_READ || (id & state.sample_mask))
+		if (pending->op != REQ_OP_READ || !pending->file)
+			return;
+		id = bpf_get_prandom_u32();
+		if (id & state.sample_mask)
 			return;
 		fresh.begin = bpf_ktime_get_ns();
 		id = id << 32 | (__u32)fresh.begin;
@@ -382,25 +408,35 @@ static __always_inline void write_queued(struct place *place, struct bio *bio)
 		tell(&key, 1, 0);
 }
 
+/* Whether a bio is surely one of direct I/O: iomap made it. Btrfs makes its own. */
+static __always_inline bool is_direct(struct bio *bio)
+{
+	return &iomap_dio_bio_end_io && bio->bi_end_io == &iomap_dio_bio_end_io;
+}
+
 /* A bio with foreign pages: of the direct I/O that the task is in, or metadata. */
 static __always_inline void direct_queued(struct bio *bio)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
+	__u32 tid = bpf_get_current_pid_tgid(), bdev = bio->bi_bdev->bd_dev;
 	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
 	struct super_block *sb;
 	struct inode *inode;
 
 	if (!pending || pending->kind != PENDING_DIRECT)
 		return;
-	inode = (struct inode *)pending->inode;
-	sb = BPF_CORE_READ(inode, i_sb);
-	if (!is_own_device(sb, bio))
-		return;
-	if (BPF_CORE_READ(sb, s_magic) == XFS_SUPER_MAGIC && &iomap_dio_bio_end_io &&
-	    bio->bi_end_io != &iomap_dio_bio_end_io)
-		return;
-	pending->bdev = bio->bi_bdev->bd_dev;
+	if (pending->known_inode != pending->inode || pending->known_bdev != bdev) {
+		inode = (struct inode *)pending->inode;
+		sb = BPF_CORE_READ(inode, i_sb);
+		if (!is_own_device(sb, bio))
+			return;
+		if (BPF_CORE_READ(sb, s_magic) == XFS_SUPER_MAGIC && &iomap_dio_bio_end_io &&
+		    !is_direct(bio))
+			return;
+	}
+	pending->bdev = bdev;
 	join(pending, bio, pending->start, pending->end);
+	if (is_direct(bio))
+		pending->known_bdev = bdev;
 }
 
 SEC("tp_btf/block_bio_queue")
@@ -413,7 +449,8 @@ int BPF_PROG(on_bio_queue, struct bio *bio)
 		return 0;
 	if (op != REQ_OP_READ && op != REQ_OP_WRITE && op != REQ_OP_ZONE_APPEND)
 		return 0;
-	look_at(bio, &place);
+	if (!is_direct(bio))
+		look_at(bio, &place);
 	if (!place.cached) {
 		direct_queued(bio);
 		return 0;
@@ -592,12 +629,9 @@ int BPF_PROG(on_page_added, void *folio)
 	return 0;
 }
 
-static __always_inline void direct(struct kiocb *iocb, struct iov_iter *iter)
+static __always_inline void direct(struct inode *inode, __u64 from, __u64 len, bool writes)
 {
-	struct inode *inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
-	__u64 from = BPF_CORE_READ(iocb, ki_pos), to = from + BPF_CORE_READ(iter, count);
-	bool writes = BPF_CORE_READ(iter, data_source);
-	__u64 size = BPF_CORE_READ(inode, i_size);
+	__u64 to = from + len, size = BPF_CORE_READ(inode, i_size);
 
 	/* What is asked for behind the end of the file is not read. */
 	if (!writes && to > size)
@@ -609,14 +643,14 @@ static __always_inline void direct(struct kiocb *iocb, struct iov_iter *iter)
 SEC("tp_btf/iomap_dio_rw_begin")
 int BPF_PROG(on_direct, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb, iter);
+	direct(iocb->ki_filp->f_inode, iocb->ki_pos, iter->count, iter->data_source);
 	return 0;
 }
 
 SEC("fentry/__iomap_dio_rw")
 int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb, iter);
+	direct(iocb->ki_filp->f_inode, iocb->ki_pos, iter->count, iter->data_source);
 	return 0;
 }
 
@@ -624,7 +658,11 @@ int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 SEC("kprobe/__iomap_dio_rw")
 int on_direct_probe(struct pt_regs *regs)
 {
-	direct((void *)ARG1(regs), (void *)ARG2(regs));
+	struct kiocb *iocb = (void *)ARG1(regs);
+	struct iov_iter *iter = (void *)ARG2(regs);
+
+	direct(BPF_CORE_READ(iocb, ki_filp, f_inode), BPF_CORE_READ(iocb, ki_pos),
+	       BPF_CORE_READ(iter, count), BPF_CORE_READ(iter, data_source));
 	return 0;
 }
 

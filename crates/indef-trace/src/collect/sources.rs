@@ -242,8 +242,9 @@ impl Hook {
         match self {
             Tracepoint(name) => arguments(btf, name).is_some(),
             TracepointWith(name, count) => arguments(btf, name) == Some(count),
-            Function(name) => function(btf, name)
-                .is_some_and(|function| function.iter().count() <= MAX_ARGUMENTS),
+            Function(name) => {
+                function(btf, name).is_some_and(|function| function.iter().count() <= MAX_ARGUMENTS)
+            }
             Probe(name) => function(btf, name).is_some(),
         }
     }
