@@ -86,6 +86,9 @@ pub struct Collector {
     took: Duration,
 }
 
+/// Key and value of a map, as bytes.
+type Entry = (Vec<u8>, Vec<u8>);
+
 /// What came through the ring.
 #[derive(Default)]
 struct Inbox {
@@ -315,7 +318,7 @@ impl Collector {
     }
 
     /// Some of the entries of a map, which are removed from it; none once it is empty.
-    fn take_entries(&self, map: u32) -> Result<Vec<(Vec<u8>, Vec<u8>)>, TraceError> {
+    fn take_entries(&self, map: u32) -> Result<Vec<Entry>, TraceError> {
         let maps = &self.skel.maps;
         let map: &dyn MapCore = match map {
             0 => &maps.tallies_a,
