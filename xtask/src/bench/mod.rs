@@ -10,6 +10,7 @@ mod core;
 mod limit;
 mod measure;
 mod memory;
+mod overhead;
 mod peers;
 mod report;
 mod scan;
@@ -40,6 +41,8 @@ pub(crate) enum Bench {
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
     Writers(Common),
+    /// What tracing costs fio, at each layer
+    Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
     /// Peers, scan, core and memory
@@ -102,6 +105,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(common)
         | Bench::Core(common)
         | Bench::Memory(common)
+        | Bench::Overhead(common)
         | Bench::Writers(common) => common,
         Bench::Zipf(args) => &args.common,
         Bench::ZipfReader(args) => return zipf::read(args),
@@ -123,6 +127,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
         scan::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Overhead(_)) {
+        overhead::measure(common, &mut report)?;
     }
     if matches!(bench, Bench::Writers(_)) {
         writers::measure(common, &mut report)?;

@@ -1,0 +1,199 @@
+//! What tracing costs an application: fio alone, and the same fio traced at each layer, in turn.
+//!
+//! A round runs all three one after the other, each time another one first, and compares the IOPS
+//! that fio reports within the round; the median of the rounds counts. Beside it the memory of the
+//! collector: resident, and what its BPF maps hold.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use units::Bytes;
+
+use super::{
+    Common, measure,
+    report::{Report, Verdict},
+};
+
+/// One way of fio to read.
+struct Load {
+    name: &'static str,
+    options: &'static [&'static str],
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "4 KiB random, direct, one at a time",
+        options: &["--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync"],
+    },
+    Load {
+        name: "4 KiB random, direct, 32 at a time",
+        options: &[
+            "--rw=randread",
+            "--bs=4k",
+            "--direct=1",
+            "--ioengine=libaio",
+            "--iodepth=32",
+        ],
+    },
+    Load {
+        name: "128 KiB random, buffered",
+        options: &["--rw=randread", "--bs=128k", "--ioengine=psync"],
+    },
+    Load {
+        name: "4 KiB random, from the page cache",
+        options: &[
+            "--rw=randread",
+            "--bs=4k",
+            "--ioengine=psync",
+            "--invalidate=0",
+            "--pre_read=1",
+            "--norandommap=1",
+        ],
+    },
+];
+
+/// The layers, and what they may cost in percent.
+const LAYERS: [(&str, f64); 2] = [("fs", 1.0), ("syscall", 2.0)];
+/// What the collector may hold.
+const MEMORY: Bytes = Bytes::mib(64);
+
+/// Measure all of them.
+pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
+    let indef = common.indef()?;
+    let folder = tempfile::tempdir_in(common.images()?)?;
+    let file = folder.path().join("file");
+    let mut peak = Bytes::ZERO;
+    for load in &LOADS {
+        let mut shares = [Vec::new(), Vec::new()];
+        for round in 0..common.runs {
+            measure::ensure_not_stopped()?;
+            eprintln!("{}: round {} of {}", load.name, round + 1, common.runs);
+            let mut iops = [0.0; 3];
+            for turn in 0..3 {
+                let which = (round + turn) % 3;
+                iops[which] = match which.checked_sub(1) {
+                    None => finished(start(&fio(&file, load))?, &mut peak, false)?,
+                    Some(layer) => {
+                        let profile = folder.path().join("profile");
+                        let command = traced(&indef, &profile, LAYERS[layer].0, &fio(&file, load));
+                        finished(start(&command)?, &mut peak, true)?
+                    }
+                };
+            }
+            for (layer, shares) in shares.iter_mut().enumerate() {
+                shares.push((1.0 - iops[layer + 1] / iops[0]) * 100.0);
+            }
+        }
+        for ((layer, wanted), mut shares) in LAYERS.into_iter().zip(shares) {
+            shares.sort_unstable_by(f64::total_cmp);
+            let what = format!(
+                "trace --layer {layer}, fio {}: IOPS lost ({:.2} to {:.2} %)",
+                load.name,
+                shares[0],
+                shares[shares.len() - 1]
+            );
+            let median = shares[(shares.len() - 1) / 2];
+            report
+                .verdicts
+                .push(Verdict::at_most(what, median, wanted, " %"));
+        }
+    }
+    report.verdicts.push(Verdict::at_most(
+        "memory of the collector, with its BPF maps".to_owned(),
+        peak.0 as f64 / Bytes::mib(1).0 as f64,
+        MEMORY.0 as f64 / Bytes::mib(1).0 as f64,
+        " MiB",
+    ));
+    Ok(())
+}
+
+fn fio(file: &Path, load: &Load) -> Vec<OsString> {
+    let mut name = OsString::from("--filename=");
+    name.push(file);
+    let mut command: Vec<OsString> = [
+        "fio",
+        "--name=reader",
+        "--size=1g",
+        "--time_based",
+        "--runtime=6",
+        "--ramp_time=1",
+        "--randseed=7",
+        "--output-format=json",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    command.extend(load.options.iter().map(OsString::from));
+    command.push(name);
+    command
+}
+
+fn traced(indef: &Path, profile: &Path, layer: &str, command: &[OsString]) -> Vec<OsString> {
+    let mut traced: Vec<OsString> = vec![indef.into(), "trace".into(), "--quiet".into()];
+    traced.extend([
+        "--layer".into(),
+        layer.into(),
+        "-o".into(),
+        profile.into(),
+        "--".into(),
+    ]);
+    traced.extend_from_slice(command);
+    traced
+}
+
+fn start(command: &[OsString]) -> Result<Child> {
+    Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot run {}", measure::describe(command)))
+}
+
+/// Wait for fio's document and tell its IOPS; of a collector, watch the memory meanwhile.
+fn finished(mut child: Child, peak: &mut Bytes, collector: bool) -> Result<f64> {
+    if collector {
+        // fio's document fits into a pipe, so nobody has to read it before the end.
+        while child.try_wait()?.is_none() {
+            *peak = (*peak).max(memory(child.id()));
+            sleep(Duration::from_millis(100));
+        }
+    }
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "fio: {}\n{text}", output.status);
+    let json = text.find('{').map_or("", |start| &text[start..]);
+    let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
+    let iops = document["jobs"][0]["read"]["iops"].as_f64();
+    iops.filter(|iops| *iops > 0.0)
+        .context("fio reports no reads")
+}
+
+/// Resident memory of a process, and what the BPF maps that it holds take.
+fn memory(pid: u32) -> Bytes {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let resident = field(&status, "VmRSS:").unwrap_or(0) * 1024;
+    let open = fs::read_dir(process.join("fdinfo"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    let maps: u64 = open
+        .filter_map(|fd| fs::read_to_string(fd.path()).ok())
+        .filter(|text| text.contains("map_id:"))
+        .filter_map(|text| field(&text, "memlock:"))
+        .sum();
+    Bytes(resident + maps)
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
