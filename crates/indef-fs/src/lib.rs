@@ -2,12 +2,12 @@
 //!
 //! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
 //! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
-//! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at once. [`Target::open`] opens a file for moving, or says why not. A
-//! [`Relocator`] gives ranges of a file new, contiguous blocks, in bounded steps that are each
+//! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at
+//! once. [`Target::open`] opens a file for moving, or says why not. A [`Relocator`] gives ranges of a file new, contiguous blocks, in bounded steps that are each
 //! atomic for the file's contents: the process may be killed, or the power cut, between any two
 //! instructions.
 //!
-//! This crate knows nothing of priority, plans, threads or progress: it moves what it is told to.
+//! This crate knows nothing of priority, plans, workers or progress: it moves what it is told to.
 //!
 //! To add a file system: one module with a `Relocator`, one arm in [`Filesystem::engines`] and one
 //! in [`relocator`].

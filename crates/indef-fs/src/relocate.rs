@@ -6,7 +6,7 @@
 //!     └── Refusal       └── Refusal         └── Refusal; what moved before it stays moved
 //! ```
 
-use std::{fs::File, io};
+use std::{fs::File, io, ops::AddAssign};
 
 use units::{Bytes, FileRange, Nanos};
 
@@ -109,8 +109,28 @@ pub struct Moved {
     pub locked_bytes: Bytes,
 }
 
+impl Moved {
+    /// Remember for how long locks were held, and for how many bytes, if it is the longest time yet.
+    pub fn note_lock(&mut self, time: Nanos, bytes: Bytes) {
+        if time > self.locked {
+            self.locked = time;
+            self.locked_bytes = bytes;
+        }
+    }
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, more: Self) {
+        self.relocated += more.relocated;
+        self.host_read += more.host_read;
+        self.host_written += more.host_written;
+        self.offloaded += more.offloaded;
+        self.note_lock(more.locked, more.locked_bytes);
+    }
+}
+
 /// Copies ranges between two open files with many requests in flight. Implemented by the executor
-/// (io_uring), so that engines need no threads and no rings of their own.
+/// (io_uring), so that engines need no rings of their own.
 pub trait RangeCopier: Send + Sync {
     /// Copy each of `ranges` from `from` to the same offset of `to`; no byte outside of them is
     /// written. When it returns, all of it has been submitted and completed; durability is the

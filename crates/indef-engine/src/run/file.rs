@@ -13,7 +13,6 @@ use super::{
     Event, ExtentMaps, FileResult, Reason, Run, Status,
     extent_maps::MapEntry,
     job::{Job, status_of},
-    result,
     survey::{Judged, Survey, survey},
     volume::Volume,
 };
@@ -97,7 +96,7 @@ impl OpenFile {
     /// A piece is done. The last one gets the file's result.
     pub(super) fn piece_done(&self, moved: &Moved, reason: Option<Reason>) -> bool {
         let mut progress = lock(&self.progress);
-        result::add(&mut progress.moved, moved);
+        progress.moved += *moved;
         progress.add_reason(reason);
         progress.pieces_left -= 1;
         progress.pieces_left == 0

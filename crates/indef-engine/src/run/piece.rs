@@ -101,7 +101,7 @@ impl Run<'_> {
                 Err(refusal) => return Some(self.reason_of(refusal)),
             };
             let (Step::Working(done) | Step::Done(done)) = step;
-            result::add(moved, &done);
+            *moved += done;
             meter.step(limit.bytes, moved);
             self.longest_lock
                 .fetch_max(done.locked.get(), Ordering::Relaxed);

@@ -190,11 +190,3 @@ pub struct RunResult {
 pub(super) fn written(moved: &Moved) -> Bytes {
     (moved.host_written + moved.offloaded).max(moved.relocated)
 }
-
-pub(super) fn add(sum: &mut Moved, moved: &Moved) {
-    sum.relocated += moved.relocated;
-    sum.host_read += moved.host_read;
-    sum.host_written += moved.host_written;
-    sum.offloaded += moved.offloaded;
-    sum.locked = sum.locked.max(moved.locked);
-}

@@ -473,7 +473,7 @@ impl Relocation for BtrfsRelocation<'_> {
         };
         if self.open.is_empty() {
             if let Some(batch) = self.writing.take() {
-                add(&mut moved, self.settle(batch, true)?);
+                moved += self.settle(batch, true)?;
             }
             // A file of which nothing could be moved is a skip, with its reason.
             return match self.left_out {
@@ -481,10 +481,10 @@ impl Relocation for BtrfsRelocation<'_> {
                 _ => Ok(Step::Done(moved)),
             };
         }
-        add(&mut moved, self.rewrite(limit)?);
+        moved += self.rewrite(limit)?;
         let parts = self.open.front().map_or(0, |batch| batch.parts.len());
         if self.at.0 >= parts {
-            add(&mut moved, self.close_batch()?);
+            moved += self.close_batch()?;
         }
         Ok(Step::Working(moved))
     }
@@ -502,15 +502,5 @@ impl Drop for BtrfsRelocation<'_> {
             }
             batch.restore_cache(self.target);
         }
-    }
-}
-
-fn add(sum: &mut Moved, more: Moved) {
-    sum.relocated += more.relocated;
-    sum.host_read += more.host_read;
-    sum.host_written += more.host_written;
-    if more.locked > sum.locked {
-        sum.locked = more.locked;
-        sum.locked_bytes = more.locked_bytes;
     }
 }

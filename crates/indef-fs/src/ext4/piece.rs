@@ -292,10 +292,7 @@ impl<'a> Piece<'a> {
         );
         let locked = Nanos::from(began.elapsed());
         let bytes = Bytes(outcome.moved_blocks.saturating_mul(block)).min(part.len);
-        if locked > moved.locked {
-            moved.locked = locked;
-            moved.locked_bytes = part.len;
-        }
+        moved.note_lock(locked, part.len);
         moved.relocated += bytes;
         if !unwritten {
             moved.host_written += bytes;

@@ -38,7 +38,9 @@ use super::{
     select::{choose, gain},
     timed, whole,
 };
-use crate::{Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map};
+use crate::{
+    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
+};
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
 /// size is needed, however large the file is.
@@ -61,7 +63,7 @@ pub(super) struct CommitRange {
 
 impl Relocator for CommitRange {
     fn name(&self) -> &'static str {
-        "xfs-commit-range"
+        EngineKind::XfsCommitRange.name()
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
@@ -399,8 +401,7 @@ impl Commit<'_> {
         self.tries = 0;
         self.progress = true;
         moved.relocated += piece.bytes;
-        moved.locked = moved.locked.max(time);
-        moved.locked_bytes = piece.bytes;
+        moved.note_lock(time, piece.bytes);
         Ok(())
     }
 

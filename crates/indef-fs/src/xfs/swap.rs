@@ -36,7 +36,9 @@ use super::{
     select::{choose, coverage, gain, others, replaced},
     timed, whole,
 };
-use crate::{Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map};
+use crate::{
+    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
+};
 
 /// Extents that are shared by one call: it holds the file's locks.
 const SHARED_AT_ONCE: usize = 256;
@@ -56,7 +58,7 @@ pub(super) struct SwapExtents {
 
 impl Relocator for SwapExtents {
     fn name(&self) -> &'static str {
-        "xfs-swap-extents"
+        EngineKind::XfsSwapExtents.name()
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
