@@ -4,7 +4,7 @@ mod common;
 
 use std::{fs, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use common::{Ran, indef, run};
+use common::{ForAnybody, Ran, indef, is_root, run};
 
 fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("a plain temporary path")
@@ -240,4 +240,19 @@ fn decode(text: &str) -> Vec<u8> {
         }
     }
     bytes
+}
+
+#[test]
+fn a_check_of_tracing_without_the_right_to_it_fails_and_says_what_is_missing() {
+    if !is_root() {
+        return;
+    }
+    let place = ForAnybody::new();
+    for layer in ["fs", "syscall"] {
+        let check = place.indef().args(["trace", "--check"]).output();
+        let ran: Ran = check.unwrap().into();
+        assert_eq!(ran.status, 1, "{ran:?}");
+        let line = ran.error_line(&format!("layer {layer}"));
+        assert!(line.contains("CAP_BPF"), "{line}");
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use indef_trace::collect::{Collector, Layer, Source, TraceOptions};
 use serde::Serialize;
 
@@ -45,14 +45,14 @@ impl From<&Source> for SourceEntry {
     }
 }
 
-/// Load and attach everything, for a moment, and say what came of it.
+/// Load and attach everything, for a moment, and say what came of it. A layer that does not work is
+/// an error, told after what there is to tell of the other.
 pub(super) fn check(console: &Console) -> Result<Outcome> {
     let layers: Vec<LayerEntry> = [Layer::Fs, Layer::Syscall].map(look).into();
-    for layer in &layers {
-        if let Some(error) = &layer.error {
-            console.error(format_args!("layer {}: {error}", layer.layer), "");
-        }
-    }
+    let failed: Vec<String> = layers
+        .iter()
+        .filter_map(|layer| Some(format!("layer {}: {}", layer.layer, layer.error.as_ref()?)))
+        .collect();
     let printed = if console.json {
         let document = Document {
             schema: SCHEMA,
@@ -65,9 +65,11 @@ pub(super) fn check(console: &Console) -> Result<Outcome> {
     } else if console.quiet {
         Ok(())
     } else {
-        layers.iter().try_for_each(|layer| text(console, layer))
+        let mut works = layers.iter().filter(|layer| layer.works);
+        works.try_for_each(|layer| text(console, layer))
     };
     printed.context(UNPRINTED)?;
+    ensure!(failed.is_empty(), failed.join("\n"));
     Ok(Outcome::Done)
 }
 
