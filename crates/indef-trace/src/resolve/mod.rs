@@ -41,7 +41,7 @@ pub struct Located {
     pub path: Option<PathBuf>,
 }
 
-/// Looks files up; keeps what is mounted, and opens each mount once.
+/// Looks files up; knows what is mounted.
 #[derive(Debug, Default)]
 pub struct Resolver {
     places: Vec<Place>,
@@ -51,14 +51,15 @@ pub struct Resolver {
     foreign: HashMap<u32, Vec<Place>>,
 }
 
-/// A mounted file system, opened to look things up on it.
+/// A mounted file system to look things up on.
 #[derive(Debug)]
 struct Place {
     mount: Mount,
     /// As `stat` shows the root of the mount.
     dev: u64,
     uuid: Option<[u8; 16]>,
-    root: File,
+    /// A path to the root of the mount.
+    at: PathBuf,
 }
 
 impl Resolver {
@@ -156,12 +157,13 @@ fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
         .filter_map(|mount| {
             let point = mount.point.strip_prefix("/").unwrap_or(&mount.point);
             // Reading is needed by the ioctl that tells the UUID.
-            let root = File::open(root.join(point)).ok()?;
+            let at = root.join(point);
+            let root = File::open(&at).ok()?;
             Some(Place {
                 dev: root.metadata().ok()?.dev(),
                 uuid: fsuuid::of(&root).ok(),
                 mount: mount.clone(),
-                root,
+                at,
             })
         })
         .collect()
@@ -189,7 +191,13 @@ fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>>
             generation,
         },
     };
-    let file = handle::open(&place.root, handle)?;
+    // Opened anew each time: a tracer may run for days, and would keep the file system from being
+    // unmounted.
+    let root = File::open(&place.at)?;
+    if root.metadata()?.dev() != place.dev {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    let file = handle::open(&root, handle)?;
     let status = fstat(&file)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(None);
