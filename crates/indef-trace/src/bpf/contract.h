@@ -26,6 +26,8 @@
 #define MAX_DEVICES 32
 /* How deep below a --path a file may lie. */
 #define MAX_DEPTH 64
+/* Names (hard links) of a file that are looked at for that. */
+#define MAX_NAMES 16
 
 /* How a range was met with; a field of struct range_key. */
 enum range_kind {

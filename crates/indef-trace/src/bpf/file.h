@@ -58,21 +58,11 @@ static __always_inline bool is_root(struct inode *inode)
 	return bpf_map_lookup_elem(&roots, &root);
 }
 
-/*
- * Whether a file lies in a tree of --path: by any one of its names. (Global functions, here and
- * below, are verified once, not anew for every call.)
- */
-__noinline int in_roots(__u64 address)
+/* Whether a name lies in a tree of --path. */
+__noinline int is_below_root(__u64 address)
 {
-	struct inode *inode = (void *)address;
-	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
-	struct dentry *dentry, *parent;
+	struct dentry *dentry = (void *)address, *parent;
 
-	if (is_root(inode))
-		return 1;
-	if (!alias)
-		return 0;
-	dentry = (void *)alias - bpf_core_field_offset(struct dentry, d_u);
 	for (int i = 0; i < MAX_DEPTH; i++) {
 		parent = BPF_CORE_READ(dentry, d_parent);
 		if (!parent || parent == dentry)
@@ -80,6 +70,26 @@ __noinline int in_roots(__u64 address)
 		if (is_root(BPF_CORE_READ(parent, d_inode)))
 			return 1;
 		dentry = parent;
+	}
+	return 0;
+}
+
+/*
+ * Whether a file lies in a tree of --path: by any of its names that the kernel knows just now.
+ * (Global functions, here and elsewhere, are verified once, not anew for every call.)
+ */
+__noinline int in_roots(__u64 address)
+{
+	struct inode *inode = (void *)address;
+	struct hlist_node *alias;
+
+	if (is_root(inode))
+		return 1;
+	alias = BPF_CORE_READ(inode, i_dentry.first);
+	for (int i = 0; i < MAX_NAMES && alias; i++) {
+		if (is_below_root((__u64)alias - bpf_core_field_offset(struct dentry, d_u)))
+			return 1;
+		alias = BPF_CORE_READ(alias, next);
 	}
 	return 0;
 }
@@ -121,6 +131,10 @@ __noinline __u32 intern(__u64 address)
 	bpf_core_read(entry.uuid, sizeof(entry.uuid), &sb->s_uuid);
 	/* Files that lie on no device have no fragments. */
 	entry.wanted = BPF_CORE_READ(sb, s_bdev) || entry.magic == BTRFS_SUPER_MAGIC;
+	/* Other trees of Btrfs have inodes, too: the old free space cache, a balance under way. */
+	if (entry.magic == BTRFS_SUPER_MAGIC && key.subvolume != BTRFS_FS_TREE &&
+	    (key.subvolume < BTRFS_FIRST_FREE || key.subvolume > BTRFS_LAST_FREE))
+		entry.wanted = 0;
 	if (entry.wanted && config.devices_len)
 		entry.wanted = on_devices(entry.sb_dev, BPF_CORE_READ(sb, s_bdev, bd_dev));
 	if (entry.wanted && config.by_root)

@@ -278,6 +278,8 @@ struct place {
 	__u64 from, to;
 	__u64 folio;
 	bool cached;
+	/* Pages of a block device, where ext4 and others keep their maps, or of Btrfs' trees. */
+	bool metadata;
 };
 
 static __always_inline __u64 place_in_file(struct bio_vec *vec, __u64 *folio_at,
@@ -321,18 +323,32 @@ static __always_inline void look_at(struct bio *bio, struct place *place)
 {
 	struct bio_vec *vec = bio->bi_io_vec;
 	struct address_space *mapping;
+	struct super_block *sb;
 	struct inode *inode;
 	unsigned int first = bio->bi_iter.bi_idx;
 	unsigned int done = bio->bi_iter.bi_bvec_done;
 
 	place->cached = false;
+	place->metadata = false;
 	place->from = place_in_file(vec + first, &place->folio, &mapping) + done;
 	/* The lowest bits mark anonymous memory. */
 	if (!mapping || ((__u64)mapping & 3))
 		return;
 	inode = BPF_CORE_READ(mapping, host);
-	if (!inode || !is_own_device(BPF_CORE_READ(inode, i_sb), bio))
+	if (!inode)
 		return;
+	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK) {
+		place->metadata = true;
+		return;
+	}
+	sb = BPF_CORE_READ(inode, i_sb);
+	if (!is_own_device(sb, bio))
+		return;
+	if (BPF_CORE_READ(inode, i_ino) == BTRFS_BTREE_INODE &&
+	    BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC) {
+		place->metadata = true;
+		return;
+	}
 	place->inode = inode;
 	place->cached = true;
 	place->to = place->from + bio->bi_iter.bi_size;
@@ -452,7 +468,8 @@ int BPF_PROG(on_bio_queue, struct bio *bio)
 	if (!is_direct(bio))
 		look_at(bio, &place);
 	if (!place.cached) {
-		direct_queued(bio);
+		if (!place.metadata)
+			direct_queued(bio);
 		return 0;
 	}
 	if (op == REQ_OP_READ) {

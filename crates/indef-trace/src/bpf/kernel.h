@@ -210,11 +210,18 @@ struct pt_regs {
 #define PAGE_BYTES 4096ull
 #define S_IFMT 0170000
 #define S_IFREG 0100000
+#define S_IFBLK 0060000
 
 /* include/uapi/linux/magic.h, v6.1 */
 #define BTRFS_SUPER_MAGIC 0x9123683e
 #define F2FS_SUPER_MAGIC 0xf2f52010
 #define XFS_SUPER_MAGIC 0x58465342
+
+/* include/uapi/linux/btrfs_tree.h, v6.1 */
+#define BTRFS_BTREE_INODE 1
+#define BTRFS_FS_TREE 5
+#define BTRFS_FIRST_FREE 256ull
+#define BTRFS_LAST_FREE (-256ull)
 
 /* include/linux/blk_types.h, v6.1 */
 #define REQ_OP_MASK 0xff

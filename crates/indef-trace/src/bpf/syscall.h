@@ -5,11 +5,14 @@
  * A call is remembered when it is entered, with its file and place, and counted when it returns,
  * with the bytes that were really read or written. Buffered reads of one open file by one task that
  * begin where the last one ended are joined to a *run*: user space makes of it what read-ahead
- * fetches. Mapped files are seen when they fault: the page that was missing, or the pages around it
- * that the kernel mapped along.
+ * fetches. Mapped files are seen when they fault: the page that was missing; or, if it was in the
+ * page cache, the pages around it that the kernel mapped in one go, of which it is not told which.
  *
- * Left out: 32-bit programs, reads of what a mapping has faulted in already, and vectors of more
- * than MAX_VECTORS buffers or batches of more than MAX_BATCH in libaio.
+ * Left out: 32-bit programs, reads of what a mapping has faulted in already, writes to mappings,
+ * requests of io_uring that ask for no completion when they succeed, and vectors of more than
+ * MAX_VECTORS buffers or batches of more than MAX_BATCH in libaio. What libaio submits counts as
+ * done. Where several append to one file at once, and give a place that the kernel ignores, their
+ * writes may be told as lying where a later one does.
  */
 #ifndef INDEF_SYSCALL_H
 #define INDEF_SYSCALL_H
@@ -186,7 +189,7 @@ static __always_inline void set_side(struct side *side, __s64 fd, __s64 offset, 
 		return;
 	side->file = file;
 	side->kind = kind;
-	side->offset = offset == AT_POSITION ? BPF_CORE_READ(file, f_pos) : offset;
+	side->offset = offset;
 }
 
 /* An offset that the application keeps behind a pointer; without it, the file's own. */
@@ -287,8 +290,14 @@ static __always_inline void side_done(struct side *side, __s64 done)
 
 	if (!file)
 		return;
-	/* What was appended ends where the file ends. */
-	if (side->kind == KIND_WRITE && (BPF_CORE_READ(file, f_flags) & O_APPEND))
+	/*
+	 * The file's own place is moved by the call, under a lock: before it, another thread of the
+	 * same open file may still be about to move it.
+	 */
+	if (offset == AT_POSITION)
+		offset = BPF_CORE_READ(file, f_pos) - done;
+	/* What was appended, wherever the call said, ends where the file ends. */
+	else if (side->kind == KIND_WRITE && (BPF_CORE_READ(file, f_flags) & O_APPEND))
 		offset = BPF_CORE_READ(file, f_inode, i_size) - done;
 	if (offset >= 0)
 		access((__u64)file, offset, done, side->kind);
@@ -418,6 +427,7 @@ static __always_inline void uring_done(struct io_kiocb *req, __s64 result)
 	__u64 at = (__u64)req;
 	__s64 *have = bpf_map_lookup_elem(&uring, &at), offset;
 	struct file *file;
+	bool reads;
 
 	if (!have)
 		return;
@@ -428,11 +438,12 @@ static __always_inline void uring_done(struct io_kiocb *req, __s64 result)
 	file = BPF_CORE_READ(req, file);
 	if (!file || !is_regular(BPF_CORE_READ(file, f_inode)))
 		return;
-	if (offset == AT_POSITION)
-		offset = BPF_CORE_READ(file, f_pos) - result;
+	reads = uring_reads(BPF_CORE_READ(req, opcode));
+	/* Where the kernel chose the place, the request has been moved to its end. */
+	if (offset == AT_POSITION || (!reads && (BPF_CORE_READ(file, f_flags) & O_APPEND)))
+		offset = BPF_CORE_READ((struct io_rw *)req, kiocb.ki_pos) - result;
 	if (offset >= 0)
-		access((__u64)file, offset, result,
-		       uring_reads(BPF_CORE_READ(req, opcode)) ? KIND_READ : KIND_WRITE);
+		access((__u64)file, offset, result, reads ? KIND_READ : KIND_WRITE);
 }
 
 /* v6.3 */
@@ -471,10 +482,43 @@ struct vm_area_struct {
 	struct file *vm_file;
 } __attribute__((preserve_access_index));
 
+/* include/linux/mm_types.h, v6.1: the page was mapped. */
+#define VM_FAULT_NOPAGE 0x100
+
 struct vm_fault {
 	struct vm_area_struct *vma;
 	unsigned long pgoff;
 } __attribute__((preserve_access_index));
+
+/* The page that a task faulted on last. */
+struct missed {
+	__u64 inode;
+	__u64 page;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, TASKS);
+	__type(key, __u32);
+	__type(value, struct missed);
+} misses SEC(".maps");
+
+/* After it has read the missing page, the kernel begins again, and maps the pages around it. */
+static __always_inline bool mapped_again(struct inode *inode, __u64 first, __u64 last)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct missed *missed = bpf_map_lookup_elem(&misses, &tid);
+
+	if (!missed || missed->inode != (__u64)inode || missed->page < first || missed->page > last)
+		return false;
+	bpf_map_delete_elem(&misses, &tid);
+	return true;
+}
+
+static __always_inline bool fault_counts(struct inode *inode)
+{
+	return config.reads && inode && is_regular(inode) && task_wanted();
+}
 
 static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last)
 {
@@ -485,8 +529,6 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 	};
 	struct counters more = { .count = 1, .reads = 1 };
 
-	if (!config.reads || !inode || last < first || !is_regular(inode) || !task_wanted())
-		return;
 	key.file = intern((__u64)inode);
 	if (!key.file)
 		return;
@@ -495,17 +537,35 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 		tell(&key, 0, 0);
 }
 
+static __always_inline void missing(struct inode *inode, __u64 page)
+{
+	struct missed missed = { .inode = (__u64)inode, .page = page };
+	__u32 tid = bpf_get_current_pid_tgid();
+
+	if (!fault_counts(inode))
+		return;
+	bpf_map_update_elem(&misses, &tid, &missed, BPF_ANY);
+	faulted(inode, page, page);
+}
+
+static __always_inline void mapped(struct inode *inode, __u64 first, __u64 last)
+{
+	if (last >= first && fault_counts(inode) && !mapped_again(inode, first, last))
+		faulted(inode, first, last);
+}
+
 SEC("tp_btf/mm_filemap_fault")
 int BPF_PROG(on_fault, struct address_space *mapping, unsigned long index)
 {
-	faulted(BPF_CORE_READ(mapping, host), index, index);
+	missing(BPF_CORE_READ(mapping, host), index);
 	return 0;
 }
 
+/* Told when there was something to map. */
 SEC("tp_btf/mm_filemap_map_pages")
 int BPF_PROG(on_mapped, struct address_space *mapping, unsigned long first, unsigned long last)
 {
-	faulted(BPF_CORE_READ(mapping, host), first, last);
+	mapped(BPF_CORE_READ(mapping, host), first, last);
 	return 0;
 }
 
@@ -513,16 +573,16 @@ int BPF_PROG(on_mapped, struct address_space *mapping, unsigned long first, unsi
 SEC("fentry/filemap_fault")
 int BPF_PROG(on_fault_function, struct vm_fault *fault)
 {
-	__u64 index = BPF_CORE_READ(fault, pgoff);
-
-	faulted(BPF_CORE_READ(fault, vma, vm_file, f_inode), index, index);
+	missing(BPF_CORE_READ(fault, vma, vm_file, f_inode), BPF_CORE_READ(fault, pgoff));
 	return 0;
 }
 
-SEC("fentry/filemap_map_pages")
-int BPF_PROG(on_mapped_function, struct vm_fault *fault, unsigned long first, unsigned long last)
+SEC("fexit/filemap_map_pages")
+int BPF_PROG(on_mapped_function, struct vm_fault *fault, unsigned long first, unsigned long last,
+	     unsigned int result)
 {
-	faulted(BPF_CORE_READ(fault, vma, vm_file, f_inode), first, last);
+	if (result & VM_FAULT_NOPAGE)
+		mapped(BPF_CORE_READ(fault, vma, vm_file, f_inode), first, last);
 	return 0;
 }
 
