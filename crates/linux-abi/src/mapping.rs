@@ -42,6 +42,20 @@ impl SharedBytes {
         Ok(Self { address, len })
     }
 
+    /// Tell the kernel that pages will be needed in no order (`MADV_RANDOM`): it then reads none
+    /// ahead.
+    ///
+    /// # Errors
+    ///
+    /// What `madvise` said.
+    pub fn expect_random(&self) -> io::Result<()> {
+        // SAFETY: the range is that of our mapping, and the advice changes no memory.
+        match unsafe { libc::madvise(self.address, self.len, libc::MADV_RANDOM) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// The byte at `at`.
     ///
     /// # Panics

@@ -1,0 +1,116 @@
+//! Direct I/O: around the page cache, so both layers see the same.
+
+use indef_trace::collect::Layer;
+
+use crate::{
+    actor::Actor,
+    harness::{
+        BLOCK, KIB, KINDS, MIB, Ranges, Watch, holey_file, options, pieces_file, plain_file,
+        reads_at, scattered, scratch, writes_at,
+    },
+};
+
+fn sum(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
+    let mut all = Ranges::new();
+    for (place, counts) in parts.into_iter().flatten() {
+        let sum = all.entry(place).or_insert((0, 0));
+        sum.0 += counts.0;
+        sum.1 += counts.1;
+    }
+    all
+}
+
+#[test]
+fn loop_direct_reads_and_writes_are_exact() {
+    for kind in KINDS {
+        for layer in [Layer::Fs, Layer::Syscall] {
+            let Some(fs) = scratch(kind) else { return };
+            let file = fs.path().join("file");
+            let name = plain_file(&file, 4 * MIB);
+            let mut actor = Actor::new();
+            actor.act(&format!("open d rwd {name}"));
+            let mut watch = Watch::start(&options(layer, fs.path()));
+            let random = scattered(4 * MIB, 16 * KIB, 100);
+            for at in &random {
+                actor.act(&format!("pread d {at} 16384"));
+                // In the middle of it, as in a long trace.
+                if at % (1024 * KIB) == 0 {
+                    watch.drain();
+                }
+            }
+            for _ in 0..32 {
+                actor.act("read d 131072");
+            }
+            let rewritten = scattered(4 * MIB, 8 * KIB, 40);
+            for at in &rewritten {
+                actor.act(&format!("pwrite d {at} 8192"));
+            }
+            // To the end, and beyond it.
+            actor.act("pread d 4190208 65536");
+            actor.act("pread d 4194304 65536");
+            let words: Vec<String> = random.iter().take(50).map(ToString::to_string).collect();
+            let words = words.join(" ");
+            for how in ["read", "readv", "fixed", "buffers", "async"] {
+                assert_eq!(
+                    actor.act(&format!("uring d {how} 4096 {words}")),
+                    50 * BLOCK
+                );
+            }
+            actor.act(&format!("uring d write 4096 {words}"));
+            let seen = watch.finish();
+            let fifty = || random.iter().copied().take(50);
+            let expected = sum([
+                reads_at(random.iter().copied(), 16 * KIB),
+                reads_at((0..32).map(|n| n * 128 * KIB), 128 * KIB),
+                writes_at(rewritten.iter().copied(), 8 * KIB),
+                reads_at([4_190_208], 4096),
+                sum((0..5).map(|_| reads_at(fifty(), BLOCK))),
+                writes_at(fifty(), BLOCK),
+            ]);
+            assert_eq!(seen.of(&file), expected, "{kind}, {layer:?}");
+            assert_eq!((seen.touched(), seen.lost), (1, 0), "{kind}, {layer:?}");
+        }
+    }
+}
+
+#[test]
+fn loop_direct_requests_are_the_pieces() {
+    for kind in KINDS {
+        let Some(mut fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        let name = pieces_file(&file, 8 * MIB, 4 * KIB);
+        // The map of the file has to be read, too: that is not what the file's reads are.
+        fs.remount().unwrap();
+        let mut actor = Actor::new();
+        actor.act(&format!("open d rd {name}"));
+        let watch = Watch::start(&options(Layer::Fs, fs.path()));
+        let offsets = scattered(8 * MIB, 128 * KIB, 64);
+        for at in &offsets {
+            actor.act(&format!("pread d {at} 131072"));
+        }
+        let seen = watch.finish();
+        assert_eq!(seen.of(&file), reads_at(offsets, 128 * KIB), "{kind}");
+        for ((start, _), requests) in seen.requests_of(&file) {
+            assert_eq!(requests, 32, "{kind}: {start}");
+        }
+    }
+}
+
+#[test]
+fn loop_direct_holes_are_not_read() {
+    for kind in KINDS {
+        let Some(mut fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        let name = holey_file(&file, MIB);
+        fs.remount().unwrap();
+        let mut actor = Actor::new();
+        actor.act(&format!("open d rd {name}"));
+        let watch = Watch::start(&options(Layer::Fs, fs.path()));
+        for at in (0..3 * MIB).step_by(64 * KIB as usize) {
+            assert_eq!(actor.act(&format!("pread d {at} 65536")), 64 * KIB);
+        }
+        let seen = watch.finish();
+        let data = (0..16).chain(32..48).map(|n| n * 64 * KIB);
+        assert_eq!(seen.of(&file), reads_at(data, 64 * KIB), "{kind}");
+    }
+}

@@ -1,0 +1,13 @@
+//! Ground truth: what is collected equals what was done, at both layers, on real file systems.
+//!
+//! A child process ([`actor`]) does reads and writes that the test dictates step by step; the test
+//! knows each of them, and holds what the collector hands out against it ([`harness`]). Nothing may
+//! be missing, and nothing invented. The collector looks only at the test's own mount, so other
+//! tracers and other I/O on the machine do not matter.
+
+mod actor;
+mod harness;
+
+mod direct;
+mod fs_layer;
+mod syscall_layer;
