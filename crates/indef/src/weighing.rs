@@ -192,11 +192,13 @@ pub(crate) fn write(
     let ns = |value: f64| Nanos(value as u64);
     writeln!(out, "{}", console.out.bold("Measured weights"))?;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
-    let mut parts = vec![
-        ns(weights.base_ns).to_string(),
-        format!("{} a MiB", ns(weights.per_byte_ns * (1 << 20) as f64)),
-        format!("{} a fragment", ns(weights.per_fragment_ns)),
-    ];
+    let mut parts = vec![ns(weights.base_ns).to_string()];
+    // Where all ranges are of one length, it is part of the base.
+    if weights.per_byte_ns > 0.0 {
+        let mib = weights.per_byte_ns * f64::from(1 << 20);
+        parts.push(format!("{} a MiB", ns(mib)));
+    }
+    parts.push(format!("{} a further fragment", ns(weights.per_fragment_ns)));
     if weights.per_dopf_ns > 0.0 {
         parts.push(format!("{:.1} µs a DoPF", weights.per_dopf_ns / 1e3));
     }
