@@ -1,18 +1,24 @@
 //! Where the counts come from.
 
-use std::{fs, fs::File, io::BufReader, os::unix::fs::MetadataExt, path::Path, time::SystemTime};
+use std::{
+    cmp::Reverse,
+    collections::HashSet,
+    fs::{self, File},
+    io::BufReader,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    time::SystemTime,
+};
 
 use anyhow::{Result, anyhow};
 use indef_core::{
     access::{AccessOptions, AccessRange, join},
     profile::Profile,
 };
-use indef_trace::{
-    FileKey, FsId, Tally, TracedFile,
-    store::{Heat, Store},
-};
+use indef_trace::{FileKey, FsId, Tally, TracedFile, store::Store};
 use units::Bytes;
 
+use super::ranges::MAX_RANGES;
 use crate::{
     output::{Console, Name},
     refusal::{advice, plain},
@@ -54,9 +60,8 @@ impl ProfileFeed {
     /// out; those of a store are looked for when they are looked at.
     pub(super) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
         if Store::is_store(path).unwrap_or(false) {
-            let heat = Store::open(path)?.load(SystemTime::now())?;
             return Ok(Self {
-                all: of_store(heat),
+                all: of_store(&Store::open(path)?)?,
             });
         }
         let file = File::open(path)
@@ -79,16 +84,40 @@ impl Feed for ProfileFeed {
     }
 }
 
-fn of_store(heat: Heat) -> Batch {
-    let tally = |(file, access): (u32, AccessRange)| {
-        let file = heat.files.get(file as usize)?;
-        Some(tally(file.key, &access))
-    };
-    Batch {
-        tallies: heat.ranges.into_iter().filter_map(tally).collect(),
-        files: heat.files,
-        ..Batch::default()
+/// The hottest ranges of a store: it may hold millions.
+fn of_store(store: &Store) -> Result<Batch> {
+    let mut batch = Batch::default();
+    let mut latest = None;
+    store.visit(SystemTime::now(), |number, file, access| {
+        if latest != Some(number) {
+            latest = Some(number);
+            batch.files.push(file.clone());
+        }
+        batch.tallies.push(tally(file.key, &access));
+        if batch.tallies.len() >= 4 * MAX_RANGES {
+            keep_hottest(&mut batch);
+        }
+    })?;
+    keep_hottest(&mut batch);
+    Ok(batch)
+}
+
+/// As many ranges as are watched, and their files.
+fn keep_hottest(batch: &mut Batch) {
+    if batch.tallies.len() <= MAX_RANGES {
+        return;
     }
+    let heat = |tally: &Tally| Reverse((tally.observed.time, tally.reads));
+    batch
+        .tallies
+        .select_nth_unstable_by_key(MAX_RANGES - 1, heat);
+    batch.tallies.truncate(MAX_RANGES);
+    let used: HashSet<_> = batch.tallies.iter().map(|tally| tally.file).collect();
+    // The last file may have ranges to come.
+    let last = batch.files.last().map(|file| file.key);
+    batch
+        .files
+        .retain(|file| used.contains(&file.key) || Some(file.key) == last);
 }
 
 fn tally(file: FileKey, access: &AccessRange) -> Tally {

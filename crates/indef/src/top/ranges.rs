@@ -107,6 +107,10 @@ impl Ranges {
             let hot = self.ranges.entry(key).or_default();
             hot.heat.fade(self.decay, self.now);
             hot.heat.add(tally);
+            // However much comes at a time.
+            if self.ranges.len() >= 2 * MAX_RANGES {
+                self.forget();
+            }
         }
         for hot in self.ranges.values_mut() {
             hot.heat.fade(self.decay, self.now);

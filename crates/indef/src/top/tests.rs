@@ -9,7 +9,7 @@ use units::{Bytes, FileRange, Nanos};
 
 use super::{
     document::Document,
-    feed::{Batch, Feed},
+    feed::{Batch, Feed, ProfileFeed},
     ranges::{MAX_RANGES, RangeKey, Ranges},
     repair::{EndKind, Order, Repair},
     row::{Lost, Snapshot},
@@ -303,4 +303,34 @@ fn every_field_of_the_document_is_documented() {
             assert!(named.iter().any(|name| section.contains(name)), "{field}");
         }
     }
+}
+
+#[test]
+fn of_a_large_store_the_hottest_ranges_are_shown() {
+    use indef_trace::store::{SessionInfo, Store, StoreOptions};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let now = std::time::SystemTime::now();
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    let session = store.begin(&SessionInfo::default(), now).unwrap();
+    let many = MAX_RANGES as u64 * 4 + 100;
+    let files = [1, 2].map(|inode| TracedFile {
+        key: key(inode),
+        fs: FsId::default(),
+        path: Some(format!("/file{inode}").into()),
+    });
+    let tallies: Vec<_> = (0..many)
+        .map(|n| tally(key(1), n, 2 + n % 7))
+        .chain([tally(key(2), 0, 1000)])
+        .collect();
+    store.add(session, &files, &tallies, now).unwrap();
+    store.finish(session, 0, now).unwrap();
+    let console = crate::output::Console::plain();
+    let mut feed = ProfileFeed::load(&path, Bytes::ZERO, &console).unwrap();
+    let batch = feed.drain().unwrap();
+    assert_eq!(batch.tallies.len(), MAX_RANGES);
+    assert_eq!(batch.files.len(), 2);
+    assert!(batch.tallies.iter().any(|tally| tally.reads == 1000));
+    assert!(batch.tallies.iter().all(|tally| tally.reads >= 7));
+    assert!(feed.drain().unwrap().tallies.is_empty());
 }

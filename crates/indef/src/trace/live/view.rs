@@ -272,3 +272,114 @@ impl std::fmt::Display for Clock {
 pub(super) fn time_or_dash(time: Option<Nanos>) -> String {
     time.map_or_else(|| "-".to_owned(), |time| time.to_string())
 }
+
+#[cfg(test)]
+#[path = "../../../tests/common/tmux.rs"]
+#[allow(dead_code, reason = "the tests of the screen use more of it")]
+mod tmux;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use indef_core::access::Observed;
+    use indef_trace::{FileKey, FsId, Tally, TracedFile};
+    use units::FileRange;
+
+    use super::{super::model::Batch, tmux::Tmux, *};
+
+    /// What the other test looks at: a trace of two files.
+    #[test]
+    #[ignore = "shows a view for some seconds; the other test runs it in a terminal of its own"]
+    fn shows_a_trace() {
+        let mut console = Console::plain();
+        console.progress = true;
+        let key = |inode| FileKey {
+            dev: 0x801,
+            inode,
+            generation: 1,
+            subvolume: 0,
+        };
+        let file = |inode, path: &str| TracedFile {
+            key: key(inode),
+            fs: FsId::default(),
+            path: Some(path.into()),
+        };
+        let tally = |inode, n: u64, reads: u64, requests, nanos| Tally {
+            file: key(inode),
+            range: FileRange::new(n << 17, 1 << 17),
+            reads,
+            writes: 0,
+            observed: Observed {
+                requests: reads * requests,
+                timed: reads,
+                time: Nanos(reads * nanos),
+            },
+        };
+        let files = [file(1, "/srv/db/main.sqlite"), file(2, "/srv/db/index.dat")];
+        let mut view = View::new(&console, false);
+        let mut live = Live::default();
+        let begin = Instant::now();
+        for n in 0..50_u64 {
+            let tallies = [
+                tally(1, n % 40, 120 + n % 7, 32, 810_000),
+                tally(2, n % 9, 40 + n % 5, 8, 250_000),
+            ];
+            let batch = Batch {
+                tallies: &tallies,
+                files: if n == 0 { &files } else { &[] },
+                ..Batch::default()
+            };
+            live.add(&batch, begin.elapsed());
+            view.show(&live);
+            if n == 25 {
+                view.suspend(|| println!("a note between"));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        view.finish();
+        super::super::write_summary(&mut io::stdout(), &console, &live, 5).unwrap();
+    }
+
+    #[test]
+    fn the_view_refreshes_itself_and_leaves_a_clean_terminal() {
+        let Some(tmux) = Tmux::start(80, 24) else {
+            return;
+        };
+        let tests = std::env::current_exe().unwrap();
+        let show = format!(
+            "clear; {} --nocapture --ignored --exact trace::live::view::tests::shows_a_trace",
+            tests.display()
+        );
+        tmux.command(&show);
+        let screen = tmux.wait_until("all lines of the view", |screen| {
+            // Rates of a second and more.
+            screen.contains("0:00:01") && screen.contains("/srv/db/index.dat")
+        });
+        if let Some(folder) = std::env::var_os("INDEF_SCREENS") {
+            let _ = std::fs::write(std::path::Path::new(&folder).join("live.txt"), &screen);
+        }
+        assert_eq!(screen.matches("reads/s  ").count(), 2, "{screen}");
+        let between = tmux.wait_until("a note above the view", |screen| {
+            let note = screen.find("a note between");
+            note.is_some_and(|note| screen[note..].contains("nothing lost"))
+        });
+        assert_eq!(between.matches("nothing lost").count(), 1, "{between}");
+        let end = tmux.wait_for("test result: ok");
+        assert!(!end.contains("nothing lost"), "the view is gone: {end}");
+        assert!(
+            end.contains("Hottest files") && end.contains("requests for each read"),
+            "{end}"
+        );
+        // Killed in the middle: there is nothing that a terminal would need to recover from.
+        tmux.command(&show);
+        tmux.wait_for("nothing lost");
+        tmux.press(&["C-c"]);
+        tmux.wait_until("the shell", |screen| screen.trim_end().ends_with("ready$"));
+        assert_eq!(tmux.property("cursor_flag"), "1");
+        tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
+        tmux.wait_until("three settings", |screen| {
+            screen.lines().any(|line| line == "3")
+        });
+    }
+}
