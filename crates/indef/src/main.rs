@@ -21,6 +21,10 @@ mod report;
 mod run;
 mod scan;
 mod signals;
+#[cfg(test)]
+#[path = "../tests/common/tmux.rs"]
+#[allow(dead_code, reason = "other tests use more of it")]
+mod tmux;
 mod top;
 mod trace;
 mod weighing;

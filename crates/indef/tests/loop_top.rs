@@ -4,9 +4,14 @@
 mod common;
 
 use std::{
-    fs,
-    os::unix::fs::MetadataExt,
+    fs::{self, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
     time::{Duration, SystemTime},
 };
 
@@ -203,9 +208,8 @@ fn loop_a_range_is_repaired_from_the_screen() {
 fn terminal_is_as_before(tmux: &Tmux) {
     assert_eq!(tmux.property("alternate_on"), "0");
     assert_eq!(tmux.property("cursor_flag"), "1");
-    tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | sort | tr '\\n' ,; echo end");
-    let screen = tmux.wait_for("end");
-    assert!(screen.contains("echo,icanon,isig,end"), "{screen}");
+    tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | sort | tr '\\n' ,; echo e''nd");
+    tmux.wait_for("echo,icanon,isig,end");
 }
 
 #[test]
@@ -326,5 +330,132 @@ fn loop_the_list_is_printed_once_as_text_and_as_json() {
 fn keep(name: &str, screen: &str) {
     if let Some(folder) = std::env::var_os("INDEF_SCREENS") {
         fs::write(Path::new(&folder).join(name).with_extension("txt"), screen).unwrap();
+    }
+}
+
+/// Reads the first 128 KiB of a file around the page cache, again and again, until it is dropped.
+struct Reader {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reader {
+    fn of(path: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
+            .open(path)
+            .unwrap();
+        let flag = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut buffer = scratch_fs::AlignedBuffer::new(128 << 10);
+            while !flag.load(Ordering::Relaxed) {
+                assert_eq!(file.read_at(buffer.slice(), 0).unwrap(), 128 << 10);
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        });
+        Self {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().unwrap().join();
+    }
+}
+
+/// Whether what is read can be watched; else the test reports itself as skipped.
+fn can_watch(scratch: &ScratchFs) -> bool {
+    let ran: common::Ran = indef()
+        .args(["top", "--once", "--watch", "100ms"])
+        .arg(scratch.path())
+        .output()
+        .unwrap()
+        .into();
+    if ran.status != 0 {
+        scratch_fs::skip(&ran.err);
+    }
+    ran.status == 0
+}
+
+#[test]
+fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
+    let (Some(scratch), Some(tmux)) = (aged(), Tmux::start(100, 30)) else {
+        return;
+    };
+    if !can_watch(&scratch) {
+        return;
+    }
+    let dir = scratch.path().join("data");
+    let file = dir.join("main.sqlite");
+    let contents = hashes(&dir);
+    let before = fragments(&file);
+    let reader = Reader::of(&file);
+
+    let ran: common::Ran = indef()
+        .args(["top", "--json", "--watch", "4s"])
+        .arg(scratch.path())
+        .output()
+        .unwrap()
+        .into();
+    let document = ran.json();
+    assert_eq!(document["live"], true);
+    let range = &document["ranges"][0];
+    assert_eq!(
+        (&range["dolf"], &range["start_bytes"]),
+        (&32.into(), &0.into()),
+        "{document}"
+    );
+    assert_eq!(range["path"], file.to_str().unwrap());
+    assert!(range["reads"].as_f64().unwrap() > 5.0, "{document}");
+    assert!(
+        (range["requests_per_read"].as_f64().unwrap() - 32.0).abs() < 1.0,
+        "{document}"
+    );
+    assert!(range["lost_ns"].as_f64().unwrap() > 0.0, "{document}");
+
+    tmux.command(&format!(
+        "clear; {BINARY} top {}; echo status=$?",
+        scratch.path().display()
+    ));
+    let screen = tmux.wait_for("1 fragmented range of 1 hot one");
+    line(&screen, "128 KiB", "main.sqlite");
+    tmux.press(&["r"]);
+    tmux.wait_for("[y/n]");
+    tmux.press(&["y"]);
+    tmux.wait_for("32 → 1 fragments");
+    tmux.wait_for("nothing that is read is fragmented");
+    assert_eq!(fragments(&file), before - 31);
+    tmux.press(&["q"]);
+    tmux.wait_for("status=0");
+    terminal_is_as_before(&tmux);
+    drop(reader);
+    assert_eq!(hashes(&dir), contents);
+}
+
+#[test]
+fn loop_a_terminal_that_is_gone_ends_it() {
+    let (Some(scratch), Some(tmux)) = (aged(), Tmux::start(80, 24)) else {
+        return;
+    };
+    tmux.command(&format!("clear; exec {}", top_command(&scratch)));
+    tmux.wait_for("3 fragmented ranges");
+    let pid = tmux.property("pane_pid");
+    drop(tmux);
+    let process = Path::new("/proc").join(pid);
+    let end = std::time::Instant::now() + Duration::from_secs(10);
+    // A zombie has ended; whoever adopted it may take its time.
+    let runs = || {
+        fs::read_to_string(process.join("stat"))
+            .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
+    };
+    while runs() {
+        assert!(std::time::Instant::now() < end, "it still runs");
+        std::thread::sleep(Duration::from_millis(50));
     }
 }

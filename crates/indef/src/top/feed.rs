@@ -6,16 +6,20 @@ use std::{
     fs::{self, File},
     io::BufReader,
     os::unix::fs::MetadataExt,
-    path::Path,
+    path::{Path, PathBuf},
     time::SystemTime,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use indef_core::{
     access::{AccessOptions, AccessRange, join},
     profile::Profile,
 };
-use indef_trace::{FileKey, FsId, Tally, TracedFile, store::Store};
+use indef_trace::{
+    FileKey, FsId, Tally, TracedFile,
+    collect::{Collector, Filter, Layer, TraceOptions},
+    store::Store,
+};
 use units::Bytes;
 
 use super::ranges::MAX_RANGES;
@@ -32,8 +36,6 @@ pub(super) struct Batch {
     pub(super) files: Vec<TracedFile>,
     /// Events lost.
     pub(super) lost: u64,
-    /// Reads that the page cache served.
-    pub(super) cached: u64,
 }
 
 /// Where the counts come from: a collector, a profile, a test.
@@ -47,6 +49,50 @@ pub(super) trait Feed: Send {
 
     /// Whether counts come as they happen: they fade then, and are shown as rates.
     fn is_live(&self) -> bool;
+}
+
+/// What reaches the devices now.
+pub(super) struct LiveFeed {
+    collector: Collector,
+}
+
+impl LiveFeed {
+    /// Watch reads of files below `paths`, or of all.
+    pub(super) fn start(paths: &[PathBuf], console: &Console) -> Result<Self> {
+        let options = TraceOptions {
+            layer: Layer::Fs,
+            writes: false,
+            filter: Filter {
+                paths: paths.to_vec(),
+                ..Filter::default()
+            },
+            ..TraceOptions::default()
+        };
+        let collector = Collector::start(&options).context(
+            "what is read now cannot be watched (a recorded profile can be shown: --profile)",
+        )?;
+        for source in collector.sources() {
+            if let Some(why) = &source.why_not {
+                console.detail(format_args!("not seen: {}: {why}", source.what));
+            }
+        }
+        Ok(Self { collector })
+    }
+}
+
+impl Feed for LiveFeed {
+    fn drain(&mut self) -> Result<Batch> {
+        let drained = self.collector.drain()?;
+        Ok(Batch {
+            tallies: drained.tallies,
+            files: drained.files,
+            lost: drained.lost,
+        })
+    }
+
+    fn is_live(&self) -> bool {
+        true
+    }
 }
 
 /// A profile that was recorded before: all of it comes at once.

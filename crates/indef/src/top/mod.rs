@@ -41,7 +41,7 @@ use crate::{
     refusal::{advice, plain},
     run::run_options,
 };
-use feed::{Feed, ProfileFeed};
+use feed::{Feed, LiveFeed, ProfileFeed};
 use watch::Watch;
 
 /// Show it, once or until it is enough.
@@ -61,14 +61,11 @@ pub(crate) fn top(args: &TopArgs, console: &Console) -> Result<Outcome> {
 }
 
 /// Where the counts come from.
-fn feed(args: &TopArgs, _paths: &[PathBuf], console: &Console) -> Result<Box<dyn Feed>> {
-    match &args.profile {
-        Some(path) => Ok(Box::new(ProfileFeed::load(path, args.readahead, console)?)),
-        None => Err(anyhow!(
-            "watching what is read now needs a collector, which this build does not have: \
-             give a recorded profile (--profile FILE)"
-        )),
-    }
+fn feed(args: &TopArgs, paths: &[PathBuf], console: &Console) -> Result<Box<dyn Feed>> {
+    Ok(match &args.profile {
+        Some(path) => Box::new(ProfileFeed::load(path, args.readahead, console)?),
+        None => Box::new(LiveFeed::start(paths, console)?),
+    })
 }
 
 /// Watch for a while, then print.

@@ -7,7 +7,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,7 +20,10 @@ use indef_core::{
 };
 use indef_engine::{Cancel, run::RunOptions};
 use indef_fs::{Mapper, TargetId, map};
-use indef_trace::TracedFile;
+use indef_trace::{
+    FsId, TracedFile,
+    resolve::{Located, Resolver},
+};
 use rustix::{
     fs::{FileType, Mode, OFlags, fstat, fstatfs, lstat, open},
     io::Errno,
@@ -122,6 +125,20 @@ impl Opened {
     }
 }
 
+/// Where a file is now. A collector, or a store that one filled, knows it by all that the kernel
+/// knows it by; a profile that a person wrote only by its name and number.
+fn locate(file: &TracedFile, resolver: &Resolver) -> Option<(PathBuf, TargetId)> {
+    if file.fs == FsId::default() {
+        let id = TargetId {
+            dev: file.key.dev,
+            inode: file.key.inode,
+        };
+        return Some((file.path.clone()?, id));
+    }
+    let Located { dev, inode, path } = resolver.find(file)?;
+    Some((path?, TargetId { dev, inode }))
+}
+
 /// Options of the planner under which the gain of a range is the number of fragments taken away
 /// from one read.
 pub(super) fn plan_options(run: &RunOptions) -> PlanOptions {
@@ -163,13 +180,13 @@ pub(super) fn decide(
 /// Looks at where ranges lie.
 pub(super) struct Survey {
     options: PlanOptions,
-    paths: Vec<std::path::PathBuf>,
+    paths: Vec<PathBuf>,
     mapper: Mapper,
 }
 
 impl Survey {
     /// For files below `paths`, with the limits of the repairs that may follow.
-    pub(super) fn new(paths: Vec<std::path::PathBuf>, run: &RunOptions) -> Self {
+    pub(super) fn new(paths: Vec<PathBuf>, run: &RunOptions) -> Self {
         Self {
             options: plan_options(run),
             paths,
@@ -187,6 +204,11 @@ impl Survey {
     ) {
         let begin = Instant::now();
         let due = ranges.to_look_at(now.saturating_sub(REFRESH));
+        if due.is_empty() {
+            return;
+        }
+        // Not kept: it holds every mounted file system open, so that none could be unmounted.
+        let resolver = Resolver::new();
         let mut open: HashMap<_, Option<Opened>> = HashMap::new();
         for key in due {
             if limit.is_some_and(|limit| begin.elapsed() > limit) || cancel.is_cancelled() {
@@ -198,7 +220,8 @@ impl Survey {
             let file = match open.entry(key.file) {
                 Entry::Occupied(entry) => entry.into_mut(),
                 Entry::Vacant(entry) => {
-                    entry.insert(ranges.file(&key.file).and_then(|file| self.open(file)))
+                    let file = ranges.file(&key.file);
+                    entry.insert(file.and_then(|file| self.open(file, &resolver)))
                 }
             };
             let place = file.as_ref().and_then(|file| self.place(file, key.range));
@@ -207,14 +230,10 @@ impl Survey {
     }
 
     /// Open a file that is asked for.
-    fn open(&self, file: &TracedFile) -> Option<Opened> {
-        let id = TargetId {
-            dev: file.key.dev,
-            inode: file.key.inode,
-        };
-        let path = file.path.as_deref()?;
-        is_below(path, &self.paths)
-            .then(|| Opened::open(path, id))
+    fn open(&self, file: &TracedFile, resolver: &Resolver) -> Option<Opened> {
+        let (path, id) = locate(file, resolver)?;
+        is_below(&path, &self.paths)
+            .then(|| Opened::open(&path, id))
             .flatten()
     }
 
@@ -240,7 +259,7 @@ impl Survey {
 
     /// The extents of a range, for a closer look; of a long one, those at its beginning.
     pub(super) fn details(&mut self, ranges: &Ranges, key: &RangeKey) -> Option<Vec<Extent>> {
-        let file = self.open(ranges.file(&key.file)?)?;
+        let file = self.open(ranges.file(&key.file)?, &Resolver::new())?;
         let range = FileRange {
             start: key.range.start,
             len: key.range.len.min(MAX_DETAILS),

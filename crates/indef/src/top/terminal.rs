@@ -5,29 +5,36 @@
 //! are results (the engine says so in the file's result), and must not tear the screen.
 
 use std::{
-    io::{self, Stdout, stdout},
+    fs::File,
+    io::{self, IsTerminal, Stdout, stdin, stdout},
+    os::fd::AsFd,
     panic,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ratatui::{
     Terminal,
     backend::CrosstermBackend,
     crossterm::{
         cursor::Show,
+        event::{self, Event},
         execute,
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// A screen, until it is dropped.
 pub(super) struct Screen {
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// Where keys come from: stdin, if it is the terminal.
+    keys: Keys,
     /// Whether it is still ours.
     open: Arc<AtomicBool>,
 }
@@ -43,7 +50,60 @@ impl Screen {
         give_back_on_panic(&open);
         let terminal = take()
             .context("the terminal cannot be used as a screen; --once prints the list instead")?;
-        Ok(Self { terminal, open })
+        Ok(Self {
+            terminal,
+            keys: Keys::open().context("there is no terminal to read keys from; try --once")?,
+            open,
+        })
+    }
+
+    /// Wait at most this long for something that was typed, or for another size of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// The terminal is gone.
+    pub(super) fn event(&self, at_most: Duration) -> Result<Option<Event>> {
+        // A terminal that is gone is always ready to be read, and reads as nothing: the reader of
+        // keys would try for ever.
+        if self.keys.is_gone(at_most) {
+            bail!("the terminal is gone");
+        }
+        if event::poll(Duration::ZERO).context("keys cannot be read")? {
+            Ok(Some(event::read().context("keys cannot be read")?))
+        } else {
+            Ok(None)
+        }
+    }
+}
+
+/// The terminal as keys are read from it.
+enum Keys {
+    Stdin,
+    Terminal(File),
+}
+
+impl Keys {
+    fn open() -> io::Result<Self> {
+        if stdin().is_terminal() {
+            Ok(Self::Stdin)
+        } else {
+            File::open("/dev/tty").map(Self::Terminal)
+        }
+    }
+
+    /// Wait for keys; whether there will never be any.
+    fn is_gone(&self, at_most: Duration) -> bool {
+        let stdin = stdin();
+        let keys = match self {
+            Self::Stdin => stdin.as_fd(),
+            Self::Terminal(file) => file.as_fd(),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
+        let at_most = Timespec::try_from(at_most).ok();
+        // A signal may interrupt the wait; the caller looks at those.
+        let _ = poll(&mut fds, at_most.as_ref());
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        fds[0].revents().intersects(gone)
     }
 }
 
@@ -85,13 +145,9 @@ fn give_back_on_panic(open: &Arc<AtomicBool>) {
 }
 
 #[cfg(test)]
-#[path = "../../tests/common/tmux.rs"]
-#[allow(dead_code, reason = "the tests of the screen use more of it")]
-mod tmux;
-
-#[cfg(test)]
 mod tests {
-    use super::{tmux::Tmux, *};
+    use super::*;
+    use crate::tmux::Tmux;
 
     #[test]
     #[ignore = "panics; the other test runs it in a terminal of its own"]

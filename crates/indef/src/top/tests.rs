@@ -116,7 +116,6 @@ fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
         tallies: vec![tally(key(1), 0, 7), tally(key(2), 0, 7)],
         files: vec![gone],
         lost: 3,
-        cached: 0,
     };
     let mut script = live([batch]);
     script.then_fail = true;

@@ -75,7 +75,6 @@ impl Watch {
             tallies: &batch.tallies,
             files: &batch.files,
             lost: batch.lost,
-            cached: batch.cached,
         };
         self.live.add(&seen, now);
         self.ranges.add(batch.files, &batch.tallies, now);

@@ -132,7 +132,6 @@ impl Session<'_> {
             tallies: &drained.tallies,
             files: &drained.files,
             lost: drained.lost,
-            cached: 0,
         };
         self.live.add(&batch, self.began.elapsed());
         self.view.show(&self.live);

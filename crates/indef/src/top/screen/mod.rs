@@ -22,7 +22,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use indef_engine::{Cancel, run::RunOptions};
-use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use ratatui::crossterm::event::{Event, KeyEventKind};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{
@@ -51,7 +51,10 @@ pub(super) fn show(
     cancel: &Cancel,
 ) -> Result<Outcome> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, cancel.flag()).context("signals cannot be watched")?;
+        // The first one asks for an end, a second one makes it.
+        signal_hook::flag::register_conditional_default(signal, cancel.flag())
+            .and_then(|_| signal_hook::flag::register(signal, cancel.flag()))
+            .context("signals cannot be watched")?;
     }
     let (requests, asked) = mpsc::channel();
     let (snapshots, shown) = mpsc::channel();
@@ -125,11 +128,11 @@ impl App {
                 screen.terminal.draw(|frame| draw::draw(frame, state))?;
                 dirty = false;
             }
-            if !event::poll(TICK).context("keys cannot be read")? {
+            let Some(event) = screen.event(TICK)? else {
                 continue;
-            }
+            };
             dirty = true;
-            if let Event::Key(key) = event::read().context("keys cannot be read")?
+            if let Event::Key(key) = event
                 && key.kind != KeyEventKind::Release
             {
                 let action = self.state.key(key);
@@ -240,7 +243,13 @@ impl App {
         cancel.cancel();
         drop(self.requests);
         let left = left?;
-        if left == Left::NothingComes {
+        // It ends by itself, since nobody listens any more, and takes its programs out of the
+        // kernel; a file system that does not answer is not waited for.
+        let patience = Instant::now() + Duration::from_secs(2);
+        while !watcher.is_finished() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(5));
+        }
+        if watcher.is_finished() || left == Left::NothingComes {
             watcher
                 .join()
                 .map_err(|_| anyhow!("the watching thread panicked; please report this"))??;

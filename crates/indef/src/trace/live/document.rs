@@ -36,7 +36,6 @@ struct Totals {
     /// `files` or `ranges` stopped counting.
     more: bool,
     lost: u64,
-    cached: u64,
     duration_ns: u64,
 }
 
@@ -68,7 +67,6 @@ impl Document {
                 ranges: ranges.count(),
                 more: files.is_full() || ranges.is_full(),
                 lost: live.lost(),
-                cached: live.cached(),
                 duration_ns: Nanos::from(live.elapsed()).get(),
             },
         }

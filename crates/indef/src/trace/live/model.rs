@@ -31,8 +31,6 @@ pub(crate) struct Batch<'a> {
     pub(crate) files: &'a [TracedFile],
     /// Events lost since the last time.
     pub(crate) lost: u64,
-    /// Reads since the last time that the page cache served, and that are in no tally.
-    pub(crate) cached: u64,
 }
 
 /// Sums over accesses.
@@ -169,7 +167,6 @@ pub(crate) struct Live {
     total: Counts,
     recent: Recent,
     lost: u64,
-    cached: u64,
     elapsed: Duration,
 }
 
@@ -178,7 +175,6 @@ impl Live {
     pub(crate) fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
-        self.cached = self.cached.saturating_add(batch.cached);
         for file in batch.files {
             if let Some(path) = &file.path
                 && (self.names.len() < MAX_NAMES || self.names.contains_key(&file.key))
@@ -250,11 +246,6 @@ impl Live {
     /// Events lost since the beginning.
     pub(crate) fn lost(&self) -> u64 {
         self.lost
-    }
-
-    /// Reads that the page cache served, as far as the collector tells.
-    pub(crate) fn cached(&self) -> u64 {
-        self.cached
     }
 
     /// Different files.

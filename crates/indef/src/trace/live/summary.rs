@@ -77,10 +77,6 @@ pub(crate) fn write_summary(
         write!(out, "; a read took {time} on average")?;
     }
     writeln!(out)?;
-    if live.cached() > 0 {
-        let reads = counted(live.cached(), "read was", "reads were");
-        writeln!(out, "{reads} served by the page cache, and not counted")?;
-    }
     if live.lost() > 0 {
         let lost = counted(live.lost(), "event was", "events were");
         writeln!(

@@ -161,9 +161,6 @@ fn sums(live: &Live, width: usize, style: Style) -> String {
     let ranges_word = plural(ranges.count(), "range", "ranges");
     parts.push(format!("{} {files_word}", AtLeast(files)));
     parts.push(format!("{} {ranges_word}", AtLeast(ranges)));
-    if live.cached() > 0 {
-        parts.push(format!("{} reads cached", Count(live.cached())));
-    }
     if live.lost() == 0 {
         parts.push("nothing lost".to_owned());
     }
@@ -274,11 +271,6 @@ pub(super) fn time_or_dash(time: Option<Nanos>) -> String {
 }
 
 #[cfg(test)]
-#[path = "../../../tests/common/tmux.rs"]
-#[allow(dead_code, reason = "the tests of the screen use more of it")]
-mod tmux;
-
-#[cfg(test)]
 mod tests {
     use std::time::Instant;
 
@@ -286,7 +278,8 @@ mod tests {
     use indef_trace::{FileKey, FsId, Tally, TracedFile};
     use units::FileRange;
 
-    use super::{super::model::Batch, tmux::Tmux, *};
+    use super::{super::model::Batch, *};
+    use crate::tmux::Tmux;
 
     /// What the other test looks at: a trace of two files.
     #[test]
