@@ -280,7 +280,6 @@ impl Collector {
 
     /// Let the programs count in the other map, and empty this one.
     fn empty(&mut self, drained: &mut Drained) -> Result<(), TraceError> {
-        let began = Instant::now();
         let now = self.state().active & 1;
         let bss = self
             .skel
@@ -294,6 +293,8 @@ impl Collector {
         if barrier::wait_for_readers().is_err() {
             std::thread::sleep(Duration::from_millis(20));
         }
+        // Waiting costs nothing, and may take long on a busy machine.
+        let began = Instant::now();
         bss.state.used[now as usize] = 0;
         self.learn_files(drained);
         // A batch that is not full looks like the last one, but may only have ended before a bucket

@@ -25,7 +25,6 @@ pub(crate) struct Console {
     /// Whether to draw progress on stderr.
     pub(crate) progress: bool,
     /// Whether it was asked for, whatever stderr is.
-    #[allow(dead_code, reason = "read by the live view of a trace")]
     pub(crate) progress_forced: bool,
     errors: AtomicU64,
 }

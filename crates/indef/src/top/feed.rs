@@ -17,7 +17,7 @@ use indef_core::{
 };
 use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
-    collect::{Collector, Filter, Layer, TraceOptions},
+    collect::{Collector, Drained, Filter, Layer, TraceOptions},
     store::Store,
 };
 use units::Bytes;
@@ -47,13 +47,33 @@ pub(super) trait Feed: Send {
     /// Nothing more will come.
     fn drain(&mut self) -> Result<Batch>;
 
+    /// All that is left; nothing will come any more.
+    ///
+    /// # Errors
+    ///
+    /// It is lost.
+    fn finish(&mut self) -> Result<Batch> {
+        self.drain()
+    }
+
     /// Whether counts come as they happen: they fade then, and are shown as rates.
     fn is_live(&self) -> bool;
 }
 
+impl From<Drained> for Batch {
+    fn from(drained: Drained) -> Self {
+        Self {
+            tallies: drained.tallies,
+            files: drained.files,
+            lost: drained.lost,
+        }
+    }
+}
+
 /// What reaches the devices now.
 pub(super) struct LiveFeed {
-    collector: Collector,
+    /// Until it is finished.
+    collector: Option<Collector>,
 }
 
 impl LiveFeed {
@@ -76,18 +96,25 @@ impl LiveFeed {
                 console.detail(format_args!("not seen: {}: {why}", source.what));
             }
         }
-        Ok(Self { collector })
+        Ok(Self {
+            collector: Some(collector),
+        })
     }
 }
 
 impl Feed for LiveFeed {
     fn drain(&mut self) -> Result<Batch> {
-        let drained = self.collector.drain()?;
-        Ok(Batch {
-            tallies: drained.tallies,
-            files: drained.files,
-            lost: drained.lost,
-        })
+        match &mut self.collector {
+            Some(collector) => Ok(collector.drain()?.into()),
+            None => Ok(Batch::default()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<Batch> {
+        match self.collector.take() {
+            Some(collector) => Ok(collector.finish()?.into()),
+            None => Ok(Batch::default()),
+        }
     }
 
     fn is_live(&self) -> bool {

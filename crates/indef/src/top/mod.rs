@@ -81,7 +81,7 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
             watch.drain(begin.elapsed())?;
         }
     }
-    watch.drain(begin.elapsed())?;
+    watch.finish(begin.elapsed())?;
     watch.survey(begin.elapsed(), None, cancel);
     let snapshot = watch.snapshot(begin.elapsed(), None);
     let printed = if console.json {

@@ -11,7 +11,7 @@ use indef_engine::{Cancel, run::RunOptions};
 use indef_trace::FileKey;
 
 use super::{
-    feed::Feed,
+    feed::{Batch, Feed},
     ranges::{Heat, RangeKey, Ranges},
     row::{Lost, Row, Snapshot, SortBy},
     survey::{Place, Survey},
@@ -71,6 +71,18 @@ impl Watch {
     /// Take in what was seen until now.
     pub(super) fn drain(&mut self, now: Duration) -> Result<()> {
         let batch = self.feed.drain()?;
+        self.take(batch, now);
+        Ok(())
+    }
+
+    /// Take in what is left, and watch no more.
+    pub(super) fn finish(&mut self, now: Duration) -> Result<()> {
+        let batch = self.feed.finish()?;
+        self.take(batch, now);
+        Ok(())
+    }
+
+    fn take(&mut self, batch: Batch, now: Duration) {
         let seen = Seen {
             tallies: &batch.tallies,
             files: &batch.files,
@@ -78,7 +90,6 @@ impl Watch {
         };
         self.live.add(&seen, now);
         self.ranges.add(batch.files, &batch.tallies, now);
-        Ok(())
     }
 
     /// Look at where hot ranges lie, for as long as the limit allows.

@@ -51,8 +51,8 @@ const BY_USE: [What; 7] = [
     What::Reads,
     What::Start,
     What::Requests,
-    What::Size,
     What::Time,
+    What::Size,
 ];
 
 /// The columns that fit beside a path.

@@ -1,14 +1,15 @@
 //! The live view: a few lines on stderr that refresh themselves, and are gone when the trace ends.
 //!
 //! It needs neither the terminal's raw mode nor its cursor position, so that there is nothing to
-//! restore: whatever ends the process, the terminal is as it was.
+//! restore: whatever ends the process, the terminal is as it was. The cursor rests at the beginning
+//! of the line below, where a `^C` that the terminal echoes does no harm. (A progress bar's lines
+//! end at the right edge, from where an echo goes to the next line and the first line stays behind.)
 //!
 //! A command that is traced shares the terminal. What it prints would be overdrawn, so there is no
 //! view beside a command unless it is asked for (`--progress always`).
 
 use std::{io, time::Duration};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use units::{Bytes, Nanos};
 
 use super::model::{Distinct, HotFile, Live};
@@ -28,7 +29,7 @@ pub(crate) struct View {
 enum How {
     Hidden,
     /// Lines that are drawn anew.
-    Block(ProgressBar),
+    Block(Block),
     /// A line now and then; the time of the last one.
     Lines(Option<Duration>),
 }
@@ -39,13 +40,7 @@ impl View {
         let how = if !console.progress || (beside_command && !console.progress_forced) {
             How::Hidden
         } else if io::IsTerminal::is_terminal(&io::stderr()) {
-            let bar = ProgressBar::no_length();
-            bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
-            bar.set_style(
-                ProgressStyle::with_template("{msg}")
-                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
-            );
-            How::Block(bar)
+            How::Block(Block::default())
         } else {
             How::Lines(None)
         };
@@ -59,36 +54,41 @@ impl View {
     pub(crate) fn show(&mut self, live: &Live) {
         match &mut self.how {
             How::Hidden => {}
-            How::Block(bar) => {
+            How::Block(block) => {
                 let (width, height) = terminal_size();
                 let lines = lines(live, width, height.saturating_sub(1), self.style);
-                bar.set_message(lines.join("\n"));
-                bar.tick();
+                say(&block.draw(&lines, width));
             }
             How::Lines(last) => {
                 let due = last.is_none_or(|last| live.elapsed() >= last + LINE_EVERY);
                 if due {
                     *last = Some(live.elapsed());
                     let line = headline(live, usize::MAX, self.style);
-                    // A closed stderr is no reason to stop.
-                    let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("{line}\n"));
+                    say(&format!("{line}\n"));
                 }
             }
         }
     }
 
     /// Say something on stderr without tearing the view.
-    pub(crate) fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
-        match &self.how {
-            How::Block(bar) => bar.suspend(say),
-            How::Hidden | How::Lines(_) => say(),
+    pub(crate) fn suspend<T>(&mut self, speak: impl FnOnce() -> T) -> T {
+        match &mut self.how {
+            How::Block(block) => {
+                let lines = block.drawn.clone();
+                let width = terminal_size().0;
+                say(&block.erase(width));
+                let said = speak();
+                say(&block.draw(&lines, width));
+                said
+            }
+            How::Hidden | How::Lines(_) => speak(),
         }
     }
 
     /// Remove it.
     pub(crate) fn finish(&mut self) {
-        if let How::Block(bar) = &self.how {
-            bar.finish_and_clear();
+        if let How::Block(block) = &mut self.how {
+            say(&block.erase(terminal_size().0));
         }
         self.how = How::Hidden;
     }
@@ -98,6 +98,49 @@ impl Drop for View {
     fn drop(&mut self) {
         self.finish();
     }
+}
+
+/// To stderr, at once, so that it does not flicker. A closed stderr is no reason to stop.
+fn say(text: &str) {
+    let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
+}
+
+/// Lines on a terminal that are drawn over each other.
+#[derive(Debug, Default)]
+struct Block {
+    drawn: Vec<String>,
+}
+
+impl Block {
+    /// What draws these lines over the last ones.
+    fn draw(&mut self, lines: &[String], width: usize) -> String {
+        let mut text = self.erase(width);
+        text.extend(lines.iter().flat_map(|line| [line, "\n"]));
+        lines.clone_into(&mut self.drawn);
+        text
+    }
+
+    /// What takes them away.
+    fn erase(&mut self, width: usize) -> String {
+        // A terminal that became narrower has wrapped them.
+        let height = |line: String| columns(&line).div_ceil(width.max(1)).max(1);
+        let rows: usize = self.drawn.drain(..).map(height).sum();
+        match rows {
+            0 => String::new(),
+            rows => format!("\r\x1b[{rows}A\x1b[J"),
+        }
+    }
+}
+
+/// Columns of a line with its styles, which take none.
+fn columns(line: &str) -> usize {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().map_or(0, fit::columns);
+    let styled = parts.map(|part| {
+        part.split_once('m')
+            .map_or(0, |(_, text)| fit::columns(text))
+    });
+    first + styled.sum::<usize>()
 }
 
 /// Columns and rows of the terminal behind stderr.
@@ -281,6 +324,21 @@ mod tests {
     use super::{super::model::Batch, *};
     use crate::tmux::Tmux;
 
+    #[test]
+    fn lines_are_drawn_over_the_last_ones() {
+        let style = Style::new(true);
+        let lines = [style.bold("größe"), "four".to_owned()];
+        assert_eq!(lines.each_ref().map(|line| columns(line)), [5, 4]);
+        let mut block = Block::default();
+        assert_eq!(block.draw(&lines, 80), "\x1b[1mgröße\x1b[0m\nfour\n");
+        assert_eq!(block.draw(&lines[1..], 80), "\r\x1b[2A\x1b[Jfour\n");
+        // It was made narrower meanwhile.
+        assert_eq!(block.erase(3), "\r\x1b[2A\x1b[J");
+        assert_eq!(block.erase(3), "");
+        assert_eq!(block.draw(&[], 80), "");
+        assert_eq!(block.erase(0), "");
+    }
+
     /// What the other test looks at: a trace of two files.
     #[test]
     #[ignore = "shows a view for some seconds; the other test runs it in a terminal of its own"]
@@ -360,6 +418,7 @@ mod tests {
         assert_eq!(between.matches("nothing lost").count(), 1, "{between}");
         let end = tmux.wait_for("test result: ok");
         assert!(!end.contains("nothing lost"), "the view is gone: {end}");
+        assert!(!end.contains("reads/s"), "all of it: {end}");
         assert!(
             end.contains("Hottest files") && end.contains("requests for each read"),
             "{end}"
