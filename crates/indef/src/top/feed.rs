@@ -180,7 +180,7 @@ fn keep_hottest(batch: &mut Batch) {
     if batch.tallies.len() <= MAX_RANGES {
         return;
     }
-    let heat = |tally: &Tally| Reverse((tally.observed.time, tally.reads));
+    let heat = |tally: &Tally| Reverse(tally.observed.requests.max(tally.reads));
     batch
         .tallies
         .select_nth_unstable_by_key(MAX_RANGES - 1, heat);

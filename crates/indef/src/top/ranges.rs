@@ -59,10 +59,15 @@ impl Heat {
         self.time_ns += tally.observed.time.get() as f64;
     }
 
-    /// By time, and by reads where that says nothing.
+    /// What it costs, as far as every read of it tells: not all are timed, but all are counted, and
+    /// mostly the requests that they became.
+    fn cost(&self) -> f64 {
+        self.requests.max(self.reads)
+    }
+
+    /// The costly ones first.
     fn hotter(&self, other: &Self) -> Ordering {
-        let by_time = other.time_ns.total_cmp(&self.time_ns);
-        by_time.then_with(|| other.reads.total_cmp(&self.reads))
+        other.cost().total_cmp(&self.cost())
     }
 }
 

@@ -103,7 +103,7 @@ fn screen(state: &mut State, columns: u16, rows: u16) -> (Vec<String>, Terminal<
 #[test]
 fn the_screen_shows_head_list_details_and_keys() {
     let mut state = state();
-    let (lines, terminal) = screen(&mut state, 90, 20);
+    let (lines, terminal) = screen(&mut state, 110, 20);
     assert!(
         lines[0].starts_with("indef top  0:01:23  1,234 reads/s  154.2 MiB/s"),
         "{lines:#?}"

@@ -59,6 +59,15 @@ impl Counts {
             .then(|| self.observed.requests as f64 / self.reads as f64)
     }
 
+    /// Device time of all reads: that of the timed ones, and as much for the others; `None` if none
+    /// was timed.
+    pub(crate) fn device_time(&self) -> Option<Nanos> {
+        let (time, timed) = (self.observed.time.get(), self.observed.timed);
+        let all = u128::from(time) * u128::from(self.reads.max(timed));
+        let all = all.checked_div(u128::from(timed))?;
+        Some(Nanos(u64::try_from(all).unwrap_or(u64::MAX)))
+    }
+
     /// Mean device time of a read; `None` if none was timed.
     pub(crate) fn mean_time(&self) -> Option<Nanos> {
         self.observed
@@ -199,7 +208,7 @@ impl Live {
     }
 
     fn forget_colder_half(&mut self) {
-        let heat = |file: &File| (file.total.observed.time, file.total.reads);
+        let heat = |file: &File| (file.total.device_time(), file.total.reads);
         let mut heats: Vec<_> = self.files.values().map(heat).collect();
         let middle = heats.len() / 2;
         let (_, median, _) = heats.select_nth_unstable(middle);
@@ -277,7 +286,7 @@ impl Live {
     pub(crate) fn hottest_of_all(&self, most: usize) -> Vec<HotFile<'_>> {
         let heat = |file: &File| {
             let total = &file.total;
-            (total.observed.time, total.reads, total.writes)
+            (total.device_time(), total.reads, total.writes)
         };
         self.hottest(most, heat, |a, b| b.cmp(a))
     }

@@ -3,10 +3,23 @@
 use std::io::{self, Write};
 
 use super::{
-    model::Live,
+    model::{Counts, Live},
     view::{AtLeast, Clock, name, plural, time_or_dash},
 };
 use crate::output::{Align, Console, Count, Ratio, Table, counted};
+
+/// Where not all reads were timed it is an estimate.
+fn device_time(counts: &Counts) -> String {
+    let about = if counts.observed.timed < counts.reads {
+        "~"
+    } else {
+        ""
+    };
+    match counts.device_time() {
+        Some(time) => format!("{about}{time}"),
+        None => time_or_dash(None),
+    }
+}
 
 /// Write sums, and the `top` hottest files.
 ///
@@ -38,14 +51,13 @@ pub(crate) fn write_summary(
         for file in &files {
             let counts = &file.total;
             let ratio = counts.requests_per_read();
-            let timed = counts.observed.timed > 0;
             table.row(&[
                 &Count(counts.reads),
                 &counts.read,
                 &Count(counts.writes),
                 &ratio.map_or_else(|| "-".to_owned(), |ratio| Ratio(ratio).to_string()),
                 &time_or_dash(counts.mean_time()),
-                &time_or_dash(timed.then_some(counts.observed.time)),
+                &device_time(counts),
                 &name(file),
             ]);
         }

@@ -9,7 +9,11 @@ use indef_core::access::Observed;
 use indef_trace::{FileKey, FsId, Tally, TracedFile};
 use units::{FileRange, Nanos};
 
-use super::{model::MAX_FILES, view::lines, *};
+use super::{
+    model::{Counts, MAX_FILES},
+    view::lines,
+    *,
+};
 use crate::output::{Console, Style, fit};
 
 fn key(inode: u64) -> FileKey {
@@ -132,6 +136,31 @@ fn nothing_is_made_up_where_nothing_was_measured() {
     let text = lines(&live, 80, 9, Style::plain()).join("\n");
     assert!(text.contains("inode 1 of device 8:1"), "{text}");
     assert!(!text.contains("requests/read"), "{text}");
+}
+
+#[test]
+fn reads_that_were_not_timed_count_like_those_that_were() {
+    let sampled = Tally {
+        observed: Observed {
+            timed: 2,
+            time: Nanos(2_000_000),
+            requests: 400,
+        },
+        ..tally(1, 0, 100)
+    };
+    let mut live = Live::default();
+    live.add(
+        &Batch {
+            tallies: &[sampled],
+            ..Batch::default()
+        },
+        seconds(1),
+    );
+    assert_eq!(live.total().device_time(), Some(Nanos(100_000_000)));
+    let mut text = Vec::new();
+    write_summary(&mut text, &Console::plain(), &live, 1).unwrap();
+    assert!(String::from_utf8(text).unwrap().contains("~100.0 ms"));
+    assert_eq!(Counts::default().device_time(), None);
 }
 
 #[test]
