@@ -16,6 +16,7 @@ mod generate;
 mod output;
 mod plan;
 mod planning;
+mod profile;
 mod refusal;
 mod report;
 mod run;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Scan(args) => scan::scan(args, &console),
         Command::Trace(args) => trace::trace(args, &console),
+        Command::Profile(args) => profile::profile(args, &console),
         Command::Plan(args) => plan::plan(args, &console),
         Command::Run(args) => run::run(args, &console),
         Command::Top(args) => top::top(args, &console),

@@ -42,6 +42,16 @@ fn wrong_usage_is_status_2_and_touches_nothing() {
         &["top", "--profile", "a", "--watch", "1s"],
         &["top", "--interval", "1ms"],
         &["report"],
+        &["profile"],
+        &["profile", "show"],
+        &["profile", "bury", "a"],
+        &["profile", "export", "a", "--format", "xml"],
+        &["profile", "import", "a"],
+        &["profile", "import", "a", "b", "--format", "dtrace"],
+        &["profile", "import", "a", "b", "--layer", "disk"],
+        &["profile", "import", "a", "b", "--half-life", "5"],
+        &["profile", "import", "a", "b", "--max-size", "1KiB"],
+        &["profile", "merge", "a"],
     ] {
         let ran = run(arguments);
         assert_eq!(ran.status, 2, "{arguments:?}: {ran:?}");
@@ -71,8 +81,21 @@ fn bad_values_are_named_with_an_example_of_a_good_one() {
 
 #[test]
 fn every_command_has_help_with_examples() {
-    for command in ["scan", "plan", "run", "top", "report", "demo"] {
+    for command in ["scan", "plan", "run", "top", "report", "demo", "profile"] {
         let ran = run([command, "--help"]);
+        assert_eq!(ran.status, 0);
+        assert!(
+            ran.out.contains("Examples:") && ran.out.contains("--json"),
+            "{command}: {ran:?}"
+        );
+        assert!(
+            ran.out.lines().all(|line| line.chars().count() <= 100),
+            "{command}: {}",
+            ran.out
+        );
+    }
+    for command in ["show", "export", "import", "merge"] {
+        let ran = run(["profile", command, "--help"]);
         assert_eq!(ran.status, 0);
         assert!(
             ran.out.contains("Examples:") && ran.out.contains("--json"),

@@ -3,6 +3,7 @@
 //! Help texts, man pages and shell completions all come from these definitions. Values are checked
 //! while they are parsed (exit status 2); whether files exist is found out later (exit status 1).
 
+mod profile;
 mod selection;
 mod top;
 mod trace;
@@ -14,6 +15,9 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use indef_fs::EngineKind;
 use units::Bytes;
 
+pub(crate) use profile::{
+    ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,
+};
 pub(crate) use selection::{BoundArgs, PlanArgs};
 pub(crate) use top::TopArgs;
 pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
@@ -85,6 +89,7 @@ pub(crate) enum When {
 pub(crate) enum Command {
     Scan(ScanArgs),
     Trace(TraceArgs),
+    Profile(ProfileArgs),
     Plan(PlanCommandArgs),
     Run(RunArgs),
     Top(TopArgs),

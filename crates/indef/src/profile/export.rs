@@ -1,0 +1,174 @@
+//! `indef profile export`.
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use anyhow::{Context, Result, bail};
+use indef_core::{
+    access::AccessRange,
+    profile::{ProfileFile, ProfileWriter},
+};
+use indef_trace::{TracedFile, import::CsvWriter, store::Store};
+use serde::Serialize;
+
+use super::failed;
+use crate::{
+    args::{ExportArgs, ExportFormat},
+    document::SCHEMA,
+    output::{Console, Name, UNPRINTED, counted, json},
+};
+
+/// `profile export --json`.
+#[derive(Serialize)]
+struct Document {
+    schema: u64,
+    format: &'static str,
+    files: u64,
+    ranges: u64,
+    /// Files without a path, which text cannot name.
+    nameless: u64,
+}
+
+pub(super) fn export(args: &ExportArgs, console: &Console) -> Result<()> {
+    if !Store::is_store(&args.store).map_err(|error| failed(&args.store, &error))? {
+        bail!(
+            "{}: no store, so there is nothing to export",
+            Name(&args.store)
+        );
+    }
+    let store = Store::open(&args.store)?;
+    let document = match &args.output {
+        None if console.json => bail!("--json needs -o: stdout is for the document then"),
+        None => {
+            let (_, document) = write(&store, args.format, BufWriter::new(io::stdout().lock()))?;
+            document
+        }
+        Some(path) => {
+            let document = to_file(&store, args.format, path)?;
+            if console.json {
+                json::print(&document).context(UNPRINTED)?;
+            }
+            document
+        }
+    };
+    if document.nameless > 0 {
+        console.note(format_args!(
+            "{} without a path left out: text names files by it",
+            counted(document.nameless, "file", "files")
+        ));
+    }
+    if args.output.is_some() {
+        console.note(format_args!(
+            "{} of {} written",
+            counted(document.ranges, "range", "ranges"),
+            counted(document.files, "file", "files")
+        ));
+    }
+    Ok(())
+}
+
+/// Write a new file, and put it into place when it is whole. A pipe or a device is written as it is.
+fn to_file(store: &Store, format: ExportFormat, path: &Path) -> Result<Document> {
+    if path.exists() && !path.is_file() {
+        let file = File::create(path).map_err(|error| failed(path, &error))?;
+        let written = write(store, format, BufWriter::new(file));
+        return Ok(written.with_context(|| Name(path).to_string())?.1);
+    }
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| failed(path, &error))?;
+    let out: BufWriter<&File> = BufWriter::new(file.as_file());
+    let (_, document) = write(store, format, out).with_context(|| Name(path).to_string())?;
+    file.persist(path)
+        .map_err(|error| failed(path, &error.error))?;
+    Ok(document)
+}
+
+/// One of the two writers.
+enum Writer<W: Write> {
+    Lines(ProfileWriter<W>, u32),
+    Csv(CsvWriter<W>),
+}
+
+impl<W: Write> Writer<W> {
+    fn file(&mut self, file: &ProfileFile) -> io::Result<()> {
+        match self {
+            Self::Lines(lines, number) => *number = lines.file(file)?,
+            Self::Csv(csv) => csv.file(file),
+        }
+        Ok(())
+    }
+
+    fn range(&mut self, range: &AccessRange) -> io::Result<()> {
+        match self {
+            Self::Lines(lines, number) => lines.range(*number, range),
+            Self::Csv(csv) => csv.range(range),
+        }
+    }
+
+    fn finish(self) -> io::Result<W> {
+        match self {
+            Self::Lines(lines, _) => lines.finish(),
+            Self::Csv(csv) => csv.finish(),
+        }
+    }
+}
+
+fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Document)> {
+    let mut document = Document {
+        schema: SCHEMA,
+        format: match format {
+            ExportFormat::Lines => "lines",
+            ExportFormat::Csv => "csv",
+        },
+        files: 0,
+        ranges: 0,
+        nameless: 0,
+    };
+    let mut writer = match format {
+        ExportFormat::Lines => Writer::Lines(ProfileWriter::new(out)?, 0),
+        ExportFormat::Csv => Writer::Csv(CsvWriter::new(out)?),
+    };
+    let mut failed = None;
+    let mut latest = None;
+    store.visit(SystemTime::now(), |number, file, range| {
+        let Some(known) = known(file) else {
+            document.nameless += u64::from(latest != Some(number));
+            latest = Some(number);
+            return;
+        };
+        if failed.is_some() {
+            return;
+        }
+        let mut one = || {
+            if latest != Some(number) {
+                latest = Some(number);
+                document.files += 1;
+                writer.file(&known)?;
+            }
+            document.ranges += 1;
+            writer.range(&range)
+        };
+        failed = one().err();
+    })?;
+    match failed {
+        Some(error) => Err(error.into()),
+        None => Ok((writer.finish()?, document)),
+    }
+}
+
+/// A file as text names it. Numbers of a file that is known by its path alone mean nothing.
+fn known(file: &TracedFile) -> Option<ProfileFile> {
+    let there = file.key.dev != 0;
+    Some(ProfileFile {
+        path: file.path.clone()?,
+        dev: there.then_some(file.key.dev),
+        inode: there.then_some(file.key.inode),
+    })
+}

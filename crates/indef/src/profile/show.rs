@@ -1,0 +1,358 @@
+//! `indef profile show`.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, Write},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, anyhow};
+use indef_core::{
+    access::{AccessRange, AccessRecord, Op},
+    plan::PathJson,
+    profile::{self, ProfileFile, ProfileSink},
+};
+use indef_trace::store::{Session, Settings, Store};
+use serde::Serialize;
+use units::{Bytes, Nanos};
+
+use super::failed;
+use crate::{
+    args::ShowArgs,
+    output::{Align, Console, Count, Name, Table, UNPRINTED, counted, json},
+};
+
+/// What a profile says of one file.
+#[derive(Clone, Debug, Default, Serialize)]
+struct FileHeat {
+    #[serde(flatten)]
+    path: Option<PathJson>,
+    device: Option<u64>,
+    inode: Option<u64>,
+    ranges: u64,
+    ranges_bytes: u64,
+    reads: u64,
+    writes: u64,
+    requests: u64,
+    timed_reads: u64,
+    read_ns: u64,
+    #[serde(skip)]
+    name: PathBuf,
+}
+
+impl FileHeat {
+    fn add(&mut self, counted: &AccessRange) {
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        add(&mut self.ranges, 1);
+        add(&mut self.ranges_bytes, counted.range.len.0);
+        add(&mut self.reads, counted.reads);
+        add(&mut self.writes, counted.writes);
+        add(&mut self.requests, counted.observed.requests);
+        add(&mut self.timed_reads, counted.observed.timed);
+        add(&mut self.read_ns, counted.observed.time.0);
+    }
+
+    fn heat(&self) -> u64 {
+        self.reads.saturating_add(self.writes)
+    }
+}
+
+/// A session in JSON.
+#[derive(Serialize)]
+struct SessionJson {
+    began_ns: u64,
+    latest_ns: u64,
+    ended_ns: Option<u64>,
+    layer: String,
+    command: String,
+    kernel: String,
+    reads: u64,
+    writes: u64,
+    lost: u64,
+}
+
+/// What stands behind the files in JSON.
+#[derive(Serialize)]
+struct Rest {
+    kind: &'static str,
+    sessions: Vec<SessionJson>,
+    totals: Totals,
+}
+
+#[derive(Default, Serialize)]
+struct Totals {
+    files: u64,
+    ranges: u64,
+    ranges_bytes: u64,
+    reads: u64,
+    writes: u64,
+    lost: u64,
+    size_bytes: u64,
+    max_size_bytes: Option<u64>,
+    half_life_ns: Option<u64>,
+}
+
+/// A profile of either kind.
+struct Shown {
+    files: Vec<FileHeat>,
+    sessions: Vec<Session>,
+    settings: Option<Settings>,
+    size: u64,
+}
+
+pub(super) fn show(args: &ShowArgs, console: &Console) -> Result<()> {
+    let path = &args.profile;
+    let size = fs::metadata(path)
+        .map_err(|error| failed(path, &error))?
+        .len();
+    let mut shown = match Store::is_store(path).map_err(|error| failed(path, &error))? {
+        true => of_store(path)?,
+        false => of_lines(path)?,
+    };
+    shown.size = size;
+    shown
+        .files
+        .sort_by(|a, b| b.heat().cmp(&a.heat()).then_with(|| a.name.cmp(&b.name)));
+    if console.json {
+        return print_json(&shown).context(UNPRINTED);
+    }
+    if console.quiet {
+        return Ok(());
+    }
+    let mut out = io::stdout().lock();
+    print_text(&mut out, args, &shown, console).context(UNPRINTED)
+}
+
+fn of_store(path: &Path) -> Result<Shown> {
+    let store = Store::open(path)?;
+    let mut files: Vec<FileHeat> = Vec::new();
+    let mut latest = None;
+    store.visit(SystemTime::now(), |number, file, range| {
+        if latest != Some(number) {
+            latest = Some(number);
+            let there = file.key.dev != 0;
+            files.push(FileHeat {
+                path: file.path.as_deref().map(PathJson::from),
+                device: there.then_some(file.key.dev),
+                inode: there.then_some(file.key.inode),
+                name: file.path.clone().unwrap_or_else(|| {
+                    format!("(inode {} of device {})", file.key.inode, file.key.dev).into()
+                }),
+                ..FileHeat::default()
+            });
+        }
+        if let Some(file) = files.last_mut() {
+            file.add(&range);
+        }
+    })?;
+    Ok(Shown {
+        files,
+        sessions: store.sessions()?,
+        settings: Some(store.settings()?),
+        size: 0,
+    })
+}
+
+/// Counts what lines say, access by access.
+impl ProfileSink for Shown {
+    fn file(&mut self, file: ProfileFile) -> ControlFlow<()> {
+        self.files.push(FileHeat {
+            path: Some(PathJson::from(&*file.path)),
+            device: file.dev,
+            inode: file.inode,
+            name: file.path,
+            ..FileHeat::default()
+        });
+        ControlFlow::Continue(())
+    }
+
+    fn record(&mut self, record: AccessRecord) -> ControlFlow<()> {
+        let file = &mut self.files[record.file as usize];
+        let count = match record.op {
+            Op::Read => &mut file.reads,
+            Op::Write => &mut file.writes,
+        };
+        *count += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn range(&mut self, file: u32, range: AccessRange) -> ControlFlow<()> {
+        self.files[file as usize].add(&range);
+        ControlFlow::Continue(())
+    }
+}
+
+fn of_lines(path: &Path) -> Result<Shown> {
+    let file = File::open(path).map_err(|error| failed(path, &error))?;
+    let mut shown = Shown {
+        files: Vec::new(),
+        sessions: Vec::new(),
+        settings: None,
+        size: 0,
+    };
+    profile::stream(BufReader::new(file), &mut shown)
+        .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
+    Ok(shown)
+}
+
+fn totals(shown: &Shown) -> Totals {
+    let mut totals = Totals {
+        files: shown.files.len() as u64,
+        size_bytes: shown.size,
+        max_size_bytes: shown.settings.map(|s| s.max_size.0),
+        half_life_ns: shown.settings.map(|s| Nanos::from(s.half_life).0),
+        ..Totals::default()
+    };
+    for file in &shown.files {
+        totals.ranges += file.ranges;
+        totals.ranges_bytes = totals.ranges_bytes.saturating_add(file.ranges_bytes);
+        totals.reads = totals.reads.saturating_add(file.reads);
+        totals.writes = totals.writes.saturating_add(file.writes);
+    }
+    totals.lost = shown
+        .sessions
+        .iter()
+        .map(|s| s.lost)
+        .fold(0, u64::saturating_add);
+    totals
+}
+
+fn print_json(shown: &Shown) -> io::Result<()> {
+    let document = json::Document::begin("files", None);
+    shown.files.iter().for_each(|file| document.entry(file));
+    let ns = |time: SystemTime| {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Nanos::from(since).0
+    };
+    let session = |s: &Session| SessionJson {
+        began_ns: ns(s.began),
+        latest_ns: ns(s.latest),
+        ended_ns: s.ended.map(ns),
+        layer: s.info.layer.clone(),
+        command: s.info.command.clone(),
+        kernel: s.info.kernel.clone(),
+        reads: s.reads,
+        writes: s.writes,
+        lost: s.lost,
+    };
+    document.end(&Rest {
+        kind: if shown.settings.is_some() {
+            "store"
+        } else {
+            "lines"
+        },
+        sessions: shown.sessions.iter().map(session).collect(),
+        totals: totals(shown),
+    })
+}
+
+fn print_text(
+    out: &mut dyn Write,
+    args: &ShowArgs,
+    shown: &Shown,
+    console: &Console,
+) -> io::Result<()> {
+    let totals = totals(shown);
+    writeln!(
+        out,
+        "{} {}",
+        console.out.bold("Profile"),
+        Name(&args.profile)
+    )?;
+    writeln!(
+        out,
+        "  {} in {} of {} ({})",
+        counted(totals.reads, "read", "reads")
+            + " and "
+            + &counted(totals.writes, "write", "writes"),
+        counted(totals.ranges, "range", "ranges"),
+        counted(totals.files, "file", "files"),
+        Bytes(totals.ranges_bytes)
+    )?;
+    match shown.settings {
+        None => writeln!(out, "  lines: {}", Bytes(totals.size_bytes))?,
+        Some(settings) => {
+            let half_life = match settings.half_life.is_zero() {
+                true => "heat never fades".to_owned(),
+                false => {
+                    let time = humantime::format_duration(settings.half_life);
+                    format!("heat is halved every {time}")
+                }
+            };
+            let (size, most) = (Bytes(totals.size_bytes), settings.max_size);
+            writeln!(out, "  store: {size} of at most {most}; {half_life}")?;
+        }
+    }
+    if totals.lost > 0 {
+        let lost = counted(totals.lost, "access was", "accesses were");
+        writeln!(
+            out,
+            "  {}",
+            console.out.warn(&format!("{lost} lost while tracing"))
+        )?;
+    }
+    if !shown.sessions.is_empty() {
+        writeln!(out, "\n{}", console.out.bold("Sessions"))?;
+        sessions(&shown.sessions).write(out, console.out)?;
+    }
+    if !shown.files.is_empty() {
+        writeln!(out, "\n{}", console.out.bold("Hottest files"))?;
+        let mut table = Table::new(&[
+            ("reads", Align::Right),
+            ("writes", Align::Right),
+            ("ranges", Align::Right),
+            ("bytes", Align::Right),
+            ("file", Align::Left),
+        ]);
+        for file in shown.files.iter().take(args.top) {
+            table.row(&[
+                &Count(file.reads),
+                &Count(file.writes),
+                &Count(file.ranges),
+                &Bytes(file.ranges_bytes),
+                &Name(&file.name),
+            ]);
+        }
+        table.write(out, console.out)?;
+        let more = shown.files.len().saturating_sub(args.top);
+        if more > 0 {
+            writeln!(out, "  and {} more", Count(more as u64))?;
+        }
+    }
+    out.flush()
+}
+
+/// The latest sessions, and what they were.
+fn sessions(all: &[Session]) -> Table {
+    const SHOWN: usize = 10;
+    let mut table = Table::new(&[
+        ("began", Align::Left),
+        ("took", Align::Right),
+        ("layer", Align::Left),
+        ("reads", Align::Right),
+        ("writes", Align::Right),
+        ("lost", Align::Right),
+        ("of", Align::Left),
+    ]);
+    for session in all.iter().rev().take(SHOWN) {
+        let took = match session.ended {
+            Some(ended) => {
+                let span = ended.duration_since(session.began).unwrap_or_default();
+                Nanos::from(span).to_string()
+            }
+            None => "not ended".to_owned(),
+        };
+        table.row(&[
+            &humantime::format_rfc3339_seconds(session.began),
+            &took,
+            &Name(Path::new(&session.info.layer)),
+            &Count(session.reads),
+            &Count(session.writes),
+            &Count(session.lost),
+            &Name(Path::new(&session.info.command)),
+        ]);
+    }
+    table
+}
