@@ -12,6 +12,7 @@ mod measure;
 mod memory;
 mod overhead;
 mod peers;
+mod profile;
 mod report;
 mod scan;
 mod state;
@@ -45,11 +46,16 @@ pub(crate) enum Bench {
     Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
+    /// Big traces into a profile, against sorting and merging text as the papers do
+    Profile(profile::ProfileArgs),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
     #[command(hide = true)]
     ZipfReader(zipf::ReaderArgs),
+    /// Merge sorted text from stdin; `profile` starts this behind sort(1)
+    #[command(hide = true)]
+    ProfileMerge,
     /// Run the access analysis right here; `core` starts this as a process of its own
     #[command(hide = true)]
     CoreInner {
@@ -108,12 +114,14 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         | Bench::Overhead(common)
         | Bench::Writers(common) => common,
         Bench::Zipf(args) => &args.common,
+        Bench::Profile(args) => &args.common,
+        Bench::ProfileMerge => return profile::merge(),
         Bench::ZipfReader(args) => return zipf::read(args),
         Bench::CoreInner { records } => return core::inner(*records),
     };
     ensure!(common.runs > 0, "--runs must be at least 1");
     ensure!(
-        rustix::process::geteuid().is_root() || matches!(bench, Bench::Core(_)),
+        rustix::process::geteuid().is_root() || matches!(bench, Bench::Core(_) | Bench::Profile(_)),
         "benchmarks mount file systems and drop caches, which needs root"
     );
     measure::stop_cleanly()?;
@@ -124,6 +132,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Core(_) | Bench::All(_)) {
         core::measure(common, &mut report)?;
+    }
+    if let Bench::Profile(args) = bench {
+        profile::measure(args, &mut report)?;
     }
     if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
         scan::measure(common, &mut report)?;
