@@ -198,7 +198,10 @@ pub(crate) fn write(
         let mib = weights.per_byte_ns * f64::from(1 << 20);
         parts.push(format!("{} a MiB", ns(mib)));
     }
-    parts.push(format!("{} a further fragment", ns(weights.per_fragment_ns)));
+    parts.push(format!(
+        "{} a further fragment",
+        ns(weights.per_fragment_ns)
+    ));
     if weights.per_dopf_ns > 0.0 {
         parts.push(format!("{:.1} µs a DoPF", weights.per_dopf_ns / 1e3));
     }
