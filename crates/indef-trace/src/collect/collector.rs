@@ -1,7 +1,7 @@
 //! Load the programs, and take from them what they counted.
 
 use std::{
-    collections::HashMap,
+    collections::BTreeMap,
     fs::File,
     mem::MaybeUninit,
     os::fd::AsRawFd,
@@ -30,8 +30,13 @@ use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Reso
 
 /// `TALLIES` of the contract.
 const MAP_SIZE: u32 = 524_288;
+/// `FILES` of the contract.
+const FILES: u32 = 262_144;
 /// Entries that are taken in one call.
 const BATCH: u32 = 8192;
+/// How often counters are taken, at most and at least.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(300);
 /// How many reads a second are timed, about.
 const TIMED_PER_SECOND: u64 = 250;
 
@@ -46,6 +51,15 @@ pub struct Drained {
     pub accesses: Vec<Access>,
     /// Accesses that are missing because there was no room for them.
     pub lost: u64,
+}
+
+impl Drained {
+    fn append(&mut self, mut more: Self) {
+        self.tallies.append(&mut more.tallies);
+        self.files.append(&mut more.files);
+        self.accesses.append(&mut more.accesses);
+        self.lost += more.lost;
+    }
 }
 
 /// One access, as it happened.
@@ -75,7 +89,9 @@ pub struct Collector {
     inbox: Arc<Mutex<Inbox>>,
     sources: Vec<Source>,
     options: TraceOptions,
-    files: HashMap<u32, FileKey>,
+    files: BTreeMap<u32, FileKey>,
+    /// The last file when the kernel's map of files was emptied.
+    forgotten: u32,
     /// How many of the kernel's files were read from its map after the ring was full.
     untold: u64,
     resolver: Resolver,
@@ -165,7 +181,8 @@ impl Collector {
             inbox,
             sources,
             options: options.clone(),
-            files: HashMap::new(),
+            files: BTreeMap::new(),
+            forgotten: 0,
             untold: 0,
             resolver: Resolver::new(),
             lost: 0,
@@ -221,6 +238,12 @@ impl Collector {
             })
     }
 
+    /// Take what the kernel hands out at once, so that its ring does not fill: new files, single
+    /// accesses. They come with the next [`Self::drain`].
+    pub fn keep_up(&self) {
+        let _ = self.ring.consume();
+    }
+
     /// Wait until there may be something to take, at most this long.
     pub fn wait(&self, at_most: Duration) {
         // Errors are interruptions by signals; the caller looks at those.
@@ -234,20 +257,34 @@ impl Collector {
     ///
     /// The kernel refused.
     pub fn drain(&mut self) -> Result<Drained, TraceError> {
+        let mut all = Drained::default();
+        self.drain_into(&mut |part| all.append(part))?;
+        Ok(all)
+    }
+
+    /// The same in parts, so that not all of it is in memory at once.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused. What `sink` got before was counted.
+    pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         let _ = self.ring.consume();
         self.set_btrfs_devices();
-        let mut drained = Drained::default();
+        let mut rest = Drained::default();
         let state = self.state();
         let used = state.used[state.active as usize & 1];
         let waited = self.emptied.elapsed();
-        // Emptying costs in proportion to what is there: at most half a percent of the time.
-        let due = waited >= Duration::from_secs(1).max(self.took * 200);
+        // Emptying costs in proportion to what is there, with what `sink` does: at most a percent of
+        // the time, but not for ever.
+        let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
         if used > 0 && (due || used > MAP_SIZE / 4 * 3) {
-            self.empty(&mut drained)?;
-            self.choose_sampling(&drained, waited);
+            let reads = self.empty(&mut rest, sink)?;
+            self.choose_sampling(reads, waited);
+            self.forget_files(&mut rest)?;
         }
-        self.deliver(&mut drained);
-        Ok(drained)
+        self.deliver(&mut rest);
+        sink(rest);
+        Ok(())
     }
 
     /// Detach everything, and take all that is left.
@@ -255,17 +292,29 @@ impl Collector {
     /// # Errors
     ///
     /// The kernel refused.
-    pub fn finish(mut self) -> Result<Drained, TraceError> {
+    pub fn finish(self) -> Result<Drained, TraceError> {
+        let mut all = Drained::default();
+        self.finish_into(&mut |part| all.append(part))?;
+        Ok(all)
+    }
+
+    /// The same in parts.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused. What `sink` got before was counted.
+    pub fn finish_into(mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         self.links.clear();
         let _ = barrier::wait_for_readers();
         let _ = self.ring.consume();
-        let mut drained = Drained::default();
+        let mut rest = Drained::default();
         // Twice, because there are two maps.
-        self.empty(&mut drained)?;
-        self.empty(&mut drained)?;
-        self.take_pending(&mut drained);
-        self.deliver(&mut drained);
-        Ok(drained)
+        self.empty(&mut rest, sink)?;
+        self.empty(&mut rest, sink)?;
+        self.take_pending(&mut rest);
+        self.deliver(&mut rest);
+        sink(rest);
+        Ok(())
     }
 
     fn state(&self) -> types::state {
@@ -278,8 +327,13 @@ impl Collector {
         wire::volatile(&bss.state)
     }
 
-    /// Let the programs count in the other map, and empty this one.
-    fn empty(&mut self, drained: &mut Drained) -> Result<(), TraceError> {
+    /// Let the programs count in the other map, and empty this one. Returns how many reads it had.
+    fn empty(
+        &mut self,
+        drained: &mut Drained,
+        sink: &mut dyn FnMut(Drained),
+    ) -> Result<u64, TraceError> {
+        let mut reads = 0;
         let now = self.state().active & 1;
         let bss = self
             .skel
@@ -312,10 +366,12 @@ impl Collector {
                     self.tally(&key, &value, drained);
                 }
             }
+            reads += drained.tallies.iter().map(|tally| tally.reads).sum::<u64>();
+            sink(std::mem::take(drained));
         }
         self.emptied = Instant::now();
         self.took = self.emptied - began;
-        Ok(())
+        Ok(reads)
     }
 
     /// Some of the entries of a map, which are removed from it; none once it is empty.
@@ -415,15 +471,47 @@ impl Collector {
         }
     }
 
+    /// Before the kernel's map of files is full, empty it: files that are met with again get a new
+    /// short name. Names of long ago, which no counter carries any more, are forgotten here, too.
+    fn forget_files(&mut self, drained: &mut Drained) -> Result<(), TraceError> {
+        let next = self.state().next_file;
+        if next.wrapping_sub(self.forgotten) < FILES / 4 * 3 {
+            return Ok(());
+        }
+        if self.state().untold_files != self.untold {
+            self.learn_from_map(drained);
+        }
+        let kernel = |source| TraceError::Kernel {
+            doing: "emptying the list of files".to_owned(),
+            source,
+            log: String::new(),
+        };
+        while self
+            .skel
+            .maps
+            .files
+            .lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(kernel)?
+            .next()
+            .is_some()
+        {}
+        self.files = self.files.split_off(&self.forgotten);
+        self.forgotten = next;
+        Ok(())
+    }
+
     /// Files that the ring had no room for.
     fn learn_from_map(&mut self, drained: &mut Drained) {
         self.untold = self.state().untold_files;
-        let map = &self.skel.maps.files;
-        let entries: Vec<_> = map
-            .keys()
-            .filter_map(|key| Some((map.lookup(&key, MapFlags::ANY).ok()??, key)))
-            .collect();
-        for (value, key) in entries {
+        // In one batch: one that is not full looks like the last one.
+        let entries: Vec<Entry> = self
+            .skel
+            .maps
+            .files
+            .lookup_batch(FILES, MapFlags::ANY, MapFlags::ANY)
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        for (key, value) in entries {
             if let (Some(key), Some(entry)) = (
                 wire::read::<types::file_key>(&key),
                 wire::read::<types::file_entry>(&value),
@@ -481,8 +569,7 @@ impl Collector {
     }
 
     /// Time one read in 2ⁿ, so that timing costs the same however many there are.
-    fn choose_sampling(&mut self, drained: &Drained, waited: Duration) {
-        let reads: u64 = drained.tallies.iter().map(|tally| tally.reads).sum();
+    fn choose_sampling(&mut self, reads: u64, waited: Duration) {
         let per_second = reads as f64 / waited.as_secs_f64().max(0.001);
         let one_in = (per_second / TIMED_PER_SECOND as f64).max(1.0) as u32;
         let bss = self

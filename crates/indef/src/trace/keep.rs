@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Ranges in memory before they go to the store.
-const MANY: usize = 100_000;
+const MANY: usize = 50_000;
 /// Ranges in memory if they cannot go there; further ones are lost.
 const TOO_MANY: usize = 1_000_000;
 /// How long they stay in memory.
@@ -84,8 +84,9 @@ pub(super) struct ToStore {
     session: SessionId,
     /// Not yet in the store.
     files: Vec<TracedFile>,
-    /// All of them: what is kept elsewhere at the end needs their names.
-    names: HashMap<FileKey, TracedFile>,
+    /// Where files are, should what was learned have to be kept elsewhere in the end; not of all, if
+    /// there are very many.
+    names: HashMap<FileKey, PathBuf>,
     counts: HashMap<(FileKey, FileRange), Counts>,
     written: Instant,
     told: bool,
@@ -137,7 +138,11 @@ impl ToStore {
 
     fn add(&mut self, drained: Drained) -> Option<String> {
         for file in drained.files {
-            self.names.insert(file.key, file.clone());
+            if let Some(path) = &file.path
+                && self.names.len() < MANY
+            {
+                self.names.insert(file.key, path.clone());
+            }
             self.files.push(file);
         }
         for tally in &drained.tallies {
@@ -275,7 +280,9 @@ impl ToLines {
     fn add(&mut self, drained: Drained) -> Result<()> {
         let mut write = || -> io::Result<()> {
             for file in &drained.files {
-                let number = self.writer.file(&profile_file(&file.key, Some(file)))?;
+                let number = self
+                    .writer
+                    .file(&profile_file(&file.key, file.path.as_ref()))?;
                 self.numbers.insert(file.key, number);
             }
             for access in &drained.accesses {
@@ -321,11 +328,12 @@ impl ToLines {
     }
 }
 
-fn profile_file(key: &FileKey, file: Option<&TracedFile>) -> ProfileFile {
-    let path = file.and_then(|file| file.path.clone());
+fn profile_file(key: &FileKey, path: Option<&PathBuf>) -> ProfileFile {
     ProfileFile {
         // Known by its numbers alone: the path is only for people.
-        path: path.unwrap_or_else(|| PathBuf::from(format!("(inode {})", key.inode))),
+        path: path
+            .cloned()
+            .unwrap_or_else(|| PathBuf::from(format!("(inode {})", key.inode))),
         dev: Some(key.dev),
         inode: Some(key.inode),
     }

@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use indef_engine::Cancel;
-use indef_trace::collect::{Collector, Drained};
+use indef_trace::collect::{Collector, Drained, TraceError};
 
 use crate::{
     Outcome,
@@ -107,6 +107,7 @@ impl Session<'_> {
                 collector.wait(TICK);
             } else {
                 thread::sleep(TICK);
+                collector.keep_up();
             }
             let over = self.cancel.is_cancelled()
                 || traced.is_some_and(Traced::has_ended)
@@ -119,26 +120,35 @@ impl Session<'_> {
             }
             if self.args.raw || round.elapsed() >= ROUND {
                 round = Instant::now();
-                let drained = collector.drain()?;
-                self.take(drained, keeper)?;
+                self.take(keeper, |sink| collector.drain_into(sink))?;
             }
         }
-        let drained = collector.finish()?;
-        self.take(drained, keeper)
+        self.take(keeper, |sink| collector.finish_into(sink))
     }
 
-    fn take(&mut self, drained: Drained, keeper: &mut Keeper) -> Result<()> {
-        let batch = Batch {
-            tallies: &drained.tallies,
-            files: &drained.files,
-            lost: drained.lost,
+    /// Take what `drain` hands out, part by part, and show it.
+    fn take(
+        &mut self,
+        keeper: &mut Keeper,
+        drain: impl FnOnce(&mut dyn FnMut(Drained)) -> Result<(), TraceError>,
+    ) -> Result<()> {
+        let mut kept = Ok(());
+        let mut sink = |part: Drained| {
+            let batch = Batch {
+                tallies: &part.tallies,
+                files: &part.files,
+                lost: part.lost,
+            };
+            self.live.add(&batch, self.began.elapsed());
+            match keeper.add(part) {
+                Ok(None) => {}
+                Ok(Some(problem)) => self.view.suspend(|| self.console.note(problem)),
+                Err(error) => kept = Err(error),
+            }
         };
-        self.live.add(&batch, self.began.elapsed());
+        drain(&mut sink)?;
         self.view.show(&self.live);
-        if let Some(problem) = keeper.add(drained)? {
-            self.view.suspend(|| self.console.note(problem));
-        }
-        Ok(())
+        kept
     }
 
     fn report(&self) -> io::Result<()> {
