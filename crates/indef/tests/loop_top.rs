@@ -15,7 +15,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use common::{fragments, hashes, indef, is_root, make, scratch, tmux::Tmux};
+use common::{ForAnybody, fragments, hashes, indef, is_root, make, scratch, tmux::Tmux};
 use indef_core::access::Observed;
 use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
@@ -464,4 +464,43 @@ fn loop_a_terminal_that_is_gone_ends_it() {
         assert!(std::time::Instant::now() < end, "it still runs");
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn without_privilege_what_is_missing_is_named_and_profiles_are_shown() {
+    if !is_root() {
+        return;
+    }
+    let anybody = ForAnybody::new();
+    let ran: common::Ran = anybody.indef().arg("top").output().unwrap().into();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let line = ran.error_line("CAP_BPF");
+    assert!(line.contains("--profile"), "{ran:?}");
+    let profile = anybody.dir.path().join("profile");
+    fs::write(&profile, "indef-profile 1\n").unwrap();
+    let ran: common::Ran = anybody
+        .indef()
+        .args(["top", "--profile"])
+        .arg(&profile)
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+    assert_eq!(ran.out, "0 ranges are fragmented, of 0 hot ones\n");
+    for missing in ["/no/such/profile", "/etc"] {
+        let ran: common::Ran = indef()
+            .args(["top", "--profile", missing])
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.error_line(missing);
+    }
+    let ran: common::Ran = indef()
+        .args(["top", "/no/such/path"])
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.error_line("/no/such/path");
 }

@@ -166,8 +166,8 @@ impl Ranges {
         self.ranges.iter()
     }
 
-    /// The ranges that were not looked at since `since`, hottest first.
-    pub(super) fn to_look_at(&self, since: Duration) -> Vec<RangeKey> {
+    /// The ranges that were not looked at since `since`, hottest first, `most` of them at most.
+    pub(super) fn to_look_at(&self, since: Duration, most: usize) -> Vec<RangeKey> {
         let is_due = |hot: &Hot| hot.finding.as_ref().is_none_or(|found| found.at < since);
         let mut due: Vec<_> = self
             .ranges
@@ -176,11 +176,16 @@ impl Ranges {
             .map(|(key, hot)| (hot.finding.is_some(), hot.heat, *key))
             .collect();
         // Those never looked at come first.
-        due.sort_unstable_by(|a, b| {
+        let order = |a: &(bool, Heat, RangeKey), b: &(bool, Heat, RangeKey)| {
             a.0.cmp(&b.0)
                 .then_with(|| a.1.hotter(&b.1))
-                .then(a.2.cmp(&b.2))
-        });
+                .then_with(|| a.2.cmp(&b.2))
+        };
+        if due.len() > most {
+            due.select_nth_unstable_by(most, order);
+            due.truncate(most);
+        }
+        due.sort_unstable_by(order);
         due.into_iter().map(|(_, _, key)| key).collect()
     }
 

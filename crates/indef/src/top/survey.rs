@@ -37,6 +37,8 @@ use super::{
 
 /// A range is looked at again after this time.
 const REFRESH: Duration = Duration::from_secs(20);
+/// Ranges that are looked at between two snapshots at most.
+const AT_A_TIME: usize = 8 << 10;
 /// Files that are open at a time.
 const MAX_OPEN: usize = 64;
 /// The details of a range are shown up to so many extents.
@@ -202,14 +204,19 @@ impl Survey {
         limit: Option<Duration>,
         cancel: &Cancel,
     ) {
-        let begin = Instant::now();
-        let due = ranges.to_look_at(now.saturating_sub(REFRESH));
+        let most = if limit.is_some() {
+            AT_A_TIME
+        } else {
+            usize::MAX
+        };
+        let due = ranges.to_look_at(now.saturating_sub(REFRESH), most);
         if due.is_empty() {
             return;
         }
         // Not kept: it holds every mounted file system open, so that none could be unmounted.
         let resolver = Resolver::new();
         let mut open: HashMap<_, Option<Opened>> = HashMap::new();
+        let begin = Instant::now();
         for key in due {
             if limit.is_some_and(|limit| begin.elapsed() > limit) || cancel.is_cancelled() {
                 break;

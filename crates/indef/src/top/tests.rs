@@ -85,8 +85,9 @@ fn memory_is_bounded_and_the_hottest_ranges_stay() {
             assert!(ranges.len() <= MAX_RANGES, "{}", ranges.len());
         }
         assert!(ranges.len() >= MAX_RANGES / 2);
-        let first = ranges.to_look_at(seconds(0))[0];
-        assert_eq!(first.file, key(1));
+        let first = ranges.to_look_at(seconds(0), 2);
+        assert_eq!((first.len(), first[0].file), (2, key(1)));
+        assert_eq!(ranges.to_look_at(seconds(0), usize::MAX)[..2], first);
     }
 }
 
@@ -131,8 +132,8 @@ fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
 }
 
 /// A fragmented file on a file system of its own, as a collector would name it.
-fn aged() -> Option<(ScratchFs, TracedFile)> {
-    let scratch = require(ScratchFs::builder("ext4", Bytes::mib(256)).build())?;
+fn aged(kind: &str) -> Option<(ScratchFs, TracedFile)> {
+    let scratch = require(ScratchFs::builder(kind, Bytes::mib(512)).build())?;
     let path = scratch.path().join("file");
     let options = FragmentOptions {
         size: Bytes::mib(2),
@@ -157,7 +158,7 @@ fn aged() -> Option<(ScratchFs, TracedFile)> {
 
 #[test]
 fn loop_time_lost_is_that_of_the_reads_or_estimated_from_others() {
-    let Some((_scratch, file)) = aged() else {
+    let Some((_scratch, file)) = aged("ext4") else {
         return;
     };
     // Eight fragments in each range. Timed reads of 800 µs: 700 of them are lost.
@@ -218,7 +219,13 @@ fn loop_time_lost_is_that_of_the_reads_or_estimated_from_others() {
 
 #[test]
 fn loop_a_range_is_repaired_and_a_changed_file_is_left_alone() {
-    let Some((_scratch, file)) = aged() else {
+    for kind in ["ext4", "xfs", "btrfs"] {
+        repaired_and_left_alone(kind);
+    }
+}
+
+fn repaired_and_left_alone(kind: &str) {
+    let Some((mut scratch, file)) = aged(kind) else {
         return;
     };
     let path = file.path.clone().unwrap();
@@ -277,6 +284,7 @@ fn loop_a_range_is_repaired_and_a_changed_file_is_left_alone() {
     let end = repair(&order, options);
     assert_eq!(end.kind, EndKind::Left, "{end:?}");
     assert!(end.text.contains("replaced"), "{end:?}");
+    scratch.fsck().unwrap();
 }
 
 #[test]

@@ -108,7 +108,9 @@ impl State {
 /// What is watched, and what holds for all of it.
 fn header(state: &State, width: usize) -> Vec<Line<'static>> {
     let shown = &state.snapshot;
-    let mut what = if shown.live {
+    let mut what = if !state.begun {
+        "indef top".to_owned()
+    } else if shown.live {
         format!(
             "indef top  {}  {} reads/s  {}/s",
             Clock(shown.elapsed),
@@ -201,7 +203,7 @@ fn nothing(state: &State) -> &'static str {
     let shown = &state.snapshot;
     if !shown.rows.is_empty() {
         "no path matches the filter (Esc shows all)"
-    } else if shown.waiting > 0 {
+    } else if shown.waiting > 0 || !state.begun {
         "looking at the files …"
     } else if shown.ranges == 0 && shown.live {
         "nothing was read from a device yet"

@@ -48,6 +48,8 @@ pub(super) enum Tone {
 /// All that the screen depends on.
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
+    /// Whether that is a real one already.
+    pub(super) begun: bool,
     pub(super) paused: bool,
     pub(super) sort: SortBy,
     pub(super) reversed: bool,
@@ -69,6 +71,7 @@ impl State {
     pub(super) fn new(style: Style) -> Self {
         Self {
             snapshot: Snapshot::default(),
+            begun: false,
             paused: false,
             sort: SortBy::default(),
             reversed: false,
@@ -90,6 +93,7 @@ impl State {
             return Action::None;
         }
         let selected = self.selected_row().map(|row| row.key);
+        self.begun = true;
         self.snapshot = snapshot;
         self.arrange(selected)
     }

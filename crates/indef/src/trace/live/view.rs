@@ -339,6 +339,22 @@ mod tests {
         assert_eq!(block.erase(0), "");
     }
 
+    #[test]
+    fn beside_a_command_it_is_shown_only_if_asked_for() {
+        let shown = |progress, progress_forced, beside_command| {
+            let console = Console {
+                progress,
+                progress_forced,
+                ..Console::plain()
+            };
+            !matches!(View::new(&console, beside_command).how, How::Hidden)
+        };
+        assert!(shown(true, false, false));
+        assert!(!shown(true, false, true));
+        assert!(shown(true, true, true));
+        assert!(!shown(false, false, false));
+    }
+
     /// What the other test looks at: a trace of two files.
     #[test]
     #[ignore = "shows a view for some seconds; the other test runs it in a terminal of its own"]
