@@ -14,7 +14,7 @@
  * application's pages, and belong to the direct read or write that the task is in. Metadata is
  * neither: its pages belong to no regular file, or, on XFS, to a bio that iomap did not make.
  *
- * Writes are counted when they are queued: each bio is one.
+ * Writes are counted when they are queued: each bio is one, or as many as it has places in the file.
  *
  * Left out: file contents that reach the device in other pages than the file's (encrypted writes,
  * compressed Btrfs writes, RAID5/6 of Btrfs).
@@ -87,8 +87,9 @@ struct {
 	__type(value, struct timing);
 } timings SEC(".maps");
 
-/* Bios of one request that are looked at. */
+/* Bios of one request that are looked at, and pages of one bio. */
 #define MAX_BIOS 32
+#define MAX_PIECES 256
 
 /* From a bio to the timed read that it belongs to. */
 struct {
@@ -405,23 +406,56 @@ struct {
 	__type(value, __u32);
 } dirtied SEC(".maps");
 
-static __always_inline void write_queued(struct place *place, struct bio *bio)
+static __always_inline void written(__u32 file, __u64 from, __u64 to)
 {
 	struct counters more = { .count = 1, .requests = 1 };
-	struct range_key key = { .kind = KIND_WRITE };
+	struct range_key key = { .file = file, .kind = KIND_WRITE };
 
-	if (!config.writes || !is_regular(place->inode))
-		return;
-	key.file = intern((__u64)place->inode);
-	if (!key.file)
-		return;
-	if (filters_tasks() && !bpf_map_lookup_elem(&dirtied, &key.file))
-		return;
-	key.start = place->from & ~(PAGE_BYTES - 1);
-	key.len = ((place->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
+	key.start = from & ~(PAGE_BYTES - 1);
+	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 	count(&key, &more);
 	if (config.raw)
 		tell(&key, 1, 0);
+}
+
+/* Pages that touch on the device, but not in the file, are told piece by piece. */
+static __always_inline void written_in_pieces(__u32 file, struct bio *bio)
+{
+	struct address_space *mapping;
+	struct bio_vec *vec = bio->bi_io_vec;
+	__u64 from = 0, to = 0, start, folio;
+	unsigned int pages = bio->bi_vcnt;
+
+	for (int i = 0; i < MAX_PIECES && i < pages; i++) {
+		start = place_in_file(vec + i, &folio, &mapping);
+		if (start != to) {
+			if (to)
+				written(file, from, to);
+			from = start;
+		}
+		to = start + BPF_CORE_READ(vec + i, bv_len);
+	}
+	if (to)
+		written(file, from, to);
+}
+
+static __always_inline void write_queued(struct place *place, struct bio *bio)
+{
+	__u64 to = place->to;
+	__u32 file;
+
+	if (!config.writes || !is_regular(place->inode))
+		return;
+	file = intern((__u64)place->inode);
+	if (!file)
+		return;
+	if (filters_tasks() && !bpf_map_lookup_elem(&dirtied, &file))
+		return;
+	reach_over_holes(bio, place);
+	if (place->to == to)
+		written(file, place->from, to);
+	else
+		written_in_pieces(file, bio);
 }
 
 /* Whether a bio is surely one of direct I/O: iomap made it. Btrfs makes its own. */
