@@ -342,11 +342,8 @@ mod tests {
     #[test]
     fn beside_a_command_it_is_shown_only_if_asked_for() {
         let shown = |progress, progress_forced, beside_command| {
-            let console = Console {
-                progress,
-                progress_forced,
-                ..Console::plain()
-            };
+            let mut console = Console::plain();
+            (console.progress, console.progress_forced) = (progress, progress_forced);
             !matches!(View::new(&console, beside_command).how, How::Hidden)
         };
         assert!(shown(true, false, false));
