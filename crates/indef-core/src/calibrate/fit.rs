@@ -168,6 +168,14 @@ pub(super) fn unexplained(rows: &[Row], column: usize) -> f64 {
     (left / all).clamp(0.0, 1.0)
 }
 
+/// The coefficients of plain weighted least squares, none negative.
+pub(super) fn least_squares(rows: &[Row]) -> [f64; COLUMNS] {
+    let scales = scales(rows);
+    let weights: Vec<f64> = rows.iter().map(|row| row.weight).collect();
+    let (solution, _) = Normal::new(rows, &weights, &scales).non_negative((1 << COLUMNS) - 1);
+    std::array::from_fn(|i| solution[i] / scales[i])
+}
+
 /// Fit the usable columns.
 pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
     let scales = scales(rows);

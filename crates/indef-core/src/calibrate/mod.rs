@@ -15,15 +15,16 @@
 //! a read that is split waits for each further request (85 µs on its NVMe drive, 136 µs on SATA).
 //! At greater depths requests overlap, and the slope found here is smaller by itself.
 //!
-//! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by
-//!   `n / (n + `[`BELIEF`]`)` for `n` timed reads. Weights are not negative (no layout gives time
+//! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by `n / (n + k)`
+//!   for `n` timed reads. `k` is the variance of single reads ÷ that of the true means of ranges
+//!   around the model, found from how much less the means of many reads scatter. Weights are not negative (no layout gives time
 //!   back), which is solved exactly: of the few subsets of four columns the best feasible one.
 //!   Outliers are held down by Huber's and at last set aside by Tukey's weights, on a scale taken
 //!   from the median.
 //! - **A range of its own** ([`Weights::correction`]). A range that was timed itself may be worse or
-//!   better than its degrees tell. What its mean differs from the model by is believed by
-//!   `n / (n + `[`BELIEF`]`)` as well, and up to three standard deviations. Ranges never timed follow
-//!   the model.
+//!   better than its degrees tell. What its mean differs from the model by is believed by `n / (n + k)`
+//!   as well (the best linear estimate under this model), and up to three standard deviations: where
+//!   reads scatter and ranges do not, hardly at all. Ranges never timed follow the model.
 //!
 //! Samples that are too few, all alike, or do not show that fragments cost time, give
 //! [`CannotCalibrate`]; a plan then uses the paper's weights, and says so. The order of samples does
@@ -43,10 +44,13 @@ use crate::{
     layout::{Fragmentation, Geometry, Layout},
     priority::finite,
 };
-use fit::{COLUMNS, Row};
+use fit::{COLUMNS, Fit, Row};
 
-/// As many reads of a range as this say as much about it as the model does.
-pub const BELIEF: f64 = 8.0;
+/// `k`, where the samples do not tell it.
+const USUAL_PRIOR: f64 = 8.0;
+
+/// The bounds of `k`.
+const PRIORS: (f64, f64) = (0.5, 1e6);
 
 /// The fewest timed ranges that can be calibrated from.
 pub const FEWEST_RANGES: usize = 16;
@@ -93,12 +97,16 @@ impl Sample {
         })
     }
 
-    fn row(&self) -> Row {
-        let timed = self.observed.timed.max(1) as f64;
+    fn timed(&self) -> f64 {
+        self.observed.timed.max(1) as f64
+    }
+
+    fn row(&self, prior_reads: f64) -> Row {
+        let timed = self.timed();
         Row {
             x: columns(self.len, &self.fragmentation),
             y: self.observed.time.0 as f64 / timed,
-            weight: timed / (timed + BELIEF),
+            weight: timed / (timed + prior_reads),
         }
     }
 }
@@ -127,6 +135,8 @@ pub struct Weights {
     pub per_dopf_ns: f64,
     /// Standard deviation of the true mean times of single ranges around the model.
     pub spread_ns: f64,
+    /// As many timed reads of a range say as much about it as the model does.
+    pub prior_reads: f64,
 }
 
 impl Weights {
@@ -139,6 +149,7 @@ impl Weights {
             self.per_fragment_ns,
             self.per_dopf_ns,
             self.spread_ns,
+            self.prior_reads,
         ];
         all.iter().all(|weight| (0.0..=1e18).contains(weight))
     }
@@ -168,7 +179,7 @@ impl Weights {
             return 0.0;
         }
         let timed = observed.timed as f64;
-        let belief = timed / (timed + BELIEF);
+        let belief = timed / (timed + self.prior_reads);
         let mean = observed.time.0 as f64 / timed;
         let limit = finite(LIMIT * self.spread_ns / belief.sqrt());
         belief * (mean - self.read_ns(len, fragmentation)).clamp(-limit, limit)
@@ -245,7 +256,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
             .cmp(&key(b))
             .then(a.fragmentation.dopf.total_cmp(&b.fragmentation.dopf))
     });
-    let rows: Vec<Row> = samples.iter().map(Sample::row).collect();
+    let rows = rows_with(&samples, USUAL_PRIOR);
     let dolf = fit::unexplained(&rows, 2);
     let dopf = fit::unexplained(&rows, 3);
     if dolf < TELLABLE && dopf < TELLABLE {
@@ -253,7 +264,8 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
     }
     // What cannot be told from the length is left to the length.
     let usable = [true, true, dolf >= TELLABLE, dopf >= TELLABLE];
-    let fit = fit::robust(&rows, usable);
+    let prior_reads = prior_reads(&samples, &fit::robust(&rows, usable));
+    let fit = fit::robust(&rows_with(&samples, prior_reads), usable);
     let clear = |column: usize| {
         let (weight, error) = (fit.coefficients[column], fit.standard_errors[column]);
         weight > 0.0 && weight > SIGNIFICANT * error
@@ -268,6 +280,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         per_fragment_ns: fragment,
         per_dopf_ns: dopf,
         spread_ns: finite(fit.scale),
+        prior_reads,
     };
     Ok(Calibration {
         weights,
@@ -279,6 +292,47 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         r_squared: fit.r_squared,
         typical_error_ns: fit.median_error,
     })
+}
+
+fn rows_with(samples: &[Sample], prior_reads: f64) -> Vec<Row> {
+    samples.iter().map(|s| s.row(prior_reads)).collect()
+}
+
+/// `k`: the squared distance of a range's mean of `n` reads from the model is, on average, the
+/// variance of ranges plus that of reads ÷ n. A fit of the one to the other gives both.
+fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
+    let squares: Vec<Row> = samples
+        .iter()
+        .map(|sample| {
+            let Row { x, y, .. } = sample.row(0.0);
+            let model: f64 = x.iter().zip(fit.coefficients).map(|(x, b)| x * b).sum();
+            // Beyond the limit it is an outlier, which says nothing about the others.
+            let share = sample.timed() / (sample.timed() + USUAL_PRIOR);
+            let limit = LIMIT * fit.scale / share.sqrt();
+            let off = (y - model).clamp(-limit, limit) / fit.scale;
+            Row {
+                x: [1.0, 1.0 / sample.timed(), 0.0, 0.0],
+                y: finite(off * off),
+                weight: 1.0,
+            }
+        })
+        .collect();
+    let (least, most) = squares
+        .iter()
+        .map(|row| row.x[1])
+        .fold((1.0, 0.0), |(least, most): (f64, f64), x| {
+            (least.min(x), most.max(x))
+        });
+    if most < 2.0 * least {
+        return USUAL_PRIOR;
+    }
+    let [ranges, reads, ..] = fit::least_squares(&squares);
+    // Nothing but reads that scatter: the quotient is infinite, or of nothing.
+    match (ranges > 0.0, reads > 0.0) {
+        (true, _) => (reads / ranges).clamp(PRIORS.0, PRIORS.1),
+        (false, true) => PRIORS.1,
+        (false, false) => USUAL_PRIOR,
+    }
 }
 
 #[cfg(test)]

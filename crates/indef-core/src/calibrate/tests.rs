@@ -30,6 +30,7 @@ const TRUTH: Weights = Weights {
     per_fragment_ns: 25_000.0,
     per_dopf_ns: 900.0,
     spread_ns: 0.0,
+    prior_reads: 8.0,
 };
 
 fn sample(len: Bytes, dolf: u64, dopf: f64, timed: u64, mean_ns: f64) -> Sample {
@@ -153,6 +154,50 @@ fn what_cannot_be_told_is_said() {
     }
 }
 
+/// Ranges whose true means scatter by `ranges`, and reads by `reads` around them.
+fn scattered(ranges: f64, reads: f64) -> Vec<Sample> {
+    let mut random = Noise(77);
+    let mut samples = synthetic(&TRUTH, 4000, 0.0, 0);
+    for sample in &mut samples {
+        let timed = sample.observed.timed as f64;
+        let off = ranges * random.normal() + reads * random.normal() / timed.sqrt();
+        let time = sample.observed.time.0 as f64 + off * timed;
+        sample.observed.time = Nanos(time.max(0.0) as u64);
+    }
+    samples
+}
+
+#[test]
+fn what_scatters_is_found_out_ranges_or_reads() {
+    for (ranges, reads) in [
+        (20_000.0, 60_000.0),
+        (30_000.0, 150_000.0),
+        (10_000.0, 10_000.0),
+    ] {
+        let weights = calibrate(scattered(ranges, reads)).unwrap().weights;
+        let truth = (reads / ranges) * (reads / ranges);
+        let found = weights.prior_reads / truth;
+        assert!(
+            (0.6..1.6).contains(&found),
+            "{} for {truth}",
+            weights.prior_reads
+        );
+        assert_near(weights.spread_ns, ranges, 0.25, "spread");
+    }
+    // Where only reads scatter, a range's own times say little: the best guess is the model.
+    let weights = calibrate(scattered(0.0, 100_000.0)).unwrap().weights;
+    assert!(weights.prior_reads > 200.0, "{weights:?}");
+    let fragmentation = Fragmentation {
+        dolf: 4,
+        dopf: 0.0,
+        requests: 4,
+    };
+    let model = weights.read_ns(Bytes::kib(64), &fragmentation);
+    let observed = sample(Bytes::kib(64), 4, 0.0, 9, model + 60_000.0).observed;
+    let correction = weights.correction(Bytes::kib(64), &fragmentation, &observed);
+    assert!(correction < 3_000.0, "{correction}");
+}
+
 #[test]
 fn a_range_is_believed_as_far_as_it_was_timed() {
     let weights = Weights {
@@ -250,7 +295,7 @@ proptest! {
 
     #[test]
     fn any_weights_are_found_again(base in 0.0f64..1e6, byte in 0.0f64..10.0, fragment in 1e3f64..1e6, dopf in 0.0f64..1e4) {
-        let truth = Weights { base_ns: base, per_byte_ns: byte, per_fragment_ns: fragment, per_dopf_ns: dopf, spread_ns: 0.0 };
+        let truth = Weights { base_ns: base, per_byte_ns: byte, per_fragment_ns: fragment, per_dopf_ns: dopf, ..TRUTH };
         let found = calibrate(synthetic(&truth, 400, fragment, 20)).unwrap().weights;
         let off = (found.per_fragment_ns - fragment).abs() / fragment;
         prop_assert!(off < 0.02, "{} instead of {}", found.per_fragment_ns, fragment);

@@ -470,6 +470,7 @@ fn measured_weights_rank_by_time_lost() {
         per_fragment_ns: 20_000.0,
         per_dopf_ns: 0.0,
         spread_ns: 30_000.0,
+        prior_reads: 8.0,
     };
     let fragmented = layout(&scattered(0, 96));
     let measured = PlanOptions {
@@ -650,6 +651,7 @@ fn any_options() -> impl Strategy<Value = PlanOptions> {
                 per_fragment_ns: fragment,
                 per_dopf_ns: dopf,
                 spread_ns: 1e4,
+                prior_reads: 8.0,
             })
         })
     ];
