@@ -4,18 +4,15 @@
 mod common;
 
 use std::{
-    fs::{self, OpenOptions},
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::JoinHandle,
     time::{Duration, SystemTime},
 };
 
-use common::{ForAnybody, fragments, hashes, indef, is_root, make, scratch, tmux::Tmux};
+use common::{
+    ForAnybody, fragments, hashes, indef, is_root, make, reader::Reader, scratch, tmux::Tmux,
+};
 use indef_core::access::Observed;
 use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
@@ -195,21 +192,12 @@ fn loop_a_range_is_repaired_from_the_screen() {
         end.contains("main.sqlite: 1 range, 128 KiB: 32 → 1 fragments"),
         "{end}"
     );
-    terminal_is_as_before(&tmux);
+    tmux.assert_as_before();
     let mut scratch = scratch;
     assert_eq!(hashes(&dir), contents);
     scratch.remount().unwrap();
     assert_eq!(hashes(&scratch.path().join("data")), contents);
     scratch.fsck().unwrap();
-}
-
-/// Not a screen, lines and echo as usual, and a visible cursor.
-#[track_caller]
-fn terminal_is_as_before(tmux: &Tmux) {
-    assert_eq!(tmux.property("alternate_on"), "0");
-    assert_eq!(tmux.property("cursor_flag"), "1");
-    tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | sort | tr '\\n' ,; echo e''nd");
-    tmux.wait_for("echo,icanon,isig,end");
 }
 
 #[test]
@@ -225,7 +213,7 @@ fn loop_the_terminal_is_given_back_whatever_ends_the_screen() {
     show("; echo status=$?");
     tmux.press(&["C-c"]);
     tmux.wait_for("status=0");
-    terminal_is_as_before(&tmux);
+    tmux.assert_as_before();
     // From elsewhere: the shell waits for it in the background job's place.
     for signal in ["TERM", "INT", "HUP"] {
         tmux.command(&format!(
@@ -233,12 +221,12 @@ fn loop_the_terminal_is_given_back_whatever_ends_the_screen() {
         ));
         show("; echo status=$?");
         tmux.wait_for("status=0");
-        terminal_is_as_before(&tmux);
+        tmux.assert_as_before();
     }
     // A time limit.
     show(" --time-limit 2s; echo status=$?");
     tmux.wait_for("status=0");
-    terminal_is_as_before(&tmux);
+    tmux.assert_as_before();
 }
 
 #[test]
@@ -263,7 +251,7 @@ fn loop_every_size_of_terminal_shows_something() {
     keep("help", &tmux.wait_for("repair the selected range"));
     tmux.press(&["q", "q"]);
     tmux.wait_for("status=0");
-    terminal_is_as_before(&tmux);
+    tmux.assert_as_before();
 }
 
 #[test]
@@ -330,42 +318,6 @@ fn loop_the_list_is_printed_once_as_text_and_as_json() {
 fn keep(name: &str, screen: &str) {
     if let Some(folder) = std::env::var_os("INDEF_SCREENS") {
         fs::write(Path::new(&folder).join(name).with_extension("txt"), screen).unwrap();
-    }
-}
-
-/// Reads the first 128 KiB of a file around the page cache, again and again, until it is dropped.
-struct Reader {
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Reader {
-    fn of(path: &Path) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed())
-            .open(path)
-            .unwrap();
-        let flag = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let mut buffer = scratch_fs::AlignedBuffer::new(128 << 10);
-            while !flag.load(Ordering::Relaxed) {
-                assert_eq!(file.read_at(buffer.slice(), 0).unwrap(), 128 << 10);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
-        Self {
-            stop,
-            thread: Some(thread),
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        let _ = self.thread.take().unwrap().join();
     }
 }
 
@@ -441,7 +393,7 @@ fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
     assert!(unmounted, "{}", tmux.screen());
     tmux.press(&["q"]);
     tmux.wait_for("status=0");
-    terminal_is_as_before(&tmux);
+    tmux.assert_as_before();
 }
 
 #[test]

@@ -178,11 +178,6 @@ mod tests {
             told.contains("on purpose") && !told.contains("not to be seen"),
             "{told}"
         );
-        assert_eq!(tmux.property("alternate_on"), "0");
-        assert_eq!(tmux.property("cursor_flag"), "1");
-        tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
-        tmux.wait_until("three settings", |screen| {
-            screen.lines().any(|line| line == "3")
-        });
+        tmux.assert_as_before();
     }
 }

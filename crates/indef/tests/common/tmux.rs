@@ -102,6 +102,18 @@ impl Tmux {
             .to_owned()
     }
 
+    /// Not a screen, lines and echo as usual, and a visible cursor.
+    #[track_caller]
+    pub(crate) fn assert_as_before(&self) {
+        assert_eq!(self.property("alternate_on"), "0");
+        assert_eq!(self.property("cursor_flag"), "1");
+        self.command(
+            "clear; stty -a | tr ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | sort \
+             | tr '\\n' ,; echo e''nd",
+        );
+        self.wait_for("echo,icanon,isig,end");
+    }
+
     /// Wait until the screen is as it should be, and return it.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {

@@ -441,10 +441,6 @@ mod tests {
         tmux.wait_for("nothing lost");
         tmux.press(&["C-c"]);
         tmux.wait_until("the shell", |screen| screen.trim_end().ends_with("ready$"));
-        assert_eq!(tmux.property("cursor_flag"), "1");
-        tmux.command("clear; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
-        tmux.wait_until("three settings", |screen| {
-            screen.lines().any(|line| line == "3")
-        });
+        tmux.assert_as_before();
     }
 }
