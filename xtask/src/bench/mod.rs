@@ -7,6 +7,7 @@
 //! of the benchmark.
 
 mod core;
+mod databases;
 mod limit;
 mod measure;
 mod memory;
@@ -42,6 +43,8 @@ pub(crate) enum Bench {
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
     Writers(Common),
+    /// What of a SQLite or RocksDB database has to move
+    Databases(Common),
     /// What tracing costs fio, at each layer
     Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
@@ -111,6 +114,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(common)
         | Bench::Core(common)
         | Bench::Memory(common)
+        | Bench::Databases(common)
         | Bench::Overhead(common)
         | Bench::Writers(common) => common,
         Bench::Zipf(args) => &args.common,
@@ -138,6 +142,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
         scan::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Databases(_)) {
+        databases::measure(common, &mut report)?;
     }
     if matches!(bench, Bench::Overhead(_)) {
         overhead::measure(common, &mut report)?;
