@@ -149,9 +149,10 @@ mod tests {
     use super::*;
     use crate::tmux::Tmux;
 
-    #[test]
-    #[ignore = "panics; the other test runs it in a terminal of its own"]
-    fn panics_with_the_screen_open() {
+    /// Set for the part of a test that runs in a terminal of its own.
+    const INSIDE: &str = "INDEF_TEST_INSIDE";
+
+    fn panic_with_the_screen_open() {
         let mut screen = Screen::open().unwrap();
         // Drawing hides the cursor.
         screen.terminal.draw(|_| {}).unwrap();
@@ -163,13 +164,16 @@ mod tests {
 
     #[test]
     fn a_panic_gives_the_terminal_back_and_is_told() {
+        if std::env::var_os(INSIDE).is_some() {
+            panic_with_the_screen_open();
+        }
         let Some(tmux) = Tmux::start(80, 24) else {
             return;
         };
         let tests = std::env::current_exe().unwrap();
         tmux.command(&format!(
-            "clear; RUST_BACKTRACE=0 {} --nocapture --ignored --exact \
-             top::terminal::tests::panics_with_the_screen_open; echo status=$?",
+            "clear; {INSIDE}=1 RUST_BACKTRACE=0 {} --nocapture --exact \
+             top::terminal::tests::a_panic_gives_the_terminal_back_and_is_told; echo status=$?",
             tests.display()
         ));
         tmux.wait_until("the screen", |_| tmux.property("alternate_on") == "1");

@@ -352,10 +352,11 @@ mod tests {
         assert!(!shown(false, false, false));
     }
 
-    /// What the other test looks at: a trace of two files.
-    #[test]
-    #[ignore = "shows a view for some seconds; the other test runs it in a terminal of its own"]
-    fn shows_a_trace() {
+    /// Set for the part of a test that runs in a terminal of its own.
+    const INSIDE: &str = "INDEF_TEST_INSIDE";
+
+    /// A trace of two files.
+    fn show_a_trace() {
         let mut console = Console::plain();
         console.progress = true;
         let key = |inode| FileKey {
@@ -407,12 +408,16 @@ mod tests {
 
     #[test]
     fn the_view_refreshes_itself_and_leaves_a_clean_terminal() {
+        if std::env::var_os(INSIDE).is_some() {
+            return show_a_trace();
+        }
         let Some(tmux) = Tmux::start(80, 24) else {
             return;
         };
         let tests = std::env::current_exe().unwrap();
         let show = format!(
-            "clear; {} --nocapture --ignored --exact trace::live::view::tests::shows_a_trace",
+            "clear; {INSIDE}=1 {} --nocapture --exact \
+             trace::live::view::tests::the_view_refreshes_itself_and_leaves_a_clean_terminal",
             tests.display()
         );
         tmux.command(&show);
