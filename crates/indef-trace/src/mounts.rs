@@ -1,6 +1,7 @@
 //! What is mounted where, by the kernel's device number: `/proc/PID/mountinfo` (proc(5)).
 
 use std::{
+    collections::HashSet,
     ffi::OsString,
     fs,
     os::unix::ffi::OsStringExt,
@@ -35,6 +36,22 @@ pub(crate) fn stat_device(dev: u32) -> u64 {
 /// What this process sees; empty without `/proc`.
 pub(crate) fn all() -> Vec<Mount> {
     of(Path::new("/proc/self"))
+}
+
+/// What any process sees, in its own mount namespace.
+pub(crate) fn everywhere() -> Vec<Mount> {
+    let mut mounts = all();
+    let mut known = HashSet::new();
+    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let process = process.path();
+        // Links that are not those of processes, or may not be read, are nobody's namespace.
+        if let Ok(namespace) = fs::read_link(process.join("ns/mnt"))
+            && known.insert(namespace)
+        {
+            mounts.extend(of(&process));
+        }
+    }
+    mounts
 }
 
 /// What the process of this folder of `/proc` sees.

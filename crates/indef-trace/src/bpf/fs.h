@@ -17,7 +17,8 @@
  * Writes are counted when they are queued: each bio is one, or as many as it has places in the file.
  *
  * Left out: file contents that reach the device in other pages than the file's (encrypted writes,
- * compressed Btrfs writes, RAID5/6 of Btrfs).
+ * compressed Btrfs writes, RAID5/6 of Btrfs). Compressed extents that are read count as the whole
+ * read-ahead window that asked for them; without read-ahead they are not seen.
  */
 #ifndef INDEF_FS_H
 #define INDEF_FS_H
@@ -464,7 +465,24 @@ static __always_inline bool is_direct(struct bio *bio)
 	return &iomap_dio_bio_end_io && bio->bi_end_io == &iomap_dio_bio_end_io;
 }
 
-/* A bio with foreign pages: of the direct I/O that the task is in, or metadata. */
+/*
+ * Compressed extents of Btrfs are read into pages of their own, and fill the window that was asked
+ * for: what else a task reads meanwhile with foreign pages would be direct.
+ */
+static __always_inline void compressed_queued(struct pending *pending, struct bio *bio)
+{
+	struct inode *inode = (struct inode *)pending->inode;
+	struct super_block *sb = BPF_CORE_READ(inode, i_sb);
+	__u64 size = BPF_CORE_READ(inode, i_size);
+
+	if (BPF_CORE_READ(sb, s_magic) != BTRFS_SUPER_MAGIC || !is_own_device(sb, bio) ||
+	    (bio->bi_opf & REQ_OP_MASK) != REQ_OP_READ || size <= pending->start)
+		return;
+	pending->bdev = bio->bi_bdev->bd_dev;
+	join(pending, bio, pending->start, pending->end < size ? pending->end : size);
+}
+
+/* A bio with foreign pages: of the direct I/O that the task is in, compressed, or metadata. */
 static __always_inline void direct_queued(struct bio *bio)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), bdev = bio->bi_bdev->bd_dev;
@@ -472,6 +490,8 @@ static __always_inline void direct_queued(struct bio *bio)
 	struct super_block *sb;
 	struct inode *inode;
 
+	if (pending && pending->kind == PENDING_BATCH)
+		compressed_queued(pending, bio);
 	if (!pending || pending->kind != PENDING_DIRECT)
 		return;
 	if (pending->known_inode != pending->inode || pending->known_bdev != bdev) {
@@ -482,6 +502,9 @@ static __always_inline void direct_queued(struct bio *bio)
 		if (BPF_CORE_READ(sb, s_magic) == XFS_SUPER_MAGIC && &iomap_dio_bio_end_io &&
 		    !is_direct(bio))
 			return;
+	} else if (!is_direct(bio)) {
+		/* iomap makes the bios of this file: another one is metadata. */
+		return;
 	}
 	pending->bdev = bdev;
 	join(pending, bio, pending->start, pending->end);

@@ -113,6 +113,12 @@ struct file {
 	struct inode *f_inode;
 	unsigned int f_flags;
 	long long f_pos;
+	void *private_data;
+};
+
+struct ovl_file {
+	struct file *realfile;
+	struct file *upperfile;
 };
 
 struct kiocb {
@@ -215,6 +221,7 @@ struct pt_regs {
 /* include/uapi/linux/magic.h, v6.1 */
 #define BTRFS_SUPER_MAGIC 0x9123683e
 #define F2FS_SUPER_MAGIC 0xf2f52010
+#define OVERLAYFS_SUPER_MAGIC 0x794c7630
 #define XFS_SUPER_MAGIC 0x58465342
 
 /* include/uapi/linux/btrfs_tree.h, v6.1 */

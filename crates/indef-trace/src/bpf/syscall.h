@@ -109,6 +109,26 @@ static __always_inline void end_run(const struct run *run)
 	count(&key, &more);
 }
 
+/* Overlays (containers): the short name of the file that lies below, or 0. */
+static __always_inline __u32 intern_below(struct file *file)
+{
+	struct file *below;
+
+	if (BPF_CORE_READ(file, f_inode, i_sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
+		return 0;
+	below = BPF_CORE_READ(file, private_data);
+	/* v6.13; before, it is the file below itself. */
+	if (bpf_core_type_exists(struct ovl_file)) {
+		struct ovl_file *both = (void *)below;
+
+		/* Copied up since it was opened. */
+		below = BPF_CORE_READ(both, upperfile);
+		if (!below)
+			below = BPF_CORE_READ(both, realfile);
+	}
+	return intern((__u64)BPF_CORE_READ(below, f_inode));
+}
+
 __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind)
 {
 	struct range_key key = { .start = offset, .len = len, .kind = kind };
@@ -121,6 +141,8 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind)
 	if (!file || !len)
 		return 0;
 	key.file = intern((__u64)BPF_CORE_READ(file, f_inode));
+	if (!key.file)
+		key.file = intern_below(file);
 	if (!key.file)
 		return 0;
 	is_direct = BPF_CORE_READ(file, f_flags) & O_DIRECT;

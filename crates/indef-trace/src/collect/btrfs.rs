@@ -5,21 +5,31 @@
 
 use std::{fs, path::Path};
 
-/// The kernel's numbers of the devices.
+/// The kernel's numbers of the devices of all of them.
 pub(super) fn devices() -> Vec<u32> {
-    let file_systems = fs::read_dir("/sys/fs/btrfs")
+    file_systems().flatten().collect()
+}
+
+/// All devices of the file system that has this one; of another device, it alone.
+pub(super) fn siblings(device: u32) -> Vec<u32> {
+    file_systems()
+        .find(|devices| devices.contains(&device))
+        .unwrap_or_else(|| vec![device])
+}
+
+/// The devices of each file system.
+fn file_systems() -> impl Iterator<Item = Vec<u32>> {
+    let folders = fs::read_dir("/sys/fs/btrfs")
         .into_iter()
         .flatten()
         .flatten();
-    file_systems
-        .flat_map(|fs_dir| {
-            fs::read_dir(fs_dir.path().join("devices"))
-                .into_iter()
-                .flatten()
-        })
-        .flatten()
-        .filter_map(|device| number(&device.path()))
-        .collect()
+    folders.map(|folder| {
+        let devices = fs::read_dir(folder.path().join("devices"));
+        let devices = devices.into_iter().flatten().flatten();
+        devices
+            .filter_map(|device| number(&device.path()))
+            .collect()
+    })
 }
 
 /// `dev` of a device's folder: `7:3`.

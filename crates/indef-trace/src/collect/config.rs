@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::{Filter, Layer, TraceError, TraceOptions, skeleton::types};
+use super::{Filter, Layer, TraceError, TraceOptions, btrfs, skeleton::types};
 use crate::mounts::{self, Mount, kernel_device};
 
 /// `MAX_ROOTS` of the contract.
@@ -85,7 +85,10 @@ fn root(status: &fs::Metadata) -> types::root {
 
 /// `--device`: the device itself, and the file systems that it carries.
 fn devices(config: &mut types::config, filter: &Filter) -> Result<(), TraceError> {
-    let mounts = mounts::all();
+    if filter.devices.is_empty() {
+        return Ok(());
+    }
+    let mounts = mounts::everywhere();
     for path in &filter.devices {
         let status = fs::metadata(path).map_err(|error| TraceError::Filter {
             path: path.clone(),
@@ -99,18 +102,24 @@ fn devices(config: &mut types::config, filter: &Filter) -> Result<(), TraceError
                     .to_owned(),
             });
         }
-        push_device(config, kernel_device(status.rdev()))?;
-        // A file system with a number of its own (Btrfs) is known by what it is mounted from.
-        for mount in mounts.iter().filter(|mount| is_on(mount, status.rdev())) {
+        let device = kernel_device(status.rdev());
+        push_device(config, device)?;
+        // A file system with a number of its own (Btrfs) is known by what it is mounted from, which
+        // may be another one of its devices.
+        let siblings = btrfs::siblings(device);
+        for mount in mounts.iter().filter(|mount| is_on(mount, &siblings)) {
             push_device(config, mount.sb_dev)?;
         }
     }
     Ok(())
 }
 
-fn is_on(mount: &Mount, device: u64) -> bool {
+fn is_on(mount: &Mount, devices: &[u32]) -> bool {
     let source = Path::new(&mount.source);
-    source.is_absolute() && fs::metadata(source).is_ok_and(|status| status.rdev() == device)
+    source.is_absolute()
+        && fs::metadata(source).is_ok_and(|status| {
+            status.file_type().is_block_device() && devices.contains(&kernel_device(status.rdev()))
+        })
 }
 
 fn push_device(config: &mut types::config, device: u32) -> Result<(), TraceError> {

@@ -136,10 +136,17 @@ impl Resolver {
             .foreign
             .entry(pid)
             .or_insert_with(|| places(&mounts::of(&process), &process.join("root")));
+        // The kernel names it as that process does; we get there through its root.
+        let root = process.join("root");
         places
             .iter()
             .filter(|place| place.mount.sb_dev == sb_dev)
-            .find_map(|place| open(place, key, fs.magic).ok().flatten()?.path)
+            .find_map(|place| {
+                let file = open_handle(place, key, fs.magic).ok()?;
+                let (path, status) = (kernel_path(&file)?, fstat(&file).ok()?);
+                let path = root.join(path.strip_prefix("/").ok()?);
+                is_at(&path, status.st_dev, status.st_ino).then_some(path)
+            })
     }
 }
 
@@ -178,6 +185,19 @@ fn is_file_system(place: &Place, fs: &FsId, dev: u64) -> bool {
 
 /// The file itself. `None`: it is no regular file.
 fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
+    let file = open_handle(place, key, magic)?;
+    let status = fstat(&file)?;
+    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    Ok(Some(Located {
+        dev: status.st_dev,
+        inode: status.st_ino,
+        path: path_of(&file, status.st_dev, status.st_ino),
+    }))
+}
+
+fn open_handle(place: &Place, key: &FileKey, magic: u64) -> io::Result<OwnedFd> {
     let (inode, generation) = (key.inode, key.generation);
     let handle = match magic {
         BTRFS_MAGIC => FileHandle::Btrfs {
@@ -197,23 +217,18 @@ fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>>
     if root.metadata()?.dev() != place.dev {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let file = handle::open(&root, handle)?;
-    let status = fstat(&file)?;
-    if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
-        return Ok(None);
-    }
-    Ok(Some(Located {
-        dev: status.st_dev,
-        inode: status.st_ino,
-        path: path_of(&file, status.st_dev, status.st_ino),
-    }))
+    handle::open(&root, handle)
 }
 
 /// What `/proc` says, if it is true: a deleted file has no path, and one that nobody looked up by
 /// name since it came into memory has a wrong one.
 fn path_of(file: &OwnedFd, dev: u64, inode: u64) -> Option<PathBuf> {
-    let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let path = kernel_path(file)?;
     is_at(&path, dev, inode).then_some(path)
+}
+
+fn kernel_path(file: &OwnedFd) -> Option<PathBuf> {
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
 fn is_at(path: &Path, dev: u64, inode: u64) -> bool {
