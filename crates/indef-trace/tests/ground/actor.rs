@@ -69,6 +69,10 @@ impl Actor {
         actor
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Do it; what it returned.
     #[track_caller]
     pub(crate) fn act(&mut self, line: &str) -> u64 {
@@ -178,6 +182,13 @@ impl Stage {
             ["dirty", slot, at] => {
                 self.mapping(slot)?.store(number(at)? as usize, 7);
                 Ok(0)
+            }
+            // So many reads of one byte, each one byte further.
+            ["sweep", slot, count] => {
+                let file = self.file(slot)?;
+                let mut byte = [0];
+                (0..number(count)?)
+                    .try_fold(0, |sum, at| Ok(sum + file.read_at(&mut byte, at)? as u64))
             }
             ["threads", slot, len] => self.threads(slot, number(len)? as usize),
             ["run", program, ref arguments @ ..] => {

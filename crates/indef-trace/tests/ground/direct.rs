@@ -5,8 +5,8 @@ use indef_trace::collect::Layer;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Ranges, Watch, holey_file, options, pieces_file, plain_file,
-        reads_at, scattered, scratch, writes_at,
+        BLOCK, KIB, KINDS, MIB, Ranges, Watch, forget_all, holey_file, options, pieces_file,
+        plain_file, reads_at, scattered, scratch, writes_at,
     },
 };
 
@@ -80,7 +80,7 @@ fn loop_direct_requests_are_the_pieces() {
         let file = fs.path().join("file");
         let name = pieces_file(&file, 8 * MIB, 4 * KIB);
         // The map of the file has to be read, too: that is not what the file's reads are.
-        fs.remount().unwrap();
+        forget_all(&mut fs);
         let mut actor = Actor::new();
         actor.act(&format!("open d rd {name}"));
         let watch = Watch::start(&options(Layer::Fs, fs.path()));
@@ -102,7 +102,7 @@ fn loop_direct_holes_are_not_read() {
         let Some(mut fs) = scratch(kind) else { return };
         let file = fs.path().join("file");
         let name = holey_file(&file, MIB);
-        fs.remount().unwrap();
+        forget_all(&mut fs);
         let mut actor = Actor::new();
         actor.act(&format!("open d rd {name}"));
         let watch = Watch::start(&options(Layer::Fs, fs.path()));

@@ -5,8 +5,8 @@ use indef_trace::collect::Layer;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Ranges, Seen, Watch, assert_once, holey_file, name, options,
-        pieces_file, plain_file, reads_at, scattered, scratch, writes_at,
+        BLOCK, KIB, KINDS, MIB, Ranges, Seen, Watch, assert_once, forget_all, holey_file, name,
+        options, pieces_file, plain_file, reads_at, scattered, scratch, writes_at,
     },
 };
 
@@ -143,7 +143,7 @@ fn loop_requests_are_the_pieces() {
         let file = fs.path().join("file");
         let name = pieces_file(&file, 4 * MIB, 4 * KIB);
         // So that the map of the file has to be read, too.
-        fs.remount().unwrap();
+        forget_all(&mut fs);
         let mut actor = Actor::new();
         let seen = watched(&fs, &mut actor, &format!("run cat {name}"));
         assert_once(&seen.of(&file), 0, 4 * MIB);
@@ -293,7 +293,7 @@ fn loop_a_tree_is_searched() {
             }
         }
         fs.sync().unwrap();
-        fs.remount().unwrap();
+        forget_all(&mut fs);
         let mut actor = Actor::new();
         let root = name(fs.path());
         let seen = watched(

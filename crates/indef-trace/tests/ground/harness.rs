@@ -67,6 +67,17 @@ pub(crate) fn forget(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
+/// Forget everything of a file system, its metadata, too. Whoever looks at all mounts of the machine
+/// may keep it busy for a while.
+pub(crate) fn forget_all(fs: &mut ScratchFs) {
+    for _ in 0..10 {
+        if fs.remount().is_ok() {
+            return;
+        }
+    }
+    panic!("{} stays busy", fs.path().display());
+}
+
 pub(crate) fn name(path: &Path) -> String {
     path.to_str().expect("a plain temporary path").to_owned()
 }
@@ -148,6 +159,11 @@ impl Seen {
     /// Reads of a file, of all ranges together.
     pub(crate) fn reads_of(&self, path: impl AsRef<Path>) -> u64 {
         self.of(path).values().map(|counts| counts.0).sum()
+    }
+
+    /// Every file that something was seen of.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&FileKey, &Ranges)> {
+        self.ranges.iter()
     }
 
     /// How many files something was seen of.

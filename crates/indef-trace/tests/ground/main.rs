@@ -9,5 +9,10 @@ mod actor;
 mod harness;
 
 mod direct;
+mod filters;
 mod fs_layer;
+mod losses;
+mod names;
+mod programs;
 mod syscall_layer;
+mod volumes;

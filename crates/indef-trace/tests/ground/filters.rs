@@ -1,0 +1,296 @@
+//! Filters, at both layers: what passes is complete, and nothing else is there.
+
+use std::{fs, path::PathBuf};
+
+use indef_trace::collect::{Filter, Layer, TraceOptions};
+use scratch_fs::ScratchFs;
+
+use crate::{
+    actor::Actor,
+    harness::{
+        BLOCK, KINDS, MIB, Ranges, Seen, Watch, name, options, plain_file, reads_at, run, scratch,
+        writes_at,
+    },
+};
+
+const LAYERS: [Layer; 2] = [Layer::Fs, Layer::Syscall];
+
+/// The mount, and one more filter.
+fn with(layer: Layer, fs: &ScratchFs, more: impl FnOnce(&mut Filter)) -> TraceOptions {
+    let mut options = options(layer, fs.path());
+    more(&mut options.filter);
+    options
+}
+
+/// Two processes with one file each; the first reads its block 0, its child all of a third file; the
+/// second reads block 1.
+struct Scene {
+    fs: ScratchFs,
+    files: [PathBuf; 3],
+    actors: [Actor; 2],
+}
+
+impl Scene {
+    fn new(kind: &str) -> Option<Self> {
+        let fs = scratch(kind)?;
+        let files = ["one", "two", "three"].map(|name| fs.path().join(name));
+        let mut actors = [Actor::new(), Actor::new()];
+        for (file, actor) in files.iter().zip(&mut actors) {
+            actor.act(&format!("open d rd {}", plain_file(file, MIB)));
+        }
+        plain_file(&files[2], BLOCK);
+        Some(Self { fs, files, actors })
+    }
+
+    fn play(&mut self, options: &TraceOptions) -> Seen {
+        let watch = Watch::start(options);
+        self.actors[0].act("pread d 0 4096");
+        self.actors[1].act("pread d 4096 4096");
+        let third = name(&self.files[2]);
+        self.actors[0].act(&format!("run cat {third}"));
+        watch.finish()
+    }
+
+    #[track_caller]
+    fn assert(&self, seen: &Seen, reads: [u64; 3]) {
+        let expected: [Ranges; 3] = [0, 1, 2]
+            .map(|n| reads_at((0..reads[n]).map(|_| if n == 1 { BLOCK } else { 0 }), BLOCK));
+        let ranges = [0, 1, 2].map(|n| seen.of(&self.files[n]));
+        assert_eq!(ranges, expected);
+    }
+}
+
+#[test]
+fn loop_processes_and_their_children() {
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut scene) = Scene::new(kind) else {
+                return;
+            };
+            let first = scene.actors[0].pid();
+            let options = with(layer, &scene.fs, |filter| filter.pids = vec![first]);
+            let seen = scene.play(&options);
+            scene.assert(&seen, [1, 0, 1]);
+        }
+    }
+}
+
+#[test]
+fn loop_processes_by_name() {
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("ext4") else {
+            return;
+        };
+        let comm = |comm: &str| {
+            let comm = Some(comm.to_owned());
+            move |filter: &mut Filter| filter.comm = comm
+        };
+        let options = with(layer, &scene.fs, comm("cat"));
+        let seen = scene.play(&options);
+        scene.assert(&seen, [0, 0, 1]);
+        // Not a name that only begins so.
+        let options = with(layer, &scene.fs, comm("ca"));
+        let seen = scene.play(&options);
+        scene.assert(&seen, [0, 0, 0]);
+    }
+}
+
+#[test]
+fn loop_processes_by_user() {
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("xfs") else {
+            return;
+        };
+        let options = with(layer, &scene.fs, |filter| filter.uid = Some(65_534));
+        let watch = Watch::start(&options);
+        scene.actors[0].act("pread d 0 4096");
+        let third = name(&scene.files[2]);
+        // The temporary folder of the file system is the test's own.
+        let open = scene.fs.path().parent().unwrap();
+        run("chmod", &["755", &name(open)]);
+        run("chmod", &["644", &third]);
+        let status = scene.actors[1].act(&format!(
+            "run setpriv --reuid=65534 --regid=65534 --clear-groups cat {third}"
+        ));
+        assert_eq!(status, 0);
+        let seen = watch.finish();
+        scene.assert(&seen, [0, 0, 1]);
+    }
+}
+
+/// A control group of its own.
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Option<Self> {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let root = roots.into_iter().find(|root| {
+            root.join("cgroup.procs").exists() && root.join("cgroup.controllers").exists()
+        });
+        let Some(root) = root else {
+            scratch_fs::skip("no cgroup v2 is mounted");
+            return None;
+        };
+        let folder = root.join(format!("indef-test-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        Some(Self(folder))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+#[test]
+fn loop_control_groups() {
+    let Some(group) = Group::new() else { return };
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("btrfs") else {
+            return;
+        };
+        let first = scene.actors[0].pid();
+        let below = group.0.join("below");
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("cgroup.procs"), first.to_string()).unwrap();
+        let options = with(layer, &scene.fs, |filter| {
+            filter.cgroup = Some(group.0.clone())
+        });
+        let seen = scene.play(&options);
+        scene.assert(&seen, [1, 0, 1]);
+        drop(scene);
+        fs::remove_dir(&below).unwrap();
+    }
+}
+
+#[test]
+fn loop_paths() {
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(fs) = scratch(kind) else { return };
+            let tree = fs.path().join("tree");
+            let deep = tree.join("a/b/c");
+            fs::create_dir_all(&deep).unwrap();
+            let point = tree.join("point");
+            fs::create_dir(&point).unwrap();
+            let inside = deep.join("file");
+            let single = fs.path().join("single");
+            let other = fs.path().join("other");
+            for file in [&inside, &single, &other] {
+                plain_file(file, BLOCK);
+            }
+            // Another file system, mounted below.
+            let Some(second) = scratch("ext4") else {
+                return;
+            };
+            let beyond = second.path().join("file");
+            plain_file(&beyond, BLOCK);
+            run("mount", &["--bind", &name(second.path()), &name(&point)]);
+            let mut actor = Actor::new();
+            let mut options = options(layer, &tree);
+            options.filter.paths.push(single.clone());
+            let watch = Watch::start(&options);
+            for file in [&inside, &single, &other, &point.join("file")] {
+                actor.act(&format!("run cat {}", name(file)));
+            }
+            let seen = watch.finish();
+            // Somebody may just be looking at it.
+            run("umount", &["--lazy", &name(&point)]);
+            for file in [&inside, &single, &beyond] {
+                assert_eq!(seen.of(file), reads_at([0], BLOCK), "{kind}, {layer:?}");
+            }
+            assert_eq!(seen.touched(), 3, "{kind}, {layer:?}");
+        }
+    }
+}
+
+#[test]
+fn loop_devices() {
+    for kind in KINDS {
+        for layer in LAYERS {
+            let (Some(one), Some(two)) = (scratch(kind), scratch(kind)) else {
+                return;
+            };
+            let files = [&one, &two].map(|fs| fs.path().join("file"));
+            for file in &files {
+                plain_file(file, BLOCK);
+            }
+            let mut options = options(layer, one.path());
+            options.filter = Filter {
+                devices: vec![one.device().into()],
+                ..Filter::default()
+            };
+            let mut actor = Actor::new();
+            let watch = Watch::start(&options);
+            for file in &files {
+                actor.act(&format!("run cat {}", name(file)));
+            }
+            let seen = watch.finish();
+            assert_eq!(
+                seen.of(&files[0]),
+                reads_at([0], BLOCK),
+                "{kind}, {layer:?}"
+            );
+            assert!(seen.of(&files[1]).is_empty(), "{kind}, {layer:?}");
+        }
+    }
+}
+
+#[test]
+fn loop_only_reads_or_only_writes() {
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(fs) = scratch(kind) else { return };
+            let (file, other) = (fs.path().join("file"), fs.path().join("other"));
+            let mut actor = Actor::new();
+            actor.act(&format!("open d rwd {}", plain_file(&file, MIB)));
+            actor.act(&format!("open f rw {}", plain_file(&other, MIB)));
+            actor.act("random f");
+            for (reads, writes) in [(true, false), (false, true)] {
+                let options = TraceOptions {
+                    reads,
+                    writes,
+                    ..options(layer, fs.path())
+                };
+                let watch = Watch::start(&options);
+                let at = if reads { 65_536 } else { 131_072 };
+                actor.acts(&format!(
+                    "pread d 0 4096\npwrite d 4096 4096\npread f {at} 4096\npwrite f 8192 4096\nfsync f"
+                ));
+                let seen = watch.finish();
+                let expected = if reads {
+                    [reads_at([0], BLOCK), reads_at([at], BLOCK)]
+                } else {
+                    [writes_at([4096], BLOCK), writes_at([8192], BLOCK)]
+                };
+                assert_eq!(
+                    [seen.of(&file), seen.of(&other)],
+                    expected,
+                    "{kind}, {layer:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn loop_written_back_for_a_process() {
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let (file, other) = (fs.path().join("file"), fs.path().join("other"));
+        let mut actors = [Actor::new(), Actor::new()];
+        actors[0].act(&format!("open f cw {}", name(&file)));
+        actors[1].act(&format!("open f cw {}", name(&other)));
+        let first = actors[0].pid();
+        let watch = Watch::start(&with(Layer::Fs, &fs, |filter| filter.pids = vec![first]));
+        for actor in &mut actors {
+            actor.act("pwrite f 0 65536");
+        }
+        // By neither of them.
+        fs.sync().unwrap();
+        let seen = watch.finish();
+        assert_eq!(seen.of(&file), writes_at([0], 65_536), "{kind}");
+        assert_eq!(seen.touched(), 1, "{kind}");
+    }
+}
