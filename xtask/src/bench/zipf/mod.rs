@@ -243,7 +243,7 @@ impl<'a> Bench<'a> {
                 points.push(Point {
                     contender: state.contender,
                     moved_pct: self.moved_pct(state),
-                    mib_per_s: mib_per_s(&sample, now),
+                    mib_per_s: mib_per_s(now),
                     time_gain_pct,
                     request_gain_pct,
                 });
@@ -253,7 +253,7 @@ impl<'a> Bench<'a> {
                     points.push(Point {
                         contender,
                         moved_pct: if contender == "after" { 100.0 } else { 0.0 },
-                        mib_per_s: mib_per_s(&sample, cost),
+                        mib_per_s: mib_per_s(cost),
                         time_gain_pct: gain(before, after, cost).0,
                         request_gain_pct: gain(before, after, cost).1,
                     });
@@ -318,6 +318,11 @@ impl<'a> Bench<'a> {
             .collect();
         let mut costs = paired(&all, sample, self.args.common.runs)?;
         let after = costs.pop().context("a state was timed")?;
+        let undisturbed = after.reads as usize;
+        if undisturbed < sample.len() {
+            let all = sample.len();
+            eprintln!("  {undisturbed} of {all} reads were undisturbed, only these are timed");
+        }
         let before = costs.pop().context("a state was timed")?;
         Ok((costs, before, after))
     }
@@ -446,8 +451,8 @@ fn write_profile(to: &Path, text: &str, file: &Path) -> Result<()> {
     Ok(fs::write(to, text.replace(PLACE, name))?)
 }
 
-fn mib_per_s(sample: &[u32], cost: Cost) -> f64 {
-    let mib = sample.len() as f64 * READ.get() as f64 / f64::from(1 << 20);
+fn mib_per_s(cost: Cost) -> f64 {
+    let mib = cost.reads as f64 * READ.get() as f64 / f64::from(1 << 20);
     mib / (cost.time_ns as f64 / 1e9)
 }
 

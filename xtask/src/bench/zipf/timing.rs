@@ -2,7 +2,8 @@
 //!
 //! Each read is done on every state before the next one is done on any, in changing order. What
 //! disturbs the machine for a while so disturbs all of them alike. Of the rounds, the median time of
-//! each single read counts.
+//! each single read counts. A read that some state still had to wait for out of all proportion says
+//! something about the machine only, and is left out on all states.
 
 use std::{fs, path::Path};
 
@@ -11,11 +12,17 @@ use scratch_fs::ScratchFs;
 
 use super::{super::measure, workload::Reader};
 
+/// A read that takes this many times the median of all was disturbed: no number of fragments in a
+/// range, nor a cache below, makes such a difference.
+const DISTURBED: u64 = 16;
+
 /// What all reads took on one state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
-    /// Sum over the reads of their median time.
+    /// Sum over the undisturbed reads of their median time.
     pub(super) time_ns: u64,
+    /// How many these are.
+    pub(super) reads: u64,
     /// Requests that the device got in one round, metadata included.
     pub(super) requests: u64,
 }
@@ -47,15 +54,32 @@ pub(super) fn paired(
             cost.requests = after - before;
         }
     }
-    for (cost, reads) in costs.iter_mut().zip(&mut times) {
-        cost.time_ns = reads.iter_mut().map(|times| median(times)).sum();
+    let medians: Vec<Vec<u64>> = times
+        .iter_mut()
+        .map(|reads| reads.iter_mut().map(|times| median(times)).collect())
+        .collect();
+    let undisturbed = undisturbed(&medians);
+    for (cost, times) in costs.iter_mut().zip(&medians) {
+        cost.reads = undisturbed.len() as u64;
+        cost.time_ns = undisturbed.iter().map(|i| times[*i]).sum();
     }
     Ok(costs)
 }
 
+/// The reads that no state was disturbed at.
+fn undisturbed(times: &[Vec<u64>]) -> Vec<usize> {
+    let limit = DISTURBED * median(&mut times.concat());
+    let reads = times.first().map_or(0, Vec::len);
+    (0..reads)
+        .filter(|i| times.iter().all(|times| times[*i] <= limit))
+        .collect()
+}
+
+/// The middle one, of an even number the lower; 0 of none.
 fn median(times: &mut [u64]) -> u64 {
     times.sort_unstable();
-    times[(times.len() - 1) / 2]
+    let middle = times.len().saturating_sub(1) / 2;
+    times.get(middle).copied().unwrap_or(0)
 }
 
 /// Reads that each device has completed.
@@ -69,4 +93,16 @@ fn requests(states: &[(&ScratchFs, &Path)]) -> Result<Vec<u64>> {
             .with_context(|| format!("unexpected {name}/stat: {stat}"))
     };
     states.iter().map(|(scratch, _)| of(scratch)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disturbed_read_counts_nowhere() {
+        let times = [vec![100, 110, 9000, 100], vec![50, 400, 60, 55]];
+        assert_eq!(undisturbed(&times), [0, 1, 3]);
+        assert_eq!(undisturbed(&[]), [0; 0]);
+    }
 }
