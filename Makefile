@@ -28,6 +28,8 @@ test: fmt clippy licences abi-check tests
 
 fmt:
 	$(CARGO) fmt --all -- --check
+	@command -v clang-format >/dev/null || { echo "fmt: no clang-format, BPF programs not looked at"; exit 0; }; \
+	clang-format --dry-run --Werror crates/indef-trace/src/bpf/*.[ch]
 
 clippy: deps
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings

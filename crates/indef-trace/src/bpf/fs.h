@@ -14,7 +14,8 @@
  * application's pages, and belong to the direct read or write that the task is in. Metadata is
  * neither: its pages belong to no regular file, or, on XFS, to a bio that iomap did not make.
  *
- * Writes are counted when they are queued: each bio is one, or as many as it has places in the file.
+ * Writes are counted when they are queued: each bio is one, or as many as it has places in the
+ * file.
  *
  * Left out: file contents that reach the device in other pages than the file's (encrypted writes,
  * compressed Btrfs writes, RAID5/6 of Btrfs). Compressed extents that are read count as the whole
@@ -306,7 +307,8 @@ static __always_inline __u64 place_in_file(struct bio_vec *vec, __u64 *folio_at,
 	return (index + inside) * PAGE_BYTES + BPF_CORE_READ(vec, bv_offset);
 }
 
-/* Whether the bio is on a device that the file system itself drives, not on one below (dm, loop). */
+/* Whether the bio is on a device that the file system itself drives, not on one below (dm, loop).
+ */
 static __always_inline bool is_own_device(struct super_block *sb, struct bio *bio)
 {
 	__u32 bdev = bio->bi_bdev->bd_dev;

@@ -26,17 +26,41 @@
 #if defined(__TARGET_ARCH_x86)
 /* arch/x86/entry/syscalls/syscall_64.tbl */
 enum {
-	NR_read = 0, NR_write = 1, NR_close = 3, NR_pread64 = 17, NR_pwrite64 = 18, NR_readv = 19,
-	NR_writev = 20, NR_sendfile = 40, NR_io_submit = 209, NR_splice = 275, NR_preadv = 295,
-	NR_pwritev = 296, NR_copy_file_range = 326, NR_preadv2 = 327, NR_pwritev2 = 328,
+	NR_read = 0,
+	NR_write = 1,
+	NR_close = 3,
+	NR_pread64 = 17,
+	NR_pwrite64 = 18,
+	NR_readv = 19,
+	NR_writev = 20,
+	NR_sendfile = 40,
+	NR_io_submit = 209,
+	NR_splice = 275,
+	NR_preadv = 295,
+	NR_pwritev = 296,
+	NR_copy_file_range = 326,
+	NR_preadv2 = 327,
+	NR_pwritev2 = 328,
 };
 #define O_DIRECT 040000
 #elif defined(__TARGET_ARCH_arm64)
 /* include/uapi/asm-generic/unistd.h */
 enum {
-	NR_io_submit = 2, NR_close = 57, NR_read = 63, NR_write = 64, NR_readv = 65, NR_writev = 66,
-	NR_pread64 = 67, NR_pwrite64 = 68, NR_preadv = 69, NR_pwritev = 70, NR_sendfile = 71,
-	NR_splice = 76, NR_copy_file_range = 285, NR_preadv2 = 286, NR_pwritev2 = 287,
+	NR_io_submit = 2,
+	NR_close = 57,
+	NR_read = 63,
+	NR_write = 64,
+	NR_readv = 65,
+	NR_writev = 66,
+	NR_pread64 = 67,
+	NR_pwrite64 = 68,
+	NR_preadv = 69,
+	NR_pwritev = 70,
+	NR_sendfile = 71,
+	NR_splice = 76,
+	NR_copy_file_range = 285,
+	NR_preadv2 = 286,
+	NR_pwritev2 = 287,
 };
 #define O_DIRECT 0200000
 #else
@@ -259,9 +283,20 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	struct call call = {};
 
 	switch (nr) {
-	case NR_read: case NR_write: case NR_close: case NR_pread64: case NR_pwrite64:
-	case NR_readv: case NR_writev: case NR_sendfile: case NR_io_submit: case NR_splice:
-	case NR_preadv: case NR_pwritev: case NR_copy_file_range: case NR_preadv2:
+	case NR_read:
+	case NR_write:
+	case NR_close:
+	case NR_pread64:
+	case NR_pwrite64:
+	case NR_readv:
+	case NR_writev:
+	case NR_sendfile:
+	case NR_io_submit:
+	case NR_splice:
+	case NR_preadv:
+	case NR_pwritev:
+	case NR_copy_file_range:
+	case NR_preadv2:
 	case NR_pwritev2:
 		break;
 	default:
@@ -270,23 +305,30 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	if (!task_wanted() || is_compat())
 		return 0;
 	switch (nr) {
-	case NR_read: case NR_readv:
+	case NR_read:
+	case NR_readv:
 		set_side(&call.in, (int)ARG1(regs), AT_POSITION, KIND_READ);
 		break;
-	case NR_write: case NR_writev:
+	case NR_write:
+	case NR_writev:
 		set_side(&call.out, (int)ARG1(regs), AT_POSITION, KIND_WRITE);
 		break;
-	case NR_pread64: case NR_preadv: case NR_preadv2:
+	case NR_pread64:
+	case NR_preadv:
+	case NR_preadv2:
 		set_side(&call.in, (int)ARG1(regs), ARG4(regs), KIND_READ);
 		break;
-	case NR_pwrite64: case NR_pwritev: case NR_pwritev2:
+	case NR_pwrite64:
+	case NR_pwritev:
+	case NR_pwritev2:
 		set_side(&call.out, (int)ARG1(regs), ARG4(regs), KIND_WRITE);
 		break;
 	case NR_sendfile:
 		set_side(&call.in, (int)ARG2(regs), offset_at(ARG3(regs)), KIND_READ);
 		set_side(&call.out, (int)ARG1(regs), AT_POSITION, KIND_WRITE);
 		break;
-	case NR_splice: case NR_copy_file_range:
+	case NR_splice:
+	case NR_copy_file_range:
 		set_side(&call.in, (int)ARG1(regs), offset_at(ARG2(regs)), KIND_READ);
 		set_side(&call.out, (int)ARG3(regs), offset_at(ARG4(regs)), KIND_WRITE);
 		break;
