@@ -77,7 +77,10 @@ impl Resolver {
     pub fn find(&self, file: &TracedFile) -> Option<Located> {
         if !self.refused {
             let matching = |place: &&Place| is_file_system(place, &file.fs, file.key.dev);
-            for place in self.places.iter().filter(matching) {
+            let mut places: Vec<&Place> = self.places.iter().filter(matching).collect();
+            // Of copies that are mounted beside each other, the one that has the number of then.
+            places.sort_by_key(|place| place.dev != file.key.dev);
+            for place in places {
                 match open(place, &file.key, file.fs.magic) {
                     Ok(located) => return located.map(|found| named(found, file)),
                     Err(error) if is_gone(&error) => return None,
