@@ -219,23 +219,3 @@ fn a_folder_that_is_missing_is_an_error() {
         "{error}"
     );
 }
-
-/// A million ranges in a few seconds; of a release build.
-#[test]
-#[cfg_attr(debug_assertions, ignore = "measures a release build")]
-fn a_million_tallies_take_seconds() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::create(&folder.path().join("store"), &never()).unwrap();
-    let now = SystemTime::now();
-    let session = store.begin(&SessionInfo::default(), now).unwrap();
-    let tallies: Vec<_> = (0..1_000_000)
-        .map(|i| tally(i * 7919 % 1_000_003))
-        .collect();
-    for what in ["new", "known"] {
-        let started = std::time::Instant::now();
-        store.add(session, &[file()], &tallies, now).unwrap();
-        let took = started.elapsed();
-        eprintln!("a million {what} ranges: {took:?}");
-        assert!(took < Duration::from_secs(10), "{took:?}");
-    }
-}
