@@ -13,8 +13,9 @@
 #include <linux/types.h>
 #endif
 
-/* Ranges of one file that are counted at the same time in one map. */
-#define TALLIES 524288
+/* Ranges that are counted at the same time; and while these are taken. */
+#define TALLIES 262144
+#define TALLIES_MEANWHILE 65536
 /* Files that are known at the same time. */
 #define FILES 262144
 /* Tasks whose read is under way, and sequential readers that are told apart. */
@@ -132,8 +133,8 @@ struct config {
 struct state {
 	/* Which of the two maps of tallies is written to. */
 	__u32 active;
-	/* Time one read in (mask + 1). */
-	__u32 sample_mask;
+	/* So many reads are timed before user space allows more. */
+	__u32 timings_left;
 	/* Entries of each map since it was emptied. */
 	__u32 used[2];
 	__u32 next_file;

@@ -245,9 +245,11 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 		pending->to = to;
 		if (pending->op != REQ_OP_READ || !pending->file)
 			return;
-		id = bpf_get_prandom_u32();
-		if (id & state.sample_mask)
+		/* Processors may race for the last ones: a few more are no harm. */
+		if (!state.timings_left)
 			return;
+		state.timings_left--;
+		id = bpf_get_prandom_u32();
 		fresh.begin = bpf_ktime_get_ns();
 		id = id << 32 | (__u32)fresh.begin;
 		if (!id || bpf_map_update_elem(&timings, &id, &fresh, BPF_NOEXIST))

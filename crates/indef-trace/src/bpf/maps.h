@@ -3,8 +3,9 @@
  * The maps that all programs share, and how an access gets into them.
  *
  * Ranges are counted in one of two maps. User space switches to the other one, waits until no
- * program can still hold an entry of the first, reads it and empties it: nothing that is counted
- * meanwhile is lost, and no entry is given to another range while somebody adds to it.
+ * program can still hold an entry of the first, reads it and empties it, and then does the same
+ * with the other, which is smaller: nothing that is counted meanwhile is lost, and no entry is
+ * given to another range while somebody adds to it.
  */
 #ifndef INDEF_MAPS_H
 #define INDEF_MAPS_H
@@ -14,16 +15,20 @@
 const volatile struct config config;
 struct state state;
 
-struct tally_map {
+/* Both are allocated at once: making an entry while counting costs several times as much. */
+struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, TALLIES);
 	__type(key, struct range_key);
 	__type(value, struct counters);
-};
+} tallies_a SEC(".maps");
 
-struct tally_map tallies_a SEC(".maps");
-struct tally_map tallies_b SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TALLIES_MEANWHILE);
+	__type(key, struct range_key);
+	__type(value, struct counters);
+} tallies_b SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);

@@ -29,7 +29,7 @@ use super::{
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
 /// `TALLIES` of the contract.
-const MAP_SIZE: u32 = 524_288;
+const MAP_SIZE: u32 = 262_144;
 /// `FILES` of the contract.
 const FILES: u32 = 262_144;
 /// Entries that are taken in one call.
@@ -37,8 +37,8 @@ const BATCH: u32 = 8192;
 /// How often counters are taken, at most and at least.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(300);
-/// How many reads a second are timed, about.
-const TIMED_PER_SECOND: u64 = 250;
+/// How many reads are timed before the next [`Collector::drain`].
+const TIMED_AT_ONCE: u32 = 250;
 
 /// What was counted since the last time.
 #[derive(Debug, Default)]
@@ -189,6 +189,7 @@ impl Collector {
             emptied: Instant::now(),
             took: Duration::ZERO,
         };
+        collector.allow_timings(TIMED_AT_ONCE);
         collector.set_btrfs_devices();
         collector.set_cgroup()?;
         collector.set_roots()?;
@@ -239,9 +240,10 @@ impl Collector {
     }
 
     /// Take what the kernel hands out at once, so that its ring does not fill: new files, single
-    /// accesses. They come with the next [`Self::drain`].
-    pub fn keep_up(&self) {
+    /// accesses. They come with the next [`Self::drain`]. To be called some ten times a second.
+    pub fn keep_up(&mut self) {
         let _ = self.ring.consume();
+        self.allow_timings(TIMED_AT_ONCE / 20);
     }
 
     /// Wait until there may be something to take, at most this long.
@@ -269,6 +271,7 @@ impl Collector {
     /// The kernel refused. What `sink` got before was counted.
     pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         let _ = self.ring.consume();
+        self.allow_timings(TIMED_AT_ONCE);
         self.set_btrfs_devices();
         let mut rest = Drained::default();
         let state = self.state();
@@ -278,8 +281,10 @@ impl Collector {
         // the time, but not for ever.
         let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
         if used > 0 && (due || used > MAP_SIZE / 4 * 3) {
-            let reads = self.empty(&mut rest, sink)?;
-            self.choose_sampling(reads, waited);
+            self.took = Duration::ZERO;
+            // The large map, and the small one that counted meanwhile.
+            self.empty(&mut rest, sink)?;
+            self.empty(&mut rest, sink)?;
             self.forget_files(&mut rest)?;
         }
         self.deliver(&mut rest);
@@ -327,13 +332,12 @@ impl Collector {
         wire::volatile(&bss.state)
     }
 
-    /// Let the programs count in the other map, and empty this one. Returns how many reads it had.
+    /// Let the programs count in the other map, and empty this one.
     fn empty(
         &mut self,
         drained: &mut Drained,
         sink: &mut dyn FnMut(Drained),
-    ) -> Result<u64, TraceError> {
-        let mut reads = 0;
+    ) -> Result<(), TraceError> {
         let now = self.state().active & 1;
         let bss = self
             .skel
@@ -366,12 +370,11 @@ impl Collector {
                     self.tally(&key, &value, drained);
                 }
             }
-            reads += drained.tallies.iter().map(|tally| tally.reads).sum::<u64>();
             sink(std::mem::take(drained));
         }
         self.emptied = Instant::now();
-        self.took = self.emptied - began;
-        Ok(reads)
+        self.took += self.emptied - began;
+        Ok(())
     }
 
     /// Some of the entries of a map, which are removed from it; none once it is empty.
@@ -568,17 +571,11 @@ impl Collector {
         self.lost = lost;
     }
 
-    /// Time one read in 2ⁿ, so that timing costs the same however many there are.
-    fn choose_sampling(&mut self, reads: u64, waited: Duration) {
-        let per_second = reads as f64 / waited.as_secs_f64().max(0.001);
-        let one_in = (per_second / TIMED_PER_SECOND as f64).max(1.0) as u32;
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_mut()
-            .expect("the object has .bss");
-        bss.state.sample_mask = one_in.next_power_of_two() - 1;
+    /// Time so many reads more, so that timing costs the same however many there are.
+    fn allow_timings(&mut self, reads: u32) {
+        let bss = self.skel.maps.bss_data.as_mut();
+        let state = &mut bss.expect("the object has .bss").state;
+        state.timings_left = wire::volatile(&state.timings_left).max(reads);
     }
 
     fn set_btrfs_devices(&self) {
