@@ -14,7 +14,7 @@
 #endif
 
 /* Ranges that are counted at the same time; and while these are taken. */
-#define TALLIES 262144
+#define TALLIES 196608
 #define TALLIES_MEANWHILE 65536
 /* Files that are known at the same time. */
 #define FILES 262144

@@ -29,7 +29,7 @@ use super::{
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
 /// `TALLIES` of the contract.
-const MAP_SIZE: u32 = 262_144;
+const MAP_SIZE: u32 = 196_608;
 /// `FILES` of the contract.
 const FILES: u32 = 262_144;
 /// Entries that are taken in one call.
@@ -104,6 +104,8 @@ pub struct Collector {
 
 /// Key and value of a map, as bytes.
 type Entry = (Vec<u8>, Vec<u8>);
+/// The same of the maps of tallies.
+type Counted = (types::range_key, types::counters);
 
 /// What came through the ring.
 #[derive(Default)]
@@ -281,9 +283,6 @@ impl Collector {
         // the time, but not for ever.
         let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
         if used > 0 && (due || used > MAP_SIZE / 4 * 3) {
-            self.took = Duration::ZERO;
-            // The large map, and the small one that counted meanwhile.
-            self.empty(&mut rest, sink)?;
             self.empty(&mut rest, sink)?;
             self.forget_files(&mut rest)?;
         }
@@ -313,8 +312,6 @@ impl Collector {
         let _ = barrier::wait_for_readers();
         let _ = self.ring.consume();
         let mut rest = Drained::default();
-        // Twice, because there are two maps.
-        self.empty(&mut rest, sink)?;
         self.empty(&mut rest, sink)?;
         self.take_pending(&mut rest);
         self.deliver(&mut rest);
@@ -332,12 +329,32 @@ impl Collector {
         wire::volatile(&bss.state)
     }
 
-    /// Let the programs count in the other map, and empty this one.
+    /// Empty both maps, and hand out what they had. They are emptied first: while somebody works on
+    /// what was in the large one, the small one must not have to hold what comes.
     fn empty(
         &mut self,
         drained: &mut Drained,
         sink: &mut dyn FnMut(Drained),
     ) -> Result<(), TraceError> {
+        let mut counted = Vec::new();
+        self.took = Duration::ZERO;
+        self.take_map(&mut counted)?;
+        self.take_map(&mut counted)?;
+        let began = Instant::now();
+        self.learn_files(drained);
+        for part in counted.chunks(BATCH as usize) {
+            for (key, value) in part {
+                self.tally(key, value, drained);
+            }
+            sink(std::mem::take(drained));
+        }
+        self.emptied = Instant::now();
+        self.took += self.emptied - began;
+        Ok(())
+    }
+
+    /// Let the programs count in the other map, and empty this one.
+    fn take_map(&mut self, into: &mut Vec<Counted>) -> Result<(), TraceError> {
         let now = self.state().active & 1;
         let bss = self
             .skel
@@ -354,7 +371,6 @@ impl Collector {
         // Waiting costs nothing, and may take long on a busy machine.
         let began = Instant::now();
         bss.state.used[now as usize] = 0;
-        self.learn_files(drained);
         // A batch that is not full looks like the last one, but may only have ended before a bucket
         // with several entries: what counts is that nothing is left.
         loop {
@@ -362,18 +378,12 @@ impl Collector {
             if entries.is_empty() {
                 break;
             }
-            for (key, value) in entries {
-                if let (Some(key), Some(value)) = (
-                    wire::read::<types::range_key>(&key),
-                    wire::read::<types::counters>(&value),
-                ) {
-                    self.tally(&key, &value, drained);
-                }
-            }
-            sink(std::mem::take(drained));
+            into.extend(entries.iter().filter_map(|(key, value)| {
+                let key = wire::read::<types::range_key>(key)?;
+                Some((key, wire::read::<types::counters>(value)?))
+            }));
         }
-        self.emptied = Instant::now();
-        self.took += self.emptied - began;
+        self.took += began.elapsed();
         Ok(())
     }
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Ranges in memory before they go to the store.
-const MANY: usize = 50_000;
+const MANY: usize = 25_000;
 /// Ranges in memory if they cannot go there; further ones are lost.
 const TOO_MANY: usize = 1_000_000;
 /// How long they stay in memory.
