@@ -172,18 +172,7 @@ fn make(database: Database, fs: &str, images: &Path, image: &Path) -> Result<()>
     let dummy = scratch.path().join("dummy");
     make_holes(&dummy)?;
     // What is not a hole is filled, so that the database finds nothing else.
-    let filler = File::create(scratch.path().join("filler"))?;
-    for piece in [
-        Bytes::mib(64),
-        Bytes::mib(4),
-        Bytes::kib(256),
-        Bytes::kib(32),
-    ] {
-        let mut at = filler.metadata()?.len();
-        while fallocate(&filler, FallocateFlags::empty(), at, piece.0).is_ok() {
-            at += piece.0;
-        }
-    }
+    fill(&scratch.path().join("filler"))?;
     punch_holes(&dummy)?;
     scratch.sync()?;
     let folder = scratch.path().join("db");
@@ -199,6 +188,23 @@ fn make(database: Database, fs: &str, images: &Path, image: &Path) -> Result<()>
         .args([&scratch.image(), image])
         .status()?;
     ensure!(status.success(), "cannot keep {}", image.display());
+    Ok(())
+}
+
+/// Take all that is free.
+fn fill(filler: &Path) -> Result<()> {
+    let filler = File::create(filler)?;
+    for piece in [
+        Bytes::mib(64),
+        Bytes::mib(4),
+        Bytes::kib(256),
+        Bytes::kib(32),
+    ] {
+        let mut at = filler.metadata()?.len();
+        while fallocate(&filler, FallocateFlags::empty(), at, piece.0).is_ok() {
+            at += piece.0;
+        }
+    }
     Ok(())
 }
 
