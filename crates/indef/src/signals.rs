@@ -20,25 +20,20 @@ pub(crate) enum Second {
     Patience,
 }
 
-/// Set `cancel` at the first signal, and say nothing: what ends at once needs no explanation.
+/// Set `cancel` at the first signal, and say nothing: what ends at once needs no explanation. The
+/// third one ends the process.
 ///
 /// # Errors
 ///
 /// What the kernel said where a handler cannot be installed.
 pub(crate) fn watch_quietly(cancel: &Cancel) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let cancel = cancel.clone();
-    thread::Builder::new()
-        .name("signals".into())
-        .spawn(move || {
-            for (n, signal) in signals.forever().enumerate() {
-                if n > 1 {
-                    let _ = low_level::emulate_default_handler(signal);
-                }
-                cancel.cancel();
-            }
-        })?;
-    Ok(())
+    on_signals(move |n, signal| {
+        if n > 1 {
+            let _ = low_level::emulate_default_handler(signal);
+        }
+        cancel.cancel();
+    })
 }
 
 /// Set `cancel` at the first signal.
@@ -47,24 +42,30 @@ pub(crate) fn watch_quietly(cancel: &Cancel) -> io::Result<()> {
 ///
 /// What the kernel said where a handler cannot be installed.
 pub(crate) fn watch(console: &Console, cancel: &Cancel, second: Second) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let (cancel, quiet) = (cancel.clone(), console.quiet);
+    on_signals(move |n, signal| {
+        if n > 0 && second == Second::Abort {
+            let _ = low_level::emulate_default_handler(signal);
+        }
+        cancel.cancel();
+        if n == 0 && !quiet {
+            let how = match second {
+                Second::Abort => "finishing the current step; once more to stop at once",
+                Second::Patience => "stopping and cleaning up",
+            };
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("\nindef: {how}\n"));
+        }
+    })
+}
+
+/// Call `act` with the number of each signal, from 0, and which one it is, in a thread of its own.
+fn on_signals(mut act: impl FnMut(usize, i32) + Send + 'static) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
             for (n, signal) in signals.forever().enumerate() {
-                if n > 0 && second == Second::Abort {
-                    let _ = low_level::emulate_default_handler(signal);
-                }
-                cancel.cancel();
-                if n == 0 && !quiet {
-                    let how = match second {
-                        Second::Abort => "finishing the current step; once more to stop at once",
-                        Second::Patience => "stopping and cleaning up",
-                    };
-                    let _ =
-                        io::Write::write_fmt(&mut io::stderr(), format_args!("\nindef: {how}\n"));
-                }
+                act(n, signal);
             }
         })?;
     Ok(())

@@ -26,6 +26,7 @@ use units::Bytes;
 use super::{
     Common, measure,
     report::{Report, Verdict},
+    zipf::Workload,
 };
 
 const SIZE: Bytes = Bytes::gib(3);
@@ -327,30 +328,15 @@ fn rocksdb(folder: &Path) -> Vec<OsString> {
 
 /// 1,500 queries of 100 rows each, by Zipf's law with skew 0.99 (YCSB's) over the places.
 fn queries() -> String {
-    let places = ROWS / SPAN;
-    let weights: Vec<f64> = (1..=places).map(|rank| (rank as f64).powf(-0.99)).collect();
-    let total: f64 = weights.iter().sum();
-    let mut seed = 7u64;
-    let mut next = || {
-        // SplitMix64.
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    let workload = Workload {
+        skew: 0.99,
+        ranges: ROWS / SPAN,
+        reads: 1500,
+        seed: 7,
     };
     let mut sql = String::new();
-    for _ in 0..1500 {
-        let mut left = (next() >> 11) as f64 / (1u64 << 53) as f64 * total;
-        let rank = weights
-            .iter()
-            .position(|weight| {
-                left -= weight;
-                left <= 0.0
-            })
-            .unwrap_or(0) as u64;
-        // Hot places lie all over the table.
-        let first = rank * 7919 % places * SPAN + 1;
+    for place in workload.sequence() {
+        let first = u64::from(place) * SPAN + 1;
         let last = first + SPAN - 1;
         sql += &format!("select count(payload) from items where id between {first} and {last};\n");
     }

@@ -566,23 +566,25 @@ int BPF_PROG(on_split, struct bio *bio)
 }
 
 /* A bio that joined a request of before is none of its own. */
-SEC("tp_btf/block_bio_backmerge")
-int BPF_PROG(on_backmerge, struct bio *bio)
+static __always_inline void merged(struct bio *bio)
 {
 	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
 
 	if (pending && pending->bio == (__u64)bio && pending->requests)
 		pending->requests--;
+}
+
+SEC("tp_btf/block_bio_backmerge")
+int BPF_PROG(on_backmerge, struct bio *bio)
+{
+	merged(bio);
 	return 0;
 }
 
 SEC("tp_btf/block_bio_frontmerge")
 int BPF_PROG(on_frontmerge, struct bio *bio)
 {
-	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
-
-	if (pending && pending->bio == (__u64)bio && pending->requests)
-		pending->requests--;
+	merged(bio);
 	return 0;
 }
 

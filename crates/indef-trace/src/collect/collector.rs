@@ -23,7 +23,7 @@ use super::{
     error::check_permission,
     skeleton::{CollectSkel, CollectSkelBuilder, OpenCollectSkel, types},
     sources::{choose, watches_function},
-    tallies::expand,
+    tallies::{READ, READ_RUN, WRITE, expand},
     wire,
 };
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
@@ -98,6 +98,8 @@ pub struct Collector {
     /// Losses that were reported already.
     lost: u64,
     emptied: Instant,
+    /// When Btrfs' devices were last told to the programs.
+    devices_set: Instant,
     /// How long emptying took the last time.
     took: Duration,
 }
@@ -189,6 +191,7 @@ impl Collector {
             resolver: Resolver::new(),
             lost: 0,
             emptied: Instant::now(),
+            devices_set: Instant::now(),
             took: Duration::ZERO,
         };
         collector.allow_timings(TIMED_AT_ONCE);
@@ -274,7 +277,10 @@ impl Collector {
     pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         let _ = self.ring.consume();
         self.allow_timings(TIMED_AT_ONCE);
-        self.set_btrfs_devices();
+        // Raw accesses are drained many times a second, but file systems are not mounted that often.
+        if self.devices_set.elapsed() >= SOONEST / 2 {
+            self.set_btrfs_devices();
+        }
         let mut rest = Drained::default();
         let state = self.state();
         let used = state.used[state.active as usize & 1];
@@ -447,7 +453,7 @@ impl Collector {
                 start: range.start.0,
                 len: range.len.0,
                 file: pending.file,
-                kind: u32::from(pending.op != 0),
+                kind: if pending.op == 0 { READ } else { WRITE },
             };
             let value = types::counters {
                 count: 1,
@@ -461,7 +467,7 @@ impl Collector {
                 start: run.start,
                 len: run.end - run.start,
                 file: run.file,
-                kind: if run.reads > 1 { 2 } else { 0 },
+                kind: if run.reads > 1 { READ_RUN } else { READ },
             };
             let value = types::counters {
                 count: 1,
@@ -566,7 +572,7 @@ impl Collector {
                 drained.accesses.push(Access {
                     file: *file,
                     range: FileRange::new(event.range.start, event.range.len),
-                    write: event.range.kind == 1,
+                    write: event.range.kind == WRITE,
                     direct: event.direct != 0,
                     requests: event.requests,
                     pid: event.pid,
@@ -588,7 +594,8 @@ impl Collector {
         state.timings_left = wire::volatile(&state.timings_left).max(reads);
     }
 
-    fn set_btrfs_devices(&self) {
+    fn set_btrfs_devices(&mut self) {
+        self.devices_set = Instant::now();
         let one = 1u32.to_ne_bytes();
         for device in btrfs::devices() {
             let map = &self.skel.maps.btrfs_devices;

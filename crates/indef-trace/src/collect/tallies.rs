@@ -7,8 +7,9 @@ use super::skeleton::types::{counters, range_key};
 use crate::{FileKey, Tally};
 
 /// `enum range_kind` of the contract.
-const WRITE: u32 = 1;
-const READ_RUN: u32 = 2;
+pub(super) const READ: u32 = 0;
+pub(super) const WRITE: u32 = 1;
+pub(super) const READ_RUN: u32 = 2;
 
 /// Ranges are counted in whole blocks of this size.
 const BLOCK: Bytes = Bytes::kib(4);

@@ -5,20 +5,10 @@ use indef_trace::collect::Layer;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Ranges, Watch, forget_all, holey_file, options, pieces_file,
+        BLOCK, KIB, KINDS, MIB, Watch, forget_all, holey_file, joined, options, pieces_file,
         plain_file, reads_at, scattered, scratch, writes_at,
     },
 };
-
-fn sum(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
-    let mut all = Ranges::new();
-    for (place, counts) in parts.into_iter().flatten() {
-        let sum = all.entry(place).or_insert((0, 0));
-        sum.0 += counts.0;
-        sum.1 += counts.1;
-    }
-    all
-}
 
 #[test]
 fn loop_direct_reads_and_writes_are_exact() {
@@ -59,12 +49,12 @@ fn loop_direct_reads_and_writes_are_exact() {
             actor.act(&format!("uring d write 4096 {words}"));
             let seen = watch.finish();
             let fifty = || random.iter().copied().take(50);
-            let expected = sum([
+            let expected = joined([
                 reads_at(random.iter().copied(), 16 * KIB),
                 reads_at((0..32).map(|n| n * 128 * KIB), 128 * KIB),
                 writes_at(rewritten.iter().copied(), 8 * KIB),
                 reads_at([4_190_208], 4096),
-                sum((0..5).map(|_| reads_at(fifty(), BLOCK))),
+                joined((0..5).map(|_| reads_at(fifty(), BLOCK))),
                 writes_at(fifty(), BLOCK),
             ]);
             assert_eq!(seen.of(&file), expected, "{kind}, {layer:?}");

@@ -273,3 +273,14 @@ pub(crate) fn scattered(size: u64, step: u64, count: usize) -> Vec<u64> {
     offsets.truncate(count);
     offsets
 }
+
+/// All parts together.
+pub(crate) fn joined(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
+    let mut all = Ranges::new();
+    for (place, counts) in parts.into_iter().flatten() {
+        let sum = all.entry(place).or_insert((0, 0));
+        sum.0 += counts.0;
+        sum.1 += counts.1;
+    }
+    all
+}

@@ -7,8 +7,8 @@ use units::{Bytes, FileOffset, Nanos};
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Ranges, Watch, name, options, plain_file, reads_at, run, scattered,
-        scratch, writes_at,
+        BLOCK, KIB, KINDS, MIB, Ranges, Watch, joined, name, options, plain_file, reads_at, run,
+        scattered, scratch, writes_at,
     },
 };
 
@@ -49,16 +49,6 @@ fn check(lines: &[&str], file: &Ranges, other: &Ranges) {
         };
         assert_eq!((&seen.0, &seen.1), (file, other), "{kind}: {lines:?}");
     }
-}
-
-fn joined(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
-    let mut all = Ranges::new();
-    for (place, counts) in parts.into_iter().flatten() {
-        let sum = all.entry(place).or_insert((0, 0));
-        sum.0 += counts.0;
-        sum.1 += counts.1;
-    }
-    all
 }
 
 #[test]

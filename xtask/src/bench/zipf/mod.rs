@@ -43,7 +43,8 @@ use super::{
 pub(super) use curve::Curve;
 use curve::{Point, Target, gain};
 use timing::{Cost, paired};
-use workload::{READ, Reader, Workload};
+pub(super) use workload::Workload;
+use workload::{READ, Reader};
 
 /// What to read, and how much of it to move.
 #[derive(Args, Clone)]
