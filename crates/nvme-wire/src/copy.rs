@@ -1,0 +1,117 @@
+//! Source ranges of Copy (NVM §3.2.2).
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::{Status, io::BlockRange};
+
+codes! {
+    /// DESFMT: what a source range looks like. Formats differ in the protection information that they
+    /// carry, which means nothing here, and in whether they name a namespace (2h and 3h: NVM 1.1).
+    pub enum CopyFormat: u8 {
+        /// 0h: 32 bytes, the command's namespace, reference tags of 32 bits.
+        Same32 = 0,
+        /// 1h: 40 bytes, the command's namespace, storage and reference tags of 80 bits.
+        Same40 = 1,
+        /// 2h: as 0h, with a namespace of its own.
+        Other32 = 2,
+        /// 3h: as 1h, with a namespace of its own.
+        Other40 = 3,
+    }
+}
+
+wire! {
+    /// What all formats have in common: their first 24 bytes.
+    pub struct SourceHead [24] {
+        /// SNSID: namespace, in formats 2h and 3h.
+        pub nsid: U32,
+        reserved4: [u8; 4],
+        /// SLBA.
+        pub start: U64,
+        /// NLB: blocks, zero-based.
+        pub blocks: U16,
+        /// Reserved, in formats 2h and 3h CETYPE.
+        pub extension: U16,
+        reserved20: [u8; 2],
+        /// SOPT in formats 2h and 3h: only a fast copy will do (15).
+        pub options: U16,
+    }
+}
+
+/// SOPT, FCO: Fast Copy Only.
+pub const FAST_COPY_ONLY: u16 = 1 << 15;
+
+/// Where to copy from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// SNSID; nothing where the format has none.
+    pub nsid: Option<u32>,
+    /// The blocks.
+    pub blocks: BlockRange,
+    /// FCO: fail if it cannot be done faster than the host would.
+    pub fast_only: bool,
+}
+
+impl CopyFormat {
+    /// Bytes of a source range; nothing for a format that there is not.
+    #[must_use]
+    pub const fn entry_len(self) -> Option<usize> {
+        match self {
+            Self::Same32 | Self::Other32 => Some(32),
+            Self::Same40 | Self::Other40 => Some(40),
+            Self::Unknown(_) => None,
+        }
+    }
+
+    /// Whether a source range names a namespace.
+    #[must_use]
+    pub const fn names_namespace(self) -> bool {
+        matches!(self, Self::Other32 | Self::Other40)
+    }
+
+    /// The `ranges` source ranges in a command's data.
+    ///
+    /// # Errors
+    ///
+    /// Invalid Field in Command for a format that there is not, Data SGL Length Invalid if the data is
+    /// too short.
+    pub fn sources(
+        self,
+        data: &[u8],
+        ranges: usize,
+    ) -> Result<impl Iterator<Item = Source>, Status> {
+        let entry = self.entry_len().ok_or(Status::InvalidField)?;
+        let data = ranges
+            .checked_mul(entry)
+            .and_then(|len| data.get(..len))
+            .ok_or(Status::SglLengthInvalid)?;
+        Ok(data
+            .chunks_exact(entry)
+            .filter_map(SourceHead::first_of)
+            .map(move |head| Source {
+                nsid: self.names_namespace().then(|| head.nsid.get()),
+                blocks: BlockRange {
+                    start: head.start.get(),
+                    count: u32::from(head.blocks.get()) + 1,
+                },
+                fast_only: self.names_namespace() && head.options.get() & FAST_COPY_ONLY != 0,
+            }))
+    }
+
+    /// Append a source range of this format to a command's data. Nothing for a format that there is
+    /// not; `blocks.count` has to be 1 to 65536.
+    pub fn put(self, source: &Source, data: &mut Vec<u8>) {
+        let Some(entry) = self.entry_len() else {
+            return;
+        };
+        let mut head = SourceHead::zeroed();
+        head.nsid = U32::new(source.nsid.unwrap_or(0));
+        head.start = U64::new(source.blocks.start);
+        head.blocks = U16::new((source.blocks.count.saturating_sub(1)) as u16);
+        if source.fast_only {
+            head.options = U16::new(FAST_COPY_ONLY);
+        }
+        let end = data.len() + entry;
+        data.extend_from_slice(zerocopy::IntoBytes::as_bytes(&head));
+        data.resize(end, 0);
+    }
+}

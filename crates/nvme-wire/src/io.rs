@@ -1,0 +1,227 @@
+//! Commands of I/O queues, parsed (NVM §3.2, ZNS §3.4).
+
+use crate::{
+    command::Submission,
+    copy::CopyFormat,
+    fabrics::FabricsCommand,
+    opcode::IoOpcode,
+    zone::{ReportFilter, ReportKind, ZoneAction},
+};
+
+/// Blocks of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// SLBA: the first.
+    pub start: u64,
+    /// How many: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a range of
+    /// Dataset Management.
+    pub count: u32,
+}
+
+impl BlockRange {
+    /// The block behind the last one; nothing if no number can say it.
+    #[must_use]
+    pub const fn end(self) -> Option<u64> {
+        self.start.checked_add(self.count as u64)
+    }
+}
+
+/// A command of an I/O queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoCommand {
+    /// Make durable what was written to the namespace; all of them for FFFFFFFFh.
+    Flush,
+    /// Read.
+    Read(Transfer),
+    /// Write, with the hints of FAST'24 as they stand; whether they count is for a feature to say.
+    Write(Transfer, WriteHint),
+    /// Compare what the host sends with what is there.
+    Compare(Transfer),
+    /// Read without sending.
+    Verify(Transfer),
+    /// Write zeroes.
+    WriteZeroes {
+        /// Where.
+        transfer: Transfer,
+        /// DEAC: deallocate if that reads as zeroes, too.
+        deallocate: bool,
+    },
+    /// Dataset Management; its ranges are in its data (see [`crate::range`]).
+    DatasetManagement {
+        /// NR: ranges, 1 to 256 (zero-based on the wire).
+        ranges: usize,
+        /// AD: deallocate them. All else is advice.
+        deallocate: bool,
+    },
+    /// Copy; its sources are in its data (see [`crate::copy`]).
+    Copy {
+        /// SDLBA: destination.
+        destination: u64,
+        /// NR: source ranges, 1 to 256 (zero-based on the wire).
+        ranges: usize,
+        /// DESFMT.
+        format: CopyFormat,
+        /// FUA: durable before it is done.
+        fua: bool,
+        /// PRINFOR or PRINFOW is not 0.
+        protection: bool,
+    },
+    /// Zone Management Send.
+    ZoneSend {
+        /// SLBA: start of the zone.
+        zone: u64,
+        /// Select All.
+        all: bool,
+        /// ZSA.
+        action: ZoneAction,
+    },
+    /// Zone Management Receive.
+    ZoneReceive {
+        /// SLBA: in the first zone to report.
+        from: u64,
+        /// Bytes (NUMD, zero-based dwords on the wire): 4 to 16 GiB.
+        len: u64,
+        /// ZRA.
+        kind: ReportKind,
+        /// ZRASF.
+        filter: ReportFilter,
+        /// Partial Report: the number of zones is of those that are returned.
+        partial: bool,
+    },
+    /// Zone Append; `blocks.start` is the start of the zone.
+    ZoneAppend(Transfer),
+    /// In_Device_Defragment; its moves are in its data (see [`crate::vendor`]).
+    InDeviceDefragment {
+        /// Moves: 1 to 2^32 (zero-based on the wire, in dword 10).
+        moves: u64,
+    },
+    /// A command of Fabrics.
+    Fabrics(FabricsCommand),
+    /// No command that is known here; its opcode.
+    Unknown(u8),
+}
+
+/// What commands that move blocks have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// Which blocks.
+    pub blocks: BlockRange,
+    /// FUA: what is written is durable before the command is done; what is read comes from there.
+    pub fua: bool,
+    /// PRINFO is not 0: the host wants protection information.
+    pub protection: bool,
+}
+
+/// The hints in Write: bits 24 and 25 of dword 12, and a block in dwords 2 and 3 (FAST'24 §4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteHint {
+    /// None.
+    None,
+    /// Append: what is written follows this block of its file. Wins if both bits are set.
+    After {
+        /// The file's block before it.
+        predecessor: u64,
+    },
+    /// What is written takes the place of what is there.
+    Overwrite,
+}
+
+/// Append in dword 12 of Write.
+pub const HINT_APPEND: u32 = 1 << 24;
+/// Overwrite in dword 12 of Write.
+pub const HINT_OVERWRITE: u32 = 1 << 25;
+/// FUA in dword 12.
+pub const FUA: u32 = 1 << 30;
+/// DEAC in dword 12 of Write Zeroes.
+pub const DEALLOCATE: u32 = 1 << 25;
+/// AD in dword 11 of Dataset Management.
+pub const ATTRIBUTE_DEALLOCATE: u32 = 1 << 2;
+/// Select All in dword 13 of Zone Management Send.
+pub const SELECT_ALL: u32 = 1 << 8;
+/// Partial Report in dword 13 of Zone Management Receive.
+pub const PARTIAL_REPORT: u32 = 1 << 16;
+
+impl IoCommand {
+    /// What a submission on an I/O queue says.
+    #[must_use]
+    pub fn parse(command: &Submission) -> Self {
+        let dword12 = command.cdw12.get();
+        let dword13 = command.cdw13.get();
+        let transfer = Transfer {
+            blocks: BlockRange {
+                start: command.cdw10_11(),
+                count: (dword12 & 0xFFFF) + 1,
+            },
+            fua: dword12 & FUA != 0,
+            protection: dword12 >> 26 & 0b1111 != 0,
+        };
+        match IoOpcode::from_raw(command.opcode) {
+            IoOpcode::Flush => Self::Flush,
+            IoOpcode::Read => Self::Read(transfer),
+            IoOpcode::Write => Self::Write(transfer, WriteHint::of(command)),
+            IoOpcode::Compare => Self::Compare(transfer),
+            IoOpcode::Verify => Self::Verify(transfer),
+            IoOpcode::WriteZeroes => Self::WriteZeroes {
+                transfer,
+                deallocate: dword12 & DEALLOCATE != 0,
+            },
+            IoOpcode::DatasetManagement => Self::DatasetManagement {
+                ranges: usize::from(command.cdw10.get() as u8) + 1,
+                deallocate: command.cdw11.get() & ATTRIBUTE_DEALLOCATE != 0,
+            },
+            IoOpcode::Copy => Self::Copy {
+                destination: command.cdw10_11(),
+                ranges: usize::from(dword12 as u8) + 1,
+                format: CopyFormat::from_raw((dword12 >> 8 & 0b1111) as u8),
+                fua: transfer.fua,
+                protection: transfer.protection || dword12 >> 12 & 0b1111 != 0,
+            },
+            IoOpcode::ZoneManagementSend => Self::ZoneSend {
+                zone: command.cdw10_11(),
+                all: dword13 & SELECT_ALL != 0,
+                action: ZoneAction::from_raw(dword13 as u8),
+            },
+            IoOpcode::ZoneManagementReceive => Self::ZoneReceive {
+                from: command.cdw10_11(),
+                len: (u64::from(dword12) + 1) * 4,
+                kind: ReportKind::from_raw(dword13 as u8),
+                filter: ReportFilter::from_raw((dword13 >> 8) as u8),
+                partial: dword13 & PARTIAL_REPORT != 0,
+            },
+            IoOpcode::ZoneAppend => Self::ZoneAppend(transfer),
+            IoOpcode::InDeviceDefragment => Self::InDeviceDefragment {
+                moves: u64::from(command.cdw10.get()) + 1,
+            },
+            IoOpcode::Fabrics => Self::Fabrics(FabricsCommand::parse(command)),
+            IoOpcode::Unknown(opcode) => Self::Unknown(opcode),
+        }
+    }
+}
+
+impl WriteHint {
+    fn of(command: &Submission) -> Self {
+        let dword12 = command.cdw12.get();
+        if dword12 & HINT_APPEND != 0 {
+            Self::After {
+                predecessor: command.cdw2_3(),
+            }
+        } else if dword12 & HINT_OVERWRITE != 0 {
+            Self::Overwrite
+        } else {
+            Self::None
+        }
+    }
+
+    /// Put it into a Write.
+    pub fn put(self, command: &mut Submission) {
+        let bits = match self {
+            Self::None => 0,
+            Self::After { predecessor } => {
+                command.set_cdw2_3(predecessor);
+                HINT_APPEND
+            }
+            Self::Overwrite => HINT_OVERWRITE,
+        };
+        command.cdw12.set(command.cdw12.get() | bits);
+    }
+}

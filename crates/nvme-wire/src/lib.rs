@@ -1,0 +1,121 @@
+//! NVMe and NVMe/TCP as they stand on the wire.
+//!
+//! Every structure is a `repr(C)` type of little-endian fields without alignment, so that bytes
+//! become fields (and back) without a copy and without unsafe code, and its size is asserted. Every
+//! code is an exhaustive enum with an `Unknown` arm: what comes off a wire always has a name. Commands
+//! are parsed into plain enums ([`admin::AdminCommand`], [`io::IoCommand`],
+//! [`fabrics::FabricsCommand`]) whose numbers are those that a program computes with: a zero-based
+//! count on the wire is a count here, and says so.
+//!
+//! What it ignores: sockets, queues, connections, and whether a command makes sense for a device; only
+//! what can be told from the bytes alone is refused here. Metadata, protection information and
+//! reservations are not described, as no user of this crate has them.
+//!
+//! Sources, with the names by which comments cite them:
+//! - *Base*: NVM Express Base Specification 2.0
+//! - *NVM*: NVM Command Set Specification 1.0 (Copy descriptor formats 2h and 3h: 1.1)
+//! - *ZNS*: Zoned Namespace Command Set Specification 1.1
+//! - *TCP*: NVMe TCP Transport Specification 1.0
+//! - *FAST'24*: "We Ain't Afraid of No File Fragmentation", for the hints in Write
+//! - *InDeF*: "In-Device Defragmentation", for the vendor command
+
+#![forbid(unsafe_code)]
+
+/// A structure on the wire: its derives, its size, and a way to get one full of zeroes.
+macro_rules! wire {
+    ($(#[$meta:meta])* pub struct $name:ident [$size:literal] { $($body:tt)* }) => {
+        $(#[$meta])*
+        #[derive(
+            Clone, Copy, Debug, PartialEq, Eq,
+            zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+            zerocopy::KnownLayout, zerocopy::Unaligned,
+        )]
+        #[repr(C)]
+        pub struct $name { $($body)* }
+
+        const _: () = assert!(size_of::<$name>() == $size);
+
+        impl $name {
+            /// Bytes on the wire.
+            pub const LEN: usize = $size;
+
+            /// One in which every bit is zero.
+            #[must_use]
+            pub fn zeroed() -> Self {
+                zerocopy::FromZeros::new_zeroed()
+            }
+
+            /// The structure at the start of `bytes`; nothing if they are too few.
+            #[must_use]
+            pub fn first_of(bytes: &[u8]) -> Option<Self> {
+                <Self as zerocopy::FromBytes>::read_from_prefix(bytes)
+                    .ok()
+                    .map(|(this, _)| this)
+            }
+        }
+    };
+}
+
+/// A closed set of codes, with an arm for what is none of them.
+macro_rules! codes {
+    ($(#[$meta:meta])* pub enum $name:ident: $raw:ty {
+        $($(#[$code_meta:meta])* $code:ident = $value:expr,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$code_meta])* $code,)*
+            /// Any other code, as it stands on the wire.
+            Unknown($raw),
+        }
+
+        impl $name {
+            /// Every code that has a name.
+            pub const ALL: &'static [Self] = &[$(Self::$code,)*];
+
+            /// What the code on the wire means.
+            #[must_use]
+            pub const fn from_raw(raw: $raw) -> Self {
+                match raw {
+                    $($value => Self::$code,)*
+                    other => Self::Unknown(other),
+                }
+            }
+
+            /// The code on the wire.
+            #[must_use]
+            pub const fn raw(self) -> $raw {
+                match self {
+                    $(Self::$code => $value,)*
+                    Self::Unknown(raw) => raw,
+                }
+            }
+        }
+    };
+}
+
+pub mod admin;
+pub mod command;
+pub mod copy;
+pub mod discovery;
+pub mod event;
+pub mod fabrics;
+pub mod feature;
+pub mod identify;
+pub mod io;
+pub mod log;
+pub mod opcode;
+pub mod pdu;
+pub mod property;
+pub mod range;
+pub mod status;
+mod text;
+pub mod vendor;
+pub mod zone;
+
+#[cfg(test)]
+mod tests;
+
+pub use command::{Completion, Sgl, Submission};
+pub use status::Status;
+pub use text::{ascii, nqn, nqn_of};

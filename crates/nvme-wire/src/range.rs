@@ -1,0 +1,36 @@
+//! Ranges of Dataset Management (NVM §3.2.3).
+
+use zerocopy::little_endian::{U32, U64};
+
+use crate::{Status, io::BlockRange};
+
+wire! {
+    /// A range.
+    pub struct DatasetRange [16] {
+        /// Context Attributes: advice.
+        pub attributes: U32,
+        /// Length in blocks, not zero-based.
+        pub blocks: U32,
+        /// SLBA.
+        pub start: U64,
+    }
+}
+
+/// The `ranges` ranges in a command's data.
+///
+/// # Errors
+///
+/// Data SGL Length Invalid if the data is too short.
+pub fn ranges(data: &[u8], ranges: usize) -> Result<impl Iterator<Item = BlockRange>, Status> {
+    let data = ranges
+        .checked_mul(DatasetRange::LEN)
+        .and_then(|len| data.get(..len))
+        .ok_or(Status::SglLengthInvalid)?;
+    Ok(data
+        .chunks_exact(DatasetRange::LEN)
+        .filter_map(DatasetRange::first_of)
+        .map(|range| BlockRange {
+            start: range.start.get(),
+            count: range.blocks.get(),
+        }))
+}
