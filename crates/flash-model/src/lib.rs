@@ -11,6 +11,7 @@
 
 mod command;
 mod device;
+pub mod ftl;
 mod geometry;
 mod profile;
 mod stats;

@@ -1,0 +1,177 @@
+//! The blocks of one die: which are free, which is open for whom, and how worn each is.
+
+use super::ops::Cause;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BlockState {
+    Free,
+    Open,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) erases: u32,
+    /// Slots that hold a mapped logical page.
+    pub(super) valid: u32,
+    pub(super) state: BlockState,
+}
+
+/// A block that is being filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OpenBlock {
+    pub(super) block: u32,
+    /// The next slot to fill; slots before it hold data, or held some, or were padded.
+    pub(super) next_slot: u32,
+}
+
+/// A block that is being emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Victim {
+    pub(super) block: u32,
+    pub(super) next_page: u32,
+    /// Valid slots when it was chosen.
+    pub(super) valid: u32,
+    pub(super) cause: Cause,
+}
+
+impl Victim {
+    pub(super) const fn new(block: u32, valid: u32, cause: Cause) -> Self {
+        Self {
+            block,
+            next_page: 0,
+            valid,
+            cause,
+        }
+    }
+}
+
+/// A slot from a page that cannot move as a whole, waiting for others to fill a page with. It stays
+/// mapped where it was until then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Straggler {
+    pub(super) lpn: u32,
+    pub(super) slot: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Die {
+    pub(super) blocks: Vec<Block>,
+    pub(super) free: Vec<u32>,
+    pub(super) host: Option<OpenBlock>,
+    pub(super) gc: Option<OpenBlock>,
+    pub(super) wear: Option<OpenBlock>,
+    pub(super) victim: Option<Victim>,
+    /// Emptied but for stragglers.
+    pub(super) draining: Vec<Victim>,
+    pub(super) stragglers: Vec<Straggler>,
+    /// Valid slots of all blocks.
+    pub(super) valid: u32,
+    /// Erases of all blocks.
+    pub(super) erases: u64,
+}
+
+impl Die {
+    pub(super) fn new(blocks: u32) -> Self {
+        let fresh = Block {
+            erases: 0,
+            valid: 0,
+            state: BlockState::Free,
+        };
+        Self {
+            blocks: vec![fresh; blocks as usize],
+            free: (0..blocks).collect(),
+            host: None,
+            gc: None,
+            wear: None,
+            victim: None,
+            draining: Vec::new(),
+            stragglers: Vec::new(),
+            valid: 0,
+            erases: 0,
+        }
+    }
+
+    pub(super) fn free_blocks(&self) -> u32 {
+        self.free.len() as u32
+    }
+
+    /// Takes the free block that was erased least often (for data that changes), or most often (for
+    /// data that does not). The block's number decides between equals.
+    pub(super) fn take_free(&mut self, most_worn: bool) -> Option<OpenBlock> {
+        let key = |&block: &u32| {
+            let erases = self.blocks[block as usize].erases;
+            (if most_worn { u32::MAX - erases } else { erases }, block)
+        };
+        let at = (0..self.free.len()).min_by_key(|&at| key(&self.free[at]))?;
+        let block = self.free.swap_remove(at);
+        self.blocks[block as usize].state = BlockState::Open;
+        Some(OpenBlock {
+            block,
+            next_slot: 0,
+        })
+    }
+
+    pub(super) fn close_host(&mut self) {
+        let open = self.host.take().expect("the host's block is open");
+        self.blocks[open.block as usize].state = BlockState::Closed;
+    }
+
+    pub(super) fn add_valid(&mut self, block: u32) {
+        self.blocks[block as usize].valid += 1;
+        self.valid += 1;
+    }
+
+    pub(super) fn remove_valid(&mut self, block: u32) {
+        self.blocks[block as usize].valid -= 1;
+        self.valid -= 1;
+    }
+
+    /// Whether `block` may be chosen for emptying.
+    fn is_candidate(&self, block: u32) -> bool {
+        self.blocks[block as usize].state == BlockState::Closed
+            && self.draining.iter().all(|victim| victim.block != block)
+    }
+
+    /// The block from which collecting gains most: the one with the fewest valid slots; among
+    /// equals the least worn, so that it comes back into use.
+    pub(super) fn best_victim(&self, slots_per_block: u32) -> Option<u32> {
+        (0..self.blocks.len() as u32)
+            .filter(|&block| self.is_candidate(block))
+            .map(|block| {
+                let Block { valid, erases, .. } = self.blocks[block as usize];
+                (valid, erases, block)
+            })
+            .min()
+            .filter(|&(valid, ..)| valid < slots_per_block)
+            .map(|(.., block)| block)
+    }
+
+    /// Of the blocks that hold data and are not the host's open one, the one that was erased least
+    /// often, and how often.
+    pub(super) fn least_worn_in_use(&self) -> Option<(u32, u32)> {
+        (0..self.blocks.len() as u32)
+            .filter(|&block| self.blocks[block as usize].state != BlockState::Free)
+            .filter(|&block| self.host.is_none_or(|open| open.block != block))
+            .map(|block| (self.blocks[block as usize].erases, block))
+            .min()
+    }
+
+    pub(super) fn most_erases(&self) -> u32 {
+        self.blocks
+            .iter()
+            .map(|block| block.erases)
+            .max()
+            .unwrap_or(0)
+    }
+
+    pub(super) fn erase(&mut self, block: u32) {
+        let state = &mut self.blocks[block as usize];
+        debug_assert_eq!(state.valid, 0, "block {block} still holds data");
+        debug_assert_eq!(state.state, BlockState::Closed);
+        state.state = BlockState::Free;
+        state.erases += 1;
+        self.erases += 1;
+        self.free.push(block);
+    }
+}

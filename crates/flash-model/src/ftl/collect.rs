@@ -1,0 +1,288 @@
+//! Garbage collection: empties blocks, page by page, on the die that they are on.
+//!
+//! A page whose slots are all valid moves as one copyback. Slots of other pages (*stragglers*) wait,
+//! still mapped where they are, until they fill a page together; the block that they wait in is not
+//! erased before. At most one block waits: for a second one the page is filled up with padding.
+//!
+//! The collector works alongside the host: from `collect_below` free blocks on, each page that the
+//! host fills makes it move as many pages as it takes to gain one (more, the fewer blocks are left),
+//! so that no single write pays for a whole block. It never starts on another die than the one that needs room, and never moves data to
+//! another one: FAST'24 §2.3 wants valid pages copied on their own die, and the reserve of free
+//! blocks makes that always possible.
+
+use super::{
+    Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
+    blocks::{BlockState, Straggler, Victim},
+};
+
+/// Pages of data that never changes which move along with each page of the host.
+const PAGES_FOR_WEAR: u32 = 2;
+
+impl Ftl {
+    /// Collects garbage on `die`, at most `pages` pages of it, though the host did not ask: for
+    /// idle times. Does nothing and says so when the die has more free blocks than `enough`, or
+    /// nothing can be gained.
+    pub fn collect_ahead(
+        &mut self,
+        die: u32,
+        pages: u32,
+        enough: u32,
+        work: &mut Vec<FlashWork>,
+    ) -> bool {
+        let state = &self.dies[die as usize];
+        if state.free_blocks() > enough && state.victim.is_none() {
+            return false;
+        }
+        self.collect_pages(die, pages, work)
+    }
+
+    /// Opens a block for the host, after as much collecting as that takes.
+    pub(super) fn open_for_host(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        while self.dies[die as usize].free_blocks() <= RESERVED_BLOCKS {
+            let progress = self.collect_pages(die, self.geometry.pages_per_block, work);
+            assert!(
+                progress,
+                "die {die} holds fewer slots than it may, so there is garbage"
+            );
+        }
+        let die = &mut self.dies[die as usize];
+        die.host = die.take_free(false);
+    }
+
+    /// The collector's share after the host has filled a page of `die`.
+    pub(super) fn collect_in_step(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        let free = self.dies[die as usize].free_blocks();
+        if free > self.options.collect_below && self.dies[die as usize].victim.is_none() {
+            return;
+        }
+        let Some(victim) = self.current_victim(die) else {
+            return;
+        };
+        let moved = match victim.cause {
+            // To gain a page, the valid ones beside an invalid one must move.
+            Cause::Gc | Cause::Host => victim
+                .valid
+                .div_ceil((self.geometry.slots_per_block() - victim.valid).max(1)),
+            Cause::Wear => PAGES_FOR_WEAR,
+        };
+        // One share while all is well, one more for each block that is missing.
+        let shares = 1 + (self.options.collect_below - 1).saturating_sub(free);
+        self.collect_pages(die, moved.max(1) * shares, work);
+    }
+
+    /// The block being emptied on `die`, a new one if there is none and one is worth it.
+    fn current_victim(&mut self, die: u32) -> Option<Victim> {
+        let slots_per_block = self.geometry.slots_per_block();
+        let die = &mut self.dies[die as usize];
+        if die.victim.is_none() {
+            die.victim = die
+                .best_victim(slots_per_block)
+                .map(|block| Victim::new(block, die.blocks[block as usize].valid, Cause::Gc));
+        }
+        die.victim
+    }
+
+    /// Moves up to `budget` pages that hold valid slots, and erases what has become empty. Says
+    /// whether anything was done.
+    fn collect_pages(&mut self, die: u32, mut budget: u32, work: &mut Vec<FlashWork>) -> bool {
+        self.erase_drained(die, work);
+        let mut progress = false;
+        while budget > 0 {
+            let Some(mut victim) = self.current_victim(die) else {
+                break;
+            };
+            progress = true;
+            let page = PhysPage {
+                die,
+                block: victim.block,
+                page: victim.next_page,
+            };
+            budget -= u32::from(self.empty_page(page, victim.cause, work));
+            victim.next_page += 1;
+            self.dies[die as usize].victim = Some(victim);
+            if victim.next_page == self.geometry.pages_per_block {
+                self.victim_done(die, work);
+            }
+        }
+        progress
+    }
+
+    /// Takes the valid slots out of one page; says whether there were any.
+    fn empty_page(&mut self, page: PhysPage, cause: Cause, work: &mut Vec<FlashWork>) -> bool {
+        let slots = self.geometry.slots_per_page;
+        let first = self.geometry.slot(page.die, page.block, page.page * slots);
+        let valid: u32 = (first..first + slots)
+            .map(|slot| u32::from(self.logical_in[slot as usize] != 0))
+            .sum();
+        if valid == slots {
+            let to = self.collector_page(page.die, cause, work);
+            self.move_slots((first..first + slots).collect(), to, cause);
+            work.push(FlashWork {
+                op: FlashOp::Copyback { from: page, to },
+                cause,
+            });
+            self.counters.copybacks += 1;
+        } else if valid > 0 {
+            for slot in first..first + slots {
+                if let Some(lpn) = self.logical_in[slot as usize].checked_sub(1) {
+                    self.dies[page.die as usize]
+                        .stragglers
+                        .push(Straggler { lpn, slot });
+                }
+            }
+            if self.waiting(page.die) >= slots {
+                self.join_stragglers(page.die, work);
+            }
+        }
+        valid > 0
+    }
+
+    /// All pages of the victim have been looked at: erase it, or let it wait for its stragglers.
+    fn victim_done(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        let state = &mut self.dies[die as usize];
+        let victim = state.victim.take().expect("it was just worked on");
+        state.draining.push(victim);
+        self.erase_drained(die, work);
+        if self.dies[die as usize].draining.len() > 1 {
+            self.finish_draining(die, work);
+        }
+        self.level_wear(die, work);
+    }
+
+    /// Moves the stragglers on, be they few, and erases the blocks that they were in.
+    pub(super) fn finish_draining(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        self.waiting(die);
+        self.join_stragglers(die, work);
+        self.erase_drained(die, work);
+    }
+
+    /// How many stragglers are still where they were; the host may have written others since.
+    fn waiting(&mut self, die: u32) -> u32 {
+        let slot_of = &self.slot_of;
+        let stragglers = &mut self.dies[die as usize].stragglers;
+        stragglers.retain(|straggler| slot_of[straggler.lpn as usize] == straggler.slot + 1);
+        stragglers.len() as u32
+    }
+
+    /// Programs one page from the stragglers that have waited longest, padded if they are too few.
+    fn join_stragglers(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        let slots = self.geometry.slots_per_page;
+        let count = (slots as usize).min(self.dies[die as usize].stragglers.len());
+        if count == 0 {
+            return;
+        }
+        let cause = Cause::Gc;
+        let to = self.collector_page(die, cause, work);
+        let joined: Vec<u32> = self.dies[die as usize]
+            .stragglers
+            .drain(..count)
+            .map(|it| it.slot)
+            .collect();
+        let mut last = None;
+        for from in joined.iter().map(|&slot| self.geometry.page_of(slot)) {
+            if last.replace(from) != Some(from) {
+                work.push(FlashWork {
+                    op: FlashOp::Read(from),
+                    cause,
+                });
+            }
+        }
+        work.push(FlashWork {
+            op: FlashOp::Program(to),
+            cause,
+        });
+        self.counters.padded_slots += u64::from(slots - count as u32);
+        self.move_slots(joined, to, cause);
+    }
+
+    /// Maps what is in `from` to the page `to`.
+    fn move_slots(&mut self, from: Vec<u32>, to: PhysPage, cause: Cause) {
+        let first = self
+            .geometry
+            .slot(to.die, to.block, to.page * self.geometry.slots_per_page);
+        let moved = from.len() as u64;
+        for (old, new) in from.into_iter().zip(first..) {
+            let lpn = std::mem::take(&mut self.logical_in[old as usize]) - 1;
+            let (die, block) = self.geometry.block_of(old);
+            self.dies[die as usize].remove_valid(block);
+            self.map(lpn, new);
+        }
+        let counters = &mut self.counters;
+        let (slots, programs) = match cause {
+            Cause::Wear => (&mut counters.wear_slots, &mut counters.wear_programs),
+            Cause::Gc | Cause::Host => (&mut counters.gc_slots, &mut counters.gc_programs),
+        };
+        *slots += moved;
+        *programs += 1;
+    }
+
+    /// The next page to move to on `die`: for wear levelling in the most worn free block, for
+    /// garbage collection in the least worn.
+    fn collector_page(&mut self, die: u32, cause: Cause, work: &mut Vec<FlashWork>) -> PhysPage {
+        let number = die;
+        let slots_per_block = self.geometry.slots_per_block();
+        let for_wear = cause == Cause::Wear;
+        let open = if for_wear {
+            &self.dies[die as usize].wear
+        } else {
+            &self.dies[die as usize].gc
+        };
+        let mut open = match *open {
+            Some(open) => open,
+            None => self.open_for_collector(die, for_wear, work),
+        };
+        let page = open.next_slot / self.geometry.slots_per_page;
+        let block = open.block;
+        open.next_slot += self.geometry.slots_per_page;
+        let die = &mut self.dies[die as usize];
+        let keep = if open.next_slot < slots_per_block {
+            Some(open)
+        } else {
+            die.blocks[block as usize].state = BlockState::Closed;
+            None
+        };
+        if for_wear {
+            die.wear = keep;
+        } else {
+            die.gc = keep;
+        }
+        PhysPage {
+            die: number,
+            block,
+            page,
+        }
+    }
+
+    fn open_for_collector(
+        &mut self,
+        die: u32,
+        for_wear: bool,
+        work: &mut Vec<FlashWork>,
+    ) -> super::blocks::OpenBlock {
+        self.erase_drained(die, work);
+        self.dies[die as usize]
+            .take_free(for_wear)
+            .expect("the host leaves the collector its reserve")
+    }
+
+    /// Erases the blocks that waited for stragglers and have none left.
+    fn erase_drained(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        let counters = &mut self.counters;
+        let state = &mut self.dies[die as usize];
+        let (empty, waiting) = std::mem::take(&mut state.draining)
+            .into_iter()
+            .partition(|victim| state.blocks[victim.block as usize].valid == 0);
+        state.draining = waiting;
+        for Victim { block, cause, .. } in Vec::into_iter(empty) {
+            state.erase(block);
+            work.push(FlashWork {
+                op: FlashOp::Erase { die, block },
+                cause,
+            });
+            match cause {
+                Cause::Wear => counters.wear_erases += 1,
+                Cause::Gc | Cause::Host => counters.gc_erases += 1,
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! How large the flash of an FTL is, and how its slots are numbered.
+
+/// Free blocks of each die that only the collector may use: one for garbage collection to move
+/// into, one for wear levelling, one while a block waits for its last slots to be moved, and one
+/// because a block and such slots can need a page more than a block has. The host gets a block only
+/// if these remain.
+pub const RESERVED_BLOCKS: u32 = 4;
+
+/// Blocks of a die that hold no more than what is in motion: one open for the host, one for the
+/// collector, one for wear levelling, one being collected, one waiting for its last slots, the
+/// reserve, and one to gain.
+const WORKING_BLOCKS: u32 = 6 + RESERVED_BLOCKS;
+
+/// A page of flash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PhysPage {
+    /// The die, in the order of allocation: neighbours in number are on different channels.
+    pub die: u32,
+    /// The block on the die.
+    pub block: u32,
+    /// The page in the block.
+    pub page: u32,
+}
+
+/// The flash of one conventional namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FtlGeometry {
+    /// Dies, in the order of allocation.
+    pub dies: u32,
+    /// Blocks on each die, over-provisioning included.
+    pub blocks_per_die: u32,
+    /// Flash pages in a block.
+    pub pages_per_block: u32,
+    /// Logical pages in a flash page.
+    pub slots_per_page: u32,
+    /// Die allocation granularity in flash pages: so many go to a die before the next is at turn.
+    pub granule_pages: u32,
+    /// Logical pages that the host sees.
+    pub logical_pages: u64,
+}
+
+/// What can be chosen about an FTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FtlOptions {
+    /// The collector starts to work alongside the host when a die has no more free blocks than
+    /// this; at least [`RESERVED_BLOCKS`] + 1.
+    pub collect_below: u32,
+    /// Wear levelling moves unchanging data when a block of the die was erased more often than
+    /// another by more than this. At least 1.
+    pub wear_spread: u32,
+    /// Hints to a die are not followed when its blocks were, on average, erased more often than
+    /// those of the least worn die by more than this. At least 1.
+    pub die_wear_spread: u32,
+}
+
+impl Default for FtlOptions {
+    fn default() -> Self {
+        Self {
+            collect_below: RESERVED_BLOCKS + 2,
+            wear_spread: 20,
+            die_wear_spread: 10,
+        }
+    }
+}
+
+/// A geometry or option that cannot work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FtlConfigError {
+    /// A count that must not be zero is.
+    #[error("FTL geometry: {field} is 0; it must be at least 1")]
+    Zero {
+        /// Which.
+        field: &'static str,
+    },
+    /// A block does not consist of whole granules.
+    #[error(
+        "FTL geometry: a block of {pages_per_block} pages is no multiple of the die allocation \
+         granularity of {granule_pages} pages; choose one that is"
+    )]
+    Granule {
+        /// Pages in a block.
+        pages_per_block: u32,
+        /// Pages in a granule.
+        granule_pages: u32,
+    },
+    /// The logical pages do not fit with what the collector needs.
+    #[error(
+        "FTL geometry: {blocks_per_die} blocks on each of {dies} dies cannot hold {logical_pages} \
+         logical pages and collect garbage; {needed} blocks on each die would do"
+    )]
+    TooSmall {
+        /// Dies.
+        dies: u32,
+        /// Blocks on each.
+        blocks_per_die: u32,
+        /// Logical pages wanted.
+        logical_pages: u64,
+        /// Blocks on each die that would do.
+        needed: u64,
+    },
+    /// More slots than 32 bits can number.
+    #[error(
+        "FTL geometry: {slots} slots are too many (at most 4294967294); choose a larger logical page"
+    )]
+    TooLarge {
+        /// Slots wanted.
+        slots: u64,
+    },
+    /// An option that cannot work.
+    #[error("FTL option {option} is {value}; it must be at least {least}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What it was.
+        value: u32,
+        /// The least that works.
+        least: u32,
+    },
+}
+
+impl FtlGeometry {
+    /// The blocks that each die needs for `logical_pages`, when `over_provisioning_percent` more
+    /// flash than that is there, and at least what the collector needs to work.
+    #[must_use]
+    pub const fn blocks_needed(
+        logical_pages: u64,
+        dies: u32,
+        slots_per_block: u64,
+        over_provisioning_percent: f64,
+    ) -> u64 {
+        let per_die = logical_pages.div_ceil(dies as u64);
+        let with_spare = (per_die as f64 * (1.0 + over_provisioning_percent / 100.0)) as u64;
+        let wanted = with_spare.div_ceil(slots_per_block);
+        let least = per_die.div_ceil(slots_per_block) + WORKING_BLOCKS as u64 + 1;
+        if wanted > least { wanted } else { least }
+    }
+
+    /// All slots.
+    #[must_use]
+    pub const fn slots(&self) -> u64 {
+        self.dies as u64 * self.blocks_per_die as u64 * self.slots_per_block() as u64
+    }
+
+    /// Logical pages in a block.
+    #[must_use]
+    pub const fn slots_per_block(&self) -> u32 {
+        self.pages_per_block * self.slots_per_page
+    }
+
+    pub(super) fn check(&self, options: &FtlOptions) -> Result<(), FtlConfigError> {
+        for (field, value) in [
+            ("dies", self.dies),
+            ("blocks_per_die", self.blocks_per_die),
+            ("pages_per_block", self.pages_per_block),
+            ("slots_per_page", self.slots_per_page),
+            ("granule_pages", self.granule_pages),
+            ("logical_pages", u32::from(self.logical_pages > 0)),
+        ] {
+            if value == 0 {
+                return Err(FtlConfigError::Zero { field });
+            }
+        }
+        for (option, value, least) in [
+            ("collect_below", options.collect_below, RESERVED_BLOCKS + 1),
+            ("wear_spread", options.wear_spread, 1),
+            ("die_wear_spread", options.die_wear_spread, 1),
+        ] {
+            if value < least {
+                return Err(FtlConfigError::Option {
+                    option,
+                    value,
+                    least,
+                });
+            }
+        }
+        let Self {
+            pages_per_block,
+            granule_pages,
+            ..
+        } = *self;
+        if !pages_per_block.is_multiple_of(granule_pages) {
+            return Err(FtlConfigError::Granule {
+                pages_per_block,
+                granule_pages,
+            });
+        }
+        let slots_per_block = u64::from(pages_per_block) * u64::from(self.slots_per_page);
+        let slots = slots_per_block
+            .saturating_mul(u64::from(self.dies))
+            .saturating_mul(u64::from(self.blocks_per_die));
+        if slots >= u64::from(u32::MAX) {
+            return Err(FtlConfigError::TooLarge { slots });
+        }
+        let needed = Self::blocks_needed(self.logical_pages, self.dies, slots_per_block, 0.0);
+        if u64::from(self.blocks_per_die) < needed {
+            return Err(FtlConfigError::TooSmall {
+                dies: self.dies,
+                blocks_per_die: self.blocks_per_die,
+                logical_pages: self.logical_pages,
+                needed,
+            });
+        }
+        Ok(())
+    }
+
+    /// How many valid slots a die may hold: an equal share of all logical pages, and half of what
+    /// is to spare above the working blocks, so that hints may load the dies unequally without
+    /// leaving the collector of one of them nothing to gain.
+    pub(super) fn slots_per_die_at_most(&self) -> u32 {
+        let share = self.logical_pages.div_ceil(u64::from(self.dies)) as u32;
+        let workable = (self.blocks_per_die - WORKING_BLOCKS) * self.slots_per_block();
+        share + (workable - share) / 2
+    }
+
+    pub(super) const fn slot(&self, die: u32, block: u32, slot_in_block: u32) -> u32 {
+        (die * self.blocks_per_die + block) * self.slots_per_block() + slot_in_block
+    }
+
+    pub(super) const fn page_of(&self, slot: u32) -> PhysPage {
+        let (die, block) = self.block_of(slot);
+        let page = slot % self.slots_per_block() / self.slots_per_page;
+        PhysPage { die, block, page }
+    }
+
+    pub(super) const fn block_of(&self, slot: u32) -> (u32, u32) {
+        let block = slot / self.slots_per_block();
+        (block / self.blocks_per_die, block % self.blocks_per_die)
+    }
+}

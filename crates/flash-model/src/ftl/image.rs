@@ -1,0 +1,331 @@
+//! The map, the wear and the open blocks as compact bytes, and back.
+//!
+//! Everything is a LEB128 number. The map is a list of runs: logical pages that follow each other in
+//! slots that follow each other, so that data written in order costs about a byte a page or less.
+//! What the collector had in motion needs no place: its slots are still mapped where they were.
+//!
+//! Whoever stores an image protects it with a checksum. Bytes that are wrong all the same are
+//! refused, and never lead to a map that breaks the invariants.
+
+use super::{
+    Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions,
+    blocks::{BlockState, OpenBlock},
+};
+
+const VERSION: u64 = 1;
+
+/// An image that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FtlImageError {
+    /// It ends too early.
+    #[error("the FTL image ends after {at} bytes, in the middle; it was not written completely")]
+    Truncated {
+        /// Where.
+        at: usize,
+    },
+    /// It was made by another version.
+    #[error("the FTL image has version {found}; this program reads version {VERSION}")]
+    Version {
+        /// The version it has.
+        found: u64,
+    },
+    /// It belongs to another geometry.
+    #[error(
+        "the FTL image is of a device with {what} {found}, not {expected}; use the profile and \
+         size that it was made with"
+    )]
+    Geometry {
+        /// What differs.
+        what: &'static str,
+        /// What the image says.
+        found: u64,
+        /// What the device has.
+        expected: u64,
+    },
+    /// It contradicts itself.
+    #[error("the FTL image is damaged at byte {at}: {what}; restore an older one")]
+    Damaged {
+        /// Where.
+        at: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The geometry itself cannot work.
+    #[error(transparent)]
+    Config(#[from] FtlConfigError),
+}
+
+impl Ftl {
+    /// The whole state. What is in partly filled pages counts as written: [`pad`](Ftl::pad) first
+    /// where that matters.
+    #[must_use]
+    pub fn image(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, VERSION);
+        for (_, value) in fields(&self.geometry) {
+            put(&mut out, value);
+        }
+        put(&mut out, u64::from(self.turn));
+        for value in counts(&mut self.counters.clone()) {
+            put(&mut out, *value);
+        }
+        for die in &self.dies {
+            for block in &die.blocks {
+                let closed = u64::from(block.state == BlockState::Closed);
+                put(&mut out, u64::from(block.erases) << 1 | closed);
+            }
+            for open in [die.host, die.gc, die.wear] {
+                put(&mut out, open.map_or(0, |open| u64::from(open.block) + 1));
+                put(&mut out, open.map_or(0, |open| u64::from(open.next_slot)));
+            }
+        }
+        self.put_map(&mut out);
+        out
+    }
+
+    fn put_map(&self, out: &mut Vec<u8>) {
+        let (mut lpn, mut written, mut expected) = (0, 0, 0_u32);
+        while let Some(gap) = self.slot_of[lpn..].iter().position(|&slot| slot != 0) {
+            let start = lpn + gap;
+            let first = self.slot_of[start];
+            let length = (first..)
+                .zip(&self.slot_of[start..])
+                .take_while(|&(wanted, &slot)| slot == wanted)
+                .count();
+            put(out, length as u64);
+            put(out, (start - written) as u64);
+            put(out, zigzag(i64::from(first) - i64::from(expected)));
+            expected = first + length as u32;
+            lpn = start + length;
+            written = lpn;
+        }
+        put(out, 0);
+    }
+
+    /// The FTL that [`image`](Ftl::image) was taken from.
+    ///
+    /// # Errors
+    /// The image is of another geometry or version, incomplete, or contradicts itself.
+    pub fn restore(
+        geometry: FtlGeometry,
+        options: FtlOptions,
+        image: &[u8],
+    ) -> Result<Self, FtlImageError> {
+        let mut ftl = Self::new(geometry, options)?;
+        let mut input = Input {
+            bytes: image,
+            at: 0,
+        };
+        let found = input.number()?;
+        if found != VERSION {
+            return Err(FtlImageError::Version { found });
+        }
+        for (what, expected) in fields(&geometry) {
+            let found = input.number()?;
+            if found != expected {
+                return Err(FtlImageError::Geometry {
+                    what,
+                    found,
+                    expected,
+                });
+            }
+        }
+        ftl.turn = input.below(u64::from(geometry.dies), "the die at turn")?;
+        for value in counts(&mut ftl.counters) {
+            *value = input.number()?;
+        }
+        for die in 0..geometry.dies {
+            ftl.restore_die(die, &mut input)?;
+        }
+        ftl.restore_map(&mut input)?;
+        if input.at != image.len() {
+            return Err(input.damaged("there is more than an image"));
+        }
+        Ok(ftl)
+    }
+
+    fn restore_die(&mut self, die: u32, input: &mut Input<'_>) -> Result<(), FtlImageError> {
+        let geometry = self.geometry;
+        let die = &mut self.dies[die as usize];
+        for block in &mut die.blocks {
+            let number = input.below(u64::from(u32::MAX), "a count of erases")?;
+            block.erases = number >> 1;
+            die.erases += u64::from(block.erases);
+            if number & 1 == 1 {
+                block.state = BlockState::Closed;
+            }
+        }
+        for open in [&mut die.host, &mut die.gc, &mut die.wear] {
+            let block = input.below(u64::from(geometry.blocks_per_die) + 1, "an open block")?;
+            let next_slot = input.below(u64::from(geometry.slots_per_block()), "an open slot")?;
+            let Some(block) = block.checked_sub(1) else {
+                continue;
+            };
+            let state = &mut die.blocks[block as usize].state;
+            if *state != BlockState::Free {
+                return Err(input.damaged("an open block has another use"));
+            }
+            *state = BlockState::Open;
+            *open = Some(OpenBlock { block, next_slot });
+        }
+        let blocks = &die.blocks;
+        die.free
+            .retain(|&block| blocks[block as usize].state == BlockState::Free);
+        Ok(())
+    }
+
+    fn restore_map(&mut self, input: &mut Input<'_>) -> Result<(), FtlImageError> {
+        let (mut lpn, mut expected) = (0_u64, 0_u32);
+        loop {
+            let length = input.number()?;
+            if length == 0 {
+                return Ok(());
+            }
+            lpn = lpn.saturating_add(input.number()?);
+            if lpn.saturating_add(length) > self.geometry.logical_pages {
+                return Err(input.damaged("a logical page beyond the end"));
+            }
+            let first = i64::from(expected).saturating_add(unzigzag(input.number()?));
+            let slots = self.geometry.slots() as i64;
+            if first < 1 || first.saturating_add(length as i64) > slots + 1 {
+                return Err(input.damaged("a slot beyond the end"));
+            }
+            for slot in first as u32 - 1..(first + length as i64) as u32 - 1 {
+                if self.logical_in[slot as usize] != 0 {
+                    return Err(input.damaged("two logical pages in one slot"));
+                }
+                if !self.is_filled(slot) {
+                    return Err(input.damaged("a logical page in a slot that was not filled"));
+                }
+                self.map(lpn as u32, slot);
+                lpn += 1;
+            }
+            expected = (first + length as i64) as u32;
+        }
+    }
+
+    fn is_filled(&self, slot: u32) -> bool {
+        let (die, block) = self.geometry.block_of(slot);
+        let die = &self.dies[die as usize];
+        match die.blocks[block as usize].state {
+            BlockState::Free => false,
+            BlockState::Closed => true,
+            BlockState::Open => [die.host, die.gc, die.wear].iter().flatten().any(|open| {
+                open.block == block && slot % self.geometry.slots_per_block() < open.next_slot
+            }),
+        }
+    }
+}
+
+fn fields(geometry: &FtlGeometry) -> [(&'static str, u64); 6] {
+    let FtlGeometry {
+        dies,
+        blocks_per_die,
+        pages_per_block,
+        slots_per_page,
+        granule_pages,
+        logical_pages,
+    } = *geometry;
+    [
+        ("dies", dies.into()),
+        ("blocks on each die", blocks_per_die.into()),
+        ("pages in a block", pages_per_block.into()),
+        ("logical pages in a flash page", slots_per_page.into()),
+        ("pages in a granule", granule_pages.into()),
+        ("logical pages", logical_pages),
+    ]
+}
+
+fn counts(counters: &mut FtlCounters) -> [&mut u64; 16] {
+    let FtlCounters {
+        host_slots,
+        host_programs,
+        gc_slots,
+        gc_programs,
+        wear_slots,
+        wear_programs,
+        copybacks,
+        padded_slots,
+        gc_erases,
+        wear_erases,
+        trimmed_pages,
+        hints,
+        hints_unmapped,
+        hints_no_room,
+        hints_worn_die,
+        full_dies_skipped,
+    } = counters;
+    [
+        host_slots,
+        host_programs,
+        gc_slots,
+        gc_programs,
+        wear_slots,
+        wear_programs,
+        copybacks,
+        padded_slots,
+        gc_erases,
+        wear_erases,
+        trimmed_pages,
+        hints,
+        hints_unmapped,
+        hints_no_room,
+        hints_worn_die,
+        full_dies_skipped,
+    ]
+}
+
+fn put(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+struct Input<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Input<'_> {
+    fn number(&mut self) -> Result<u64, FtlImageError> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = *self
+                .bytes
+                .get(self.at)
+                .ok_or(FtlImageError::Truncated { at: self.at })?;
+            self.at += 1;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.damaged("a number of more than 64 bits"))
+    }
+
+    fn below(&mut self, limit: u64, what: &'static str) -> Result<u32, FtlImageError> {
+        let value = self.number()?;
+        if value >= limit {
+            return Err(self.damaged(what));
+        }
+        Ok(value as u32)
+    }
+
+    const fn damaged(&self, what: &'static str) -> FtlImageError {
+        FtlImageError::Damaged { at: self.at, what }
+    }
+}

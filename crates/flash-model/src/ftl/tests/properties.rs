@@ -1,0 +1,299 @@
+//! Any sequence of commands, on any geometry that is allowed.
+
+use proptest::prelude::*;
+
+use super::{
+    reference::{Reference, check_tables},
+    *,
+};
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write {
+        first: u64,
+        count: u64,
+        placement: PagePlacement,
+    },
+    Trim {
+        first: u64,
+        count: u64,
+    },
+    Pad,
+    SaveAndRestore,
+    CollectAhead {
+        pages: u32,
+    },
+}
+
+fn geometries() -> impl Strategy<Value = FtlGeometry> {
+    (1..6_u32, 1..4_u32, 1..4_u32, 1..5_u32, 1..400_u64, 0..6_u32).prop_map(
+        |(dies, granule_pages, granules, slots_per_page, logical_pages, more)| {
+            let least = with_least_blocks(FtlGeometry {
+                dies,
+                blocks_per_die: 0,
+                pages_per_block: granule_pages * granules,
+                slots_per_page,
+                granule_pages,
+                logical_pages,
+            });
+            FtlGeometry {
+                blocks_per_die: least.blocks_per_die + more,
+                ..least
+            }
+        },
+    )
+}
+
+fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
+    let hot = prop_oneof![3 => 0..pages.div_ceil(8), 2 => 0..pages];
+    let placement = prop_oneof![
+        2 => Just(PagePlacement::RoundRobin),
+        1 => (0..pages).prop_map(|predecessor| PagePlacement::After { predecessor }),
+        1 => Just(PagePlacement::Overwrite),
+    ];
+    let step = prop_oneof![
+        16 => (hot, 1..40_u64, placement).prop_map(move |(first, count, placement)| {
+            Step::Write { first, count: count.min(pages - first), placement }
+        }),
+        2 => (0..pages, 1..40_u64).prop_map(move |(first, count)| {
+            Step::Trim { first, count: count.min(pages - first) }
+        }),
+        1 => Just(Step::Pad),
+        1 => Just(Step::SaveAndRestore),
+        1 => (1..9_u32).prop_map(|pages| Step::CollectAhead { pages }),
+    ];
+    proptest::collection::vec(step, 1..120)
+}
+
+fn options() -> impl Strategy<Value = FtlOptions> {
+    (5..10_u32, 1..6_u32, 1..4_u32).prop_map(|(collect_below, wear_spread, die_wear_spread)| {
+        FtlOptions {
+            collect_below,
+            wear_spread,
+            die_wear_spread,
+        }
+    })
+}
+
+fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
+    match step {
+        Step::Write {
+            first,
+            count,
+            placement,
+        } => {
+            reference.write(ftl, first, placement);
+            for lpn in first + 1..first + count {
+                reference.write(ftl, lpn, PagePlacement::RoundRobin);
+            }
+        }
+        Step::Trim { first, count } => {
+            (first..first + count).for_each(|lpn| reference.trim(ftl, lpn));
+        }
+        Step::Pad => reference.pad(ftl),
+        Step::SaveAndRestore => {
+            let image = ftl.image();
+            *ftl = Ftl::restore(*ftl.geometry(), ftl.options, &image).unwrap();
+            assert_eq!(ftl.image(), image);
+        }
+        Step::CollectAhead { pages } => {
+            let mut work = Vec::new();
+            for die in 0..ftl.geometry().dies {
+                ftl.collect_ahead(die, pages, 12, &mut work);
+            }
+            reference.apply(&work);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn nothing_is_ever_lost(
+        (geometry, steps) in geometries().prop_flat_map(|it| (Just(it), steps(it.logical_pages))),
+        options in options(),
+        fill: bool,
+    ) {
+        let mut ftl = Ftl::new(geometry, options).unwrap();
+        let mut reference = Reference::new(geometry);
+        if fill {
+            for lpn in 0..geometry.logical_pages {
+                reference.write(&mut ftl, lpn, PagePlacement::RoundRobin);
+            }
+        }
+        for step in steps {
+            run(&mut ftl, &mut reference, step);
+        }
+        reference.check(&ftl);
+    }
+
+    #[test]
+    fn blocks_never_run_out_and_wear_stays_together(
+        geometry in geometries(),
+        seed: u64,
+        hinted: bool,
+    ) {
+        let options = FtlOptions { wear_spread: 4, ..FtlOptions::default() };
+        let mut ftl = Ftl::new(geometry, options).unwrap();
+        let mut numbers = Numbers(seed);
+        let (mut work, pages) = (Vec::new(), geometry.logical_pages);
+        ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
+        for _ in 0..2_500 {
+            work.clear();
+            let hot = numbers.below(4) != 0;
+            let first = numbers.below(if hot { pages.div_ceil(10) } else { pages });
+            let placement = match (hinted, numbers.below(3)) {
+                (true, 0) => PagePlacement::Overwrite,
+                (true, 1) => PagePlacement::After { predecessor: numbers.below(pages) },
+                _ => PagePlacement::RoundRobin,
+            };
+            ftl.write(first, 1 + numbers.below(3).min(pages - 1 - first), placement, &mut work);
+        }
+        check_tables(&ftl, pages as usize);
+        // Levelling waits while blocks are short, so the bound is not to the erase.
+        prop_assert!(ftl.wear().spread_in_die <= 4 + 8, "{:?} {:?}", ftl.wear(), ftl.counters());
+    }
+
+    #[test]
+    fn a_command_is_its_pages_with_the_hint_on_the_first(
+        geometry in geometries(),
+        commands in proptest::collection::vec((0..400_u64, 1..20_u64, 0..400_u64, 0..3), 1..60),
+    ) {
+        let mut at_once = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let mut one_by_one = at_once.clone();
+        let (mut work, mut same_work) = (Vec::new(), Vec::new());
+        for (first, count, predecessor, kind) in commands {
+            let pages = geometry.logical_pages;
+            let first = first % pages;
+            let count = count.min(pages - first);
+            let placement = match kind {
+                0 => PagePlacement::RoundRobin,
+                1 => PagePlacement::After { predecessor: predecessor % pages },
+                _ => PagePlacement::Overwrite,
+            };
+            at_once.write(first, count, placement, &mut work);
+            one_by_one.write(first, 1, placement, &mut same_work);
+            for lpn in first + 1..first + count {
+                one_by_one.write(lpn, 1, PagePlacement::RoundRobin, &mut same_work);
+            }
+        }
+        prop_assert_eq!(work, same_work);
+        prop_assert_eq!(at_once.image(), one_by_one.image());
+    }
+
+    /// With nothing to collect, the rules fit on a page: hold the FTL against them.
+    #[test]
+    fn dies_follow_the_published_rules(
+        commands in proptest::collection::vec((0..200_u64, 1..30_u64, 0..200_u64, 0..3), 1..40),
+        granule_pages in 1..3_u32,
+        slots_per_page in 1..5_u32,
+        dies in 1..9_u32,
+    ) {
+        let geometry = FtlGeometry {
+            dies,
+            blocks_per_die: 4_000,
+            pages_per_block: 2 * granule_pages,
+            slots_per_page,
+            granule_pages,
+            logical_pages: 256,
+        };
+        let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let granule = u64::from(granule_pages * slots_per_page);
+        let mut die_of = [None; 256];
+        let (mut filled, mut turn) = (vec![0; dies as usize], 0);
+        for (first, count, predecessor, kind) in commands {
+            let placement = match kind {
+                0 => PagePlacement::RoundRobin,
+                1 => PagePlacement::After { predecessor },
+                _ => PagePlacement::Overwrite,
+            };
+            let hinted = match kind {
+                0 => None,
+                1 => die_of[predecessor as usize].map(|die| (die + 1) % dies),
+                _ => die_of[first as usize],
+            };
+            turn = hinted.unwrap_or(turn);
+            for lpn in first..first + count {
+                die_of[lpn as usize] = Some(turn);
+                filled[turn as usize] += 1;
+                if filled[turn as usize] % granule == 0 {
+                    turn = (turn + 1) % dies;
+                }
+            }
+            ftl.write(first, count, placement, &mut Vec::new());
+        }
+        for (lpn, die) in (0..).zip(die_of) {
+            prop_assert_eq!(ftl.read(lpn).map(|page| page.die), die);
+        }
+    }
+
+    #[test]
+    fn damaged_images_are_refused_or_lead_to_a_sound_map(
+        steps in steps(300),
+        flips in proptest::collection::vec((0..4_000_usize, any::<u8>()), 0..4),
+        cut in 0..4_000_usize,
+    ) {
+        let geometry = with_least_blocks(FtlGeometry { logical_pages: 300, ..small() });
+        let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let mut reference = Reference::new(geometry);
+        for step in steps {
+            run(&mut ftl, &mut reference, step);
+        }
+        let mut image = ftl.image();
+        for (at, flip) in flips {
+            let length = image.len();
+            image[at % length] ^= flip;
+        }
+        image.truncate(cut.max(image.len() / 2));
+        if let Ok(restored) = Ftl::restore(geometry, FtlOptions::default(), &image) {
+            let mapped = restored.slot_of.iter().filter(|slot| **slot != 0).count();
+            check_tables(&restored, mapped);
+        }
+    }
+}
+
+#[test]
+fn an_image_of_data_written_in_order_is_small_and_keeps_everything() {
+    let mut ftl = Ftl::new(small(), FtlOptions::default()).unwrap();
+    let mut reference = Reference::new(small());
+    for lpn in (0..2048).chain(0..1024) {
+        reference.write(&mut ftl, lpn, PagePlacement::RoundRobin);
+    }
+    let image = ftl.image();
+    assert!(
+        image.len() < 2 * 2048,
+        "{} bytes for 2048 logical pages",
+        image.len()
+    );
+    let restored = Ftl::restore(small(), FtlOptions::default(), &image).unwrap();
+    reference.check(&restored);
+    assert_eq!(restored.counters(), ftl.counters());
+    assert_eq!(restored.wear(), ftl.wear());
+    for (geometry, expected) in [
+        (
+            FtlGeometry {
+                granule_pages: 2,
+                ..small()
+            },
+            "pages in a granule 1, not 2",
+        ),
+        (
+            FtlGeometry {
+                logical_pages: 2047,
+                ..small()
+            },
+            "logical pages 2048, not 2047",
+        ),
+    ] {
+        let error = Ftl::restore(geometry, FtlOptions::default(), &image).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let cut = Ftl::restore(small(), FtlOptions::default(), &image[..image.len() - 1]);
+    assert_eq!(
+        cut.unwrap_err(),
+        FtlImageError::Truncated {
+            at: image.len() - 1
+        }
+    );
+}

@@ -1,0 +1,178 @@
+//! A flash that does what it is told and remembers every version of every logical page: what an FTL
+//! says must add up on it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+type Content = BTreeSet<(u64, u64)>;
+
+pub(super) struct Reference {
+    geometry: FtlGeometry,
+    /// The version of each logical page that the host expects back.
+    wanted: BTreeMap<u64, u64>,
+    writes: u64,
+    /// What each programmed page holds: (logical page, version).
+    flash: BTreeMap<PhysPage, Content>,
+    /// Pages programmed in each block; they must be programmed in order.
+    programmed: BTreeMap<(u32, u32), u32>,
+    /// What waits in each die's page that is not full yet.
+    buffered: Vec<Content>,
+    /// What the collector has read and not yet programmed again.
+    in_hand: Content,
+}
+
+impl Reference {
+    pub(super) fn new(geometry: FtlGeometry) -> Self {
+        Self {
+            geometry,
+            wanted: BTreeMap::new(),
+            writes: 0,
+            flash: BTreeMap::new(),
+            programmed: BTreeMap::new(),
+            buffered: vec![Content::new(); geometry.dies as usize],
+            in_hand: Content::new(),
+        }
+    }
+
+    /// Writes one logical page on both, and holds the FTL's work against the flash.
+    pub(super) fn write(&mut self, ftl: &mut Ftl, lpn: u64, placement: PagePlacement) {
+        let mut work = Vec::new();
+        ftl.write(lpn, 1, placement, &mut work);
+        self.writes += 1;
+        self.wanted.insert(lpn, self.writes);
+        let die = ftl.read(lpn).expect("it was just written").die;
+        self.buffered[die as usize].insert((lpn, self.writes));
+        self.apply(&work);
+    }
+
+    pub(super) fn trim(&mut self, ftl: &mut Ftl, lpn: u64) {
+        assert_eq!(ftl.trim(lpn), self.wanted.remove(&lpn).is_some());
+    }
+
+    pub(super) fn pad(&mut self, ftl: &mut Ftl) {
+        let mut work = Vec::new();
+        ftl.pad(&mut work);
+        self.apply(&work);
+        assert!(self.buffered.iter().all(Content::is_empty));
+    }
+
+    pub(super) fn apply(&mut self, work: &[FlashWork]) {
+        for &FlashWork { op, cause } in work {
+            match op {
+                FlashOp::Read(page) => self.in_hand.extend(self.flash[&page].iter()),
+                FlashOp::Program(page) if cause == Cause::Host => {
+                    let content = std::mem::take(&mut self.buffered[page.die as usize]);
+                    assert!(content.len() <= self.geometry.slots_per_page as usize);
+                    self.program(page, content);
+                }
+                FlashOp::Program(page) => {
+                    let content = std::mem::take(&mut self.in_hand);
+                    self.program(page, content);
+                }
+                FlashOp::Copyback { from, to } => {
+                    assert_eq!(from.die, to.die, "a copyback stays on its die");
+                    let content = self.flash[&from].clone();
+                    self.program(to, content);
+                }
+                FlashOp::Erase { die, block } => self.erase(die, block),
+            }
+        }
+        assert!(
+            self.in_hand.is_empty(),
+            "the collector read what it did not write"
+        );
+    }
+
+    fn program(&mut self, page: PhysPage, content: Content) {
+        let next = self.programmed.entry((page.die, page.block)).or_default();
+        assert_eq!(
+            page.page, *next,
+            "pages of a block are programmed in order: {page:?}"
+        );
+        assert!(page.block < self.geometry.blocks_per_die);
+        assert!(page.page < self.geometry.pages_per_block);
+        *next += 1;
+        self.flash.insert(page, content);
+    }
+
+    fn erase(&mut self, die: u32, block: u32) {
+        let programmed = self.programmed.remove(&(die, block));
+        assert!(
+            programmed.is_some(),
+            "die {die} block {block} was erased already"
+        );
+        for page in 0..self.geometry.pages_per_block {
+            self.flash.remove(&PhysPage { die, block, page });
+        }
+    }
+
+    /// Nothing is lost, nothing came back, and the map is one-to-one.
+    pub(super) fn check(&self, ftl: &Ftl) {
+        for lpn in 0..self.geometry.logical_pages {
+            let page = ftl.read(lpn);
+            let Some(version) = self.wanted.get(&lpn) else {
+                assert_eq!(page, None, "logical page {lpn} should be gone");
+                continue;
+            };
+            let page = page.unwrap_or_else(|| panic!("logical page {lpn} is lost"));
+            let content = if ftl.is_buffered(page) {
+                &self.buffered[page.die as usize]
+            } else {
+                self.flash
+                    .get(&page)
+                    .unwrap_or_else(|| panic!("{page:?} is not programmed"))
+            };
+            assert!(
+                content.contains(&(lpn, *version)),
+                "logical page {lpn} is not in {page:?}"
+            );
+        }
+        check_tables(ftl, self.wanted.len());
+    }
+}
+
+/// The two tables are inverse to each other, and all counts are what they count.
+pub(super) fn check_tables(ftl: &Ftl, mapped: usize) {
+    let mut seen = 0;
+    for (lpn, &slot) in ftl
+        .slot_of
+        .iter()
+        .enumerate()
+        .filter(|(_, slot)| **slot != 0)
+    {
+        assert_eq!(ftl.logical_in[slot as usize - 1], lpn as u32 + 1);
+        seen += 1;
+    }
+    assert_eq!(seen, mapped);
+    assert_eq!(
+        ftl.logical_in.iter().filter(|lpn| **lpn != 0).count(),
+        mapped
+    );
+    for (number, die) in (0..).zip(&ftl.dies) {
+        let mut valid = 0;
+        for (block, state) in (0..).zip(&die.blocks) {
+            let first = ftl.geometry.slot(number, block, 0) as usize;
+            let slots = &ftl.logical_in[first..first + ftl.geometry.slots_per_block() as usize];
+            assert_eq!(
+                slots.iter().filter(|lpn| **lpn != 0).count() as u32,
+                state.valid
+            );
+            assert_eq!(
+                die.free.contains(&block),
+                state.state == blocks::BlockState::Free
+            );
+            valid += state.valid;
+        }
+        assert_eq!(die.valid, valid);
+        assert!(valid <= ftl.slots_per_die_at_most);
+        assert!(die.draining.len() <= 1);
+        assert_eq!(
+            die.erases,
+            die.blocks
+                .iter()
+                .map(|it| u64::from(it.erases))
+                .sum::<u64>()
+        );
+    }
+}
