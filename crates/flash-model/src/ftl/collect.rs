@@ -166,13 +166,13 @@ impl Ftl {
 
     /// Programs one page from the stragglers that have waited longest, padded if they are too few.
     fn join_stragglers(&mut self, die: u32, work: &mut Vec<FlashWork>) {
-        let slots = self.geometry.slots_per_page;
-        let count = (slots as usize).min(self.dies[die as usize].stragglers.len());
-        if count == 0 {
+        if self.dies[die as usize].stragglers.is_empty() {
             return;
         }
         let cause = Cause::Gc;
         let to = self.collector_page(die, cause, work);
+        let slots = self.geometry.slots_per_page;
+        let count = (slots as usize).min(self.dies[die as usize].stragglers.len());
         let joined: Vec<u32> = self.dies[die as usize]
             .stragglers
             .drain(..count)
@@ -275,6 +275,10 @@ impl Ftl {
         state.draining = waiting;
         for Victim { block, cause, .. } in Vec::into_iter(empty) {
             state.erase(block);
+            // The host wrote them elsewhere; the slot may soon hold the same page anew.
+            state
+                .stragglers
+                .retain(|it| self.geometry.block_of(it.slot).1 != block);
             work.push(FlashWork {
                 op: FlashOp::Erase { die, block },
                 cause,

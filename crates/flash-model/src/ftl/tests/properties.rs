@@ -107,7 +107,7 @@ fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn nothing_is_ever_lost(
