@@ -146,7 +146,10 @@ impl Ftl {
         if self.dies[die as usize].draining.len() > 1 {
             self.finish_draining(die, work);
         }
-        self.level_wear(die, work);
+        // By turns, for levelling gains no room.
+        if victim.cause == Cause::Gc {
+            self.level_wear(die, work);
+        }
     }
 
     /// Moves the stragglers on, be they few, and erases the blocks that they were in.

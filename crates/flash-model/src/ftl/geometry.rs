@@ -11,6 +11,10 @@ pub const RESERVED_BLOCKS: u32 = 4;
 /// reserve, and one to gain.
 const WORKING_BLOCKS: u32 = 6 + RESERVED_BLOCKS;
 
+/// How many of those are not there for data when the collector is in balance with the host: the
+/// free blocks at which it works, and two that are half full.
+const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 4;
+
 /// A page of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhysPage {
@@ -120,7 +124,9 @@ pub enum FtlConfigError {
 
 impl FtlGeometry {
     /// The blocks that each die needs for `logical_pages`, when `over_provisioning_percent` more
-    /// flash than that is there, and at least what the collector needs to work.
+    /// flash than that is there, besides the blocks that are always in motion: few of those in a
+    /// real device, but a large part of a small namespace, whose collector would have to work far
+    /// harder than that of the device it stands for.
     #[must_use]
     pub const fn blocks_needed(
         logical_pages: u64,
@@ -130,7 +136,7 @@ impl FtlGeometry {
     ) -> u64 {
         let per_die = logical_pages.div_ceil(dies as u64);
         let with_spare = (per_die as f64 * (1.0 + over_provisioning_percent / 100.0)) as u64;
-        let wanted = with_spare.div_ceil(slots_per_block);
+        let wanted = with_spare.div_ceil(slots_per_block) + IN_MOTION;
         let least = per_die.div_ceil(slots_per_block) + WORKING_BLOCKS as u64 + 1;
         if wanted > least { wanted } else { least }
     }
