@@ -1,0 +1,298 @@
+//! What each command does: call the library, render what it says.
+
+use std::{fs::File, io::Write as _, os::unix::fs::FileExt, path::Path, sync::Arc};
+
+use anyhow::{Context, Result, anyhow, bail};
+use flash_model::Profile;
+use flashd::{
+    device::Device,
+    operate::{Ask, OperateOptions, Operation, Told, ask, find_socket},
+    record::{Keep, Reader, Replayed, marks},
+    store::{FileOptions, Store, ZoneRest},
+};
+use serde_json::{Value, json};
+use units::{Bytes, Nanos};
+
+use crate::args::{
+    AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
+};
+
+/// Bytes that are read at once for an image.
+const STEP: u64 = 1 << 20;
+
+pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
+    let profiles: Vec<Profile> = flash_model::BUILTIN
+        .iter()
+        .filter_map(|name| Profile::builtin(name))
+        .collect();
+    if args.json {
+        let list: Vec<Value> = profiles
+            .iter()
+            .map(|profile| {
+                json!({
+                    "name": profile.name(),
+                    "description": profile.description(),
+                    "geometry": profile.geometry(),
+                    "buffer_bytes": profile.buffer_size(),
+                })
+            })
+            .collect();
+        return print_json(&json!({ "schema": 1, "profiles": list }));
+    }
+    for profile in profiles {
+        let geometry = profile.geometry();
+        println!("{:12} {}", profile.name(), profile.description());
+        println!(
+            "{:12} {} channels, {} dies, pages of {}, zones of {}, buffer of {}",
+            "",
+            geometry.channels,
+            geometry.dies(),
+            geometry.page,
+            geometry.zone.size,
+            profile.buffer_size()
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
+    let namespaces = args.namespaces.iter().map(|arg| arg.0).collect();
+    let device = Device::open(&args.device.options(namespaces, false)?)?;
+    let _operation = operate(&args.device, &device)?;
+    bail!(
+        "this flashd was built without its NVMe/TCP target ({})",
+        args.listen
+    )
+}
+
+pub(crate) fn mount(args: &MountArgs) -> Result<()> {
+    bail!(
+        "this flashd was built without FUSE ({})",
+        args.dir.display()
+    )
+}
+
+fn operate(args: &DeviceArgs, device: &Arc<Device>) -> Result<Operation> {
+    let options = OperateOptions {
+        name: args.name.clone(),
+        metrics: args.metrics,
+        max_lateness: args.max_lateness,
+    };
+    Ok(Operation::start(device, &options)?)
+}
+
+/// Ask a daemon. What it could not do is an error.
+fn tell(args: &AskArgs, question: &Ask) -> Result<Value> {
+    let socket = find_socket(args.name.as_deref())?;
+    match ask(&socket, question).with_context(|| socket.display().to_string())? {
+        Told::Done(value) => Ok(value),
+        Told::Failed(reason) => bail!(reason),
+    }
+}
+
+pub(crate) fn status(args: &AskArgs) -> Result<()> {
+    let stats = tell(args, &Ask::Stats)?;
+    if args.json {
+        let wanted = [
+            "schema",
+            "profile",
+            "time_scale",
+            "uptime_ns",
+            "power_cuts",
+            "namespaces",
+            "recording",
+        ];
+        let status = wanted.map(|field| (field.to_owned(), stats[field].clone()));
+        return print_json(&Value::Object(status.into_iter().collect()));
+    }
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    println!(
+        "{} at 1/{} of its speed, up {}, {} power cuts",
+        stats["profile"].as_str().unwrap_or("?"),
+        stats["time_scale"],
+        Nanos(number(&stats["uptime_ns"])),
+        stats["power_cuts"],
+    );
+    for namespace in stats["namespaces"].as_array().into_iter().flatten() {
+        println!(
+            "namespace {}: {}, {} in blocks of {}, {} not durable, {}",
+            namespace["id"],
+            namespace["kind"].as_str().unwrap_or("?"),
+            Bytes(number(&namespace["size_bytes"])),
+            namespace["block_bytes"],
+            Bytes(number(&namespace["volatile_bytes"])),
+            namespace["problem"].as_str().unwrap_or("healthy"),
+        );
+    }
+    if let Some(path) = stats["recording"]["path"].as_str() {
+        println!(
+            "recording to {path}: {} entries, {} flushes",
+            stats["recording"]["entries"], stats["recording"]["flushes"]
+        );
+    }
+    if let Some(reason) = stats["recording"]["failed"].as_str() {
+        println!("the recording has ended: {reason}");
+    }
+    Ok(())
+}
+
+pub(crate) fn stats(args: &AskArgs) -> Result<()> {
+    let stats = tell(args, &Ask::Stats)?;
+    if args.json {
+        return print_json(&stats);
+    }
+    for group in ["model", "lateness"] {
+        println!("{group}");
+        for (field, value) in stats[group].as_object().into_iter().flatten() {
+            println!("  {:32} {}", field, show(field, value));
+        }
+    }
+    Ok(())
+}
+
+/// A counter for people, by the unit in its name.
+fn show(field: &str, value: &Value) -> String {
+    match value.as_u64() {
+        Some(number) if field.ends_with("_bytes") => Bytes(number).to_string(),
+        Some(number) if field.ends_with("_ns") => Nanos(number).to_string(),
+        _ => value.to_string(),
+    }
+}
+
+pub(crate) fn power_cut(args: &AskArgs) -> Result<()> {
+    let answer = tell(args, &Ask::PowerCut)?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let lost = answer["lost_bytes"].as_u64().unwrap_or(0);
+    println!("the power was cut; {} were lost", Bytes(lost));
+    Ok(())
+}
+
+pub(crate) fn record(args: &RecordArgs) -> Result<()> {
+    let (ask, question) = match &args.what {
+        RecordCommand::Start { file, ask } => {
+            let file = std::path::absolute(file)?;
+            (ask, Ask::RecordStart { file })
+        }
+        RecordCommand::Mark { label, ask } => {
+            let label = label.clone();
+            (ask, Ask::RecordMark { label })
+        }
+        RecordCommand::Stop(ask) => (ask, Ask::RecordStop),
+    };
+    let state = tell(ask, &question)?;
+    if ask.json {
+        return print_json(&state);
+    }
+    println!(
+        "{}: {} entries, {} flushes",
+        state["path"].as_str().unwrap_or("not recording"),
+        state["entries"],
+        state["flushes"]
+    );
+    Ok(())
+}
+
+pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
+    if args.list {
+        let marks = marks(&args.recording)?;
+        if args.json {
+            return print_json(&json!({ "schema": 1, "marks": marks }));
+        }
+        for mark in marks {
+            println!("{:24} {:>10} entries", mark.mark, mark.entries);
+        }
+        return Ok(());
+    }
+    let keep = match (args.durable_only, args.reorder) {
+        (true, _) => Keep::Durable,
+        (false, Some(seed)) => Keep::Reordered(seed),
+        (false, None) => Keep::Everything,
+    };
+    let header = Reader::open(&args.recording)?.header().clone();
+    let (store, replayed) = match &args.store {
+        Some(path) => {
+            if path.exists() {
+                bail!("{} exists; a replay makes a new store", path.display());
+            }
+            let options = FileOptions {
+                path: path.clone(),
+                sparse: true,
+                host_sync: false,
+            };
+            let (store, _) = Store::open(&options, &header.namespaces, 0, &header.profile)?;
+            let replayed = flashd::record::replay(&args.recording, &args.until, keep, &store)?;
+            store.sync_file()?;
+            (store, replayed)
+        }
+        None => {
+            let store = Store::in_memory(&header.namespaces, 0)?;
+            let replayed = flashd::record::replay(&args.recording, &args.until, keep, &store)?;
+            (store, replayed)
+        }
+    };
+    if let Some(output) = &args.output {
+        write_image(&store, args.namespace, output)?;
+    }
+    print_replayed(args, &store, &replayed)
+}
+
+fn print_replayed(args: &ReplayArgs, store: &Store, replayed: &Replayed) -> Result<()> {
+    if args.json {
+        let zones: Vec<Vec<u64>> = store
+            .namespaces
+            .iter()
+            .map(|namespace| {
+                namespace
+                    .zones_now()
+                    .iter()
+                    .map(|z: &ZoneRest| z.written())
+                    .collect()
+            })
+            .collect();
+        return print_json(&json!({
+            "schema": 1, "replayed": replayed, "zones_written_bytes": zones,
+        }));
+    }
+    println!(
+        "{} entries with {} flushes; of {} that could be lost, {} are left out{}",
+        replayed.entries,
+        replayed.flushes,
+        Bytes(replayed.volatile_bytes),
+        Bytes(replayed.left_out_bytes),
+        if replayed.torn {
+            "; the recording is torn off at its end"
+        } else {
+            ""
+        }
+    );
+    Ok(())
+}
+
+/// The bytes of a namespace as a sparse file.
+fn write_image(store: &Store, id: u32, output: &Path) -> Result<()> {
+    let namespace = (id as usize)
+        .checked_sub(1)
+        .and_then(|index| store.namespaces.get(index))
+        .ok_or_else(|| anyhow!("the recording has no namespace {id}"))?;
+    let context = || output.display().to_string();
+    let file = File::create_new(output).with_context(context)?;
+    file.set_len(namespace.size_bytes()).with_context(context)?;
+    let mut buffer = vec![0; STEP as usize];
+    for offset in (0..namespace.size_bytes()).step_by(STEP as usize) {
+        let part = &mut buffer[..(namespace.size_bytes() - offset).min(STEP) as usize];
+        namespace.read(offset, part)?;
+        if part.iter().any(|byte| *byte != 0) {
+            file.write_all_at(part, offset).with_context(context)?;
+        }
+    }
+    Ok(())
+}
+
+fn print_json(value: &Value) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! What a request does to the bytes.
+
+use flash_model::{NamespaceKind, Zone, ZoneAction, ZoneState};
+
+use super::{Device, Request, lock, restore_zones};
+use crate::store::{Change, StoreError, ZoneChange, ZoneRest};
+
+/// Bytes that are copied at once inside of the device.
+const COPY_STEP: u64 = 128 << 10;
+
+/// The zones that a zone management request has changed for good: `zones` is what the model has
+/// after it.
+pub(super) fn zone_changes(zones: &[Zone], request: &Request<'_>) -> Vec<(usize, ZoneChange)> {
+    let Request::Zone { start, all, action } = *request else {
+        return Vec::new();
+    };
+    let (then, change) = match action {
+        ZoneAction::Reset => (ZoneState::Empty, ZoneChange::Reset),
+        ZoneAction::Finish => (ZoneState::Full, ZoneChange::Finish),
+        ZoneAction::Offline => (ZoneState::Offline, ZoneChange::Offline),
+        // Whether a zone is open does not outlive the power.
+        ZoneAction::Open | ZoneAction::Close => return Vec::new(),
+    };
+    zones
+        .iter()
+        .enumerate()
+        .filter(|(_, zone)| zone.state == then && (all || zone.start == start))
+        .map(|(index, _)| (index, change))
+        .collect()
+}
+
+impl Device {
+    /// Do to the store what a request that the model has accepted asks for.
+    pub(super) fn carry_out(
+        &self,
+        namespace: usize,
+        request: &Request<'_>,
+        wrote_at: Option<u64>,
+        zone_changes: &[(usize, ZoneChange)],
+    ) -> Result<(), StoreError> {
+        match *request {
+            Request::Read { .. } => Ok(()),
+            Request::Write {
+                offset, data, fua, ..
+            } => self.apply(namespace, &Change::Write { offset, data, fua }),
+            Request::Append { zone, data, fua } => {
+                let offset = wrote_at.unwrap_or(zone);
+                self.apply(namespace, &Change::Write { offset, data, fua })
+            }
+            Request::Flush => self.apply(namespace, &Change::Flush),
+            Request::Deallocate { offset, len } => {
+                match self.namespaces[namespace].kind {
+                    // In a zone it is a hint that changes nothing.
+                    NamespaceKind::Zoned => Ok(()),
+                    NamespaceKind::Conventional => {
+                        let fua = false;
+                        self.apply(namespace, &Change::Zero { offset, len, fua })
+                    }
+                }
+            }
+            Request::WriteZeroes { offset, len, fua } => {
+                self.apply(namespace, &Change::Zero { offset, len, fua })
+            }
+            Request::Zone { all, .. } => {
+                let durable = if all {
+                    self.store.namespaces[namespace].durable_zones()
+                } else {
+                    Vec::new()
+                };
+                for (zone, change) in zone_changes {
+                    // Of all zones, only those that are not yet what they should be.
+                    if !is_already(&durable, namespace, *zone, *change, self) {
+                        let (zone, change) = (*zone, *change);
+                        self.apply(namespace, &Change::Zone { zone, change })?;
+                    }
+                }
+                Ok(())
+            }
+            Request::Copy {
+                sources,
+                destination,
+            } => {
+                let mut to = destination;
+                for source in sources {
+                    self.copy(namespace, source.offset, to, source.len)?;
+                    to += source.len;
+                }
+                Ok(())
+            }
+            Request::Migrate { moves } => moves
+                .iter()
+                .try_for_each(|piece| self.copy(namespace, piece.from, piece.to, piece.len)),
+        }
+    }
+
+    fn copy(&self, namespace: usize, from: u64, to: u64, len: u64) -> Result<(), StoreError> {
+        let mut buffer = vec![0; len.min(COPY_STEP) as usize];
+        let mut done = 0;
+        while done < len {
+            let part = &mut buffer[..(len - done).min(COPY_STEP) as usize];
+            self.store.namespaces[namespace].read(from + done, part)?;
+            let write = Change::Write {
+                offset: to + done,
+                data: part,
+                fua: false,
+            };
+            self.apply(namespace, &write)?;
+            done += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Change the store, and the recording with it if there is one.
+    pub(super) fn apply(&self, namespace: usize, change: &Change<'_>) -> Result<(), StoreError> {
+        let store = &self.store.namespaces[namespace];
+        let recorded = self.recording.gate();
+        if !*recorded {
+            return store.apply(change);
+        }
+        // Over both, so that the recording has the order that the store has.
+        let mut recording = self.recording.lock();
+        store.apply(change)?;
+        recording.note(self.namespaces[namespace].id, change);
+        Ok(())
+    }
+
+    /// The store could not do what the model has accepted: zones go back to what the store has.
+    pub(super) fn take_back(&self, namespace: usize) {
+        if self.namespaces[namespace].kind == NamespaceKind::Zoned {
+            let zones = self.store.namespaces[namespace].zones_now();
+            restore_zones(&mut lock(&self.model), namespace, &zones);
+        }
+    }
+}
+
+/// Whether a zone of all is already what it should be, so that nothing needs to be written.
+fn is_already(
+    durable: &[ZoneRest],
+    namespace: usize,
+    zone: usize,
+    change: ZoneChange,
+    device: &Device,
+) -> bool {
+    match (durable.get(zone), change) {
+        (Some(ZoneRest::Written(0)), ZoneChange::Reset) => {
+            device.store.namespaces[namespace].written_in_zone(zone) == 0
+        }
+        (Some(ZoneRest::Finished(_)), ZoneChange::Finish)
+        | (Some(ZoneRest::Offline), ZoneChange::Offline) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,338 @@
+//! The SSD: the model says when, the store says what, the pace sends the answer then.
+//!
+//! [`Device`] is what the NVMe/TCP target and the FUSE mount share. A request's effect on zones,
+//! mapping and bytes is there when [`Device::submit`] returns; its completion is called at the time
+//! that the model says, on the pace's thread, or at once on the caller's where there is no latency.
+//! It knows no protocol.
+//!
+//! Locks, in this order: a zoned namespace's `order` (zone writes reach the store in the order in
+//! which the model placed them), the recording, the model, the store's own.
+
+mod effect;
+mod options;
+mod persist;
+mod request;
+mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use flash_model::{Done, Geometry, NamespaceKind, Profile, Ticket, Zone, ZoneState};
+
+pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
+pub use request::{Failure, Outcome, Request, Success};
+pub use stats::{DeviceStats, NamespaceStats};
+
+use crate::{
+    pace::{Clock, LatencyHold, Lateness, Pace},
+    record::Recording,
+    store::{Health, Store, StoreKind, ZoneRest},
+};
+
+/// A namespace as a host sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namespace {
+    /// NVMe's identifier: 1, 2 …
+    pub id: u32,
+    /// With zones or without.
+    pub kind: NamespaceKind,
+    /// Bytes of a logical block.
+    pub block_bytes: u64,
+    /// Bytes of all.
+    pub size_bytes: u64,
+    /// Unique, and the same whenever the same backing file is used.
+    pub uuid: [u8; 16],
+}
+
+/// One SSD.
+#[derive(Debug)]
+pub struct Device {
+    profile: Profile,
+    namespaces: Vec<Namespace>,
+    store: Store,
+    /// One for each namespace; held over model and store where there are zones.
+    order: Vec<Mutex<()>>,
+    model: Mutex<flash_model::Device>,
+    recording: Recording,
+    clock: Clock,
+    lateness: Arc<Lateness>,
+    pace: Pace,
+    /// Commands whose end the model does not know yet.
+    pending: Mutex<HashMap<Ticket, Waiting>>,
+    /// When the model is looked after next, in real nanoseconds.
+    next_tick_ns: AtomicU64,
+    /// Number of power cuts.
+    power_cuts: Arc<AtomicU64>,
+    cache_bytes: u64,
+    kinds: Vec<StoreKind>,
+    _awake: Option<LatencyHold>,
+}
+
+/// A completion for later.
+struct Waiting(Box<dyn FnOnce(Outcome) + Send>);
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Waiting")
+    }
+}
+
+/// When a request is answered.
+enum Answer {
+    Now(Outcome),
+    /// In real nanoseconds.
+    At(u64, Success),
+    Later(Ticket, Success),
+}
+
+impl Device {
+    /// The profile that it was opened with.
+    #[must_use]
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// The namespaces, in the order of their identifiers. Requests name them by their index here.
+    #[must_use]
+    pub fn namespaces(&self) -> &[Namespace] {
+        &self.namespaces
+    }
+
+    /// How the store of a namespace is doing.
+    ///
+    /// # Panics
+    ///
+    /// There is no such namespace.
+    #[must_use]
+    pub fn health(&self, namespace: usize) -> Health {
+        self.store.namespaces[namespace].health()
+    }
+
+    /// Whether there is anything that a flush is good for.
+    #[must_use]
+    pub fn has_volatile_cache(&self) -> bool {
+        self.cache_bytes > 0
+    }
+
+    /// Do a request, and call `complete` when the model says that it is done. Unknown namespaces
+    /// and addresses are refused; `data` must be whole logical blocks.
+    pub fn submit<C>(self: &Arc<Self>, namespace: usize, request: &Request<'_>, complete: C)
+    where
+        C: FnOnce(Outcome) + Send + 'static,
+    {
+        let cuts = self.power_cuts.load(Ordering::Acquire);
+        match self.start(namespace, request) {
+            Answer::Now(outcome) => complete(outcome),
+            Answer::At(deadline, success) => {
+                let now_cuts = Arc::clone(&self.power_cuts);
+                self.pace.answer_at(deadline, move || {
+                    complete(if now_cuts.load(Ordering::Acquire) == cuts {
+                        Ok(success)
+                    } else {
+                        Err(Failure::PowerLost)
+                    });
+                });
+            }
+            Answer::Later(ticket, success) => {
+                let waiting = Waiting(Box::new(move |outcome: Outcome| {
+                    complete(outcome.map(|_| success));
+                }));
+                lock(&self.pending).insert(ticket, waiting);
+                self.look_after_model();
+            }
+        }
+    }
+
+    /// Fill `into` with what a namespace holds at `offset`.
+    ///
+    /// # Errors
+    ///
+    /// The range is not whole logical blocks of the namespace, or cannot be read.
+    pub fn read_into(&self, namespace: usize, offset: u64, into: &mut [u8]) -> Result<(), Failure> {
+        self.check_range(namespace, offset, into.len() as u64)?;
+        Ok(self.store.namespaces[namespace].read(offset, into)?)
+    }
+
+    /// Make everything durable, in all namespaces, without the model's time.
+    ///
+    /// # Errors
+    ///
+    /// The first namespace's that failed; the others are flushed all the same.
+    pub fn flush_all(&self) -> Result<(), Failure> {
+        let mut result = Ok(());
+        for namespace in 0..self.namespaces.len() {
+            let flushed = self.apply(namespace, &crate::store::Change::Flush);
+            result = result.and(flushed.map_err(Failure::from));
+        }
+        result
+    }
+
+    /// Cut the power, and have it back at once: what no flush or FUA covered is gone, write
+    /// pointers are where the durable data ends, open zones are closed, requests that wait for
+    /// their answer get [`Failure::PowerLost`]. Answers the bytes that were lost.
+    pub fn power_cut(&self) -> u64 {
+        let _orders: Vec<MutexGuard<'_, ()>> = self.order.iter().map(lock).collect();
+        let mut recording = self.recording.lock();
+        let mut model = lock(&self.model);
+        self.power_cuts.fetch_add(1, Ordering::AcqRel);
+        let mut lost = 0;
+        for (index, namespace) in self.store.namespaces.iter().enumerate() {
+            lost += namespace.volatile_bytes();
+            restore_zones(&mut model, index, &namespace.power_cut());
+        }
+        recording.power_cut();
+        drop((model, recording));
+        let waiting: Vec<Waiting> = lock(&self.pending).drain().map(|(_, w)| w).collect();
+        for Waiting(complete) in waiting {
+            complete(Err(Failure::PowerLost));
+        }
+        tracing::warn!(lost_bytes = lost, "power cut");
+        lost
+    }
+
+    /// How often the power was cut. A connection that sees it grow has lost its controller.
+    #[must_use]
+    pub fn power_cuts(&self) -> u64 {
+        self.power_cuts.load(Ordering::Acquire)
+    }
+
+    /// The zones of a namespace; none for a conventional one.
+    #[must_use]
+    pub fn zones(&self, namespace: usize) -> Vec<Zone> {
+        lock(&self.model).zones(namespace).to_vec()
+    }
+
+    /// What a host tool needs to know of the device's inside.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        lock(&self.model).geometry()
+    }
+
+    /// The recording of what is done to the device.
+    #[must_use]
+    pub fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    /// How late answers were.
+    #[must_use]
+    pub fn lateness(&self) -> &Lateness {
+        &self.lateness
+    }
+
+    /// The clock that the model goes by.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    fn start(&self, namespace: usize, request: &Request<'_>) -> Answer {
+        let Some(kind) = self.namespaces.get(namespace).map(|n| n.kind) else {
+            return Answer::Now(Err(flash_model::Refused::NoSuchNamespace.into()));
+        };
+        if let Health::Failed(reason) = self.health(namespace) {
+            return Answer::Now(Err(Failure::Media(reason)));
+        }
+        let ordered = kind == NamespaceKind::Zoned && !request.only_reads();
+        let _order = ordered.then(|| lock(&self.order[namespace]));
+        let mut model = lock(&self.model);
+        let now = self.clock.model_now();
+        let accepted = match model.submit(now, namespace, &request.command()) {
+            Ok(accepted) => accepted,
+            Err(refused) => return Answer::Now(Err(refused.into())),
+        };
+        let changes = effect::zone_changes(model.zones(namespace), request);
+        drop(model);
+        if let Err(error) = self.carry_out(namespace, request, accepted.wrote_at, &changes) {
+            self.take_back(namespace);
+            return Answer::Now(Err(error.into()));
+        }
+        let success = Success {
+            wrote_at: accepted.wrote_at,
+        };
+        match accepted.done {
+            Done::At(at) if at <= now => Answer::Now(Ok(success)),
+            Done::At(at) => Answer::At(self.clock.deadline_ns(at), success),
+            Done::Later(ticket) => Answer::Later(ticket, success),
+        }
+    }
+
+    fn check_range(&self, namespace: usize, offset: u64, len: u64) -> Result<(), Failure> {
+        let refused = flash_model::Refused::NoSuchNamespace;
+        let of = self.namespaces.get(namespace).ok_or(refused)?;
+        if !offset.is_multiple_of(of.block_bytes) || !len.is_multiple_of(of.block_bytes) {
+            return Err(flash_model::Refused::Unaligned.into());
+        }
+        match offset.checked_add(len) {
+            Some(end) if end <= of.size_bytes => Ok(()),
+            _ => Err(flash_model::Refused::OutOfRange.into()),
+        }
+    }
+
+    /// Have the model finish what it does in the background, at the times at which it does.
+    fn look_after_model(self: &Arc<Self>) {
+        let Some(next) = lock(&self.model).next_event() else {
+            return;
+        };
+        let at = self.clock.real_of(next).max(1);
+        // A tick before that one looks again anyway.
+        if self.next_tick_ns.fetch_min(at, Ordering::AcqRel) <= at {
+            return;
+        }
+        let device = Arc::downgrade(self);
+        self.pace.run_at(at, move || {
+            if let Some(device) = device.upgrade() {
+                device.tick();
+            }
+        });
+    }
+
+    fn tick(self: &Arc<Self>) {
+        self.next_tick_ns.store(u64::MAX, Ordering::Release);
+        let mut finished = Vec::new();
+        lock(&self.model).advance(self.clock.model_now(), &mut finished);
+        for (ticket, at) in finished {
+            // Not there: the power was cut meanwhile.
+            let Some(Waiting(complete)) = lock(&self.pending).remove(&ticket) else {
+                continue;
+            };
+            let deadline = self.clock.deadline_ns(at);
+            self.pace
+                .answer_at(deadline, move || complete(Ok(Success::default())));
+        }
+        if !lock(&self.pending).is_empty() {
+            self.look_after_model();
+        }
+    }
+}
+
+/// Put the model's zones where the store says that they are.
+fn restore_zones(model: &mut flash_model::Device, namespace: usize, zones: &[ZoneRest]) {
+    for (index, rest) in zones.iter().enumerate() {
+        let Some(zone) = model.zones(namespace).get(index).copied() else {
+            return;
+        };
+        let (state, written) = match *rest {
+            ZoneRest::Written(0) => (ZoneState::Empty, 0),
+            ZoneRest::Written(bytes) if bytes == zone.capacity => (ZoneState::Full, bytes),
+            ZoneRest::Written(bytes) => (ZoneState::Closed, bytes),
+            ZoneRest::Finished(bytes) => (ZoneState::Full, bytes),
+            ZoneRest::ReadOnly(bytes) => (ZoneState::ReadOnly, bytes),
+            ZoneRest::Offline => (ZoneState::Offline, 0),
+        };
+        model.restore_zone(namespace, index, state, zone.start + written);
+    }
+}
+
+/// What a thread that panicked has left is still consistent: each critical section ends with plain
+/// assignments.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
+}

@@ -1,0 +1,253 @@
+//! From options to a device.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, Mutex, atomic::AtomicU64},
+};
+
+use flash_model::{ConfigError, NamespaceKind, NamespaceSpec, Profile, SECTOR};
+use units::{Bytes, Nanos};
+
+use super::{Device, Namespace, restore_zones};
+use crate::{
+    pace::{Clock, LatencyHold, Lateness, Pace},
+    record::{RecordError, Recording},
+    store::{FileOptions, Store, StoreError, StoreKind, ZoneLayout},
+};
+
+/// What the write cache may take at most: memory beside the data is bounded.
+const LARGEST_CACHE: Bytes = Bytes::mib(32);
+
+/// A namespace to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamespaceOptions {
+    /// With zones or without.
+    pub kind: NamespaceKind,
+    /// Bytes.
+    pub size: Bytes,
+}
+
+/// Where the bytes are.
+#[derive(Clone, Debug)]
+pub enum StoreOptions {
+    /// In memory; gone with the process.
+    Memory,
+    /// In a file.
+    File(FileOptions),
+}
+
+/// What kind of device.
+#[derive(Clone, Debug)]
+pub struct DeviceOptions {
+    /// Its flash.
+    pub profile: Profile,
+    /// Its namespaces; with an existing file, none means those of the file.
+    pub namespaces: Vec<NamespaceOptions>,
+    /// Bytes of a logical block: 512 or 4096.
+    pub block_bytes: u64,
+    /// Where the bytes are.
+    pub store: StoreOptions,
+    /// Size of the volatile write cache, all namespaces together; `None` takes the profile's
+    /// buffer, zero makes every write durable at once.
+    pub write_cache: Option<Bytes>,
+    /// How many times slower than the model's time the real one goes.
+    pub time_scale: f64,
+    /// Real time that the path to the host takes anyway; taken off each deadline.
+    pub overhead: Nanos,
+    /// Bring all memory in at start.
+    pub touch: bool,
+    /// Keep processors out of deep sleep while the device has latencies.
+    pub hold_awake: bool,
+    /// Record to this file from the start.
+    pub record: Option<PathBuf>,
+}
+
+impl DeviceOptions {
+    /// A device in memory with this profile, at full speed.
+    #[must_use]
+    pub fn in_memory(profile: Profile, namespaces: &[NamespaceOptions]) -> Self {
+        Self {
+            profile,
+            namespaces: namespaces.to_vec(),
+            block_bytes: 4096,
+            store: StoreOptions::Memory,
+            write_cache: None,
+            time_scale: 1.0,
+            overhead: Nanos(0),
+            touch: false,
+            hold_awake: false,
+            record: None,
+        }
+    }
+}
+
+/// The device cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The profile cannot have these namespaces.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The recording.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// An option makes no sense.
+    #[error("{0}")]
+    Options(String),
+}
+
+impl Device {
+    /// Open a device.
+    ///
+    /// # Errors
+    ///
+    /// The options make no sense together, or the store cannot be opened. A namespace whose part
+    /// of the store is damaged is no error: its health says so, and the others work.
+    pub fn open(options: &DeviceOptions) -> Result<Arc<Self>, OpenError> {
+        let specs = specs(options)?;
+        let mut model = flash_model::Device::new(&options.profile, &specs)?;
+        let clock = Clock::new(options.time_scale, options.overhead.get()).ok_or_else(|| {
+            OpenError::Options(format!(
+                "--time-scale {} is no positive number",
+                options.time_scale
+            ))
+        })?;
+        let kinds = kinds(options, &specs, &model);
+        let cache = options
+            .write_cache
+            .unwrap_or_else(|| options.profile.buffer_size().min(LARGEST_CACHE));
+        let cache_bytes = cache.get() / specs.len() as u64;
+        let (store, image) = match &options.store {
+            StoreOptions::Memory => (Store::in_memory(&kinds, cache_bytes)?, None),
+            StoreOptions::File(file) => {
+                Store::open(file, &kinds, cache_bytes, options.profile.name())?
+            }
+        };
+        if let Some(image) = image
+            && let Err(error) = model.restore(&image)
+        {
+            tracing::warn!(%error, "mapping and wear start anew; no data is lost");
+        }
+        for (index, namespace) in store.namespaces.iter().enumerate() {
+            restore_zones(&mut model, index, &namespace.durable_zones());
+            if options.touch {
+                namespace.touch();
+            }
+        }
+        let recording = Recording::default();
+        if let Some(path) = &options.record {
+            recording.begin(path, options.profile.name(), &kinds, &store)?;
+        }
+        let lateness = Arc::new(Lateness::new());
+        let namespaces: Vec<Namespace> = (1..)
+            .zip(specs.iter().zip(&store.uuids))
+            .map(|(id, (spec, uuid))| Namespace {
+                id,
+                kind: spec.kind,
+                block_bytes: options.block_bytes,
+                size_bytes: spec.size.get(),
+                uuid: *uuid,
+            })
+            .collect();
+        Ok(Arc::new(Self {
+            order: namespaces.iter().map(|_| Mutex::new(())).collect(),
+            namespaces,
+            store,
+            model: Mutex::new(model),
+            recording,
+            clock,
+            pace: Pace::new(clock, Arc::clone(&lateness)),
+            lateness,
+            pending: Mutex::new(HashMap::new()),
+            next_tick_ns: AtomicU64::new(u64::MAX),
+            power_cuts: Arc::new(AtomicU64::new(0)),
+            cache_bytes,
+            kinds,
+            _awake: stay_awake(options),
+            profile: options.profile.clone(),
+        }))
+    }
+}
+
+fn stay_awake(options: &DeviceOptions) -> Option<LatencyHold> {
+    if !options.hold_awake || options.profile.is_instant() {
+        return None;
+    }
+    LatencyHold::take()
+        .inspect_err(|error| {
+            tracing::warn!(%error, "/dev/cpu_dma_latency cannot be held: answers may be later");
+        })
+        .ok()
+}
+
+/// What the model is told of the namespaces.
+fn specs(options: &DeviceOptions) -> Result<Vec<NamespaceSpec>, OpenError> {
+    if !matches!(options.block_bytes, 512 | 4096) {
+        return Err(OpenError::Options(format!(
+            "--block-size {}: a logical block has 512 or 4096 bytes",
+            options.block_bytes
+        )));
+    }
+    let mut namespaces = options.namespaces.clone();
+    if let StoreOptions::File(file) = &options.store
+        && namespaces.is_empty()
+    {
+        namespaces = Store::describe(&file.path)?
+            .into_iter()
+            .map(|kind| NamespaceOptions {
+                kind: if kind.zones.is_some() {
+                    NamespaceKind::Zoned
+                } else {
+                    NamespaceKind::Conventional
+                },
+                size: Bytes(kind.size_bytes),
+            })
+            .collect();
+    }
+    for (id, namespace) in (1..).zip(&namespaces) {
+        if !namespace
+            .size
+            .get()
+            .is_multiple_of(options.block_bytes.max(SECTOR))
+        {
+            return Err(OpenError::Options(format!(
+                "namespace {id}: {} is no multiple of the logical block of {} bytes",
+                namespace.size, options.block_bytes
+            )));
+        }
+    }
+    Ok(namespaces
+        .iter()
+        .map(|namespace| NamespaceSpec {
+            kind: namespace.kind,
+            size: namespace.size,
+        })
+        .collect())
+}
+
+/// What the store is told of them: the model knows the zones.
+fn kinds(
+    options: &DeviceOptions,
+    specs: &[NamespaceSpec],
+    model: &flash_model::Device,
+) -> Vec<StoreKind> {
+    specs
+        .iter()
+        .enumerate()
+        .map(|(index, spec)| {
+            let zones = model.zones(index);
+            StoreKind {
+                size_bytes: spec.size.get(),
+                block_bytes: options.block_bytes,
+                zones: zones.first().map(|zone| ZoneLayout {
+                    size_bytes: zone.size,
+                    capacity_bytes: zone.capacity,
+                    count: zones.len(),
+                }),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,54 @@
+//! What outlives the process: the data, and the model's mapping, wear and zones.
+
+use std::path::Path;
+
+use super::{Device, Failure, lock};
+use crate::{record::RecordError, store::StoreError};
+
+impl Device {
+    /// Whether the device is still there when the process is gone.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.store.is_persistent()
+    }
+
+    /// Keep the model's mapping, wear and zones in the backing file. What a kill loses of them is
+    /// what has happened since the last time; data and write pointers are never behind.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; what was kept before is still there.
+    pub fn save_model(&self) -> Result<(), StoreError> {
+        if !self.store.is_persistent() {
+            return Ok(());
+        }
+        let image = lock(&self.model).image();
+        self.store.save_image(&image)
+    }
+
+    /// Make everything durable, down to the host's disk. The device can still be used.
+    ///
+    /// # Errors
+    ///
+    /// What could not be written.
+    pub fn close(&self) -> Result<(), Failure> {
+        let flushed = self.flush_all();
+        let recorded = self.recording.end();
+        if let Err(error @ RecordError::Io { .. }) = recorded {
+            tracing::error!(%error, "the recording was not synced");
+        }
+        self.save_model()?;
+        self.store.sync_file()?;
+        flushed
+    }
+
+    /// Begin to record to a new file, with what the device holds now.
+    ///
+    /// # Errors
+    ///
+    /// There is a recording already, or the file cannot be made.
+    pub fn record_to(&self, path: &Path) -> Result<(), RecordError> {
+        self.recording
+            .begin(path, self.profile.name(), &self.kinds, &self.store)
+    }
+}

@@ -1,0 +1,154 @@
+//! What a host asks of the device, and what it gets.
+
+use flash_model::{Command, Move, Placement, Refused, Span, ZoneAction};
+
+use crate::store::{StoreError, StoreFault};
+
+/// A request to one namespace. Offsets and lengths are bytes, whole logical blocks.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Read. The bytes are taken with [`super::Device::read_into`], when it is done or before.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Write.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// What.
+        data: &'a [u8],
+        /// Force unit access: durable when it is done.
+        fua: bool,
+        /// On which die (FAST'24).
+        placement: Placement,
+    },
+    /// Write at a zone's write pointer.
+    Append {
+        /// First byte of the zone.
+        zone: u64,
+        /// What.
+        data: &'a [u8],
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Make everything durable that is done.
+    Flush,
+    /// This range is of no use any more; it reads as zeroes then (in a zone: as before).
+    Deallocate {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Write zeroes.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        len: u64,
+        /// Force unit access.
+        fua: bool,
+    },
+    /// Zone Management Send.
+    Zone {
+        /// First byte of the zone; of no meaning with `all`.
+        start: u64,
+        /// Every zone that it makes sense for.
+        all: bool,
+        /// What.
+        action: ZoneAction,
+    },
+    /// Copy: sources, one after the other, to a destination.
+    Copy {
+        /// Where from.
+        sources: &'a [Span],
+        /// Where to.
+        destination: u64,
+    },
+    /// Many moves in one command (`In_Device_Defragment`).
+    Migrate {
+        /// In this order.
+        moves: &'a [Move],
+    },
+}
+
+impl<'a> Request<'a> {
+    /// What the model is told: the same without the data.
+    pub(super) fn command(&self) -> Command<'a> {
+        match *self {
+            Self::Read { offset, len } => Command::Read { offset, len },
+            Self::Write {
+                offset,
+                data,
+                fua,
+                placement,
+            } => Command::Write {
+                offset,
+                len: data.len() as u64,
+                fua,
+                placement,
+            },
+            Self::Append { zone, data, fua } => Command::Append {
+                zone,
+                len: data.len() as u64,
+                fua,
+            },
+            Self::Flush => Command::Flush,
+            Self::Deallocate { offset, len } => Command::Deallocate { offset, len },
+            Self::WriteZeroes { offset, len, .. } => Command::WriteZeroes { offset, len },
+            Self::Zone { start, all, action } => Command::Zone { start, all, action },
+            Self::Copy {
+                sources,
+                destination,
+            } => Command::Copy {
+                sources,
+                destination,
+            },
+            Self::Migrate { moves } => Command::Migrate { moves },
+        }
+    }
+
+    /// Whether it leaves everything as it is.
+    pub(super) fn only_reads(&self) -> bool {
+        matches!(self, Self::Read { .. })
+    }
+}
+
+/// A request that was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Success {
+    /// Where an append landed.
+    pub wrote_at: Option<u64>,
+}
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// The device refuses it, and nothing has changed.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// No space for the data below.
+    #[error("{0}")]
+    NoSpace(String),
+    /// The bytes cannot be read or written.
+    #[error("{0}")]
+    Media(String),
+    /// The power was cut before it was done.
+    #[error("the power was cut")]
+    PowerLost,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error.fault() {
+            StoreFault::Full => Self::NoSpace(error.to_string()),
+            StoreFault::Media => Self::Media(error.to_string()),
+        }
+    }
+}
+
+/// How a request ended.
+pub type Outcome = Result<Success, Failure>;

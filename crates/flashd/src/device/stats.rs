@@ -1,0 +1,88 @@
+//! What the device tells about itself.
+
+use serde::Serialize;
+use units::Nanos;
+
+use super::{Device, lock};
+use crate::{pace::LatenessReport, record::RecordingState, store::Health};
+use flash_model::NamespaceKind;
+
+/// State and counters of a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceStats {
+    /// Version of this document.
+    pub schema: u32,
+    /// Name of the profile.
+    pub profile: String,
+    /// How many times slower than the model's time the real one goes.
+    pub time_scale: f64,
+    /// Real time since it was opened.
+    pub uptime_ns: Nanos,
+    /// How often the power was cut.
+    pub power_cuts: u64,
+    /// The namespaces.
+    pub namespaces: Vec<NamespaceStats>,
+    /// The model's counters.
+    pub model: flash_model::Stats,
+    /// How late answers were.
+    pub lateness: LatenessReport,
+    /// The recording.
+    pub recording: RecordingState,
+}
+
+/// State of a namespace.
+#[derive(Clone, Debug, Serialize)]
+pub struct NamespaceStats {
+    /// NVMe's identifier.
+    pub id: u32,
+    /// `zoned` or `conventional`.
+    pub kind: &'static str,
+    /// Bytes of all.
+    pub size_bytes: u64,
+    /// Bytes of a logical block.
+    pub block_bytes: u64,
+    /// Bytes that a power cut would lose now.
+    pub volatile_bytes: u64,
+    /// Whether all is well with its store.
+    pub healthy: bool,
+    /// What is not.
+    pub problem: Option<String>,
+}
+
+impl Device {
+    /// State and counters.
+    #[must_use]
+    pub fn stats(&self) -> DeviceStats {
+        let namespaces = self
+            .namespaces
+            .iter()
+            .zip(&self.store.namespaces)
+            .map(|(namespace, store)| {
+                let health: Health = store.health();
+                NamespaceStats {
+                    id: namespace.id,
+                    kind: match namespace.kind {
+                        NamespaceKind::Zoned => "zoned",
+                        NamespaceKind::Conventional => "conventional",
+                    },
+                    size_bytes: namespace.size_bytes,
+                    block_bytes: namespace.block_bytes,
+                    volatile_bytes: store.volatile_bytes(),
+                    healthy: health.is_healthy(),
+                    problem: health.reason().map(ToOwned::to_owned),
+                }
+            })
+            .collect();
+        DeviceStats {
+            schema: 1,
+            profile: self.profile.name().to_owned(),
+            time_scale: self.clock.scale(),
+            uptime_ns: Nanos(self.clock.real_ns()),
+            power_cuts: self.power_cuts(),
+            namespaces,
+            model: lock(&self.model).stats(),
+            lateness: self.lateness.report(),
+            recording: self.recording.state(),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The control socket: one line of JSON asks, one line answers.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::device::Device;
+
+/// What one who asks may take to say it, and get to wait for the answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a question may be long.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// A question to a daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case")]
+pub enum Ask {
+    /// State and counters.
+    Stats,
+    /// Cut the power.
+    PowerCut,
+    /// Begin to record.
+    RecordStart {
+        /// To this new file; an absolute path.
+        file: PathBuf,
+    },
+    /// Name this moment.
+    RecordMark {
+        /// The name.
+        label: String,
+    },
+    /// End the recording.
+    RecordStop,
+}
+
+/// A daemon's answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// It was done; this is what it says.
+    Done(Value),
+    /// It was not.
+    Failed(String),
+}
+
+/// Ask the daemon at a socket.
+///
+/// # Errors
+///
+/// It is not there, or does not answer.
+pub fn ask(socket: &Path, question: &Ask) -> io::Result<Told> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_vec(question)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer)?;
+    if answer.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the daemon ended before it answered",
+        ));
+    }
+    Ok(serde_json::from_str(&answer)?)
+}
+
+/// Answer at `listener` for as long as the device lives.
+pub(super) fn serve(listener: UnixListener, device: &Arc<Device>) -> io::Result<()> {
+    let device = Arc::downgrade(device);
+    std::thread::Builder::new()
+        .name("flashd-control".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                // One after the other: who asks is a person or a script of the same user.
+                let served = stream.and_then(|stream| answer(stream, &device));
+                if let Err(error) = served {
+                    tracing::debug!(%error, "a question was not answered");
+                }
+                if device.strong_count() == 0 {
+                    return;
+                }
+            }
+        })?;
+    Ok(())
+}
+
+fn answer(stream: UnixStream, device: &Weak<Device>) -> io::Result<()> {
+    // Somebody who connects and says nothing must not keep others waiting.
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(LONGEST_LINE)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Ok(());
+    }
+    let told = match (serde_json::from_str::<Ask>(&line), device.upgrade()) {
+        (Err(error), _) => Told::Failed(format!("this was not understood: {error}")),
+        (_, None) => Told::Failed("the device is being closed".to_owned()),
+        (Ok(question), Some(device)) => {
+            act(&question, &device).map_or_else(|error| Told::Failed(error.to_string()), Told::Done)
+        }
+    };
+    let mut line = serde_json::to_vec(&told)?;
+    line.push(b'\n');
+    (&stream).write_all(&line)
+}
+
+fn act(question: &Ask, device: &Device) -> Result<Value, Box<dyn std::error::Error>> {
+    Ok(match question {
+        Ask::Stats => serde_json::to_value(device.stats())?,
+        Ask::PowerCut => json!({ "schema": 1, "lost_bytes": device.power_cut() }),
+        Ask::RecordStart { file } => {
+            device.record_to(file)?;
+            serde_json::to_value(device.recording().state())?
+        }
+        Ask::RecordMark { label } => {
+            device.recording().mark(label)?;
+            serde_json::to_value(device.recording().state())?
+        }
+        Ask::RecordStop => serde_json::to_value(device.recording().end()?)?,
+    })
+}

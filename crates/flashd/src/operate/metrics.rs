@@ -1,0 +1,127 @@
+//! Counters for Prometheus (text exposition format 0.0.4), over HTTP on a loopback address.
+
+use std::{
+    fmt::Write as _,
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::OperateError;
+use crate::device::{Device, DeviceStats};
+
+/// Answer at `address` for as long as the device lives.
+pub(super) fn serve(address: SocketAddr, device: &Arc<Device>) -> Result<(), OperateError> {
+    let refused = |reason: String| OperateError::Metrics { address, reason };
+    if !address.ip().is_loopback() {
+        return Err(refused(
+            "only a loopback address is allowed: anybody who reaches it may read".to_owned(),
+        ));
+    }
+    let listener = TcpListener::bind(address).map_err(|error| refused(error.to_string()))?;
+    let device = Arc::downgrade(device);
+    std::thread::Builder::new()
+        .name("flashd-metrics".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let Some(device) = device.upgrade() else {
+                    return;
+                };
+                if let Err(error) = stream.and_then(|stream| answer(stream, &device)) {
+                    tracing::debug!(%error, "metrics were not told");
+                }
+            }
+        })?;
+    Ok(())
+}
+
+fn answer(mut stream: TcpStream, device: &Device) -> io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(2)))?;
+    stream.set_write_timeout(Some(Duration::from_secs(2)))?;
+    let mut request = BufReader::new((&stream).take(16 << 10));
+    let mut line = String::new();
+    request.read_line(&mut line)?;
+    // The rest of the head, or closing the connection would reset it before the answer is read.
+    let mut rest = String::new();
+    while request.read_line(&mut rest)? > 2 {
+        rest.clear();
+    }
+    let (status, body) = match line.split_whitespace().collect::<Vec<_>>()[..] {
+        ["GET", "/metrics", _] => ("200 OK", exposition(&device.stats())),
+        ["GET", ..] => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
+        _ => ("400 Bad Request", "only GET is known\n".to_owned()),
+    };
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// All numbers of the statistics. The model's have the names that they have in `stats --json`;
+/// lists of numbers (dies, channels) get a label.
+pub(super) fn exposition(stats: &DeviceStats) -> String {
+    let mut text = String::new();
+    let mut gauge = |name: &str, labels: &str, value: f64| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "flashd_{name}{labels} {value}");
+    };
+    gauge("time_scale", "", stats.time_scale);
+    gauge("uptime_seconds", "", stats.uptime_ns.get() as f64 / 1e9);
+    gauge("power_cuts_total", "", stats.power_cuts as f64);
+    for namespace in &stats.namespaces {
+        let labels = format!(
+            "{{namespace=\"{}\",kind=\"{}\"}}",
+            namespace.id, namespace.kind
+        );
+        gauge("namespace_size_bytes", &labels, namespace.size_bytes as f64);
+        gauge(
+            "namespace_volatile_bytes",
+            &labels,
+            namespace.volatile_bytes as f64,
+        );
+        gauge(
+            "namespace_healthy",
+            &labels,
+            f64::from(u8::from(namespace.healthy)),
+        );
+    }
+    gauge("answers_total", "", stats.lateness.answers as f64);
+    for (quantile, late) in [
+        ("0.5", stats.lateness.p50_ns),
+        ("0.9", stats.lateness.p90_ns),
+        ("0.99", stats.lateness.p99_ns),
+        ("0.999", stats.lateness.p999_ns),
+        ("1", stats.lateness.worst_ns),
+    ] {
+        let labels = format!("{{quantile=\"{quantile}\"}}");
+        gauge("lateness_seconds", &labels, late.get() as f64 / 1e9);
+    }
+    let model = serde_json::to_value(&stats.model).unwrap_or(Value::Null);
+    numbers("model", &model, &mut gauge);
+    text
+}
+
+fn numbers(name: &str, value: &Value, gauge: &mut impl FnMut(&str, &str, f64)) {
+    match value {
+        Value::Number(number) => gauge(name, "", number.as_f64().unwrap_or(f64::NAN)),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                numbers(&format!("{name}_{field}"), value, gauge);
+            }
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                if let Value::Number(number) = item {
+                    let labels = format!("{{index=\"{index}\"}}");
+                    gauge(name, &labels, number.as_f64().unwrap_or(f64::NAN));
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => {}
+    }
+}

@@ -1,0 +1,208 @@
+//! Operating a daemon: signals, the control socket, Prometheus, and the end of a run.
+//!
+//! An [`Operation`] runs beside whatever attaches the device. It owns the control socket, answers
+//! there ([`control`]), tells Prometheus ([`metrics`]) if asked to, saves the model's state now and
+//! then, and at the end makes everything durable and judges how late the answers were.
+
+mod control;
+mod metrics;
+mod runtime;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    iterator::Signals,
+};
+use units::Nanos;
+
+pub use control::{Ask, Told, ask};
+pub use runtime::{RuntimeError, find_socket, runtime_dir};
+
+use crate::{
+    device::{Device, Failure},
+    pace::{LatenessLimit, LatenessReport},
+};
+
+/// How often the model's state is saved while the device is in use.
+const SAVE_EVERY: Duration = Duration::from_secs(30);
+
+/// How a daemon is operated.
+#[derive(Clone, Debug, Default)]
+pub struct OperateOptions {
+    /// Its name; `None` takes the process id.
+    pub name: Option<String>,
+    /// Where Prometheus may ask; a loopback address.
+    pub metrics: Option<SocketAddr>,
+    /// How late answers may be.
+    pub max_lateness: Option<LatenessLimit>,
+}
+
+/// A daemon cannot be operated.
+#[derive(Debug, thiserror::Error)]
+pub enum OperateError {
+    /// The control socket.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The Prometheus endpoint.
+    #[error("--metrics {address}: {reason}")]
+    Metrics {
+        /// As asked for.
+        address: SocketAddr,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A signal handler or thread.
+    #[error("cannot set up the daemon: {0}")]
+    Io(#[from] io::Error),
+    /// The data could not be made durable at the end.
+    #[error("at the end, not everything could be made durable: {0}")]
+    Close(#[from] Failure),
+    /// Answers were later than allowed.
+    #[error(
+        "answers were late: {late} against the model at the {percentile}th percentile, and {allowed} \
+         was allowed; do not use this run ({report})"
+    )]
+    Late {
+        /// How late they were.
+        late: Nanos,
+        /// At which percentile.
+        percentile: f64,
+        /// What was allowed.
+        allowed: Nanos,
+        /// All of it.
+        report: LatenessReport,
+    },
+}
+
+/// A daemon that runs.
+#[derive(Debug)]
+pub struct Operation {
+    device: Arc<Device>,
+    options: OperateOptions,
+    socket: PathBuf,
+    signals: Signals,
+    stop: Arc<AtomicBool>,
+}
+
+impl Operation {
+    /// Begin: signals are ours from now on, and the control socket answers.
+    ///
+    /// # Errors
+    ///
+    /// The socket or the endpoint cannot be made.
+    pub fn start(device: &Arc<Device>, options: &OperateOptions) -> Result<Self, OperateError> {
+        let signals = Signals::new([SIGINT, SIGTERM])?;
+        let name = options
+            .name
+            .clone()
+            .unwrap_or_else(|| std::process::id().to_string());
+        let (listener, socket) = runtime::listen(&name)?;
+        control::serve(listener, device)?;
+        if let Some(address) = options.metrics {
+            metrics::serve(address, device)?;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        if device.is_persistent() {
+            save_now_and_then(device, &stop)?;
+        }
+        tracing::info!(socket = %socket.display(), "ready");
+        Ok(Self {
+            device: Arc::clone(device),
+            options: options.clone(),
+            socket,
+            signals,
+            stop,
+        })
+    }
+
+    /// Wait for SIGINT or SIGTERM. Can be called again for the next one.
+    pub fn wait_for_signal(&mut self) {
+        if let Some(signal) = self.signals.forever().next() {
+            tracing::info!(signal, "stopping");
+        }
+    }
+
+    /// Something that makes [`Self::wait_for_signal`] return as a signal would.
+    pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static + use<> {
+        || {
+            // To ourselves: the signal thread wakes up and nobody else notices.
+            let _ = signal_hook::low_level::raise(SIGTERM);
+        }
+    }
+
+    /// End: make everything durable, and judge the answers.
+    ///
+    /// # Errors
+    ///
+    /// The data could not be made durable, or answers were later than allowed.
+    pub fn finish(self) -> Result<LatenessReport, OperateError> {
+        self.stop.store(true, Ordering::Release);
+        let closed = self.device.close();
+        let report = self.device.lateness().report();
+        if report.answers > 0 {
+            tracing::info!("{report}");
+        }
+        closed?;
+        match self.options.max_lateness {
+            Some(limit) => match self.device.lateness().check(&limit) {
+                Ok(()) => Ok(report),
+                Err(late) => Err(OperateError::Late {
+                    late,
+                    percentile: limit.percentile,
+                    allowed: limit.at_most_ns,
+                    report,
+                }),
+            },
+            None => Ok(report),
+        }
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Somebody else's tidying may have been faster.
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+fn save_now_and_then(device: &Arc<Device>, stop: &Arc<AtomicBool>) -> io::Result<()> {
+    let device = Arc::downgrade(device);
+    let stop = Arc::clone(stop);
+    let save = move || {
+        let mut waited = Duration::ZERO;
+        let step = Duration::from_millis(500);
+        loop {
+            std::thread::sleep(step);
+            waited += step;
+            let Some(device) = device.upgrade() else {
+                return;
+            };
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            if waited >= SAVE_EVERY {
+                waited = Duration::ZERO;
+                if let Err(error) = device.save_model() {
+                    tracing::error!(%error, "mapping and wear were not saved");
+                }
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("flashd-save".to_owned())
+        .spawn(save)?;
+    Ok(())
+}

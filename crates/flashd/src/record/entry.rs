@@ -1,0 +1,341 @@
+//! The format of a recording.
+//!
+//! A header (magic, version, length, checksum, JSON), then entries: 40 bytes with a checksum, and
+//! the data of those that have some, with its own in the 40 bytes. Numbers are little-endian.
+
+use std::{
+    fs::File,
+    io::{self, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::{Change, StoreError, StoreKind, ZoneChange};
+
+const MAGIC: &[u8; 8] = b"flashdRC";
+/// Format of the file. Another one is refused.
+const VERSION: u32 = 1;
+const ENTRY_BYTES: usize = 40;
+/// What no entry's data is larger than; a larger one is damage.
+const LARGEST_DATA: u64 = 1 << 30;
+
+/// A recording cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The file.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The recording.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is something else, or damaged.
+    #[error("{}: {reason}", path.display())]
+    Unusable {
+        /// The recording.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A mark that is not there.
+    #[error("{}: there is no {mark}; `flashd replay --list` shows what there is", path.display())]
+    NoSuchMark {
+        /// The recording.
+        path: PathBuf,
+        /// What was asked for.
+        mark: String,
+    },
+    /// One at a time.
+    #[error("{} is being recorded to already; end that first", path.display())]
+    Already {
+        /// The recording that goes on.
+        path: PathBuf,
+    },
+    /// There is none.
+    #[error("nothing is being recorded; begin with `flashd record start FILE`")]
+    NotRecording,
+    /// The device's bytes.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl RecordError {
+    pub(super) fn io(path: &Path, source: io::Error) -> Self {
+        Self::Io {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// The profile's name.
+    pub profile: String,
+    /// The namespaces.
+    pub namespaces: Vec<StoreKind>,
+}
+
+impl Header {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let json = serde_json::to_vec(self).expect("plain data serialises");
+        let mut bytes = Vec::with_capacity(20 + json.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&json).to_le_bytes());
+        bytes.extend_from_slice(&json);
+        bytes
+    }
+}
+
+/// One thing that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A namespace (1 …) was changed.
+    Change {
+        /// Which one.
+        namespace: u32,
+        /// How.
+        change: Change<'a>,
+    },
+    /// Somebody put a name on this place.
+    Mark {
+        /// The name.
+        name: &'a str,
+    },
+    /// The power was cut.
+    PowerCut,
+}
+
+impl<'a> Entry<'a> {
+    /// The 40 bytes, and the data behind them.
+    pub(super) fn encode(&self, sequence: u64) -> ([u8; ENTRY_BYTES], &'a [u8]) {
+        let none: &'a [u8] = &[];
+        let (kind, fua, namespace, place, len, data) = match *self {
+            Self::Mark { name } => (10, false, 0, 0, name.len() as u64, name.as_bytes()),
+            Self::PowerCut => (11, false, 0, 0, 0, none),
+            Self::Change { namespace, change } => match change {
+                Change::Write { offset, data, fua } => {
+                    (1, fua, namespace, offset, data.len() as u64, data)
+                }
+                Change::Zero { offset, len, fua } => (2, fua, namespace, offset, len, none),
+                Change::Flush => (3, false, namespace, 0, 0, none),
+                Change::Zone { zone, change } => {
+                    let kind = match change {
+                        ZoneChange::Reset => 4,
+                        ZoneChange::Finish => 5,
+                        ZoneChange::ReadOnly => 6,
+                        ZoneChange::Offline => 7,
+                    };
+                    (kind, false, namespace, zone as u64, 0, none)
+                }
+            },
+        };
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[0] = kind;
+        bytes[1] = u8::from(fua);
+        bytes[4..8].copy_from_slice(&namespace.to_le_bytes());
+        bytes[8..16].copy_from_slice(&place.to_le_bytes());
+        bytes[16..24].copy_from_slice(&len.to_le_bytes());
+        bytes[24..32].copy_from_slice(&sequence.to_le_bytes());
+        bytes[32..36].copy_from_slice(&crc32c::crc32c(data).to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[..36]);
+        bytes[36..].copy_from_slice(&sum.to_le_bytes());
+        (bytes, data)
+    }
+}
+
+/// Reads a recording from its beginning.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    input: BufReader<File>,
+    header: Header,
+    sequence: u64,
+    data: Vec<u8>,
+    torn: bool,
+}
+
+impl Reader {
+    /// Open a recording.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is something else.
+    pub fn open(path: &Path) -> Result<Self, RecordError> {
+        let unusable = |reason: &str| RecordError::Unusable {
+            path: path.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let failed = |source: io::Error| match source.kind() {
+            io::ErrorKind::UnexpectedEof => unusable("this is no recording, or its head is torn"),
+            _ => RecordError::io(path, source),
+        };
+        let file = File::open(path).map_err(failed)?;
+        let mut input = BufReader::with_capacity(1 << 20, file);
+        let mut head = [0; 20];
+        input.read_exact(&mut head).map_err(failed)?;
+        let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        if &head[..8] != MAGIC {
+            return Err(unusable("this is no recording of flashd"));
+        }
+        if half(8) != VERSION {
+            return Err(unusable("its format is not known to this flashd"));
+        }
+        if half(12) > 1 << 20 {
+            return Err(unusable("its header is damaged"));
+        }
+        let mut json = vec![0; half(12) as usize];
+        input.read_exact(&mut json).map_err(failed)?;
+        if crc32c::crc32c(&json) != half(16) {
+            return Err(unusable("its header is damaged"));
+        }
+        let header =
+            serde_json::from_slice(&json).map_err(|_| unusable("its header is damaged"))?;
+        Ok(Self {
+            path: path.to_owned(),
+            input,
+            header,
+            sequence: 0,
+            data: Vec::new(),
+            torn: false,
+        })
+    }
+
+    /// What was recorded.
+    #[must_use]
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Number of the entry that was read last, from 1.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether the recording ended in the middle of an entry, as a kill leaves it.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.torn
+    }
+
+    /// The next entry.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is damaged (in the middle: a torn end just ends it).
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, RecordError> {
+        let mut head = [0; ENTRY_BYTES];
+        if !self.fill(&mut head)? {
+            return Ok(None);
+        }
+        let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
+        let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
+        let damaged = |path: &Path, what: &str| RecordError::Unusable {
+            path: path.to_owned(),
+            reason: format!("entry {} is damaged ({what})", self.sequence + 1),
+        };
+        let (namespace, place, len) = (half(4), word(8), word(16));
+        if half(36) != crc32c::crc32c(&head[..36]) || word(24) != self.sequence + 1 {
+            return Err(damaged(&self.path, "checksum or number"));
+        }
+        let has_data = matches!(head[0], 1 | 10);
+        if has_data && len > LARGEST_DATA {
+            return Err(damaged(&self.path, "length"));
+        }
+        let mut data = std::mem::take(&mut self.data);
+        data.resize(if has_data { len as usize } else { 0 }, 0);
+        let whole = self.fill(&mut data)?;
+        self.data = data;
+        if !whole {
+            // Data that is missing altogether is a torn end, too.
+            self.torn = true;
+            return Ok(None);
+        }
+        self.sequence += 1;
+        let bad = |what: &str| RecordError::Unusable {
+            path: self.path.clone(),
+            reason: format!("entry {} is damaged ({what})", self.sequence),
+        };
+        if crc32c::crc32c(&self.data) != half(32) {
+            return Err(bad("data"));
+        }
+        let fua = head[1] == 1;
+        let zone = |change| Change::Zone {
+            zone: place as usize,
+            change,
+        };
+        let change = match head[0] {
+            1 => Change::Write {
+                offset: place,
+                data: &self.data,
+                fua,
+            },
+            2 => Change::Zero {
+                offset: place,
+                len,
+                fua,
+            },
+            3 => Change::Flush,
+            4 => zone(ZoneChange::Reset),
+            5 => zone(ZoneChange::Finish),
+            6 => zone(ZoneChange::ReadOnly),
+            7 => zone(ZoneChange::Offline),
+            10 => {
+                let name = std::str::from_utf8(&self.data).map_err(|_| bad("name"))?;
+                return Ok(Some(Entry::Mark { name }));
+            }
+            11 => return Ok(Some(Entry::PowerCut)),
+            _ => return Err(bad("kind")),
+        };
+        self.fits(namespace, &change).map_err(bad)?;
+        Ok(Some(Entry::Change { namespace, change }))
+    }
+
+    /// Whether a change is inside of its namespace: what comes after relies on it.
+    fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), &'static str> {
+        let kind = (namespace as usize)
+            .checked_sub(1)
+            .and_then(|index| self.header.namespaces.get(index))
+            .ok_or("namespace")?;
+        let range = |offset: u64, len: u64| {
+            let whole =
+                offset.is_multiple_of(kind.block_bytes) && len.is_multiple_of(kind.block_bytes);
+            match offset.checked_add(len) {
+                Some(end) if whole && end <= kind.size_bytes => Ok(()),
+                _ => Err("place"),
+            }
+        };
+        match *change {
+            Change::Write { offset, data, .. } => range(offset, data.len() as u64),
+            Change::Zero { offset, len, .. } => range(offset, len),
+            Change::Flush => Ok(()),
+            Change::Zone { zone, .. } => match kind.zones {
+                Some(zones) if zone < zones.count => Ok(()),
+                _ => Err("zone"),
+            },
+        }
+    }
+
+    /// Fill `into`, or say that the recording ends before that.
+    fn fill(&mut self, into: &mut [u8]) -> Result<bool, RecordError> {
+        let mut len = 0;
+        while len < into.len() {
+            match self.input.read(&mut into[len..]) {
+                Ok(0) => {
+                    self.torn |= len > 0;
+                    return Ok(false);
+                }
+                Ok(read) => len += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(RecordError::io(&self.path, source)),
+            }
+        }
+        Ok(true)
+    }
+}

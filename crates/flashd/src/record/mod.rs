@@ -1,0 +1,268 @@
+//! The ordered log of everything that is done to a device, and the way back from it.
+//!
+//! [`Recording`] notes each change in the order in which the store takes it; what the device held
+//! before comes first. [`replay`](mod@replay) builds from it the device at any mark, or any state
+//! that a power cut could have left there. Together they are a way to test the crash consistency of
+//! whatever runs above: record, then check every flush boundary, and states in between.
+//!
+//! [`entry`] is the format of the file; one whose end is torn off reads up to there.
+
+mod entry;
+mod replay;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
+};
+
+pub use entry::{Entry, Header, Reader, RecordError};
+pub use replay::{Keep, Mark, ParseMarkError, Replayed, marks, replay};
+
+use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
+
+/// Bytes that are read at once for what a device holds when a recording begins.
+const STEP: usize = 128 << 10;
+
+/// The recording of a device, on or off.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// Shared by all changes; taken alone to switch it on or off between two of them.
+    gate: RwLock<bool>,
+    log: Mutex<Log>,
+}
+
+/// The log that is being written, if it is.
+#[derive(Debug, Default)]
+pub struct Log {
+    to: Option<Recorder>,
+    /// Why it ended, when it did not end as it should.
+    failed: Option<String>,
+}
+
+#[derive(Debug)]
+struct Recorder {
+    file: File,
+    path: PathBuf,
+    entries: u64,
+    flushes: u64,
+}
+
+/// A recording's progress.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct RecordingState {
+    /// The file, while it is being written.
+    pub path: Option<PathBuf>,
+    /// Entries so far.
+    pub entries: u64,
+    /// Flushes so far.
+    pub flushes: u64,
+    /// Why it ended early.
+    pub failed: Option<String>,
+}
+
+impl Recording {
+    /// Begin to record to a new file, with what the store holds now.
+    ///
+    /// # Errors
+    ///
+    /// There is a recording already, the file exists or cannot be written, or the store cannot be
+    /// read.
+    pub fn begin(
+        &self,
+        path: &Path,
+        profile: &str,
+        kinds: &[StoreKind],
+        store: &Store,
+    ) -> Result<(), RecordError> {
+        let mut on = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let mut log = self.lock();
+        if let Some(recorder) = &log.to {
+            return Err(RecordError::Already {
+                path: recorder.path.clone(),
+            });
+        }
+        let file = File::create_new(path).map_err(|source| RecordError::io(path, source))?;
+        let mut recorder = Recorder {
+            file,
+            path: path.to_owned(),
+            entries: 0,
+            flushes: 0,
+        };
+        let header = Header {
+            profile: profile.to_owned(),
+            namespaces: kinds.to_vec(),
+        };
+        recorder
+            .file
+            .write_all(&header.encode())
+            .map_err(|source| RecordError::io(path, source))?;
+        recorder.baseline(store)?;
+        *log = Log {
+            to: Some(recorder),
+            failed: None,
+        };
+        *on = true;
+        tracing::info!(path = %path.display(), "recording");
+        Ok(())
+    }
+
+    /// Put a name on this place in the log.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is being recorded, or the file cannot be written.
+    pub fn mark(&self, name: &str) -> Result<(), RecordError> {
+        let mut log = self.lock();
+        let recorder = log.to.as_mut().ok_or(RecordError::NotRecording)?;
+        recorder.append(&Entry::Mark { name })
+    }
+
+    /// End it. Answers what it was.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is being recorded, or the file cannot be synced.
+    pub fn end(&self) -> Result<RecordingState, RecordError> {
+        let mut on = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        *on = false;
+        let state = self.state();
+        let recorder = self.lock().to.take().ok_or(RecordError::NotRecording)?;
+        recorder
+            .file
+            .sync_all()
+            .map_err(|source| RecordError::io(&recorder.path, source))?;
+        Ok(state)
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> RecordingState {
+        let log = self.lock();
+        RecordingState {
+            path: log.to.as_ref().map(|recorder| recorder.path.clone()),
+            entries: log.to.as_ref().map_or(0, |recorder| recorder.entries),
+            flushes: log.to.as_ref().map_or(0, |recorder| recorder.flushes),
+            failed: log.failed.clone(),
+        }
+    }
+
+    /// To be held over a change to the store: whether it must be noted in [`Self::lock`]'s log,
+    /// with that lock held over both.
+    pub(crate) fn gate(&self) -> RwLockReadGuard<'_, bool> {
+        self.gate.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Log {
+    /// Note what was done to a namespace (1 …).
+    pub(crate) fn note(&mut self, namespace: u32, change: &Change<'_>) {
+        self.append(&Entry::Change {
+            namespace,
+            change: *change,
+        });
+    }
+
+    /// Note that the power was cut, and end: what exactly was lost is in no entry, so what comes
+    /// after would stand on an unknown ground.
+    pub(crate) fn power_cut(&mut self) {
+        if self.to.is_some() {
+            self.append(&Entry::PowerCut);
+            self.to = None;
+            self.failed = Some("it ended with the power cut".to_owned());
+        }
+    }
+
+    /// The device goes on whatever happens to its recording.
+    fn append(&mut self, entry: &Entry<'_>) {
+        let Some(recorder) = &mut self.to else {
+            return;
+        };
+        if let Err(error) = recorder.append(entry) {
+            tracing::error!(%error, "the recording has ended");
+            self.failed = Some(error.to_string());
+            self.to = None;
+        }
+    }
+}
+
+impl Recorder {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<(), RecordError> {
+        self.entries += 1;
+        if let Entry::Change {
+            change: Change::Flush,
+            ..
+        } = entry
+        {
+            self.flushes += 1;
+        }
+        let (header, data) = entry.encode(self.entries);
+        self.file
+            .write_all(&header)
+            .and_then(|()| self.file.write_all(data))
+            .map_err(|source| RecordError::io(&self.path, source))
+    }
+
+    /// What the store holds, as writes. Not counted as flushes: marks begin behind it.
+    fn baseline(&mut self, store: &Store) -> Result<(), RecordError> {
+        let mut buffer = vec![0; STEP];
+        for (id, namespace) in (1..).zip(&store.namespaces) {
+            let mut offset = 0;
+            while offset < namespace.size_bytes() {
+                let part = (namespace.size_bytes() - offset).min(STEP as u64) as usize;
+                let data = &mut buffer[..part];
+                namespace.read(offset, data)?;
+                let end = written_end(&namespace.zones_now(), namespace.zone_layout(), offset);
+                // Blocks in a zone count even when they hold zeroes; elsewhere zeroes are nothing.
+                let zeroes = data.iter().all(|byte| *byte == 0);
+                let len = end.map_or(if zeroes { 0 } else { part as u64 }, |end| {
+                    end.saturating_sub(offset).min(part as u64)
+                });
+                if len > 0 {
+                    let change = Change::Write {
+                        offset,
+                        data: &data[..len as usize],
+                        fua: true,
+                    };
+                    self.append(&Entry::Change {
+                        namespace: id,
+                        change,
+                    })?;
+                }
+                offset += part as u64;
+            }
+            for (zone, rest) in namespace.zones_now().into_iter().enumerate() {
+                let change = match rest {
+                    ZoneRest::Written(_) => continue,
+                    ZoneRest::Finished(_) => ZoneChange::Finish,
+                    ZoneRest::ReadOnly(_) => ZoneChange::ReadOnly,
+                    ZoneRest::Offline => ZoneChange::Offline,
+                };
+                self.append(&Entry::Change {
+                    namespace: id,
+                    change: Change::Zone { zone, change },
+                })?;
+            }
+        }
+        self.append(&Entry::Mark { name: "start" })
+    }
+}
+
+/// Where the data of the zone at `offset` ends; `None` without zones.
+fn written_end(
+    zones: &[ZoneRest],
+    layout: Option<crate::store::ZoneLayout>,
+    offset: u64,
+) -> Option<u64> {
+    let layout = layout?;
+    let zone = offset / layout.size_bytes;
+    let written = zones.get(zone as usize)?.written();
+    Some(zone * layout.size_bytes + written)
+}

@@ -1,0 +1,431 @@
+//! From a recording back to a device: at a mark, or in any state that a power cut there could have
+//! left.
+//!
+//! What a power cut may leave, by the rules of [`crate::store`]: everything that a flush or FUA
+//! covered; of the rest, any blocks at all, each as any of its unflushed writes has left it; in a
+//! zone, any number of blocks from its durable end on. Zone management is durable.
+
+use std::{collections::HashMap, fmt, path::Path, str::FromStr};
+
+use serde::Serialize;
+
+use super::{Entry, Reader, RecordError};
+use crate::store::{Change, Store, StoreKind, ZoneChange};
+
+/// A place in a recording.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// Right after the flush with this number, counted over all namespaces; 0 is the beginning.
+    Flush(u64),
+    /// Right after the entry with this number, from 1.
+    Entry(u64),
+    /// At this name (the last one, if there are several).
+    Name(String),
+    /// After everything.
+    End,
+}
+
+/// A mark that could not be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no mark; write flush:N, entry:N, mark:NAME or end")]
+pub struct ParseMarkError(String);
+
+impl FromStr for Mark {
+    type Err = ParseMarkError;
+
+    fn from_str(text: &str) -> Result<Self, ParseMarkError> {
+        let fail = || ParseMarkError(text.to_owned());
+        match text.split_once(':') {
+            Some(("flush", number)) => number.parse().map(Self::Flush).map_err(|_| fail()),
+            Some(("entry", number)) => number.parse().map(Self::Entry).map_err(|_| fail()),
+            Some(("mark", name)) if !name.is_empty() => Ok(Self::Name(name.to_owned())),
+            None if text == "end" => Ok(Self::End),
+            _ => Err(fail()),
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flush(number) => write!(f, "flush:{number}"),
+            Self::Entry(number) => write!(f, "entry:{number}"),
+            Self::Name(name) => write!(f, "mark:{name}"),
+            Self::End => f.write_str("end"),
+        }
+    }
+}
+
+/// What is kept of the changes before the mark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All of them: the device as a host saw it then.
+    Everything,
+    /// Only what a flush or FUA covered: the least that a power cut leaves.
+    Durable,
+    /// One of the legal states between these two, by this seed.
+    Reordered(u64),
+}
+
+/// What a replay did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Replayed {
+    /// Entries before the mark.
+    pub entries: u64,
+    /// Flushes before it.
+    pub flushes: u64,
+    /// Bytes that were written and could be lost at the mark.
+    pub volatile_bytes: u64,
+    /// Bytes of these that were left out.
+    pub left_out_bytes: u64,
+    /// Whether the recording was torn off before the mark: the daemon was killed there.
+    pub torn: bool,
+}
+
+/// A mark in a recording, for a list of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedMark {
+    /// As it is written for `--until`.
+    pub mark: String,
+    /// Entries up to there.
+    pub entries: u64,
+}
+
+/// All flushes, names and power cuts of a recording. Power cuts are listed as the entry that they
+/// are.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub fn marks(path: &Path) -> Result<Vec<ListedMark>, RecordError> {
+    let mut reader = Reader::open(path)?;
+    let mut marks = Vec::new();
+    let mut flushes = 0;
+    let mut entries = 0;
+    while let Some(entry) = reader.next_entry()? {
+        entries += 1;
+        let mark = match entry {
+            Entry::Mark { name } => Mark::Name(name.to_owned()),
+            Entry::PowerCut => Mark::Entry(entries),
+            Entry::Change {
+                change: Change::Flush,
+                ..
+            } => {
+                flushes += 1;
+                Mark::Flush(flushes)
+            }
+            Entry::Change { .. } => continue,
+        };
+        marks.push(ListedMark {
+            mark: mark.to_string(),
+            entries,
+        });
+    }
+    Ok(marks)
+}
+
+/// Build the device at a mark into an empty store that was made for the recording's namespaces.
+///
+/// # Errors
+///
+/// The recording cannot be read or has no such mark, or the store cannot be written.
+pub fn replay(
+    path: &Path,
+    until: &Mark,
+    keep: Keep,
+    into: &Store,
+) -> Result<Replayed, RecordError> {
+    let last = find(path, until)?;
+    let mut cut = Cut::survey(path, last, keep)?;
+    let mut reader = Reader::open(path)?;
+    while reader.sequence() < last {
+        let Some(entry) = reader.next_entry()? else {
+            break;
+        };
+        if let Entry::Change { namespace, change } = entry {
+            cut.apply(namespace, &change, into)?;
+        }
+        cut.sequence += 1;
+    }
+    for namespace in &into.namespaces {
+        namespace.flush()?;
+    }
+    Ok(Replayed {
+        entries: last,
+        torn: cut.torn,
+        ..cut.done
+    })
+}
+
+/// Number of the last entry before a mark.
+fn find(path: &Path, until: &Mark) -> Result<u64, RecordError> {
+    let mut reader = Reader::open(path)?;
+    let mut flushes = 0;
+    let mut named = None;
+    let mut start = None;
+    let mut entries = 0;
+    while let Some(entry) = reader.next_entry()? {
+        entries += 1;
+        if start.is_none() && matches!(entry, Entry::Mark { .. }) {
+            start = Some(entries);
+        }
+        match (entry, until) {
+            (Entry::Mark { name }, Mark::Name(wanted)) if name == wanted => named = Some(entries),
+            (
+                Entry::Change {
+                    change: Change::Flush,
+                    ..
+                },
+                Mark::Flush(wanted),
+            ) => {
+                flushes += 1;
+                if flushes == *wanted {
+                    return Ok(entries);
+                }
+            }
+            (_, Mark::Entry(wanted)) if entries == *wanted => return Ok(entries),
+            _ => {}
+        }
+    }
+    let found = match until {
+        Mark::End => Some(entries),
+        // What the device held when the recording began.
+        Mark::Flush(0) => start,
+        Mark::Entry(0) => Some(0),
+        _ => named,
+    };
+    found.ok_or_else(|| RecordError::NoSuchMark {
+        path: path.to_owned(),
+        mark: until.to_string(),
+    })
+}
+
+/// Which changes a power cut leaves.
+struct Cut {
+    keep: Keep,
+    random: SplitMix,
+    kinds: Vec<StoreKind>,
+    /// For each namespace, the number of the entry before which everything is covered: its last
+    /// flush.
+    covered: Vec<u64>,
+    /// For each zone that has volatile blocks, the epoch and the place where the cut goes.
+    zone_ends: HashMap<(usize, usize), ZoneEnd>,
+    /// Number of resets of each zone so far, in the second pass.
+    epochs: HashMap<(usize, usize), u64>,
+    sequence: u64,
+    torn: bool,
+    done: Replayed,
+}
+
+/// Where a zone's data ends after the cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct ZoneEnd {
+    /// Resets before these writes.
+    epoch: u64,
+    /// Bytes of the namespace: end of what is durable, and of what was written.
+    durable: u64,
+    written: u64,
+    /// Place of the cut between the two.
+    cut: u64,
+}
+
+impl Cut {
+    /// First pass: what is covered by the flushes before the mark, and where zones end.
+    fn survey(path: &Path, last: u64, keep: Keep) -> Result<Self, RecordError> {
+        let mut reader = Reader::open(path)?;
+        let kinds = reader.header().namespaces.clone();
+        let mut cut = Self {
+            keep,
+            random: SplitMix(match keep {
+                Keep::Reordered(seed) => seed,
+                Keep::Everything | Keep::Durable => 0,
+            }),
+            covered: vec![0; kinds.len()],
+            kinds,
+            zone_ends: HashMap::new(),
+            epochs: HashMap::new(),
+            sequence: 0,
+            torn: false,
+            done: Replayed::default(),
+        };
+        while reader.sequence() < last {
+            let Some(entry) = reader.next_entry()? else {
+                break;
+            };
+            cut.sequence += 1;
+            match entry {
+                Entry::Change { namespace, change } => cut.look_at(namespace as usize - 1, &change),
+                // What was lost is recorded by nothing: the store's own cut was one of many.
+                Entry::PowerCut | Entry::Mark { .. } => {}
+            }
+        }
+        cut.torn = reader.is_torn();
+        cut.sequence = 0;
+        let mut zones: Vec<(usize, usize)> = cut.zone_ends.keys().copied().collect();
+        // In a fixed order: the same seed gives the same state.
+        zones.sort_unstable();
+        for key in zones {
+            let block = cut.kinds[key.0].block_bytes;
+            let end = cut.zone_ends.get_mut(&key).expect("its key was just there");
+            let blocks = end.written.saturating_sub(end.durable) / block;
+            end.cut = match keep {
+                Keep::Everything => end.written,
+                Keep::Durable => end.durable,
+                Keep::Reordered(_) => end.durable + cut.random.below(blocks + 1) * block,
+            };
+        }
+        Ok(cut)
+    }
+
+    fn look_at(&mut self, namespace: usize, change: &Change<'_>) {
+        let zones = self.kinds[namespace].zones;
+        match *change {
+            Change::Flush => {
+                self.covered[namespace] = self.sequence;
+                self.done.flushes += 1;
+                for ((of, _), end) in &mut self.zone_ends {
+                    if *of == namespace {
+                        end.durable = end.written;
+                    }
+                }
+            }
+            Change::Write { offset, data, fua } => {
+                self.look_at_write(namespace, offset, data.len() as u64, fua);
+            }
+            Change::Zero { offset, len, fua } => self.look_at_write(namespace, offset, len, fua),
+            Change::Zone { zone, change } => {
+                let Some(zones) = zones else { return };
+                let end = self.zone_ends.entry((namespace, zone)).or_default();
+                match change {
+                    ZoneChange::Reset => {
+                        let start = zone as u64 * zones.size_bytes;
+                        *end = ZoneEnd {
+                            epoch: end.epoch + 1,
+                            durable: start,
+                            written: start,
+                            cut: start,
+                        };
+                    }
+                    ZoneChange::Finish | ZoneChange::ReadOnly | ZoneChange::Offline => {
+                        end.durable = end.written;
+                    }
+                }
+            }
+        }
+    }
+
+    fn look_at_write(&mut self, namespace: usize, offset: u64, len: u64, fua: bool) {
+        let Some(zones) = self.kinds[namespace].zones else {
+            return;
+        };
+        let zone = (offset / zones.size_bytes) as usize;
+        let start = zone as u64 * zones.size_bytes;
+        let end = self.zone_ends.entry((namespace, zone)).or_default();
+        end.durable = end.durable.max(start);
+        end.written = end.written.max(offset + len);
+        if fua {
+            end.durable = end.written;
+        }
+    }
+
+    /// Second pass: apply what is kept of a change. `self.sequence` entries came before it.
+    fn apply(
+        &mut self,
+        namespace: u32,
+        change: &Change<'_>,
+        into: &Store,
+    ) -> Result<(), RecordError> {
+        let index = namespace as usize - 1;
+        let store = &into.namespaces[index];
+        let (offset, len, fua) = match *change {
+            Change::Flush => return Ok(()),
+            Change::Zone { zone, change: kind } => {
+                if kind == ZoneChange::Reset {
+                    *self.epochs.entry((index, zone)).or_default() += 1;
+                }
+                return Ok(store.apply(change)?);
+            }
+            Change::Write { offset, data, fua } => (offset, data.len() as u64, fua),
+            Change::Zero { offset, len, fua } => (offset, len, fua),
+        };
+        let covered = fua || self.sequence < self.covered[index];
+        if let Some(zones) = self.kinds[index].zones {
+            let zone = (offset / zones.size_bytes) as usize;
+            let kept = self.kept_in_zone(index, zone, offset, len);
+            if !covered {
+                self.done.volatile_bytes += len;
+                self.done.left_out_bytes += len - kept;
+            }
+            return Ok(part(change, 0, kept).map_or(Ok(()), |change| store.apply(&change))?);
+        }
+        if covered || self.keep == Keep::Everything {
+            self.done.volatile_bytes += if covered { 0 } else { len };
+            return Ok(store.apply(change)?);
+        }
+        self.done.volatile_bytes += len;
+        self.done.left_out_bytes += len;
+        if self.keep == Keep::Durable {
+            return Ok(());
+        }
+        // A command is lost as a whole, kept as a whole, or torn: none of these too rarely.
+        let quarters = self.random.below(5);
+        let block = self.kinds[index].block_bytes;
+        for start in (0..len).step_by(block as usize) {
+            if self.random.below(4) < quarters {
+                self.done.left_out_bytes -= block;
+                if let Some(change) = part(change, start, block) {
+                    store.apply(&change)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of `len` bytes at `offset` are before the cut of their zone.
+    fn kept_in_zone(&self, index: usize, zone: usize, offset: u64, len: u64) -> u64 {
+        let epoch = self.epochs.get(&(index, zone)).copied().unwrap_or(0);
+        match self.zone_ends.get(&(index, zone)) {
+            // Before a later reset, everything is as good as nothing.
+            Some(end) if end.epoch == epoch => end.cut.saturating_sub(offset).min(len),
+            _ => len,
+        }
+    }
+}
+
+/// The part of a write that begins `start` bytes into it.
+fn part<'a>(change: &Change<'a>, start: u64, len: u64) -> Option<Change<'a>> {
+    if len == 0 {
+        return None;
+    }
+    match *change {
+        Change::Write { offset, data, fua } => Some(Change::Write {
+            offset: offset + start,
+            data: &data[start as usize..(start + len) as usize],
+            fua,
+        }),
+        Change::Zero { offset, fua, .. } => Some(Change::Zero {
+            offset: offset + start,
+            len,
+            fua,
+        }),
+        Change::Flush | Change::Zone { .. } => None,
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `end`.
+    fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+}

@@ -1,0 +1,593 @@
+//! The backing file: what is where, making one, opening one.
+//!
+//! ```text
+//! superblock A   64 KiB   header, JSON that describes the rest, checksum
+//! superblock B   64 KiB   the same again
+//! per namespace           zone records (32 bytes each), then its bytes, from a multiple of 1 MiB
+//! images                  two places for the device model's state; sparse
+//! ```
+//!
+//! A new file gets a small "forming" superblock first and its final ones last, so that a kill
+//! between leaves a file that is recognised and formed again, and a foreign file is never touched.
+//! Nothing but superblocks, records and images is interpreted.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use rustix::fs::{FallocateFlags, FlockOperation};
+use serde::{Deserialize, Serialize};
+use units::Bytes;
+
+use super::{
+    StoreError,
+    base::{Base, Region},
+    image::{Found, ImagePlaces},
+    namespace::{Health, Namespace},
+    zones::{RECORD_BYTES, ZoneLayout, Zones},
+};
+
+const MAGIC: &[u8; 8] = b"flashdSB";
+/// Format of the file. Another one is refused.
+const VERSION: u32 = 1;
+const SUPERBLOCK_BYTES: u64 = 64 << 10;
+/// Alignment of the regions that hold data.
+const ALIGNMENT: u64 = 1 << 20;
+
+/// How a backing file is used.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// The file. Made if it does not exist or is empty.
+    pub path: PathBuf,
+    /// Do not reserve all space at once, and give back what is deallocated. The file system below
+    /// may then become full while the device is in use.
+    pub sparse: bool,
+    /// A flush returns only when the host's disk has the data too (else when the host's kernel
+    /// has it, which outlives this process, but not the host).
+    pub host_sync: bool,
+}
+
+/// What a namespace should be like.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreKind {
+    /// Bytes.
+    pub size_bytes: u64,
+    /// Bytes of a logical block.
+    pub block_bytes: u64,
+    /// Its zones, if it has any.
+    #[serde(with = "zone_layout")]
+    pub zones: Option<ZoneLayout>,
+}
+
+mod zone_layout {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::ZoneLayout;
+
+    pub(super) fn serialize<S: Serializer>(
+        zones: &Option<ZoneLayout>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        zones
+            .map(|z| (z.size_bytes, z.capacity_bytes, z.count as u64))
+            .serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<ZoneLayout>, D::Error> {
+        let zones: Option<(u64, u64, u64)> = Option::deserialize(from)?;
+        Ok(zones.map(|(size_bytes, capacity_bytes, count)| ZoneLayout {
+            size_bytes,
+            capacity_bytes,
+            count: count as usize,
+        }))
+    }
+}
+
+/// The superblock's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Superblock {
+    /// Whether the file is still being made.
+    forming: bool,
+    /// What was given as the profile's name; a hint for people.
+    profile: String,
+    namespaces: Vec<Described>,
+    image_start: u64,
+    image_len: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Described {
+    kind: StoreKind,
+    uuid: [u8; 16],
+    records_start: u64,
+    data_start: u64,
+}
+
+/// All namespaces' bytes, and the place for the device model's state.
+#[derive(Debug)]
+pub struct Store {
+    /// In the order of their identifiers.
+    pub namespaces: Vec<Namespace>,
+    /// Unique identifiers, the same after the file was opened again.
+    pub uuids: Vec<[u8; 16]>,
+    image: Option<ImageFile>,
+}
+
+#[derive(Debug)]
+struct ImageFile {
+    file: Arc<File>,
+    path: Arc<PathBuf>,
+    places: ImagePlaces,
+    /// Generation of the newest image.
+    newest: Mutex<u64>,
+}
+
+impl Store {
+    /// A store in memory, all zeroes. `cache_bytes` are those of each namespace's write cache.
+    ///
+    /// # Errors
+    ///
+    /// No memory.
+    pub fn in_memory(kinds: &[StoreKind], cache_bytes: u64) -> Result<Self, StoreError> {
+        let namespaces = (1..).zip(kinds).map(|(number, kind)| {
+            let base = Base::memory(kind.size_bytes)?;
+            let zones = kind.zones.map(Zones::empty);
+            Ok(namespace(
+                number,
+                kind,
+                cache_bytes,
+                base,
+                zones,
+                Health::Healthy,
+            ))
+        });
+        Ok(Self {
+            namespaces: namespaces.collect::<Result<_, _>>()?,
+            uuids: kinds.iter().map(|_| new_uuid()).collect(),
+            image: None,
+        })
+    }
+
+    /// Open a backing file, or make it. The second part of the answer is the device model's state,
+    /// if one was saved.
+    ///
+    /// # Errors
+    ///
+    /// Another daemon has it, it is something else, it was made for other namespaces, both of its
+    /// superblocks are damaged, or there is no space for it. Damage to one namespace is no error:
+    /// its [`Health`] says so.
+    pub fn open(
+        options: &FileOptions,
+        kinds: &[StoreKind],
+        cache_bytes: u64,
+        profile: &str,
+    ) -> Result<(Self, Option<Vec<u8>>), StoreError> {
+        let path = Arc::new(options.path.clone());
+        let file = lock(&path)?;
+        let superblock = match read_superblock(&file, &path)? {
+            Some(superblock) => superblock,
+            None => form(&file, &path, kinds, profile, options.sparse)?,
+        };
+        check_kinds(&path, &superblock, kinds)?;
+        let file = Arc::new(file);
+        let len = file
+            .metadata()
+            .map_err(|source| StoreError::io(&path, "stat", 0, source))?
+            .len();
+        let mut namespaces = Vec::new();
+        for (number, described) in (1..).zip(&superblock.namespaces) {
+            let region = |start| Region {
+                file: Arc::clone(&file),
+                path: Arc::clone(&path),
+                start,
+                sparse: options.sparse,
+                host_sync: options.host_sync,
+            };
+            namespaces.push(open_namespace(
+                number,
+                described,
+                cache_bytes,
+                len,
+                &region,
+            )?);
+        }
+        let places = ImagePlaces {
+            start: superblock.image_start,
+            len: superblock.image_len,
+        };
+        let found = places
+            .load(&file)
+            .map_err(|source| StoreError::io(&path, "read", places.start, source))?;
+        let (newest, image) = match found {
+            Found::Nothing => (0, None),
+            Found::Image(generation, image) => (generation, Some(image)),
+            Found::Damaged => {
+                tracing::warn!(
+                    path = %path.display(),
+                    "the saved mapping and wear are damaged; they start anew, no data is lost"
+                );
+                (0, None)
+            }
+        };
+        let store = Self {
+            namespaces,
+            uuids: superblock.namespaces.iter().map(|n| n.uuid).collect(),
+            image: Some(ImageFile {
+                file,
+                path,
+                places,
+                newest: Mutex::new(newest),
+            }),
+        };
+        Ok((store, image))
+    }
+
+    /// What the namespaces of an existing file are, without opening it for use.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is no store.
+    pub fn describe(path: &Path) -> Result<Vec<StoreKind>, StoreError> {
+        let file = File::open(path).map_err(|source| StoreError::io(path, "open", 0, source))?;
+        let superblock = read_superblock(&file, path)?.ok_or_else(|| StoreError::Unusable {
+            path: path.to_owned(),
+            reason: "it is empty".to_owned(),
+        })?;
+        Ok(superblock.namespaces.into_iter().map(|n| n.kind).collect())
+    }
+
+    /// Keep the device model's state in the file. Nothing happens without a file.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written; the state saved before is still there.
+    pub fn save_image(&self, image: &[u8]) -> Result<(), StoreError> {
+        let Some(to) = &self.image else {
+            return Ok(());
+        };
+        let mut newest = to.newest.lock().unwrap_or_else(|e| e.into_inner());
+        to.places
+            .save(&to.file, *newest + 1, image)
+            .map_err(|source| StoreError::io(&to.path, "save mapping", to.places.start, source))?;
+        *newest += 1;
+        Ok(())
+    }
+
+    /// Whether there is a file.
+    #[must_use]
+    pub fn is_persistent(&self) -> bool {
+        self.image.is_some()
+    }
+
+    /// Wait until the host's disk has everything that the file got.
+    ///
+    /// # Errors
+    ///
+    /// What the host's file system says.
+    pub fn sync_file(&self) -> Result<(), StoreError> {
+        match &self.image {
+            None => Ok(()),
+            Some(to) => to
+                .file
+                .sync_all()
+                .map_err(|source| StoreError::io(&to.path, "sync", 0, source)),
+        }
+    }
+}
+
+fn namespace(
+    number: u32,
+    kind: &StoreKind,
+    cache_bytes: u64,
+    base: Base,
+    zones: Option<Zones>,
+    health: Health,
+) -> Namespace {
+    Namespace::new(
+        number,
+        kind.size_bytes,
+        kind.block_bytes,
+        cache_bytes,
+        base,
+        zones,
+        health,
+    )
+}
+
+fn open_namespace(
+    number: u32,
+    described: &Described,
+    cache_bytes: u64,
+    file_len: u64,
+    region: &dyn Fn(u64) -> Region,
+) -> Result<Namespace, StoreError> {
+    let Described {
+        kind,
+        records_start,
+        data_start,
+        ..
+    } = described;
+    let end = data_start + kind.size_bytes;
+    let mut health = Health::Healthy;
+    let mut zones = kind.zones.map(Zones::empty);
+    if file_len < end {
+        health = Health::Failed(format!(
+            "the store ends at byte {file_len}, this namespace at {end}: something has truncated \
+             the file; restore it from a copy"
+        ));
+    } else if let Some(layout) = kind.zones {
+        let (loaded, damaged) = Zones::load(layout, region(*records_start))?;
+        zones = Some(loaded);
+        if let Some(first) = damaged.first() {
+            health = Health::Degraded(format!(
+                "the records of {} zones are damaged, from zone {first} on: these zones are offline",
+                damaged.len()
+            ));
+        }
+    }
+    if let Some(reason) = health.reason() {
+        tracing::error!(namespace = number, "{reason}");
+    }
+    let base = Base::File(region(*data_start));
+    Ok(namespace(number, kind, cache_bytes, base, zones, health))
+}
+
+/// Open the file, made if need be, and lock it for this process.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|source| StoreError::io(path, "open", 0, source))?;
+    let metadata = file
+        .metadata()
+        .map_err(|source| StoreError::io(path, "stat", 0, source))?;
+    if !metadata.is_file() {
+        return Err(StoreError::Unusable {
+            path: path.to_owned(),
+            reason: "a store must be a regular file".to_owned(),
+        });
+    }
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked {
+            path: path.to_owned(),
+        }),
+        Err(source) => Err(StoreError::io(path, "lock", 0, source.into())),
+    }
+}
+
+/// The superblock of an existing store; `None` for a file that is empty or whose making was
+/// interrupted.
+fn read_superblock(file: &File, path: &Path) -> Result<Option<Superblock>, StoreError> {
+    let unusable = |reason: &str| StoreError::Unusable {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    let mut forming = false;
+    let mut other_version = None;
+    for place in 0..2 {
+        match decode(&read_up_to(file, path, place * SUPERBLOCK_BYTES)?) {
+            Decoded::Superblock(superblock) if superblock.forming => forming = true,
+            Decoded::Superblock(superblock) => return Ok(Some(superblock)),
+            Decoded::Version(version) => other_version = Some(version),
+            Decoded::Damaged => {}
+        }
+    }
+    let len = file
+        .metadata()
+        .map_err(|source| StoreError::io(path, "stat", 0, source))?
+        .len();
+    match other_version {
+        Some(version) => Err(unusable(&format!(
+            "format {version} of the store is not known to this flashd (it knows {VERSION})"
+        ))),
+        None if forming || len == 0 => Ok(None),
+        None => Err(unusable(
+            "this is no flashd store, or both of its superblocks are damaged; it was left as it is",
+        )),
+    }
+}
+
+fn read_up_to(file: &File, path: &Path, start: u64) -> Result<Vec<u8>, StoreError> {
+    let mut bytes = vec![0; SUPERBLOCK_BYTES as usize];
+    let mut len = 0;
+    while len < bytes.len() {
+        match file.read_at(&mut bytes[len..], start + len as u64) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(StoreError::io(path, "read", start, source)),
+        }
+    }
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+enum Decoded {
+    Superblock(Superblock),
+    Version(u32),
+    Damaged,
+}
+
+fn decode(bytes: &[u8]) -> Decoded {
+    let half = |at: usize| {
+        let four = bytes.get(at..at + 4)?;
+        Some(u32::from_le_bytes(four.try_into().ok()?))
+    };
+    let (Some(version), Some(len), Some(sum)) = (half(8), half(12), half(16)) else {
+        return Decoded::Damaged;
+    };
+    if &bytes[..8] != MAGIC {
+        return Decoded::Damaged;
+    }
+    let Some(json) = bytes.get(20..20 + len as usize) else {
+        return Decoded::Damaged;
+    };
+    if crc32c::crc32c_append(crc32c::crc32c(&bytes[..16]), json) != sum {
+        return Decoded::Damaged;
+    }
+    if version != VERSION {
+        return Decoded::Version(version);
+    }
+    serde_json::from_slice(json).map_or(Decoded::Damaged, Decoded::Superblock)
+}
+
+fn encode(superblock: &Superblock) -> Vec<u8> {
+    let json = serde_json::to_vec(superblock).expect("plain data serialises");
+    let mut bytes = Vec::with_capacity(20 + json.len());
+    bytes.extend_from_slice(MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&(json.len() as u32).to_le_bytes());
+    let sum = crc32c::crc32c_append(crc32c::crc32c(&bytes), &json);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    bytes.extend_from_slice(&json);
+    bytes
+}
+
+/// Where everything goes.
+fn plan(kinds: &[StoreKind], profile: &str) -> Superblock {
+    let mut at = 2 * SUPERBLOCK_BYTES;
+    let mut data = 0;
+    let namespaces = kinds
+        .iter()
+        .map(|kind| {
+            let records_start = at;
+            let records = kind.zones.map_or(0, |zones| zones.count * RECORD_BYTES) as u64;
+            let data_start = (at + records).next_multiple_of(ALIGNMENT);
+            at = (data_start + kind.size_bytes).next_multiple_of(ALIGNMENT);
+            data += kind.size_bytes;
+            Described {
+                kind: kind.clone(),
+                uuid: new_uuid(),
+                records_start,
+                data_start,
+            }
+        })
+        .collect();
+    Superblock {
+        forming: false,
+        profile: profile.to_owned(),
+        namespaces,
+        image_start: at,
+        // Mapping and wear take about 0.3 % of the data; what is not used takes no space.
+        image_len: (data / 32 + (64 << 20)).next_multiple_of(ALIGNMENT),
+    }
+}
+
+/// Make a store of an empty file.
+fn form(
+    file: &File,
+    path: &Path,
+    kinds: &[StoreKind],
+    profile: &str,
+    sparse: bool,
+) -> Result<Superblock, StoreError> {
+    let failed = |operation| move |source| StoreError::io(path, operation, 0, source);
+    let superblock = plan(kinds, profile);
+    let forming = Superblock {
+        forming: true,
+        profile: String::new(),
+        namespaces: Vec::new(),
+        image_start: 0,
+        image_len: 0,
+    };
+    let sealed = encode(&superblock);
+    if sealed.len() as u64 > SUPERBLOCK_BYTES {
+        return Err(StoreError::Unusable {
+            path: path.to_owned(),
+            reason: format!("{} namespaces are more than a store can have", kinds.len()),
+        });
+    }
+    // From the beginning: an attempt before this one may have left parts.
+    file.write_all_at(&encode(&forming), 0)
+        .and_then(|()| file.set_len(4096))
+        .map_err(failed("write"))?;
+    let end = superblock.image_start;
+    file.set_len(end).map_err(failed("grow"))?;
+    if !sparse {
+        let reserved = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, end);
+        match reserved {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                tracing::warn!(path = %path.display(), "space cannot be reserved there");
+            }
+            Err(source) => {
+                // Give back what was taken; the file is recognised as unfinished.
+                let _ = file.set_len(0);
+                tracing::error!(path = %path.display(), "no room for {}", Bytes(end));
+                return Err(StoreError::io(path, "reserve space", end, source.into()));
+            }
+        }
+    }
+    file.write_all_at(&sealed, SUPERBLOCK_BYTES)
+        .and_then(|()| file.write_all_at(&sealed, 0))
+        .and_then(|()| file.sync_all())
+        .map_err(failed("write"))?;
+    Ok(superblock)
+}
+
+fn check_kinds(
+    path: &Path,
+    superblock: &Superblock,
+    kinds: &[StoreKind],
+) -> Result<(), StoreError> {
+    let unusable = |reason: String| StoreError::Unusable {
+        path: path.to_owned(),
+        reason,
+    };
+    if superblock.namespaces.len() != kinds.len() {
+        return Err(unusable(format!(
+            "it holds {} namespaces and {} were asked for; leave out --namespace to take its own, \
+             or use another file",
+            superblock.namespaces.len(),
+            kinds.len()
+        )));
+    }
+    for (number, (there, asked)) in (1..).zip(superblock.namespaces.iter().zip(kinds)) {
+        if there.kind != *asked {
+            return Err(unusable(format!(
+                "namespace {number} there is {}, and {} was asked for; use the same --namespace, \
+                 --block-size and zone sizes, or another file",
+                show(&there.kind),
+                show(asked)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn show(kind: &StoreKind) -> String {
+    let blocks = format!(
+        "{} in blocks of {}",
+        Bytes(kind.size_bytes),
+        kind.block_bytes
+    );
+    match kind.zones {
+        None => format!("conventional, {blocks}"),
+        Some(zones) => format!(
+            "zoned, {blocks}, {} zones of {} (capacity {})",
+            zones.count,
+            Bytes(zones.size_bytes),
+            Bytes(zones.capacity_bytes)
+        ),
+    }
+}
+
+/// A random UUID (RFC 9562 §5.4).
+fn new_uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    // A system without random numbers at start-up waits here; nothing else can fail.
+    let _ = rustix::rand::getrandom(&mut uuid, rustix::rand::GetRandomFlags::empty());
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    uuid
+}

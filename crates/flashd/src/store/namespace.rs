@@ -1,0 +1,505 @@
+//! One namespace: a volatile cache over durable bytes, and the rules between them.
+
+use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use super::{
+    StoreError,
+    base::Base,
+    cache::{Cache, Content},
+    zones::{ZoneLayout, ZoneRest, Zones},
+};
+
+/// Blocks that leave a full cache at once, as a part of its capacity.
+const DRAIN_PART: usize = 8;
+
+/// How a namespace's store is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// All is well.
+    #[default]
+    Healthy,
+    /// The last access of its kind failed; others may still work, and this one later.
+    Degraded(String),
+    /// Out of service since it was opened.
+    Failed(String),
+}
+
+impl Health {
+    /// Whether all is well.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        *self == Self::Healthy
+    }
+
+    /// What is wrong.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Healthy => None,
+            Self::Degraded(reason) | Self::Failed(reason) => Some(reason),
+        }
+    }
+}
+
+/// The bytes of one namespace. All offsets and lengths are whole logical blocks inside of it (the
+/// caller has checked; what is not panics).
+#[derive(Debug)]
+pub struct Namespace {
+    number: u32,
+    size_bytes: u64,
+    block_bytes: u64,
+    state: RwLock<State>,
+    health: RwLock<Health>,
+}
+
+#[derive(Debug)]
+struct State {
+    cache: Cache,
+    base: Base,
+    zones: Option<Zones>,
+    block_bytes: u64,
+}
+
+impl Namespace {
+    pub(super) fn new(
+        number: u32,
+        size_bytes: u64,
+        block_bytes: u64,
+        cache_bytes: u64,
+        base: Base,
+        zones: Option<Zones>,
+        health: Health,
+    ) -> Self {
+        let capacity = u32::try_from(cache_bytes / block_bytes).unwrap_or(u32::MAX - 1);
+        Self {
+            number,
+            size_bytes,
+            block_bytes,
+            state: RwLock::new(State {
+                cache: Cache::new(capacity, block_bytes as usize),
+                base,
+                zones,
+                block_bytes,
+            }),
+            health: RwLock::new(health),
+        }
+    }
+
+    /// Bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Bytes of a logical block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// How it is doing.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health
+            .read()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone()
+    }
+
+    /// Bring all memory in now, so that no request waits for some: where the host's writeback goes
+    /// through this process, waiting for memory could wait for itself.
+    pub fn touch(&self) {
+        let mut state = self.write_state();
+        state.base.touch();
+        state.cache.touch();
+    }
+
+    /// Fill `into` with what was written last, durable or not.
+    ///
+    /// # Errors
+    ///
+    /// The backing file cannot be read.
+    pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        self.in_service()?;
+        let result = self.read_state().read(offset, into);
+        self.note(result, Access::Read)
+    }
+
+    /// Write; durable on return only with `fua`.
+    ///
+    /// # Errors
+    ///
+    /// The backing file cannot be written. The blocks then read as before or as written; those of
+    /// earlier writes are kept.
+    pub fn write(&self, offset: u64, data: &[u8], fua: bool) -> Result<(), StoreError> {
+        self.in_service()?;
+        let mut state = self.write_state();
+        let result = if fua || state.cache.capacity() == 0 {
+            state.write_through(offset, data)
+        } else {
+            state.write_cached(offset, data.len() as u64, Some(data))
+        };
+        drop(state);
+        self.note(result, Access::Write)
+    }
+
+    /// Make a range read as zeroes: a write of zeroes, as volatile as one. (Also what Deallocate
+    /// does; a range larger than the cache goes through it.)
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::write`].
+    pub fn zero(&self, offset: u64, len: u64, fua: bool) -> Result<(), StoreError> {
+        self.in_service()?;
+        let mut state = self.write_state();
+        let result = if fua || len / self.block_bytes > state.cache.capacity() as u64 / 2 {
+            state.zero_through(offset, len)
+        } else {
+            state.write_cached(offset, len, None)
+        };
+        drop(state);
+        self.note(result, Access::Write)
+    }
+
+    /// Make everything durable that was written before.
+    ///
+    /// # Errors
+    ///
+    /// The backing file cannot be written. What could not be written is still there, and the next
+    /// flush tries again.
+    pub fn flush(&self) -> Result<(), StoreError> {
+        self.in_service()?;
+        let mut state = self.write_state();
+        let all = state.cache.len();
+        let result = state.drain(all).and_then(|()| state.base.sync());
+        drop(state);
+        self.note(result, Access::Write)
+    }
+
+    /// Empty a zone, durably.
+    ///
+    /// # Errors
+    ///
+    /// The record in the backing file cannot be written.
+    pub fn reset_zone(&self, zone: usize) -> Result<(), StoreError> {
+        self.in_service()?;
+        let result = self.write_state().reset_zone(zone);
+        self.note(result, Access::Write)
+    }
+
+    /// Put a zone into a state, durably and with all of its data.
+    ///
+    /// # Errors
+    ///
+    /// The backing file cannot be written.
+    pub fn set_zone(&self, zone: usize, kind: fn(u64) -> ZoneRest) -> Result<(), StoreError> {
+        self.in_service()?;
+        let result = self.write_state().set_zone(zone, kind);
+        self.note(result, Access::Write)
+    }
+
+    /// Drop what is not durable. Answers what each zone is then.
+    pub fn power_cut(&self) -> Vec<ZoneRest> {
+        let mut state = self.write_state();
+        state.cache.clear();
+        state.zones.as_mut().map_or_else(Vec::new, |zones| {
+            zones.power_cut();
+            zones.durable().to_vec()
+        })
+    }
+
+    /// What each zone would be after a power cut.
+    #[must_use]
+    pub fn durable_zones(&self) -> Vec<ZoneRest> {
+        let state = self.read_state();
+        state
+            .zones
+            .as_ref()
+            .map_or_else(Vec::new, |zones| zones.durable().to_vec())
+    }
+
+    /// What each zone is now, durable or not.
+    #[must_use]
+    pub fn zones_now(&self) -> Vec<ZoneRest> {
+        let state = self.read_state();
+        state.zones.as_ref().map_or_else(Vec::new, Zones::now)
+    }
+
+    /// Bytes of a zone that were written, durable or not.
+    #[must_use]
+    pub fn written_in_zone(&self, zone: usize) -> u64 {
+        let state = self.read_state();
+        state.zones.as_ref().map_or(0, |zones| zones.written(zone))
+    }
+
+    /// The zones' sizes, if it has zones.
+    #[must_use]
+    pub fn zone_layout(&self) -> Option<ZoneLayout> {
+        self.read_state().zones.as_ref().map(Zones::layout)
+    }
+
+    /// Bytes that a power cut would lose now.
+    #[must_use]
+    pub fn volatile_bytes(&self) -> u64 {
+        self.read_state().cache.len() as u64 * self.block_bytes
+    }
+
+    fn in_service(&self) -> Result<(), StoreError> {
+        match &*self.health.read().unwrap_or_else(|e| e.into_inner()) {
+            Health::Failed(reason) => Err(StoreError::OutOfService {
+                namespace: self.number,
+                reason: reason.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Note what an access says about the health.
+    fn note(&self, result: Result<(), StoreError>, access: Access) -> Result<(), StoreError> {
+        match &result {
+            Ok(()) if access == Access::Read => {}
+            Ok(()) => {
+                let degraded = |health: &Health| matches!(health, Health::Degraded(_));
+                let known = degraded(&self.health.read().unwrap_or_else(|e| e.into_inner()));
+                if known {
+                    let volatile = self.read_state().cache.is_empty();
+                    let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
+                    // Only what reached the file proves that the file takes data again.
+                    if volatile && degraded(&health) {
+                        tracing::info!(namespace = self.number, "writes to the store work again");
+                        *health = Health::Healthy;
+                    }
+                }
+            }
+            Err(error) => {
+                let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
+                if health.is_healthy() {
+                    tracing::error!(namespace = self.number, %error, "the store failed");
+                }
+                if !matches!(*health, Health::Failed(_)) {
+                    *health = Health::Degraded(error.to_string());
+                }
+            }
+        }
+        result
+    }
+
+    // A thread that panicked inside has left the state as consistent as a failed write does.
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+impl State {
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        let Some(zones) = &self.zones else {
+            return self.read_written(offset, into);
+        };
+        let mut at = 0;
+        while at < into.len() {
+            let place = offset + at as u64;
+            let (zone, within) = zones.locate(place);
+            let rest = (into.len() - at) as u64;
+            let here = rest.min(zones.layout().size_bytes - within);
+            let valid = zones.written(zone).saturating_sub(within).min(here) as usize;
+            let part = &mut into[at..at + here as usize];
+            let (written, behind) = part.split_at_mut(valid);
+            self.read_written(place, written)?;
+            behind.fill(0);
+            at += here as usize;
+        }
+        Ok(())
+    }
+
+    /// Base first, then what is newer over it.
+    fn read_written(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
+        if into.is_empty() {
+            return Ok(());
+        }
+        if self.cache.is_empty() {
+            return self.base.read(offset, into);
+        }
+        let first = offset / self.block_bytes;
+        let count = into.len() / self.block_bytes as usize;
+        let cached = |index: usize| self.cache.get(first + index as u64);
+        // Neighbours that are not in the cache are one read of the base.
+        let mut index = 0;
+        while index < count {
+            let start = index * self.block_bytes as usize;
+            let end = start + self.block_bytes as usize;
+            match cached(index) {
+                Some(Content::Data(data)) => into[start..end].copy_from_slice(data),
+                Some(Content::Zeroes) => into[start..end].fill(0),
+                None => {
+                    let run = (index + 1..count)
+                        .find(|next| cached(*next).is_some())
+                        .unwrap_or(count);
+                    let end = run * self.block_bytes as usize;
+                    self.base
+                        .read(offset + start as u64, &mut into[start..end])?;
+                    index = run;
+                    continue;
+                }
+            }
+            index += 1;
+        }
+        Ok(())
+    }
+
+    /// `None` writes zeroes.
+    fn write_cached(
+        &mut self,
+        offset: u64,
+        len: u64,
+        data: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let first = offset / self.block_bytes;
+        for index in 0..len / self.block_bytes {
+            let start = (index * self.block_bytes) as usize;
+            let content = data.map_or(Content::Zeroes, |data| {
+                Content::Data(&data[start..start + self.block_bytes as usize])
+            });
+            if !self.cache.has_room_for(first + index) {
+                self.drain((self.cache.capacity() / DRAIN_PART).max(1))?;
+            }
+            assert!(
+                self.cache.put(first + index, content),
+                "a drained cache has room"
+            );
+            self.advance(offset, (index + 1) * self.block_bytes);
+        }
+        Ok(())
+    }
+
+    /// Durable on return, and in a zone everything before it.
+    fn write_through(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
+        let len = data.len() as u64;
+        self.drain_zone_before(offset)?;
+        self.base.write(offset, data)?;
+        self.replaced(offset, len)
+    }
+
+    fn zero_through(&mut self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.drain_zone_before(offset)?;
+        self.base.zero(offset, len)?;
+        self.replaced(offset, len)
+    }
+
+    /// A range has gone to the base, past the cache.
+    fn replaced(&mut self, offset: u64, len: u64) -> Result<(), StoreError> {
+        self.cache
+            .remove_range(offset / self.block_bytes..(offset + len) / self.block_bytes);
+        self.advance(offset, len);
+        if let Some(zones) = &mut self.zones {
+            let (zone, within) = zones.locate(offset);
+            zones.make_durable(zone, within + len)?;
+        }
+        self.base.sync()
+    }
+
+    fn advance(&mut self, offset: u64, len: u64) {
+        if let Some(zones) = &mut self.zones {
+            let (zone, within) = zones.locate(offset);
+            zones.advance(zone, within + len);
+        }
+    }
+
+    /// Bring what a zone holds before `offset` into the base, so that what is durable has no holes.
+    fn drain_zone_before(&mut self, offset: u64) -> Result<(), StoreError> {
+        let Some(zones) = &self.zones else {
+            return Ok(());
+        };
+        let (zone, within) = zones.locate(offset);
+        let start = zones.start(zone);
+        let from = (start + zones.durable_bytes(zone)) / self.block_bytes;
+        let until = (start + within.min(zones.written(zone))) / self.block_bytes;
+        let blocks: Vec<u64> = (from..until)
+            .filter(|block| self.cache.get(*block).is_some())
+            .collect();
+        self.drain_blocks(&blocks)
+    }
+
+    /// Bring the `count` oldest blocks into the base.
+    fn drain(&mut self, count: usize) -> Result<(), StoreError> {
+        let blocks = self.cache.oldest(count);
+        self.drain_blocks(&blocks)
+    }
+
+    /// Bring these blocks, in order of address, into the base. In a zone they are the first of its
+    /// volatile ones: zones are written in order, and blocks leave in the order in which they came.
+    fn drain_blocks(&mut self, blocks: &[u64]) -> Result<(), StoreError> {
+        let mut rest = blocks;
+        while !rest.is_empty() {
+            let joined = |pair: &[u64]| pair[1] == pair[0] + 1 && self.same_kind(pair[0], pair[1]);
+            let len = 1 + rest.windows(2).take_while(|pair| joined(pair)).count();
+            let (run, behind) = rest.split_at(len);
+            rest = behind;
+            let (offset, len) = (
+                run[0] * self.block_bytes,
+                run.len() as u64 * self.block_bytes,
+            );
+            let pieces: Vec<&[u8]> = run
+                .iter()
+                .filter_map(|block| match self.cache.get(*block) {
+                    Some(Content::Data(data)) => Some(data),
+                    _ => None,
+                })
+                .collect();
+            if pieces.is_empty() {
+                self.base.zero(offset, len)?;
+            } else {
+                self.base.write_pieces(offset, &pieces)?;
+            }
+            if let Some(zones) = &mut self.zones {
+                let (zone, within) = zones.locate(offset);
+                zones.make_durable(zone, within + len)?;
+            }
+        }
+        for block in blocks {
+            self.cache.remove(*block);
+        }
+        Ok(())
+    }
+
+    /// Whether two cached neighbours can be written together: both data or both zeroes, one zone.
+    fn same_kind(&self, a: u64, b: u64) -> bool {
+        let zeroes = |block| self.cache.get(block) == Some(Content::Zeroes);
+        let zone = |block: u64| {
+            let zones = self.zones.as_ref()?;
+            Some(zones.locate(block * self.block_bytes).0)
+        };
+        zeroes(a) == zeroes(b) && zone(a) == zone(b)
+    }
+
+    fn reset_zone(&mut self, zone: usize) -> Result<(), StoreError> {
+        let Some(zones) = &mut self.zones else {
+            return Ok(());
+        };
+        zones.reset(zone)?;
+        let first = zones.start(zone) / self.block_bytes;
+        let blocks = zones.layout().size_bytes / self.block_bytes;
+        self.cache.remove_range(first..first + blocks);
+        Ok(())
+    }
+
+    fn set_zone(&mut self, zone: usize, kind: fn(u64) -> ZoneRest) -> Result<(), StoreError> {
+        let Some(zones) = &self.zones else {
+            return Ok(());
+        };
+        let end = zones.start(zone) + zones.layout().capacity_bytes;
+        self.drain_zone_before(end)?;
+        let zones = self.zones.as_mut().expect("it was there a moment ago");
+        let written = zones.written(zone);
+        zones.set(zone, kind(written))
+    }
+}
