@@ -69,6 +69,10 @@ pub(super) struct Die {
     pub(super) valid: u32,
     /// Erases of all blocks.
     pub(super) erases: u64,
+    /// Erases of the most worn block.
+    pub(super) most_erases: u32,
+    /// No block was erased less often; it may be that none was erased so seldom any more.
+    least_erases: u32,
 }
 
 impl Die {
@@ -89,6 +93,8 @@ impl Die {
             stragglers: Vec::new(),
             valid: 0,
             erases: 0,
+            most_erases: 0,
+            least_erases: 0,
         }
     }
 
@@ -147,6 +153,15 @@ impl Die {
             .map(|(.., block)| block)
     }
 
+    /// Whether a block may lag behind the most worn one by more than `spread` erases. Looks at the
+    /// blocks only when it does not know.
+    pub(super) fn may_lag(&mut self, spread: u32) -> bool {
+        if self.most_erases - self.least_erases > spread {
+            self.least_erases = self.blocks.iter().map(|it| it.erases).min().unwrap_or(0);
+        }
+        self.most_erases - self.least_erases > spread
+    }
+
     /// Of the blocks that hold data and are not the host's open one, the one that was erased least
     /// often, and how often.
     pub(super) fn least_worn_in_use(&self) -> Option<(u32, u32)> {
@@ -157,20 +172,13 @@ impl Die {
             .min()
     }
 
-    pub(super) fn most_erases(&self) -> u32 {
-        self.blocks
-            .iter()
-            .map(|block| block.erases)
-            .max()
-            .unwrap_or(0)
-    }
-
     pub(super) fn erase(&mut self, block: u32) {
         let state = &mut self.blocks[block as usize];
         debug_assert_eq!(state.valid, 0, "block {block} still holds data");
         debug_assert_eq!(state.state, BlockState::Closed);
         state.state = BlockState::Free;
         state.erases += 1;
+        self.most_erases = self.most_erases.max(state.erases);
         self.erases += 1;
         self.free.push(block);
     }

@@ -151,6 +151,7 @@ impl Ftl {
             let number = input.below(u64::from(u32::MAX), "a count of erases")?;
             block.erases = number >> 1;
             die.erases += u64::from(block.erases);
+            die.most_erases = die.most_erases.max(block.erases);
             if number & 1 == 1 {
                 block.state = BlockState::Closed;
             }

@@ -49,7 +49,7 @@ impl Ftl {
                 .map(|block: &Block| block.erases)
                 .min()
                 .unwrap_or(0);
-            let most = die.most_erases();
+            let most = die.most_erases;
             let mean = die.erases as f64 / blocks;
             report.least = report.least.min(least);
             report.most = report.most.max(most);
@@ -76,10 +76,13 @@ impl Ftl {
         if state.victim.is_some() || state.free_blocks() < RESERVED_BLOCKS {
             return;
         }
+        if !state.may_lag(self.options.wear_spread) {
+            return;
+        }
         let Some((least, block)) = state.least_worn_in_use() else {
             return;
         };
-        if state.most_erases() - least <= self.options.wear_spread {
+        if state.most_erases - least <= self.options.wear_spread {
             return;
         }
         if state.draining.iter().any(|victim| victim.block == block) {
