@@ -3,9 +3,10 @@
 use std::{fs::File, io::Write as _, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, anyhow, bail};
-use flash_model::Profile;
+use flash_model::{NamespaceKind, Profile};
 use flashd::{
-    device::Device,
+    device::{Device, NamespaceOptions},
+    mount::{self, Mounted},
     operate::{Ask, OperateOptions, Operation, Told, ask, find_socket},
     record::{Keep, Reader, Replayed, marks},
     store::{FileOptions, Store, ZoneRest},
@@ -65,11 +66,44 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     )
 }
 
-pub(crate) fn mount(args: &MountArgs) -> Result<()> {
-    bail!(
-        "this flashd was built without FUSE ({})",
-        args.dir.display()
-    )
+pub(crate) fn mount_disk(args: &MountArgs) -> Result<()> {
+    mount::become_io_path();
+    let namespaces = args.size.map(|size| NamespaceOptions {
+        kind: NamespaceKind::Conventional,
+        size,
+    });
+    let options = args
+        .device
+        .options(namespaces.into_iter().collect(), true)?;
+    let device = Device::open(&options)?;
+    check_one_disk(&device)?;
+    let mut operation = operate(&args.device, &device)?;
+    let mut mounted = Mounted::start(&device, &args.dir, operation.stopper())?;
+    tracing::info!(
+        "mounted; losetup --direct-io=on -b {} -f --show {}",
+        args.device.block_size,
+        mounted.disk().display()
+    );
+    operation.wait_for_signal();
+    if let Err(error) = mounted.unmount() {
+        tracing::warn!("{error}");
+        mounted.unmount_when_unused(&mut || operation.signal_came());
+    }
+    drop(mounted);
+    operation.finish()?;
+    Ok(())
+}
+
+/// A file is one conventional namespace.
+fn check_one_disk(device: &Device) -> Result<()> {
+    match device.namespaces() {
+        [only] if only.kind == NamespaceKind::Conventional => Ok(()),
+        [_] => bail!("the store holds a zoned namespace; a file cannot be one, use `flashd serve`"),
+        several => bail!(
+            "the store holds {} namespaces; a file can be one, use `flashd serve`",
+            several.len()
+        ),
+    }
 }
 
 fn operate(args: &DeviceArgs, device: &Arc<Device>) -> Result<Operation> {

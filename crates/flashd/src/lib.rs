@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod mount;
 pub mod operate;
 pub mod pace;
 pub mod record;

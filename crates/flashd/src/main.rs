@@ -11,6 +11,12 @@ mod commands;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::{
+    Layer,
+    filter::{LevelFilter, Targets},
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 use args::{Cli, Command};
 
@@ -20,7 +26,7 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Profiles(args) => commands::profiles(args),
         Command::Serve(args) => commands::serve(args),
-        Command::Mount(args) => commands::mount(args),
+        Command::Mount(args) => commands::mount_disk(args),
         Command::Status(args) => commands::status(args),
         Command::Stats(args) => commands::stats(args),
         Command::PowerCut(args) => commands::power_cut(args),
@@ -38,14 +44,24 @@ fn main() -> ExitCode {
 
 fn log(verbose: u8) {
     let level = match verbose {
-        0 => tracing::Level::INFO,
-        1 => tracing::Level::DEBUG,
-        _ => tracing::Level::TRACE,
+        0 => LevelFilter::INFO,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     };
-    tracing_subscriber::fmt()
-        .with_max_level(level)
+    // What the FUSE library warns of is how the kernel tries things out.
+    let library = if verbose < 2 {
+        LevelFilter::ERROR
+    } else {
+        level
+    };
+    let levels = Targets::new()
+        .with_default(level)
+        .with_target("fuser", library);
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        .with_target(false)
+        .with_target(false);
+    tracing_subscriber::registry()
+        .with(lines.with_filter(levels))
         .init();
 }

@@ -150,6 +150,28 @@ impl Device {
         }
     }
 
+    /// Do a request and account for it in the model, but answer at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::submit`]'s completion gets it.
+    pub fn account(&self, namespace: usize, request: &Request<'_>) -> Outcome {
+        match self.start(namespace, request) {
+            Answer::Now(outcome) => outcome,
+            Answer::At(_, success) | Answer::Later(_, success) => Ok(success),
+        }
+    }
+
+    /// Run something on the thread that sends answers, soon; at once where the device has no
+    /// latencies and so no such thread.
+    pub fn on_pace(&self, job: impl FnOnce() + Send + 'static) {
+        if self.profile.is_instant() {
+            job();
+        } else {
+            self.pace.run_at(0, job);
+        }
+    }
+
     /// Fill `into` with what a namespace holds at `offset`.
     ///
     /// # Errors

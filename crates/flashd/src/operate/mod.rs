@@ -134,6 +134,11 @@ impl Operation {
         }
     }
 
+    /// Whether another signal has come meanwhile.
+    pub fn signal_came(&mut self) -> bool {
+        self.signals.pending().next().is_some()
+    }
+
     /// Something that makes [`Self::wait_for_signal`] return as a signal would.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static + use<> {
         || {

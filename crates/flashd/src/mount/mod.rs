@@ -1,0 +1,263 @@
+//! The device as a file for a loop device: `DIR/disk`, through FUSE.
+//!
+//! ```text
+//! losetup --direct-io=on -b 4096 -f --show DIR/disk
+//! ```
+//!
+//! What makes it work, each of them needed: asynchronous direct I/O (else one request is in
+//! flight), 256 background requests, no page cache in between, all memory there before the first
+//! request and marked as that of an I/O path (`PR_SET_IO_FLUSHER`), because the host's writeback
+//! goes through this process and must not wait for itself.
+//!
+//! Reads and writes are answered at the model's time. A loop device lets a flush, a discard or
+//! zeroing hold up all other requests, so these are accounted in the model and answered at once.
+
+mod disk;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use rustix::{mm::MlockAllFlags, mount::UnmountFlags};
+
+use crate::device::Device;
+use disk::Disk;
+
+/// The only file.
+pub const DISK_NAME: &str = "disk";
+
+/// A device cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// Not a directory, or not empty.
+    #[error("{}: {reason}", path.display())]
+    Directory {
+        /// Where it should be mounted.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+    /// FUSE.
+    #[error("{}: cannot mount: {source}{}", path.display(), advice(source))]
+    Mount {
+        /// Where.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Something still uses it.
+    #[error(
+        "{0}: still in use; unmount what is on it and detach its loop device (losetup -j \
+         {0}/{DISK_NAME}), then it ends by itself; another signal ends it now",
+        path.display()
+    )]
+    Busy {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; is FUSE in this kernel (/dev/fuse)?",
+        io::ErrorKind::PermissionDenied => "; it needs root, or fusermount3",
+        _ => "",
+    }
+}
+
+/// A device that is mounted. Unmounted when dropped, by force if need be.
+#[derive(Debug)]
+pub struct Mounted {
+    path: PathBuf,
+    session: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Mark this process as a part of the I/O path, before it has other threads: its memory is not
+/// swapped out, and an allocation does not wait for writeback that waits for it
+/// (`PR_SET_IO_FLUSHER`, prctl(2), since 5.6).
+pub fn become_io_path() {
+    if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
+        tracing::warn!(%error, "not marked as an I/O flusher (it needs CAP_SYS_RESOURCE); \
+            only memory that is there already is counted on");
+    }
+    let lock = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = rustix::mm::mlockall(lock) {
+        tracing::warn!(%error, "memory is not locked (see ulimit -l): it may be swapped out");
+    }
+}
+
+impl Mounted {
+    /// Mount the first namespace of a device. `ended` is called when somebody has unmounted it.
+    ///
+    /// # Errors
+    ///
+    /// `path` is no empty directory, or FUSE says no.
+    pub fn start(
+        device: &Arc<Device>,
+        path: &Path,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        let path = prepare(path)?;
+        let failed = |source| MountError::Mount {
+            path: path.clone(),
+            source,
+        };
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName("flashd".to_owned()),
+            MountOption::Subtype("flashd".to_owned()),
+            MountOption::NoAtime,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+        ];
+        config.acl = SessionACL::Owner;
+        let disk = Disk::new(Arc::clone(device));
+        let session = Session::new(disk, &path, &config).map_err(failed)?;
+        let session = std::thread::Builder::new()
+            .name("flashd-fuse".to_owned())
+            .spawn(move || {
+                let result = session.run();
+                ended();
+                result
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            path,
+            session: Some(session),
+        })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn disk(&self) -> PathBuf {
+        self.path.join(DISK_NAME)
+    }
+
+    /// Unmount, unless it is in use.
+    ///
+    /// # Errors
+    ///
+    /// It is, or the system says no.
+    pub fn unmount(&mut self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::empty())
+    }
+
+    /// Unmount as soon as nobody uses it, or by force when `hurry` says so. Asks a few times a
+    /// second.
+    pub fn unmount_when_unused(&mut self, hurry: &mut dyn FnMut() -> bool) {
+        while matches!(self.unmount(), Err(MountError::Busy { .. })) {
+            if hurry() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Unmount even if it is in use: whoever uses it gets errors.
+    ///
+    /// # Errors
+    ///
+    /// The system says no.
+    pub fn unmount_by_force(&mut self) -> Result<(), MountError> {
+        self.unmount_with(UnmountFlags::FORCE | UnmountFlags::DETACH)
+    }
+
+    fn unmount_with(&mut self, flags: UnmountFlags) -> Result<(), MountError> {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        if !session.is_finished() {
+            unmount(&self.path, flags)?;
+        }
+        // By force the session may live on until its last user has closed the file.
+        let patience = Instant::now() + Duration::from_secs(5);
+        while !session.is_finished() && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if let Some(session) = self.session.take_if(|session| session.is_finished()) {
+            match session.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::warn!(%error, "the FUSE session ended with an error"),
+                Err(_) => tracing::error!("the FUSE session panicked"),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(error) = self.unmount_by_force() {
+            tracing::warn!(%error, "left mounted");
+        }
+    }
+}
+
+fn unmount(path: &Path, flags: UnmountFlags) -> Result<(), MountError> {
+    match rustix::mount::unmount(path, flags) {
+        // Nothing is mounted there any more.
+        Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
+        Err(rustix::io::Errno::BUSY) => Err(MountError::Busy {
+            path: path.to_owned(),
+        }),
+        Err(rustix::io::Errno::PERM) => unmount_as_user(path),
+        Err(source) => Err(MountError::Mount {
+            path: path.to_owned(),
+            source: source.into(),
+        }),
+    }
+}
+
+/// Without root, through FUSE's own program.
+fn unmount_as_user(path: &Path) -> Result<(), MountError> {
+    let output = std::process::Command::new("fusermount3")
+        .arg("-u")
+        .arg(path)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(_) => Err(MountError::Busy {
+            path: path.to_owned(),
+        }),
+        Err(source) => Err(MountError::Mount {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// An empty directory, with the mount of a daemon that was killed taken away.
+fn prepare(path: &Path) -> Result<PathBuf, MountError> {
+    let wrong = |reason: &str| MountError::Directory {
+        path: path.to_owned(),
+        reason: reason.to_owned(),
+    };
+    if let Err(error) = fs::metadata(path)
+        && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
+    {
+        tracing::warn!(path = %path.display(), "unmounting what a killed daemon has left");
+        unmount(path, UnmountFlags::DETACH)?;
+    }
+    let failed = |error: io::Error| wrong(&error.to_string());
+    let path = path.canonicalize().map_err(failed)?;
+    let mut entries = fs::read_dir(&path).map_err(failed)?;
+    if entries.next().is_some() {
+        return Err(wrong("it is not empty; give an empty directory"));
+    }
+    Ok(path)
+}
+
+/// Have the thread that sends answers bring in its buffer, and wait for it.
+fn warm_up(device: &Arc<Device>) {
+    let (sender, warm) = mpsc::channel();
+    device.on_pace(move || {
+        disk::touch_buffer();
+        let _ = sender.send(());
+    });
+    let _ = warm.recv_timeout(Duration::from_secs(10));
+}
