@@ -10,19 +10,26 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod conventional;
+mod core;
 mod device;
+mod flash;
 pub mod ftl;
 mod geometry;
+mod migration;
 mod profile;
 mod stats;
 mod zone;
+mod zoned;
 
-pub use command::{Accepted, Command, Done, Move, Placement, Refused, Span, Ticket, ZoneAction};
-pub use device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec};
-pub use geometry::{Geometry, ZoneGeometry};
-pub use profile::{BUILTIN, Profile, ProfileError};
-pub use stats::Stats;
-pub use zone::{Zone, ZoneState};
+pub use self::{
+    command::{Accepted, Command, Done, Move, Placement, Refused, Span, Ticket, ZoneAction},
+    device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec},
+    geometry::{Geometry, ZoneGeometry},
+    profile::{BUILTIN, Kind, Parameter, Profile, ProfileError, Value},
+    stats::{ByCause, DieStats, Stats, Wear},
+    zone::{Zone, ZoneState},
+};
 
 /// The smallest unit of addresses and lengths in bytes: NVMe's smallest logical block.
 pub const SECTOR: u64 = 512;

@@ -6,7 +6,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use table::ZoneTable;
+pub(crate) use table::{Transition, ZoneTable};
 
 /// State of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -91,7 +91,7 @@ impl ZoneTable {
     /// Whether the bytes may be read. Unwritten ones may (they read as zeroes), and a read may go
     /// on into the next zone.
     pub(crate) fn check_read(&self, offset: u64, len: u64) -> Result<(), Refused> {
-        if len == 0 {
+        if len == 0 || !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
             return Err(Refused::Unaligned);
         }
         let first = self.index_of(offset)?;

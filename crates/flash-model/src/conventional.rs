@@ -1,0 +1,309 @@
+//! A conventional namespace: the FTL's decisions on the timelines.
+
+use crate::{
+    SECTOR,
+    command::{Placement, Refused},
+    core::{Cause, Core, Entry, Owner, Work},
+    ftl::{
+        self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, FtlOptions, PagePlacement,
+        PhysPage,
+    },
+    migration::{MoveCursor, Piece},
+    profile::Profile,
+};
+
+/// How many of the pages that a read has touched already are compared with the next one.
+const LOOK_BACK: usize = 8;
+
+/// One conventional namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct ConventionalNamespace {
+    pub(crate) size: u64,
+    pub(crate) ftl: Ftl,
+    logical_page: u64,
+    /// Bytes in pages that are not complete, which take room in the write buffer.
+    held: u64,
+    /// So much of it was not covered by a flush.
+    unflushed: u64,
+    /// The die that takes the next incomplete page of a flush.
+    flush_die: u32,
+    work: Vec<FlashWork>,
+    touched: Vec<(PhysPage, u64)>,
+}
+
+impl ConventionalNamespace {
+    pub(crate) fn new(size: u64, profile: &Profile) -> Result<Self, FtlConfigError> {
+        let geometry = profile.geometry();
+        let logical_page = profile.ftl.logical_page;
+        let slots_per_page = (geometry.program_unit().0 / logical_page) as u32;
+        let logical_pages = size.div_ceil(logical_page);
+        let slots_per_block = u64::from(slots_per_page) * u64::from(geometry.pages_per_block);
+        let blocks = FtlGeometry::blocks_needed(
+            logical_pages,
+            geometry.dies(),
+            slots_per_block,
+            profile.ftl.over_provisioning_percent,
+        );
+        let ftl_geometry = FtlGeometry {
+            dies: geometry.dies(),
+            blocks_per_die: u32::try_from(blocks).unwrap_or(u32::MAX),
+            pages_per_block: geometry.pages_per_block,
+            slots_per_page,
+            granule_pages: (geometry.unit.0 / geometry.program_unit().0) as u32,
+            logical_pages,
+        };
+        Ok(Self {
+            size,
+            ftl: Ftl::new(ftl_geometry, FtlOptions::default())?,
+            logical_page,
+            held: 0,
+            unflushed: 0,
+            flush_die: 0,
+            work: Vec::new(),
+            touched: Vec::new(),
+        })
+    }
+
+    /// Whether the bytes are in the namespace and whole sectors.
+    pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Refused> {
+        if len == 0 || !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
+            return Err(Refused::Unaligned);
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
+            return Err(Refused::OutOfRange);
+        }
+        Ok(())
+    }
+
+    /// Reads; returns when the host has the data.
+    pub(crate) fn read(&mut self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
+        let mut touched = std::mem::take(&mut self.touched);
+        let in_memory = self.pages_on_flash(offset, len, &mut touched);
+        let mut done = ready;
+        for (page, bytes) in touched.drain(..) {
+            done = done.max(core.host_read(page.die, ready, bytes));
+        }
+        self.touched = touched;
+        if in_memory > 0 {
+            done.max(core.send_to_host(ready, in_memory))
+        } else {
+            done
+        }
+    }
+
+    /// The flash pages that hold the bytes, and how many of each; returns the bytes that are on
+    /// none, because they were never written or their page is not complete.
+    fn pages_on_flash(&self, offset: u64, len: u64, out: &mut Vec<(PhysPage, u64)>) -> u64 {
+        let (mut at, end, mut elsewhere) = (offset, offset + len, 0);
+        while at < end {
+            let bytes = (self.logical_page - at % self.logical_page).min(end - at);
+            match self.ftl.read(at / self.logical_page) {
+                Some(page) if !self.ftl.is_buffered(page) => {
+                    let seen = out
+                        .iter_mut()
+                        .rev()
+                        .take(LOOK_BACK)
+                        .find(|(p, _)| *p == page);
+                    match seen {
+                        Some((_, sum)) => *sum += bytes,
+                        None => out.push((page, bytes)),
+                    }
+                }
+                _ => elsewhere += bytes,
+            }
+            at += bytes;
+        }
+        elsewhere
+    }
+
+    /// Writes; returns when the data is in the buffer. Without `transfer` nothing comes from the
+    /// host.
+    pub(crate) fn write(
+        &mut self,
+        core: &mut Core,
+        ready: u64,
+        offset: u64,
+        len: u64,
+        placement: Placement,
+        transfer: bool,
+    ) -> u64 {
+        let old = self.read_partly_overwritten(core, ready, offset, len);
+        let first = offset / self.logical_page;
+        let count = (offset + len).div_ceil(self.logical_page) - first;
+        let (mut left, mut arrived) = (count * self.logical_page, ready);
+        while left > 0 {
+            let piece = left.min(core.unit);
+            let came = if transfer {
+                core.take_from_host(ready, piece.min(len))
+            } else {
+                core.admit(ready, piece)
+            };
+            arrived = arrived.max(came);
+            left -= piece;
+        }
+        self.held += count * self.logical_page;
+        self.unflushed += count * self.logical_page;
+        let mut work = std::mem::take(&mut self.work);
+        self.ftl
+            .write(first, count, self.page_placement(placement), &mut work);
+        for item in work.drain(..) {
+            let (die, entry) = self.entry(item, arrived.max(old), core);
+            core.queue(die, entry);
+        }
+        self.work = work;
+        arrived
+    }
+
+    fn page_placement(&self, placement: Placement) -> PagePlacement {
+        match placement {
+            Placement::RoundRobin => PagePlacement::RoundRobin,
+            Placement::Overwrite => PagePlacement::Overwrite,
+            Placement::After { predecessor } => {
+                let predecessor = predecessor / self.logical_page;
+                if predecessor < self.ftl.geometry().logical_pages {
+                    PagePlacement::After { predecessor }
+                } else {
+                    PagePlacement::RoundRobin
+                }
+            }
+        }
+    }
+
+    /// Senses what stays of logical pages that are only partly written; returns when it is there.
+    fn read_partly_overwritten(&self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
+        let end = offset + len;
+        let (head, tail) = (offset % self.logical_page, end % self.logical_page);
+        let (first, last) = (offset / self.logical_page, end / self.logical_page);
+        let mut done = ready;
+        for (partly, lpn) in [
+            (head > 0, first),
+            (tail > 0 && (last != first || head == 0), last),
+        ] {
+            if let Some(page) = self.ftl.read(lpn).filter(|_| partly)
+                && !self.ftl.is_buffered(page)
+            {
+                core.traffic.sensed[Cause::Host as usize] += self.logical_page;
+                done = done.max(core.flash.host_read(page.die, ready, self.logical_page).end);
+            }
+        }
+        done
+    }
+
+    /// What the FTL wants, as an entry of a die's queue.
+    fn entry(&mut self, item: FlashWork, ready: u64, core: &Core) -> (u32, Entry) {
+        let unit = core.unit;
+        let cause = match item.cause {
+            ftl::Cause::Host => Cause::Host,
+            ftl::Cause::Gc => Cause::Gc,
+            ftl::Cause::Wear => Cause::Wear,
+        };
+        let mut entry = Entry {
+            work: Work::Program,
+            ready,
+            bytes: unit,
+            release: 0,
+            cause,
+            owner: Owner::Nobody,
+            number: 0,
+        };
+        let die = match item.op {
+            FlashOp::Read(page) => {
+                entry.work = Work::Read;
+                page.die
+            }
+            FlashOp::Program(page) => {
+                if cause == Cause::Host {
+                    entry.number = 1;
+                    entry.release = unit.min(self.held);
+                    self.held -= entry.release;
+                    self.unflushed = self.unflushed.min(self.held);
+                }
+                page.die
+            }
+            FlashOp::Copyback { from, .. } => {
+                entry.work = Work::Copyback;
+                from.die
+            }
+            FlashOp::Erase { die, .. } => {
+                entry.work = Work::Erase {
+                    nanos: core.timing.die.erase,
+                    blocks: 1,
+                };
+                die
+            }
+        };
+        (die, entry)
+    }
+
+    /// Forgets what logical pages held that lie wholly in the range.
+    pub(crate) fn deallocate(&mut self, offset: u64, len: u64) {
+        let first = offset.div_ceil(self.logical_page);
+        for lpn in first..(offset + len) / self.logical_page {
+            self.ftl.trim(lpn);
+        }
+    }
+
+    /// Makes sure that pages which are not complete outlive a loss of power, too: they are
+    /// programmed to spare pages, and again when they are complete.
+    pub(crate) fn flush(&mut self, core: &mut Core, ready: u64) {
+        let mut left = std::mem::take(&mut self.unflushed);
+        while left > 0 {
+            let bytes = left.min(core.unit);
+            let entry = Entry {
+                work: Work::Program,
+                ready,
+                bytes,
+                release: 0,
+                cause: Cause::Flush,
+                owner: Owner::Nobody,
+                number: 1,
+            };
+            core.queue(self.flush_die, entry);
+            self.flush_die = (self.flush_die + 1) % self.ftl.geometry().dies;
+            left -= bytes;
+        }
+    }
+
+    /// The next page of a migration; nothing when everything was put in motion.
+    pub(crate) fn next_page(&mut self, core: &Core, cursor: &mut MoveCursor, piece: &mut Piece) {
+        let unit = core.unit;
+        let Some(next) = cursor.peek() else { return };
+        let bytes = next.len.min(unit - next.to % unit);
+        let mut touched = std::mem::take(&mut self.touched);
+        self.pages_on_flash(next.from, bytes, &mut touched);
+        piece
+            .reads
+            .extend(touched.drain(..).map(|(page, bytes)| (page.die, bytes)));
+        self.touched = touched;
+        let first = next.to / self.logical_page;
+        let count = (next.to + bytes).div_ceil(self.logical_page) - first;
+        let mut work = std::mem::take(&mut self.work);
+        self.ftl
+            .write(first, count, PagePlacement::RoundRobin, &mut work);
+        for item in work.drain(..) {
+            let (die, mut entry) = self.entry(item, 0, core);
+            if entry.cause == Cause::Host && entry.work == Work::Program {
+                (entry.cause, entry.number) = (Cause::Migration, 0);
+                piece.programs.push((die, entry));
+            } else {
+                piece.others.push((die, entry));
+            }
+        }
+        self.work = work;
+        cursor.advance(bytes);
+    }
+
+    /// Places data without any time.
+    pub(crate) fn place(&mut self, core: &mut Core, offset: u64, len: u64, placement: Placement) {
+        let first = offset / self.logical_page;
+        let count = (offset + len).div_ceil(self.logical_page) - first;
+        let mut work = std::mem::take(&mut self.work);
+        self.ftl
+            .write(first, count, self.page_placement(placement), &mut work);
+        for item in work.drain(..) {
+            let (die, entry) = self.entry(item, 0, core);
+            core.count_instant(die, &entry);
+        }
+        self.work = work;
+    }
+}

@@ -1,0 +1,166 @@
+//! What each die has to do in the background: programs, collection, migration.
+//!
+//! An operation is only given to a die when the die is free for it, so that a host read that
+//! comes meanwhile waits for what runs, and not for what is queued. When reads have kept the queue
+//! of a die from going on for longer than the profile's `program_wait`, its next operation is given
+//! to the die all the same, behind the reads.
+
+use std::collections::VecDeque;
+
+use super::Cause;
+
+/// How many operations of a die's queue are looked at: one whose data is not there yet lets others
+/// go first.
+const LOOK_AHEAD: usize = 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Sense and send to the controller.
+    Read,
+    /// Send to the die and program.
+    Program,
+    /// Both, within the die.
+    Copyback,
+    /// Erase so many blocks in so many nanoseconds.
+    Erase { nanos: u64, blocks: u32 },
+}
+
+/// Who wants to know when it was given to the die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Nobody,
+    /// The page of a zone that is being programmed.
+    Page {
+        ns: u32,
+        zone: u32,
+        page: u32,
+    },
+    /// A task of a migration.
+    Task(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) work: Work,
+    /// Not before.
+    pub(crate) ready: u64,
+    /// Over the channel.
+    pub(crate) bytes: u64,
+    /// What it frees in the write buffer.
+    pub(crate) release: u64,
+    pub(crate) cause: Cause,
+    pub(crate) owner: Owner,
+    /// Number among the programs that a flush waits for; 0 for others.
+    pub(crate) number: u64,
+}
+
+/// What could be given to a die next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// When it is given to the die.
+    pub(crate) at: u64,
+    pub(crate) die: u32,
+    pub(crate) index: usize,
+}
+
+/// One queue for each die.
+#[derive(Clone, Debug)]
+pub(crate) struct Queues {
+    dies: Vec<VecDeque<Entry>>,
+    /// For each die, when the last operation of its queue ends.
+    served_until: Vec<u64>,
+    /// Dies with something in their queue.
+    waiting: Vec<u32>,
+    /// Nothing happens before this.
+    pub(crate) quiet_until: u64,
+}
+
+impl Queues {
+    pub(crate) fn new(dies: u32) -> Self {
+        Self {
+            dies: vec![VecDeque::new(); dies as usize],
+            served_until: vec![0; dies as usize],
+            waiting: Vec::with_capacity(dies as usize),
+            quiet_until: u64::MAX,
+        }
+    }
+
+    pub(crate) fn push(&mut self, die: u32, entry: Entry) {
+        let queue = &mut self.dies[die as usize];
+        if queue.is_empty() {
+            self.waiting.push(die);
+        }
+        queue.push_back(entry);
+        self.quiet_until = self.quiet_until.min(entry.ready);
+    }
+
+    /// An operation of a die's queue was given to it, and ends at `end`.
+    pub(crate) fn served(&mut self, die: u32, end: u64) {
+        self.served_until[die as usize] = end;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes one out.
+    pub(crate) fn take(&mut self, candidate: Candidate) -> Option<Entry> {
+        let queue = &mut self.dies[candidate.die as usize];
+        let entry = queue.remove(candidate.index);
+        if queue.is_empty() {
+            self.waiting.retain(|&die| die != candidate.die);
+        }
+        entry
+    }
+
+    /// Takes out what is queued for the pages of one zone; returns the bytes that it would have
+    /// freed in the write buffer, and the numbers of the entries.
+    pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32) -> (u64, Vec<u64>) {
+        let (mut bytes, mut numbers) = (0, Vec::new());
+        for &die in &self.waiting {
+            self.dies[die as usize].retain(|entry| {
+                let drop = matches!(entry.owner,
+                    Owner::Page { ns: n, zone: z, .. } if (n, z) == (ns, zone));
+                if drop {
+                    bytes += entry.release;
+                    numbers.push(entry.number);
+                }
+                !drop
+            });
+        }
+        let dies = &self.dies;
+        self.waiting.retain(|&die| !dies[die as usize].is_empty());
+        numbers.sort_unstable();
+        (bytes, numbers)
+    }
+
+    /// What is given to a die next; the first in time, and among those on the lowest die.
+    pub(crate) fn next(
+        &self,
+        wait: u64,
+        drain_from: u64,
+        free_at: impl Fn(u32) -> u64,
+    ) -> Option<Candidate> {
+        let mut best: Option<Candidate> = None;
+        for &die in &self.waiting {
+            let (free, served) = (free_at(die), self.served_until[die as usize]);
+            for (index, entry) in self.dies[die as usize].iter().take(LOOK_AHEAD).enumerate() {
+                let ready = if entry.release > 0 && entry.work == Work::Program {
+                    entry.ready.max(drain_from)
+                } else {
+                    entry.ready
+                };
+                let at = ready.max(free.min(ready.max(served).saturating_add(wait)));
+                let better =
+                    best.is_none_or(|best| (at, die, index) < (best.at, best.die, best.index));
+                if better {
+                    best = Some(Candidate { at, die, index });
+                }
+                if ready <= free {
+                    break;
+                }
+            }
+        }
+        best
+    }
+}

@@ -1,0 +1,125 @@
+//! Commands whose end is not known yet: flushes, FUA writes, migrations.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
+
+use units::Nanos;
+
+use crate::command::Ticket;
+
+/// A command that waits for programs.
+#[derive(Clone, Debug)]
+struct Waiter {
+    ticket: u64,
+    /// Numbers of the programs, both included.
+    from: u64,
+    to: u64,
+    remaining: u64,
+    end: u64,
+}
+
+/// All tickets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tickets {
+    last: u64,
+    waiters: Vec<Waiter>,
+    finished: BinaryHeap<Reverse<(u64, u64)>>,
+    /// The ends of the programs for the host, from the oldest that is not known on.
+    ends: VecDeque<Option<u64>>,
+    /// How many came before those; they are numbered from 1.
+    before: u64,
+    /// The latest end among those before.
+    latest_end: u64,
+}
+
+impl Tickets {
+    pub(crate) fn issue(&mut self) -> Ticket {
+        self.last += 1;
+        Ticket(self.last)
+    }
+
+    /// Gives a number to a program for the host.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.ends.push_back(None);
+        self.last_number()
+    }
+
+    /// The number that was given last.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.before + self.ends.len() as u64
+    }
+
+    /// Waits for the programs from number `from` on, 1 for all. `Ok`: when they are done.
+    pub(crate) fn wait_for_programs(&mut self, from: u64, ready: u64) -> Result<u64, Ticket> {
+        let skipped = from.saturating_sub(self.before + 1) as usize;
+        let first = if from <= self.before {
+            self.latest_end
+        } else {
+            0
+        };
+        let (mut remaining, mut end) = (0, ready.max(first));
+        for known in self.ends.iter().skip(skipped) {
+            match known {
+                Some(known) => end = end.max(*known),
+                None => remaining += 1,
+            }
+        }
+        if remaining == 0 {
+            return Ok(end);
+        }
+        let ticket = self.issue();
+        let to = self.last_number();
+        self.waiters.push(Waiter {
+            ticket: ticket.0,
+            from,
+            to,
+            remaining,
+            end,
+        });
+        Err(ticket)
+    }
+
+    /// The program of that number will be done at `end`.
+    pub(crate) fn programmed(&mut self, number: u64, end: u64) {
+        self.ends[(number - self.before - 1) as usize] = Some(end);
+        while let Some(&Some(known)) = self.ends.front() {
+            self.latest_end = self.latest_end.max(known);
+            self.before += 1;
+            self.ends.pop_front();
+        }
+        let finished = &mut self.finished;
+        self.waiters.retain_mut(|waiter| {
+            if !(waiter.from..=waiter.to).contains(&number) {
+                return true;
+            }
+            waiter.remaining -= 1;
+            waiter.end = waiter.end.max(end);
+            if waiter.remaining == 0 {
+                finished.push(Reverse((waiter.end, waiter.ticket)));
+            }
+            waiter.remaining > 0
+        });
+    }
+
+    /// The command is done at `end`.
+    pub(crate) fn finish(&mut self, ticket: Ticket, end: u64) {
+        self.finished.push(Reverse((end, ticket.0)));
+    }
+
+    /// When the next one is done, as far as known.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.finished.peek().map(|entry| entry.0.0)
+    }
+
+    /// Moves those that are done at `now` to `out`, in order of time.
+    pub(crate) fn take_finished(&mut self, now: u64, out: &mut Vec<(Ticket, Nanos)>) {
+        while let Some(&Reverse((end, ticket))) = self.finished.peek()
+            && end <= now
+        {
+            self.finished.pop();
+            out.push((Ticket(ticket), Nanos(end)));
+        }
+    }
+}

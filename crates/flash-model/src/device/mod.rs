@@ -1,0 +1,283 @@
+//! One SSD: namespaces that share its flash.
+
+mod config;
+mod image;
+mod submit;
+#[cfg(test)]
+mod tests;
+
+use units::Nanos;
+
+pub use self::{
+    config::{ConfigError, NamespaceKind, NamespaceSpec},
+    image::ImageError,
+};
+use crate::{
+    SECTOR,
+    command::{Accepted, Command, Refused, Ticket},
+    conventional::ConventionalNamespace,
+    core::{Core, PagesInFlight},
+    geometry::Geometry,
+    migration::{JobKind, Piece, read_entry},
+    profile::Profile,
+    stats::{ByCause, DieStats, Stats, Wear},
+    zone::{Zone, ZoneState},
+    zoned::ZonedNamespace,
+};
+
+#[derive(Clone, Debug)]
+enum Namespace {
+    Zoned(ZonedNamespace),
+    Conventional(ConventionalNamespace),
+}
+
+/// One SSD. All namespaces share dies, channels and write buffer.
+#[derive(Clone, Debug)]
+pub struct Device {
+    geometry: Geometry,
+    core: Core,
+    namespaces: Vec<Namespace>,
+    now: u64,
+    instant: bool,
+    host_read_bytes: u64,
+    host_written_bytes: u64,
+    migrated_bytes: u64,
+    /// Kept for its memory.
+    piece: Piece,
+}
+
+impl Device {
+    /// An empty device.
+    ///
+    /// # Errors
+    /// Namespaces that the profile cannot have.
+    pub fn new(profile: &Profile, namespaces: &[NamespaceSpec]) -> Result<Self, ConfigError> {
+        if namespaces.is_empty() {
+            return Err(ConfigError::NoNamespace);
+        }
+        let geometry = *profile.geometry();
+        let make = |(index, spec): (usize, &NamespaceSpec)| {
+            let size = spec.size;
+            if size.is_zero() || !size.0.is_multiple_of(SECTOR) {
+                return Err(ConfigError::BadSize { index, size });
+            }
+            match spec.kind {
+                NamespaceKind::Conventional => ConventionalNamespace::new(size.0, profile)
+                    .map(Namespace::Conventional)
+                    .map_err(|source| ConfigError::Ftl { index, source }),
+                NamespaceKind::Zoned if !size.0.is_multiple_of(geometry.zone.size.0) => {
+                    Err(ConfigError::NotWholeZones {
+                        index,
+                        size,
+                        zone: geometry.zone.size,
+                    })
+                }
+                NamespaceKind::Zoned => Ok(Namespace::Zoned(ZonedNamespace::new(
+                    index, size.0, &geometry,
+                ))),
+            }
+        };
+        let namespaces = namespaces
+            .iter()
+            .enumerate()
+            .map(make)
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut core = Core::new(profile);
+        core.in_flight = namespaces
+            .iter()
+            .map(|namespace| match namespace {
+                Namespace::Zoned(zoned) => PagesInFlight::new(zoned.table.zones().len()),
+                Namespace::Conventional(_) => PagesInFlight::default(),
+            })
+            .collect();
+        Ok(Self {
+            geometry,
+            core,
+            namespaces,
+            now: 0,
+            instant: profile.is_instant(),
+            host_read_bytes: 0,
+            host_written_bytes: 0,
+            migrated_bytes: 0,
+            piece: Piece::default(),
+        })
+    }
+
+    /// Takes a command at time `now`, which never goes back; an earlier one counts as the latest.
+    ///
+    /// # Errors
+    /// Why the command was refused; nothing has changed then.
+    pub fn submit(
+        &mut self,
+        now: Nanos,
+        ns: usize,
+        command: &Command<'_>,
+    ) -> Result<Accepted, Refused> {
+        self.pass_time(now.0);
+        let accepted = submit::submit(self, ns, command);
+        // What had to wait for room may have let migrations go on.
+        self.put_in_motion();
+        accepted
+    }
+
+    /// Does background work up to `now`, and appends the commands that are done by then, and when
+    /// they were, to `finished`, in order of time.
+    pub fn advance(&mut self, now: Nanos, finished: &mut Vec<(Ticket, Nanos)>) {
+        self.pass_time(now.0);
+        self.core.tickets.take_finished(self.now, finished);
+    }
+
+    /// When [`Self::advance`] has something to do next; `None`: nothing is in motion.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Nanos> {
+        self.core.next_event().map(Nanos)
+    }
+
+    fn pass_time(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while self.core.step(self.now) {
+            self.put_in_motion();
+        }
+        self.core.flash.clock = self.core.flash.clock.max(self.now);
+    }
+
+    /// Lets migrations put pages in motion, as many as their window allows.
+    fn put_in_motion(&mut self) {
+        if self.core.tasks.is_idle() {
+            return;
+        }
+        let mut piece = std::mem::take(&mut self.piece);
+        while let Some(mut job) = self.core.tasks.take_job() {
+            piece.clear();
+            match (&mut job.kind, &mut self.namespaces) {
+                (JobKind::Move { ns, cursor, gather }, namespaces) => match &mut namespaces[*ns] {
+                    Namespace::Zoned(zoned) => {
+                        zoned.next_page(&self.core, cursor, gather, &mut piece);
+                    }
+                    Namespace::Conventional(conventional) => {
+                        conventional.next_page(&self.core, cursor, &mut piece);
+                    }
+                },
+                (JobKind::Pad { zones }, namespaces) => {
+                    while let Some(padding) = zones.front_mut() {
+                        if let Namespace::Zoned(zoned) = &namespaces[padding.ns]
+                            && zoned.next_padding(padding, &mut piece)
+                        {
+                            break;
+                        }
+                        zones.pop_front();
+                    }
+                }
+            }
+            if piece.is_empty() && !job.kind.has_more() {
+                self.core.tasks.all_known(&job, &mut self.core.tickets);
+                continue;
+            }
+            piece.ready = self.core.flash.clock;
+            self.core.start(&job, &mut piece);
+            self.core.tasks.put_back(job);
+        }
+        self.piece = piece;
+    }
+
+    /// The zones of a namespace in order of address; none for a conventional one.
+    #[must_use]
+    pub fn zones(&self, ns: usize) -> &[Zone] {
+        match self.namespaces.get(ns) {
+            Some(Namespace::Zoned(zoned)) => zoned.table.zones(),
+            _ => &[],
+        }
+    }
+
+    /// Puts a zone into a state from outside: at start, or after a loss of power. What was in
+    /// motion for it is forgotten.
+    pub fn restore_zone(&mut self, ns: usize, zone: usize, state: ZoneState, write_pointer: u64) {
+        if let Some(Namespace::Zoned(zoned)) = self.namespaces.get_mut(ns)
+            && zone < zoned.table.zones().len()
+        {
+            zoned.forget(&mut self.core, zone, self.now);
+            zoned.table.restore(zone, state, write_pointer);
+        }
+    }
+
+    /// What the device did so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let (now, core, flash) = (self.now, &self.core, &self.core.flash);
+        let dies = flash
+            .dies
+            .iter()
+            .zip(&flash.counts)
+            .map(|(die, counts)| DieStats {
+                busy_ns: die.busy_until(now),
+                reads: counts.reads,
+                programs: counts.programs,
+                erases: counts.erases,
+                collisions: counts.collisions,
+                collision_wait_ns: counts.collision_wait,
+            });
+        Stats {
+            now_ns: Nanos(now),
+            host_read_bytes: self.host_read_bytes,
+            host_written_bytes: self.host_written_bytes,
+            migrated_bytes: self.migrated_bytes,
+            sensed_bytes: ByCause::new(&core.traffic.sensed),
+            programmed_bytes: ByCause::new(&core.traffic.programmed),
+            copied_back_bytes: ByCause::new(&core.traffic.copied_back),
+            buffered_bytes: core.buffer.used_at(now),
+            buffer_wait_ns: core.buffer.waited(),
+            channel_busy_ns: flash.channels.iter().map(|c| c.busy_until(now)).collect(),
+            link_in_busy_ns: core.link_in.busy_until(now),
+            link_out_busy_ns: core.link_out.busy_until(now),
+            dies: dies.collect(),
+            wear: self.namespaces.iter().map(wear).collect(),
+        }
+    }
+
+    /// Parallel units and sizes.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+}
+
+fn wear(namespace: &Namespace) -> Wear {
+    match namespace {
+        Namespace::Conventional(conventional) => {
+            let report = conventional.ftl.wear();
+            Wear {
+                least: report.least,
+                most: report.most,
+                mean: report.mean,
+            }
+        }
+        Namespace::Zoned(zoned) => {
+            let total: u64 = zoned.erases().map(u64::from).sum();
+            Wear {
+                least: zoned.erases().min().unwrap_or(0),
+                most: zoned.erases().max().unwrap_or(0),
+                mean: total as f64 / zoned.erases().len().max(1) as f64,
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Puts a page of a migration in motion.
+    fn start(&mut self, job: &crate::migration::Job, piece: &mut Piece) {
+        let task = self.tasks.start(job, piece, &mut self.tickets);
+        for &(die, entry) in &piece.others {
+            self.queue(die, entry);
+        }
+        let ready = job.ready.max(piece.ready);
+        for &(die, bytes) in &piece.reads {
+            self.queue(
+                die,
+                read_entry(ready, bytes, task, crate::core::Cause::Migration),
+            );
+        }
+        while let Some((die, entry)) = self.tasks.next_program(task) {
+            self.queue(die, entry);
+        }
+    }
+}

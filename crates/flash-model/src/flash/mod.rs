@@ -1,0 +1,96 @@
+//! Dies and channels with their timelines.
+
+mod calendar;
+mod die;
+mod rate;
+
+pub(crate) use calendar::Calendar;
+pub(crate) use die::{Die, DieTimes, Span};
+pub(crate) use rate::Rate;
+
+/// What is counted of one die.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DieCounts {
+    pub(crate) reads: u64,
+    pub(crate) programs: u64,
+    pub(crate) erases: u64,
+    /// Host reads that found the die taken, and how long they waited for it.
+    pub(crate) collisions: u64,
+    pub(crate) collision_wait: u64,
+}
+
+/// All dies and channels. Die `d` is on channel `d % channels`.
+#[derive(Clone, Debug)]
+pub(crate) struct Flash {
+    pub(crate) times: DieTimes,
+    pub(crate) dies: Vec<Die>,
+    pub(crate) channels: Vec<Calendar>,
+    pub(crate) counts: Vec<DieCounts>,
+    /// No operation begins before this any more.
+    pub(crate) clock: u64,
+}
+
+impl Flash {
+    pub(crate) fn new(times: DieTimes, dies: u32, channels: u32) -> Self {
+        Self {
+            times,
+            dies: vec![Die::default(); dies as usize],
+            channels: vec![Calendar::default(); channels as usize],
+            counts: vec![DieCounts::default(); dies as usize],
+            clock: 0,
+        }
+    }
+
+    /// A read for the host; counts a collision where it has to wait for the die.
+    pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
+        let span = self.read(die, ready, bytes, true);
+        let counts = &mut self.counts[die as usize];
+        if span.start > ready {
+            counts.collisions += 1;
+            counts.collision_wait += span.start - ready;
+        }
+        span
+    }
+
+    /// Senses a page and sends `bytes` of it to the controller.
+    pub(crate) fn read(&mut self, die: u32, ready: u64, bytes: u64, urgent: bool) -> Span {
+        let channel = die as usize % self.channels.len();
+        self.counts[die as usize].reads += 1;
+        self.dies[die as usize].read(
+            &self.times,
+            &mut self.channels[channel],
+            self.clock,
+            ready,
+            bytes,
+            urgent,
+        )
+    }
+
+    /// Sends `bytes` to the die and programs them.
+    pub(crate) fn program(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
+        let channel = die as usize % self.channels.len();
+        self.counts[die as usize].programs += 1;
+        self.dies[die as usize].program(
+            &self.times,
+            &mut self.channels[channel],
+            self.clock,
+            ready,
+            bytes,
+        )
+    }
+
+    /// Copies a page within the die, without any transfer.
+    pub(crate) fn copyback(&mut self, die: u32, ready: u64) -> Span {
+        let counts = &mut self.counts[die as usize];
+        counts.reads += 1;
+        counts.programs += 1;
+        let duration = self.times.read + self.times.program;
+        self.dies[die as usize].occupy(self.clock, ready, duration)
+    }
+
+    /// Erases for `duration`.
+    pub(crate) fn erase(&mut self, die: u32, ready: u64, duration: u64, blocks: u64) -> Span {
+        self.counts[die as usize].erases += blocks;
+        self.dies[die as usize].occupy(self.clock, ready, duration)
+    }
+}

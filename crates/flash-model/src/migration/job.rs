@@ -1,0 +1,151 @@
+//! What a migration still has to do.
+
+use std::collections::VecDeque;
+
+use crate::{
+    command::Move,
+    core::{Cause, Entry, Owner, Work},
+    zoned::Gather,
+};
+
+/// One command that is worked off in pieces.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) number: u32,
+    /// When the controller got to work on it.
+    pub(crate) ready: u64,
+    pub(crate) kind: JobKind,
+}
+
+/// What it does.
+#[derive(Clone, Debug)]
+pub(crate) enum JobKind {
+    /// Moves data in a namespace.
+    Move {
+        ns: usize,
+        cursor: MoveCursor,
+        gather: Gather,
+    },
+    /// Fills the rest of zones that were finished.
+    Pad { zones: VecDeque<Padding> },
+}
+
+/// The pages of a finished zone that are still to be filled.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Padding {
+    pub(crate) ns: usize,
+    pub(crate) zone: usize,
+    pub(crate) page: u64,
+    pub(crate) end: u64,
+}
+
+impl JobKind {
+    /// Whether not everything was put in motion.
+    pub(crate) fn has_more(&self) -> bool {
+        match self {
+            Self::Move { cursor, .. } => cursor.peek().is_some(),
+            Self::Pad { zones } => !zones.is_empty(),
+        }
+    }
+}
+
+/// How far a list of moves was worked off.
+#[derive(Clone, Debug)]
+pub(crate) struct MoveCursor {
+    moves: Vec<Move>,
+    at: usize,
+    done: u64,
+}
+
+impl MoveCursor {
+    /// Joins pieces that go on where the one before ended, but none beyond a multiple of
+    /// `boundary` (the zone size).
+    pub(crate) fn new(moves: impl Iterator<Item = Move>, boundary: u64) -> Self {
+        let mut joined: Vec<Move> = Vec::new();
+        for piece in moves {
+            match joined.last_mut() {
+                Some(last)
+                    if last.from.checked_add(last.len) == Some(piece.from)
+                        && last.to.checked_add(last.len) == Some(piece.to)
+                        && !piece.to.is_multiple_of(boundary) =>
+                {
+                    last.len += piece.len;
+                }
+                _ => joined.push(piece),
+            }
+        }
+        joined.shrink_to_fit();
+        Self {
+            moves: joined,
+            at: 0,
+            done: 0,
+        }
+    }
+
+    /// All of them, joined.
+    pub(crate) fn moves(&self) -> &[Move] {
+        &self.moves
+    }
+
+    /// What comes next, as far as one move goes.
+    pub(crate) fn peek(&self) -> Option<Move> {
+        let piece = self.moves.get(self.at)?;
+        Some(Move {
+            from: piece.from + self.done,
+            to: piece.to + self.done,
+            len: piece.len - self.done,
+        })
+    }
+
+    /// `bytes` of what comes next were worked off.
+    pub(crate) fn advance(&mut self, bytes: u64) {
+        self.done += bytes;
+        if self
+            .moves
+            .get(self.at)
+            .is_some_and(|piece| self.done >= piece.len)
+        {
+            self.at += 1;
+            self.done = 0;
+        }
+    }
+}
+
+/// What one task has to do.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Piece {
+    /// Not before.
+    pub(crate) ready: u64,
+    /// Dies and bytes to read.
+    pub(crate) reads: Vec<(u32, u64)>,
+    /// Dies and operations that need what was read.
+    pub(crate) programs: Vec<(u32, Entry)>,
+    /// What needs not wait for the reads: collection that makes room.
+    pub(crate) others: Vec<(u32, Entry)>,
+}
+
+impl Piece {
+    pub(crate) fn clear(&mut self) {
+        self.ready = 0;
+        self.reads.clear();
+        self.programs.clear();
+        self.others.clear();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.programs.is_empty() && self.others.is_empty()
+    }
+
+    pub(crate) fn program(&mut self, die: u32, work: Work, bytes: u64, cause: Cause) {
+        let entry = Entry {
+            work,
+            ready: 0,
+            bytes,
+            release: 0,
+            cause,
+            owner: Owner::Nobody,
+            number: 0,
+        };
+        self.programs.push((die, entry));
+    }
+}

@@ -1,0 +1,191 @@
+//! Copies inside the device, in pieces, in the background.
+//!
+//! A command becomes a [`Job`] that is worked off page by page: a *task* is one page that is to be
+//! programmed, with the pages that must be read before. So many tasks are in motion at once as
+//! the profile's window says; the dies get their operations one at a time, so host reads pass.
+//! Memory is bounded by the window and by the list that the command brought.
+
+mod job;
+
+use crate::{
+    command::Ticket,
+    core::{Cause, Entry, Owner, Tickets, Work},
+};
+
+pub(crate) use self::job::{Job, JobKind, MoveCursor, Padding, Piece};
+
+/// One page in motion.
+#[derive(Clone, Debug, Default)]
+struct Task {
+    job: u32,
+    reads_left: u32,
+    programs_left: u32,
+    /// When what was read so far is in memory; later, the end.
+    end: u64,
+    /// To be queued when everything is read.
+    programs: Vec<(u32, Entry)>,
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    ticket: Ticket,
+    tasks: u32,
+    all_known: bool,
+    end: u64,
+}
+
+/// All tasks and the jobs that make them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks {
+    window: usize,
+    slots: Vec<Task>,
+    free: Vec<u32>,
+    progress: Vec<Option<Progress>>,
+    jobs: std::collections::VecDeque<Job>,
+}
+
+impl Tasks {
+    pub(crate) fn new(window: usize) -> Self {
+        Self {
+            window,
+            slots: Vec::new(),
+            free: Vec::new(),
+            progress: Vec::new(),
+            jobs: std::collections::VecDeque::new(),
+        }
+    }
+
+    /// Takes a command in; nothing of it happens before `ready`.
+    pub(crate) fn add(&mut self, kind: JobKind, ready: u64, ticket: Ticket) {
+        let progress = Progress {
+            ticket,
+            tasks: 0,
+            all_known: false,
+            end: ready,
+        };
+        let number = match self.progress.iter().position(Option::is_none) {
+            Some(number) => number,
+            None => {
+                self.progress.push(None);
+                self.progress.len() - 1
+            }
+        };
+        self.progress[number] = Some(progress);
+        self.jobs.push_back(Job {
+            number: number as u32,
+            ready,
+            kind,
+        });
+    }
+
+    /// The job that may put another page in motion; [`Self::put_back`] returns it.
+    pub(crate) fn take_job(&mut self) -> Option<Job> {
+        if self.slots.len() - self.free.len() >= self.window {
+            None
+        } else {
+            self.jobs.pop_front()
+        }
+    }
+
+    /// Whether nothing of any job is left to put in motion.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    pub(crate) fn put_back(&mut self, job: Job) {
+        self.jobs.push_front(job);
+    }
+
+    /// A job has put everything in motion.
+    pub(crate) fn all_known(&mut self, job: &Job, tickets: &mut Tickets) {
+        if let Some(progress) = &mut self.progress[job.number as usize] {
+            progress.all_known = true;
+        }
+        self.finish_if_done(job.number, tickets);
+    }
+
+    /// Puts a piece in motion: hands out what is to be queued now.
+    pub(crate) fn start(&mut self, job: &Job, piece: &mut Piece, tickets: &mut Tickets) -> u32 {
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Task::default());
+            (self.slots.len() - 1) as u32
+        });
+        let task = &mut self.slots[id as usize];
+        task.job = job.number;
+        task.reads_left = piece.reads.len() as u32;
+        task.programs_left = piece.programs.len() as u32;
+        task.end = job.ready.max(piece.ready);
+        task.programs.append(&mut piece.programs);
+        for (_, entry) in &mut task.programs {
+            entry.owner = Owner::Task(id);
+            entry.ready = entry.ready.max(task.end);
+        }
+        if let Some(progress) = &mut self.progress[job.number as usize] {
+            progress.tasks += 1;
+        }
+        self.end_if_done(id, tickets);
+        id
+    }
+
+    /// One operation of the task ends at `end`.
+    pub(crate) fn step(&mut self, id: u32, end: u64, tickets: &mut Tickets) {
+        let task = &mut self.slots[id as usize];
+        task.end = task.end.max(end);
+        if task.reads_left > 0 {
+            task.reads_left -= 1;
+        } else {
+            task.programs_left -= 1;
+        }
+        self.end_if_done(id, tickets);
+    }
+
+    /// What is to be queued for the task now that all of its reads are under way.
+    pub(crate) fn next_program(&mut self, id: u32) -> Option<(u32, Entry)> {
+        let task = &mut self.slots[id as usize];
+        if task.reads_left > 0 {
+            return None;
+        }
+        let (die, mut entry) = task.programs.pop()?;
+        entry.ready = entry.ready.max(task.end);
+        Some((die, entry))
+    }
+
+    fn end_if_done(&mut self, id: u32, tickets: &mut Tickets) {
+        let task = &self.slots[id as usize];
+        if task.reads_left > 0 || task.programs_left > 0 {
+            return;
+        }
+        let (job, end) = (task.job, task.end);
+        self.free.push(id);
+        if let Some(progress) = &mut self.progress[job as usize] {
+            progress.tasks -= 1;
+            progress.end = progress.end.max(end);
+        }
+        self.finish_if_done(job, tickets);
+    }
+
+    fn finish_if_done(&mut self, job: u32, tickets: &mut Tickets) {
+        let slot = &mut self.progress[job as usize];
+        if let Some(progress) = slot
+            && progress.all_known
+            && progress.tasks == 0
+        {
+            tickets.finish(progress.ticket, progress.end);
+            *slot = None;
+        }
+    }
+}
+
+/// An operation of a migration that reads `bytes` of a page.
+pub(crate) const fn read_entry(ready: u64, bytes: u64, task: u32, cause: Cause) -> Entry {
+    Entry {
+        work: Work::Read,
+        ready,
+        bytes,
+        release: 0,
+        cause,
+        owner: Owner::Task(task),
+        number: 0,
+    }
+}

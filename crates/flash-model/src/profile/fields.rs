@@ -1,0 +1,184 @@
+//! Takes parameters by name and turns them into the model's units.
+
+use units::Bytes;
+
+use super::{
+    ProfileError,
+    parameter::{Parameter, Value},
+    parse::Source,
+};
+use crate::flash::Rate;
+
+/// The parameters that were not asked for yet.
+pub(super) struct Fields<'a> {
+    source: &'a Source<'a>,
+    left: Vec<&'a Parameter>,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(source: &'a Source<'a>) -> Self {
+        Self {
+            source,
+            left: source.parameters.iter().collect(),
+        }
+    }
+
+    /// An error in the line of that parameter.
+    pub(super) fn error(&self, key: &str, reason: String) -> ProfileError {
+        let line = self
+            .source
+            .parameters
+            .iter()
+            .find(|p| p.key == key)
+            .map_or(1, |p| p.line);
+        self.source.error(line, format!("{key}: {reason}"))
+    }
+
+    /// Whatever was not asked for is a mistake in the profile.
+    pub(super) fn nothing_left(&self) -> Result<(), ProfileError> {
+        match self.left.first() {
+            None => Ok(()),
+            Some(parameter) => {
+                let reason = format!("there is no parameter {}; is it misspelt?", parameter.key);
+                Err(self.source.error(parameter.line, reason))
+            }
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Result<&'a Parameter, ProfileError> {
+        let at = self
+            .left
+            .iter()
+            .position(|parameter| parameter.key == key)
+            .ok_or_else(|| {
+                let (table, name) = key.split_once('.').unwrap_or(("", key));
+                self.source
+                    .error(1, format!("there is no {name} in table [{table}]"))
+            })?;
+        Ok(self.left.remove(at))
+    }
+
+    /// A number, and the factor of its unit among those given.
+    fn number(&mut self, key: &str, units: &[(&str, f64)]) -> Result<(f64, f64), ProfileError> {
+        let parameter = self.take(key)?;
+        let Value::Number(number) = parameter.value else {
+            return Err(self.error(key, "it must be a number".to_owned()));
+        };
+        match units.iter().find(|unit| unit.0 == parameter.unit) {
+            Some(unit) => Ok((number, unit.1)),
+            None => {
+                let known: Vec<_> = units.iter().map(|unit| unit.0).collect();
+                let reason = format!("unit '{}' is none of {}", parameter.unit, known.join(", "));
+                Err(self.error(key, reason))
+            }
+        }
+    }
+
+    /// A whole number of at least `least` after its unit was applied.
+    fn whole(
+        &mut self,
+        key: &str,
+        units: &[(&str, f64)],
+        least: u64,
+        most: u64,
+    ) -> Result<u64, ProfileError> {
+        let (number, factor) = self.number(key, units)?;
+        let value = number * factor;
+        if value.fract() != 0.0 {
+            return Err(self.error(key, format!("{number} is no whole number")));
+        }
+        if value < least as f64 || value > most as f64 {
+            return Err(self.error(key, format!("it must be between {least} and {most}")));
+        }
+        Ok(value as u64)
+    }
+
+    pub(super) fn count(&mut self, key: &str, least: u64) -> Result<u32, ProfileError> {
+        self.whole(key, &[("count", 1.0)], least, 1 << 20)
+            .map(|count| count as u32)
+    }
+
+    pub(super) fn bytes(&mut self, key: &str, least: u64) -> Result<Bytes, ProfileError> {
+        let units = [
+            ("B", 1.0),
+            ("KiB", 1024.0),
+            ("MiB", 1_048_576.0),
+            ("GiB", 1_073_741_824.0),
+        ];
+        let bytes = self.whole(key, &units, least, 1 << 40)?;
+        if !bytes.is_multiple_of(crate::SECTOR) {
+            return Err(self.error(key, format!("it must be a multiple of {} B", crate::SECTOR)));
+        }
+        Ok(Bytes(bytes))
+    }
+
+    pub(super) fn percent(&mut self, key: &str) -> Result<f64, ProfileError> {
+        let (number, _) = self.number(key, &[("percent", 1.0)])?;
+        if number > 1000.0 {
+            return Err(self.error(key, "it must be at most 1000".to_owned()));
+        }
+        Ok(number)
+    }
+
+    pub(super) fn nanos(&mut self, key: &str) -> Result<u64, ProfileError> {
+        let (number, factor) =
+            self.number(key, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])?;
+        let nanos = (number * factor).round();
+        if nanos > 1e12 {
+            return Err(self.error(key, "it must be at most 1000 s".to_owned()));
+        }
+        Ok(nanos as u64)
+    }
+
+    /// A time, or `false` (unit `flag`) for never.
+    pub(super) fn nanos_or_never(&mut self, key: &str) -> Result<Option<u64>, ProfileError> {
+        let never = self
+            .left
+            .iter()
+            .any(|p| p.key == key && p.value == Value::Flag(false) && p.unit == "flag");
+        if never {
+            return self.take(key).map(|_| None);
+        }
+        self.nanos(key).map(Some)
+    }
+
+    pub(super) fn flag(&mut self, key: &str) -> Result<bool, ProfileError> {
+        let parameter = self.take(key)?;
+        match parameter.value {
+            Value::Flag(flag) if parameter.unit == "flag" => Ok(flag),
+            _ => Err(self.error(key, "it must be true or false, with unit 'flag'".to_owned())),
+        }
+    }
+
+    /// Bytes a second, 0 for unlimited, or the time of a page.
+    pub(super) fn rate(&mut self, key: &str, page: Bytes) -> Result<Rate, ProfileError> {
+        const TIMES: [(&str, f64); 2] = [("us/page", 1e3), ("ns/page", 1.0)];
+        let in_time = self
+            .left
+            .iter()
+            .any(|p| p.key == key && p.unit.ends_with("/page"));
+        if in_time {
+            let (number, factor) = self.number(key, &TIMES)?;
+            return Ok(Rate::new(page.0, (number * factor).round() as u64));
+        }
+        let units = [
+            ("MB/s", 1e6),
+            ("GB/s", 1e9),
+            ("MiB/s", 1_048_576.0),
+            ("us/page", 0.0),
+        ];
+        let (number, factor) = self.number(key, &units)?;
+        let rate = (number * factor).round();
+        if rate > 1e15 {
+            return Err(self.error(
+                key,
+                "it must be at most 1,000,000 GB/s; 0: unlimited".into(),
+            ));
+        }
+        if rate == 0.0 {
+            Ok(Rate::UNLIMITED)
+        } else {
+            Ok(Rate::new(rate as u64, 1_000_000_000))
+        }
+    }
+}

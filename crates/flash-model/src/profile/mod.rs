@@ -1,0 +1,293 @@
+//! The numbers that make a device: sizes and times, each with unit, source and kind.
+//!
+//! A profile is a TOML file in which every number looks like
+//! `read = { value = 80, unit = "us", source = "InDeF Table I", kind = "paper" }`. One that is
+//! missing, unknown, without a source, or out of range is refused with its line.
+
+mod fields;
+mod parameter;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use units::Bytes;
+
+pub use self::parameter::{Kind, Parameter, Value};
+use self::{fields::Fields, parse::Source};
+use crate::{
+    flash::{DieTimes, Rate},
+    geometry::{Geometry, ZoneGeometry},
+};
+
+/// Names of the built-in profiles.
+pub const BUILTIN: [&str; 4] = ["indef-femu", "fast24", "zn540", "zero"];
+
+/// Time that the controller takes for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CommandTimes {
+    /// Before flash and buffer are asked; many commands at once.
+    pub(crate) latency: u64,
+    /// One command after the other.
+    pub(crate) serial: u64,
+}
+
+/// Everything that takes time, and how long, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Timing {
+    pub(crate) die: DieTimes,
+    /// How long queued programs and erases let host reads go first.
+    pub(crate) program_wait: u64,
+    pub(crate) read: CommandTimes,
+    pub(crate) write: CommandTimes,
+    pub(crate) append: CommandTimes,
+    /// Each direction of the host link.
+    pub(crate) link: Rate,
+    /// Device-wide, from the buffer to flash.
+    pub(crate) drain: Rate,
+    /// The buffer outlives a loss of power: a flush has nothing to do.
+    pub(crate) buffer_protected: bool,
+    pub(crate) reset_latency: u64,
+    pub(crate) reset_proportional: bool,
+    pub(crate) finish_latency: u64,
+    /// Migrated pages that are in motion at once.
+    pub(crate) migration_window: usize,
+}
+
+/// What a conventional namespace needs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct FtlParameters {
+    pub(crate) logical_page: u64,
+    pub(crate) over_provisioning_percent: f64,
+}
+
+/// The numbers that make a device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    name: String,
+    description: String,
+    parameters: Vec<Parameter>,
+    geometry: Geometry,
+    buffer: Bytes,
+    pub(crate) timing: Timing,
+    pub(crate) ftl: FtlParameters,
+    instant: bool,
+}
+
+/// A profile that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {reason}")]
+pub struct ProfileError {
+    /// The file, as it was named by the caller.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// What is wrong, and what would be right.
+    pub reason: String,
+}
+
+impl Profile {
+    /// A built-in profile; one of [`BUILTIN`].
+    #[must_use]
+    pub fn builtin(name: &str) -> Option<Self> {
+        let text = match name {
+            "indef-femu" => include_str!("../../profiles/indef-femu.toml"),
+            "fast24" => include_str!("../../profiles/fast24.toml"),
+            "zn540" => include_str!("../../profiles/zn540.toml"),
+            "zero" => include_str!("../../profiles/zero.toml"),
+            _ => return None,
+        };
+        // They are part of the program, and a test reads them all.
+        Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
+    }
+
+    /// Reads a profile; `file_name` only goes into messages.
+    ///
+    /// # Errors
+    /// The first thing in it that cannot be used.
+    pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileError> {
+        let source = Source::parse(file_name, text)?;
+        let mut fields = Fields::new(&source);
+        let geometry = geometry(&mut fields)?;
+        let buffer = fields.bytes("buffer.size", 512)?;
+        let timing = timing(&mut fields, &geometry)?;
+        let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
+        let ftl = FtlParameters {
+            logical_page,
+            over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
+        };
+        let unit = geometry.program_unit();
+        if !unit.0.is_multiple_of(logical_page) {
+            let reason = format!("a logical page must be a whole part of the {unit} programmed");
+            return Err(fields.error("ftl.logical_page", reason));
+        }
+        if buffer < unit * 2 {
+            let reason = format!(
+                "the buffer must hold two pages of all planes ({})",
+                unit * 2
+            );
+            return Err(fields.error("buffer.size", reason));
+        }
+        fields.nothing_left()?;
+        Ok(Self {
+            instant: timing.is_instant(),
+            name: source.name,
+            description: source.description,
+            parameters: source.parameters,
+            geometry,
+            buffer,
+            timing,
+            ftl,
+        })
+    }
+
+    /// Short name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What it is like, in a sentence.
+    #[must_use]
+    pub fn description(&self) -> &str {
+        &self.description
+    }
+
+    /// Every number with its unit, source and kind, in the order of the file.
+    #[must_use]
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// Parallel units and sizes.
+    #[must_use]
+    pub const fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// Size of the volatile write buffer.
+    #[must_use]
+    pub const fn buffer_size(&self) -> Bytes {
+        self.buffer
+    }
+
+    /// Whether every command is done when it is submitted.
+    #[must_use]
+    pub const fn is_instant(&self) -> bool {
+        self.instant
+    }
+}
+
+impl Timing {
+    fn is_instant(&self) -> bool {
+        let die = &self.die;
+        let all = [self.read, self.write, self.append];
+        die.read + die.program + die.erase + self.reset_latency + self.finish_latency == 0
+            && all.iter().all(|times| times.latency + times.serial == 0)
+            && [die.transfer, self.link, self.drain]
+                .iter()
+                .all(|rate| rate.time(1 << 20) == 0)
+    }
+}
+
+fn geometry(fields: &mut Fields<'_>) -> Result<Geometry, ProfileError> {
+    let geometry = Geometry {
+        channels: fields.count("geometry.channels", 1)?,
+        dies_per_channel: fields.count("geometry.dies_per_channel", 1)?,
+        planes: fields.count("geometry.planes", 1)?,
+        page: fields.bytes("geometry.page", 512)?,
+        pages_per_block: fields.count("geometry.pages_per_block", 1)?,
+        unit: fields.bytes("geometry.unit", 512)?,
+        zone: ZoneGeometry {
+            size: fields.bytes("zones.size", 512)?,
+            capacity: fields.bytes("zones.capacity", 512)?,
+            interleave: fields.bytes("zones.interleave", 512)?,
+            dies: fields.count("zones.dies", 1)?,
+            max_active: fields.count("zones.max_active", 0)?,
+            max_open: fields.count("zones.max_open", 0)?,
+        },
+    };
+    let zone = &geometry.zone;
+    let unit = geometry.program_unit();
+    let row = unit * u64::from(zone.dies);
+    if geometry.dies() > 4096 {
+        let reason = format!("{} dies are more than 4096", geometry.dies());
+        return Err(fields.error("geometry.dies_per_channel", reason));
+    }
+    for (key, wrong, reason) in [
+        (
+            "geometry.unit",
+            !geometry.unit.0.is_multiple_of(unit.0),
+            format!("it must be a multiple of what is programmed at once: {unit}"),
+        ),
+        (
+            "geometry.unit",
+            !(unit * u64::from(geometry.pages_per_block))
+                .0
+                .is_multiple_of(geometry.unit.0),
+            "a flash block must consist of whole units".to_owned(),
+        ),
+        (
+            "zones.dies",
+            zone.dies > geometry.dies(),
+            format!("the device has {} dies", geometry.dies()),
+        ),
+        (
+            "zones.interleave",
+            !unit.0.is_multiple_of(zone.interleave.0),
+            format!("it must be a whole part of what is programmed at once: {unit}"),
+        ),
+        (
+            "zones.capacity",
+            zone.capacity > zone.size || !zone.capacity.0.is_multiple_of(row.0),
+            format!(
+                "it must be a multiple of {row} (a page of each of its dies), at most the size"
+            ),
+        ),
+        (
+            "zones.size",
+            !zone.size.0.is_power_of_two(),
+            "it must be a power of two: Linux wants it".to_owned(),
+        ),
+        (
+            "zones.max_open",
+            zone.max_active != 0 && (zone.max_open > zone.max_active || zone.max_open == 0),
+            format!("it must be 1 to max_active ({})", zone.max_active),
+        ),
+    ] {
+        if wrong {
+            return Err(fields.error(key, reason));
+        }
+    }
+    Ok(geometry)
+}
+
+fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {
+    let mut command = |name: &str| -> Result<CommandTimes, ProfileError> {
+        Ok(CommandTimes {
+            latency: fields.nanos(&format!("host.{name}_latency"))?,
+            serial: fields.nanos(&format!("host.{name}_serial"))?,
+        })
+    };
+    let (read, write, append) = (command("read")?, command("write")?, command("append")?);
+    Ok(Timing {
+        read,
+        write,
+        append,
+        die: DieTimes {
+            read: fields.nanos("flash.read")?,
+            program: fields.nanos("flash.program")?,
+            erase: fields.nanos("flash.erase")?,
+            transfer: fields.rate("flash.transfer", geometry.page)?,
+            cache_register: fields.flag("flash.cache_register")?,
+            suspend: fields.nanos_or_never("flash.suspend")?,
+        },
+        program_wait: fields.nanos("flash.program_wait")?,
+        link: fields.rate("host.link", geometry.page)?,
+        drain: fields.rate("buffer.drain", geometry.page)?,
+        buffer_protected: fields.flag("buffer.protected")?,
+        reset_latency: fields.nanos("zones.reset_latency")?,
+        reset_proportional: fields.flag("zones.reset_proportional")?,
+        finish_latency: fields.nanos("zones.finish_latency")?,
+        migration_window: fields.count("migration.window", 1)? as usize,
+    })
+}

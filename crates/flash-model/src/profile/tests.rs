@@ -1,0 +1,116 @@
+use super::*;
+
+#[test]
+fn every_built_in_profile_can_be_read_and_names_its_sources() {
+    for name in BUILTIN {
+        let profile = Profile::builtin(name).unwrap();
+        assert_eq!(profile.name(), name);
+        assert!(!profile.description().is_empty());
+        assert_eq!(profile.is_instant(), name == "zero");
+        assert!(profile.parameters().len() > 30);
+    }
+    assert!(Profile::builtin("no-such").is_none());
+}
+
+/// The text of a built-in profile with something replaced, and the error that it gives.
+fn error_with(from: &str, to: &str) -> String {
+    let text = include_str!("../../profiles/indef-femu.toml");
+    assert!(text.contains(from), "{from}");
+    Profile::parse("my.toml", &text.replacen(from, to, 1))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn a_bad_profile_is_refused_with_file_line_and_reason() {
+    for (from, to, expected) in [
+        (
+            "read = { value = 80, ",
+            "read = { ",
+            "my.toml:14: flash.read has no value",
+        ),
+        (
+            "kind = \"paper\", source = \"InDeF Table I: page read latency\"",
+            "kind = \"paper\"",
+            "my.toml:14: flash.read has no source",
+        ),
+        (
+            "value = 80,",
+            "value = -80,",
+            "my.toml:14: flash.read.value must be",
+        ),
+        (
+            "value = 80,",
+            "value = inf,",
+            "my.toml:14: flash.read.value must be",
+        ),
+        (
+            "value = 80, unit = \"us\"",
+            "value = 80, unit = \"KiB\"",
+            "unit 'KiB' is none of ns, us",
+        ),
+        (
+            "value = 80, unit = \"us\", kind = \"paper\"",
+            "value = 80, unit = \"us\", kind = \"guess\"",
+            "my.toml:14: flash.read: kind 'guess' is none of datasheet",
+        ),
+        (
+            "program = {",
+            "programme = {",
+            "there is no program in table [flash]",
+        ),
+        (
+            "[migration]",
+            "[extra]\nfoo = { value = 1, unit = \"us\", kind = \"paper\", source = \"x\" }\n[migration]",
+            "there is no parameter extra.foo",
+        ),
+        (
+            "page = { value = 16,",
+            "page = { value = 16.3,",
+            "my.toml:9: geometry.page: 16.3 is no whole number",
+        ),
+        (
+            "channels = { value = 8,",
+            "channels = { value = 0,",
+            "my.toml:6: geometry.channels: it must be between 1",
+        ),
+        (
+            "interleave = { value = 4,",
+            "interleave = { value = 3,",
+            "zones.interleave: it must be a whole part",
+        ),
+        (
+            "capacity = { value = 32,",
+            "capacity = { value = 33,",
+            "zones.capacity: it must be a multiple",
+        ),
+        ("[flash]", "[flash", "my.toml:13: no valid TOML"),
+        ("[flash]", "x = 1\n[flash]", "geometry.x is a bare value"),
+        (
+            "name = \"indef-femu\"",
+            "",
+            "there is no name in a table [device]",
+        ),
+        (
+            "value = 8, unit = \"MiB\"",
+            "value = 16, unit = \"KiB\"",
+            "buffer.size: the buffer must hold two pages",
+        ),
+    ] {
+        let error = error_with(from, to);
+        assert!(error.contains(expected), "{from} → {to}: {error}");
+    }
+}
+
+#[test]
+fn no_text_panics() {
+    for text in [
+        "",
+        "[device]\nname = 3",
+        "a",
+        "[[x]]",
+        "[device]\nname=\"a\"\n[flash]\nread={}",
+    ] {
+        assert!(Profile::parse("x", text).is_err(), "{text}");
+    }
+}

@@ -1,0 +1,296 @@
+//! A zoned namespace: the zones' states, where their pages are, and what a command costs.
+
+mod layout;
+mod migrate;
+
+use crate::{
+    command::{Command, Refused, ZoneAction},
+    core::{Cause, Core, Entry, Owner, Work},
+    geometry::Geometry,
+    migration::Padding,
+    zone::{Transition, ZoneTable},
+};
+
+use self::layout::Layout;
+pub(crate) use self::migrate::Gather;
+
+/// One zoned namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct ZonedNamespace {
+    /// Its number on the device.
+    pub(crate) index: usize,
+    pub(crate) table: ZoneTable,
+    layout: Layout,
+    places: Vec<Place>,
+    /// Zones with data in pages that are not complete, since the last flush.
+    unflushed: Vec<u32>,
+}
+
+/// What the device remembers of one zone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    /// Bytes of pages that are not complete, which take room in the write buffer.
+    held: u64,
+    /// It is in the list of unflushed ones.
+    unflushed: bool,
+    /// How often it was erased.
+    erases: u32,
+}
+
+impl ZonedNamespace {
+    pub(crate) fn new(index: usize, size: u64, geometry: &Geometry) -> Self {
+        let table = ZoneTable::new(size, &geometry.zone);
+        Self {
+            index,
+            places: vec![Place::default(); table.zones().len()],
+            table,
+            layout: Layout::new(geometry),
+            unflushed: Vec::new(),
+        }
+    }
+
+    /// Address distance from zone to zone.
+    pub(crate) const fn zone_size(&self) -> u64 {
+        self.layout.zone_size
+    }
+
+    /// How often each zone was erased.
+    pub(crate) fn erases(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.places.iter().map(|place| place.erases)
+    }
+
+    pub(crate) fn set_erases(&mut self, zone: usize, erases: u32) {
+        self.places[zone].erases = erases;
+    }
+
+    /// A zone was put into a state from outside: what was in motion for it is gone.
+    pub(crate) fn forget(&mut self, core: &mut Core, zone: usize, now: u64) {
+        core.drop_zone(self.index as u32, zone as u32, now);
+        core.buffer
+            .forget(std::mem::take(&mut self.places[zone].held));
+    }
+
+    /// Reads; returns when the host has the data.
+    pub(crate) fn read(&self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
+        let (mut at, end, mut done) = (offset, offset + len, ready);
+        let mut unwritten = 0;
+        while at < end {
+            let zone = at / self.layout.zone_size;
+            let start = zone * self.layout.zone_size;
+            let until = end.min(start + self.layout.zone_size);
+            let filled = self.table.zones()[zone as usize].write_pointer - start;
+            let written = (until - start).min(filled);
+            self.layout
+                .for_each_page(at - start, written, |page, bytes| {
+                    let sent = if self.in_memory(core, zone, page, filled, ready) {
+                        core.send_to_host(ready, bytes)
+                    } else {
+                        core.host_read(self.layout.die(zone, page), ready, bytes)
+                    };
+                    done = done.max(sent);
+                });
+            unwritten += until - at.max(start + written);
+            at = until;
+        }
+        if unwritten > 0 {
+            done.max(core.send_to_host(ready, unwritten))
+        } else {
+            done
+        }
+    }
+
+    /// Whether a page is in the controller's memory: not complete, or not programmed yet.
+    fn in_memory(&self, core: &Core, zone: u64, page: u64, filled: u64, time: u64) -> bool {
+        page >= self.layout.complete_pages(filled)
+            || core.in_flight[self.index].contains(zone as u32, page as u32, time)
+    }
+
+    /// Data comes into a zone whose write pointer has been advanced already; returns when all of
+    /// it is in the buffer. Without `transfer` nothing comes from the host.
+    pub(crate) fn fill(
+        &mut self,
+        core: &mut Core,
+        ready: u64,
+        zone: usize,
+        offset: u64,
+        len: u64,
+        transfer: bool,
+    ) -> u64 {
+        let start = zone as u64 * self.layout.zone_size;
+        let (mut at, end) = (offset - start, offset - start + len);
+        let mut arrived = ready;
+        while at < end {
+            let piece = (self.layout.unit - at % self.layout.unit).min(end - at);
+            let came = if transfer {
+                core.take_from_host(ready, piece)
+            } else {
+                core.admit(ready, piece)
+            };
+            arrived = arrived.max(came);
+            self.places[zone].held += piece;
+            let pages = self.layout.complete_pages(at)..self.layout.complete_pages(at + piece);
+            for page in pages {
+                self.program(core, zone, page, arrived);
+            }
+            at += piece;
+        }
+        let place = &mut self.places[zone];
+        if place.held > 0 && !place.unflushed {
+            place.unflushed = true;
+            self.unflushed.push(zone as u32);
+        }
+        arrived
+    }
+
+    fn program(&mut self, core: &mut Core, zone: usize, page: u64, ready: u64) {
+        let unit = self.layout.unit;
+        let place = &mut self.places[zone];
+        let release = unit.min(place.held);
+        place.held -= release;
+        let (ns, zone, page_number) = (self.index as u32, zone as u32, page as u32);
+        core.in_flight[self.index].add(zone, page_number, core.flash.clock);
+        let entry = Entry {
+            work: Work::Program,
+            ready,
+            bytes: unit,
+            release,
+            cause: Cause::Host,
+            owner: Owner::Page {
+                ns,
+                zone,
+                page: page_number,
+            },
+            number: 1,
+        };
+        core.queue(self.layout.die(u64::from(zone), page), entry);
+    }
+
+    /// Makes sure that pages which are not complete outlive a loss of power, too: they are
+    /// programmed to spare pages, and again when they are complete.
+    pub(crate) fn flush(&mut self, core: &mut Core, ready: u64) {
+        while let Some(zone) = self.unflushed.pop() {
+            self.places[zone as usize].unflushed = false;
+            self.save_incomplete(core, zone as usize, ready);
+        }
+    }
+
+    /// As [`Self::flush`], for one zone.
+    pub(crate) fn flush_zone(&mut self, core: &mut Core, zone: usize, ready: u64) {
+        if std::mem::take(&mut self.places[zone].unflushed) {
+            self.unflushed.retain(|&other| other as usize != zone);
+            self.save_incomplete(core, zone, ready);
+        }
+    }
+
+    fn save_incomplete(&mut self, core: &mut Core, zone: usize, ready: u64) {
+        let mut left = self.places[zone].held;
+        let table_zone = &self.table.zones()[zone];
+        let mut page = self
+            .layout
+            .complete_pages(table_zone.write_pointer.saturating_sub(table_zone.start));
+        while left > 0 {
+            let bytes = left.min(self.layout.unit);
+            let entry = Entry {
+                work: Work::Program,
+                ready,
+                bytes,
+                release: 0,
+                cause: Cause::Flush,
+                owner: Owner::Nobody,
+                number: 1,
+            };
+            core.queue(self.layout.die(zone as u64, page), entry);
+            page += 1;
+            left -= bytes;
+        }
+    }
+
+    /// What a zone command did to the flash: returns when it is done, and what goes on behind.
+    pub(crate) fn after_action(
+        &mut self,
+        core: &mut Core,
+        ready: u64,
+        action: ZoneAction,
+        transition: &Transition,
+    ) -> (u64, Option<Padding>) {
+        match action {
+            ZoneAction::Reset => (self.erase(core, ready, transition), None),
+            ZoneAction::Finish => {
+                let zone = transition.zone;
+                let held = std::mem::take(&mut self.places[zone].held);
+                core.buffer.forget(held);
+                let page = self.layout.complete_pages(transition.filled);
+                let end = self.layout.pages();
+                let job = Padding {
+                    ns: self.index,
+                    zone,
+                    page,
+                    end,
+                };
+                (
+                    ready + core.timing.finish_latency,
+                    (page < end).then_some(job),
+                )
+            }
+            ZoneAction::Open | ZoneAction::Close | ZoneAction::Offline => (ready, None),
+        }
+    }
+
+    /// As [`Self::after_action`], where nothing takes any time.
+    pub(crate) fn after_instant_action(&mut self, action: ZoneAction, transition: &Transition) {
+        if action == ZoneAction::Reset && transition.filled > 0 {
+            self.places[transition.zone].erases += 1;
+        }
+    }
+
+    /// Erases the zone's flash blocks that were written; all dies at once.
+    fn erase(&mut self, core: &mut Core, ready: u64, transition: &Transition) -> u64 {
+        let Transition { zone, filled, .. } = *transition;
+        self.forget(core, zone, ready);
+        let ready = ready + core.timing.reset_latency;
+        if filled == 0 {
+            return ready;
+        }
+        self.places[zone].erases += 1;
+        let on_die = filled.div_ceil(self.layout.lanes);
+        let blocks = on_die.div_ceil(self.layout.block);
+        let nanos = if core.timing.reset_proportional {
+            let full = core.timing.die.erase as u128 * u128::from(on_die);
+            (full / u128::from(self.layout.block)) as u64
+        } else {
+            core.timing.die.erase * blocks
+        };
+        let mut done = ready;
+        for lane in 0..self
+            .layout
+            .lanes
+            .min(filled.div_ceil(self.layout.interleave))
+        {
+            let die = self.layout.die(zone as u64, lane);
+            done = done.max(core.flash.erase(die, ready, nanos, blocks).end);
+        }
+        done
+    }
+
+    /// Whether the command could be done, without doing it; only what [`ZoneTable`] does not check
+    /// when it does it.
+    pub(crate) fn check_sources(&self, command: &Command<'_>) -> Result<(), Refused> {
+        match *command {
+            Command::Copy {
+                sources,
+                destination,
+            } => {
+                for span in sources {
+                    self.table.check_read(span.offset, span.len)?;
+                }
+                let total = sources.iter().map(|span| span.len).sum();
+                self.table
+                    .check_write(self.table.index_of(destination)?, destination, total)
+            }
+            Command::Migrate { moves } => moves
+                .iter()
+                .try_for_each(|piece| self.table.check_read(piece.from, piece.len)),
+            _ => Ok(()),
+        }
+    }
+}
