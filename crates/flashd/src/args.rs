@@ -25,6 +25,8 @@ Examples:
   flashd profiles                                   the devices that are built in
   flashd mount /mnt/ssd --profile fast24 --size 4GiB --time-scale 10
   losetup --direct-io=on -b 4096 -f --show /mnt/ssd/disk
+  flashd serve --profile zn540 --namespace zoned:4GiB --namespace conventional:1GiB
+  nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN   with the name that serve prints
   flashd stats --json                               what the running device did
   flashd power-cut                                  and what it lost
 ")]
@@ -134,6 +136,23 @@ pub(crate) struct ServeArgs {
     /// Where to listen
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:4420")]
     pub(crate) listen: SocketAddr,
+
+    /// Name of the subsystem, for `nvme connect -n` [default: one made of the first namespace's UUID]
+    #[arg(long, value_name = "NQN", value_parser = nqn)]
+    pub(crate) nqn: Option<String>,
+
+    /// Where the discovery log says that it listens, for hosts behind a translation of addresses, such
+    /// as 10.0.2.2:4420 for a QEMU guest [default: where the host has reached it]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) advertise: Option<SocketAddr>,
+}
+
+/// An NVMe Qualified Name.
+fn nqn(text: &str) -> Result<String, String> {
+    if text.starts_with("nqn.") && text.len() <= 223 && !text.contains('\0') {
+        return Ok(text.to_owned());
+    }
+    Err("a name looks like nqn.2026-11.org.example:ssd and has at most 223 bytes".to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -9,6 +9,7 @@ use flashd::{
     mount::{self, Mounted},
     operate::{Ask, OperateOptions, Operation, Told, ask, find_socket},
     record::{Keep, Reader, Replayed, marks},
+    serve::{Target, TargetOptions},
     store::{FileOptions, Store, ZoneRest},
 };
 use serde_json::{Value, json};
@@ -59,11 +60,24 @@ pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
 pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let namespaces = args.namespaces.iter().map(|arg| arg.0).collect();
     let device = Device::open(&args.device.options(namespaces, false)?)?;
-    let _operation = operate(&args.device, &device)?;
-    bail!(
-        "this flashd was built without its NVMe/TCP target ({})",
-        args.listen
-    )
+    let mut operation = operate(&args.device, &device)?;
+    if !args.listen.ip().is_loopback() {
+        tracing::warn!(
+            address = %args.listen,
+            "whoever reaches this address can read and write the device: there is no authentication"
+        );
+    }
+    let options = TargetOptions {
+        nqn: args.nqn.clone(),
+        advertise: args.advertise,
+    };
+    let target = Target::listen(device, args.listen, options)
+        .with_context(|| format!("cannot listen at {}", args.listen))?;
+    println!("{} {}", target.address(), target.nqn());
+    operation.wait_for_signal();
+    drop(target);
+    operation.finish()?;
+    Ok(())
 }
 
 pub(crate) fn mount_disk(args: &MountArgs) -> Result<()> {

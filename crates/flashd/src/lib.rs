@@ -1,7 +1,7 @@
 //! flashd, a software-defined flash SSD that any Linux can attach.
 //!
 //! [`device`] joins the flash model (when?), the [`store`] (what?) and the [`pace`] (answer then)
-//! to one SSD. It is reached as a file for a loop device ([`mount`]). [`record`] notes all that is
+//! to one SSD. It is reached over NVMe/TCP ([`serve`]), or as a file for a loop device ([`mount`]). [`record`] notes all that is
 //! done to it and builds it again; [`operate`] is how a running daemon is asked and told.
 //!
 //! A device is a plain value: a test opens one in memory and talks to it, without a daemon.
@@ -13,4 +13,5 @@ pub mod mount;
 pub mod operate;
 pub mod pace;
 pub mod record;
+pub mod serve;
 pub mod store;

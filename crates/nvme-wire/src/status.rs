@@ -191,4 +191,6 @@ pub mod connect {
     pub const INVALID_PARAMETERS: Status = Status::ReadOnlyRange;
     /// Connect Invalid Host.
     pub const INVALID_HOST: Status = Status::Unknown(0x184);
+    /// Invalid Queue Type.
+    pub const INVALID_QUEUE_TYPE: Status = Status::IncompatibleNamespace;
 }

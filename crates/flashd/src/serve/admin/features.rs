@@ -1,0 +1,232 @@
+//! Get Features and Set Features (Base §5.15, §5.27).
+
+use std::sync::atomic::Ordering;
+
+use nvme_wire::{
+    Status,
+    feature::{CAPABILITY_CHANGEABLE, Feature, HostBehavior, Queues, Select, Timestamp},
+};
+use zerocopy::IntoBytes;
+
+use super::{
+    super::{
+        controller::Queue,
+        subsystem::{IO_QUEUES_MAX, lock},
+    },
+    known_events,
+};
+
+/// What a feature is.
+pub(super) enum Value {
+    /// A number, in the result.
+    Number(u32),
+    /// Data.
+    Data(Vec<u8>),
+}
+
+/// Bytes of the data of a feature that has some.
+pub(super) fn data_len(feature: Feature) -> Option<u64> {
+    match feature {
+        Feature::Timestamp => Some(Timestamp::LEN as u64),
+        Feature::HostBehavior => Some(HostBehavior::LEN as u64),
+        Feature::HostIdentifier => Some(16),
+        _ => None,
+    }
+}
+
+/// Whether the data comes along: not where only capabilities are asked for.
+pub(super) fn has_data(select: Select) -> bool {
+    select != Select::Capabilities
+}
+
+/// Whether a host can set it.
+fn is_changeable(feature: Feature) -> bool {
+    matches!(
+        feature,
+        Feature::VolatileWriteCache
+            | Feature::NumberOfQueues
+            | Feature::AsyncEventConfiguration
+            | Feature::Timestamp
+            | Feature::KeepAliveTimer
+            | Feature::HostBehavior
+            | Feature::DieHints
+    )
+}
+
+/// What a discovery controller has (Base §3.1.2.3).
+fn is_there(queue: &Queue, feature: Feature) -> bool {
+    let for_discovery = matches!(
+        feature,
+        Feature::AsyncEventConfiguration | Feature::KeepAliveTimer
+    );
+    let without_cache =
+        feature == Feature::VolatileWriteCache && !queue.subsystem.device.has_volatile_cache();
+    !matches!(feature, Feature::Unknown(_))
+        && !without_cache
+        && (for_discovery || !queue.controller.is_discovery)
+}
+
+/// The value of a feature.
+pub(super) fn get(
+    queue: &Queue,
+    feature: Feature,
+    select: Select,
+    value: u32,
+) -> Result<Value, Status> {
+    if !is_there(queue, feature) {
+        return Err(Status::InvalidField);
+    }
+    let is_default = match select {
+        Select::Current => false,
+        // Nothing outlives a reset but the defaults.
+        Select::Default | Select::Saved => true,
+        Select::Capabilities => {
+            let changeable = is_changeable(feature);
+            return Ok(Value::Number(if changeable {
+                CAPABILITY_CHANGEABLE
+            } else {
+                0
+            }));
+        }
+        Select::Unknown(_) => return Err(Status::InvalidField),
+    };
+    let settings = &queue.controller.settings;
+    let number =
+        |current: u32, default: u32| Ok(Value::Number(if is_default { default } else { current }));
+    match feature {
+        Feature::VolatileWriteCache => {
+            number(settings.write_cache.load(Ordering::Acquire).into(), 1)
+        }
+        Feature::NumberOfQueues => {
+            let queues = |count| Queues {
+                submission: count,
+                completion: count,
+            };
+            number(
+                queues(queue.controller.io_queues()).raw(),
+                queues(IO_QUEUES_MAX).raw(),
+            )
+        }
+        Feature::AsyncEventConfiguration => {
+            number(settings.event_configuration.load(Ordering::Acquire), 0)
+        }
+        Feature::KeepAliveTimer => number(settings.keep_alive_ms.load(Ordering::Acquire), 0),
+        Feature::DieHints => number(settings.hints().into(), 0),
+        Feature::Timestamp => Ok(Value::Data(settings.timestamp().as_bytes().to_vec())),
+        Feature::HostBehavior => {
+            let behavior = *lock(&settings.behavior);
+            Ok(Value::Data(behavior.as_bytes().to_vec()))
+        }
+        // 128 bits are the only size over Fabrics (EXHID).
+        Feature::HostIdentifier if value & 1 == 0 => Err(Status::HostIdInconsistent),
+        Feature::HostIdentifier => Ok(Value::Data(queue.controller.host_id.to_vec())),
+        // What they are without being set: no thresholds, limits or bursts.
+        Feature::Arbitration
+        | Feature::PowerManagement
+        | Feature::ErrorRecovery
+        | Feature::WriteAtomicity
+        | Feature::CommandSetProfile => Ok(Value::Number(0)),
+        Feature::TemperatureThreshold => Ok(Value::Number(343)),
+        Feature::Unknown(_) => Err(Status::InvalidField),
+    }
+}
+
+/// Set a feature; the result of the command.
+pub(super) fn set(
+    queue: &Queue,
+    feature: Feature,
+    save: bool,
+    value: u32,
+    data: &[u8],
+) -> Result<u64, Status> {
+    if !is_there(queue, feature) {
+        return Err(Status::InvalidField);
+    }
+    if save {
+        return Err(Status::FeatureNotSaveable);
+    }
+    let settings = &queue.controller.settings;
+    match feature {
+        Feature::VolatileWriteCache => {
+            settings
+                .write_cache
+                .store(value & 1 != 0, Ordering::Release);
+            if value & 1 == 0 {
+                // What is in the cache now shall not be volatile either.
+                queue
+                    .subsystem
+                    .device
+                    .flush_all()
+                    .map_err(|failure| queue.subsystem.status_of(&failure, Status::WriteFault))?;
+            }
+            Ok(0)
+        }
+        Feature::NumberOfQueues => set_queues(queue, value),
+        Feature::AsyncEventConfiguration => {
+            let known = known_events(queue.controller.is_discovery);
+            settings
+                .event_configuration
+                .store(value & known, Ordering::Release);
+            Ok(0)
+        }
+        Feature::KeepAliveTimer => {
+            settings.keep_alive_ms.store(value, Ordering::Release);
+            queue.controller.seen();
+            Ok(0)
+        }
+        Feature::DieHints => {
+            if value & !1 != 0 {
+                return Err(Status::InvalidField);
+            }
+            settings.die_hints.store(value != 0, Ordering::Release);
+            Ok(0)
+        }
+        Feature::Timestamp => {
+            let timestamp = Timestamp::first_of(data).ok_or(Status::SglLengthInvalid)?;
+            settings.set_timestamp(&timestamp);
+            Ok(0)
+        }
+        Feature::HostBehavior => {
+            let behavior = HostBehavior::first_of(data).ok_or(Status::SglLengthInvalid)?;
+            // Formats 2h and 3h can be enabled, and no others are there.
+            if behavior.copy_formats.get() & !0b1100 != 0 {
+                return Err(Status::InvalidField);
+            }
+            *lock(&settings.behavior) = behavior;
+            Ok(0)
+        }
+        // One combination of I/O command sets is there, the first one.
+        Feature::CommandSetProfile if value & 0x1FF == 0 => Ok(0),
+        Feature::CommandSetProfile => Err(Status::CommandSetCombinationRejected),
+        // Connect has set it, for good.
+        Feature::HostIdentifier => Err(Status::SequenceError),
+        Feature::Arbitration
+        | Feature::PowerManagement
+        | Feature::TemperatureThreshold
+        | Feature::ErrorRecovery
+        | Feature::WriteAtomicity => Err(Status::FeatureNotChangeable),
+        Feature::Unknown(_) => Err(Status::InvalidField),
+    }
+}
+
+/// Number of Queues (Base §5.27.1.5): before the first I/O queue is connected.
+fn set_queues(queue: &Queue, value: u32) -> Result<u64, Status> {
+    let wanted = Queues::from_raw(value);
+    if wanted.submission > 0xFFFF || wanted.completion > 0xFFFF {
+        return Err(Status::InvalidField);
+    }
+    let count = wanted.submission.min(wanted.completion).min(IO_QUEUES_MAX);
+    if queue.controller.has_io_queues() {
+        return Err(Status::SequenceError);
+    }
+    queue
+        .controller
+        .settings
+        .io_queues
+        .store(count, Ordering::Release);
+    let granted = Queues {
+        submission: count,
+        completion: count,
+    };
+    Ok(granted.raw().into())
+}

@@ -1,0 +1,277 @@
+//! Identify (Base §5.17).
+
+use flash_model::NamespaceKind;
+use nvme_wire::{
+    Status, ascii,
+    identify::{
+        CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Cns, CommandSet, Controller, DLFEAT_ZEROES,
+        IDENTIFY_LEN, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, LbaFormat, NSFEAT_OPTIMAL,
+        Namespace, NvmController, NvmNamespace, OAES_NAMESPACE, ONCS_COMPARE, ONCS_COPY,
+        ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES,
+        OZCS_READ_ACROSS_ZONES, SglSupport, ZonedController, ZonedLbaFormat, ZonedNamespace,
+        descriptors,
+    },
+    nqn,
+    pdu::CapsuleResp,
+    property::VERSION_2_0,
+};
+use zerocopy::{
+    IntoBytes,
+    little_endian::{U16, U32, U64},
+};
+
+use super::super::{
+    controller::Queue,
+    io::copy_range_blocks,
+    subsystem::{
+        ADMIN_IN_CAPSULE_MAX, COPY_BYTES_MAX, COPY_RANGES_MAX, ERROR_ENTRIES, EVENT_REQUESTS_MAX,
+        IN_CAPSULE_MAX, MAX_TRANSFER_SHIFT, QUEUE_ENTRIES_MAX,
+    },
+};
+use crate::device;
+
+/// NSID of what all namespaces have in common.
+const ALL_NAMESPACES: u32 = u32::MAX;
+
+/// The data structure that is asked for.
+pub(super) fn identify(
+    queue: &Queue,
+    nsid: u32,
+    ask: &nvme_wire::admin::Identify,
+) -> Result<Vec<u8>, Status> {
+    if queue.controller.is_discovery && ask.cns != Cns::Controller {
+        return Err(Status::InvalidField);
+    }
+    let namespaces = queue.subsystem.device.namespaces();
+    let bytes = |structure: &[u8]| Ok(structure.to_vec());
+    match ask.cns {
+        Cns::Namespace | Cns::AllocatedNamespace => match queue.subsystem.namespace(nsid) {
+            Some((_, of)) => bytes(namespace(of, queue).as_bytes()),
+            // Identifiers that could be used and are not (Base §5.17.2.1): zeroes.
+            None if nsid == ALL_NAMESPACES => bytes(common(queue).as_bytes()),
+            None if is_possible(queue, nsid) => bytes(&[0; IDENTIFY_LEN]),
+            None => Err(Status::InvalidNamespace),
+        },
+        Cns::Controller => bytes(controller(queue).as_bytes()),
+        Cns::ActiveNamespaces | Cns::AllocatedNamespaces => list(namespaces.iter(), nsid),
+        Cns::CommandSetActiveNamespaces => {
+            let set = supported(ask.set)?;
+            list(namespaces.iter().filter(|of| command_set(of) == set), nsid)
+        }
+        Cns::NamespaceDescriptors => {
+            let (_, of) = queue
+                .subsystem
+                .namespace(nsid)
+                .ok_or(Status::InvalidNamespace)?;
+            bytes(&descriptors(&of.uuid, &of.uuid, command_set(of)))
+        }
+        Cns::CommandSetNamespace => {
+            let set = supported(ask.set)?;
+            let (index, of) = queue
+                .subsystem
+                .namespace(nsid)
+                .ok_or(Status::InvalidNamespace)?;
+            match (set, of.kind) {
+                (CommandSet::Nvm, _) => bytes(NvmNamespace::zeroed().as_bytes()),
+                (_, NamespaceKind::Zoned) => bytes(zoned(index, of, queue).as_bytes()),
+                _ => Err(Status::InvalidCommandSet),
+            }
+        }
+        Cns::CommandSetController => match supported(ask.set)? {
+            CommandSet::Zoned => bytes(ZonedController::zeroed().as_bytes()),
+            _ => bytes(NvmController::zeroed().as_bytes()),
+        },
+        Cns::IndependentNamespace => {
+            let (_, of) = queue
+                .subsystem
+                .namespace(nsid)
+                .ok_or(Status::InvalidNamespace)?;
+            bytes(independent(of).as_bytes())
+        }
+        Cns::NamespaceControllers | Cns::Controllers => Ok(controllers(queue, ask.controller)),
+        Cns::CommandSets => {
+            let mut page = vec![0; IDENTIFY_LEN];
+            let sets = [CommandSet::Nvm, CommandSet::Zoned];
+            page[0] = sets.iter().fold(0, |bits, set| bits | 1 << set.raw());
+            Ok(page)
+        }
+        Cns::NvmSets | Cns::Unknown(_) => Err(Status::InvalidField),
+    }
+}
+
+fn is_possible(queue: &Queue, nsid: u32) -> bool {
+    (1..=queue.subsystem.largest_nsid()).contains(&nsid)
+}
+
+/// The I/O command set, if it is one of ours.
+pub(super) fn supported(set: CommandSet) -> Result<CommandSet, Status> {
+    match set {
+        CommandSet::Nvm | CommandSet::Zoned => Ok(set),
+        CommandSet::KeyValue | CommandSet::Unknown(_) => Err(Status::InvalidField),
+    }
+}
+
+fn command_set(namespace: &device::Namespace) -> CommandSet {
+    match namespace.kind {
+        NamespaceKind::Zoned => CommandSet::Zoned,
+        NamespaceKind::Conventional => CommandSet::Nvm,
+    }
+}
+
+/// A namespace list (Base §4.4.2): identifiers above `nsid`, ascending.
+fn list<'a>(
+    namespaces: impl Iterator<Item = &'a device::Namespace>,
+    nsid: u32,
+) -> Result<Vec<u8>, Status> {
+    if nsid >= ALL_NAMESPACES - 1 {
+        return Err(Status::InvalidNamespace);
+    }
+    let mut ids: Vec<u32> = namespaces.map(|of| of.id).filter(|&id| id > nsid).collect();
+    ids.sort_unstable();
+    let mut page: Vec<u8> = ids.into_iter().flat_map(u32::to_le_bytes).collect();
+    page.resize(IDENTIFY_LEN, 0);
+    Ok(page)
+}
+
+/// A controller list (Base §4.4.1): identifiers from `first` on, ascending.
+fn controllers(queue: &Queue, first: u16) -> Vec<u8> {
+    let ids = queue.subsystem.controller_ids();
+    let ids: Vec<u16> = ids.into_iter().filter(|&id| id >= first).collect();
+    let mut page = (ids.len() as u16).to_le_bytes().to_vec();
+    page.extend(ids.into_iter().flat_map(u16::to_le_bytes));
+    page.resize(IDENTIFY_LEN, 0);
+    page
+}
+
+fn controller(queue: &Queue) -> Controller {
+    let of = &queue.controller;
+    let subsystem = &queue.subsystem;
+    let mut page = Controller::zeroed();
+    page.serial = ascii(subsystem.serial());
+    page.model = ascii("flashd");
+    page.firmware = ascii(env!("CARGO_PKG_VERSION"));
+    page.max_transfer = MAX_TRANSFER_SHIFT;
+    page.controller_id = U16::new(of.id);
+    page.version = U32::new(VERSION_2_0);
+    page.attributes = U32::new(CTRATT_HOST_ID_128 | CTRATT_TRAFFIC_KEEP_ALIVE);
+    page.event_limit = (EVENT_REQUESTS_MAX - 1) as u8;
+    page.log_attributes = LPA_EXTENDED;
+    page.error_entries = (ERROR_ENTRIES - 1) as u8;
+    page.keep_alive_granularity = U16::new(1);
+    page.max_commands = U16::new(QUEUE_ENTRIES_MAX as u16);
+    page.sgl = U32::new(SglSupport::raw());
+    page.subsystem = nqn(of.subsystem_nqn(subsystem));
+    if of.is_discovery {
+        page.controller_type = 2;
+        page.command_capsule = U32::new(((64 + ADMIN_IN_CAPSULE_MAX) / 16) as u32);
+        page.response_capsule = U32::new(1);
+        page.async_events = U32::new(1 << 31);
+        return page;
+    }
+    page.controller_type = 1;
+    // Several controllers can be there at a time.
+    page.multipath = 1 << 1;
+    page.async_events = U32::new(OAES_NAMESPACE);
+    page.abort_limit = (EVENT_REQUESTS_MAX - 1) as u8;
+    page.log_attributes |= LPA_EFFECTS;
+    // One slot, which cannot be written.
+    page.firmware_updates = 1 | 1 << 1;
+    page.warning_temperature = U16::new(343);
+    page.critical_temperature = U16::new(353);
+    let total: u64 = subsystem
+        .device
+        .namespaces()
+        .iter()
+        .map(|n| n.size_bytes)
+        .sum();
+    page.total_capacity = u128::from(total).to_le_bytes();
+    page.submission_size = 0x66;
+    page.completion_size = 0x44;
+    page.namespaces = U32::new(subsystem.largest_nsid());
+    page.nvm_commands = U16::new(
+        ONCS_COMPARE
+            | ONCS_DATASET_MANAGEMENT
+            | ONCS_WRITE_ZEROES
+            | ONCS_TIMESTAMP
+            | ONCS_VERIFY
+            | ONCS_COPY,
+    );
+    // Flush takes the identifier of all namespaces (bits 2:1).
+    page.write_cache = 0b11 << 1 | u8::from(subsystem.device.has_volatile_cache());
+    page.io_vendor = 0;
+    page.copy_formats = U16::new(0b1111);
+    page.command_capsule = U32::new(((64 + IN_CAPSULE_MAX) / 16) as u32);
+    page.response_capsule = U32::new((size_of_completion() / 16) as u32);
+    page.max_sgl = 1;
+    // Disconnect.
+    page.fabrics_commands = U16::new(1);
+    page
+}
+
+const fn size_of_completion() -> usize {
+    CapsuleResp::LEN - nvme_wire::pdu::Header::LEN
+}
+
+/// What namespaces have in common: their formats.
+fn common(queue: &Queue) -> Namespace {
+    let mut page = Namespace::zeroed();
+    if let Some(first) = queue.subsystem.device.namespaces().first() {
+        page.lba_formats[0] = lba_format(first);
+    }
+    page
+}
+
+fn lba_format(of: &device::Namespace) -> LbaFormat {
+    let mut format = LbaFormat::zeroed();
+    format.block_shift = of.block_bytes.trailing_zeros() as u8;
+    format
+}
+
+fn namespace(of: &device::Namespace, queue: &Queue) -> Namespace {
+    let mut page = Namespace::zeroed();
+    let blocks = of.size_bytes / of.block_bytes;
+    page.size = U64::new(blocks);
+    page.capacity = U64::new(blocks);
+    page.in_use = U64::new(blocks);
+    page.multipath = 1;
+    page.deallocation = DLFEAT_ZEROES;
+    page.nvm_capacity = u128::from(of.size_bytes).to_le_bytes();
+    page.copy_range_blocks = U16::new(copy_range_blocks(of));
+    page.copy_blocks = U32::new((COPY_BYTES_MAX / of.block_bytes) as u32);
+    page.copy_ranges = (COPY_RANGES_MAX - 1) as u8;
+    page.nguid = of.uuid;
+    page.lba_formats[0] = lba_format(of);
+    // What is written to flash at once is what a host should write at once.
+    let page_blocks = queue.subsystem.device.geometry().page.get() / of.block_bytes;
+    if of.kind == NamespaceKind::Conventional && (2..=1 << 16).contains(&page_blocks) {
+        page.features = NSFEAT_OPTIMAL;
+        let granularity = U16::new((page_blocks - 1) as u16);
+        page.write_granularity = granularity;
+        page.optimal_write = granularity;
+    }
+    page
+}
+
+fn zoned(index: usize, of: &device::Namespace, queue: &Queue) -> ZonedNamespace {
+    let geometry = queue.subsystem.device.geometry().zone;
+    let zones = queue.subsystem.device.zones(index);
+    let size = zones.first().map_or(geometry.size.get(), |zone| zone.size);
+    // Zero-based, all ones for no limit: what 0 for no limit becomes.
+    let limit = |max: u32| U32::new(max.wrapping_sub(1));
+    let mut page = ZonedNamespace::zeroed();
+    page.optional_commands = U16::new(OZCS_READ_ACROSS_ZONES);
+    page.max_active = limit(geometry.max_active);
+    page.max_open = limit(geometry.max_open);
+    let mut format = ZonedLbaFormat::zeroed();
+    format.zone_size = U64::new(size / of.block_bytes);
+    page.lba_formats[0] = format;
+    page
+}
+
+fn independent(of: &device::Namespace) -> IndependentNamespace {
+    let mut page = IndependentNamespace::zeroed();
+    page.multipath = 1;
+    // Ready, whatever its health: what fails is told command by command.
+    page.status = u8::from(of.size_bytes > 0);
+    page
+}

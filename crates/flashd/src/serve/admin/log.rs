@@ -1,0 +1,222 @@
+//! Get Log Page (Base §5.16).
+
+use std::{net::IpAddr, sync::atomic::Ordering};
+
+use nvme_wire::{
+    Status,
+    admin::GetLogPage,
+    ascii,
+    discovery::{
+        DISCOVERY_NQN, DiscoveryEntry, DiscoveryHeader, FAMILY_IPV4, FAMILY_IPV6,
+        REQUIREMENTS_NONE, SUBSYSTEM_CURRENT_DISCOVERY, SUBSYSTEM_NVM, TRANSPORT_TCP,
+    },
+    feature::Feature,
+    identify::CommandSet,
+    log::{
+        CHANGED_NAMESPACES_MAX, ChangedZones, EFFECT_CONTENT, EFFECT_SUPPORTED, Effects, Firmware,
+        LOG_SUPPORTED, LogPage, SMART_DEGRADED, Smart,
+    },
+    nqn,
+    opcode::{AdminOpcode, IoOpcode},
+};
+use zerocopy::{
+    IntoBytes,
+    little_endian::{U16, U32, U64},
+};
+
+use super::{
+    super::{
+        controller::Queue,
+        subsystem::{ERROR_ENTRIES, QUEUE_ENTRIES_MAX},
+    },
+    geometry::geometry,
+    identify::supported,
+};
+
+/// Pages that a controller of the subsystem has.
+const PAGES: [LogPage; 9] = [
+    LogPage::Supported,
+    LogPage::Error,
+    LogPage::Smart,
+    LogPage::Firmware,
+    LogPage::ChangedNamespaces,
+    LogPage::Effects,
+    LogPage::FeatureEffects,
+    LogPage::ChangedZones,
+    LogPage::Geometry,
+];
+
+/// As much of a log page as is asked for, filled up with zeroes where it ends before.
+pub(super) fn get(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
+    let page = page(queue, nsid, ask)?;
+    let mut part = ask.slice(&page)?.to_vec();
+    part.resize(ask.len as usize, 0);
+    if !ask.retain_event {
+        queue.controller.events(|events| events.read(ask.page));
+        queue.controller.tell();
+    }
+    Ok(part)
+}
+
+fn page(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
+    if queue.controller.is_discovery {
+        return match ask.page {
+            LogPage::Discovery => Ok(discovery(queue)),
+            LogPage::Supported => Ok(supported_pages(&[LogPage::Supported, LogPage::Discovery])),
+            _ => Err(Status::InvalidLogPage),
+        };
+    }
+    match ask.page {
+        LogPage::Supported => Ok(supported_pages(&PAGES)),
+        LogPage::Error => {
+            let mut page = queue.controller.errors().as_bytes().to_vec();
+            page.resize(ERROR_ENTRIES * nvme_wire::log::ErrorEntry::LEN, 0);
+            Ok(page)
+        }
+        LogPage::Smart => {
+            // Of the whole controller only (LPA bit 0).
+            if !matches!(nsid, 0 | u32::MAX) {
+                return Err(Status::InvalidField);
+            }
+            Ok(smart(queue).as_bytes().to_vec())
+        }
+        LogPage::Firmware => {
+            let mut page = Firmware::zeroed();
+            page.active = 1;
+            page.revisions[0] = ascii(env!("CARGO_PKG_VERSION"));
+            Ok(page.as_bytes().to_vec())
+        }
+        LogPage::ChangedNamespaces => Ok(changed_namespaces(queue)),
+        LogPage::Effects => Ok(effects(supported(ask.set)?).as_bytes().to_vec()),
+        LogPage::FeatureEffects => Ok(feature_effects()),
+        // No zone changes its state without a host's command.
+        LogPage::ChangedZones => {
+            queue
+                .subsystem
+                .namespace(nsid)
+                .ok_or(Status::InvalidNamespace)?;
+            Ok(ChangedZones::zeroed().as_bytes().to_vec())
+        }
+        LogPage::Geometry => Ok(geometry(queue)),
+        LogPage::Discovery | LogPage::Unknown(_) => Err(Status::InvalidLogPage),
+    }
+}
+
+fn supported_pages(pages: &[LogPage]) -> Vec<u8> {
+    let mut list = [U32::new(0); 256];
+    for page in pages {
+        list[usize::from(page.raw())] = U32::new(LOG_SUPPORTED);
+    }
+    list.as_bytes().to_vec()
+}
+
+fn smart(queue: &Queue) -> Smart {
+    /// A data unit (Base §5.16.1.3).
+    const UNIT: u64 = 512 * 1000;
+    let subsystem = &queue.subsystem;
+    let counters = &subsystem.counters;
+    let number = |value: u64| u128::from(value).to_le_bytes();
+    let units = |bytes: u64| number(bytes.div_ceil(UNIT));
+    let device = &subsystem.device;
+    let sick = (0..device.namespaces().len()).any(|index| !device.health(index).is_healthy());
+    let mut page = Smart::zeroed();
+    page.critical_warning = if sick { SMART_DEGRADED } else { 0 };
+    page.temperature = U16::new(298);
+    page.spare = 100;
+    page.spare_threshold = 10;
+    page.units_read = units(counters.read_bytes.load(Ordering::Relaxed));
+    page.units_written = units(counters.written_bytes.load(Ordering::Relaxed));
+    page.reads = number(counters.reads.load(Ordering::Relaxed));
+    page.writes = number(counters.writes.load(Ordering::Relaxed));
+    page.power_cycles = number(device.power_cuts() + 1);
+    page.power_on_hours = number(subsystem.started.elapsed().as_secs() / 3600);
+    page.unsafe_shutdowns = number(device.power_cuts());
+    page.media_errors = number(counters.media_errors.load(Ordering::Relaxed));
+    page.error_entries = number(queue.controller.error_count());
+    page
+}
+
+fn changed_namespaces(queue: &Queue) -> Vec<u8> {
+    let ids: Vec<u32> = queue
+        .controller
+        .events(|events| events.changed_namespaces().collect());
+    let ids = if ids.len() > CHANGED_NAMESPACES_MAX {
+        vec![u32::MAX]
+    } else {
+        ids
+    };
+    let mut page: Vec<u8> = ids.into_iter().flat_map(u32::to_le_bytes).collect();
+    page.resize(CHANGED_NAMESPACES_MAX * 4, 0);
+    page
+}
+
+/// Commands Supported and Effects of an I/O command set.
+fn effects(set: CommandSet) -> Effects {
+    let mut page = Effects::zeroed();
+    for opcode in AdminOpcode::ALL {
+        page.admin[usize::from(opcode.raw())] = U32::new(EFFECT_SUPPORTED);
+    }
+    for opcode in IoOpcode::ALL {
+        let changes = match opcode {
+            IoOpcode::Write
+            | IoOpcode::WriteZeroes
+            | IoOpcode::DatasetManagement
+            | IoOpcode::Copy
+            | IoOpcode::InDeviceDefragment => EFFECT_CONTENT,
+            IoOpcode::ZoneManagementSend | IoOpcode::ZoneAppend if set == CommandSet::Zoned => {
+                EFFECT_CONTENT
+            }
+            IoOpcode::ZoneManagementReceive if set == CommandSet::Zoned => 0,
+            IoOpcode::Flush | IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => 0,
+            _ => continue,
+        };
+        page.io[usize::from(opcode.raw())] = U32::new(EFFECT_SUPPORTED | changes);
+    }
+    page
+}
+
+/// Feature Identifiers Supported and Effects.
+fn feature_effects() -> Vec<u8> {
+    const SUPPORTED: u32 = 1 << 0;
+    const CONTROLLER_SCOPE: u32 = 1 << 22;
+    let mut list = [U32::new(0); 256];
+    for feature in Feature::ALL {
+        list[usize::from(feature.raw())] = U32::new(SUPPORTED | CONTROLLER_SCOPE);
+    }
+    list.as_bytes().to_vec()
+}
+
+/// Where this subsystem is, and this discovery service.
+fn discovery(queue: &Queue) -> Vec<u8> {
+    let subsystem = &queue.subsystem;
+    let address = subsystem.advertise.or_else(|| queue.sender.local_address());
+    let mut header = DiscoveryHeader::zeroed();
+    header.generation = U64::new(1);
+    let mut entries = Vec::new();
+    if let Some(address) = address {
+        let mut entry = DiscoveryEntry::zeroed();
+        entry.transport = TRANSPORT_TCP;
+        entry.family = match address.ip() {
+            IpAddr::V4(_) => FAMILY_IPV4,
+            IpAddr::V6(_) => FAMILY_IPV6,
+        };
+        entry.requirements = REQUIREMENTS_NONE;
+        entry.port = U16::new(1);
+        entry.controller = U16::new(u16::MAX);
+        entry.admin_queue_size = U16::new(QUEUE_ENTRIES_MAX as u16);
+        entry.service = ascii(&address.port().to_string());
+        entry.address = ascii(&address.ip().to_string());
+        for (kind, name) in [
+            (SUBSYSTEM_CURRENT_DISCOVERY, DISCOVERY_NQN),
+            (SUBSYSTEM_NVM, subsystem.nqn()),
+        ] {
+            entry.subsystem_type = kind;
+            entry.subsystem = nqn(name);
+            entries.push(entry);
+        }
+    }
+    header.records = U64::new(entries.len() as u64);
+    let mut page = header.as_bytes().to_vec();
+    page.extend_from_slice(entries.as_bytes());
+    page
+}
