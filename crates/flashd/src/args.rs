@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
@@ -276,11 +276,15 @@ impl DeviceArgs {
         if let Some(profile) = Profile::builtin(&self.profile) {
             return Ok(profile);
         }
-        bail!(
-            "'{}' is no built-in profile; there are {}",
-            self.profile,
-            flash_model::BUILTIN.join(", ")
-        )
+        match std::fs::read_to_string(&self.profile) {
+            Ok(text) => Ok(Profile::parse(&self.profile, &text)?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => bail!(
+                "'{}' is no built-in profile and no file; there are {}",
+                self.profile,
+                flash_model::BUILTIN.join(", ")
+            ),
+            Err(error) => Err(error).context(self.profile.clone()),
+        }
     }
 
     /// As options for opening the device. `touch` brings all memory in at start.

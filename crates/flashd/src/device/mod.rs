@@ -256,9 +256,15 @@ impl Device {
     }
 
     fn start(&self, namespace: usize, request: &Request<'_>) -> Answer {
-        let Some(kind) = self.namespaces.get(namespace).map(|n| n.kind) else {
+        let Some(&Namespace {
+            kind, block_bytes, ..
+        }) = self.namespaces.get(namespace)
+        else {
             return Answer::Now(Err(flash_model::Refused::NoSuchNamespace.into()));
         };
+        if !request.is_whole(block_bytes) {
+            return Answer::Now(Err(flash_model::Refused::Unaligned.into()));
+        }
         if let Health::Failed(reason) = self.health(namespace) {
             return Answer::Now(Err(Failure::Media(reason)));
         }

@@ -111,6 +111,30 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Whether all of its places and lengths are whole logical blocks.
+    pub(super) fn is_whole(&self, block: u64) -> bool {
+        let whole = |places: &[u64]| places.iter().all(|place| place.is_multiple_of(block));
+        match *self {
+            Self::Read { offset, len }
+            | Self::Deallocate { offset, len }
+            | Self::WriteZeroes { offset, len, .. } => whole(&[offset, len]),
+            Self::Write { offset, data, .. } => whole(&[offset, data.len() as u64]),
+            Self::Append { zone, data, .. } => whole(&[zone, data.len() as u64]),
+            Self::Flush | Self::Zone { .. } => true,
+            Self::Copy {
+                sources,
+                destination,
+            } => {
+                let mut sources = sources.iter();
+                whole(&[destination]) && sources.all(|span| whole(&[span.offset, span.len]))
+            }
+            Self::Migrate { moves } => {
+                let mut moves = moves.iter();
+                moves.all(|piece| whole(&[piece.from, piece.to, piece.len]))
+            }
+        }
+    }
+
     /// Whether it leaves everything as it is.
     pub(super) fn only_reads(&self) -> bool {
         matches!(self, Self::Read { .. })

@@ -1,1 +1,231 @@
+//! The device as its hosts see it.
 
+use std::sync::{Arc, mpsc};
+
+use flash_model::{Move, NamespaceKind, Placement, Profile, Refused, Span, ZoneAction, ZoneState};
+use units::Bytes;
+
+use super::{Device, DeviceOptions, Failure, NamespaceOptions, Outcome, Request, StoreOptions};
+use crate::store::FileOptions;
+
+const CONVENTIONAL: usize = 0;
+const ZONED: usize = 1;
+const BLOCK: u64 = 4096;
+
+fn options() -> DeviceOptions {
+    let kind = |kind| NamespaceOptions {
+        kind,
+        size: Bytes::mib(256),
+    };
+    DeviceOptions::in_memory(
+        Profile::builtin("zero").unwrap(),
+        &[
+            kind(NamespaceKind::Conventional),
+            kind(NamespaceKind::Zoned),
+        ],
+    )
+}
+
+fn device() -> Arc<Device> {
+    Device::open(&options()).unwrap()
+}
+
+fn wait(device: &Arc<Device>, namespace: usize, request: &Request<'_>) -> Outcome {
+    let (sender, outcome) = mpsc::channel();
+    device.submit(namespace, request, move |outcome| {
+        sender.send(outcome).unwrap();
+    });
+    outcome.recv().unwrap()
+}
+
+fn write(device: &Arc<Device>, namespace: usize, offset: u64, byte: u8, blocks: u64) -> Outcome {
+    let request = Request::Write {
+        offset,
+        data: &vec![byte; (blocks * BLOCK) as usize],
+        fua: false,
+        placement: Placement::RoundRobin,
+    };
+    wait(device, namespace, &request)
+}
+
+fn block(device: &Device, namespace: usize, offset: u64) -> u8 {
+    let mut bytes = [0; BLOCK as usize];
+    device.read_into(namespace, offset, &mut bytes).unwrap();
+    assert!(bytes.iter().all(|byte| *byte == bytes[0]));
+    bytes[0]
+}
+
+#[test]
+fn zones_go_back_to_what_is_durable_when_the_power_is_cut() {
+    let device = device();
+    let zone = device.zones(ZONED)[0];
+    write(&device, ZONED, 0, 1, 2).unwrap();
+    wait(&device, ZONED, &Request::Flush).unwrap();
+    write(&device, ZONED, 2 * BLOCK, 2, 3).unwrap();
+    let data = [3; BLOCK as usize];
+    let append = Request::Append {
+        zone: zone.size,
+        data: &data,
+        fua: true,
+    };
+    assert_eq!(
+        wait(&device, ZONED, &append).unwrap().wrote_at,
+        Some(zone.size)
+    );
+    assert_eq!(device.zones(ZONED)[0].write_pointer, 5 * BLOCK);
+    assert_eq!(device.power_cut(), 3 * BLOCK);
+
+    let zones = device.zones(ZONED);
+    assert_eq!(zones[0].write_pointer, 2 * BLOCK);
+    assert_eq!(zones[0].state, ZoneState::Closed);
+    assert_eq!(zones[1].write_pointer, zone.size + BLOCK, "FUA");
+    assert_eq!(zones[2].state, ZoneState::Empty);
+    let bytes = [0, 1, 2].map(|at| block(&device, ZONED, at * BLOCK));
+    assert_eq!(bytes, [1, 1, 0]);
+    // And it goes on from there, and nowhere else.
+    let refused = write(&device, ZONED, 5 * BLOCK, 4, 1);
+    assert_eq!(refused, Err(Failure::Refused(Refused::InvalidWrite)));
+    write(&device, ZONED, 2 * BLOCK, 4, 1).unwrap();
+    assert_eq!(block(&device, ZONED, 2 * BLOCK), 4);
+}
+
+#[test]
+fn zone_management_reaches_the_bytes() {
+    let device = device();
+    let size = device.zones(ZONED)[0].size;
+    let manage = |start, all, action| wait(&device, ZONED, &Request::Zone { start, all, action });
+    for zone in 0..3 {
+        write(&device, ZONED, zone * size, 7, 1).unwrap();
+    }
+    manage(0, false, ZoneAction::Finish).unwrap();
+    manage(size, false, ZoneAction::Reset).unwrap();
+    device.power_cut();
+    let zones = device.zones(ZONED);
+    assert_eq!(zones[0].state, ZoneState::Full);
+    assert_eq!(zones[1].state, ZoneState::Empty);
+    assert_eq!(zones[2].state, ZoneState::Empty, "it was not flushed");
+    assert_eq!(block(&device, ZONED, 0), 7, "finishing made it durable");
+    assert_eq!(block(&device, ZONED, size), 0);
+    manage(0, true, ZoneAction::Reset).unwrap();
+    assert_eq!(block(&device, ZONED, 0), 0);
+    assert!(
+        device
+            .zones(ZONED)
+            .iter()
+            .all(|zone| zone.state == ZoneState::Empty)
+    );
+}
+
+#[test]
+fn copies_move_the_bytes() {
+    let device = device();
+    for at in 0..8 {
+        write(&device, CONVENTIONAL, at * BLOCK, at as u8 + 1, 1).unwrap();
+        write(&device, ZONED, at * BLOCK, at as u8 + 1, 1).unwrap();
+    }
+    let span = |at, len| Span {
+        offset: at * BLOCK,
+        len: len * BLOCK,
+    };
+    let sources = [span(6, 2), span(0, 1)];
+    for namespace in [CONVENTIONAL, ZONED] {
+        let destination = device.zones(ZONED)[0].size;
+        let copy = Request::Copy {
+            sources: &sources,
+            destination,
+        };
+        wait(&device, namespace, &copy).unwrap();
+        let copied = [0, 1, 2].map(|at| block(&device, namespace, destination + at * BLOCK));
+        assert_eq!(copied, [7, 8, 1]);
+    }
+    let moves: Vec<Move> = [(1, 20), (3, 21), (5, 22)]
+        .map(|(from, to)| Move {
+            from: from * BLOCK,
+            to: to * BLOCK,
+            len: BLOCK,
+        })
+        .to_vec();
+    wait(&device, CONVENTIONAL, &Request::Migrate { moves: &moves }).unwrap();
+    let moved = [20, 21, 22].map(|at| block(&device, CONVENTIONAL, at * BLOCK));
+    assert_eq!(moved, [2, 4, 6]);
+}
+
+#[test]
+fn what_is_outside_is_refused() {
+    let device = device();
+    let mut bytes = [0; BLOCK as usize];
+    let end = device.namespaces()[CONVENTIONAL].size_bytes;
+    for offset in [end, u64::MAX - BLOCK + 1, end - 512] {
+        let read = device.read_into(CONVENTIONAL, offset, &mut bytes);
+        assert!(matches!(read, Err(Failure::Refused(_))), "{offset}");
+    }
+    assert!(device.read_into(7, 0, &mut bytes).is_err());
+    assert!(write(&device, CONVENTIONAL, end, 1, 1).is_err());
+    assert!(write(&device, 7, 0, 1, 1).is_err());
+    let part = Request::Read {
+        offset: 512,
+        len: 512,
+    };
+    assert!(wait(&device, CONVENTIONAL, &part).is_err(), "half a block");
+}
+
+#[test]
+fn a_device_in_a_file_is_the_same_when_it_is_opened_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.store = StoreOptions::File(FileOptions {
+        path: folder.path().join("store"),
+        sparse: true,
+        host_sync: false,
+    });
+    let device = Device::open(&options).unwrap();
+    let namespaces = device.namespaces().to_vec();
+    write(&device, CONVENTIONAL, 0, 5, 1).unwrap();
+    write(&device, ZONED, 0, 6, 3).unwrap();
+    device.close().unwrap();
+    write(&device, ZONED, 3 * BLOCK, 6, 1).unwrap();
+    // As good as a kill: nothing is flushed on the way out.
+    drop(device);
+    options.namespaces.clear();
+    let device = Device::open(&options).unwrap();
+    assert_eq!(device.namespaces(), namespaces);
+    assert_eq!(block(&device, CONVENTIONAL, 0), 5);
+    assert_eq!(device.zones(ZONED)[0].write_pointer, 3 * BLOCK);
+    assert_eq!(device.zones(ZONED)[0].state, ZoneState::Closed);
+}
+
+#[test]
+fn many_threads_append_to_one_zone_without_holes() {
+    let device = device();
+    let places: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..=4u8)
+            .map(|thread| {
+                let device = &device;
+                scope.spawn(move || {
+                    let data = [thread; BLOCK as usize];
+                    let append = Request::Append {
+                        zone: 0,
+                        data: &data,
+                        fua: thread == 4,
+                    };
+                    let places: Vec<u64> = (0..50)
+                        .map(|_| wait(device, ZONED, &append).unwrap().wrote_at.unwrap())
+                        .collect();
+                    for place in &places {
+                        assert_eq!(block(device, ZONED, *place), thread);
+                    }
+                    places
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.flatten().collect()
+    });
+    let mut sorted = places;
+    sorted.sort_unstable();
+    let expected: Vec<u64> = (0..200).map(|at| at * BLOCK).collect();
+    assert_eq!(sorted, expected);
+    device.power_cut();
+    let written = device.zones(ZONED)[0].write_pointer;
+    assert!((0..written / BLOCK).all(|at| block(&device, ZONED, at * BLOCK) != 0));
+}

@@ -25,12 +25,14 @@ mod error;
 mod file;
 mod image;
 mod namespace;
+mod superblock;
 #[cfg(test)]
 mod tests;
 mod zones;
 
 pub use change::{Change, ZoneChange};
 pub use error::{StoreError, StoreFault};
-pub use file::{FileOptions, Store, StoreKind};
+pub use file::{FileOptions, Store};
 pub use namespace::{Health, Namespace};
+pub use superblock::StoreKind;
 pub use zones::{ZoneLayout, ZoneRest};

@@ -420,6 +420,14 @@ impl State {
             return Ok(());
         };
         let (zone, within) = zones.locate(offset);
+        self.drain_zone(zone, within)
+    }
+
+    /// Bring the first `within` bytes of a zone into the base.
+    fn drain_zone(&mut self, zone: usize, within: u64) -> Result<(), StoreError> {
+        let Some(zones) = &self.zones else {
+            return Ok(());
+        };
         let start = zones.start(zone);
         let from = (start + zones.durable_bytes(zone)) / self.block_bytes;
         let until = (start + within.min(zones.written(zone))) / self.block_bytes;
@@ -496,8 +504,8 @@ impl State {
         let Some(zones) = &self.zones else {
             return Ok(());
         };
-        let end = zones.start(zone) + zones.layout().capacity_bytes;
-        self.drain_zone_before(end)?;
+        let all = zones.layout().capacity_bytes;
+        self.drain_zone(zone, all)?;
         let zones = self.zones.as_mut().expect("it was there a moment ago");
         let written = zones.written(zone);
         zones.set(zone, kind(written))

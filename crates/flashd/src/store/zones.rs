@@ -202,7 +202,10 @@ impl Zones {
                 .write((zone * RECORD_BYTES) as u64, &rest.encode(zone))?;
         }
         self.durable[zone] = rest;
-        self.written[zone] = self.written[zone].max(rest.written());
+        self.written[zone] = match rest {
+            ZoneRest::Offline => 0,
+            _ => self.written[zone].max(rest.written()),
+        };
         Ok(())
     }
 
