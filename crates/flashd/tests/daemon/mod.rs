@@ -1,0 +1,244 @@
+//! A daemon with a mounted disk, for tests that kill it; and what is put on top of it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use scratch_fs::{require_program, skip};
+
+/// A `flashd mount` that is killed when it is dropped.
+pub(crate) struct Daemon {
+    child: Option<Child>,
+    folder: PathBuf,
+}
+
+/// Whether this machine can mount FUSE and attach loop devices; if not, the skip is reported.
+#[must_use]
+pub(crate) fn can_mount() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        skip("it needs root (FUSE, loop devices)");
+        return false;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        skip("this kernel has no FUSE");
+        return false;
+    }
+    true
+}
+
+/// Whether a file system can be made and checked here; if not, the skip is reported.
+#[must_use]
+pub(crate) fn can_make(kind: &str) -> bool {
+    let supported = fs::read_to_string("/proc/filesystems").unwrap();
+    if !supported.lines().any(|line| line.trim() == kind) {
+        skip(&format!("this kernel has no {kind}"));
+        return false;
+    }
+    require_program(&format!("mkfs.{kind}"))
+}
+
+impl Daemon {
+    /// Start it in `folder`, where its disk (`mnt/disk`), log and control socket are.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_by(
+            Command::new(env!("CARGO_BIN_EXE_flashd")),
+            folder,
+            arguments,
+        )
+    }
+
+    /// The same, with the beginning of the command line given.
+    pub(crate) fn start_by(mut command: Command, folder: &Path, arguments: &[&str]) -> Self {
+        let mount_point = folder.join("mnt");
+        if !mount_point.is_dir() {
+            // One that is dead already is the daemon's to take away.
+            let _ = fs::create_dir(&mount_point);
+        }
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(folder.join("log"))
+            .unwrap();
+        let child = command
+            .arg("mount")
+            .arg(&mount_point)
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", folder)
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut daemon = Self {
+            child: Some(child),
+            folder: folder.to_owned(),
+        };
+        let patience = Instant::now() + Duration::from_secs(60);
+        while !daemon.disk().exists() {
+            let ended = daemon.child.as_mut().unwrap().try_wait().unwrap();
+            assert!(
+                ended.is_none() && Instant::now() < patience,
+                "no disk: {ended:?}\n{}",
+                daemon.log()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        daemon
+    }
+
+    pub(crate) fn disk(&self) -> PathBuf {
+        self.folder.join("mnt/disk")
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// SIGKILL: nothing is tidied up.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// SIGTERM, and wait for the end.
+    pub(crate) fn stop(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        child.wait().unwrap()
+    }
+
+    /// Ask it something.
+    pub(crate) fn ask(&self, arguments: &[&str]) -> Output {
+        ask(&self.folder, arguments)
+    }
+}
+
+/// Run `flashd` with the control sockets of `folder`.
+pub(crate) fn ask(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flashd"))
+        .args(arguments)
+        .env("XDG_RUNTIME_DIR", folder)
+        .output()
+        .unwrap()
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = run(
+            "umount",
+            &["--lazy", self.folder.join("mnt").to_str().unwrap()],
+        );
+        if std::thread::panicking() {
+            eprintln!("the daemon's log:\n{}", self.log());
+        }
+    }
+}
+
+/// A loop device that is detached when it is dropped.
+pub(crate) struct Loop(pub(crate) String);
+
+impl Loop {
+    pub(crate) fn attach(disk: &Path) -> Self {
+        Self::attach_as("-f", disk)
+    }
+
+    /// As the loop device of this name.
+    pub(crate) fn attach_as(name: &str, disk: &Path) -> Self {
+        let disk = disk.to_str().unwrap();
+        let arguments = ["--direct-io=on", "-b", "4096", "--show", name, disk];
+        let output = run("losetup", &arguments);
+        assert!(output.status.success(), "{}", text(&output));
+        Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", &["-d", &self.0]);
+    }
+}
+
+/// A mounted file system that is unmounted when it is dropped.
+pub(crate) struct Fs {
+    pub(crate) root: PathBuf,
+    mounted: bool,
+}
+
+impl Fs {
+    pub(crate) fn mount(device: &str, kind: &str, root: &Path) -> Self {
+        fs::create_dir_all(root).unwrap();
+        let output = run("mount", &["-t", kind, device, root.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output));
+        Self {
+            root: root.to_owned(),
+            mounted: true,
+        }
+    }
+
+    pub(crate) fn unmount(mut self) {
+        let output = run("umount", &[self.root.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output));
+        self.mounted = false;
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        if self.mounted {
+            let root = self.root.to_str().unwrap();
+            if !run("umount", &[root]).status.success() {
+                let _ = run("umount", &["--lazy", root]);
+            }
+        }
+    }
+}
+
+/// Make a file system.
+pub(crate) fn mkfs(kind: &str, device: &str) {
+    let quick: &[&str] = match kind {
+        "ext4" => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"],
+        _ => &["-q", "-f"],
+    };
+    let output = run(&format!("mkfs.{kind}"), &[quick, &[device]].concat());
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+/// Check one that is not mounted, without repairing anything.
+pub(crate) fn fsck(kind: &str, device: &str) {
+    let output = match kind {
+        "ext4" => run("e2fsck", &["-f", "-n", device]),
+        "xfs" => run("xfs_repair", &["-n", device]),
+        _ => run("btrfs", &["check", device]),
+    };
+    assert!(output.status.success(), "fsck of {kind}: {}", text(&output));
+}
+
+/// Run a program of the system, also where root's folders are not in PATH.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
+    let path = std::env::var("PATH").unwrap_or_default();
+    Command::new(program)
+        .args(arguments)
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("LC_ALL", "C")
+        .output()
+        .unwrap_or_else(|error| panic!("{program}: {error}"))
+}
+
+pub(crate) fn text(output: &Output) -> String {
+    format!(
+        "{}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
