@@ -69,7 +69,7 @@ pub(crate) struct Core {
     queues: Queues,
     /// The controller takes no further command before this.
     controller_free: u64,
-    /// The limit of draining lets nothing go before this.
+    /// The limit of draining lets nothing begin before this.
     drain_free: u64,
 }
 
@@ -188,7 +188,10 @@ impl Core {
         let Some(entry) = self.queues.take(next) else {
             return;
         };
-        let span = self.run(next.die, &entry);
+        if entry.is_drained() {
+            self.drain_free = next.at.max(self.drain_free) + self.timing.drain.time(entry.bytes);
+        }
+        let span = self.run(next, &entry);
         self.queues.served(next.die, span.end);
         self.buffer.release_at(span.end, entry.release);
         if entry.number > 0 {
@@ -203,7 +206,8 @@ impl Core {
         }
     }
 
-    fn run(&mut self, die: u32, entry: &Entry) -> Span {
+    fn run(&mut self, next: Candidate, entry: &Entry) -> Span {
+        let die = next.die;
         let cause = entry.cause as usize;
         match entry.work {
             Work::Read => {
@@ -213,15 +217,11 @@ impl Core {
             Work::Program => {
                 self.traffic.programmed[cause] += self.unit;
                 let mut ready = entry.ready;
-                if entry.release > 0 {
-                    ready = ready.max(self.drain_free);
-                    self.drain_free = ready + self.timing.drain.time(entry.bytes);
-                }
                 if matches!(entry.cause, Cause::Gc | Cause::Wear) {
                     // It programs what was just read from this die.
                     ready = ready.max(self.flash.dies[die as usize].last_data_out());
                 }
-                self.flash.program(die, ready, entry.bytes)
+                self.flash.program(die, ready, next.at, entry.bytes)
             }
             Work::Copyback => {
                 self.traffic.copied_back[cause] += self.unit;

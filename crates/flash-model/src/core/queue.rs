@@ -54,6 +54,13 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
 }
 
+impl Entry {
+    /// Whether it falls under the limit of draining the write buffer.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.release > 0 && self.work == Work::Program
+    }
+}
+
 /// What could be given to a die next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
@@ -145,7 +152,7 @@ impl Queues {
         for &die in &self.waiting {
             let (free, served) = (free_at(die), self.served_until[die as usize]);
             for (index, entry) in self.dies[die as usize].iter().take(LOOK_AHEAD).enumerate() {
-                let ready = if entry.release > 0 && entry.work == Work::Program {
+                let ready = if entry.is_drained() {
                     entry.ready.max(drain_from)
                 } else {
                     entry.ready

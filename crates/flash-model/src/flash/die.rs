@@ -6,7 +6,8 @@
 //!
 //! With a cache register, read k may only begin when the data of read k − 2 has left (else there
 //! is no register for it), and the data for a program may only come once the operation before it
-//! has begun.
+//! has begun. A program is given to the die when the array is free for it, and its data came
+//! before that, in gaps that were left on the channel: so reads never wait for such data.
 
 use super::{Calendar, Rate};
 
@@ -145,23 +146,26 @@ impl Die {
         }
     }
 
-    /// Takes `bytes` over `channel` and programs them.
+    /// Takes `bytes` over `channel` and programs them, not before `begin`.
     pub(crate) fn program(
         &mut self,
         times: &DieTimes,
         channel: &mut Calendar,
         clock: u64,
         ready: u64,
+        begin: u64,
         bytes: u64,
     ) -> Span {
         let register = if times.cache_register {
-            self.array_start.max(self.data_out[0])
+            self.array_start
+                .max(self.data_out[0])
+                .max(self.free_at.max(begin).saturating_sub(times.program))
         } else {
             self.free_at
         };
         let (start, arrived) =
             channel.reserve(clock, ready.max(register), times.transfer.time(bytes));
-        let begin = arrived.max(self.free_at);
+        let begin = arrived.max(self.free_at).max(begin);
         let end = begin + times.program;
         self.take(
             clock,

@@ -41,6 +41,12 @@ impl Flash {
         }
     }
 
+    /// From when on channels may still be booked: data for a program may have come while the array
+    /// worked on the one before.
+    const fn channel_clock(&self) -> u64 {
+        self.clock.saturating_sub(self.times.program)
+    }
+
     /// A read for the host; counts a collision where it has to wait for the die.
     pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
         let span = self.read(die, ready, bytes, true);
@@ -54,27 +60,28 @@ impl Flash {
 
     /// Senses a page and sends `bytes` of it to the controller.
     pub(crate) fn read(&mut self, die: u32, ready: u64, bytes: u64, urgent: bool) -> Span {
-        let channel = die as usize % self.channels.len();
+        let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
         self.counts[die as usize].reads += 1;
         self.dies[die as usize].read(
             &self.times,
             &mut self.channels[channel],
-            self.clock,
+            clock,
             ready,
             bytes,
             urgent,
         )
     }
 
-    /// Sends `bytes` to the die and programs them.
-    pub(crate) fn program(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
-        let channel = die as usize % self.channels.len();
+    /// Sends `bytes` to the die and programs them, not before `begin`.
+    pub(crate) fn program(&mut self, die: u32, ready: u64, begin: u64, bytes: u64) -> Span {
+        let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
         self.counts[die as usize].programs += 1;
         self.dies[die as usize].program(
             &self.times,
             &mut self.channels[channel],
-            self.clock,
+            clock,
             ready,
+            begin,
             bytes,
         )
     }

@@ -1,0 +1,611 @@
+//! The model against a slow one that is written differently.
+//!
+//! The reference goes through time nanosecond by nanosecond, keeps what is taken as one flag for
+//! each nanosecond, and looks at data sector by sector. It knows nothing of calendars, intervals,
+//! heaps or layouts. Both must agree to the nanosecond on every answer.
+
+use std::collections::BTreeMap;
+
+use flash_model::{
+    Command, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile, Ticket, ZoneAction,
+};
+use proptest::prelude::*;
+use units::{Bytes, Nanos};
+
+const SECTOR: u64 = 512;
+const PAGE: u64 = 4096;
+const DIES: u64 = 4;
+const CHANNELS: u64 = 2;
+const ZONE: u64 = 128 << 10;
+const ZONES: u64 = 4;
+const READ: u64 = 50;
+const PROGRAM: u64 = 300;
+const ERASE: u64 = 900;
+const WAIT: u64 = 700;
+const HORIZON: usize = 600_000;
+/// Pages of a queue that may pass one whose data is not there yet.
+const LOOK_AHEAD: usize = 8;
+
+/// What varies between devices.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    cache_register: bool,
+    interleave: u64,
+    zone_dies: u64,
+    transfer: u64,
+    link: u64,
+    drain: u64,
+    buffer: u64,
+}
+
+impl Variant {
+    fn profile(&self) -> Profile {
+        let mut text = include_str!("../profiles/indef-femu.toml").to_owned();
+        for (key, value, unit) in [
+            ("channels", CHANNELS.to_string(), "count"),
+            ("dies_per_channel", (DIES / CHANNELS).to_string(), "count"),
+            ("page", PAGE.to_string(), "B"),
+            ("pages_per_block", "8".to_owned(), "count"),
+            ("unit", PAGE.to_string(), "B"),
+            ("read", READ.to_string(), "ns"),
+            ("program", PROGRAM.to_string(), "ns"),
+            ("erase", ERASE.to_string(), "ns"),
+            ("transfer", self.transfer.to_string(), "ns/page"),
+            ("cache_register", self.cache_register.to_string(), "flag"),
+            ("program_wait", WAIT.to_string(), "ns"),
+            ("read_latency", "3".to_owned(), "ns"),
+            ("read_serial", "2".to_owned(), "ns"),
+            ("write_latency", "5".to_owned(), "ns"),
+            ("write_serial", "1".to_owned(), "ns"),
+            ("link", self.link.to_string(), "ns/page"),
+            ("drain", self.drain.to_string(), "ns/page"),
+            ("interleave", self.interleave.to_string(), "B"),
+            ("dies", self.zone_dies.to_string(), "count"),
+            ("size", ZONE.to_string(), "B"),
+            ("capacity", ZONE.to_string(), "B"),
+            ("logical_page", PAGE.to_string(), "B"),
+        ] {
+            let start = text.find(&format!("\n{key} = ")).unwrap() + 1;
+            // There is a size of the buffer and one of the zones.
+            let start = if key == "size" {
+                text.rfind("\nsize = ").unwrap() + 1
+            } else {
+                start
+            };
+            let end = start + text[start..].find('\n').unwrap();
+            let line = format!(
+                "{key} = {{ value = {value}, unit = \"{unit}\", kind = \"assumed\", source = \"test\" }}"
+            );
+            text.replace_range(start..end, &line);
+        }
+        let start = text.find("\nsize = ").unwrap() + 1;
+        let end = start + text[start..].find('\n').unwrap();
+        let line = format!(
+            "size = {{ value = {}, unit = \"B\", kind = \"assumed\", source = \"test\" }}",
+            self.buffer
+        );
+        text.replace_range(start..end, &line);
+        Profile::parse("test", &text).unwrap()
+    }
+}
+
+/// One flag for each nanosecond.
+struct Taken(Vec<bool>);
+
+impl Taken {
+    fn new() -> Self {
+        Self(vec![false; HORIZON])
+    }
+
+    /// The first free run from `ready` on; its end.
+    fn reserve(&mut self, ready: u64, duration: u64) -> u64 {
+        let (mut start, mut length) = (ready, 0);
+        while length < duration {
+            if self.0[(start + length) as usize] {
+                start += length + 1;
+                length = 0;
+            } else {
+                length += 1;
+            }
+        }
+        (start..start + duration).for_each(|t| self.0[t as usize] = true);
+        start + duration
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    ready: u64,
+    bytes: u64,
+    release: u64,
+    page: Option<(u64, u64)>,
+    number: usize,
+}
+
+#[derive(Default)]
+struct RefDie {
+    free_at: u64,
+    array_start: u64,
+    outs: Vec<u64>,
+    served: u64,
+    queue: Vec<Waiting>,
+}
+
+struct Reference {
+    variant: Variant,
+    time: u64,
+    controller: u64,
+    dies: Vec<RefDie>,
+    channels: Vec<Taken>,
+    link_in: Taken,
+    link_out: Taken,
+    filled: Vec<u64>,
+    held: Vec<u64>,
+    unflushed: Vec<u64>,
+    /// When the program of a complete page ends, once it has begun.
+    programs: BTreeMap<(u64, u64), Option<u64>>,
+    /// The end of each numbered program.
+    ends: Vec<Option<u64>>,
+    used: u64,
+    releases: Vec<(u64, u64)>,
+    floor: u64,
+    /// No program of the host's data begins before this.
+    drained: u64,
+}
+
+impl Reference {
+    fn new(variant: Variant) -> Self {
+        Self {
+            variant,
+            time: 0,
+            controller: 0,
+            dies: (0..DIES).map(|_| RefDie::default()).collect(),
+            channels: (0..CHANNELS).map(|_| Taken::new()).collect(),
+            link_in: Taken::new(),
+            link_out: Taken::new(),
+            filled: vec![0; ZONES as usize],
+            held: vec![0; ZONES as usize],
+            unflushed: Vec::new(),
+            programs: BTreeMap::new(),
+            ends: Vec::new(),
+            used: 0,
+            releases: Vec::new(),
+            floor: 0,
+            drained: 0,
+        }
+    }
+
+    fn transfer(&self, bytes: u64) -> u64 {
+        (bytes * self.variant.transfer).div_ceil(PAGE)
+    }
+
+    fn link(&self, bytes: u64) -> u64 {
+        (bytes * self.variant.link).div_ceil(PAGE)
+    }
+
+    /// Page (counted in the zone) and place in the page of a sector of a zone.
+    fn place(&self, within: u64) -> (u64, u64) {
+        let Variant {
+            interleave,
+            zone_dies,
+            ..
+        } = self.variant;
+        let row = PAGE * zone_dies;
+        let (chunk, in_row) = (within % row / interleave, within / row * zone_dies);
+        (
+            in_row + chunk % zone_dies,
+            chunk / zone_dies * interleave + within % interleave,
+        )
+    }
+
+    fn die(&self, zone: u64, page: u64) -> usize {
+        let lanes = self.variant.zone_dies;
+        ((zone * lanes + page % lanes) % DIES) as usize
+    }
+
+    /// One nanosecond: what can begin, begins.
+    fn tick(&mut self) {
+        let now = self.time;
+        for number in 0..self.dies.len() {
+            let die = &self.dies[number];
+            let mut chosen = None;
+            for (at, entry) in die.queue.iter().enumerate().take(LOOK_AHEAD) {
+                let drained = if entry.release > 0 { self.drained } else { 0 };
+                let ready = entry.ready.max(drained);
+                let overdue = now >= ready.max(die.served) + WAIT;
+                if ready <= now && (die.free_at <= now || overdue) {
+                    chosen = Some(at);
+                    break;
+                }
+                // Only those whose data is not there yet let others pass.
+                if ready <= die.free_at {
+                    break;
+                }
+            }
+            if let Some(at) = chosen {
+                self.program(number, at);
+            }
+        }
+        self.time += 1;
+    }
+
+    fn program(&mut self, number: usize, at: usize) {
+        let entry = self.dies[number].queue.remove(at);
+        let transfer = self.transfer(entry.bytes);
+        if entry.release > 0 {
+            self.drained = self.time + (entry.bytes * self.variant.drain).div_ceil(PAGE);
+        }
+        let die = &mut self.dies[number];
+        let register = if self.variant.cache_register {
+            let one_before = die.free_at.max(self.time).saturating_sub(PROGRAM);
+            die.array_start
+                .max(die.outs.last().copied().unwrap_or(0))
+                .max(one_before)
+        } else {
+            die.free_at
+        };
+        let arrived =
+            self.channels[number % CHANNELS as usize].reserve(entry.ready.max(register), transfer);
+        die.array_start = arrived.max(die.free_at).max(self.time);
+        die.free_at = die.array_start + PROGRAM;
+        die.served = die.free_at;
+        let end = die.free_at;
+        self.ends[entry.number] = Some(end);
+        if let Some(page) = entry.page {
+            self.programs.insert(page, Some(end));
+        }
+        if entry.release > 0 {
+            self.releases.push((end, entry.release));
+        }
+    }
+
+    fn run_until(&mut self, now: u64) {
+        while self.time <= now {
+            self.tick();
+        }
+    }
+
+    fn admit(&mut self, ready: u64, bytes: u64) -> u64 {
+        let mut at = ready.max(self.floor);
+        loop {
+            let used = &mut self.used;
+            self.releases.retain(|&(end, bytes)| {
+                if end <= at {
+                    *used -= bytes;
+                }
+                end > at
+            });
+            if self.used + bytes <= self.variant.buffer {
+                break;
+            }
+            let idle = self.dies.iter().all(|die| die.queue.is_empty());
+            if idle && self.releases.is_empty() {
+                break;
+            }
+            if self.time <= at {
+                self.run_until(at);
+            }
+            at += 1;
+        }
+        self.used += bytes;
+        self.floor = at;
+        at
+    }
+
+    fn queue(
+        &mut self,
+        die: usize,
+        ready: u64,
+        bytes: u64,
+        release: u64,
+        page: Option<(u64, u64)>,
+    ) {
+        let number = self.ends.len();
+        self.ends.push(None);
+        if let Some(page) = page {
+            self.programs.insert(page, None);
+        }
+        self.dies[die].queue.push(Waiting {
+            ready,
+            bytes,
+            release,
+            page,
+            number,
+        });
+    }
+
+    fn take_command(&mut self, now: u64, serial: u64, latency: u64) -> u64 {
+        self.run_until(now);
+        self.controller = self.controller.max(now) + serial;
+        self.controller + latency
+    }
+
+    fn write(&mut self, now: u64, zone: u64, len: u64) -> u64 {
+        let ready = self.take_command(now, 1, 5);
+        let (mut at, end) = (self.filled[zone as usize], self.filled[zone as usize] + len);
+        let mut arrived = ready;
+        while at < end {
+            let piece = (PAGE - at % PAGE).min(end - at);
+            let admitted = self.admit(ready, piece);
+            let duration = self.link(piece);
+            arrived = arrived.max(self.link_in.reserve(admitted, duration));
+            self.held[zone as usize] += piece;
+            for sector in 0..piece / SECTOR {
+                let (page, place) = self.place(at + sector * SECTOR);
+                if place + SECTOR == PAGE {
+                    let release = PAGE.min(self.held[zone as usize]);
+                    self.held[zone as usize] -= release;
+                    let die = self.die(zone, page);
+                    self.queue(die, arrived, PAGE, release, Some((zone, page)));
+                }
+            }
+            at += piece;
+        }
+        self.filled[zone as usize] = end;
+        if self.held[zone as usize] > 0 && !self.unflushed.contains(&zone) {
+            self.unflushed.push(zone);
+        }
+        arrived
+    }
+
+    fn read(&mut self, now: u64, offset: u64, len: u64) -> u64 {
+        let ready = self.take_command(now, 2, 3);
+        let (mut pages, mut unwritten) = (Vec::<((u64, u64), u64)>::new(), 0);
+        for sector in offset / SECTOR..(offset + len) / SECTOR {
+            let (zone, within) = (sector * SECTOR / ZONE, sector * SECTOR % ZONE);
+            if within >= self.filled[zone as usize] {
+                unwritten += SECTOR;
+                continue;
+            }
+            let key = (zone, self.place(within).0);
+            match pages.iter_mut().find(|(page, _)| *page == key) {
+                Some((_, bytes)) => *bytes += SECTOR,
+                None => pages.push((key, SECTOR)),
+            }
+        }
+        let mut done = ready;
+        for ((zone, page), bytes) in pages {
+            let sent = match self.programs.get(&(zone, page)) {
+                Some(Some(end)) if *end <= ready => self.read_page(zone, page, ready, bytes),
+                _ => ready,
+            };
+            let duration = self.link(bytes);
+            done = done.max(self.link_out.reserve(sent, duration));
+        }
+        if unwritten > 0 {
+            let duration = self.link(unwritten);
+            done = done.max(self.link_out.reserve(ready, duration));
+        }
+        done
+    }
+
+    fn read_page(&mut self, zone: u64, page: u64, ready: u64, bytes: u64) -> u64 {
+        let number = self.die(zone, page);
+        let transfer = self.transfer(bytes);
+        let cache = self.variant.cache_register;
+        let die = &mut self.dies[number];
+        let mut start = ready;
+        let last = die.outs.last().copied().unwrap_or(0);
+        let before = die.outs.len().checked_sub(2).map_or(0, |at| die.outs[at]);
+        while start < die.free_at || (cache && start < before) {
+            start += 1;
+        }
+        let sensed = start + READ;
+        let out = self.channels[number % CHANNELS as usize].reserve(sensed.max(last), transfer);
+        die.array_start = start;
+        die.free_at = if cache { sensed } else { out };
+        die.outs.push(out);
+        out
+    }
+
+    /// Returns when the controller has taken it, and how many programs it waits for.
+    fn flush(&mut self, now: u64) -> (u64, usize) {
+        let ready = self.take_command(now, 1, 5);
+        while let Some(zone) = self.unflushed.pop() {
+            let mut left = self.held[zone as usize];
+            let mut page = (0..ZONE / PAGE)
+                .find(|&page| !self.programs.contains_key(&(zone, page)))
+                .unwrap_or(ZONE / PAGE);
+            while left > 0 {
+                let die = self.die(zone, page);
+                self.queue(die, ready, left.min(PAGE), 0, None);
+                left -= left.min(PAGE);
+                page += 1;
+            }
+        }
+        (ready, self.ends.len())
+    }
+
+    fn reset(&mut self, now: u64, zone: u64) -> u64 {
+        let ready = self.take_command(now, 1, 5);
+        let filled = std::mem::take(&mut self.filled[zone as usize]);
+        for die in &mut self.dies {
+            for entry in &die.queue {
+                if entry.page.is_some_and(|page| page.0 == zone) {
+                    self.used -= entry.release;
+                    self.ends[entry.number] = Some(ready);
+                }
+            }
+            die.queue
+                .retain(|entry| entry.page.is_none_or(|page| page.0 != zone));
+        }
+        self.programs.retain(|&(of, _), _| of != zone);
+        self.used -= std::mem::take(&mut self.held[zone as usize]);
+        let mut touched: Vec<usize> = Vec::new();
+        for sector in 0..filled / SECTOR {
+            let die = self.die(zone, self.place(sector * SECTOR).0);
+            if !touched.contains(&die) {
+                touched.push(die);
+            }
+        }
+        let on_die = filled.div_ceil(self.variant.zone_dies);
+        let duration = ERASE * on_die.div_ceil(8 * PAGE);
+        let mut done = ready;
+        for die in touched {
+            let die = &mut self.dies[die];
+            die.array_start = ready.max(die.free_at);
+            die.free_at = die.array_start + duration;
+            done = done.max(die.free_at);
+        }
+        done
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Write { zone: u64, sectors: u64 },
+    Read { sector: u64, sectors: u64 },
+    Flush,
+    Reset { zone: u64 },
+}
+
+fn op() -> impl Strategy<Value = (u64, Op)> {
+    let op = prop_oneof![
+        6 => (0..ZONES, 1u64..48).prop_map(|(zone, sectors)| Op::Write { zone, sectors }),
+        8 => (0..ZONES * ZONE / SECTOR - 64, 1u64..64)
+            .prop_map(|(sector, sectors)| Op::Read { sector, sectors }),
+        1 => Just(Op::Flush),
+        1 => (0..ZONES).prop_map(|zone| Op::Reset { zone }),
+    ];
+    (
+        prop_oneof![4 => 0u64..40, 2 => 0u64..400, 1 => 0u64..3000],
+        op,
+    )
+}
+
+fn variant() -> impl Strategy<Value = Variant> {
+    (
+        any::<bool>(),
+        prop::sample::select(vec![512, 1024, 4096]),
+        prop::sample::select(vec![1, 2, 4]),
+        1u64..120,
+        0u64..60,
+        prop::sample::select(vec![0, 40, 150]),
+    )
+        .prop_map(
+            |(cache_register, interleave, zone_dies, transfer, link, drain)| Variant {
+                cache_register,
+                interleave,
+                zone_dies,
+                transfer,
+                link,
+                drain,
+                buffer: 1 << 20,
+            },
+        )
+}
+
+/// Runs the same on both. With `small` the buffer is, and then nothing is flushed or reset: the
+/// programs that a full buffer has decided on already would be in the way of comparing.
+fn compare(variant: Variant, ops: &[(u64, Op)], small: bool) {
+    let variant = Variant {
+        buffer: if small { 4 * PAGE } else { variant.buffer },
+        ..variant
+    };
+    let spec = NamespaceSpec {
+        kind: NamespaceKind::Zoned,
+        size: Bytes(ZONES * ZONE),
+    };
+    let mut device = Device::new(&variant.profile(), &[spec]).unwrap();
+    let mut reference = Reference::new(variant);
+    let mut now = 0;
+    let mut expected: BTreeMap<Ticket, (u64, usize)> = BTreeMap::new();
+    let mut submit =
+        |now, command: &Command<'_>| device.submit(Nanos(now), 0, command).unwrap().done;
+    for &(delay, op) in ops {
+        now += delay;
+        let (command, answer) = match op {
+            Op::Write { zone, sectors } => {
+                let at = reference.filled[zone as usize];
+                let len = (sectors * SECTOR).min(ZONE - at);
+                if len == 0 {
+                    continue;
+                }
+                let placement = Placement::RoundRobin;
+                let offset = zone * ZONE + at;
+                let command = Command::Write {
+                    offset,
+                    len,
+                    fua: false,
+                    placement,
+                };
+                (command, reference.write(now, zone, len))
+            }
+            Op::Read { sector, sectors } => {
+                let (offset, len) = (sector * SECTOR, sectors * SECTOR);
+                (
+                    Command::Read { offset, len },
+                    reference.read(now, offset, len),
+                )
+            }
+            Op::Flush if !small => {
+                let (ready, programs) = reference.flush(now);
+                match submit(now, &Command::Flush) {
+                    Done::Later(ticket) => {
+                        expected.insert(ticket, (ready, programs));
+                    }
+                    Done::At(at) => {
+                        let last = reference.ends.iter().map(|end| end.unwrap()).max();
+                        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
+                    }
+                }
+                continue;
+            }
+            Op::Reset { zone } if !small => {
+                let (start, action) = (zone * ZONE, ZoneAction::Reset);
+                if reference.filled[zone as usize] == 0 {
+                    continue;
+                }
+                (
+                    Command::Zone {
+                        start,
+                        all: false,
+                        action,
+                    },
+                    reference.reset(now, zone),
+                )
+            }
+            Op::Flush | Op::Reset { .. } => continue,
+        };
+        assert_eq!(
+            submit(now, &command),
+            Done::At(Nanos(answer)),
+            "{op:?} at {now}"
+        );
+    }
+    let mut finished = Vec::new();
+    device.advance(Nanos(HORIZON as u64 / 2), &mut finished);
+    reference.run_until(HORIZON as u64 / 2);
+    for (ticket, at) in finished {
+        let (ready, programs) = expected.remove(&ticket).unwrap();
+        let last = reference.ends[..programs]
+            .iter()
+            .map(|end| end.unwrap())
+            .max();
+        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
+    }
+    assert!(expected.is_empty());
+    for (die, of) in device.stats().dies.iter().zip(&reference.dies) {
+        assert_eq!(die.reads, of.outs.len() as u64);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_answer_is_that_of_the_reference(
+        variant in variant(),
+        ops in prop::collection::vec(op(), 1..80),
+    ) {
+        compare(variant, &ops, false);
+    }
+
+    #[test]
+    fn a_full_buffer_makes_writes_wait_as_in_the_reference(
+        variant in variant(),
+        ops in prop::collection::vec(op(), 1..80),
+    ) {
+        compare(variant, &ops, true);
+    }
+}
