@@ -50,6 +50,12 @@ fn verifies(kind: &'static str) {
     assert!(output.status.success(), "{}", text(&output));
     mounted.unmount();
     drop(device);
+    let most = daemon.most_memory();
+    let allowed = (400 << 20) / 100 * 102 + (64 << 20);
+    assert!(
+        most <= allowed,
+        "{most} bytes of memory, {allowed} are allowed"
+    );
     assert!(daemon.stop().success());
 }
 

@@ -100,6 +100,14 @@ impl Daemon {
         self.child.as_ref().unwrap().id()
     }
 
+    /// The most memory that it ever had.
+    pub(crate) fn most_memory(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.unwrap().split_whitespace().nth(1).unwrap();
+        kib.parse::<u64>().unwrap() << 10
+    }
+
     /// SIGKILL: nothing is tidied up.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
