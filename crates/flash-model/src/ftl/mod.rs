@@ -42,8 +42,8 @@ pub use wear::WearReport;
 
 /// A page-mapped FTL with garbage collection, wear levelling and FAST'24's placement hints.
 ///
-/// Logical pages are numbered from 0 to [`FtlGeometry::logical_pages`]; a number beyond that is a
-/// mistake of the caller, and panics.
+/// Logical pages are numbered from 0 to [`FtlGeometry::logical_pages`]; writing or trimming beyond
+/// that is a mistake of the caller, and panics.
 #[derive(Debug, Clone)]
 pub struct Ftl {
     geometry: FtlGeometry,
@@ -92,10 +92,11 @@ impl Ftl {
         &self.counters
     }
 
-    /// The flash page that holds logical page `lpn`, if it was ever written and not trimmed since.
+    /// The flash page that holds logical page `lpn`, if it was ever written and not trimmed since;
+    /// none beyond the end.
     #[must_use]
     pub fn read(&self, lpn: u64) -> Option<PhysPage> {
-        match self.slot_of[lpn as usize] {
+        match *self.slot_of.get(usize::try_from(lpn).ok()?)? {
             0 => None,
             slot => Some(self.geometry.page_of(slot - 1)),
         }
