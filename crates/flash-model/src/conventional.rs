@@ -183,7 +183,10 @@ impl ConventionalNamespace {
                 && !self.ftl.is_buffered(page)
             {
                 core.traffic.sensed[Cause::Host as usize] += self.logical_page;
-                done = done.max(core.flash.host_read(page.die, ready, self.logical_page).end);
+                let span = core
+                    .flash
+                    .host_read(page.die, ready, self.logical_page, &mut |_, _| ());
+                done = done.max(span.end);
             }
         }
         done

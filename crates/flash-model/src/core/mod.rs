@@ -104,8 +104,13 @@ impl Core {
     /// Senses a page for the host and sends `bytes` of it; returns when the host has them.
     pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> u64 {
         self.traffic.sensed[Cause::Host as usize] += bytes;
-        let sent = self.flash.host_read(die, ready, bytes).end;
-        self.send_to_host(sent, bytes)
+        let (clock, link, link_out) = (self.flash.clock, self.timing.link, &mut self.link_out);
+        let mut done = ready;
+        self.flash
+            .host_read(die, ready, bytes, &mut |arrived, piece| {
+                done = link_out.reserve(clock, arrived, link.time(piece)).1;
+            });
+        done
     }
 
     /// Sends bytes that are in the controller's memory; returns when the host has them.
@@ -212,7 +217,7 @@ impl Core {
         match entry.work {
             Work::Read => {
                 self.traffic.sensed[cause] += entry.bytes;
-                self.flash.read(die, entry.ready, entry.bytes, false)
+                self.flash.read(die, entry.ready, entry.bytes)
             }
             Work::Program => {
                 self.traffic.programmed[cause] += self.unit;

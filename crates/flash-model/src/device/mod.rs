@@ -200,6 +200,16 @@ impl Device {
         }
     }
 
+    /// The FTL of a conventional namespace: where its data lies, what collecting cost, how worn its
+    /// blocks are. None for a zoned one.
+    #[must_use]
+    pub fn ftl(&self, ns: usize) -> Option<&crate::ftl::Ftl> {
+        match self.namespaces.get(ns)? {
+            Namespace::Conventional(namespace) => Some(&namespace.ftl),
+            Namespace::Zoned(_) => None,
+        }
+    }
+
     /// What the device did so far.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -19,10 +19,53 @@ pub(crate) struct DieTimes {
     pub(crate) erase: u64,
     /// Over the channel.
     pub(crate) transfer: Rate,
+    /// What is read leaves in pieces of at most so many bytes, each of which goes on to the host
+    /// when it is there; 0: as a whole.
+    pub(crate) transfer_unit: u64,
     /// The next page can be sensed, or come in, while the array or the channel works.
     pub(crate) cache_register: bool,
     /// What it costs a host read to interrupt a program or erase; `None`: it waits for its end.
     pub(crate) suspend: Option<u64>,
+}
+
+/// What is wanted of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageRead {
+    /// Not before.
+    pub(crate) ready: u64,
+    /// So much of it is sent.
+    pub(crate) bytes: u64,
+    /// It may interrupt a program or erase.
+    pub(crate) urgent: bool,
+}
+
+impl DieTimes {
+    /// Sends `bytes` from a register over `channel`, from `ready` on; returns when the last one is
+    /// there.
+    fn send(
+        &self,
+        channel: &mut Calendar,
+        clock: u64,
+        ready: u64,
+        bytes: u64,
+        arrived: &mut dyn FnMut(u64, u64),
+    ) -> u64 {
+        let piece = if self.transfer_unit == 0 {
+            bytes
+        } else {
+            self.transfer_unit
+        };
+        let (mut out, mut left) = (ready, bytes);
+        loop {
+            let bytes = left.min(piece);
+            out = channel.reserve(clock, out, self.transfer.time(bytes)).1;
+            arrived(out, bytes);
+            left -= bytes;
+            if left == 0 {
+                return out;
+            }
+        }
+    }
 }
 
 /// When an operation had the die, and when its result was there.
@@ -66,18 +109,23 @@ impl Die {
         self.busy.busy_until(now)
     }
 
-    /// Senses a page and sends `bytes` of it over `channel`. `urgent` reads may interrupt.
+    /// Senses a page and sends what is wanted over `channel`; tells `arrived` when each piece is
+    /// there, and its bytes.
     pub(crate) fn read(
         &mut self,
         times: &DieTimes,
         channel: &mut Calendar,
         clock: u64,
-        ready: u64,
-        bytes: u64,
-        urgent: bool,
+        read: PageRead,
+        arrived: &mut dyn FnMut(u64, u64),
     ) -> Span {
+        let PageRead {
+            ready,
+            bytes,
+            urgent,
+        } = read;
         if urgent && self.can_interrupt(times, ready) {
-            return self.interrupting_read(times, channel, clock, ready, bytes);
+            return self.interrupting_read(times, channel, clock, read, arrived);
         }
         let register = if times.cache_register {
             self.data_out[1]
@@ -86,13 +134,8 @@ impl Die {
         };
         let start = ready.max(self.free_at).max(register);
         let sensed = start + times.read;
-        let out = channel
-            .reserve(
-                clock,
-                sensed.max(self.data_out[0]),
-                times.transfer.time(bytes),
-            )
-            .1;
+        let from_register = sensed.max(self.data_out[0]);
+        let out = times.send(channel, clock, from_register, bytes, arrived);
         self.take(
             clock,
             start,
@@ -117,8 +160,8 @@ impl Die {
         times: &DieTimes,
         channel: &mut Calendar,
         clock: u64,
-        ready: u64,
-        bytes: u64,
+        PageRead { ready, bytes, .. }: PageRead,
+        arrived: &mut dyn FnMut(u64, u64),
     ) -> Span {
         let from = ready.max(self.suspended_until);
         // While it is suspended already, it need not be suspended again.
@@ -128,13 +171,8 @@ impl Die {
             times.suspend.unwrap_or(0)
         };
         let sensed = from + cost + times.read;
-        let out = channel
-            .reserve(
-                clock,
-                sensed.max(self.data_out[0]),
-                times.transfer.time(bytes),
-            )
-            .1;
+        let from_register = sensed.max(self.data_out[0]);
+        let out = times.send(channel, clock, from_register, bytes, arrived);
         let until = if times.cache_register { sensed } else { out };
         self.suspended_until = until;
         self.busy.reserve(clock, self.free_at, until - from);

@@ -5,7 +5,7 @@ mod die;
 mod rate;
 
 pub(crate) use calendar::Calendar;
-pub(crate) use die::{Die, DieTimes, Span};
+pub(crate) use die::{Die, DieTimes, PageRead, Span};
 pub(crate) use rate::Rate;
 
 /// What is counted of one die.
@@ -47,9 +47,21 @@ impl Flash {
         self.clock.saturating_sub(self.times.program)
     }
 
-    /// A read for the host; counts a collision where it has to wait for the die.
-    pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
-        let span = self.read(die, ready, bytes, true);
+    /// A read for the host; counts a collision where it has to wait for the die. Tells `arrived`
+    /// when each piece is in the controller, and its bytes.
+    pub(crate) fn host_read(
+        &mut self,
+        die: u32,
+        ready: u64,
+        bytes: u64,
+        arrived: &mut dyn FnMut(u64, u64),
+    ) -> Span {
+        let read = PageRead {
+            ready,
+            bytes,
+            urgent: true,
+        };
+        let span = self.read_page(die, read, arrived);
         let counts = &mut self.counts[die as usize];
         if span.start > ready {
             counts.collisions += 1;
@@ -59,16 +71,24 @@ impl Flash {
     }
 
     /// Senses a page and sends `bytes` of it to the controller.
-    pub(crate) fn read(&mut self, die: u32, ready: u64, bytes: u64, urgent: bool) -> Span {
+    pub(crate) fn read(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
+        let read = PageRead {
+            ready,
+            bytes,
+            urgent: false,
+        };
+        self.read_page(die, read, &mut |_, _| ())
+    }
+
+    fn read_page(&mut self, die: u32, read: PageRead, arrived: &mut dyn FnMut(u64, u64)) -> Span {
         let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
         self.counts[die as usize].reads += 1;
         self.dies[die as usize].read(
             &self.times,
             &mut self.channels[channel],
             clock,
-            ready,
-            bytes,
-            urgent,
+            read,
+            arrived,
         )
     }
 

@@ -278,6 +278,7 @@ fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, Profil
             program: fields.nanos("flash.program")?,
             erase: fields.nanos("flash.erase")?,
             transfer: fields.rate("flash.transfer", geometry.page)?,
+            transfer_unit: fields.bytes("flash.transfer_unit", 0)?.0,
             cache_register: fields.flag("flash.cache_register")?,
             suspend: fields.nanos_or_never("flash.suspend")?,
         },
