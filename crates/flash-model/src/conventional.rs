@@ -179,7 +179,9 @@ impl ConventionalNamespace {
             (head > 0, first),
             (tail > 0 && (last != first || head == 0), last),
         ] {
-            if let Some(page) = self.ftl.read(lpn).filter(|_| partly)
+            // What ends with the namespace has no page behind it to look at.
+            if partly
+                && let Some(page) = self.ftl.read(lpn)
                 && !self.ftl.is_buffered(page)
             {
                 core.traffic.sensed[Cause::Host as usize] += self.logical_page;

@@ -27,7 +27,7 @@ wire! {
         pub family: u8,
         /// SUBTYPE: 2 for an NVM subsystem, 3 for the discovery subsystem itself.
         pub subsystem_type: u8,
-        /// TREQ: 2 for a channel that is not secured.
+        /// TREQ: 1 if secure channels are required, 2 if they are not; 0 says nothing.
         pub requirements: u8,
         /// PORTID.
         pub port: U16,
@@ -60,5 +60,5 @@ pub const FAMILY_IPV6: u8 = 2;
 pub const SUBSYSTEM_NVM: u8 = 2;
 /// SUBTYPE of the discovery subsystem that was asked.
 pub const SUBSYSTEM_CURRENT_DISCOVERY: u8 = 3;
-/// TREQ: no secure channel is required, and SQ flow control can be disabled.
-pub const REQUIREMENTS_NONE: u8 = 0b10 | 1 << 2;
+/// TREQ: nothing is said about secure channels (1:0), and SQ flow control can be disabled (2).
+pub const REQUIREMENTS_NONE: u8 = 1 << 2;

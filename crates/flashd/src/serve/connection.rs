@@ -142,10 +142,7 @@ impl Connection {
                 self.terminate(fatal);
             }
         }
-        if let Some(queue) = self.session.queue.take() {
-            queue.gone();
-        }
-        sender.kill();
+        drop(self);
         if let Ok(sending) = sending {
             let _ = sending.join();
         }
@@ -416,6 +413,16 @@ impl Session {
 
     fn has_to_end(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.sender.is_dead()
+    }
+}
+
+/// However the connection ends, by a panic, too: its queue is free, and its sending thread ends.
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(queue) = self.queue.take() {
+            queue.gone();
+        }
+        self.sender.kill();
     }
 }
 

@@ -2,7 +2,13 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
@@ -12,6 +18,9 @@ use flashd::{
 use nvme_initiator::{Host, HostOptions, Queue};
 use nvme_wire::pdu::Digests;
 use units::Bytes;
+
+static HOOK: Once = Once::new();
+static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 /// Bytes of a block of every namespace.
 pub(crate) const BLOCK: usize = 4096;
@@ -55,8 +64,18 @@ impl Fixture {
         Self::of(Device::open(&options).unwrap())
     }
 
-    /// Of a device.
+    /// Of a device. From now on no thread of this process may panic unnoticed.
     pub(crate) fn of(device: Arc<Device>) -> Self {
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                let thread = std::thread::current();
+                if thread.name().is_some_and(|name| name.starts_with("nvme")) {
+                    PANICS.fetch_add(1, Ordering::AcqRel);
+                }
+                before(info);
+            }));
+        });
         let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let target =
             Target::listen(Arc::clone(&device), loopback, TargetOptions::default()).unwrap();
@@ -90,11 +109,12 @@ impl Fixture {
         )
     }
 
-    /// Waits until no connection is left.
+    /// Waits until no connection is left. None of them may have ended by a panic.
     pub(crate) fn wait_until_idle(&self) {
         for _ in 0..500 {
             if self.target.connections() == 0 {
                 assert_eq!(self.target.controllers(), 0);
+                assert_eq!(PANICS.load(Ordering::Acquire), 0, "threads have panicked");
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(10));

@@ -42,7 +42,17 @@ pub(super) fn geometry(queue: &Queue) -> Vec<u8> {
     page.host_written_bytes = U64::new(stats.model.host_written_bytes);
     page.migrated_bytes = U64::new(stats.model.migrated_bytes);
 
+    page.programmed_bytes = U64::new(stats.model.programmed_bytes.total());
+    page.erased_blocks = U64::new(stats.model.dies.iter().map(|die| die.erases).sum());
+    page.collisions = U64::new(stats.model.collisions());
+
     let mut bytes = page.as_bytes().to_vec();
+    for die in stats.model.dies.iter().take(dies) {
+        let mut entry = DieEntry::zeroed();
+        entry.busy_ns = U64::new(die.busy_ns);
+        entry.erased_blocks = U64::new(die.erases);
+        bytes.extend_from_slice(entry.as_bytes());
+    }
     bytes.resize(namespaces_at, 0);
     for namespace in device.namespaces() {
         let mut entry = NamespaceEntry::zeroed();
