@@ -17,7 +17,7 @@ mod stats;
 mod tests;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicU64, Ordering},
@@ -25,6 +25,7 @@ use std::{
 };
 
 use flash_model::{Done, Geometry, NamespaceKind, Profile, Ticket, Zone, ZoneState};
+use units::Nanos;
 
 pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
 pub use request::{Failure, Outcome, Request, Success};
@@ -35,6 +36,9 @@ use crate::{
     record::Recording,
     store::{Health, Store, StoreKind, ZoneRest},
 };
+
+/// When the model is looked after again if it does not say when.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// A namespace as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +69,7 @@ pub struct Device {
     lateness: Arc<Lateness>,
     pace: Pace,
     /// Commands whose end the model does not know yet.
-    pending: Mutex<HashMap<Ticket, Waiting>>,
+    pending: Mutex<Pending>,
     /// When the model is looked after next, in real nanoseconds.
     next_tick_ns: AtomicU64,
     /// Number of power cuts.
@@ -73,6 +77,16 @@ pub struct Device {
     cache_bytes: u64,
     kinds: Vec<StoreKind>,
     _awake: Option<LatencyHold>,
+}
+
+/// Commands whose end the model tells later.
+#[derive(Debug, Default)]
+struct Pending {
+    waiting: HashMap<Ticket, Waiting>,
+    /// Ends that were told before their command had been put into `waiting`.
+    early: HashMap<Ticket, Nanos>,
+    /// Commands that the power took; nobody waits for their ends.
+    lost: HashSet<Ticket>,
 }
 
 /// A completion for later.
@@ -144,8 +158,7 @@ impl Device {
                 let waiting = Waiting(Box::new(move |outcome: Outcome| {
                     complete(outcome.map(|_| success));
                 }));
-                lock(&self.pending).insert(ticket, waiting);
-                self.look_after_model();
+                self.wait_for(ticket, waiting);
             }
         }
     }
@@ -155,10 +168,14 @@ impl Device {
     /// # Errors
     ///
     /// As [`Self::submit`]'s completion gets it.
-    pub fn account(&self, namespace: usize, request: &Request<'_>) -> Outcome {
+    pub fn account(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> Outcome {
         match self.start(namespace, request) {
             Answer::Now(outcome) => outcome,
-            Answer::At(_, success) | Answer::Later(_, success) => Ok(success),
+            Answer::At(_, success) => Ok(success),
+            Answer::Later(ticket, success) => {
+                self.wait_for(ticket, Waiting(Box::new(|_| {})));
+                Ok(success)
+            }
         }
     }
 
@@ -211,8 +228,13 @@ impl Device {
         }
         recording.power_cut();
         drop((model, recording));
-        let waiting: Vec<Waiting> = lock(&self.pending).drain().map(|(_, w)| w).collect();
-        for Waiting(complete) in waiting {
+        let mut pending = lock(&self.pending);
+        let waiting: Vec<(Ticket, Waiting)> = pending.waiting.drain().collect();
+        pending
+            .lost
+            .extend(waiting.iter().map(|(ticket, _)| *ticket));
+        drop(pending);
+        for (_, Waiting(complete)) in waiting {
             complete(Err(Failure::PowerLost));
         }
         tracing::warn!(lost_bytes = lost, "power cut");
@@ -304,12 +326,38 @@ impl Device {
         }
     }
 
+    /// Have `waiting` called when the model tells that a command is done.
+    fn wait_for(self: &Arc<Self>, ticket: Ticket, waiting: Waiting) {
+        let mut pending = lock(&self.pending);
+        match pending.early.remove(&ticket) {
+            Some(at) => {
+                drop(pending);
+                self.answer(at, waiting);
+            }
+            None => {
+                pending.waiting.insert(ticket, waiting);
+                drop(pending);
+                self.look_after_model();
+            }
+        }
+    }
+
+    /// Answer a command that was done at `at`. Its end is known only then, so nothing can be taken
+    /// off for the path.
+    fn answer(&self, at: Nanos, Waiting(complete): Waiting) {
+        let deadline = self.clock.real_of(at);
+        self.pace
+            .answer_at(deadline, move || complete(Ok(Success::default())));
+    }
+
     /// Have the model finish what it does in the background, at the times at which it does.
     fn look_after_model(self: &Arc<Self>) {
-        let Some(next) = lock(&self.model).next_event() else {
-            return;
+        let next = lock(&self.model).next_event();
+        let at = match next {
+            Some(next) => self.clock.real_of(next).max(1),
+            // Somebody waits, so something will be in motion.
+            None => self.clock.real_ns() + LOOK_AGAIN_NS,
         };
-        let at = self.clock.real_of(next).max(1);
         // A tick before that one looks again anyway.
         if self.next_tick_ns.fetch_min(at, Ordering::AcqRel) <= at {
             return;
@@ -326,16 +374,23 @@ impl Device {
         self.next_tick_ns.store(u64::MAX, Ordering::Release);
         let mut finished = Vec::new();
         lock(&self.model).advance(self.clock.model_now(), &mut finished);
+        let mut done = Vec::with_capacity(finished.len());
+        let mut pending = lock(&self.pending);
         for (ticket, at) in finished {
-            // Not there: the power was cut meanwhile.
-            let Some(Waiting(complete)) = lock(&self.pending).remove(&ticket) else {
-                continue;
-            };
-            let deadline = self.clock.deadline_ns(at);
-            self.pace
-                .answer_at(deadline, move || complete(Ok(Success::default())));
+            match pending.waiting.remove(&ticket) {
+                Some(waiting) => done.push((at, waiting)),
+                None if pending.lost.remove(&ticket) => {}
+                None => {
+                    pending.early.insert(ticket, at);
+                }
+            }
         }
-        if !lock(&self.pending).is_empty() {
+        let more = !pending.waiting.is_empty();
+        drop(pending);
+        for (at, waiting) in done {
+            self.answer(at, waiting);
+        }
+        if more {
             self.look_after_model();
         }
     }

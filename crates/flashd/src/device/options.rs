@@ -1,7 +1,6 @@
 //! From options to a device.
 
 use std::{
-    collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
@@ -161,7 +160,7 @@ impl Device {
             clock,
             pace: Pace::new(clock, Arc::clone(&lateness)),
             lateness,
-            pending: Mutex::new(HashMap::new()),
+            pending: Mutex::default(),
             next_tick_ns: AtomicU64::new(u64::MAX),
             power_cuts: Arc::new(AtomicU64::new(0)),
             cache_bytes,

@@ -229,3 +229,81 @@ fn many_threads_append_to_one_zone_without_holes() {
     let written = device.zones(ZONED)[0].write_pointer;
     assert!((0..written / BLOCK).all(|at| block(&device, ZONED, at * BLOCK) != 0));
 }
+
+#[test]
+fn everything_is_answered_in_time_and_late_ends_are_not_lost() {
+    let mut options = options();
+    options.profile = Profile::builtin("indef-femu").unwrap();
+    let device = Device::open(&options).unwrap();
+    let reads = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4u64)
+            .map(|thread| {
+                let device = &device;
+                scope.spawn(move || {
+                    for round in 0..40 {
+                        let offset = (thread * 64 + round) * BLOCK;
+                        let write = Request::Write {
+                            offset,
+                            data: &[round as u8; BLOCK as usize],
+                            fua: round % 3 == 0,
+                            placement: Placement::RoundRobin,
+                        };
+                        wait(device, CONVENTIONAL, &write).unwrap();
+                        let moves = [Move {
+                            from: offset,
+                            to: offset + (8 << 20),
+                            len: BLOCK,
+                        }];
+                        match round % 4 {
+                            0 => wait(device, CONVENTIONAL, &Request::Flush).unwrap(),
+                            1 => wait(device, CONVENTIONAL, &Request::Migrate { moves: &moves })
+                                .unwrap(),
+                            2 => device.account(CONVENTIONAL, &Request::Flush).unwrap(),
+                            _ => Default::default(),
+                        };
+                    }
+                    40
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join().unwrap());
+        joined.sum::<u64>()
+    });
+    assert_eq!(reads, 160);
+    assert!(device.lateness().report().answers > 50);
+    // Nobody waits for anything any more, and nothing is kept of it.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let pending = super::lock(&device.pending);
+    assert!(pending.waiting.is_empty() && pending.early.is_empty() && pending.lost.is_empty());
+}
+
+#[test]
+fn a_power_cut_answers_those_that_wait() {
+    let mut options = options();
+    options.profile = Profile::builtin("indef-femu").unwrap();
+    options.time_scale = 1000.0;
+    let device = Device::open(&options).unwrap();
+    device
+        .account(
+            CONVENTIONAL,
+            &Request::Write {
+                offset: 0,
+                data: &[1; BLOCK as usize],
+                fua: false,
+                placement: Placement::RoundRobin,
+            },
+        )
+        .unwrap();
+    let (sender, outcome) = mpsc::channel();
+    device.submit(CONVENTIONAL, &Request::Flush, move |outcome| {
+        sender.send(outcome).unwrap();
+    });
+    // Programming a page takes 700 ms at this pace.
+    device.power_cut();
+    assert_eq!(outcome.recv().unwrap(), Err(Failure::PowerLost));
+    assert_eq!(
+        block(&device, CONVENTIONAL, 0),
+        1,
+        "it was flushed all the same"
+    );
+}

@@ -50,6 +50,8 @@ pub struct Namespace {
     block_bytes: u64,
     state: RwLock<State>,
     health: RwLock<Health>,
+    /// What was damaged when it was opened, and stays so.
+    damage: Option<String>,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,10 @@ impl Namespace {
                 zones,
                 block_bytes,
             }),
+            damage: match &health {
+                Health::Degraded(reason) => Some(reason.clone()),
+                Health::Healthy | Health::Failed(_) => None,
+            },
             health: RwLock::new(health),
         }
     }
@@ -259,7 +265,7 @@ impl Namespace {
         match &result {
             Ok(()) if access == Access::Read => {}
             Ok(()) => {
-                let degraded = |health: &Health| matches!(health, Health::Degraded(_));
+                let degraded = |health: &Health| matches!(health, Health::Degraded(why) if Some(why) != self.damage.as_ref());
                 let known = degraded(&self.health.read().unwrap_or_else(|e| e.into_inner()));
                 if known {
                     let volatile = self.read_state().cache.is_empty();
@@ -267,13 +273,16 @@ impl Namespace {
                     // Only what reached the file proves that the file takes data again.
                     if volatile && degraded(&health) {
                         tracing::info!(namespace = self.number, "writes to the store work again");
-                        *health = Health::Healthy;
+                        *health = self
+                            .damage
+                            .clone()
+                            .map_or(Health::Healthy, Health::Degraded);
                     }
                 }
             }
             Err(error) => {
                 let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
-                if health.is_healthy() {
+                if health.reason() == self.damage.as_deref() {
                     tracing::error!(namespace = self.number, %error, "the store failed");
                 }
                 if !matches!(*health, Health::Failed(_)) {

@@ -367,6 +367,11 @@ fn damage_is_told_for_the_namespace_that_has_it() {
     let zones = store.namespaces[1].durable_zones();
     assert_eq!(zones[0], ZoneRest::Written(BLOCK));
     assert_eq!(zones[1], ZoneRest::Offline);
+    store.namespaces[1].flush().unwrap();
+    assert!(
+        !store.namespaces[1].health().is_healthy(),
+        "it still is damaged"
+    );
     drop(store);
 
     // The end is missing: the last namespace is out of service, the first is as it was.
