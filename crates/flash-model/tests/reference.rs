@@ -113,6 +113,21 @@ impl Taken {
     }
 }
 
+impl Taken {
+    /// All that is free from `ready` on; its end.
+    fn reserve_in_pieces(&mut self, ready: u64, duration: u64) -> u64 {
+        let (mut at, mut left) = (ready, duration);
+        while left > 0 {
+            if !self.0[at as usize] {
+                self.0[at as usize] = true;
+                left -= 1;
+            }
+            at += 1;
+        }
+        at
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ready: u64,
@@ -212,7 +227,7 @@ impl Reference {
             for (at, entry) in die.queue.iter().enumerate().take(LOOK_AHEAD) {
                 let drained = if entry.release > 0 { self.drained } else { 0 };
                 let ready = entry.ready.max(drained);
-                let overdue = now >= ready.max(die.served) + WAIT;
+                let overdue = now >= entry.ready.max(die.served) + WAIT;
                 if ready <= now && (die.free_at <= now || overdue) {
                     chosen = Some(at);
                     break;
@@ -244,8 +259,8 @@ impl Reference {
         } else {
             die.free_at
         };
-        let arrived =
-            self.channels[number % CHANNELS as usize].reserve(entry.ready.max(register), transfer);
+        let arrived = self.channels[number % CHANNELS as usize]
+            .reserve_in_pieces(entry.ready.max(register), transfer);
         die.array_start = arrived.max(die.free_at).max(self.time);
         die.free_at = die.array_start + PROGRAM;
         die.served = die.free_at;

@@ -157,7 +157,8 @@ impl Queues {
                 } else {
                     entry.ready
                 };
-                let at = ready.max(free.min(ready.max(served).saturating_add(wait)));
+                let overdue = entry.ready.max(served).saturating_add(wait);
+                let at = ready.max(free.min(overdue));
                 let better =
                     best.is_none_or(|best| (at, die, index) < (best.at, best.die, best.index));
                 if better {

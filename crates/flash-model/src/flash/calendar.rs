@@ -37,6 +37,34 @@ impl Calendar {
         (start, start + duration)
     }
 
+    /// Books `duration` in all that is free from `ready` on, in as many pieces as it takes; returns
+    /// the begin of the first one and the end of the last one.
+    pub(crate) fn reserve_in_pieces(
+        &mut self,
+        clock: u64,
+        ready: u64,
+        duration: u64,
+    ) -> (u64, u64) {
+        self.forget(clock);
+        let (mut at, mut left, mut first) = (ready, duration, None);
+        while left > 0 {
+            let next = self.booked.partition_point(|&(_, end)| end <= at);
+            let piece = match self.booked.get(next) {
+                Some(&(from, to)) if from <= at => {
+                    at = to;
+                    continue;
+                }
+                Some(&(from, _)) => left.min(from - at),
+                None => left,
+            };
+            self.insert(next, at, at + piece);
+            first = first.or(Some(at));
+            at += piece;
+            left -= piece;
+        }
+        (first.unwrap_or(ready), at)
+    }
+
     /// Adds an interval that is free, without looking for another one.
     fn insert(&mut self, at: usize, start: u64, end: u64) {
         let touches_left = at > 0 && self.booked[at - 1].1 == start;
@@ -103,6 +131,12 @@ mod tests {
                 prop_assert_eq!(calendar.reserve(0, ready, duration), (start, start + duration));
                 (start..start + duration).for_each(|t| taken[t as usize] = true);
             }
+            // And what is left over, in pieces.
+            let free = |t: &u64| !taken[*t as usize];
+            let pieces: Vec<u64> = (30..).filter(free).take(100).collect();
+            let expected = (pieces[0], pieces[99] + 1);
+            prop_assert_eq!(calendar.reserve_in_pieces(0, 30, 100), expected);
+            pieces.iter().for_each(|&t| taken[t as usize] = true);
             let busy = taken[..150].iter().filter(|&&t| t).count() as u64;
             prop_assert_eq!(calendar.busy_until(150), busy);
         }

@@ -202,7 +202,7 @@ impl Die {
             self.free_at
         };
         let (start, arrived) =
-            channel.reserve(clock, ready.max(register), times.transfer.time(bytes));
+            channel.reserve_in_pieces(clock, ready.max(register), times.transfer.time(bytes));
         let begin = arrived.max(self.free_at).max(begin);
         let end = begin + times.program;
         self.take(

@@ -1,5 +1,6 @@
 //! Single requests to the nanosecond, and the closed-form limits of PAPERS.md.
 
+mod behaviour;
 mod zn540;
 
 use units::Bytes;
