@@ -272,6 +272,49 @@ fn host_reads_pass_a_migration() {
 }
 
 #[test]
+fn a_migration_of_scattered_blocks_keeps_the_chips_busy() {
+    let size = 256 * MIB;
+    let mut device = device("indef-femu", NamespaceKind::Zoned, 2 * size);
+    let now = fill(&mut device, size);
+    // As a file system scatters them: no block lies beside the one before it.
+    let moves: Vec<_> = (0..size / (8 * KIB))
+        .map(|block| Move {
+            from: block * 7919 % (size / (4 * KIB)) * 4 * KIB,
+            to: size + block * 4 * KIB,
+            len: 4 * KIB,
+        })
+        .collect();
+    let before = device.stats();
+    run(&mut device, now, &Command::Migrate { moves: &moves });
+    let during = device.stats().since(&before);
+    println!("chips busy: {:.1} %", during.die_utilisation() * 100.0);
+    assert!(
+        during.die_utilisation() > 0.85,
+        "{}",
+        during.die_utilisation()
+    );
+}
+
+#[test]
+fn four_gib_are_copied_back_in_12_8_seconds() {
+    let size = 4096 * MIB;
+    let mut device = device("indef-femu", NamespaceKind::Zoned, 2 * size);
+    for zone in 0..size / (32 * MIB) {
+        device.restore_zone(0, zone as usize, ZoneState::Full, 0);
+    }
+    let moves: Vec<_> = (0..size / (32 * MIB))
+        .map(|zone| Move {
+            from: zone * 32 * MIB,
+            to: size + zone * 32 * MIB,
+            len: 32 * MIB,
+        })
+        .collect();
+    let end = run(&mut device, 0, &Command::Migrate { moves: &moves });
+    // 4 GiB at 336.1 MB/s.
+    within(1.0, end as f64 / 1e9, 12.78);
+}
+
+#[test]
 fn copy_and_migration_on_a_conventional_namespace() {
     let mut device = device("fast24", NamespaceKind::Conventional, 256 * MIB);
     let now = fill(&mut device, 64 * MIB);
