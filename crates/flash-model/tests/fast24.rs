@@ -125,7 +125,7 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
     let profile = emulated();
     let per_call = cost_of_a_call(&profile, published::CONTIGUOUS);
     let (writing, alone, beside) = without_collecting(&profile, per_call);
-    for others in [Others::GRANULES, Others::HOT_GRANULES] {
+    for others in [Others::GRANULES, Others::HOT_GRANULES, Others::WITH_SMALL] {
         let outcomes =
             LAYOUTS.map(|(name, layout)| (name, run(&profile, layout, others, per_call)));
         let plain = outcomes[1].1;
@@ -153,13 +153,4 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
             assert!(outcome.beside < beside * 1.1, "{name} {beside} {outcome:?}");
         }
     }
-}
-
-#[test]
-fn small_writes_of_others_cost_a_hinted_file_what_they_cost_any() {
-    let profile = emulated();
-    let per_call = cost_of_a_call(&profile, published::CONTIGUOUS);
-    let [plain, hinted] = [LAYOUTS[1], LAYOUTS[2]]
-        .map(|(_, layout)| run(&profile, layout, Others::WITH_SMALL, per_call));
-    assert!(hinted.aged > 1.2 * plain.aged, "{plain:?} {hinted:?}");
 }

@@ -25,6 +25,15 @@ pub(super) struct OpenBlock {
     pub(super) next_slot: u32,
 }
 
+/// What the host's data is, for the choice of its open block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stream {
+    /// Whole granules, each of which begins with a page.
+    Granules,
+    /// Parts of granules, and everything where they are not kept apart.
+    Parts,
+}
+
 /// A block that is being emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
@@ -58,7 +67,8 @@ pub(super) struct Straggler {
 pub(super) struct Die {
     pub(super) blocks: Vec<Block>,
     pub(super) free: Vec<u32>,
-    pub(super) host: Option<OpenBlock>,
+    /// One for each [`Stream`].
+    pub(super) host: [Option<OpenBlock>; 2],
     pub(super) gc: Option<OpenBlock>,
     pub(super) wear: Option<OpenBlock>,
     pub(super) victim: Option<Victim>,
@@ -85,7 +95,7 @@ impl Die {
         Self {
             blocks: vec![fresh; blocks as usize],
             free: (0..blocks).collect(),
-            host: None,
+            host: [None; 2],
             gc: None,
             wear: None,
             victim: None,
@@ -118,8 +128,8 @@ impl Die {
         })
     }
 
-    pub(super) fn close_host(&mut self) {
-        let open = self.host.take().expect("the host's block is open");
+    pub(super) fn close_host(&mut self, stream: Stream) {
+        let open = self.host[stream as usize].take().expect("it is open");
         self.blocks[open.block as usize].state = BlockState::Closed;
     }
 
@@ -162,12 +172,10 @@ impl Die {
         self.most_erases - self.least_erases > spread
     }
 
-    /// Of the blocks that hold data and are not the host's open one, the one that was erased least
-    /// often, and how often.
+    /// Of the blocks that hold data, the one that was erased least often, and how often.
     pub(super) fn least_worn_in_use(&self) -> Option<(u32, u32)> {
         (0..self.blocks.len() as u32)
             .filter(|&block| self.blocks[block as usize].state != BlockState::Free)
-            .filter(|&block| self.host.is_none_or(|open| open.block != block))
             .map(|block| (self.blocks[block as usize].erases, block))
             .min()
     }

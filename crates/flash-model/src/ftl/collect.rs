@@ -12,7 +12,7 @@
 
 use super::{
     Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
-    blocks::{BlockState, Straggler, Victim},
+    blocks::{BlockState, OpenBlock, Straggler, Stream, Victim},
 };
 
 /// Pages of data that never changes which move along with each page of the host.
@@ -37,7 +37,12 @@ impl Ftl {
     }
 
     /// Opens a block for the host, after as much collecting as that takes.
-    pub(super) fn open_for_host(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+    pub(super) fn open_for_host(
+        &mut self,
+        die: u32,
+        stream: Stream,
+        work: &mut Vec<FlashWork>,
+    ) -> OpenBlock {
         while self.dies[die as usize].free_blocks() <= RESERVED_BLOCKS {
             let progress = self.collect_pages(die, self.geometry.pages_per_block, work);
             assert!(
@@ -46,7 +51,11 @@ impl Ftl {
             );
         }
         let die = &mut self.dies[die as usize];
-        die.host = die.take_free(false);
+        let open = die
+            .take_free(false)
+            .expect("there are more than the reserve");
+        die.host[stream as usize] = Some(open);
+        open
     }
 
     /// The collector's share after the host has filled a page of `die`.
@@ -59,10 +68,12 @@ impl Ftl {
             return;
         };
         let moved = match victim.cause {
-            // To gain a page, the valid ones beside an invalid one must move.
-            Cause::Gc | Cause::Host => victim
-                .valid
-                .div_ceil((self.geometry.slots_per_block() - victim.valid).max(1)),
+            // So many pages are looked at for each that is gained; all hold something valid where
+            // the host writes less than a page at a time.
+            Cause::Gc | Cause::Host => {
+                let slots = self.geometry.slots_per_block();
+                slots.div_ceil((slots - victim.valid).max(1))
+            }
             Cause::Wear => PAGES_FOR_WEAR,
         };
         // One share while all is well, one more for each block that is missing.
@@ -261,7 +272,7 @@ impl Ftl {
         die: u32,
         for_wear: bool,
         work: &mut Vec<FlashWork>,
-    ) -> super::blocks::OpenBlock {
+    ) -> OpenBlock {
         self.erase_drained(die, work);
         self.dies[die as usize]
             .take_free(for_wear)

@@ -6,14 +6,14 @@
 /// if these remain.
 pub const RESERVED_BLOCKS: u32 = 4;
 
-/// Blocks of a die that hold no more than what is in motion: one open for the host, one for the
+/// Blocks of a die that hold no more than what is in motion: two open for the host, one for the
 /// collector, one for wear levelling, one being collected, one waiting for its last slots, the
-/// reserve, and one to gain.
-const WORKING_BLOCKS: u32 = 6 + RESERVED_BLOCKS;
+/// reserve, one that a granule may take more than the die should hold, and one to gain.
+const WORKING_BLOCKS: u32 = 8 + RESERVED_BLOCKS;
 
 /// How many of those are not there for data when the collector is in balance with the host: the
-/// free blocks at which it works, and two that are half full.
-const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 4;
+/// free blocks at which it works, and four that are half full.
+const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 5;
 
 /// A page of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -55,6 +55,10 @@ pub struct FtlOptions {
     /// Hints to a die are not followed when its blocks were, on average, erased more often than
     /// those of the least worn die by more than this. At least 1.
     pub die_wear_spread: u32,
+    /// Whole granules (aligned, and within one command) and parts of them go to different blocks,
+    /// so that small writes do not push whole granules out of step with the pages: a granule that
+    /// lies on two pages costs two to read. The published emulator does not do that.
+    pub separate_parts: bool,
 }
 
 impl Default for FtlOptions {
@@ -63,6 +67,7 @@ impl Default for FtlOptions {
             collect_below: RESERVED_BLOCKS + 2,
             wear_spread: 20,
             die_wear_spread: 10,
+            separate_parts: true,
         }
     }
 }
@@ -145,6 +150,12 @@ impl FtlGeometry {
     #[must_use]
     pub const fn slots(&self) -> u64 {
         self.dies as u64 * self.blocks_per_die as u64 * self.slots_per_block() as u64
+    }
+
+    /// Logical pages in a granule.
+    #[must_use]
+    pub const fn slots_per_granule(&self) -> u32 {
+        self.granule_pages * self.slots_per_page
     }
 
     /// Logical pages in a block.

@@ -74,7 +74,7 @@ impl Ftl {
                 let closed = u64::from(block.state == BlockState::Closed);
                 put(&mut out, u64::from(block.erases) << 1 | closed);
             }
-            for open in [die.host, die.gc, die.wear] {
+            for open in [die.host[0], die.host[1], die.gc, die.wear] {
                 put(&mut out, open.map_or(0, |open| u64::from(open.block) + 1));
                 put(&mut out, open.map_or(0, |open| u64::from(open.next_slot)));
             }
@@ -156,7 +156,8 @@ impl Ftl {
                 block.state = BlockState::Closed;
             }
         }
-        for open in [&mut die.host, &mut die.gc, &mut die.wear] {
+        let [granules, parts] = &mut die.host;
+        for open in [granules, parts, &mut die.gc, &mut die.wear] {
             let block = input.below(u64::from(geometry.blocks_per_die) + 1, "an open block")?;
             let next_slot = input.below(u64::from(geometry.slots_per_block()), "an open slot")?;
             let Some(block) = block.checked_sub(1) else {
@@ -211,9 +212,12 @@ impl Ftl {
         match die.blocks[block as usize].state {
             BlockState::Free => false,
             BlockState::Closed => true,
-            BlockState::Open => [die.host, die.gc, die.wear].iter().flatten().any(|open| {
-                open.block == block && slot % self.geometry.slots_per_block() < open.next_slot
-            }),
+            BlockState::Open => [die.host[0], die.host[1], die.gc, die.wear]
+                .iter()
+                .flatten()
+                .any(|open| {
+                    open.block == block && slot % self.geometry.slots_per_block() < open.next_slot
+                }),
         }
     }
 }

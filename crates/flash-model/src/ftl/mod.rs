@@ -34,7 +34,7 @@ mod wear;
 #[cfg(test)]
 mod tests;
 
-use blocks::Die;
+use blocks::{Die, OpenBlock, Stream};
 pub use geometry::{FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS};
 pub use image::FtlImageError;
 pub use ops::{Cause, FlashOp, FlashWork, FtlCounters, PagePlacement};
@@ -106,7 +106,8 @@ impl Ftl {
     /// controller's memory, and reading it needs no flash.
     #[must_use]
     pub fn is_buffered(&self, page: PhysPage) -> bool {
-        self.dies[page.die as usize].host.is_some_and(|open| {
+        let mut open = self.dies[page.die as usize].host.iter().flatten();
+        open.any(|open| {
             open.block == page.block && open.next_slot / self.geometry.slots_per_page == page.page
         })
     }
@@ -124,9 +125,17 @@ impl Ftl {
         if let Some(die) = self.hinted_die(first, placement) {
             self.turn = die;
         }
-        for lpn in first..first + count {
-            self.unmap(lpn);
-            self.place(lpn, work);
+        let granule = u64::from(self.geometry.slots_per_granule());
+        let (mut lpn, end) = (first, first + count);
+        while lpn < end {
+            let whole = lpn.is_multiple_of(granule) && end - lpn >= granule;
+            let (stream, pages) = if whole && self.options.separate_parts {
+                (Stream::Granules, granule)
+            } else {
+                (Stream::Parts, 1)
+            };
+            self.place(lpn, pages, stream, work);
+            lpn += pages;
         }
     }
 
@@ -148,7 +157,7 @@ impl Ftl {
     /// As [`pad`](Self::pad), for one die.
     pub fn pad_die(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         let slots = self.geometry.slots_per_page;
-        let Some(open) = self.dies[die as usize].host.as_mut() else {
+        let Some(open) = self.dies[die as usize].host[Stream::Parts as usize].as_mut() else {
             return;
         };
         let missing = (slots - open.next_slot % slots) % slots;
@@ -157,7 +166,7 @@ impl Ftl {
         }
         open.next_slot += missing;
         self.counters.padded_slots += u64::from(missing);
-        self.host_page_filled(die, work);
+        self.host_page_filled(die, Stream::Parts, work);
     }
 
     /// Where a command with this hint starts; none: whatever die is at turn.
@@ -189,38 +198,39 @@ impl Ftl {
         Some(die)
     }
 
-    /// Gives `lpn`, which must be unmapped, a slot on the die at turn, or on the next one that can
-    /// take it.
-    fn place(&mut self, lpn: u64, work: &mut Vec<FlashWork>) {
-        let geometry = &self.geometry;
+    /// Gives `pages` logical pages from `lpn` on slots on the die at turn, or on the next one that
+    /// can take them.
+    fn place(&mut self, lpn: u64, pages: u64, stream: Stream, work: &mut Vec<FlashWork>) {
+        for old in lpn..lpn + pages {
+            self.unmap(old);
+        }
         // All dies together hold fewer pages than they may: at least one has room.
         while self.dies[self.turn as usize].valid >= self.slots_per_die_at_most {
-            self.turn = (self.turn + 1) % geometry.dies;
+            self.turn = (self.turn + 1) % self.geometry.dies;
             self.counters.full_dies_skipped += 1;
         }
-        let (die, slots_per_page) = (self.turn, geometry.slots_per_page);
-        if self.dies[die as usize].host.is_none() {
-            self.open_for_host(die, work);
-        }
-        let open = self.dies[die as usize]
-            .host
-            .as_mut()
-            .expect("it was just opened");
-        let slot = self.geometry.slot(die, open.block, open.next_slot);
-        open.next_slot += 1;
-        let page_filled = open.next_slot.is_multiple_of(slots_per_page);
-        self.map(lpn as u32, slot);
-        self.counters.host_slots += 1;
-        if page_filled {
-            self.host_page_filled(die, work);
+        let die = self.turn;
+        for new in lpn..lpn + pages {
+            let open = match self.dies[die as usize].host[stream as usize] {
+                Some(open) => open,
+                None => self.open_for_host(die, stream, work),
+            };
+            let slot = self.geometry.slot(die, open.block, open.next_slot);
+            let next_slot = open.next_slot + 1;
+            self.dies[die as usize].host[stream as usize] = Some(OpenBlock { next_slot, ..open });
+            self.map(new as u32, slot);
+            self.counters.host_slots += 1;
+            if next_slot.is_multiple_of(self.geometry.slots_per_page) {
+                self.host_page_filled(die, stream, work);
+            }
         }
     }
 
-    /// The open page of the host's block on `die` is complete: program it, take turns, and let the
+    /// A page of the host's open block on `die` is complete: program it, take turns, and let the
     /// collector do its share.
-    fn host_page_filled(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+    fn host_page_filled(&mut self, die: u32, stream: Stream, work: &mut Vec<FlashWork>) {
         let geometry = &self.geometry;
-        let open = self.dies[die as usize].host.expect("its page was filled");
+        let open = self.dies[die as usize].host[stream as usize].expect("its page was filled");
         let pages = open.next_slot / geometry.slots_per_page;
         let page = PhysPage {
             die,
@@ -236,7 +246,7 @@ impl Ftl {
             self.turn = (die + 1) % geometry.dies;
         }
         if pages == geometry.pages_per_block {
-            self.dies[die as usize].close_host();
+            self.dies[die as usize].close_host(stream);
         }
         self.collect_in_step(die, work);
     }

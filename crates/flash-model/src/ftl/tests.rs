@@ -57,7 +57,7 @@ fn what_cannot_work_is_refused_and_named() {
         ),
         (
             refused(|it, _| it.blocks_per_die -= 1),
-            "27 blocks on each die would do",
+            "29 blocks on each die would do",
         ),
         (refused(|it, _| it.blocks_per_die = u32::MAX), "too many"),
         (

@@ -8,7 +8,7 @@
 //! stripe).
 
 use super::{
-    Cause, FlashWork, Ftl, RESERVED_BLOCKS,
+    Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
     blocks::{Block, BlockState, Victim},
 };
 
@@ -69,7 +69,7 @@ impl Ftl {
     }
 
     /// After an erase: if a block of `die` that holds data lags behind, it is the next to be
-    /// emptied. One that the collector still fills is closed for that, as it is.
+    /// emptied. One that is still being filled, slowly then, is closed for that, as it is.
     pub(super) fn level_wear(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         let state = &mut self.dies[die as usize];
         // Moving takes a block of its own, out of the reserve if it must.
@@ -89,9 +89,21 @@ impl Ftl {
             self.finish_draining(die, work);
             return;
         }
-        for open in [&mut state.gc, &mut state.wear] {
-            if open.take_if(|open| open.block == block).is_some() {
-                state.blocks[block as usize].state = BlockState::Closed;
+        let [granules, parts] = &mut state.host;
+        for open in [granules, parts, &mut state.gc, &mut state.wear] {
+            let Some(open) = open.take_if(|open| open.block == block) else {
+                continue;
+            };
+            state.blocks[block as usize].state = BlockState::Closed;
+            let filled = open.next_slot % self.geometry.slots_per_page;
+            if filled > 0 {
+                let page = open.next_slot / self.geometry.slots_per_page;
+                work.push(FlashWork {
+                    op: FlashOp::Program(PhysPage { die, block, page }),
+                    cause: Cause::Host,
+                });
+                self.counters.host_programs += 1;
+                self.counters.padded_slots += u64::from(self.geometry.slots_per_page - filled);
             }
         }
         let valid = state.blocks[block as usize].valid;

@@ -17,7 +17,11 @@ fn empty() -> (Ftl, Vec<FlashWork>) {
 
 #[test]
 fn granules_go_to_the_dies_in_turn_in_order_of_arrival() {
-    let (mut ftl, mut work) = empty();
+    let options = FtlOptions {
+        separate_parts: false,
+        ..FtlOptions::default()
+    };
+    let (mut ftl, mut work) = (Ftl::new(small(), options).unwrap(), Vec::new());
     ftl.write(100, 8, PagePlacement::RoundRobin, &mut work);
     ftl.write(40, 6, PagePlacement::RoundRobin, &mut work);
     ftl.write(7, 6, PagePlacement::RoundRobin, &mut work);
@@ -144,4 +148,22 @@ fn a_page_that_fills_up_is_buffered_until_it_is_full_or_padded() {
         1,
         "the granule is full, the next die is at turn"
     );
+}
+
+#[test]
+fn whole_granules_keep_to_pages_of_their_own() {
+    let together = FtlOptions {
+        separate_parts: false,
+        ..FtlOptions::default()
+    };
+    for (options, pages) in [(together, 3), (FtlOptions::default(), 2)] {
+        let mut ftl = Ftl::new(small(), options).unwrap();
+        let mut work = Vec::new();
+        ftl.write(1001, 1, PagePlacement::RoundRobin, &mut work);
+        ftl.write(0, 8, PagePlacement::RoundRobin, &mut work);
+        ftl.write(1003, 1, PagePlacement::RoundRobin, &mut work);
+        let mut lies_on: Vec<_> = (0..8).filter_map(|lpn| ftl.read(lpn)).collect();
+        lies_on.dedup();
+        assert_eq!(lies_on.len(), pages, "{options:?}");
+    }
 }

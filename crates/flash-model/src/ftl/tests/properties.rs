@@ -66,13 +66,22 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn options() -> impl Strategy<Value = FtlOptions> {
-    (5..10_u32, 1..6_u32, 1..4_u32).prop_map(|(collect_below, wear_spread, die_wear_spread)| {
-        FtlOptions {
+    (5..10_u32, 1..6_u32, 1..4_u32, any::<bool>()).prop_map(
+        |(collect_below, wear_spread, die_wear_spread, separate_parts)| FtlOptions {
             collect_below,
             wear_spread,
             die_wear_spread,
-        }
-    })
+            separate_parts,
+        },
+    )
+}
+
+/// As the published emulator does it.
+fn published() -> FtlOptions {
+    FtlOptions {
+        separate_parts: false,
+        ..FtlOptions::default()
+    }
 }
 
 fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
@@ -82,10 +91,7 @@ fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
             count,
             placement,
         } => {
-            reference.write(ftl, first, placement);
-            for lpn in first + 1..first + count {
-                reference.write(ftl, lpn, PagePlacement::RoundRobin);
-            }
+            reference.write(ftl, first, count, placement);
         }
         Step::Trim { first, count } => {
             (first..first + count).for_each(|lpn| reference.trim(ftl, lpn));
@@ -119,7 +125,7 @@ proptest! {
         let mut reference = Reference::new(geometry);
         if fill {
             for lpn in 0..geometry.logical_pages {
-                reference.write(&mut ftl, lpn, PagePlacement::RoundRobin);
+                reference.write(&mut ftl, lpn, 1, PagePlacement::RoundRobin);
             }
         }
         for step in steps {
@@ -133,13 +139,14 @@ proptest! {
         geometry in geometries(),
         seed: u64,
         hinted: bool,
+        separate_parts: bool,
     ) {
-        let options = FtlOptions { wear_spread: 4, ..FtlOptions::default() };
+        let options = FtlOptions { wear_spread: 4, separate_parts, ..FtlOptions::default() };
         let mut ftl = Ftl::new(geometry, options).unwrap();
         let mut numbers = Numbers(seed);
         let (mut work, pages) = (Vec::new(), geometry.logical_pages);
         ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
-        for _ in 0..2_500 {
+        for _ in 0..1_500 {
             work.clear();
             let hot = numbers.below(4) != 0;
             let first = numbers.below(if hot { pages.div_ceil(10) } else { pages });
@@ -148,7 +155,7 @@ proptest! {
                 (true, 1) => PagePlacement::After { predecessor: numbers.below(pages) },
                 _ => PagePlacement::RoundRobin,
             };
-            ftl.write(first, 1 + numbers.below(3).min(pages - 1 - first), placement, &mut work);
+            ftl.write(first, 1 + numbers.below(9).min(pages - 1 - first), placement, &mut work);
         }
         check_tables(&ftl, pages as usize);
         // Levelling waits while blocks are short, so the bound is not to the erase.
@@ -160,7 +167,7 @@ proptest! {
         geometry in geometries(),
         commands in proptest::collection::vec((0..400_u64, 1..20_u64, 0..400_u64, 0..3), 1..60),
     ) {
-        let mut at_once = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let mut at_once = Ftl::new(geometry, published()).unwrap();
         let mut one_by_one = at_once.clone();
         let (mut work, mut same_work) = (Vec::new(), Vec::new());
         for (first, count, predecessor, kind) in commands {
@@ -198,7 +205,7 @@ proptest! {
             granule_pages,
             logical_pages: 256,
         };
-        let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let mut ftl = Ftl::new(geometry, published()).unwrap();
         let granule = u64::from(granule_pages * slots_per_page);
         let mut die_of = [None; 256];
         let (mut filled, mut turn) = (vec![0; dies as usize], 0);
@@ -258,7 +265,7 @@ fn an_image_of_data_written_in_order_is_small_and_keeps_everything() {
     let mut ftl = Ftl::new(small(), FtlOptions::default()).unwrap();
     let mut reference = Reference::new(small());
     for lpn in (0..2048).chain(0..1024) {
-        reference.write(&mut ftl, lpn, PagePlacement::RoundRobin);
+        reference.write(&mut ftl, lpn, 1, PagePlacement::RoundRobin);
     }
     let image = ftl.image();
     assert!(

@@ -16,7 +16,7 @@ pub(super) struct Reference {
     flash: BTreeMap<PhysPage, Content>,
     /// Pages programmed in each block; they must be programmed in order.
     programmed: BTreeMap<(u32, u32), u32>,
-    /// What waits in each die's page that is not full yet.
+    /// What waits in each die's pages that are not full yet.
     buffered: Vec<Content>,
     /// What the collector has read and not yet programmed again.
     in_hand: Content,
@@ -35,15 +35,21 @@ impl Reference {
         }
     }
 
-    /// Writes one logical page on both, and holds the FTL's work against the flash.
-    pub(super) fn write(&mut self, ftl: &mut Ftl, lpn: u64, placement: PagePlacement) {
+    /// Writes on both, and holds the FTL's work against the flash.
+    pub(super) fn write(&mut self, ftl: &mut Ftl, first: u64, count: u64, hint: PagePlacement) {
         let mut work = Vec::new();
-        ftl.write(lpn, 1, placement, &mut work);
-        self.writes += 1;
-        self.wanted.insert(lpn, self.writes);
-        let die = ftl.read(lpn).expect("it was just written").die;
-        self.buffered[die as usize].insert((lpn, self.writes));
+        ftl.write(first, count, hint, &mut work);
+        for lpn in first..first + count {
+            self.writes += 1;
+            self.wanted.insert(lpn, self.writes);
+            // Collecting never moves data to another die: this is where it was written.
+            let die = ftl.read(lpn).expect("it was just written").die;
+            self.buffered[die as usize].insert((lpn, self.writes));
+        }
         self.apply(&work);
+        for pages in &mut self.buffered {
+            pages.retain(|(lpn, _)| ftl.read(*lpn).is_some_and(|page| ftl.is_buffered(page)));
+        }
     }
 
     pub(super) fn trim(&mut self, ftl: &mut Ftl, lpn: u64) {
@@ -54,7 +60,10 @@ impl Reference {
         let mut work = Vec::new();
         ftl.pad(&mut work);
         self.apply(&work);
-        assert!(self.buffered.iter().all(Content::is_empty));
+        for lpn in 0..self.geometry.logical_pages {
+            assert!(!ftl.read(lpn).is_some_and(|page| ftl.is_buffered(page)));
+        }
+        self.buffered.iter_mut().for_each(Content::clear);
     }
 
     pub(super) fn apply(&mut self, work: &[FlashWork]) {
@@ -62,9 +71,8 @@ impl Reference {
             match op {
                 FlashOp::Read(page) => self.in_hand.extend(self.flash[&page].iter()),
                 FlashOp::Program(page) if cause == Cause::Host => {
-                    let content = std::mem::take(&mut self.buffered[page.die as usize]);
-                    assert!(content.len() <= self.geometry.slots_per_page as usize);
-                    self.program(page, content);
+                    // It may hold any of what waits on its die; which, the map must say.
+                    self.program(page, self.buffered[page.die as usize].clone());
                 }
                 FlashOp::Program(page) => {
                     let content = std::mem::take(&mut self.in_hand);
@@ -165,7 +173,7 @@ pub(super) fn check_tables(ftl: &Ftl, mapped: usize) {
             valid += state.valid;
         }
         assert_eq!(die.valid, valid);
-        assert!(valid <= ftl.slots_per_die_at_most);
+        assert!(valid < ftl.slots_per_die_at_most + ftl.geometry.slots_per_granule());
         assert!(die.draining.len() <= 1);
         assert_eq!(
             die.erases,
