@@ -114,3 +114,26 @@ fn no_text_panics() {
         assert!(Profile::parse("x", text).is_err(), "{text}");
     }
 }
+
+proptest::proptest! {
+    /// A profile in which something was cut out or replaced is refused, or makes a device.
+    #[test]
+    fn damaged_profiles_do_not_panic(
+        at in proptest::prelude::any::<proptest::sample::Index>(),
+        len in 0usize..30,
+        with in "[0-9a-z\"={}. \n]{0,6}",
+    ) {
+        let mut text = include_str!("../../profiles/indef-femu.toml").to_owned();
+        let bounds: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+        let start = at.index(bounds.len());
+        let end = bounds.get(start + len).copied().unwrap_or(text.len());
+        text.replace_range(bounds[start]..end, &with);
+        if let Ok(profile) = Profile::parse("damaged", &text) {
+            let kind = crate::NamespaceKind::Zoned;
+            let size = profile.geometry().zone.size;
+            let spec = crate::NamespaceSpec { kind, size };
+            let device = crate::Device::new(&profile, &[spec]);
+            proptest::prop_assert!(device.is_ok());
+        }
+    }
+}

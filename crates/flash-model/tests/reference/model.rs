@@ -1,93 +1,11 @@
-//! The model against a slow one that is written differently.
-//!
-//! The reference goes through time nanosecond by nanosecond, keeps what is taken as one flag for
-//! each nanosecond, and looks at data sector by sector. It knows nothing of calendars, intervals,
-//! heaps or layouts. Both must agree to the nanosecond on every answer.
+//! The reference: nanosecond by nanosecond, sector by sector.
 
 use std::collections::BTreeMap;
 
-use flash_model::{
-    Command, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile, Ticket, ZoneAction,
+use crate::variant::{
+    CHANNELS, DIES, ERASE, HORIZON, LOOK_AHEAD, PAGE, PROGRAM, READ, SECTOR, Variant, WAIT, ZONE,
+    ZONES,
 };
-use proptest::prelude::*;
-use units::{Bytes, Nanos};
-
-const SECTOR: u64 = 512;
-const PAGE: u64 = 4096;
-const DIES: u64 = 4;
-const CHANNELS: u64 = 2;
-const ZONE: u64 = 128 << 10;
-const ZONES: u64 = 4;
-const READ: u64 = 50;
-const PROGRAM: u64 = 300;
-const ERASE: u64 = 900;
-const WAIT: u64 = 700;
-const HORIZON: usize = 600_000;
-/// Pages of a queue that may pass one whose data is not there yet.
-const LOOK_AHEAD: usize = 8;
-
-/// What varies between devices.
-#[derive(Clone, Copy, Debug)]
-struct Variant {
-    cache_register: bool,
-    interleave: u64,
-    zone_dies: u64,
-    transfer: u64,
-    link: u64,
-    drain: u64,
-    buffer: u64,
-}
-
-impl Variant {
-    fn profile(&self) -> Profile {
-        let mut text = include_str!("../profiles/indef-femu.toml").to_owned();
-        for (key, value, unit) in [
-            ("channels", CHANNELS.to_string(), "count"),
-            ("dies_per_channel", (DIES / CHANNELS).to_string(), "count"),
-            ("page", PAGE.to_string(), "B"),
-            ("pages_per_block", "8".to_owned(), "count"),
-            ("unit", PAGE.to_string(), "B"),
-            ("read", READ.to_string(), "ns"),
-            ("program", PROGRAM.to_string(), "ns"),
-            ("erase", ERASE.to_string(), "ns"),
-            ("transfer", self.transfer.to_string(), "ns/page"),
-            ("cache_register", self.cache_register.to_string(), "flag"),
-            ("program_wait", WAIT.to_string(), "ns"),
-            ("read_latency", "3".to_owned(), "ns"),
-            ("read_serial", "2".to_owned(), "ns"),
-            ("write_latency", "5".to_owned(), "ns"),
-            ("write_serial", "1".to_owned(), "ns"),
-            ("link", self.link.to_string(), "ns/page"),
-            ("drain", self.drain.to_string(), "ns/page"),
-            ("interleave", self.interleave.to_string(), "B"),
-            ("dies", self.zone_dies.to_string(), "count"),
-            ("size", ZONE.to_string(), "B"),
-            ("capacity", ZONE.to_string(), "B"),
-            ("logical_page", PAGE.to_string(), "B"),
-        ] {
-            let start = text.find(&format!("\n{key} = ")).unwrap() + 1;
-            // There is a size of the buffer and one of the zones.
-            let start = if key == "size" {
-                text.rfind("\nsize = ").unwrap() + 1
-            } else {
-                start
-            };
-            let end = start + text[start..].find('\n').unwrap();
-            let line = format!(
-                "{key} = {{ value = {value}, unit = \"{unit}\", kind = \"assumed\", source = \"test\" }}"
-            );
-            text.replace_range(start..end, &line);
-        }
-        let start = text.find("\nsize = ").unwrap() + 1;
-        let end = start + text[start..].find('\n').unwrap();
-        let line = format!(
-            "size = {{ value = {}, unit = \"B\", kind = \"assumed\", source = \"test\" }}",
-            self.buffer
-        );
-        text.replace_range(start..end, &line);
-        Profile::parse("test", &text).unwrap()
-    }
-}
 
 /// One flag for each nanosecond.
 struct Taken(Vec<bool>);
@@ -138,29 +56,29 @@ struct Waiting {
 }
 
 #[derive(Default)]
-struct RefDie {
+pub(crate) struct RefDie {
     free_at: u64,
     array_start: u64,
-    outs: Vec<u64>,
+    pub(crate) outs: Vec<u64>,
     served: u64,
     queue: Vec<Waiting>,
 }
 
-struct Reference {
+pub(crate) struct Reference {
     variant: Variant,
     time: u64,
     controller: u64,
-    dies: Vec<RefDie>,
+    pub(crate) dies: Vec<RefDie>,
     channels: Vec<Taken>,
     link_in: Taken,
     link_out: Taken,
-    filled: Vec<u64>,
+    pub(crate) filled: Vec<u64>,
     held: Vec<u64>,
     unflushed: Vec<u64>,
     /// When the program of a complete page ends, once it has begun.
     programs: BTreeMap<(u64, u64), Option<u64>>,
     /// The end of each numbered program.
-    ends: Vec<Option<u64>>,
+    pub(crate) ends: Vec<Option<u64>>,
     used: u64,
     releases: Vec<(u64, u64)>,
     floor: u64,
@@ -169,7 +87,7 @@ struct Reference {
 }
 
 impl Reference {
-    fn new(variant: Variant) -> Self {
+    pub(crate) fn new(variant: Variant) -> Self {
         Self {
             variant,
             time: 0,
@@ -274,7 +192,7 @@ impl Reference {
         }
     }
 
-    fn run_until(&mut self, now: u64) {
+    pub(crate) fn run_until(&mut self, now: u64) {
         while self.time <= now {
             self.tick();
         }
@@ -335,7 +253,7 @@ impl Reference {
         self.controller + latency
     }
 
-    fn write(&mut self, now: u64, zone: u64, len: u64) -> u64 {
+    pub(crate) fn write(&mut self, now: u64, zone: u64, len: u64) -> u64 {
         let ready = self.take_command(now, 1, 5);
         let (mut at, end) = (self.filled[zone as usize], self.filled[zone as usize] + len);
         let mut arrived = ready;
@@ -363,7 +281,7 @@ impl Reference {
         arrived
     }
 
-    fn read(&mut self, now: u64, offset: u64, len: u64) -> u64 {
+    pub(crate) fn read(&mut self, now: u64, offset: u64, len: u64) -> u64 {
         let ready = self.take_command(now, 2, 3);
         let (mut pages, mut unwritten) = (Vec::<((u64, u64), u64)>::new(), 0);
         for sector in offset / SECTOR..(offset + len) / SECTOR {
@@ -414,7 +332,7 @@ impl Reference {
     }
 
     /// Returns when the controller has taken it, and how many programs it waits for.
-    fn flush(&mut self, now: u64) -> (u64, usize) {
+    pub(crate) fn flush(&mut self, now: u64) -> (u64, usize) {
         let ready = self.take_command(now, 1, 5);
         while let Some(zone) = self.unflushed.pop() {
             let mut left = self.held[zone as usize];
@@ -431,7 +349,7 @@ impl Reference {
         (ready, self.ends.len())
     }
 
-    fn reset(&mut self, now: u64, zone: u64) -> u64 {
+    pub(crate) fn reset(&mut self, now: u64, zone: u64) -> u64 {
         let ready = self.take_command(now, 1, 5);
         let filled = std::mem::take(&mut self.filled[zone as usize]);
         for die in &mut self.dies {
@@ -463,164 +381,5 @@ impl Reference {
             done = done.max(die.free_at);
         }
         done
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Op {
-    Write { zone: u64, sectors: u64 },
-    Read { sector: u64, sectors: u64 },
-    Flush,
-    Reset { zone: u64 },
-}
-
-fn op() -> impl Strategy<Value = (u64, Op)> {
-    let op = prop_oneof![
-        6 => (0..ZONES, 1u64..48).prop_map(|(zone, sectors)| Op::Write { zone, sectors }),
-        8 => (0..ZONES * ZONE / SECTOR - 64, 1u64..64)
-            .prop_map(|(sector, sectors)| Op::Read { sector, sectors }),
-        1 => Just(Op::Flush),
-        1 => (0..ZONES).prop_map(|zone| Op::Reset { zone }),
-    ];
-    (
-        prop_oneof![4 => 0u64..40, 2 => 0u64..400, 1 => 0u64..3000],
-        op,
-    )
-}
-
-fn variant() -> impl Strategy<Value = Variant> {
-    (
-        any::<bool>(),
-        prop::sample::select(vec![512, 1024, 4096]),
-        prop::sample::select(vec![1, 2, 4]),
-        1u64..120,
-        0u64..60,
-        prop::sample::select(vec![0, 40, 150]),
-    )
-        .prop_map(
-            |(cache_register, interleave, zone_dies, transfer, link, drain)| Variant {
-                cache_register,
-                interleave,
-                zone_dies,
-                transfer,
-                link,
-                drain,
-                buffer: 1 << 20,
-            },
-        )
-}
-
-/// Runs the same on both. With `small` the buffer is, and then nothing is flushed or reset: the
-/// programs that a full buffer has decided on already would be in the way of comparing.
-fn compare(variant: Variant, ops: &[(u64, Op)], small: bool) {
-    let variant = Variant {
-        buffer: if small { 4 * PAGE } else { variant.buffer },
-        ..variant
-    };
-    let spec = NamespaceSpec {
-        kind: NamespaceKind::Zoned,
-        size: Bytes(ZONES * ZONE),
-    };
-    let mut device = Device::new(&variant.profile(), &[spec]).unwrap();
-    let mut reference = Reference::new(variant);
-    let mut now = 0;
-    let mut expected: BTreeMap<Ticket, (u64, usize)> = BTreeMap::new();
-    let mut submit =
-        |now, command: &Command<'_>| device.submit(Nanos(now), 0, command).unwrap().done;
-    for &(delay, op) in ops {
-        now += delay;
-        let (command, answer) = match op {
-            Op::Write { zone, sectors } => {
-                let at = reference.filled[zone as usize];
-                let len = (sectors * SECTOR).min(ZONE - at);
-                if len == 0 {
-                    continue;
-                }
-                let placement = Placement::RoundRobin;
-                let offset = zone * ZONE + at;
-                let command = Command::Write {
-                    offset,
-                    len,
-                    fua: false,
-                    placement,
-                };
-                (command, reference.write(now, zone, len))
-            }
-            Op::Read { sector, sectors } => {
-                let (offset, len) = (sector * SECTOR, sectors * SECTOR);
-                (
-                    Command::Read { offset, len },
-                    reference.read(now, offset, len),
-                )
-            }
-            Op::Flush if !small => {
-                let (ready, programs) = reference.flush(now);
-                match submit(now, &Command::Flush) {
-                    Done::Later(ticket) => {
-                        expected.insert(ticket, (ready, programs));
-                    }
-                    Done::At(at) => {
-                        let last = reference.ends.iter().map(|end| end.unwrap()).max();
-                        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
-                    }
-                }
-                continue;
-            }
-            Op::Reset { zone } if !small => {
-                let (start, action) = (zone * ZONE, ZoneAction::Reset);
-                if reference.filled[zone as usize] == 0 {
-                    continue;
-                }
-                (
-                    Command::Zone {
-                        start,
-                        all: false,
-                        action,
-                    },
-                    reference.reset(now, zone),
-                )
-            }
-            Op::Flush | Op::Reset { .. } => continue,
-        };
-        assert_eq!(
-            submit(now, &command),
-            Done::At(Nanos(answer)),
-            "{op:?} at {now}"
-        );
-    }
-    let mut finished = Vec::new();
-    device.advance(Nanos(HORIZON as u64 / 2), &mut finished);
-    reference.run_until(HORIZON as u64 / 2);
-    for (ticket, at) in finished {
-        let (ready, programs) = expected.remove(&ticket).unwrap();
-        let last = reference.ends[..programs]
-            .iter()
-            .map(|end| end.unwrap())
-            .max();
-        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
-    }
-    assert!(expected.is_empty());
-    for (die, of) in device.stats().dies.iter().zip(&reference.dies) {
-        assert_eq!(die.reads, of.outs.len() as u64);
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn every_answer_is_that_of_the_reference(
-        variant in variant(),
-        ops in prop::collection::vec(op(), 1..80),
-    ) {
-        compare(variant, &ops, false);
-    }
-
-    #[test]
-    fn a_full_buffer_makes_writes_wait_as_in_the_reference(
-        variant in variant(),
-        ops in prop::collection::vec(op(), 1..80),
-    ) {
-        compare(variant, &ops, true);
     }
 }
