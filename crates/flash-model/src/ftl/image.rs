@@ -8,11 +8,13 @@
 //! refused, and never lead to a map that breaks the invariants.
 
 use super::{
-    Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions,
+    Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions, RESERVED_BLOCKS,
     blocks::{BlockState, OpenBlock},
 };
 
 const VERSION: u64 = 1;
+/// Free blocks of a die that are always there between two calls.
+const LEAST_FREE: u32 = RESERVED_BLOCKS - 2;
 
 /// An image that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -133,11 +135,23 @@ impl Ftl {
         ftl.turn = input.below(u64::from(geometry.dies), "the die at turn")?;
         for value in counts(&mut ftl.counters) {
             *value = input.number()?;
+            if *value >> 60 != 0 {
+                return Err(input.damaged("a count that no flash reaches"));
+            }
         }
         for die in 0..geometry.dies {
             ftl.restore_die(die, &mut input)?;
         }
         ftl.restore_map(&mut input)?;
+        for die in &ftl.dies {
+            // Less is never left, and the collector could not work with it.
+            if die.free_blocks() < LEAST_FREE {
+                return Err(input.damaged("a die has no free blocks"));
+            }
+            if die.valid >= ftl.slots_per_die_at_most + geometry.slots_per_granule() {
+                return Err(input.damaged("a die holds more than it may"));
+            }
+        }
         if input.at != image.len() {
             return Err(input.damaged("there is more than an image"));
         }

@@ -236,7 +236,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_images_are_refused_or_lead_to_a_sound_map(
+    fn damaged_images_are_refused_or_lead_to_a_sound_ftl(
         steps in steps(300),
         flips in proptest::collection::vec((0..4_000_usize, any::<u8>()), 0..4),
         cut in 0..4_000_usize,
@@ -252,10 +252,20 @@ proptest! {
             let length = image.len();
             image[at % length] ^= flip;
         }
-        image.truncate(cut.max(image.len() / 2));
-        if let Ok(restored) = Ftl::restore(geometry, FtlOptions::default(), &image) {
-            let mapped = restored.slot_of.iter().filter(|slot| **slot != 0).count();
-            check_tables(&restored, mapped);
+        if cut < image.len() / 4 {
+            image.truncate(image.len() - cut);
+        }
+        if let Ok(mut restored) = Ftl::restore(geometry, FtlOptions::default(), &image) {
+            let mapped = |ftl: &Ftl| ftl.slot_of.iter().filter(|slot| **slot != 0).count();
+            check_tables(&restored, mapped(&restored));
+            // And it can be worked with.
+            let mut numbers = Numbers(cut as u64);
+            for _ in 0..1_000 {
+                let first = numbers.below(300);
+                let count = 1 + numbers.below(300 - first).min(12);
+                restored.write(first, count, PagePlacement::Overwrite, &mut Vec::new());
+            }
+            check_tables(&restored, mapped(&restored));
         }
     }
 }
