@@ -6,9 +6,9 @@
 //!
 //! The collector works alongside the host: from `collect_below` free blocks on, each page that the
 //! host fills makes it move as many pages as it takes to gain one (more, the fewer blocks are left),
-//! so that no single write pays for a whole block. It never starts on another die than the one that needs room, and never moves data to
-//! another one: FAST'24 §2.3 wants valid pages copied on their own die, and the reserve of free
-//! blocks makes that always possible.
+//! so that no single write pays for a whole block. It never starts on another die than the one that
+//! needs room, and never moves data to another one: FAST'24 §2.3 wants valid pages copied on their
+//! own die, and the reserve of free blocks makes that always possible.
 
 use super::{
     Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
@@ -19,23 +19,6 @@ use super::{
 const PAGES_FOR_WEAR: u32 = 2;
 
 impl Ftl {
-    /// Collects garbage on `die`, at most `pages` pages of it, though the host did not ask: for
-    /// idle times. Does nothing and says so when the die has more free blocks than `enough`, or
-    /// nothing can be gained.
-    pub fn collect_ahead(
-        &mut self,
-        die: u32,
-        pages: u32,
-        enough: u32,
-        work: &mut Vec<FlashWork>,
-    ) -> bool {
-        let state = &self.dies[die as usize];
-        if state.free_blocks() > enough && state.victim.is_none() {
-            return false;
-        }
-        self.collect_pages(die, pages, work)
-    }
-
     /// Opens a block for the host, after as much collecting as that takes.
     pub(super) fn open_for_host(
         &mut self,
@@ -45,10 +28,9 @@ impl Ftl {
     ) -> OpenBlock {
         while self.dies[die as usize].free_blocks() <= RESERVED_BLOCKS {
             let progress = self.collect_pages(die, self.geometry.pages_per_block, work);
-            assert!(
-                progress,
-                "die {die} holds fewer slots than it may, so there is garbage"
-            );
+            // It holds no more slots than it may, and what it may leaves more blocks than are in
+            // motion: not all closed ones are full of valid slots.
+            assert!(progress, "die {die} has neither free blocks nor garbage");
         }
         let die = &mut self.dies[die as usize];
         let open = die

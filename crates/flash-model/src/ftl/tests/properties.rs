@@ -20,9 +20,6 @@ enum Step {
     },
     Pad,
     SaveAndRestore,
-    CollectAhead {
-        pages: u32,
-    },
 }
 
 fn geometries() -> impl Strategy<Value = FtlGeometry> {
@@ -60,7 +57,6 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
         }),
         1 => Just(Step::Pad),
         1 => Just(Step::SaveAndRestore),
-        1 => (1..9_u32).prop_map(|pages| Step::CollectAhead { pages }),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -101,13 +97,6 @@ fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
             let image = ftl.image();
             *ftl = Ftl::restore(*ftl.geometry(), ftl.options, &image).unwrap();
             assert_eq!(ftl.image(), image);
-        }
-        Step::CollectAhead { pages } => {
-            let mut work = Vec::new();
-            for die in 0..ftl.geometry().dies {
-                ftl.collect_ahead(die, pages, 12, &mut work);
-            }
-            reference.apply(&work);
         }
     }
 }

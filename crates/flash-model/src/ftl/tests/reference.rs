@@ -66,7 +66,7 @@ impl Reference {
         self.buffered.iter_mut().for_each(Content::clear);
     }
 
-    pub(super) fn apply(&mut self, work: &[FlashWork]) {
+    fn apply(&mut self, work: &[FlashWork]) {
         for &FlashWork { op, cause } in work {
             match op {
                 FlashOp::Read(page) => self.in_hand.extend(self.flash[&page].iter()),
