@@ -9,3 +9,4 @@ char LICENSE[] SEC("license") = "GPL";
 /* So that the types of the contract reach the generated code. */
 struct file_event file_event_type;
 struct range_event range_event_type;
+struct counted_event counted_event_type;

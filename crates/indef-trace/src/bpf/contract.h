@@ -13,15 +13,17 @@
 #include <linux/types.h>
 #endif
 
-/* Ranges that are counted at the same time; and while these are taken. */
-#define TALLIES 196608
-#define TALLIES_MEANWHILE 65536
+/* Ranges that are counted in place at the same time: a power of two. */
+#define SLOTS 4096
 /* Files that are known at the same time. */
 #define FILES 262144
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
-/* Requests of timed reads that are in flight. */
+/* Requests of io_uring that are in flight. */
 #define INFLIGHT 16384
+/* Timed reads that are in flight, and their requests. */
+#define TIMINGS 2048
+#define TIMED_BIOS 4096
 /* --path takes this many, with the mounts below; --device this many. */
 #define MAX_ROOTS 4096
 #define MAX_DEVICES 32
@@ -77,10 +79,24 @@ struct counters {
 	__u32 reads;
 };
 
+/*
+ * One range that is being counted. Whoever sets `busy` from 0 to 1 owns it until he sets it back.
+ * It is as large as a cache line.
+ */
+struct slot {
+	struct range_key key;
+	struct counters counters;
+	__u32 busy;
+	/* Whether there is a range in it. */
+	__u32 used;
+	__u64 reserved;
+};
+
 /* What the ring buffer carries. */
 enum event_kind {
 	EVENT_FILE = 1,
 	EVENT_RANGE = 2,
+	EVENT_COUNTED = 3,
 };
 
 /* A file is met with for the first time. */
@@ -99,6 +115,14 @@ struct range_event {
 	__u64 time;
 	__u32 pid;
 	__u32 direct;
+};
+
+/* What was counted of a range since it was told the last time. */
+struct counted_event {
+	__u32 kind;
+	__u32 reserved;
+	struct range_key range;
+	struct counters counters;
 };
 
 /* A tree or a file that --path names, as stat shows it. */
@@ -131,16 +155,13 @@ struct config {
 
 /* What changes while the programs run. */
 struct state {
-	/* Which of the two maps of tallies is written to. */
-	__u32 active;
 	/* So many reads are timed before user space allows more. */
 	__u32 timings_left;
-	/* Entries of each map since it was emptied. */
-	__u32 used[2];
 	__u32 next_file;
 	/* Requests of timed reads that are in flight. */
 	__u32 timing;
-	/* What was lost: accesses because of a full map, events because of a full ring. */
+	__u32 reserved;
+	/* What was lost: accesses and events because of a full ring or a full map. */
 	__u64 lost_tallies;
 	__u64 lost_tasks;
 	__u64 lost_files;

@@ -84,7 +84,7 @@ struct timing {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TASKS);
+	__uint(max_entries, TIMINGS);
 	__type(key, __u64);
 	__type(value, struct timing);
 } timings SEC(".maps");
@@ -96,7 +96,7 @@ struct {
 /* From a bio to the timed read that it belongs to. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, INFLIGHT);
+	__uint(max_entries, TIMED_BIOS);
 	__type(key, __u64);
 	__type(value, __u64);
 } inflight SEC(".maps");

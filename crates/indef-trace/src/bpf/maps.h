@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The maps that all programs share, and how an access gets into them.
+ * What all programs share, and how an access gets into it.
  *
- * Ranges are counted in one of two maps. User space switches to the other one, waits until no
- * program can still hold an entry of the first, reads it and empties it, and then does the same
- * with the other, which is smaller: nothing that is counted meanwhile is lost, and no entry is
- * given to another range while somebody adds to it.
+ * Ranges are counted in slots: which one, a hash of the range tells. A range that comes to a slot
+ * where another one is pushes that out, into the ring, whose reader adds up what he gets. So what
+ * is read often is counted in place, and what is not costs one line of a cache and one record of
+ * the ring, never a look-up in a map that is larger than the caches. User space empties the slots
+ * from time to time, and owns a slot meanwhile just as a program does.
  */
 #ifndef INDEF_MAPS_H
 #define INDEF_MAPS_H
@@ -15,20 +16,7 @@
 const volatile struct config config;
 struct state state;
 
-/* Both are allocated at once: making an entry while counting costs several times as much. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TALLIES);
-	__type(key, struct range_key);
-	__type(value, struct counters);
-} tallies_a SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, TALLIES_MEANWHILE);
-	__type(key, struct range_key);
-	__type(value, struct counters);
-} tallies_b SEC(".maps");
+struct slot slots[SLOTS] __attribute__((aligned(64)));
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -40,7 +28,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, 1 << 22);
 } events SEC(".maps");
 
 static __always_inline void lost(__u64 *counter)
@@ -48,55 +36,65 @@ static __always_inline void lost(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
-static __always_inline void add_to(struct counters *into, const struct counters *more)
+/* Tell what was counted of a range. The ring's reader looks often enough: he is not woken. */
+static __always_inline void hand_out(const struct range_key *key, const struct counters *counters)
 {
-	__sync_fetch_and_add(&into->count, more->count);
-	if (more->requests)
-		__sync_fetch_and_add(&into->requests, more->requests);
-	if (more->reads)
-		__sync_fetch_and_add(&into->reads, more->reads);
-	if (more->timed) {
-		__sync_fetch_and_add(&into->timed, more->timed);
-		__sync_fetch_and_add(&into->time, more->time);
+	struct counted_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		if (counters->count)
+			__sync_fetch_and_add(&state.lost_tallies, counters->count);
+		return;
 	}
+	event->kind = EVENT_COUNTED;
+	event->reserved = 0;
+	event->range = *key;
+	event->counters = *counters;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+static __always_inline struct slot *slot_of(const struct range_key *key)
+{
+	__u64 mixed = (key->start >> PAGE_BITS) + ((__u64)key->file << 32) + key->kind;
+
+	mixed ^= key->len << 20;
+	mixed *= 0x9e3779b97f4a7c15ull;
+	return &slots[(mixed >> 32) & (SLOTS - 1)];
+}
+
+static __always_inline bool same_range(const struct range_key *a, const struct range_key *b)
+{
+	return a->start == b->start && a->len == b->len && a->file == b->file && a->kind == b->kind;
 }
 
 /* Add to the counters of a range. */
-static __always_inline void count_in(void *map, __u32 *used, const struct range_key *key,
-				     const struct counters *more)
+__noinline int count(const struct range_key *key, const struct counters *more)
 {
-	struct counters *have = bpf_map_lookup_elem(map, key);
+	struct slot *slot;
 
-	if (!have) {
-		if (!bpf_map_update_elem(map, key, more, BPF_NOEXIST)) {
-			__sync_fetch_and_add(used, 1);
-			return;
-		}
-		/* Another processor was faster, or the map is full. */
-		have = bpf_map_lookup_elem(map, key);
-		if (!have) {
-			if (more->count)
-				__sync_fetch_and_add(&state.lost_tallies, more->count);
-			return;
-		}
-	}
-	add_to(have, more);
-}
-
-__noinline int count(const struct range_key *from, const struct counters *by)
-{
-	struct counters more;
-	struct range_key key;
-
-	if (!from || !by)
+	if (!key || !more)
 		return 0;
-	/* Before v6.7, maps take keys and values from the stack, but not from an argument. */
-	key = *from;
-	more = *by;
-	if (*(volatile __u32 *)&state.active)
-		count_in(&tallies_b, &state.used[1], &key, &more);
-	else
-		count_in(&tallies_a, &state.used[0], &key, &more);
+	slot = slot_of(key);
+	/* Another processor has it, or a program that an interrupt has stopped. */
+	if (__sync_lock_test_and_set(&slot->busy, 1)) {
+		hand_out(key, more);
+		return 0;
+	}
+	if (slot->used && same_range(&slot->key, key)) {
+		slot->counters.count += more->count;
+		slot->counters.requests += more->requests;
+		slot->counters.reads += more->reads;
+		slot->counters.timed += more->timed;
+		slot->counters.time += more->time;
+	} else {
+		if (slot->used)
+			hand_out(&slot->key, &slot->counters);
+		slot->key = *key;
+		slot->counters = *more;
+		slot->used = 1;
+	}
+	/* With a barrier: whoever gets it next sees what was counted. */
+	__sync_lock_test_and_set(&slot->busy, 0);
 	return 0;
 }
 

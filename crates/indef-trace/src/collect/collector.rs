@@ -5,12 +5,12 @@ use std::{
     fs::File,
     mem::MaybeUninit,
     os::fd::AsRawFd,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, OpenObject, PrintLevel, RingBuffer, RingBufferBuilder,
+    Link, MapCore, MapFlags, OpenObject, PrintLevel,
     btf::Btf,
     set_print,
     skel::{OpenSkel, Skel, SkelBuilder},
@@ -21,6 +21,7 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 use super::{
     Source, TraceError, TraceOptions, btrfs, config,
     error::check_permission,
+    intake::{Intake, Limits},
     skeleton::{CollectSkel, CollectSkelBuilder, OpenCollectSkel, types},
     sources::{choose, watches_function},
     tallies::{READ, READ_RUN, WRITE, expand},
@@ -28,11 +29,12 @@ use super::{
 };
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
-/// `TALLIES` of the contract.
-const MAP_SIZE: u32 = 196_608;
+/// Ranges that are held before they are handed out, due or not: as many as a table of 2^18 places
+/// takes.
+const MANY: usize = (1 << 18) / 8 * 7;
 /// `FILES` of the contract.
 const FILES: u32 = 262_144;
-/// Entries that are taken in one call.
+/// Entries of a map that are taken in one call, and ranges that are handed out at once.
 const BATCH: u32 = 8192;
 /// How often counters are taken, at most and at least.
 const SOONEST: Duration = Duration::from_secs(1);
@@ -85,8 +87,7 @@ pub struct Access {
 pub struct Collector {
     skel: CollectSkel<'static>,
     links: Vec<Link>,
-    ring: RingBuffer<'static>,
-    inbox: Arc<Mutex<Inbox>>,
+    intake: Intake,
     sources: Vec<Source>,
     options: TraceOptions,
     files: BTreeMap<u32, FileKey>,
@@ -106,15 +107,6 @@ pub struct Collector {
 
 /// Key and value of a map, as bytes.
 type Entry = (Vec<u8>, Vec<u8>);
-/// The same of the maps of tallies.
-type Counted = (types::range_key, types::counters);
-
-/// What came through the ring.
-#[derive(Default)]
-struct Inbox {
-    files: Vec<types::file_event>,
-    ranges: Vec<types::range_event>,
-}
 
 impl std::fmt::Debug for Collector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -176,13 +168,16 @@ impl Collector {
         let skel = open
             .load()
             .map_err(|error| kernel("loading the BPF programs", error))?;
-        let inbox = Arc::new(Mutex::new(Inbox::default()));
-        let ring = ring(&skel, &inbox).map_err(|error| kernel("opening the ring", error))?;
+        let limits = Limits {
+            ranges: options.held,
+            accesses: options.held,
+        };
+        let intake = Intake::begin(&skel.maps.events, limits)
+            .map_err(|error| kernel("opening the ring", error))?;
         let mut collector = Self {
             skel,
             links: Vec::new(),
-            ring,
-            inbox,
+            intake,
             sources,
             options: options.clone(),
             files: BTreeMap::new(),
@@ -244,21 +239,13 @@ impl Collector {
             })
     }
 
-    /// Take what the kernel hands out at once, so that its ring does not fill: new files, single
-    /// accesses. They come with the next [`Self::drain`]. To be called some ten times a second.
+    /// Let some more reads be timed, spread over the time. To be called some ten times a second.
     pub fn keep_up(&mut self) {
-        let _ = self.ring.consume();
         self.allow_timings(TIMED_AT_ONCE / 20);
     }
 
-    /// Wait until there may be something to take, at most this long.
-    pub fn wait(&self, at_most: Duration) {
-        // Errors are interruptions by signals; the caller looks at those.
-        let _ = self.ring.poll(at_most);
-    }
-
-    /// Take what was counted. To be called about once a second; most of it stays in the kernel until
-    /// it is worth the effort.
+    /// Take what was counted. To be called about once a second; most of it stays where it is until it
+    /// is worth the effort.
     ///
     /// # Errors
     ///
@@ -275,21 +262,19 @@ impl Collector {
     ///
     /// The kernel refused. What `sink` got before was counted.
     pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
-        let _ = self.ring.consume();
+        self.intake.catch_up();
         self.allow_timings(TIMED_AT_ONCE);
         // Raw accesses are drained many times a second, but file systems are not mounted that often.
         if self.devices_set.elapsed() >= SOONEST / 2 {
             self.set_btrfs_devices();
         }
         let mut rest = Drained::default();
-        let state = self.state();
-        let used = state.used[state.active as usize & 1];
         let waited = self.emptied.elapsed();
         // Emptying costs in proportion to what is there, with what `sink` does: at most a percent of
         // the time, but not for ever.
         let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
-        if used > 0 && (due || used > MAP_SIZE / 4 * 3) {
-            self.empty(&mut rest, sink)?;
+        if due || self.intake.inbox().ranges() >= MANY.min(self.options.held / 2) {
+            self.empty(&mut rest, sink);
             self.forget_files(&mut rest)?;
         }
         self.deliver(&mut rest);
@@ -315,10 +300,12 @@ impl Collector {
     /// The kernel refused. What `sink` got before was counted.
     pub fn finish_into(mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         self.links.clear();
-        let _ = barrier::wait_for_readers();
-        let _ = self.ring.consume();
+        if barrier::wait_for_readers().is_err() {
+            // A moment that is long for a program has to do.
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let mut rest = Drained::default();
-        self.empty(&mut rest, sink)?;
+        self.empty(&mut rest, sink);
         self.take_pending(&mut rest);
         self.deliver(&mut rest);
         sink(rest);
@@ -335,79 +322,26 @@ impl Collector {
         wire::volatile(&bss.state)
     }
 
-    /// Empty both maps, and hand out what they had. They are emptied first: while somebody works on
-    /// what was in the large one, the small one must not have to hold what comes.
-    fn empty(
-        &mut self,
-        drained: &mut Drained,
-        sink: &mut dyn FnMut(Drained),
-    ) -> Result<(), TraceError> {
-        let mut counted = Vec::new();
-        self.took = Duration::ZERO;
-        self.take_map(&mut counted)?;
-        self.take_map(&mut counted)?;
+    /// Empty the slots and the ring, and hand out what was counted.
+    fn empty(&mut self, drained: &mut Drained, sink: &mut dyn FnMut(Drained)) {
         let began = Instant::now();
-        self.learn_files(drained);
-        for part in counted.chunks(BATCH as usize) {
-            for (key, value) in part {
-                self.tally(key, value, drained);
+        let bss = self.skel.maps.bss_data.as_mut();
+        for slot in &mut bss.expect("the object has .bss").slots {
+            if let Some((range, counters)) = wire::take_slot(slot) {
+                self.intake.count(&range, &counters);
             }
-            sink(std::mem::take(drained));
+        }
+        self.intake.catch_up();
+        let counted = self.intake.inbox().take_counted();
+        self.learn_files(drained);
+        for (range, counters) in counted {
+            self.tally(&range, &counters, drained);
+            if drained.tallies.len() >= BATCH as usize {
+                sink(std::mem::take(drained));
+            }
         }
         self.emptied = Instant::now();
-        self.took += self.emptied - began;
-        Ok(())
-    }
-
-    /// Let the programs count in the other map, and empty this one.
-    fn take_map(&mut self, into: &mut Vec<Counted>) -> Result<(), TraceError> {
-        let now = self.state().active & 1;
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_mut()
-            .expect("the object has .bss");
-        bss.state.active = 1 - now;
-        // Whoever still holds an entry of this map is a program that began before. Where the call is
-        // not there, a moment that is long for a program has to do.
-        if barrier::wait_for_readers().is_err() {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        // Waiting costs nothing, and may take long on a busy machine.
-        let began = Instant::now();
-        bss.state.used[now as usize] = 0;
-        // A batch that is not full looks like the last one, but may only have ended before a bucket
-        // with several entries: what counts is that nothing is left.
-        loop {
-            let entries = self.take_entries(now)?;
-            if entries.is_empty() {
-                break;
-            }
-            into.extend(entries.iter().filter_map(|(key, value)| {
-                let key = wire::read::<types::range_key>(key)?;
-                Some((key, wire::read::<types::counters>(value)?))
-            }));
-        }
-        self.took += began.elapsed();
-        Ok(())
-    }
-
-    /// Some of the entries of a map, which are removed from it; none once it is empty.
-    fn take_entries(&self, map: u32) -> Result<Vec<Entry>, TraceError> {
-        let maps = &self.skel.maps;
-        let map: &dyn MapCore = match map {
-            0 => &maps.tallies_a,
-            _ => &maps.tallies_b,
-        };
-        let batches = map
-            .lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|source| TraceError::Kernel {
-                doing: "reading the counters".to_owned(),
-                source,
-                log: String::new(),
-            })?;
-        Ok(batches.collect())
+        self.took = self.emptied - began;
     }
 
     fn tally(&mut self, key: &types::range_key, value: &types::counters, drained: &mut Drained) {
@@ -480,8 +414,8 @@ impl Collector {
 
     /// Files that came through the ring.
     fn learn_files(&mut self, drained: &mut Drained) {
-        let _ = self.ring.consume();
-        let files = std::mem::take(&mut lock(&self.inbox).files);
+        self.intake.catch_up();
+        let files = std::mem::take(&mut self.intake.inbox().files);
         for event in files {
             self.learn(&event.key, &event.entry, drained);
         }
@@ -566,8 +500,8 @@ impl Collector {
     /// Complete what is handed out: new files, single accesses, losses.
     fn deliver(&mut self, drained: &mut Drained) {
         self.learn_files(drained);
-        let ranges = std::mem::take(&mut lock(&self.inbox).ranges);
-        for event in ranges {
+        let accesses = std::mem::take(&mut self.intake.inbox().accesses);
+        for event in accesses {
             if let Some(file) = self.files.get(&event.range.file) {
                 drained.accesses.push(Access {
                     file: *file,
@@ -582,7 +516,15 @@ impl Collector {
         }
         drained.accesses.sort_by_key(|access| access.time);
         let state = self.state();
-        let lost = state.lost_tallies + state.lost_tasks + state.lost_files + state.lost_events;
+        let inbox = self.intake.inbox();
+        // Single accesses are counted, too, but whoever asks for them wants these to be complete.
+        let lost = if self.options.raw {
+            state.lost_events + inbox.lost_accesses
+        } else {
+            state.lost_tallies + inbox.lost_counts
+        };
+        drop(inbox);
+        let lost = lost + state.lost_tasks + state.lost_files;
         drained.lost += lost - self.lost;
         self.lost = lost;
     }
@@ -663,24 +605,6 @@ fn configure(
         program.set_autoload(wanted);
     }
     Ok(())
-}
-
-fn ring(
-    skel: &CollectSkel<'static>,
-    inbox: &Arc<Mutex<Inbox>>,
-) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let inbox = Arc::clone(inbox);
-    let mut builder = RingBufferBuilder::new();
-    builder.add(&skel.maps.events, move |bytes| {
-        let mut inbox = lock(&inbox);
-        match wire::read::<u32>(bytes) {
-            Some(1) => inbox.files.extend(wire::read::<types::file_event>(bytes)),
-            Some(2) => inbox.ranges.extend(wire::read::<types::range_event>(bytes)),
-            _ => {}
-        }
-        0
-    })?;
-    builder.build()
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -59,6 +59,9 @@ pub struct TraceOptions {
     pub readahead: Bytes,
     /// Hand out every single access, too ([`super::Drained::accesses`]).
     pub raw: bool,
+    /// How many ranges, and how many single accesses, may wait for [`super::Collector::drain`]; what
+    /// comes beyond that is lost, and counted as such. About 50 bytes each.
+    pub held: usize,
 }
 
 impl Default for TraceOptions {
@@ -70,6 +73,7 @@ impl Default for TraceOptions {
             filter: Filter::default(),
             readahead: Bytes::kib(128),
             raw: false,
+            held: (1 << 19) / 8 * 7,
         }
     }
 }

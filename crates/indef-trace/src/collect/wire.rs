@@ -1,6 +1,10 @@
 //! The contract's structures, read from the bytes of maps and events.
 
-use std::{mem::size_of, ptr, slice};
+use std::{
+    mem::size_of,
+    ptr, slice,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use super::skeleton::types;
 
@@ -23,6 +27,8 @@ unsafe impl Wire for types::file_entry {}
 unsafe impl Wire for types::file_event {}
 // SAFETY: integers only.
 unsafe impl Wire for types::range_event {}
+// SAFETY: integers only.
+unsafe impl Wire for types::counted_event {}
 // SAFETY: integers only.
 unsafe impl Wire for types::pending {}
 // SAFETY: integers only.
@@ -55,4 +61,23 @@ pub(super) fn volatile<T: Wire>(value: &T) -> T {
     // SAFETY: the reference is valid and aligned; the value may change while it is read, which
     // volatile reads allow for.
     unsafe { ptr::read_volatile(value) }
+}
+
+/// Take the range that is counted in a slot, and leave the slot empty; `None` if there is none, or
+/// if a program is at it just now.
+pub(super) fn take_slot(slot: &mut types::slot) -> Option<(types::range_key, types::counters)> {
+    if volatile(&slot.used) == 0 {
+        return None;
+    }
+    let busy = ptr::from_mut(&mut slot.busy);
+    // SAFETY: the pointer is valid and aligned for as long as the slot is borrowed, and everybody,
+    // programs too, changes `busy` by atomic instructions only.
+    let busy = unsafe { AtomicU32::from_ptr(busy) };
+    if busy.swap(1, Ordering::Acquire) != 0 {
+        return None;
+    }
+    let taken = (slot.used != 0).then_some((slot.key, slot.counters));
+    slot.used = 0;
+    busy.store(0, Ordering::Release);
+    taken
 }

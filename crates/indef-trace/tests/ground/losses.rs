@@ -1,5 +1,7 @@
 //! What finds no room is counted: what was done is what was seen and what was lost.
 
+use std::time::{Duration, Instant};
+
 use indef_trace::collect::{Layer, TraceOptions};
 
 use crate::{
@@ -8,7 +10,7 @@ use crate::{
 };
 
 #[test]
-fn loop_single_accesses_beyond_the_ring() {
+fn loop_single_accesses_beyond_what_is_held() {
     let Some(fs) = scratch("ext4") else { return };
     let file = fs.path().join("file");
     let name = plain_file(&file, MIB);
@@ -16,10 +18,11 @@ fn loop_single_accesses_beyond_the_ring() {
     actor.act(&format!("open f r {name}"));
     let raw = TraceOptions {
         raw: true,
+        held: 20_000,
         ..options(Layer::Syscall, fs.path())
     };
     let watch = Watch::start(&raw);
-    // Nobody empties the ring meanwhile.
+    // Nobody drains it meanwhile.
     assert_eq!(actor.act("sweep f 50000"), 50_000);
     let seen = watch.finish();
     assert!(seen.lost > 10_000, "{}", seen.lost);
@@ -34,16 +37,20 @@ fn loop_single_accesses_beyond_the_ring() {
 }
 
 #[test]
-fn loop_ranges_beyond_the_table() {
+fn loop_ranges_beyond_what_is_held() {
     let Some(fs) = scratch("ext4") else { return };
     let file = fs.path().join("file");
     let name = plain_file(&file, MIB);
     let mut actor = Actor::new();
     actor.act(&format!("open f r {name}"));
-    let watch = Watch::start(&options(Layer::Syscall, fs.path()));
+    let few = TraceOptions {
+        held: 200_000,
+        ..options(Layer::Syscall, fs.path())
+    };
+    let watch = Watch::start(&few);
     assert_eq!(actor.act("sweep f 700000"), 700_000);
     let seen = watch.finish();
-    assert!(seen.lost > 100_000, "{}", seen.lost);
+    assert!(seen.lost > 400_000, "{}", seen.lost);
     assert_eq!(seen.reads_of(&file) + seen.lost, 700_000);
 }
 
@@ -53,7 +60,40 @@ fn loop_nothing_is_lost_while_it_is_emptied() {
     let file = fs.path().join("file");
     let name = plain_file(&file, MIB);
     let mut actors: Vec<Actor> = (0..2).map(|_| Actor::new()).collect();
+    for actor in &mut actors {
+        actor.act(&format!("open f r {name}"));
+    }
     let mut watch = Watch::start(&options(Layer::Syscall, fs.path()));
+    let began = Instant::now();
+    let mut rounds = 0;
+    // For some seconds, so that slots are emptied now and then while they are counted in.
+    while began.elapsed() < Duration::from_secs(4) {
+        rounds += 1;
+        std::thread::scope(|scope| {
+            for actor in &mut actors {
+                // The ring holds what both do in a round, whoever is kept from emptying it.
+                scope.spawn(|| assert_eq!(actor.act("sweep f 20480"), 20_480));
+            }
+            watch.drain();
+        });
+        watch.drain();
+    }
+    let seen = watch.finish();
+    assert_eq!(seen.lost, 0);
+    let expected: Vec<_> = reads_at((0..5).map(|n| n * BLOCK), BLOCK)
+        .into_keys()
+        .map(|place| (place, (2 * rounds * BLOCK, 0)))
+        .collect();
+    assert_eq!(seen.of(&file).into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn loop_what_is_lost_at_full_speed_is_counted() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    let name = plain_file(&file, MIB);
+    let mut actors: Vec<Actor> = (0..2).map(|_| Actor::new()).collect();
+    let watch = Watch::start(&options(Layer::Syscall, fs.path()));
     std::thread::scope(|scope| {
         for actor in &mut actors {
             let open = format!("open f r {name}");
@@ -64,16 +104,7 @@ fn loop_nothing_is_lost_while_it_is_emptied() {
                 }
             });
         }
-        for _ in 0..30 {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-            watch.drain();
-        }
     });
     let seen = watch.finish();
-    assert_eq!(seen.lost, 0);
-    let expected: Vec<_> = reads_at((0..10).map(|n| n * BLOCK), BLOCK)
-        .into_keys()
-        .map(|place| (place, (2 * 10 * BLOCK, 0)))
-        .collect();
-    assert_eq!(seen.of(&file).into_iter().collect::<Vec<_>>(), expected);
+    assert_eq!(seen.reads_of(&file) + seen.lost, 2 * 10 * 40_960);
 }

@@ -152,6 +152,7 @@ impl TraceArgs {
             },
             readahead: self.keep.readahead,
             raw: self.raw,
+            ..TraceOptions::default()
         }
     }
 }

@@ -102,13 +102,8 @@ impl Session<'_> {
     ) -> Result<()> {
         let mut round = Instant::now();
         loop {
-            // Single accesses fill the ring; it is emptied as soon as there is something in it.
-            if self.args.raw {
-                collector.wait(TICK);
-            } else {
-                thread::sleep(TICK);
-                collector.keep_up();
-            }
+            thread::sleep(TICK);
+            collector.keep_up();
             let over = self.cancel.is_cancelled()
                 || traced.is_some_and(Traced::has_ended)
                 || self

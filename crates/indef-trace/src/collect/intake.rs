@@ -1,0 +1,269 @@
+//! What the programs hand out: taken from their ring by a thread of its own, and added up.
+//!
+//! The ring is small, and whoever uses a collector may be busy for seconds (a full disk, a locked
+//! store). The thread is not: it looks often enough that the ring does not fill at millions of
+//! records a second, and adds up what it gets. What it holds is bounded ([`Limits`]); beyond that,
+//! accesses are counted as lost.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use foldhash::fast::RandomState;
+use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+
+use super::{skeleton::types, wire};
+
+/// How often the ring is looked at: it holds 65,536 records, and two processors were seen to make a
+/// million a second.
+const CALM: Duration = Duration::from_millis(20);
+const BUSY: Duration = Duration::from_millis(4);
+/// Records at once that count as busy.
+const MANY: i32 = 8192;
+
+/// The reader's nice value.
+const FIRST: i32 = -10;
+
+/// How much may wait to be taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Different ranges.
+    pub(super) ranges: usize,
+    /// Single accesses.
+    pub(super) accesses: usize,
+}
+
+/// A range, as the key of a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    start: u64,
+    len: u64,
+    file: u32,
+    kind: u32,
+}
+
+/// What has come and was not taken yet.
+#[derive(Default)]
+pub(super) struct Inbox {
+    /// Files that were met with for the first time.
+    pub(super) files: Vec<types::file_event>,
+    /// Single accesses.
+    pub(super) accesses: Vec<types::range_event>,
+    counted: HashMap<Place, types::counters, RandomState>,
+    /// Single accesses for which there was no room.
+    pub(super) lost_accesses: u64,
+    /// Accesses to ranges for which there was no room.
+    pub(super) lost_counts: u64,
+}
+
+impl Inbox {
+    fn receive(&mut self, record: &[u8], limits: Limits) {
+        match wire::read::<u32>(record) {
+            Some(1) => self.files.extend(wire::read::<types::file_event>(record)),
+            Some(2) if self.accesses.len() >= limits.accesses => self.lost_accesses += 1,
+            Some(2) => self
+                .accesses
+                .extend(wire::read::<types::range_event>(record)),
+            Some(3) => {
+                if let Some(event) = wire::read::<types::counted_event>(record) {
+                    self.count(&event.range, &event.counters, limits);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, range: &types::range_key, more: &types::counters, limits: Limits) {
+        let place = Place {
+            start: range.start,
+            len: range.len,
+            file: range.file,
+            kind: range.kind,
+        };
+        let full = self.counted.len() >= limits.ranges;
+        match self.counted.entry(place) {
+            Entry::Occupied(mut have) => add(have.get_mut(), more),
+            Entry::Vacant(_) if full => self.lost_counts += u64::from(more.count),
+            Entry::Vacant(free) => {
+                free.insert(*more);
+            }
+        }
+    }
+
+    /// How many ranges are there.
+    pub(super) fn ranges(&self) -> usize {
+        self.counted.len()
+    }
+
+    /// Take what was counted.
+    pub(super) fn take_counted(
+        &mut self,
+    ) -> impl Iterator<Item = (types::range_key, types::counters)> + use<> {
+        let counted = mem::take(&mut self.counted).into_iter();
+        counted.map(|(place, counters)| {
+            let key = types::range_key {
+                start: place.start,
+                len: place.len,
+                file: place.file,
+                kind: place.kind,
+            };
+            (key, counters)
+        })
+    }
+}
+
+/// Times are added at full width; counts saturate.
+fn add(into: &mut types::counters, more: &types::counters) {
+    into.time += more.time;
+    into.count = into.count.saturating_add(more.count);
+    into.requests = into.requests.saturating_add(more.requests);
+    into.timed = into.timed.saturating_add(more.timed);
+    into.reads = into.reads.saturating_add(more.reads);
+}
+
+/// The ring with its reader.
+pub(super) struct Intake {
+    shared: Arc<Shared>,
+    limits: Limits,
+    reader: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    ring: Mutex<RingBuffer<'static>>,
+    inbox: Arc<Mutex<Inbox>>,
+    stop: AtomicBool,
+}
+
+impl Intake {
+    /// Begin to read `ring`.
+    pub(super) fn begin(ring: &dyn MapCore, limits: Limits) -> libbpf_rs::Result<Self> {
+        let inbox = Arc::new(Mutex::new(Inbox::default()));
+        let mut builder = RingBufferBuilder::new();
+        let receiver = Arc::clone(&inbox);
+        builder.add(ring, move |record| {
+            lock(&receiver).receive(record, limits);
+            0
+        })?;
+        let shared = Arc::new(Shared {
+            ring: Mutex::new(builder.build()?),
+            inbox,
+            stop: AtomicBool::new(false),
+        });
+        let reading = Arc::clone(&shared);
+        let reader = thread::Builder::new()
+            .name("trace-intake".to_owned())
+            .spawn(move || reading.read_on())?;
+        Ok(Self {
+            shared,
+            limits,
+            reader: Some(reader),
+        })
+    }
+
+    /// Read what is in the ring now.
+    pub(super) fn catch_up(&self) {
+        self.shared.read();
+    }
+
+    /// What has come.
+    pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        lock(&self.shared.inbox)
+    }
+
+    /// Add what was found elsewhere.
+    pub(super) fn count(&self, range: &types::range_key, counters: &types::counters) {
+        self.inbox().count(range, counters, self.limits);
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            reader.thread().unpark();
+            let _ = reader.join();
+        }
+    }
+}
+
+impl Shared {
+    fn read(&self) -> i32 {
+        // The only error is one of the receiver, and ours has none.
+        lock(&self.ring).consume_raw()
+    }
+
+    fn read_on(&self) {
+        // Applications that keep all processors busy are those with the most to tell. Without the
+        // right to go first, it goes in turn. (On Linux this is about the calling thread.)
+        let _ = rustix::process::setpriority_process(None, FIRST);
+        while !self.stop.load(Ordering::Relaxed) {
+            let busy = self.read() >= MANY;
+            thread::park_timeout(if busy { BUSY } else { CALM });
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        ranges: 2,
+        accesses: 1,
+    };
+
+    fn counted(start: u64, count: u32) -> Vec<u8> {
+        let event = types::counted_event {
+            kind: 3,
+            range: types::range_key {
+                start,
+                len: 4096,
+                file: 1,
+                kind: 0,
+            },
+            counters: types::counters {
+                count,
+                ..types::counters::default()
+            },
+            ..types::counted_event::default()
+        };
+        wire::bytes(&event).to_vec()
+    }
+
+    #[test]
+    fn ranges_add_up_and_what_finds_no_room_is_counted() {
+        let mut inbox = Inbox::default();
+        for (start, count) in [(0, 3), (4096, 1), (0, 2), (8192, 7)] {
+            inbox.receive(&counted(start, count), LIMITS);
+        }
+        assert_eq!((inbox.ranges(), inbox.lost_counts), (2, 7));
+        let mut taken: Vec<_> = inbox
+            .take_counted()
+            .map(|(range, counters)| (range.start, counters.count))
+            .collect();
+        taken.sort_unstable();
+        assert_eq!(taken, [(0, 5), (4096, 1)]);
+        assert_eq!(inbox.ranges(), 0);
+    }
+
+    #[test]
+    fn records_that_are_cut_are_none() {
+        let mut inbox = Inbox::default();
+        let whole = counted(0, 1);
+        for len in 0..whole.len() {
+            inbox.receive(&whole[..len], LIMITS);
+        }
+        assert_eq!((inbox.ranges(), inbox.lost_counts), (0, 0));
+    }
+}
