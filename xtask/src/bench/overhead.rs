@@ -176,7 +176,8 @@ fn finished(mut child: Child, peak: &mut Bytes, collector: bool) -> Result<f64> 
         .context("fio reports no reads")
 }
 
-/// Resident memory of a process, and what the BPF maps that it holds take.
+/// Resident memory of a process, and what the BPF maps that it holds take. Pages of maps that are
+/// mapped, a ring's even twice, count once, with the maps.
 fn memory(pid: u32) -> Bytes {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();
@@ -190,7 +191,23 @@ fn memory(pid: u32) -> Bytes {
         .filter(|text| text.contains("map_id:"))
         .filter_map(|text| field(&text, "memlock:"))
         .sum();
-    Bytes(resident + maps)
+    let mapped = fs::read_to_string(process.join("smaps")).unwrap_or_default();
+    Bytes((resident + maps).saturating_sub(mapped_maps(&mapped)))
+}
+
+/// Resident pages of BPF maps among the mappings of a process.
+fn mapped_maps(smaps: &str) -> u64 {
+    let mut of_map = false;
+    let mut sum = 0;
+    for line in smaps.lines() {
+        if let Some(kib) = line.strip_prefix("Rss:") {
+            let kib = kib.split_whitespace().next().and_then(|n| n.parse().ok());
+            sum += if of_map { kib.unwrap_or(0) * 1024 } else { 0 };
+        } else if line.contains('-') {
+            of_map = line.ends_with("anon_inode:bpf-map");
+        }
+    }
+    sum
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {

@@ -16,7 +16,7 @@
 /* Ranges that are counted in place at the same time: a power of two. */
 #define SLOTS 4096
 /* Files that are known at the same time. */
-#define FILES 262144
+#define FILES 131072
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
 /* Requests of io_uring that are in flight. */

@@ -19,9 +19,9 @@ use linux_abi::barrier;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
-    Source, TraceError, TraceOptions, btrfs, config,
+    Layer, Source, TraceError, TraceOptions, btrfs, config,
     error::check_permission,
-    intake::{Intake, Limits},
+    intake::{Intake, Limits, PARTS},
     skeleton::{CollectSkel, CollectSkelBuilder, OpenCollectSkel, types},
     sources::{choose, watches_function},
     tallies::{READ, READ_RUN, WRITE, expand},
@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
-/// Ranges that are held before they are handed out, due or not: as many as a table of 2^18 places
-/// takes.
-const MANY: usize = (1 << 18) / 8 * 7;
+/// Ranges that are held before they are handed out, due or not: with what comes until the next
+/// drain, a table of 2^17 places holds them.
+const MANY: usize = 1 << 16;
 /// `FILES` of the contract.
-const FILES: u32 = 262_144;
+const FILES: u32 = 131_072;
 /// Entries of a map that are taken in one call, and ranges that are handed out at once.
 const BATCH: u32 = 8192;
 /// How often counters are taken, at most and at least.
@@ -240,8 +240,14 @@ impl Collector {
     }
 
     /// Let some more reads be timed, spread over the time. To be called some ten times a second.
-    pub fn keep_up(&mut self) {
+    /// Returns whether so much has come that it should be drained now.
+    pub fn keep_up(&mut self) -> bool {
         self.allow_timings(TIMED_AT_ONCE / 20);
+        self.holds_many()
+    }
+
+    fn holds_many(&self) -> bool {
+        self.intake.inbox().ranges() >= MANY.min(self.options.held / 2)
     }
 
     /// Take what was counted. To be called about once a second; most of it stays where it is until it
@@ -273,7 +279,7 @@ impl Collector {
         // Emptying costs in proportion to what is there, with what `sink` does: at most a percent of
         // the time, but not for ever.
         let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
-        if due || self.intake.inbox().ranges() >= MANY.min(self.options.held / 2) {
+        if due || self.holds_many() {
             self.empty(&mut rest, sink);
             self.forget_files(&mut rest)?;
         }
@@ -332,12 +338,15 @@ impl Collector {
             }
         }
         self.intake.catch_up();
-        let counted = self.intake.inbox().take_counted();
-        self.learn_files(drained);
-        for (range, counters) in counted {
-            self.tally(&range, &counters, drained);
-            if drained.tallies.len() >= BATCH as usize {
-                sink(std::mem::take(drained));
+        for part in 0..PARTS {
+            let counted = self.intake.inbox().take_part(part);
+            // Files are told before their ranges, and what was counted is told by now.
+            self.learn_files(drained);
+            for (range, counters) in counted {
+                self.tally(&range, &counters, drained);
+                if drained.tallies.len() >= BATCH as usize {
+                    sink(std::mem::take(drained));
+                }
             }
         }
         self.emptied = Instant::now();
@@ -372,7 +381,10 @@ impl Collector {
                 .collect()
         };
         let pendings = values(&maps.pendings);
-        let runs = values(&maps.run_map);
+        let runs = match self.options.layer {
+            Layer::Fs => Vec::new(),
+            Layer::Syscall => values(&maps.run_map),
+        };
         let page = Bytes::kib(4);
         for pending in pendings
             .iter()
@@ -604,7 +616,29 @@ fn configure(
             .any(|source| source.program.is_some_and(|name| program.name() == name));
         program.set_autoload(wanted);
     }
+    for mut map in open.open_object_mut().maps_mut() {
+        if map
+            .name()
+            .to_str()
+            .is_some_and(|name| unused(options.layer).contains(&name))
+        {
+            map.set_autocreate(false)
+                .map_err(|source| TraceError::Kernel {
+                    doing: "leaving out what this layer does not need".to_owned(),
+                    source,
+                    log: String::new(),
+                })?;
+        }
+    }
     Ok(())
+}
+
+/// Maps of programs that are not loaded. Those that some program of both layers names stay.
+const fn unused(layer: Layer) -> &'static [&'static str] {
+    match layer {
+        Layer::Fs => &["calls", "run_map", "uring", "misses"],
+        Layer::Syscall => &["inflight", "dirtied"],
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -7,7 +7,6 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    mem,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -49,6 +48,20 @@ struct Place {
     kind: u32,
 }
 
+impl Place {
+    /// The part of the table in which the range is counted.
+    fn part(&self) -> usize {
+        let mixed = (self.start >> 12) ^ (u64::from(self.file) << 32) ^ (self.len << 20);
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS
+    }
+}
+
+/// The table is in parts, each of which grows and is taken for itself: never are there two of the
+/// whole.
+pub(super) const PARTS: usize = 16;
+
+type Part = HashMap<Place, types::counters, RandomState>;
+
 /// What has come and was not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -56,7 +69,7 @@ pub(super) struct Inbox {
     pub(super) files: Vec<types::file_event>,
     /// Single accesses.
     pub(super) accesses: Vec<types::range_event>,
-    counted: HashMap<Place, types::counters, RandomState>,
+    counted: [Part; PARTS],
     /// Single accesses for which there was no room.
     pub(super) lost_accesses: u64,
     /// Accesses to ranges for which there was no room.
@@ -87,8 +100,9 @@ impl Inbox {
             file: range.file,
             kind: range.kind,
         };
-        let full = self.counted.len() >= limits.ranges;
-        match self.counted.entry(place) {
+        let part = &mut self.counted[place.part()];
+        let full = part.len() >= limits.ranges.div_ceil(PARTS);
+        match part.entry(place) {
             Entry::Occupied(mut have) => add(have.get_mut(), more),
             Entry::Vacant(_) if full => self.lost_counts += u64::from(more.count),
             Entry::Vacant(free) => {
@@ -99,15 +113,12 @@ impl Inbox {
 
     /// How many ranges are there.
     pub(super) fn ranges(&self) -> usize {
-        self.counted.len()
+        self.counted.iter().map(HashMap::len).sum()
     }
 
-    /// Take what was counted.
-    pub(super) fn take_counted(
-        &mut self,
-    ) -> impl Iterator<Item = (types::range_key, types::counters)> + use<> {
-        let counted = mem::take(&mut self.counted).into_iter();
-        counted.map(|(place, counters)| {
+    /// Take what was counted in one of the [`PARTS`].
+    pub(super) fn take_part(&mut self, part: usize) -> Vec<(types::range_key, types::counters)> {
+        let counted = self.counted[part].drain().map(|(place, counters)| {
             let key = types::range_key {
                 start: place.start,
                 len: place.len,
@@ -115,7 +126,8 @@ impl Inbox {
                 kind: place.kind,
             };
             (key, counters)
-        })
+        });
+        counted.collect()
     }
 }
 
@@ -219,7 +231,7 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
-        ranges: 2,
+        ranges: PARTS,
         accesses: 1,
     };
 
@@ -241,20 +253,51 @@ mod tests {
         wire::bytes(&event).to_vec()
     }
 
-    #[test]
-    fn ranges_add_up_and_what_finds_no_room_is_counted() {
-        let mut inbox = Inbox::default();
-        for (start, count) in [(0, 3), (4096, 1), (0, 2), (8192, 7)] {
-            inbox.receive(&counted(start, count), LIMITS);
-        }
-        assert_eq!((inbox.ranges(), inbox.lost_counts), (2, 7));
-        let mut taken: Vec<_> = inbox
-            .take_counted()
+    fn take_all(inbox: &mut Inbox) -> Vec<(u64, u32)> {
+        let mut taken: Vec<_> = (0..PARTS)
+            .flat_map(|part| inbox.take_part(part))
             .map(|(range, counters)| (range.start, counters.count))
             .collect();
         taken.sort_unstable();
-        assert_eq!(taken, [(0, 5), (4096, 1)]);
+        taken
+    }
+
+    #[test]
+    fn ranges_add_up() {
+        let mut inbox = Inbox::default();
+        for (start, count) in [(0, 3), (0, 1), (0, 2)] {
+            inbox.receive(&counted(start, count), LIMITS);
+        }
+        assert_eq!((inbox.ranges(), inbox.lost_counts), (1, 0));
+        assert_eq!(take_all(&mut inbox), [(0, 6)]);
         assert_eq!(inbox.ranges(), 0);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted_as_lost() {
+        let mut inbox = Inbox::default();
+        for start in 0..1000 {
+            inbox.receive(&counted(start * 4096, 7), LIMITS);
+        }
+        let held = inbox.ranges() as u64;
+        assert!((1..=16).contains(&held), "{held}");
+        assert_eq!(inbox.lost_counts + 7 * held, 7000);
+    }
+
+    #[test]
+    fn ranges_spread_over_the_parts() {
+        let limits = Limits {
+            ranges: 1 << 20,
+            accesses: 1,
+        };
+        for step in [4096, 128 << 10, 1 << 30] {
+            let mut inbox = Inbox::default();
+            for n in 0..16_000 {
+                inbox.receive(&counted(n * step, 1), limits);
+            }
+            let most = inbox.counted.iter().map(HashMap::len).max();
+            assert!(most <= Some(1500), "{most:?} in steps of {step}");
+        }
     }
 
     #[test]

@@ -140,8 +140,8 @@ fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     // Nothing in a file that somebody else may have made is run.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    // 8 MiB: a collector stays small, and what is added is sorted.
-    connection.pragma_update(None, "cache_size", -8192)?;
+    // 4 MiB: a collector stays small, and what is added is sorted.
+    connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(())
 }

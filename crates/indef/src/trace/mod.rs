@@ -103,7 +103,7 @@ impl Session<'_> {
         let mut round = Instant::now();
         loop {
             thread::sleep(TICK);
-            collector.keep_up();
+            let many = collector.keep_up();
             let over = self.cancel.is_cancelled()
                 || traced.is_some_and(Traced::has_ended)
                 || self
@@ -113,7 +113,7 @@ impl Session<'_> {
             if over {
                 break;
             }
-            if self.args.raw || round.elapsed() >= ROUND {
+            if self.args.raw || many || round.elapsed() >= ROUND {
                 round = Instant::now();
                 self.take(keeper, |sink| collector.drain_into(sink))?;
             }

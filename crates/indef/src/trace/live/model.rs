@@ -18,7 +18,7 @@ pub(crate) const MAX_FILES: usize = 16 << 10;
 /// Files whose names are kept: they are told only once, and a forgotten file may become hot again.
 const MAX_NAMES: usize = 64 << 10;
 /// Different files and ranges are counted up to this number of each.
-const MAX_DISTINCT: usize = 256 << 10;
+const MAX_DISTINCT: usize = 112 << 10;
 /// Rates are those of about the last ten seconds.
 const RECENT: Decay = Decay::half_life(Duration::from_secs(5));
 
