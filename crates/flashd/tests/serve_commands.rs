@@ -324,6 +324,16 @@ fn zones_go_through_their_states() {
     assert_eq!(appended.ok("Zone Append").unwrap().result, size + 3);
     assert!(read(&mut queue, ZONED, size, 5) == pattern(size, 5, 1));
 
+    for n in 0..3 {
+        let zone = 3 * size;
+        let command = command::zone_append(ZONED, zone, 4);
+        let done = run(&mut queue, command, pattern(zone + 4 * n, 4, 2));
+        assert_eq!(done.ok("Zone Append").unwrap().result, zone + 4 * n);
+        let written = state(&mut queue, 3).write_pointer.get();
+        assert_eq!(written, zone + 4 * (n + 1));
+    }
+    assert!(read(&mut queue, ZONED, 3 * size, 12) == pattern(3 * size, 12, 2));
+
     for (action, expected) in [
         (ZoneAction::Close, ZoneState::Closed),
         (ZoneAction::Open, ZoneState::ExplicitlyOpened),

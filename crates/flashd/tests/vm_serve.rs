@@ -1,0 +1,212 @@
+//! A real initiator: Debian's kernels, in a guest, connect to a target of this process. nvme-cli,
+//! blkzone, fio and file systems have to find what they expect.
+
+mod target;
+
+use std::{
+    fs,
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use flash_model::{NamespaceKind, Profile};
+use flashd::device::{Device, DeviceOptions, NamespaceOptions};
+use lab::{Guest, Outcome, Release, require};
+use target::Fixture;
+use units::Bytes;
+
+/// One guest at a time: they have the same processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+const CONNECT: &str = include_str!("guest/connect.sh");
+const COMMANDS: &str = include_str!("guest/commands.sh");
+const FILESYSTEMS: &str = include_str!("guest/filesystems.sh");
+
+/// A target with a namespace of zones and one without.
+fn target(block_bytes: u64, zoned: Bytes, conventional: Bytes) -> Fixture {
+    let namespaces = [
+        (NamespaceKind::Zoned, zoned),
+        (NamespaceKind::Conventional, conventional),
+    ]
+    .map(|(kind, size)| NamespaceOptions { kind, size });
+    let profile = Profile::builtin("zero").unwrap();
+    let options = DeviceOptions {
+        block_bytes,
+        ..DeviceOptions::in_memory(profile, &namespaces)
+    };
+    Fixture::of(Device::open(&options).unwrap())
+}
+
+fn run(
+    release: Release,
+    fixture: &Fixture,
+    share: &Path,
+    environment: &str,
+    script: &str,
+) -> Option<Outcome> {
+    let tools = [
+        "head", "nvme", "blkzone", "fio", "ip", "cmp", "md5sum", "find", "xargs", "truncate",
+        "stat",
+    ];
+    if !tools
+        .iter()
+        .all(|program| scratch_fs::require_program(program))
+    {
+        return None;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    fs::write(share.join("connect.sh"), CONNECT).unwrap();
+    fs::write(share.join("run.sh"), script).unwrap();
+    let mut guest = require(Guest::with(release))?
+        .with_tools()
+        .load("virtio_net")
+        .load("nvme_tcp")
+        .keep("zonefs")
+        .qemu("-netdev")
+        .qemu("user,id=net")
+        .qemu("-device")
+        .qemu("virtio-net-pci,netdev=net")
+        .share(share)
+        .timeout(Duration::from_secs(300));
+    for program in tools {
+        guest = guest.copy(program);
+    }
+    for program in ["mkfs.f2fs", "fsck.f2fs"] {
+        if environment.contains("f2fs=") {
+            guest = guest.copy(program);
+        }
+    }
+    let port = fixture.target.address().port();
+    let command = format!(
+        "{environment} exec bash /share/run.sh {port} {}",
+        fixture.target.nqn()
+    );
+    let outcome = require(guest.run(["bash", "-c", &command]))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(
+        outcome.status,
+        0,
+        "{}\n{}\n{}",
+        text(&outcome.stdout),
+        text(&outcome.stderr),
+        outcome.console
+    );
+    assert!(text(&outcome.stdout).contains("step: done"));
+    println!(
+        "{release:?}: {:?} after {:?}",
+        outcome.elapsed, outcome.boot
+    );
+    Some(outcome)
+}
+
+fn commands(release: Release) {
+    let fixture = target(4096, Bytes::mib(512), Bytes::mib(128));
+    let folder = tempfile::tempdir().unwrap();
+    if run(release, &fixture, folder.path(), "", COMMANDS).is_none() {
+        return;
+    }
+    let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let says = |name: &str, what: &str| {
+        let page = page(name);
+        let squeezed: Vec<&str> = page.split_whitespace().collect();
+        assert!(
+            squeezed.join(" ").contains(what),
+            "{name}: no '{what}' in\n{page}"
+        );
+    };
+    says("discovery", fixture.target.nqn());
+    says("discovery", "subtype: nvme subsystem");
+    says("id-ctrl", "mn : flashd");
+    says("id-ctrl", "oncs : 0x1cd");
+    says("id-ns-2", "nsze : 0x8000");
+    says("id-ns-1", "nsze : 0x20000");
+    says("zns-id-ns", "zsze:0x2000");
+    says("ns-descs", "csi : 0x2");
+    says("list-ns", "[ 0]:0x1 [ 1]:0x2");
+    assert!(!page("list-ns-zoned").contains("0x2"));
+    says("smart-log", "critical_warning : 0");
+    says("fw-log", "afi : 0x1");
+    says("supported-log-pages", "LID 0xbf");
+    says("changed-zone-list", "nrzid: 0");
+    says("feature-0x0f", "Current value");
+    says("hints", "Current value:0x00000001");
+    says("zones-empty", "zcond: 1(em)");
+    says("zones-written", "wptr 0x000200");
+    says("zones-finished", "zcond:14(fu)");
+    says("zones-reset", "zcond: 1(em)");
+    says("appended", "LBA 2000");
+    says("appended", "LBA 2010");
+    says("fio-zones", "err= 0");
+    says("defragment", "result: 0x00000040");
+    let geometry = fs::read(folder.path().join("geometry")).unwrap();
+    assert!(geometry.starts_with(b"FLASHGEO"));
+    fixture.wait_until_idle();
+}
+
+/// The first block of zonefs (fs/zonefs/zonefs.h, v6.12): magic, checksum, and nothing chosen.
+fn zonefs() -> Vec<u8> {
+    let mut block = vec![0; 4096];
+    block[..4].copy_from_slice(b"SFOZ");
+    // The identifier, behind the label.
+    block[72..88].copy_from_slice(b"flashd test zone");
+    // CRC-32 without the last complement.
+    let mut crc = u32::MAX;
+    for byte in &block {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0xEDB8_8320 } else { 0 };
+        }
+    }
+    block[4..8].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+fn filesystems(release: Release) {
+    let has = |program| scratch_fs::require_program(program);
+    if !(has("mkfs.ext4") && has("mkfs.btrfs")) {
+        return;
+    }
+    let f2fs = if has("mkfs.f2fs") { "f2fs=1" } else { "" };
+    // F2FS wants blocks of 512 bytes, and 64 MiB for its metadata.
+    let fixture = target(512, Bytes::gib(2), Bytes::mib(64));
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("zonefs"), zonefs()).unwrap();
+    if run(release, &fixture, folder.path(), f2fs, FILESYSTEMS).is_none() {
+        return;
+    }
+    let said = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    // Not with 6.1: see the script.
+    if release != Release::Linux6_1 {
+        let check = said("btrfs-check");
+        assert!(check.contains("no error found"), "{check}");
+    }
+    if !f2fs.is_empty() {
+        let fsck = said("fsck.f2fs");
+        assert!(
+            fsck.contains("[Ok..]") && !fsck.contains("[Fail]"),
+            "{fsck}"
+        );
+    }
+    fixture.wait_until_idle();
+}
+
+#[test]
+fn vm_linux_6_1_commands() {
+    commands(Release::Linux6_1);
+}
+
+#[test]
+fn vm_linux_6_12_commands() {
+    commands(Release::Linux6_12);
+}
+
+#[test]
+fn vm_linux_6_1_filesystems() {
+    filesystems(Release::Linux6_1);
+}
+
+#[test]
+fn vm_linux_6_12_filesystems() {
+    filesystems(Release::Linux6_12);
+}
