@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant},
@@ -106,6 +107,19 @@ impl Daemon {
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let kib = line.unwrap().split_whitespace().nth(1).unwrap();
         kib.parse::<u64>().unwrap() << 10
+    }
+
+    /// Have the kernel give up the FUSE connection: what waits for it gets errors, even where
+    /// killing the daemon would not help because it waits itself.
+    pub(crate) fn abort(&self) {
+        let device = fs::metadata(self.disk()).map_or(0, |disk| disk.dev());
+        let minor = rustix::fs::minor(device);
+        let connections = "/sys/fs/fuse/connections";
+        let abort = format!("{connections}/{minor}/abort");
+        if !Path::new(&abort).exists() {
+            let _ = run("mount", &["-t", "fusectl", "fusectl", connections]);
+        }
+        let _ = fs::write(abort, "1");
     }
 
     /// SIGKILL: nothing is tidied up.
