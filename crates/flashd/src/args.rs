@@ -302,7 +302,9 @@ impl DeviceArgs {
             .as_ref()
             .is_some_and(|path| std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0));
         if namespaces.is_empty() && !existing {
-            bail!("a device needs a namespace, like --namespace conventional:4GiB");
+            bail!(
+                "a new device needs a size: --size 4GiB (mount), --namespace conventional:4GiB (serve)"
+            );
         }
         Ok(DeviceOptions {
             profile: self.profile()?,
