@@ -455,6 +455,8 @@ impl Patience for Session {
             Some(queue) if queue.id == 0 && queue.controller.tick(&self.subsystem) => return true,
             _ => {}
         }
+        // An event may have been told.
+        self.sender.flush();
         if within && self.waiting_since.elapsed() > STALL_TIMEOUT {
             tracing::warn!("the host does not go on with its PDU");
             return true;
