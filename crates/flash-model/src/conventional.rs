@@ -3,7 +3,7 @@
 use crate::{
     SECTOR,
     command::{Placement, Refused},
-    core::{Cause, Core, Entry, Owner, Work},
+    core::{Cause, Core, Entry, Owner, Work, flush_entry},
     ftl::{
         self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, FtlOptions, PagePlacement,
         PhysPage,
@@ -116,8 +116,7 @@ impl ConventionalNamespace {
         elsewhere
     }
 
-    /// Writes; returns when the data is in the buffer. Without `transfer` nothing comes from the
-    /// host.
+    /// Writes, within an intake that began at `ready`.
     pub(crate) fn write(
         &mut self,
         core: &mut Core,
@@ -125,20 +124,14 @@ impl ConventionalNamespace {
         offset: u64,
         len: u64,
         placement: Placement,
-        transfer: bool,
-    ) -> u64 {
+    ) {
         let old = self.read_partly_overwritten(core, ready, offset, len);
         let first = offset / self.logical_page;
         let count = (offset + len).div_ceil(self.logical_page) - first;
-        let (mut left, mut arrived) = (count * self.logical_page, ready);
+        let mut left = count * self.logical_page;
         while left > 0 {
             let piece = left.min(core.unit);
-            let came = if transfer {
-                core.take_from_host(ready, piece.min(len))
-            } else {
-                core.admit(ready, piece)
-            };
-            arrived = arrived.max(came);
+            core.take_in(piece, None);
             left -= piece;
         }
         self.held += count * self.logical_page;
@@ -147,11 +140,10 @@ impl ConventionalNamespace {
         self.ftl
             .write(first, count, self.page_placement(placement), &mut work);
         for item in work.drain(..) {
-            let (die, entry) = self.entry(item, arrived.max(old), core);
-            core.queue(die, entry);
+            let (die, entry) = self.entry(item, old, core);
+            core.queue_after_intake(die, entry);
         }
         self.work = work;
-        arrived
     }
 
     fn page_placement(&self, placement: Placement) -> PagePlacement {
@@ -249,21 +241,12 @@ impl ConventionalNamespace {
     }
 
     /// Makes sure that pages which are not complete outlive a loss of power, too: they are
-    /// programmed to spare pages, and again when they are complete.
-    pub(crate) fn flush(&mut self, core: &mut Core, ready: u64) {
+    /// programmed to spare pages, and again when they are complete. Within an intake.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
         let mut left = std::mem::take(&mut self.unflushed);
         while left > 0 {
             let bytes = left.min(core.unit);
-            let entry = Entry {
-                work: Work::Program,
-                ready,
-                bytes,
-                release: 0,
-                cause: Cause::Flush,
-                owner: Owner::Nobody,
-                number: 1,
-            };
-            core.queue(self.flush_die, entry);
+            core.queue_after_intake(self.flush_die, flush_entry(0, bytes));
             self.flush_die = (self.flush_die + 1) % self.ftl.geometry().dies;
             left -= bytes;
         }

@@ -5,20 +5,21 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// Room for data that is not on flash yet.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteBuffer {
-    size: u64,
-    used: u64,
+    size: i64,
+    /// Below zero for a moment when a zone is reset whose data is still waiting for room.
+    used: i64,
     /// When how many bytes are on flash.
     releases: BinaryHeap<Reverse<(u64, u64)>>,
     /// Nothing is let in before this: who came first goes first.
     floor: u64,
-    /// How long commands waited for room.
+    /// How long data waited for room.
     waited: u64,
 }
 
 impl WriteBuffer {
     pub(crate) const fn new(size: u64) -> Self {
         Self {
-            size,
+            size: size as i64,
             used: 0,
             releases: BinaryHeap::new(),
             floor: 0,
@@ -26,42 +27,37 @@ impl WriteBuffer {
         }
     }
 
-    /// Lets `bytes` in at `ready` or when there is room, if it is known when that is: not before
-    /// `unknown_from`, from when on there may be room that is not known yet.
-    pub(crate) fn admit(
-        &mut self,
-        bytes: u64,
-        ready: u64,
-        unknown_from: Option<u64>,
-    ) -> Option<u64> {
-        let mut at = ready.max(self.floor);
-        loop {
-            self.release_until(at);
-            if self.used + bytes <= self.size {
-                break;
-            }
-            match self.releases.peek() {
-                Some(&Reverse((end, _))) if unknown_from.is_none_or(|from| end <= from) => at = end,
-                Some(_) => return None,
-                None if unknown_from.is_some() => return None,
-                // Nothing is on its way to flash: the rest are pages that are not complete. A
-                // device would find room elsewhere.
-                None => break,
-            }
-        }
-        self.used += bytes;
-        self.waited += at - ready.max(self.floor);
-        self.floor = at;
-        Some(at)
+    /// When data that is ready at `ready` may come in, if there is room.
+    pub(crate) fn turn(&self, ready: u64) -> u64 {
+        ready.max(self.floor)
     }
 
-    fn release_until(&mut self, at: u64) {
+    /// When there may be room for `bytes`, from `at` on; `None`: nothing is known to make room.
+    pub(crate) fn room_from(&self, bytes: u64, at: u64) -> Option<u64> {
+        if self.used + bytes as i64 <= self.size {
+            return Some(at);
+        }
+        self.releases.peek().map(|&Reverse((end, _))| end.max(at))
+    }
+
+    /// Lets `bytes` in at `at` if there is room, or if nothing will make room: then the rest are
+    /// pages that are not complete, and a device would find room elsewhere.
+    pub(crate) fn admit(&mut self, bytes: u64, at: u64, ready: u64, nothing_comes: bool) -> bool {
         while let Some(&Reverse((end, bytes))) = self.releases.peek()
             && end <= at
         {
             self.releases.pop();
-            self.used = self.used.saturating_sub(bytes);
+            self.used -= bytes as i64;
         }
+        let fits = self.used + bytes as i64 <= self.size;
+        let overfull = nothing_comes && self.releases.is_empty();
+        if !(fits || overfull) {
+            return false;
+        }
+        self.used += bytes as i64;
+        self.waited += at - ready;
+        self.floor = at;
+        true
     }
 
     /// `bytes` will be on flash at `end`.
@@ -73,16 +69,22 @@ impl WriteBuffer {
 
     /// `bytes` are not needed any more.
     pub(crate) fn forget(&mut self, bytes: u64) {
-        self.used = self.used.saturating_sub(bytes);
+        self.used -= bytes as i64;
+    }
+
+    /// `bytes` that were forgotten had not come in.
+    pub(crate) fn never_came(&mut self, bytes: u64) {
+        self.used += bytes as i64;
     }
 
     /// Bytes in it at `now`.
     pub(crate) fn used_at(&self, now: u64) -> u64 {
         let gone = self.releases.iter().filter(|entry| entry.0.0 <= now);
-        self.used.saturating_sub(gone.map(|entry| entry.0.1).sum())
+        let gone: u64 = gone.map(|entry| entry.0.1).sum();
+        u64::try_from(self.used - gone as i64).unwrap_or(0)
     }
 
-    /// How long commands waited for room.
+    /// How long data waited for room.
     pub(crate) const fn waited(&self) -> u64 {
         self.waited
     }

@@ -5,12 +5,14 @@
 //! the answers exact: what a command is told never changes afterwards.
 
 mod buffer;
+mod intake;
 mod pages;
 mod queue;
 mod tickets;
 
 pub(crate) use self::{
     buffer::WriteBuffer,
+    intake::{Intake, flush_entry},
     pages::PagesInFlight,
     queue::{Candidate, Entry, Owner, Queues, Work},
     tickets::Tickets,
@@ -67,6 +69,7 @@ pub(crate) struct Core {
     pub(crate) link_in: Calendar,
     pub(crate) link_out: Calendar,
     queues: Queues,
+    intake: Intake,
     /// The controller takes no further command before this.
     controller_free: u64,
     /// The limit of draining lets nothing begin before this.
@@ -88,6 +91,7 @@ impl Core {
             link_in: Calendar::default(),
             link_out: Calendar::default(),
             queues: Queues::new(geometry.dies()),
+            intake: Intake::default(),
             controller_free: 0,
             drain_free: 0,
             timing,
@@ -120,37 +124,8 @@ impl Core {
             .1
     }
 
-    /// Takes bytes from the host into the write buffer; returns when they are there.
-    pub(crate) fn take_from_host(&mut self, ready: u64, bytes: u64) -> u64 {
-        let admitted = self.admit(ready, bytes);
-        self.link_in
-            .reserve(self.flash.clock, admitted, self.timing.link.time(bytes))
-            .1
-    }
-
-    /// Makes room in the write buffer; returns when it is there.
-    pub(crate) fn admit(&mut self, ready: u64, bytes: u64) -> u64 {
-        if let Some(at) = self.buffer.admit(bytes, ready, Some(0)) {
-            return at;
-        }
-        loop {
-            let next = self.next_candidate();
-            if let Some(at) = self.buffer.admit(bytes, ready, next.map(|next| next.at)) {
-                return at;
-            }
-            // Time goes on until there is room: what the dies do until then is certain now.
-            match next {
-                Some(next) => self.commit(next),
-                None => return ready,
-            };
-        }
-    }
-
     /// Queues an operation for a die.
-    pub(crate) fn queue(&mut self, die: u32, mut entry: Entry) {
-        if entry.number > 0 {
-            entry.number = self.tickets.number();
-        }
+    pub(crate) fn queue(&mut self, die: u32, entry: Entry) {
         self.queues.push(die, entry);
     }
 
@@ -165,28 +140,32 @@ impl Core {
             })
     }
 
-    /// Gives one operation to its die, if one begins at `now` or before.
+    /// Does what comes next, if that is at `now` or before: gives one operation to its die, or
+    /// lets in data that waits for room.
     pub(crate) fn step(&mut self, now: u64) -> bool {
         if now < self.queues.quiet_until {
             return false;
         }
-        match self.next_candidate() {
-            Some(next) if next.at <= now => {
-                self.flash.clock = self.flash.clock.max(next.at);
-                self.commit(next);
-                true
-            }
-            next => {
-                self.queues.quiet_until = next.map_or(u64::MAX, |next| next.at);
-                false
-            }
+        let (intake, next) = (self.intake_event(), self.next_candidate());
+        let begins = next.map_or(u64::MAX, |next| next.at);
+        let at = begins.min(intake.unwrap_or(u64::MAX));
+        if at > now || at == u64::MAX {
+            self.queues.quiet_until = at;
+            return false;
         }
+        self.flash.clock = self.flash.clock.max(at);
+        match next {
+            Some(next) if intake.is_none_or(|intake| next.at < intake) => self.commit(next),
+            _ => self.go_on_with_intake(at),
+        }
+        true
     }
 
     /// When something happens next by itself.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let begins = self.next_candidate().map(|next| next.at);
-        [begins, self.tickets.next()].into_iter().flatten().min()
+        let events = [begins, self.intake_event(), self.tickets.next()];
+        events.into_iter().flatten().min()
     }
 
     fn commit(&mut self, next: Candidate) {
@@ -265,15 +244,5 @@ impl Core {
         while let Some((die, entry)) = self.tasks.next_program(task) {
             self.queue(die, entry);
         }
-    }
-
-    /// Forgets what is queued for the pages of a zone that is reset.
-    pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32, now: u64) {
-        let (bytes, numbers) = self.queues.drop_zone(ns, zone);
-        self.buffer.forget(bytes);
-        for number in numbers {
-            self.tickets.programmed(number, now);
-        }
-        self.in_flight[ns as usize].clear(zone);
     }
 }

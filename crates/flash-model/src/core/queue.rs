@@ -39,6 +39,13 @@ pub(crate) enum Owner {
     Task(u32),
 }
 
+impl Owner {
+    /// Whether it is a page of that zone.
+    pub(crate) fn is_page_of(self, of_ns: u32, of_zone: u32) -> bool {
+        matches!(self, Self::Page { ns, zone, .. } if (ns, zone) == (of_ns, of_zone))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) work: Work,
@@ -126,8 +133,7 @@ impl Queues {
         let (mut bytes, mut numbers) = (0, Vec::new());
         for &die in &self.waiting {
             self.dies[die as usize].retain(|entry| {
-                let drop = matches!(entry.owner,
-                    Owner::Page { ns: n, zone: z, .. } if (n, z) == (ns, zone));
+                let drop = entry.owner.is_page_of(ns, zone);
                 if drop {
                     bytes += entry.release;
                     numbers.push(entry.number);

@@ -53,24 +53,12 @@ impl Tickets {
 
     /// Waits for the programs from number `from` on, 1 for all. `Ok`: when they are done.
     pub(crate) fn wait_for_programs(&mut self, from: u64, ready: u64) -> Result<u64, Ticket> {
-        let skipped = from.saturating_sub(self.before + 1) as usize;
-        let first = if from <= self.before {
-            self.latest_end
-        } else {
-            0
-        };
-        let (mut remaining, mut end) = (0, ready.max(first));
-        for known in self.ends.iter().skip(skipped) {
-            match known {
-                Some(known) => end = end.max(*known),
-                None => remaining += 1,
-            }
-        }
+        let to = self.last_number();
+        let (remaining, end) = self.remaining(from, to, ready);
         if remaining == 0 {
             return Ok(end);
         }
         let ticket = self.issue();
-        let to = self.last_number();
         self.waiters.push(Waiter {
             ticket: ticket.0,
             from,
@@ -79,6 +67,44 @@ impl Tickets {
             end,
         });
         Err(ticket)
+    }
+
+    /// A command whose data came at `ready` ends then, or with its programs (first and last
+    /// number).
+    pub(crate) fn wait_as(&mut self, ticket: Ticket, programs: Option<(u64, u64)>, ready: u64) {
+        let Some((from, to)) = programs else {
+            return self.finish(ticket, ready);
+        };
+        let (remaining, end) = self.remaining(from, to, ready);
+        if remaining == 0 {
+            return self.finish(ticket, end);
+        }
+        self.waiters.push(Waiter {
+            ticket: ticket.0,
+            from,
+            to,
+            remaining,
+            end,
+        });
+    }
+
+    /// How many programs of a range have no known end, and the latest one of those that have.
+    fn remaining(&self, from: u64, to: u64, ready: u64) -> (u64, u64) {
+        let skipped = from.saturating_sub(self.before + 1) as usize;
+        let until = to.saturating_sub(self.before) as usize;
+        let first = if from <= self.before {
+            self.latest_end
+        } else {
+            0
+        };
+        let (mut remaining, mut end) = (0, ready.max(first));
+        for known in self.ends.iter().take(until).skip(skipped) {
+            match known {
+                Some(known) => end = end.max(*known),
+                None => remaining += 1,
+            }
+        }
+        (remaining, end)
     }
 
     /// The program of that number will be done at `end`.

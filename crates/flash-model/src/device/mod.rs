@@ -114,10 +114,7 @@ impl Device {
         command: &Command<'_>,
     ) -> Result<Accepted, Refused> {
         self.pass_time(now.0);
-        let accepted = submit::submit(self, ns, command);
-        // What had to wait for room may have let migrations go on.
-        self.put_in_motion();
-        accepted
+        submit::submit(self, ns, command)
     }
 
     /// Does background work up to `now`, and appends the commands that are done by then, and when

@@ -71,6 +71,19 @@ impl Device {
         self.core.take_command(self.now, times)
     }
 
+    /// A write has handed everything over. `programs`: it ends with those from this number on.
+    fn end_write(&mut self, programs: Option<u64>) -> Outcome {
+        let done = match (self.core.end_intake(programs), programs) {
+            (Ok(arrived), None) => Done::At(Nanos(arrived)),
+            (Ok(arrived), Some(from)) => self.when_programmed(from, arrived),
+            (Err(ticket), _) => Done::Later(ticket),
+        };
+        Outcome {
+            done,
+            wrote_at: None,
+        }
+    }
+
     /// Waits until the programs from number `from` on are done.
     fn when_programmed(&mut self, from: u64, ready: u64) -> Done {
         // What may begin already, begins: then the end is known at once on an idle device.
@@ -208,15 +221,13 @@ fn fill_zone(device: &mut Device, ns: usize, fill: Fill) -> Outcome {
         return Outcome::at(now);
     }
     let ready = core.take_command(now, times);
-    let arrived = namespace.fill(core, ready, zone, offset, len, !fill.zeroes);
-    if !fill.fua || protected {
-        return Outcome::at(arrived);
+    let programs = (fill.fua && !protected).then_some(from);
+    core.begin_intake(ready, !fill.zeroes);
+    namespace.fill(core, zone, offset, len);
+    if programs.is_some() {
+        namespace.flush_zone(core, zone);
     }
-    namespace.flush_zone(core, zone, arrived);
-    Outcome {
-        done: device.when_programmed(from, arrived),
-        wrote_at: None,
-    }
+    device.end_write(programs)
 }
 
 fn flush(device: &mut Device) -> Outcome {
@@ -227,10 +238,11 @@ fn flush(device: &mut Device) -> Outcome {
     if device.core.timing.buffer_protected {
         return Outcome::at(ready);
     }
+    device.core.begin_intake(ready, false);
     for namespace in &mut device.namespaces {
         match namespace {
-            Namespace::Zoned(zoned) => zoned.flush(&mut device.core, ready),
-            Namespace::Conventional(conventional) => conventional.flush(&mut device.core, ready),
+            Namespace::Zoned(zoned) => zoned.flush(&mut device.core),
+            Namespace::Conventional(conventional) => conventional.flush(&mut device.core),
         }
     }
     Outcome {
@@ -420,15 +432,13 @@ fn write(
         return Outcome::at(now);
     }
     let ready = core.take_command(now, core.timing.write);
-    let arrived = namespace.write(core, ready, offset, len, placement, transfer);
-    if !fua || core.timing.buffer_protected {
-        return Outcome::at(arrived);
+    let programs = (fua && !core.timing.buffer_protected).then_some(from);
+    core.begin_intake(ready, transfer);
+    namespace.write(core, ready, offset, len, placement);
+    if programs.is_some() {
+        namespace.flush(core);
     }
-    namespace.flush(core, arrived);
-    Outcome {
-        done: device.when_programmed(from, arrived),
-        wrote_at: None,
-    }
+    device.end_write(programs)
 }
 
 fn migrate_conventional(

@@ -5,7 +5,7 @@ mod migrate;
 
 use crate::{
     command::{Command, Refused, ZoneAction},
-    core::{Cause, Core, Entry, Owner, Work},
+    core::{Cause, Core, Entry, Owner, Work, flush_entry},
     geometry::Geometry,
     migration::Padding,
     zone::{Transition, ZoneTable},
@@ -65,9 +65,8 @@ impl ZonedNamespace {
 
     /// A zone was put into a state from outside: what was in motion for it is gone.
     pub(crate) fn forget(&mut self, core: &mut Core, zone: usize, now: u64) {
-        core.drop_zone(self.index as u32, zone as u32, now);
-        core.buffer
-            .forget(std::mem::take(&mut self.places[zone].held));
+        let held = std::mem::take(&mut self.places[zone].held);
+        core.drop_zone(self.index as u32, zone as u32, held, now);
     }
 
     /// Reads; returns when the host has the data.
@@ -105,32 +104,17 @@ impl ZonedNamespace {
             || core.in_flight[self.index].contains(zone as u32, page as u32, time)
     }
 
-    /// Data comes into a zone whose write pointer has been advanced already; returns when all of
-    /// it is in the buffer. Without `transfer` nothing comes from the host.
-    pub(crate) fn fill(
-        &mut self,
-        core: &mut Core,
-        ready: u64,
-        zone: usize,
-        offset: u64,
-        len: u64,
-        transfer: bool,
-    ) -> u64 {
+    /// Data comes into a zone whose write pointer has been advanced already, within an intake.
+    pub(crate) fn fill(&mut self, core: &mut Core, zone: usize, offset: u64, len: u64) {
         let start = zone as u64 * self.layout.zone_size;
         let (mut at, end) = (offset - start, offset - start + len);
-        let mut arrived = ready;
         while at < end {
             let piece = (self.layout.unit - at % self.layout.unit).min(end - at);
-            let came = if transfer {
-                core.take_from_host(ready, piece)
-            } else {
-                core.admit(ready, piece)
-            };
-            arrived = arrived.max(came);
+            core.take_in(piece, Some((self.index as u32, zone as u32)));
             self.places[zone].held += piece;
             let pages = self.layout.complete_pages(at)..self.layout.complete_pages(at + piece);
             for page in pages {
-                self.program(core, zone, page, arrived);
+                self.program(core, zone, page);
             }
             at += piece;
         }
@@ -139,10 +123,9 @@ impl ZonedNamespace {
             place.unflushed = true;
             self.unflushed.push(zone as u32);
         }
-        arrived
     }
 
-    fn program(&mut self, core: &mut Core, zone: usize, page: u64, ready: u64) {
+    fn program(&mut self, core: &mut Core, zone: usize, page: u64) {
         let unit = self.layout.unit;
         let place = &mut self.places[zone];
         let release = unit.min(place.held);
@@ -151,7 +134,7 @@ impl ZonedNamespace {
         core.in_flight[self.index].add(zone, page_number, core.flash.clock);
         let entry = Entry {
             work: Work::Program,
-            ready,
+            ready: 0,
             bytes: unit,
             release,
             cause: Cause::Host,
@@ -162,27 +145,27 @@ impl ZonedNamespace {
             },
             number: 1,
         };
-        core.queue(self.layout.die(u64::from(zone), page), entry);
+        core.queue_after_intake(self.layout.die(u64::from(zone), page), entry);
     }
 
     /// Makes sure that pages which are not complete outlive a loss of power, too: they are
-    /// programmed to spare pages, and again when they are complete.
-    pub(crate) fn flush(&mut self, core: &mut Core, ready: u64) {
+    /// programmed to spare pages, and again when they are complete. Within an intake.
+    pub(crate) fn flush(&mut self, core: &mut Core) {
         while let Some(zone) = self.unflushed.pop() {
             self.places[zone as usize].unflushed = false;
-            self.save_incomplete(core, zone as usize, ready);
+            self.save_incomplete(core, zone as usize);
         }
     }
 
     /// As [`Self::flush`], for one zone.
-    pub(crate) fn flush_zone(&mut self, core: &mut Core, zone: usize, ready: u64) {
+    pub(crate) fn flush_zone(&mut self, core: &mut Core, zone: usize) {
         if std::mem::take(&mut self.places[zone].unflushed) {
             self.unflushed.retain(|&other| other as usize != zone);
-            self.save_incomplete(core, zone, ready);
+            self.save_incomplete(core, zone);
         }
     }
 
-    fn save_incomplete(&mut self, core: &mut Core, zone: usize, ready: u64) {
+    fn save_incomplete(&mut self, core: &mut Core, zone: usize) {
         let mut left = self.places[zone].held;
         let table_zone = &self.table.zones()[zone];
         let mut page = self
@@ -190,16 +173,7 @@ impl ZonedNamespace {
             .complete_pages(table_zone.write_pointer.saturating_sub(table_zone.start));
         while left > 0 {
             let bytes = left.min(self.layout.unit);
-            let entry = Entry {
-                work: Work::Program,
-                ready,
-                bytes,
-                release: 0,
-                cause: Cause::Flush,
-                owner: Owner::Nobody,
-                number: 1,
-            };
-            core.queue(self.layout.die(zone as u64, page), entry);
+            core.queue_after_intake(self.layout.die(zone as u64, page), flush_entry(0, bytes));
             page += 1;
             left -= bytes;
         }

@@ -64,13 +64,16 @@ fn variant() -> impl Strategy<Value = Variant> {
         )
 }
 
-/// Runs the same on both. With `small` the buffer is, and then nothing is flushed or reset: the
-/// programs that a full buffer has decided on already would be in the way of comparing.
-fn compare(variant: Variant, ops: &[(u64, Op)], small: bool) {
-    let variant = Variant {
-        buffer: if small { 4 * PAGE } else { variant.buffer },
-        ..variant
-    };
+/// What a command is told later.
+#[derive(Clone, Copy, Debug)]
+enum Later {
+    /// So many programs, and not before this time.
+    Flush(u64, usize),
+    Write(usize),
+}
+
+/// Runs the same on both.
+fn compare(variant: Variant, ops: &[(u64, Op)]) {
     let spec = NamespaceSpec {
         kind: NamespaceKind::Zoned,
         size: Bytes(ZONES * ZONE),
@@ -78,85 +81,85 @@ fn compare(variant: Variant, ops: &[(u64, Op)], small: bool) {
     let mut device = Device::new(&variant.profile(), &[spec]).unwrap();
     let mut reference = Reference::new(variant);
     let mut now = 0;
-    let mut expected: BTreeMap<Ticket, (u64, usize)> = BTreeMap::new();
-    let mut submit =
-        |now, command: &Command<'_>| device.submit(Nanos(now), 0, command).unwrap().done;
+    let mut expected: BTreeMap<Ticket, Later> = BTreeMap::new();
     for &(delay, op) in ops {
         now += delay;
-        let (command, answer) = match op {
+        let mut submit =
+            |command: &Command<'_>| device.submit(Nanos(now), 0, command).unwrap().done;
+        match op {
             Op::Write { zone, sectors } => {
                 let at = reference.filled[zone as usize];
                 let len = (sectors * SECTOR).min(ZONE - at);
                 if len == 0 {
                     continue;
                 }
-                let placement = Placement::RoundRobin;
-                let offset = zone * ZONE + at;
-                let command = Command::Write {
+                let (offset, placement) = (zone * ZONE + at, Placement::RoundRobin);
+                let write = reference.write(now, zone, len);
+                match submit(&Command::Write {
                     offset,
                     len,
                     fua: false,
                     placement,
-                };
-                (command, reference.write(now, zone, len))
+                }) {
+                    Done::At(at) => {
+                        assert_eq!(Some(at.0), reference.writes[write], "{op:?} at {now}")
+                    }
+                    Done::Later(ticket) => {
+                        assert_eq!(reference.writes[write], None, "{op:?} at {now}");
+                        expected.insert(ticket, Later::Write(write));
+                    }
+                }
             }
             Op::Read { sector, sectors } => {
                 let (offset, len) = (sector * SECTOR, sectors * SECTOR);
-                (
-                    Command::Read { offset, len },
-                    reference.read(now, offset, len),
-                )
+                let answer = reference.read(now, offset, len);
+                let done = submit(&Command::Read { offset, len });
+                assert_eq!(done, Done::At(Nanos(answer)), "{op:?} at {now}");
             }
-            Op::Flush if !small => {
+            Op::Flush => {
                 let (ready, programs) = reference.flush(now);
-                match submit(now, &Command::Flush) {
+                match submit(&Command::Flush) {
                     Done::Later(ticket) => {
-                        expected.insert(ticket, (ready, programs));
+                        expected.insert(ticket, Later::Flush(ready, programs));
                     }
-                    Done::At(at) => {
-                        let last = reference.ends.iter().map(|end| end.unwrap()).max();
-                        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
-                    }
+                    Done::At(at) => assert_eq!(at.0, last_end(&reference, ready, programs)),
                 }
-                continue;
             }
-            Op::Reset { zone } if !small => {
-                let (start, action) = (zone * ZONE, ZoneAction::Reset);
+            Op::Reset { zone } => {
                 if reference.filled[zone as usize] == 0 {
                     continue;
                 }
-                (
-                    Command::Zone {
-                        start,
-                        all: false,
-                        action,
-                    },
-                    reference.reset(now, zone),
-                )
+                let answer = reference.reset(now, zone);
+                let (start, action) = (zone * ZONE, ZoneAction::Reset);
+                let done = submit(&Command::Zone {
+                    start,
+                    all: false,
+                    action,
+                });
+                assert_eq!(done, Done::At(Nanos(answer)), "{op:?} at {now}");
             }
-            Op::Flush | Op::Reset { .. } => continue,
-        };
-        assert_eq!(
-            submit(now, &command),
-            Done::At(Nanos(answer)),
-            "{op:?} at {now}"
-        );
+        }
     }
     let mut finished = Vec::new();
     device.advance(Nanos(HORIZON as u64 / 2), &mut finished);
     reference.run_until(HORIZON as u64 / 2);
     for (ticket, at) in finished {
-        let (ready, programs) = expected.remove(&ticket).unwrap();
-        let last = reference.ends[..programs]
-            .iter()
-            .map(|end| end.unwrap())
-            .max();
-        assert_eq!(at.0, ready.max(last.unwrap_or(0)));
+        let answer = match expected.remove(&ticket).unwrap() {
+            Later::Flush(ready, programs) => last_end(&reference, ready, programs),
+            Later::Write(write) => reference.writes[write].unwrap(),
+        };
+        assert_eq!(at.0, answer);
     }
     assert!(expected.is_empty());
     for (die, of) in device.stats().dies.iter().zip(&reference.dies) {
         assert_eq!(die.reads, of.outs.len() as u64);
     }
+}
+
+/// When the first `programs` programs have ended.
+fn last_end(reference: &Reference, ready: u64, programs: usize) -> u64 {
+    let ends = reference.ends[..programs].iter().map(|end| end.unwrap());
+    ready.max(ends.max().unwrap_or(0))
 }
 
 proptest! {
@@ -167,7 +170,7 @@ proptest! {
         variant in variant(),
         ops in prop::collection::vec(op(), 1..80),
     ) {
-        compare(variant, &ops, false);
+        compare(variant, &ops);
     }
 
     #[test]
@@ -175,6 +178,6 @@ proptest! {
         variant in variant(),
         ops in prop::collection::vec(op(), 1..80),
     ) {
-        compare(variant, &ops, true);
+        compare(Variant { buffer: 4 * PAGE, ..variant }, &ops);
     }
 }

@@ -55,6 +55,14 @@ struct Waiting {
     number: usize,
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Inflow {
+    Begin { ready: u64 },
+    Piece { zone: u64, bytes: u64 },
+    Program { die: usize, entry: Waiting },
+    End { write: usize },
+}
+
 #[derive(Default)]
 pub(crate) struct RefDie {
     free_at: u64,
@@ -79,7 +87,14 @@ pub(crate) struct Reference {
     programs: BTreeMap<(u64, u64), Option<u64>>,
     /// The end of each numbered program.
     pub(crate) ends: Vec<Option<u64>>,
-    used: u64,
+    used: i64,
+    /// Data that waits for room, and what comes after it.
+    inflow: Vec<Inflow>,
+    /// When the write at its head may come in, and when what came of it had arrived.
+    ready: u64,
+    arrived: u64,
+    /// When each write was in the buffer.
+    pub(crate) writes: Vec<Option<u64>>,
     releases: Vec<(u64, u64)>,
     floor: u64,
     /// No program of the host's data begins before this.
@@ -102,6 +117,10 @@ impl Reference {
             programs: BTreeMap::new(),
             ends: Vec::new(),
             used: 0,
+            inflow: Vec::new(),
+            ready: 0,
+            arrived: 0,
+            writes: Vec::new(),
             releases: Vec::new(),
             floor: 0,
             drained: 0,
@@ -138,28 +157,34 @@ impl Reference {
 
     /// One nanosecond: what can begin, begins.
     fn tick(&mut self) {
-        let now = self.time;
-        for number in 0..self.dies.len() {
-            let die = &self.dies[number];
-            let mut chosen = None;
-            for (at, entry) in die.queue.iter().enumerate().take(LOOK_AHEAD) {
-                let drained = if entry.release > 0 { self.drained } else { 0 };
-                let ready = entry.ready.max(drained);
-                let overdue = now >= entry.ready.max(die.served) + WAIT;
-                if ready <= now && (die.free_at <= now || overdue) {
-                    chosen = Some(at);
-                    break;
-                }
-                // Only those whose data is not there yet let others pass.
-                if ready <= die.free_at {
-                    break;
-                }
-            }
-            if let Some(at) = chosen {
-                self.program(number, at);
-            }
+        loop {
+            self.go_on();
+            let Some((die, at)) =
+                (0..self.dies.len()).find_map(|die| Some((die, self.eligible(die)?)))
+            else {
+                break;
+            };
+            self.program(die, at);
         }
         self.time += 1;
+    }
+
+    /// What a die can begin now.
+    fn eligible(&self, number: usize) -> Option<usize> {
+        let (now, die) = (self.time, &self.dies[number]);
+        for (at, entry) in die.queue.iter().enumerate().take(LOOK_AHEAD) {
+            let drained = if entry.release > 0 { self.drained } else { 0 };
+            let ready = entry.ready.max(drained);
+            let overdue = now >= entry.ready.max(die.served) + WAIT;
+            if ready <= now && (die.free_at <= now || overdue) {
+                return Some(at);
+            }
+            // Only those whose data is not there yet let others pass.
+            if ready <= die.free_at {
+                break;
+            }
+        }
+        None
     }
 
     fn program(&mut self, number: usize, at: usize) {
@@ -198,53 +223,83 @@ impl Reference {
         }
     }
 
-    fn admit(&mut self, ready: u64, bytes: u64) -> u64 {
-        let mut at = ready.max(self.floor);
-        loop {
-            let used = &mut self.used;
-            self.releases.retain(|&(end, bytes)| {
-                if end <= at {
-                    *used -= bytes;
-                }
-                end > at
-            });
-            if self.used + bytes <= self.variant.buffer {
-                break;
+    /// Lets bytes in at this nanosecond, if there is room.
+    fn admit(&mut self, at: u64, bytes: u64) -> bool {
+        let used = &mut self.used;
+        self.releases.retain(|&(end, bytes)| {
+            if end <= at {
+                *used -= bytes as i64;
             }
-            let idle = self.dies.iter().all(|die| die.queue.is_empty());
-            if idle && self.releases.is_empty() {
-                break;
-            }
-            if self.time <= at {
-                self.run_until(at);
-            }
-            at += 1;
+            end > at
+        });
+        let idle = self.dies.iter().all(|die| die.queue.is_empty()) && self.releases.is_empty();
+        if self.used + bytes as i64 > self.variant.buffer as i64 && !idle {
+            return false;
         }
-        self.used += bytes;
+        self.used += bytes as i64;
         self.floor = at;
-        at
+        true
     }
 
-    fn queue(
-        &mut self,
-        die: usize,
-        ready: u64,
-        bytes: u64,
-        release: u64,
-        page: Option<(u64, u64)>,
-    ) {
+    /// Does what waits for room, as far as there is room now.
+    fn go_on(&mut self) {
+        while let Some(front) = self.inflow.first().cloned() {
+            match front {
+                Inflow::Begin { ready } => {
+                    (self.ready, self.arrived) = (ready, ready.max(self.time));
+                }
+                Inflow::Piece { bytes, .. } => {
+                    let now = self.time;
+                    if now < self.ready.max(self.floor) || !self.admit(now, bytes) {
+                        return;
+                    }
+                    let duration = self.link(bytes);
+                    self.arrived = self.arrived.max(self.link_in.reserve(now, duration));
+                }
+                Inflow::Program { die, mut entry } => {
+                    entry.ready = entry.ready.max(self.arrived);
+                    self.dies[die].queue.push(entry);
+                }
+                Inflow::End { write } => self.writes[write] = Some(self.arrived),
+            }
+            self.inflow.remove(0);
+        }
+    }
+
+    fn queue(&mut self, die: usize, bytes: u64, release: u64, page: Option<(u64, u64)>) {
         let number = self.ends.len();
         self.ends.push(None);
         if let Some(page) = page {
             self.programs.insert(page, None);
         }
-        self.dies[die].queue.push(Waiting {
-            ready,
+        let entry = Waiting {
+            ready: 0,
             bytes,
             release,
             page,
             number,
-        });
+        };
+        self.inflow.push(Inflow::Program { die, entry });
+    }
+
+    /// What was just handed over goes through at once, if there is room at `ready`, though that is
+    /// a little later than now.
+    fn hand_over(&mut self) {
+        while let Some(front) = self.inflow.first().cloned() {
+            if let Inflow::Piece { bytes, .. } = front {
+                let at = self.ready.max(self.floor);
+                if !self.admit(at, bytes) {
+                    return;
+                }
+                let duration = self.link(bytes);
+                self.arrived = self.arrived.max(self.link_in.reserve(at, duration));
+                self.inflow.remove(0);
+            } else {
+                let rest = self.inflow.split_off(1);
+                self.go_on();
+                self.inflow = rest;
+            }
+        }
     }
 
     fn take_command(&mut self, now: u64, serial: u64, latency: u64) -> u64 {
@@ -253,15 +308,17 @@ impl Reference {
         self.controller + latency
     }
 
-    pub(crate) fn write(&mut self, now: u64, zone: u64, len: u64) -> u64 {
+    /// Returns the number of the write; its end is in `writes` when it is known.
+    pub(crate) fn write(&mut self, now: u64, zone: u64, len: u64) -> usize {
         let ready = self.take_command(now, 1, 5);
+        let direct = self.inflow.is_empty();
         let (mut at, end) = (self.filled[zone as usize], self.filled[zone as usize] + len);
-        let mut arrived = ready;
+        let write = self.writes.len();
+        self.writes.push(None);
+        self.inflow.push(Inflow::Begin { ready });
         while at < end {
             let piece = (PAGE - at % PAGE).min(end - at);
-            let admitted = self.admit(ready, piece);
-            let duration = self.link(piece);
-            arrived = arrived.max(self.link_in.reserve(admitted, duration));
+            self.inflow.push(Inflow::Piece { zone, bytes: piece });
             self.held[zone as usize] += piece;
             for sector in 0..piece / SECTOR {
                 let (page, place) = self.place(at + sector * SECTOR);
@@ -269,16 +326,20 @@ impl Reference {
                     let release = PAGE.min(self.held[zone as usize]);
                     self.held[zone as usize] -= release;
                     let die = self.die(zone, page);
-                    self.queue(die, arrived, PAGE, release, Some((zone, page)));
+                    self.queue(die, PAGE, release, Some((zone, page)));
                 }
             }
             at += piece;
+        }
+        self.inflow.push(Inflow::End { write });
+        if direct {
+            self.hand_over();
         }
         self.filled[zone as usize] = end;
         if self.held[zone as usize] > 0 && !self.unflushed.contains(&zone) {
             self.unflushed.push(zone);
         }
-        arrived
+        write
     }
 
     pub(crate) fn read(&mut self, now: u64, offset: u64, len: u64) -> u64 {
@@ -334,6 +395,8 @@ impl Reference {
     /// Returns when the controller has taken it, and how many programs it waits for.
     pub(crate) fn flush(&mut self, now: u64) -> (u64, usize) {
         let ready = self.take_command(now, 1, 5);
+        let direct = self.inflow.is_empty();
+        self.inflow.push(Inflow::Begin { ready });
         while let Some(zone) = self.unflushed.pop() {
             let mut left = self.held[zone as usize];
             let mut page = (0..ZONE / PAGE)
@@ -341,10 +404,13 @@ impl Reference {
                 .unwrap_or(ZONE / PAGE);
             while left > 0 {
                 let die = self.die(zone, page);
-                self.queue(die, ready, left.min(PAGE), 0, None);
+                self.queue(die, left.min(PAGE), 0, None);
                 left -= left.min(PAGE);
                 page += 1;
             }
+        }
+        if direct {
+            self.hand_over();
         }
         (ready, self.ends.len())
     }
@@ -355,7 +421,7 @@ impl Reference {
         for die in &mut self.dies {
             for entry in &die.queue {
                 if entry.page.is_some_and(|page| page.0 == zone) {
-                    self.used -= entry.release;
+                    self.used -= entry.release as i64;
                     self.ends[entry.number] = Some(ready);
                 }
             }
@@ -363,7 +429,20 @@ impl Reference {
                 .retain(|entry| entry.page.is_none_or(|page| page.0 != zone));
         }
         self.programs.retain(|&(of, _), _| of != zone);
-        self.used -= std::mem::take(&mut self.held[zone as usize]);
+        self.used -= std::mem::take(&mut self.held[zone as usize]) as i64;
+        for item in std::mem::take(&mut self.inflow) {
+            match item {
+                Inflow::Piece { zone: of, bytes } if of == zone => {
+                    self.used += bytes as i64;
+                    self.inflow.push(Inflow::Piece { zone, bytes: 0 });
+                }
+                Inflow::Program { entry, .. } if entry.page.is_some_and(|page| page.0 == zone) => {
+                    self.used -= entry.release as i64;
+                    self.ends[entry.number] = Some(ready);
+                }
+                other => self.inflow.push(other),
+            }
+        }
         let mut touched: Vec<usize> = Vec::new();
         for sector in 0..filled / SECTOR {
             let die = self.die(zone, self.place(sector * SECTOR).0);
@@ -380,6 +459,8 @@ impl Reference {
             die.free_at = die.array_start + duration;
             done = done.max(die.free_at);
         }
+        // There may be room for what waits in this very nanosecond.
+        self.time = now;
         done
     }
 }

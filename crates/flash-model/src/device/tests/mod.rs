@@ -61,16 +61,43 @@ fn closed_loop<'a>(
     depth: usize,
     commands: impl Iterator<Item = Command<'a>>,
 ) -> u64 {
-    let mut in_flight = std::collections::BinaryHeap::new();
     let (mut time, mut last) = (now, now);
-    for command in commands {
-        if in_flight.len() == depth {
-            let std::cmp::Reverse(first) = in_flight.pop().unwrap();
-            time = time.max(first);
+    let (mut ends, mut tickets, mut finished) = (std::collections::BinaryHeap::new(), 0, vec![]);
+    let mut commands = commands.peekable();
+    while commands.peek().is_some() || tickets > 0 {
+        if commands.peek().is_some() && ends.len() + tickets < depth {
+            let accepted = device
+                .submit(Nanos(time), 0, &commands.next().unwrap())
+                .unwrap();
+            match accepted.done {
+                Done::At(end) => ends.push(std::cmp::Reverse(end.0)),
+                Done::Later(_) => tickets += 1,
+            }
+            last = last.max(if let Done::At(end) = accepted.done {
+                end.0
+            } else {
+                0
+            });
+            continue;
         }
-        let done = run(device, time, &command);
-        last = last.max(done);
-        in_flight.push(std::cmp::Reverse(done));
+        let known = ends.peek().map_or(u64::MAX, |end| end.0);
+        match device
+            .next_event()
+            .filter(|next| tickets > 0 && next.0 < known)
+        {
+            Some(next) => {
+                device.advance(next, &mut finished);
+                for (_, end) in finished.drain(..) {
+                    tickets -= 1;
+                    last = last.max(end.0);
+                    ends.push(std::cmp::Reverse(end.0));
+                }
+            }
+            None => {
+                ends.pop();
+                time = time.max(known);
+            }
+        }
     }
     last
 }
