@@ -6,7 +6,10 @@ mod target;
 use std::{
     fs,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -21,6 +24,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 const CONNECT: &str = include_str!("guest/connect.sh");
 const COMMANDS: &str = include_str!("guest/commands.sh");
+const RECONNECT: &str = include_str!("guest/reconnect.sh");
 const FILESYSTEMS: &str = include_str!("guest/filesystems.sh");
 
 /// A target with a namespace of zones and one without.
@@ -40,7 +44,7 @@ fn target(block_bytes: u64, zoned: Bytes, conventional: Bytes) -> Fixture {
 
 fn run(
     release: Release,
-    fixture: &Fixture,
+    (port, nqn): (u16, &str),
     share: &Path,
     environment: &str,
     script: &str,
@@ -77,11 +81,7 @@ fn run(
             guest = guest.copy(program);
         }
     }
-    let port = fixture.target.address().port();
-    let command = format!(
-        "{environment} exec bash /share/run.sh {port} {}",
-        fixture.target.nqn()
-    );
+    let command = format!("{environment} exec bash /share/run.sh {port} {nqn}");
     let outcome = require(guest.run(["bash", "-c", &command]))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!(
@@ -100,10 +100,15 @@ fn run(
     Some(outcome)
 }
 
+/// Port and name, for a guest.
+fn whom(fixture: &Fixture) -> (u16, &str) {
+    (fixture.target.address().port(), fixture.target.nqn())
+}
+
 fn commands(release: Release) {
     let fixture = target(4096, Bytes::mib(512), Bytes::mib(128));
     let folder = tempfile::tempdir().unwrap();
-    if run(release, &fixture, folder.path(), "", COMMANDS).is_none() {
+    if run(release, whom(&fixture), folder.path(), "", COMMANDS).is_none() {
         return;
     }
     let page = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
@@ -172,7 +177,7 @@ fn filesystems(release: Release) {
     let fixture = target(512, Bytes::gib(2), Bytes::mib(64));
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("zonefs"), zonefs()).unwrap();
-    if run(release, &fixture, folder.path(), f2fs, FILESYSTEMS).is_none() {
+    if run(release, whom(&fixture), folder.path(), f2fs, FILESYSTEMS).is_none() {
         return;
     }
     let said = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
@@ -209,4 +214,50 @@ fn vm_linux_6_1_filesystems() {
 #[test]
 fn vm_linux_6_12_filesystems() {
     filesystems(Release::Linux6_12);
+}
+
+/// The target is stopped and started again, with the same device, while fio writes and compares.
+#[test]
+fn vm_linux_6_12_reconnects() {
+    let fixture = target(4096, Bytes::mib(256), Bytes::mib(64));
+    let (port, nqn) = (
+        fixture.target.address().port(),
+        fixture.target.nqn().to_owned(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let begun = folder.path().join("writing");
+    let over = AtomicBool::new(false);
+    let ran = std::thread::scope(|scope| {
+        let restarts = scope.spawn(|| {
+            let mut fixture = fixture;
+            while !begun.exists() && !over.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            for _ in 0..2 {
+                std::thread::sleep(Duration::from_secs(5));
+                let Fixture { device, target } = fixture;
+                let address = target.address();
+                drop(target);
+                std::thread::sleep(Duration::from_millis(500));
+                fixture = Fixture::at(device, address);
+            }
+            while !over.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let outcome = run(
+            Release::Linux6_12,
+            (port, &nqn),
+            folder.path(),
+            "",
+            RECONNECT,
+        );
+        over.store(true, Ordering::Release);
+        restarts.join().unwrap();
+        outcome
+    });
+    if ran.is_some() {
+        let fio = fs::read_to_string(folder.path().join("fio")).unwrap();
+        assert!(fio.contains("err= 0"), "{fio}");
+    }
 }

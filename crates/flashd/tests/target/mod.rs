@@ -66,6 +66,11 @@ impl Fixture {
 
     /// Of a device. From now on no thread of this process may panic unnoticed.
     pub(crate) fn of(device: Arc<Device>) -> Self {
+        Self::at(device, "127.0.0.1:0".parse().unwrap())
+    }
+
+    /// Of a device, at an address.
+    pub(crate) fn at(device: Arc<Device>, address: SocketAddr) -> Self {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -76,9 +81,8 @@ impl Fixture {
                 before(info);
             }));
         });
-        let loopback: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let target =
-            Target::listen(Arc::clone(&device), loopback, TargetOptions::default()).unwrap();
+            Target::listen(Arc::clone(&device), address, TargetOptions::default()).unwrap();
         Self { device, target }
     }
 
