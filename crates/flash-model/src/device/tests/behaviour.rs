@@ -214,6 +214,46 @@ fn a_full_buffer_slows_writes_down_to_the_dies() {
 }
 
 #[test]
+fn reads_pass_writes_that_wait_for_room() {
+    let mut device = device("indef-femu", NamespaceKind::Zoned, 512 * MIB);
+    let start = fill(&mut device, 64 * MIB) + MIB;
+    // 8 MiB fit, 120 wait: 320 ms of programs.
+    let mut waiting = 0;
+    for at in 64..192 {
+        let accepted = device
+            .submit(Nanos(start), 0, &write(at * MIB, MIB))
+            .unwrap();
+        waiting += usize::from(matches!(accepted.done, Done::Later(_)));
+    }
+    assert_eq!(waiting, 120);
+    let (mut numbers, mut now, mut worst) = (Numbers(5), start, 0);
+    for _ in 0..500 {
+        now += 313_000;
+        let offset = numbers.below(64 * MIB / 4096) * 4096;
+        let done = run(
+            &mut device,
+            now,
+            &Command::Read {
+                offset,
+                len: 4 * KIB,
+            },
+        );
+        worst = worst.max(done - now);
+    }
+    // The program that runs, another read or two, and the channel.
+    assert!(worst <= 700_000 + 3 * 80_000 + 100_000, "{worst}");
+    let mut finished = Vec::new();
+    while let Some(next) = device.next_event() {
+        device.advance(next, &mut finished);
+    }
+    assert_eq!(finished.len(), waiting);
+    assert!(
+        finished.is_sorted_by_key(|entry| entry.0),
+        "first come, first served"
+    );
+}
+
+#[test]
 fn a_reset_frees_what_was_buffered() {
     let mut device = device("indef-femu", NamespaceKind::Zoned, 96 * MIB);
     run(&mut device, 0, &write(0, 5 * MIB + 4 * KIB));
