@@ -3,7 +3,10 @@
 use std::{
     cell::RefCell,
     ffi::OsStr,
+    fs::File,
     io,
+    os::unix::fs::FileExt,
+    path::Path,
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
@@ -36,10 +39,30 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Have this thread's buffer before it is needed. A request that is not whole blocks may need one
-/// more on each side.
+/// Have what this thread will need before it is needed: its buffer (a request that is not whole
+/// blocks may need one more on each side), stack, and some heap.
 pub(super) fn touch_buffer() {
     BUFFER.with_borrow_mut(|buffer| buffer.resize(MAX_REQUEST as usize + 8192, 0));
+    let mut stack = [0u8; 256 << 10];
+    crate::store::touch(std::hint::black_box(&mut stack));
+    // Below the size that would be mapped and unmapped each time: the allocator keeps it.
+    let mut heap = vec![0u8; 96 << 10];
+    crate::store::touch(std::hint::black_box(&mut heap));
+}
+
+/// Have the kernel hand the largest request to the thread that takes them, so that all of the
+/// buffer into which that goes is there. It is a write behind the end, which changes nothing.
+pub(super) fn touch_request_buffer(disk: &Path, size: u64) -> io::Result<()> {
+    let mut memory = vec![0; MAX_REQUEST as usize + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let request = &mut memory[start..start + MAX_REQUEST as usize];
+    crate::store::touch(request);
+    let file = File::options().write(true).open(disk)?;
+    match file.write_at(request, size) {
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(io::Error::other("a write behind the end was taken")),
+    }
 }
 
 /// The file system.
@@ -315,6 +338,8 @@ impl Filesystem for Disk {
     ) {
         let len = (data.len() as u64).min(self.size.saturating_sub(offset));
         if len == 0 {
+            // Also how the mount brings this thread's memory in, see `touch_request_buffer`.
+            touch_buffer();
             return reply.error(Errno::ENOSPC);
         }
         let data = &data[..len as usize];

@@ -126,10 +126,19 @@ impl Mounted {
                 result
             })
             .map_err(failed)?;
-        Ok(Self {
+        let mounted = Self {
             path,
             session: Some(session),
-        })
+        };
+        let size = device
+            .namespaces()
+            .first()
+            .map_or(0, |first| first.size_bytes);
+        disk::touch_request_buffer(&mounted.disk(), size).map_err(|source| MountError::Mount {
+            path: mounted.path.clone(),
+            source,
+        })?;
+        Ok(mounted)
     }
 
     /// The file.

@@ -182,7 +182,7 @@ impl Region {
 }
 
 /// Write to every page of `bytes`, leaving its content as it is.
-pub(super) fn touch(bytes: &mut [u8]) {
+pub(crate) fn touch(bytes: &mut [u8]) {
     for page in bytes.chunks_mut(4096) {
         // Through `black_box`, or the compiler sees that nothing changes and leaves it out.
         let byte = std::hint::black_box(page[0]);

@@ -30,6 +30,7 @@ mod superblock;
 mod tests;
 mod zones;
 
+pub(crate) use base::touch;
 pub use change::{Change, ZoneChange};
 pub use error::{StoreError, StoreFault};
 pub use file::{FileOptions, Store};

@@ -14,6 +14,8 @@ use scratch_fs::{require_program, skip};
 pub(crate) struct Daemon {
     child: Option<Child>,
     folder: PathBuf,
+    /// Number of its FUSE connection; asking for it later could wait for the daemon.
+    connection: u32,
 }
 
 /// Whether this machine can mount FUSE and attach loop devices; if not, the skip is reported.
@@ -63,6 +65,7 @@ impl Daemon {
             .append(true)
             .open(folder.join("log"))
             .unwrap();
+        let before = fs::read_to_string(folder.join("log")).unwrap().len();
         let child = command
             .arg("mount")
             .arg(&mount_point)
@@ -75,9 +78,10 @@ impl Daemon {
         let mut daemon = Self {
             child: Some(child),
             folder: folder.to_owned(),
+            connection: 0,
         };
         let patience = Instant::now() + Duration::from_secs(60);
-        while !daemon.disk().exists() {
+        while !daemon.log()[before..].contains("mounted;") {
             let ended = daemon.child.as_mut().unwrap().try_wait().unwrap();
             assert!(
                 ended.is_none() && Instant::now() < patience,
@@ -86,6 +90,8 @@ impl Daemon {
             );
             std::thread::sleep(Duration::from_millis(10));
         }
+        let device = fs::metadata(daemon.disk()).unwrap().dev();
+        daemon.connection = rustix::fs::minor(device);
         daemon
     }
 
@@ -109,13 +115,27 @@ impl Daemon {
         kib.parse::<u64>().unwrap() << 10
     }
 
+    /// Say on stderr where each of its threads is, for a test that finds it stuck.
+    pub(crate) fn show_threads(&self) {
+        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))
+            .into_iter()
+            .flatten()
+        {
+            let thread = thread.unwrap().path();
+            for what in ["comm", "syscall", "stack"] {
+                let text = fs::read_to_string(thread.join(what)).unwrap_or_default();
+                eprintln!("{what}: {}", text.trim_end());
+            }
+        }
+        let maps = fs::read_to_string(format!("/proc/{}/maps", self.pid()));
+        eprintln!("{}", maps.unwrap_or_default());
+    }
+
     /// Have the kernel give up the FUSE connection: what waits for it gets errors, even where
     /// killing the daemon would not help because it waits itself.
     pub(crate) fn abort(&self) {
-        let device = fs::metadata(self.disk()).map_or(0, |disk| disk.dev());
-        let minor = rustix::fs::minor(device);
         let connections = "/sys/fs/fuse/connections";
-        let abort = format!("{connections}/{minor}/abort");
+        let abort = format!("{connections}/{}/abort", self.connection);
         if !Path::new(&abort).exists() {
             let _ = run("mount", &["-t", "fusectl", "fusectl", connections]);
         }
