@@ -92,6 +92,7 @@ pub(crate) fn mount_disk(args: &MountArgs) -> Result<()> {
     let device = Device::open(&options)?;
     check_one_disk(&device)?;
     let mut operation = operate(&args.device, &device)?;
+    mount::lock_memory();
     let mut mounted = Mounted::start(&device, &args.dir, operation.stopper())?;
     tracing::info!(
         "mounted; losetup --direct-io=on -b {} -f --show {}",

@@ -77,17 +77,25 @@ pub struct Mounted {
     session: Option<JoinHandle<io::Result<()>>>,
 }
 
-/// Mark this process as a part of the I/O path, before it has other threads: its memory is not
-/// swapped out, and an allocation does not wait for writeback that waits for it
+/// Mark this process as a part of the I/O path, before it has other threads: an allocation does not
+/// wait for writeback that waits for it
 /// (`PR_SET_IO_FLUSHER`, prctl(2), since 5.6).
 pub fn become_io_path() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
         tracing::warn!(%error, "not marked as an I/O flusher (it needs CAP_SYS_RESOURCE); \
             only memory that is there already is counted on");
     }
-    let lock = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    if let Err(error) = rustix::mm::mlockall(lock) {
-        tracing::warn!(%error, "memory is not locked (see ulimit -l): it may be swapped out");
+}
+
+/// Bring in and lock all memory that this process has now (the model's tables as well), and lock
+/// what comes later as soon as it is used. To be called when the device is open.
+pub fn lock_memory() {
+    let later = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    let locked =
+        rustix::mm::mlockall(MlockAllFlags::CURRENT).and_then(|()| rustix::mm::mlockall(later));
+    if let Err(error) = locked {
+        tracing::warn!(%error, "memory is not locked (see ulimit -l): it may be swapped out, and \
+            under memory pressure the device may wait for itself");
     }
 }
 
