@@ -30,8 +30,8 @@ use super::{
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
 /// Ranges that are held before they are handed out, due or not: with what comes until the next
-/// drain, a table of 2^17 places holds them.
-const MANY: usize = 1 << 16;
+/// drain, a table of 2^18 places holds them.
+const MANY: usize = 1 << 17;
 /// `FILES` of the contract.
 const FILES: u32 = 131_072;
 /// Entries of a map that are taken in one call, and ranges that are handed out at once.
@@ -338,15 +338,17 @@ impl Collector {
             }
         }
         self.intake.catch_up();
+        let mut counted = Vec::new();
         for part in 0..PARTS {
-            let counted = self.intake.inbox().take_part(part);
-            // Files are told before their ranges, and what was counted is told by now.
-            self.learn_files(drained);
-            for (range, counters) in counted {
-                self.tally(&range, &counters, drained);
-                if drained.tallies.len() >= BATCH as usize {
-                    sink(std::mem::take(drained));
-                }
+            counted.append(&mut self.intake.inbox().take_part(part));
+        }
+        // In the order in which a store keeps them: what is added together then lies together.
+        counted.sort_unstable_by_key(|(range, _)| (range.file, range.start, range.len));
+        self.learn_files(drained);
+        for (range, counters) in counted {
+            self.tally(&range, &counters, drained);
+            if drained.tallies.len() >= BATCH as usize {
+                sink(std::mem::take(drained));
             }
         }
         self.emptied = Instant::now();
