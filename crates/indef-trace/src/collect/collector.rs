@@ -30,8 +30,8 @@ use super::{
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
 /// Ranges that are held before they are handed out, due or not: with what comes until the next
-/// drain, a table of 2^18 places holds them.
-const MANY: usize = 1 << 17;
+/// look, a table of 2^17 places holds them.
+const MANY: usize = (1 << 17) / 4 * 3;
 /// `FILES` of the contract.
 const FILES: u32 = 131_072;
 /// Entries of a map that are taken in one call, and ranges that are handed out at once.
