@@ -200,6 +200,7 @@ impl ScratchFs {
             run(Command::new("cp")
                 .args(["--sparse=always", "--reflink=auto"])
                 .args([&original, &image]))?;
+            become_another(&kind, &image)?;
         } else {
             make(&program, &kind, &image, size, &mkfs)?;
         }
@@ -383,6 +384,20 @@ impl Drop for ScratchFs {
         }
         let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
     }
+}
+
+/// Give a copy an identity of its own: XFS and Btrfs refuse to mount the same one twice.
+fn become_another(kind: &str, image: &Path) -> Result<(), ScratchError> {
+    let mut command = match kind {
+        "xfs" => Command::new("xfs_admin"),
+        "btrfs" => Command::new("btrfstune"),
+        _ => return Ok(()),
+    };
+    match kind {
+        "xfs" => command.args(["-U", "generate"]),
+        _ => command.args(["-f", "-m"]),
+    };
+    run(command.arg(image)).map(|_| ())
 }
 
 /// An image with a new file system.

@@ -227,8 +227,17 @@ impl Fs {
         }
     }
 
+    /// "Busy" is tried again for a while: a child that another thread is just starting holds a copy
+    /// of every open file of this process until its `execve`.
     pub(crate) fn unmount(mut self) {
-        let output = run("umount", &[self.root.to_str().unwrap()]);
+        let mut output = run("umount", &[self.root.to_str().unwrap()]);
+        for _ in 0..100 {
+            if output.status.success() || !text(&output).contains("target is busy") {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            output = run("umount", &[self.root.to_str().unwrap()]);
+        }
         assert!(output.status.success(), "{}", text(&output));
         self.mounted = false;
     }
