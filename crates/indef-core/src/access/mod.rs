@@ -166,8 +166,10 @@ pub fn join(
     ReadAhead::apply_to_all(&mut records, &options);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     counted.retain_mut(|(_, r)| {
+        // Before it is aligned: nothing in the middle of a block would become that block.
+        let counts = !r.range.is_empty() && (r.reads, r.writes) != (0, 0);
         r.range = r.range.align_outward(options.block_size);
-        !r.range.is_empty() && (r.reads, r.writes) != (0, 0)
+        counts
     });
     counted.sort_unstable_by_key(|(file, r)| (*file, r.range.start));
     merge::merge(&records, &counted, &options)

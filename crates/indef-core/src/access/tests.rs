@@ -280,6 +280,17 @@ fn any_records() -> impl Strategy<Value = Vec<AccessRecord>> {
     })
 }
 
+#[test]
+fn a_counted_range_of_no_bytes_is_no_access() {
+    let nothing = AccessRange {
+        range: FileRange::new(1, 0),
+        reads: 3,
+        ..AccessRange::default()
+    };
+    let joined = join(Vec::new(), vec![(0, nothing)], &AccessOptions::default());
+    assert_eq!(joined.iter().count(), 0);
+}
+
 /// Which blocks of a file are in some range.
 fn covered(ranges: impl IntoIterator<Item = FileRange>) -> Vec<u64> {
     let mut blocks: Vec<u64> = ranges
