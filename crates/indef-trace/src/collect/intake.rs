@@ -56,8 +56,8 @@ impl Place {
     }
 }
 
-/// The table is in parts, each of which grows and is taken for itself: never are there two of the
-/// whole.
+/// The table is in parts, each of which grows for itself: the whole is never there twice because it
+/// grows.
 pub(super) const PARTS: usize = 16;
 
 type Part = HashMap<Place, types::counters, RandomState>;

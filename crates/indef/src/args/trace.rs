@@ -10,7 +10,7 @@ use super::values;
 
 /// Learn what applications really read and write
 ///
-/// Watches with eBPF, in the kernel, at the cost of about a percent; needs root, or CAP_BPF,
+/// Watches with eBPF, in the kernel, at the cost of some percent; needs root, or CAP_BPF,
 /// CAP_PERFMON and CAP_DAC_READ_SEARCH. Ends with the command, at --duration, or with Ctrl-C; what
 /// was learned is added to the profile, whose heat fades with time. `indef plan --profile` then
 /// moves only what is both fragmented and read.
