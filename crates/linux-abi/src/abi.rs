@@ -4,7 +4,8 @@
 /// One structure, with the ioctl requests that take it.
 #[derive(Clone, Copy, Debug)]
 pub struct AbiItem {
-    /// The header to include: `linux/fiemap.h`. Not every installation has every one.
+    /// The header to include: `linux/fiemap.h`. Not every installation has every one. (Those of our own
+    /// kernel patches are in `kernel/`.)
     pub header: &'static str,
     /// The type in C: `struct fiemap_extent`; empty for an item of constants only.
     pub c_type: &'static str,
@@ -24,6 +25,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::ABI,
         crate::btrfs::ABI,
         crate::f2fs::ABI,
+        crate::f2fs::offload::ABI,
         crate::cache::ABI,
         crate::fsxattr::ABI,
         crate::share::ABI,

@@ -1,4 +1,5 @@
-//! `F2FS_IOC_DEFRAGMENT`: rewrite a range of a file (linux/f2fs.h, v6.1).
+//! F2FS: `F2FS_IOC_DEFRAGMENT` rewrites a range of a file (linux/f2fs.h, v6.1); [`offload`] has the
+//! device copy ranges, on a kernel with the patches of kernel/f2fs.
 
 use std::{
     io,
@@ -7,6 +8,8 @@ use std::{
 };
 
 use crate::{abi::AbiItem, ioctl};
+
+pub mod offload;
 
 /// `struct f2fs_defragment`.
 #[repr(C)]
