@@ -40,6 +40,14 @@ impl<W: Write> Archive<W> {
         Ok(archive)
     }
 
+    /// An archive for a file system that came from another one: the links are there.
+    pub(crate) fn more(out: W) -> Self {
+        Self {
+            out,
+            present: MERGED.iter().map(PathBuf::from).collect(),
+        }
+    }
+
     /// A folder, with those above it.
     pub(crate) fn folder(&mut self, path: &Path) -> io::Result<()> {
         let path = inside(path);

@@ -53,6 +53,9 @@ pub enum LabError {
         /// The last lines of its console.
         console: String,
     },
+    /// The zoned SSD cannot be made or served.
+    #[error("the zoned SSD: {0}")]
+    Device(String),
     /// Somebody asked for the end.
     #[error("stopped")]
     Stopped,

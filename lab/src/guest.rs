@@ -17,7 +17,7 @@ use std::{
 use units::Bytes;
 
 use crate::{
-    Cache, Kernel, LabError, Release,
+    Cache, Kernel, LabError, Release, Zns, ZnsSetup,
     job::Job,
     machine::{self, Accelerator, Design, Machine, Word},
     programs,
@@ -69,6 +69,7 @@ pub struct Guest {
     disks: Vec<Bytes>,
     share: Option<PathBuf>,
     more: Vec<std::ffi::OsString>,
+    kernel_arguments: Vec<String>,
     timeout: Duration,
     output: Output,
     stop: Arc<AtomicBool>,
@@ -81,22 +82,31 @@ impl Guest {
     ///
     /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
     pub fn with(release: Release) -> Result<Self, LabError> {
+        Self::from_cache(release, &Cache::of_project())
+    }
+
+    /// The same with the kernels that are kept in `cache`.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    pub fn from_cache(release: Release, cache: &Cache) -> Result<Self, LabError> {
         if programs::find(Path::new("qemu-system-x86_64")).is_none() {
             return Err(LabError::missing(
                 "qemu-system-x86_64 (package qemu-system-x86) is not installed",
             ));
         }
-        let cache = Cache::of_project();
-        let kernel = Kernel::fetch(release, &cache)?;
+        let kernel = Kernel::fetch(release, cache)?;
         Ok(Self {
             kernel,
-            cache,
+            cache: cache.clone(),
             job: Job::default(),
             cpus: 2,
             memory_mib: 1024,
             disks: Vec::new(),
             share: None,
             more: Vec::new(),
+            kernel_arguments: Vec::new(),
             timeout: Duration::from_secs(300),
             output: Output::default(),
             stop: Arc::default(),
@@ -140,6 +150,12 @@ impl Guest {
         self
     }
 
+    /// An empty disk that comes before all others.
+    pub(crate) fn first_disk(mut self, size: Bytes) -> Self {
+        self.disks.insert(0, size);
+        self
+    }
+
     /// Have this folder of the host there as `/share`, to read and to write.
     #[must_use]
     pub fn share(mut self, folder: &Path) -> Self {
@@ -166,6 +182,23 @@ impl Guest {
     pub fn qemu(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.more.push(argument.as_ref().to_owned());
         self
+    }
+
+    /// One more argument for the kernel: a module's parameter, say.
+    #[must_use]
+    pub fn kernel_argument(mut self, argument: &str) -> Self {
+        self.kernel_arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Have this zoned SSD there, set up so far. What the command finds is said at [`Zns`].
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unavailable`] where a program for it is missing.
+    pub fn zns(mut self, zns: &Zns, setup: ZnsSetup) -> Result<Self, LabError> {
+        self.job.zns = zns.settings(setup, self.cpus)?;
+        zns.attach(self, setup)
     }
 
     /// How long the command may take; 5 minutes if not said.
@@ -214,10 +247,34 @@ impl Guest {
         }
         let folder = scratch()?;
         let design = self.design(folder.path())?;
-        let candidates = Accelerator::candidates(&self.cache);
-        for accelerator in candidates {
-            match self.try_run(&design, accelerator, folder.path()) {
-                Ok(outcome) => return Ok(outcome),
+        self.on_best(|accelerator| self.try_run(&design, accelerator, folder.path()))
+    }
+
+    /// Boot, and leave it running with its sockets in `folder`, for commands to come at these ports.
+    pub(crate) fn stay(
+        &mut self,
+        folder: &Path,
+        ports: &[&str],
+    ) -> Result<(Machine, Accelerator), LabError> {
+        self.job.standing = true;
+        let mut design = self.design(folder)?;
+        let jobs = folder.join("jobs");
+        fs::create_dir_all(&jobs).map_err(LabError::at(&jobs))?;
+        design.shares.push(("jobs", jobs));
+        self.on_best(|accelerator| {
+            let started = Instant::now();
+            let mut machine =
+                Machine::start(&design, accelerator, folder, ports).map_err(Failure::AtBoot)?;
+            self.come_up(&mut machine, started, accelerator)?;
+            Ok((machine, accelerator))
+        })
+    }
+
+    /// On the best accelerator on which it comes up.
+    fn on_best<T>(&self, boot: impl Fn(Accelerator) -> Result<T, Failure>) -> Result<T, LabError> {
+        for accelerator in Accelerator::candidates(&self.cache) {
+            match boot(accelerator) {
+                Ok(made) => return Ok(made),
                 Err(Failure::InGuest(error)) => return Err(error),
                 Err(Failure::AtBoot(error)) if accelerator == Accelerator::Tcg => {
                     return Err(error);
@@ -245,6 +302,7 @@ impl Guest {
             disks: Vec::new(),
             share: None,
             more: Vec::new(),
+            kernel_arguments: Vec::new(),
             stop: Arc::clone(&self.stop),
             ..self
         };
@@ -271,17 +329,19 @@ impl Guest {
                 .map_err(LabError::at(&disk))?;
             disks.push(disk);
         }
-        let share = match &self.share {
-            Some(share) => Some(fs::canonicalize(share).map_err(LabError::at(share))?),
-            None => None,
-        };
+        let mut shares = Vec::new();
+        if let Some(share) = &self.share {
+            let folder = fs::canonicalize(share).map_err(LabError::at(share))?;
+            shares.push(("share", folder));
+        }
         Ok(Design {
             kernel: self.kernel.image(),
             archive,
             cpus: self.cpus,
             memory_mib: self.memory_mib,
             disks,
-            share,
+            kernel_arguments: self.kernel_arguments.clone(),
+            shares,
             more: self.more.clone(),
         })
     }
@@ -293,18 +353,11 @@ impl Guest {
         folder: &Path,
     ) -> Result<Outcome, Failure> {
         let started = Instant::now();
-        let mut machine = Machine::start(design, accelerator, folder).map_err(Failure::AtBoot)?;
-        let stdout = self.collect(machine.stdout.take(), io::stdout());
-        let stderr = self.collect(machine.stderr.take(), io::stderr());
-        let up = self
-            .word(&mut machine, started, accelerator.patience())
+        let mut machine = Machine::start(design, accelerator, folder, &["stdout", "stderr"])
             .map_err(Failure::AtBoot)?;
-        if up != Word::Ready {
-            let said = machine.complaint();
-            return Err(Failure::AtBoot(
-                machine.died(&format!("it did not come up {said}")),
-            ));
-        }
+        let stdout = self.collect(machine.ports.remove("stdout"), io::stdout());
+        let stderr = self.collect(machine.ports.remove("stderr"), io::stderr());
+        self.come_up(&mut machine, started, accelerator)?;
         let boot = started.elapsed();
         tracing::debug!("the guest is up after {boot:?}");
         let began = Instant::now();
@@ -326,6 +379,28 @@ impl Guest {
             boot,
             elapsed,
         })
+    }
+
+    /// Wait until it is up.
+    fn come_up(
+        &self,
+        machine: &mut Machine,
+        started: Instant,
+        accelerator: Accelerator,
+    ) -> Result<(), Failure> {
+        let up = self
+            .word(machine, started, accelerator.patience())
+            .map_err(Failure::AtBoot)?;
+        match up {
+            Word::Ready => Ok(()),
+            Word::Failed(why) => Err(Failure::InGuest(machine.died(&why))),
+            _ => {
+                let said = machine.complaint();
+                Err(Failure::AtBoot(
+                    machine.died(&format!("it did not come up {said}")),
+                ))
+            }
+        }
     }
 
     /// What init says next, in time.
@@ -383,7 +458,7 @@ enum Failure {
 }
 
 /// For archive, disks and sockets (whose paths may not be long).
-fn scratch() -> Result<tempfile::TempDir, LabError> {
+pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
     tempfile::Builder::new()
         .prefix("indef-lab-")
         .tempdir()

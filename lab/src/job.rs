@@ -1,11 +1,16 @@
 //! What one guest is given to do, and the archive that it boots from.
 
 use std::{
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::BufWriter,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+    },
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use crate::{
@@ -16,12 +21,14 @@ use crate::{
 };
 
 const INIT: &[u8] = include_bytes!("../guest/init");
+const ZNS: &[u8] = include_bytes!("../guest/zns");
+const SERVE: &[u8] = include_bytes!("../guest/serve");
 
 /// Settings of tools, that these want to find.
 const SETTINGS: [&str; 1] = ["/etc/mke2fs.conf"];
 
 /// What to put into the guest, and what to do there.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
     /// Files or programs, as [`programs::find`] understands them.
     pub(crate) copy: Vec<PathBuf>,
@@ -31,6 +38,12 @@ pub(crate) struct Job {
     /// Modules that are there to be loaded.
     pub(crate) keep: Vec<String>,
     pub(crate) share: bool,
+    /// Whether the guest stays, for commands to come.
+    pub(crate) standing: bool,
+    /// What `/lab/zns` reads, as lines of shell; empty for no zoned SSD.
+    pub(crate) zns: String,
+    /// Where the command begins; where this process is if not said.
+    pub(crate) here: Option<PathBuf>,
     /// The command; empty for a shell.
     pub(crate) command: Vec<OsString>,
 }
@@ -42,16 +55,54 @@ impl Job {
         let mut root = Root {
             archive: Archive::new(out).map_err(LabError::at(path))?,
             path,
+            there: BTreeMap::new(),
         };
         for folder in ["proc", "sys", "run", "tmp", "root", "share", "mnt", "lab"] {
             root.folder(folder)?;
         }
         root.file("init", 0o755, INIT)?;
+        root.file("lab/zns", 0o755, ZNS)?;
+        root.file("lab/serve", 0o755, SERVE)?;
         root.file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")?;
         root.file("etc/group", 0o644, b"root:x:0:\n")?;
 
         let command = self.add_command(kernel, &mut root)?;
         root.file("lab/command", 0o755, &command)?;
+        self.add_files(&mut root)?;
+        self.add_modules(kernel, &mut root)?;
+        root.file("lab/job", 0o644, self.settings().as_bytes())?;
+        add_busybox(kernel, &mut root)?;
+        root.archive.finish().map_err(LabError::at(path))?;
+        Ok(())
+    }
+
+    /// For a guest that stays: write what it lacks for this command as an archive to `folder`, and the
+    /// command. `there` is what it has of the host's files; it is what it has then.
+    pub(crate) fn write_more(
+        &self,
+        kernel: &Kernel,
+        folder: &Path,
+        there: BTreeMap<PathBuf, Copied>,
+    ) -> Result<BTreeMap<PathBuf, Copied>, LabError> {
+        let path = folder.join("archive");
+        let out = BufWriter::new(File::create(&path).map_err(LabError::at(&path))?);
+        let mut root = Root {
+            archive: Archive::more(out),
+            path: &path,
+            there,
+        };
+        let command = self.add_command(kernel, &mut root)?;
+        self.add_files(&mut root)?;
+        let there = root.there;
+        root.archive.finish().map_err(LabError::at(&path))?;
+        let script = folder.join("command");
+        fs::write(&script, command).map_err(LabError::at(&script))?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+            .map_err(LabError::at(&script))?;
+        Ok(there)
+    }
+
+    fn add_files(&self, root: &mut Root<'_>) -> Result<(), LabError> {
         for name in &self.copy {
             let file = programs::find(name).ok_or_else(|| {
                 LabError::Request(format!("cannot copy {}: no such file", name.display()))
@@ -71,10 +122,6 @@ impl Job {
                 }
             }
         }
-        self.add_modules(kernel, &mut root)?;
-        root.file("lab/job", 0o644, self.settings().as_bytes())?;
-        add_busybox(kernel, &mut root)?;
-        root.archive.finish().map_err(LabError::at(path))?;
         Ok(())
     }
 
@@ -101,7 +148,10 @@ impl Job {
                 return Err(LabError::Request(format!("{program}: no such program")));
             }
         };
-        let here = std::env::current_dir().map_err(LabError::at(Path::new(".")))?;
+        let here = match &self.here {
+            Some(here) => here.clone(),
+            None => std::env::current_dir().map_err(LabError::at(Path::new(".")))?,
+        };
         root.folder(&here)?;
         let mut script = b"#!/usr/bin/busybox sh\ncd ".to_vec();
         script.extend(quoted(here.as_os_str()));
@@ -136,16 +186,18 @@ impl Job {
     /// `/lab/job`, which init reads.
     fn settings(&self) -> String {
         let mut load = AT_BOOT.map(str::to_owned).to_vec();
-        if self.share {
+        if self.share || self.standing {
             load.extend(["9pnet_virtio", "9p"].map(str::to_owned));
         }
         load.extend(self.load.iter().cloned());
         let flag = |set: bool| if set { "1" } else { "" };
         format!(
-            "load='{}'\nshare={}\ninteractive={}\nterminal=vt100\n",
+            "load='{}'\nshare={}\ninteractive={}\nstanding={}\nterminal=vt100\n{}",
             load.join(" "),
             flag(self.share),
-            flag(self.command.is_empty()),
+            flag(self.command.is_empty() && !self.standing),
+            flag(self.standing),
+            self.zns,
         )
     }
 }
@@ -155,6 +207,16 @@ struct Root<'a> {
     archive: Archive<BufWriter<File>>,
     /// Where it is written to, for messages.
     path: &'a Path,
+    /// Files of the host that the guest has.
+    there: BTreeMap<PathBuf, Copied>,
+}
+
+/// By what a file that was copied is known to be the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copied {
+    length: u64,
+    modified: Option<SystemTime>,
+    inode: u64,
 }
 
 impl Root<'_> {
@@ -183,10 +245,16 @@ impl Root<'_> {
         if self.archive.contains(file) {
             return Ok(());
         }
-        let mode = fs::metadata(file)
-            .map_err(LabError::at(file))?
-            .permissions()
-            .mode();
+        let metadata = fs::metadata(file).map_err(LabError::at(file))?;
+        let mode = metadata.permissions().mode();
+        let copied = Copied {
+            length: metadata.len(),
+            modified: metadata.modified().ok(),
+            inode: metadata.ino(),
+        };
+        if self.there.insert(file.to_owned(), copied) == Some(copied) {
+            return Ok(());
+        }
         let content = fs::read(file).map_err(LabError::at(file))?;
         self.file(file, mode & 0o7777, &content)
     }

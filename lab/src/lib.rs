@@ -12,11 +12,15 @@
 //! Kernels come from Debian's archive through apt, checked against Debian's keyring, and stay in a
 //! cache folder (see [`Cache`]).
 //!
+//! A guest can have a zoned SSD ([`Zns`]): one that this process serves (flashd), or QEMU's own.
+//!
+//! A guest that stays, for many commands, is in [`standing`].
+//!
 //! Invariants: a QEMU that was started ends with the [`Guest`] that started it, also when the
 //! process is killed; a command's exit status and output are the guest's own, never a guess: a guest
 //! that dies, hangs or panics is an error.
 //!
-//! It ignores: other machines than x86-64, networks, firmware, and everything that wants an init
+//! It ignores: other machines than x86-64, networks (but the way to a served SSD), firmware, and everything that wants an init
 //! system.
 
 #![forbid(unsafe_code)]
@@ -33,6 +37,8 @@ mod machine;
 pub mod modules;
 mod programs;
 mod skip;
+pub mod standing;
+mod zns;
 
 pub use cache::Cache;
 pub use error::LabError;
@@ -40,3 +46,4 @@ pub use guest::{Guest, Outcome, Output};
 pub use kernel::{Kernel, Release};
 pub use machine::Accelerator;
 pub use skip::require;
+pub use zns::{Zns, ZnsDevice, ZnsOptions, ZnsSetup};

@@ -1,6 +1,7 @@
 //! One QEMU process: started, heard, and ended in every case.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs,
     io::{BufRead, BufReader},
@@ -88,8 +89,10 @@ pub(crate) struct Design {
     pub(crate) memory_mib: u32,
     /// Raw images, in order: `/dev/vda`, `/dev/vdb` …
     pub(crate) disks: Vec<PathBuf>,
-    /// Folder that is mounted as `/share`.
-    pub(crate) share: Option<PathBuf>,
+    /// More of the kernel's arguments.
+    pub(crate) kernel_arguments: Vec<String>,
+    /// Folders of the host, by the tag that the guest mounts them with.
+    pub(crate) shares: Vec<(&'static str, PathBuf)>,
     /// More arguments for QEMU.
     pub(crate) more: Vec<OsString>,
 }
@@ -97,6 +100,11 @@ pub(crate) struct Design {
 impl Design {
     /// Everything but the console and the ports.
     fn command(&self, accelerator: Accelerator) -> Command {
+        let mut kernel_arguments = KERNEL_ARGUMENTS.to_owned();
+        for argument in &self.kernel_arguments {
+            kernel_arguments.push(' ');
+            kernel_arguments.push_str(argument);
+        }
         // QEMU is killed when we are, even when nothing of us can run any more.
         let mut command = Command::new("setpriv");
         command
@@ -106,7 +114,7 @@ impl Design {
             .args(accelerator.arguments())
             .args(["-smp", &self.cpus.to_string()])
             .args(["-m", &format!("{}M", self.memory_mib)])
-            .args(["-append", KERNEL_ARGUMENTS])
+            .args(["-append", &kernel_arguments])
             .arg("-kernel")
             .arg(&self.kernel)
             .arg("-initrd")
@@ -120,13 +128,13 @@ impl Design {
             let device = format!("virtio-blk-pci,drive=disk{number}");
             command.args(["-drive", &drive, "-device", &device]);
         }
-        if let Some(share) = &self.share {
+        for (tag, folder) in &self.shares {
             let folder = format!(
-                "local,id=share,security_model=none,multidevs=remap,path={}",
-                value(share)
+                "local,id={tag},security_model=none,multidevs=remap,path={}",
+                value(folder)
             );
-            let device = "virtio-9p-pci,fsdev=share,mount_tag=share";
-            command.args(["-fsdev", &folder, "-device", device]);
+            let device = format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}");
+            command.args(["-fsdev", &folder, "-device", &device]);
         }
         command.args(&self.more);
         command
@@ -139,12 +147,20 @@ fn value(path: &Path) -> String {
 }
 
 /// What the guest's init says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// It is up, and starts the command.
     Ready,
+    /// It cannot become what it should.
+    Failed(String),
     /// The command has ended with this status.
     Exit(i32),
+    /// Of a guest that stays: the command with this number has ended with this status.
+    Ended(u64, i32),
+    /// Of a guest that stays: the command with this number could not begin.
+    Lost(u64),
+    /// Of a guest that stays: the shell at its terminal has ended.
+    ShellEnded,
     /// It will say no more.
     Silence,
 }
@@ -156,16 +172,21 @@ pub(crate) struct Machine {
     /// What QEMU itself says.
     errors: PathBuf,
     pub(crate) words: Receiver<Word>,
-    pub(crate) stdout: Option<UnixStream>,
-    pub(crate) stderr: Option<UnixStream>,
+    /// The other ports, by name.
+    pub(crate) ports: BTreeMap<String, UnixStream>,
 }
 
+/// The port at which the guest has a terminal (`/dev/hvc0`).
+pub(crate) const TERMINAL: &str = "terminal";
+
 impl Machine {
-    /// Start it. `folder` is for its sockets and console; it must outlive the machine.
+    /// Start it, with these ports beside the one for `words`. `folder` is for its sockets and console;
+    /// it must outlive the machine.
     pub(crate) fn start(
         design: &Design,
         accelerator: Accelerator,
         folder: &Path,
+        ports: &[&str],
     ) -> Result<Self, LabError> {
         let console = folder.join("console");
         let mut command = design.command(accelerator);
@@ -173,15 +194,18 @@ impl Machine {
             .args(["-serial", &format!("file:{}", value(&console))])
             .args(["-device", "virtio-serial-pci"]);
         let mut listeners = Vec::new();
-        for name in ["status", "stdout", "stderr"] {
+        for name in ["status"].iter().chain(ports) {
             let path = folder.join(name);
             // One may be left of an accelerator that did not work.
             let _ = fs::remove_file(&path);
             let listener = UnixListener::bind(&path).map_err(LabError::at(&path))?;
             let chardev = format!("socket,id={name},path={}", value(&path));
-            let port = format!("virtserialport,chardev={name},name={name}");
+            let port = match *name {
+                TERMINAL => format!("virtconsole,chardev={name}"),
+                name => format!("virtserialport,chardev={name},name={name}"),
+            };
             command.args(["-chardev", &chardev, "-device", &port]);
-            listeners.push((path, listener));
+            listeners.push((*name, path, listener));
         }
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let errors = folder.join("qemu");
@@ -191,21 +215,20 @@ impl Machine {
             console,
             errors,
             words: mpsc::channel().1,
-            stdout: None,
-            stderr: None,
+            ports: BTreeMap::new(),
         };
-        let mut streams = Vec::new();
-        for (path, listener) in listeners {
+        for (name, path, listener) in listeners {
             let stream = machine.process.connection(&listener);
             let Some(stream) = stream.map_err(LabError::at(&path))? else {
                 let said = machine.complaint();
                 return Err(machine.died(&format!("QEMU did not start: {said}")));
             };
-            streams.push(stream);
+            if name == "status" {
+                machine.words = listen(stream);
+            } else {
+                machine.ports.insert(name.to_owned(), stream);
+            }
         }
-        machine.stderr = streams.pop();
-        machine.stdout = streams.pop();
-        machine.words = streams.pop().map_or_else(|| mpsc::channel().1, listen);
         Ok(machine)
     }
 
@@ -269,11 +292,7 @@ fn listen(stream: UnixStream) -> Receiver<Word> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let word = match line.split_once(' ') {
-                None if line == "ready" => Word::Ready,
-                Some(("exit", code)) => code.parse().map_or(Word::Silence, Word::Exit),
-                _ => Word::Silence,
-            };
+            let word = word(&line).unwrap_or(Word::Silence);
             // Nobody listens any more once the guest was given up.
             if sender.send(word).is_err() {
                 return;
@@ -282,6 +301,21 @@ fn listen(stream: UnixStream) -> Receiver<Word> {
         let _ = sender.send(Word::Silence);
     });
     receiver
+}
+
+fn word(line: &str) -> Option<Word> {
+    match line.split_once(' ') {
+        None if line == "ready" => Some(Word::Ready),
+        None if line == "shell-ended" => Some(Word::ShellEnded),
+        Some(("failed", why)) => Some(Word::Failed(why.to_owned())),
+        Some(("exit", code)) => code.parse().ok().map(Word::Exit),
+        Some(("lost", job)) => job.parse().ok().map(Word::Lost),
+        Some(("ended", rest)) => {
+            let (job, code) = rest.split_once(' ')?;
+            Some(Word::Ended(job.parse().ok()?, code.parse().ok()?))
+        }
+        _ => None,
+    }
 }
 
 /// A child that does not outlive its owner.
