@@ -37,6 +37,20 @@ impl Cache {
         Self::at(&target.join("lab"))
     }
 
+    /// The folder that `INDEF_LAB` names, else `indef/lab` where this user's caches are; `None` where
+    /// nobody says where that is. For a program that is installed.
+    #[must_use]
+    pub fn of_user() -> Option<Self> {
+        if let Some(folder) = std::env::var_os("INDEF_LAB") {
+            return Some(Self::at(Path::new(&folder)));
+        }
+        let caches = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute())
+            .or_else(|| Some(std::env::home_dir()?.join(".cache")))?;
+        Some(Self::at(&caches.join("indef/lab")))
+    }
+
     /// Where it is.
     #[must_use]
     pub fn folder(&self) -> &Path {

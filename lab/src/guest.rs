@@ -17,7 +17,7 @@ use std::{
 use units::Bytes;
 
 use crate::{
-    Cache, Kernel, LabError, Release, Zns, ZnsSetup,
+    Cache, Kernel, LabError, Release, Zns, ZnsDevice, ZnsSetup,
     job::Job,
     machine::{self, Accelerator, Design, Machine, Word},
     programs,
@@ -70,6 +70,7 @@ pub struct Guest {
     share: Option<PathBuf>,
     more: Vec<std::ffi::OsString>,
     kernel_arguments: Vec<String>,
+    device: Option<ZnsDevice>,
     timeout: Duration,
     output: Output,
     stop: Arc<AtomicBool>,
@@ -107,6 +108,7 @@ impl Guest {
             share: None,
             more: Vec::new(),
             kernel_arguments: Vec::new(),
+            device: None,
             timeout: Duration::from_secs(300),
             output: Output::default(),
             stop: Arc::default(),
@@ -198,6 +200,7 @@ impl Guest {
     /// [`LabError::Unavailable`] where a program for it is missing.
     pub fn zns(mut self, zns: &Zns, setup: ZnsSetup) -> Result<Self, LabError> {
         self.job.zns = zns.settings(setup, self.cpus)?;
+        self.device = Some(zns.options().device);
         zns.attach(self, setup)
     }
 
@@ -226,6 +229,12 @@ impl Guest {
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
+    }
+
+    /// Whose zoned SSD it has, if any.
+    #[must_use]
+    pub fn device(&self) -> Option<ZnsDevice> {
+        self.device
     }
 
     /// Boot, run the command, and be gone. The program comes from the host (a path, or a name on the
@@ -303,6 +312,7 @@ impl Guest {
             share: None,
             more: Vec::new(),
             kernel_arguments: Vec::new(),
+            device: None,
             stop: Arc::clone(&self.stop),
             ..self
         };

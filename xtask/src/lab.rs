@@ -6,7 +6,10 @@ use std::{
     os::unix::process::CommandExt,
     path::PathBuf,
     process::{Command, ExitCode, Stdio},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -387,18 +390,10 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
         life: Duration::from_secs(60 * keep.limit),
     };
     let cache = Cache::of_project();
-    standing::keep(
-        &cache,
-        &keep.name,
-        guest,
-        zns.as_ref(),
-        limits,
-        &stop,
-        |state| {
-            // Whoever started us may have gone.
-            let _ = writeln!(std::io::stdout(), "{}", described(state));
-        },
-    )?;
+    standing::keep(&cache, &keep.name, guest, limits, &stop, |state| {
+        // Whoever started us may have gone.
+        let _ = writeln!(std::io::stdout(), "{}", described(state));
+    })?;
     drop(control);
     Ok(ExitCode::SUCCESS)
 }

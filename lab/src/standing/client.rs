@@ -37,6 +37,17 @@ pub struct Standing {
     state: State,
 }
 
+/// What a command said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its exit status; 128 and a signal's number where a signal ended it.
+    pub status: i32,
+    /// Its standard output.
+    pub stdout: Vec<u8>,
+    /// Its standard error.
+    pub stderr: Vec<u8>,
+}
+
 /// How a shell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -78,7 +89,41 @@ impl Standing {
     /// # Errors
     ///
     /// It could not be started, took too long, or the guest ended.
-    pub fn run(&self, mut command: Command, stop: &AtomicBool) -> Result<i32, LabError> {
+    pub fn run(&self, command: Command, stop: &AtomicBool) -> Result<i32, LabError> {
+        let (mut out, mut err) = (io::stdout(), io::stderr());
+        self.take(command, stop, |frame| match frame {
+            // Who reads our output may have seen enough: the command goes on, as elsewhere.
+            Frame::Out(bytes) => drop(out.write_all(&bytes).and_then(|()| out.flush())),
+            Frame::Err(bytes) => drop(err.write_all(&bytes)),
+            Frame::Ended(_) | Frame::Failed(_) => {}
+        })
+    }
+
+    /// The same with its output for the caller.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started, took too long, or the guest ended.
+    pub fn output(&self, command: Command, stop: &AtomicBool) -> Result<Said, LabError> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let status = self.take(command, stop, |frame| match frame {
+            Frame::Out(bytes) => stdout.extend(bytes),
+            Frame::Err(bytes) => stderr.extend(bytes),
+            Frame::Ended(_) | Frame::Failed(_) => {}
+        })?;
+        Ok(Said {
+            status,
+            stdout,
+            stderr,
+        })
+    }
+
+    fn take(
+        &self,
+        mut command: Command,
+        stop: &AtomicBool,
+        mut take: impl FnMut(Frame),
+    ) -> Result<i32, LabError> {
         for name in command.words.iter_mut().take(1).chain(&mut command.copy) {
             if let Some(file) = programs::find(Path::new(&*name)) {
                 *name = file.into();
@@ -90,14 +135,11 @@ impl Standing {
                 .try_clone()
                 .map_err(LabError::at(&self.state.socket))?,
         );
-        let (mut out, mut err) = (io::stdout(), io::stderr());
         loop {
             match frames.recv_timeout(GLANCE) {
-                // Who reads our output may have seen enough: the command goes on, as elsewhere.
-                Ok(Frame::Out(bytes)) => drop(out.write_all(&bytes).and_then(|()| out.flush())),
-                Ok(Frame::Err(bytes)) => drop(err.write_all(&bytes)),
                 Ok(Frame::Ended(status)) => return Ok(status),
                 Ok(Frame::Failed(why)) => return Err(LabError::Request(why)),
+                Ok(frame) => take(frame),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
                     // The end of the connection is the command's.

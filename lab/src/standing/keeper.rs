@@ -23,7 +23,7 @@ use super::{
     wire::{Ask, Command, Frame},
 };
 use crate::{
-    Cache, Guest, Kernel, LabError, Zns,
+    Cache, Guest, Kernel, LabError,
     job::{Copied, Job},
     machine::{Machine, TERMINAL, Word},
 };
@@ -48,7 +48,7 @@ pub struct Limits {
 }
 
 /// Boot the guest and keep it until somebody wants its end, a limit is reached, it ends itself, or
-/// `stop` is set. `announce` is called once commands can come. Whatever happens, nothing is left but
+/// `stop` says so. `announce` is called once commands can come. Whatever happens, nothing is left but
 /// what a kill of this process leaves: a folder, that the next one takes away.
 ///
 /// # Errors
@@ -58,9 +58,8 @@ pub fn keep(
     cache: &Cache,
     name: &str,
     guest: Guest,
-    zns: Option<&Zns>,
     limits: Limits,
-    stop: &AtomicBool,
+    stop: impl Fn() -> bool,
     announce: impl FnOnce(&State),
 ) -> Result<(), LabError> {
     let place = Place::of(cache, name)?;
@@ -85,12 +84,12 @@ pub fn keep(
         socket,
         folder: folder.path().to_owned(),
         kernel: guest.kernel().version().to_owned(),
-        device: zns.map(|zns| zns.options().device.name().to_owned()),
+        device: guest.device().map(|device| device.name().to_owned()),
     };
     place.write(&state)?;
     tracing::info!(?accelerator, kernel = state.kernel, "the guest is up");
     announce(&state);
-    let ended = keeper.serve(&listener, limits, stop);
+    let ended = keeper.serve(&listener, limits, &stop);
     keeper.power_off();
     place.clear();
     ended
@@ -178,7 +177,7 @@ impl Keeper {
         self: &Arc<Self>,
         listener: &UnixListener,
         limits: Limits,
-        stop: &AtomicBool,
+        stop: &dyn Fn() -> bool,
     ) -> Result<(), LabError> {
         let begun = Instant::now();
         loop {
@@ -209,7 +208,7 @@ impl Keeper {
                 tracing::info!("ending: nobody is there, or it has been there for long");
                 return Ok(());
             }
-            if stop.load(Ordering::Relaxed) || self.down.load(Ordering::Acquire) {
+            if stop() || self.down.load(Ordering::Acquire) {
                 return Ok(());
             }
         }

@@ -8,11 +8,14 @@
 //! id may be somebody else's by now. `NAME.json` says where its socket is; without the lock it is stale,
 //! and goes together with the folder that it names.
 //!
+//! [`Session`] is the same within a process, for tests and experiments.
+//!
 //! Up to four commands run at the same time, each with ports of its own; one client is at the terminal.
 
 mod client;
 mod command;
 mod keeper;
+mod session;
 mod wire;
 
 use std::{
@@ -24,8 +27,9 @@ use std::{
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
-pub use client::{Ended, Standing};
+pub use client::{Ended, Said, Standing};
 pub use keeper::{Limits, keep};
+pub use session::Session;
 pub use wire::Command;
 
 use crate::{Cache, LabError};

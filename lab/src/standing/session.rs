@@ -1,0 +1,135 @@
+//! A standing guest within a process.
+
+use std::{
+    ffi::{OsStr, OsString},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use super::{Command, Limits, Said, Standing, keep};
+use crate::{Cache, Guest, LabError};
+
+const NAME: &str = "session";
+
+/// A guest that takes commands until it is dropped. Commands may run at the same time, from several
+/// threads. Nobody else can reach it.
+#[derive(Debug)]
+pub struct Session {
+    standing: Standing,
+    stop: Arc<AtomicBool>,
+    /// Ours: it was dropped.
+    over: Arc<AtomicBool>,
+    copy: Vec<OsString>,
+    keeper: Option<JoinHandle<Result<(), LabError>>>,
+    // Its state; after the keeper has ended.
+    _folder: tempfile::TempDir,
+}
+
+impl Session {
+    /// Boot it. It, and what runs there, ends when `stop` is set, and after an hour in any case.
+    ///
+    /// # Errors
+    ///
+    /// It does not come up.
+    pub fn start(guest: Guest, stop: Arc<AtomicBool>) -> Result<Self, LabError> {
+        let folder = crate::guest::scratch()?;
+        let cache = Cache::at(folder.path());
+        let over = Arc::new(AtomicBool::new(false));
+        let (announce, announced) = mpsc::channel();
+        let keeper = {
+            let guest = guest.stop(Arc::clone(&stop));
+            let (stop, over, cache) = (Arc::clone(&stop), Arc::clone(&over), cache.clone());
+            let ends = move || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
+            let limits = Limits {
+                idle: Duration::from_secs(3600),
+                life: Duration::from_secs(3600),
+            };
+            std::thread::Builder::new()
+                .name("keeper".into())
+                .spawn(move || {
+                    keep(&cache, NAME, guest, limits, ends, |_| {
+                        let _ = announce.send(());
+                    })
+                })
+                .map_err(LabError::at(folder.path()))?
+        };
+        if announced.recv().is_err() {
+            return Err(match keeper.join() {
+                Ok(Err(error)) => error,
+                _ => LabError::Stopped,
+            });
+        }
+        let Some(standing) = Standing::find(&cache, NAME)? else {
+            return Err(LabError::Stopped);
+        };
+        Ok(Self {
+            standing,
+            stop,
+            over,
+            copy: Vec::new(),
+            keeper: Some(keeper),
+            _folder: folder,
+        })
+    }
+
+    /// Have this file or program there for every command.
+    #[must_use]
+    pub fn copy(mut self, file: impl AsRef<OsStr>) -> Self {
+        self.copy.push(file.as_ref().to_owned());
+        self
+    }
+
+    /// Run a command, for at most so long.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started, took too long, or the guest ended. A command that fails is no error.
+    pub fn run<S: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = S>,
+        timeout: Duration,
+    ) -> Result<Said, LabError> {
+        let command = Command {
+            words: words
+                .into_iter()
+                .map(|word| word.as_ref().to_owned())
+                .collect(),
+            here: "/root".into(),
+            copy: self.copy.clone(),
+            with_tools: false,
+            timeout_s: timeout.as_secs(),
+        };
+        self.standing.output(command, &self.stop)
+    }
+
+    /// End it, and hear whether it was well until then.
+    ///
+    /// # Errors
+    ///
+    /// The guest had ended by itself, with a panic or an oops.
+    pub fn end(mut self) -> Result<(), LabError> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<(), LabError> {
+        self.over.store(true, Ordering::Relaxed);
+        match self.keeper.take().map(JoinHandle::join) {
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => Err(LabError::Request("the keeper panicked".into())),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Err(error) = self.join() {
+            tracing::warn!("the guest: {error}");
+        }
+    }
+}
