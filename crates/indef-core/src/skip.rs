@@ -79,7 +79,15 @@ reasons! {
     Dax = "dax", "in DAX mode, where fragments cost nothing that moving could repair";
     /// Encrypted, where the engine cannot move ciphertext.
     Encrypted = "encrypted", "encrypted, which this file system's engine cannot move";
-    /// fs-verity or another feature that the engine refuses.
+    /// F2FS: pinned to its blocks.
+    Pinned = "pinned", "pinned to its blocks, which somebody relies on (F2FS_IOC_SET_PIN_FILE releases it)";
+    /// F2FS: an atomic write is under way.
+    AtomicWrite = "atomic-write", "being written atomically by a database; run again";
+    /// fs-verity.
+    Verity = "verity", "protected by fs-verity, which this file system's engine refuses";
+    /// Neither kernel nor device can offload.
+    NoOffload = "no-offload", "this kernel has no F2FS offload (kernel/f2fs), or its device cannot copy; another engine can move it";
+    /// A feature that the engine refuses.
     Unsupported = "unsupported", "has a feature that this file system's engine refuses";
     /// ext4 without a journal cannot order data before metadata.
     NoJournal = "no-journal", "its file system has no journal, so a power cut during the move could lose data";

@@ -28,6 +28,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::f2fs::offload::ABI,
         crate::cache::ABI,
         crate::fsxattr::ABI,
+        crate::nvme::ABI,
         crate::share::ABI,
         crate::xfs::ABI,
         crate::xfs_handle::ABI,

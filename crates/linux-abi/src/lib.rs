@@ -19,6 +19,7 @@ pub mod ioctl;
 pub mod ioprio;
 pub mod lease;
 pub mod mapping;
+pub mod nvme;
 pub mod share;
 pub mod usage;
 pub mod xfs;

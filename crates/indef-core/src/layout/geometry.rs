@@ -1,15 +1,15 @@
 //! How a device spreads consecutive addresses over its parallel flash units.
 //!
-//! A geometry is a model, not a measurement: it maps a device address to the unit (chip or die)
-//! that holds it. It ignores what only the device knows: remapping by its garbage collection, bad
-//! blocks, and the rotation of zones over units.
+//! A geometry is a model, not a measurement: it maps an address to the unit (chip or die) that holds
+//! it. It ignores what only the device knows: remapping by its garbage collection, and bad blocks.
+//! Addresses are those of the file system, which may begin with another device's.
 
 use std::{fmt, str::FromStr};
 
 use units::Bytes;
 
-/// The block in which DoPF of a striped device is counted: the usual page and file system block.
-const STRIPED_BLOCK: Bytes = Bytes::kib(4);
+use super::spread::Spread;
+
 const DEFAULT_BLOCK: Bytes = Bytes::kib(4);
 const DEFAULT_SEGMENT: Bytes = Bytes::mib(2);
 /// No device has more parallel units; also bounds the memory that a typed geometry can ask for.
@@ -21,14 +21,23 @@ pub enum Geometry {
     /// Nothing is known: DoPF is 0 everywhere.
     #[default]
     Unknown,
-    /// Block `i` of a segment lies on chip `i mod chips` (InDeF §III-B, zone mapping).
+    /// Block `i` of segment `s` lies on chip `(s × segment_chips + i mod segment_chips) mod chips`.
+    /// Where a segment lies on all chips, that is block `i` on chip `i mod chips` (InDeF §III-B, zone
+    /// mapping).
     Zoned {
         /// Parallel chips.
         chips: u32,
         /// The unit of interleaving.
         block: Bytes,
-        /// The segment that the file system aligns to zones; a multiple of `block`.
+        /// Where the mapping begins again: a zone, or the segment that the file system aligns to
+        /// zones; a multiple of `block`.
         segment: Bytes,
+        /// Chips that a segment lies on, `chips` at most; the next segment begins on the chip behind
+        /// them.
+        segment_chips: u32,
+        /// Where in the file system's addresses the device begins; what lies before (F2FS: the
+        /// conventional device) does not count for DoPF.
+        offset: Bytes,
     },
     /// Address `a` lies on die `(a / granule) mod dies`: the die allocation granularity and the
     /// stripe that FAST 2024 §4 finds by probing.
@@ -51,100 +60,23 @@ impl Geometry {
         }
     }
 
-    /// An empty count for each unit; none where nothing is known.
-    pub(super) fn spread(self) -> Spread {
-        let (granule, period, block, units) = match self {
-            Self::Unknown => return Spread::default(),
-            Self::Zoned {
-                chips,
-                block,
-                segment,
-            } => (block.0, segment.0, block.0, chips),
-            Self::Striped { granule, dies } => {
-                let stripe = granule.0.saturating_mul(u64::from(dies));
-                (granule.0, stripe, STRIPED_BLOCK.0, dies)
-            }
-        };
-        Spread {
-            granule: granule.max(1),
-            period: period.max(granule).max(1),
-            block: block.max(1),
-            bytes: vec![0; units as usize],
-        }
-    }
-
     /// DoPF of `len` bytes that lie in one piece from the beginning of a segment or stripe.
     ///
-    /// No other contiguous place is less even (where a segment is a whole number of rounds over the
+    /// No other contiguous place is less even (where a segment is a whole number of rounds over its
     /// chips): one that begins inside a granule spreads its ends over two units instead of one. So a
     /// contiguous range never seems worth moving for its DoPF.
     #[must_use]
     pub fn contiguous_dopf(&self, len: Bytes) -> f64 {
-        let mut spread = self.spread();
-        spread.add(0, len.0);
+        let mut spread = Spread::of(self);
+        spread.add(spread.origin(), len.0);
         spread.dopf()
-    }
-}
-
-/// Bytes for each parallel unit, less what all of them have alike: DoPF does not see that.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Spread {
-    granule: u64,
-    /// The mapping begins again at every multiple of this.
-    period: u64,
-    block: u64,
-    bytes: Vec<u64>,
-}
-
-impl Spread {
-    /// Count the device bytes `phys..phys + len`. Its time depends on the number of units, not on
-    /// `len`.
-    pub(super) fn add(&mut self, phys: u64, len: u64) {
-        if self.bytes.is_empty() || len == 0 {
-            return;
-        }
-        let place = phys % self.period;
-        let head = len.min(self.period - place);
-        self.add_within(place, head, 1);
-        let rest = len - head;
-        let periods = rest / self.period;
-        if periods > 0 {
-            self.add_within(0, self.period, periods);
-        }
-        self.add_within(0, rest % self.period, 1);
-    }
-
-    /// Count `len` bytes from `place` of a period, `times` over.
-    fn add_within(&mut self, mut place: u64, mut len: u64, times: u64) {
-        let units = self.bytes.len() as u64;
-        // Every full round over the units gives each of them one granule, wherever it begins.
-        len %= self.granule.saturating_mul(units);
-        while len > 0 {
-            let part = len.min(self.granule - place % self.granule);
-            let unit = (place / self.granule) % units;
-            self.bytes[unit as usize] += part * times;
-            place += part;
-            len -= part;
-        }
-    }
-
-    /// InDeF §II-A, eq. 1: the mean over the units of (N_i − M/L)², in blocks.
-    pub(super) fn dopf(&self) -> f64 {
-        if self.bytes.is_empty() {
-            return 0.0;
-        }
-        let blocks = |bytes: u64| bytes as f64 / self.block as f64;
-        let units = self.bytes.len() as f64;
-        let mean = self.bytes.iter().copied().map(blocks).sum::<f64>() / units;
-        let squares = self.bytes.iter().map(|&n| (blocks(n) - mean).powi(2));
-        squares.sum::<f64>() / units
     }
 }
 
 /// A geometry that could not be understood.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{text}' is not a geometry ({problem}); write unknown, zoned:chips=16[,block=4KiB][,segment=2MiB] or striped:granule=32KiB,dies=8 (or stripe=256KiB in place of dies)"
+    "'{text}' is not a geometry ({problem}); write unknown, zoned:chips=16[,block=4KiB][,segment=2MiB][,segment-chips=16][,offset=0] or striped:granule=32KiB,dies=8 (or stripe=256KiB in place of dies)"
 )]
 pub struct ParseGeometryError {
     text: String,
@@ -159,12 +91,19 @@ impl fmt::Display for Geometry {
                 chips,
                 block,
                 segment,
-            } => write!(
-                f,
-                "zoned:chips={chips},block={},segment={}",
-                exact(block),
-                exact(segment)
-            ),
+                segment_chips,
+                offset,
+            } => {
+                let (block, segment) = (exact(block), exact(segment));
+                write!(f, "zoned:chips={chips},block={block},segment={segment}")?;
+                if segment_chips != chips {
+                    write!(f, ",segment-chips={segment_chips}")?;
+                }
+                if !offset.is_zero() {
+                    write!(f, ",offset={}", exact(offset))?;
+                }
+                Ok(())
+            }
             Self::Striped { granule, dies } => {
                 write!(f, "striped:granule={},dies={dies}", exact(granule))
             }
@@ -201,13 +140,20 @@ fn parse(text: &str) -> Result<Geometry, String> {
             let chips = fields.count("chips")?.ok_or("chips= is missing")?;
             let block = fields.size("block")?.unwrap_or(DEFAULT_BLOCK);
             let segment = fields.size("segment")?.unwrap_or(DEFAULT_SEGMENT);
+            let segment_chips = fields.count("segment-chips")?.unwrap_or(chips);
+            let offset = fields.any_size("offset")?.unwrap_or_default();
             if segment.0 % block.0 != 0 {
                 return Err("the segment is not a multiple of the block".to_owned());
+            }
+            if segment_chips > chips {
+                return Err("a segment cannot lie on more chips than there are".to_owned());
             }
             Geometry::Zoned {
                 chips,
                 block,
                 segment,
+                segment_chips,
+                offset,
             }
         }
         "striped" => {
@@ -259,14 +205,17 @@ impl<'a> Fields<'a> {
     }
 
     fn size(&mut self, name: &str) -> Result<Option<Bytes>, String> {
-        let Some(value) = self.take(name) else {
-            return Ok(None);
-        };
-        match value.parse::<Bytes>() {
-            Ok(size) if (512..=1 << 40).contains(&size.0) => Ok(Some(size)),
-            Ok(_) => Err(format!("{name} must be 512 B to 1 TiB")),
-            Err(error) => Err(error.to_string()),
+        match self.any_size(name)? {
+            Some(size) if !(512..=1 << 40).contains(&size.0) => {
+                Err(format!("{name} must be 512 B to 1 TiB"))
+            }
+            size => Ok(size),
         }
+    }
+
+    fn any_size(&mut self, name: &str) -> Result<Option<Bytes>, String> {
+        let value = self.take(name).map(str::parse::<Bytes>);
+        value.transpose().map_err(|error| error.to_string())
     }
 
     fn count(&mut self, name: &str) -> Result<Option<u32>, String> {
@@ -288,162 +237,4 @@ impl<'a> Fields<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    const ZONED: Geometry = Geometry::Zoned {
-        chips: 16,
-        block: Bytes::kib(4),
-        segment: Bytes::mib(2),
-    };
-    const STRIPED: Geometry = Geometry::Striped {
-        granule: Bytes::kib(32),
-        dies: 8,
-    };
-
-    #[test]
-    fn geometries_are_read_and_shown() {
-        for (text, geometry) in [
-            ("unknown", Geometry::Unknown),
-            ("zoned:chips=16", ZONED),
-            ("zoned:chips=16,block=4KiB,segment=2MiB", ZONED),
-            (" zoned:segment=2m,chips=16 ", ZONED),
-            ("striped:granule=32KiB,dies=8", STRIPED),
-            ("striped:granule=32KiB,stripe=256KiB", STRIPED),
-        ] {
-            assert_eq!(text.parse(), Ok(geometry), "{text}");
-            assert_eq!(geometry.to_string().parse(), Ok(geometry));
-        }
-        assert_eq!(STRIPED.to_string(), "striped:granule=32KiB,dies=8");
-        assert_eq!(
-            (ZONED.units(), STRIPED.units(), Geometry::Unknown.units()),
-            (Some(16), Some(8), None)
-        );
-    }
-
-    #[test]
-    fn nonsense_is_refused_in_one_line() {
-        for text in [
-            "",
-            "zoned",
-            "zoned:chips=0",
-            "zoned:chips=4294967295",
-            "zoned:chips=4,chips=4",
-            "zoned:chips=4,segment=5000,block=4096",
-            "zoned:chips=4,block=0",
-            "zoned:chips",
-            "striped:dies=4",
-            "striped:granule=32KiB",
-            "striped:granule=32KiB,dies=4,stripe=128KiB",
-            "striped:granule=32KiB,stripe=100000",
-            "striped:granule=32KiB,stripe=1TiB",
-            "unknown:chips=4",
-            "round:chips=4",
-        ] {
-            let error = text.parse::<Geometry>().unwrap_err().to_string();
-            assert!(error.contains(&format!("'{text}'")), "{error}");
-            assert!(!error.contains('\n'));
-        }
-    }
-
-    #[test]
-    fn the_worst_distribution_of_the_paper_is_240() {
-        // InDeF §IV: 64 blocks of 4 KiB on one of 16 chips: (60² + 15·4²) / 16.
-        let mut spread = ZONED.spread();
-        for block in 0..64 {
-            spread.add(block * 16 * 4096, 4096);
-        }
-        assert_eq!(spread.dopf(), 240.0);
-    }
-
-    #[test]
-    fn the_length_of_a_run_costs_no_time() {
-        let geometry = Geometry::Striped {
-            granule: Bytes(512),
-            dies: 3,
-        };
-        let mut spread = geometry.spread();
-        spread.add(7, u64::MAX / 2);
-        assert!(spread.dopf() < 1.0);
-    }
-
-    fn geometry() -> impl Strategy<Value = Geometry> {
-        prop_oneof![
-            (1u32..20, 1u64..4, 1u64..40).prop_map(|(chips, block, blocks)| Geometry::Zoned {
-                chips,
-                block: Bytes(block * 512),
-                segment: Bytes(block * 512 * blocks),
-            }),
-            (1u32..20, 1u64..40).prop_map(|(dies, granule)| Geometry::Striped {
-                granule: Bytes(granule * 512),
-                dies,
-            }),
-        ]
-    }
-
-    /// Equation 1, sector by sector.
-    fn naive_dopf(geometry: Geometry, runs: &[(u64, u64)]) -> f64 {
-        let (units, block) = match geometry {
-            Geometry::Unknown => return 0.0,
-            Geometry::Zoned { chips, block, .. } => (chips, block),
-            Geometry::Striped { dies, .. } => (dies, STRIPED_BLOCK),
-        };
-        let mut counts = vec![0.0; units as usize];
-        for &(start, len) in runs {
-            for sector in start..start + len {
-                let address = sector * 512;
-                let unit = match geometry {
-                    Geometry::Unknown => 0,
-                    Geometry::Zoned {
-                        chips,
-                        block,
-                        segment,
-                    } => address % segment.0 / block.0 % u64::from(chips),
-                    Geometry::Striped { granule, dies } => address / granule.0 % u64::from(dies),
-                };
-                counts[unit as usize] += 512.0 / block.0 as f64;
-            }
-        }
-        let mean = counts.iter().sum::<f64>() / f64::from(units);
-        counts.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / f64::from(units)
-    }
-
-    proptest! {
-        #[test]
-        fn dopf_is_what_counting_each_sector_gives(geometry in geometry(), runs in prop::collection::vec((0u64..2000, 1u64..600), 0..6)) {
-            let mut spread = geometry.spread();
-            for &(start, len) in &runs {
-                spread.add(start * 512, len * 512);
-            }
-            let naive = naive_dopf(geometry, &runs);
-            prop_assert!((spread.dopf() - naive).abs() <= 1e-9 * naive.max(1.0), "{} {}", spread.dopf(), naive);
-        }
-
-        #[test]
-        fn no_contiguous_piece_is_worse_than_an_aligned_one(units in 1u32..20, unit in 1u64..8, rounds in 1u64..5, start in 0u64..500, len in 0u64..500) {
-            let zoned = Geometry::Zoned {
-                chips: units,
-                block: Bytes(unit * 512),
-                segment: Bytes(unit * 512 * u64::from(units) * rounds),
-            };
-            let striped = Geometry::Striped { granule: Bytes(unit * 512), dies: units };
-            for geometry in [zoned, striped] {
-                let mut spread = geometry.spread();
-                spread.add(start * 512, len * 512);
-                prop_assert!(spread.dopf() <= geometry.contiguous_dopf(Bytes(len * 512)) + 1e-9);
-            }
-        }
-
-        #[test]
-        fn every_geometry_is_read_as_it_was_shown(geometry in geometry()) {
-            prop_assert_eq!(geometry.to_string().parse(), Ok(geometry));
-        }
-
-        #[test]
-        fn no_text_panics(text: String) {
-            let _ = text.parse::<Geometry>();
-        }
-    }
-}
+mod tests;

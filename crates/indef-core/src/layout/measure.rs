@@ -8,11 +8,12 @@
 //! - Encoded (compressed) extents are at most 128 KiB long on the file systems that have them, so for
 //!   DoLF a full one counts as continued by what follows: no relocation could join them. Only shorter
 //!   ones are fragments. The fewest fragments of a piece with encoded bytes are counted accordingly.
-//! - DoPF leaves out encoded and unplaced extents, whose bytes lie who knows where.
+//! - DoPF leaves out encoded and unplaced extents, whose bytes lie who knows where, and what lies
+//!   outside of the device that the geometry describes.
 
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{Extent, ExtentFlags, Geometry, Layout};
+use super::{Extent, ExtentFlags, Geometry, Layout, spread::Spread};
 
 /// The longest extent that compression makes (Btrfs, `BTRFS_MAX_UNCOMPRESSED`, v6.1).
 const ENCODED_MAX: Bytes = Bytes::kib(128);
@@ -92,7 +93,7 @@ impl Layout {
             piece_encoded: 0,
             request_bytes: 0,
         };
-        let mut spread = geometry.spread();
+        let mut spread = Spread::of(geometry);
         let first = self
             .extents()
             .partition_point(|e| e.file_end() <= range.start);
@@ -103,9 +104,8 @@ impl Layout {
             let Some(part) = whole.clip(range) else {
                 continue;
             };
-            if is_data(&part) && !part.flags.intersects(NOT_PLACED) {
-                spread.add(part.phys.0, part.len.0);
-                pass.scan.placed += part.len;
+            if is_placed(&part) {
+                pass.scan.placed += Bytes(spread.add(part.phys.0, part.len.0));
             }
             pass.visit(whole, part);
         }
@@ -123,6 +123,11 @@ fn is_data(extent: &Extent) -> bool {
     !extent
         .flags
         .intersects(ExtentFlags::UNWRITTEN | ExtentFlags::INLINE)
+}
+
+/// Whether it counts for DoPF.
+pub(super) fn is_placed(extent: &Extent) -> bool {
+    is_data(extent) && !extent.flags.intersects(NOT_PLACED)
 }
 
 /// What one pass over a range finds.

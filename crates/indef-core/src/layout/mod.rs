@@ -7,13 +7,14 @@
 mod extent;
 mod geometry;
 mod measure;
+mod spread;
 mod windows;
 
 pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
-pub use windows::WindowedDolf;
+pub use windows::{WindowedDolf, WindowedDopf};
 
 #[cfg(test)]
 pub(crate) mod tests;
