@@ -3,8 +3,11 @@
 use indef_core::SkipReason;
 
 use crate::{
-    EngineKind, Filesystem, Refusal, Relocator, btrfs::BtrfsDefragRange, ext4::Ext4MoveExtent,
-    f2fs::F2fsDefragment, xfs,
+    EngineKind, Filesystem, Refusal, Relocator,
+    btrfs::BtrfsDefragRange,
+    ext4::Ext4MoveExtent,
+    f2fs::{F2fsDefragment, F2fsOffload},
+    xfs,
 };
 
 /// What every engine is told.
@@ -47,6 +50,7 @@ pub fn relocator(
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
+        EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
         EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),
     }

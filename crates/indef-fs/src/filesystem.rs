@@ -73,6 +73,10 @@ impl Filesystem {
             FsKind::Ext4 => vec![EngineKind::Ext4MoveExtent],
             FsKind::Xfs => vec![EngineKind::XfsCommitRange, EngineKind::XfsSwapExtents],
             FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
+            // As the kernel mounts it on zoned devices, and only there has an offload.
+            FsKind::F2fs if self.has_mount_option("mode=lfs") => {
+                vec![EngineKind::F2fsOffload, EngineKind::F2fsDefragment]
+            }
             FsKind::F2fs => vec![EngineKind::F2fsDefragment],
             FsKind::Other(_) => Vec::new(),
         }

@@ -72,17 +72,20 @@ pub enum EngineKind {
     XfsSwapExtents,
     /// Btrfs: the kernel rewrites ranges.
     BtrfsDefragRange,
+    /// F2FS on a zoned device, with a patched kernel: the device copies.
+    F2fsOffload,
     /// F2FS: the kernel rewrites ranges.
     F2fsDefragment,
 }
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ext4MoveExtent,
         Self::XfsCommitRange,
         Self::XfsSwapExtents,
         Self::BtrfsDefragRange,
+        Self::F2fsOffload,
         Self::F2fsDefragment,
     ];
 
@@ -94,6 +97,7 @@ impl EngineKind {
             Self::XfsCommitRange => "xfs-commit-range",
             Self::XfsSwapExtents => "xfs-swap-extents",
             Self::BtrfsDefragRange => "btrfs-defrag-range",
+            Self::F2fsOffload => "f2fs-offload",
             Self::F2fsDefragment => "f2fs-defragment",
         }
     }

@@ -3,9 +3,10 @@
 //! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
 //! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
 //! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at
-//! once. [`Target::open`] opens a file for moving, or says why not. A [`Relocator`] gives ranges of a file new, contiguous blocks, in bounded steps that are each
-//! atomic for the file's contents: the process may be killed, or the power cut, between any two
-//! instructions.
+//! once. [`device_geometry`] asks the device how it spreads addresses over its flash. [`Target::open`]
+//! opens a file for moving, or says why not. A [`Relocator`] gives ranges of a file new, contiguous
+//! blocks, in bounded steps that are each atomic for the file's contents: the process may be killed,
+//! or the power cut, between any two instructions.
 //!
 //! This crate knows nothing of priority, plans, workers or progress: it moves what it is told to.
 //!
@@ -16,6 +17,7 @@
 
 mod btrfs;
 mod cache;
+mod device;
 mod engine;
 mod error;
 mod ext4;
@@ -32,6 +34,7 @@ mod target;
 mod xfs;
 
 pub use cache::{CacheRecord, Settler};
+pub use device::{DeviceGeometry, NoGeometry, device_geometry};
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
 pub use filesystem::{Filesystem, Space, detect, free_space_ok};

@@ -13,6 +13,7 @@ mod demo;
 mod document;
 mod extent_map;
 mod generate;
+mod geometry;
 mod output;
 mod plan;
 mod planning;

@@ -25,6 +25,7 @@ use crate::{
     Outcome,
     accesses::Accesses,
     args::PlanCommandArgs,
+    geometry::Geometries,
     output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
     planning::{Planned, Request, is_fine, plan_paths},
     signals::{self, Second},
@@ -39,11 +40,13 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
         Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
         None => None,
     };
-    let mut options = args.plan.options(&args.bounds);
+    let geometries = Geometries::new(args.plan.geometry, &args.paths, console);
+    let mut options = args.plan.options(&args.bounds, geometries.main());
     let jobs = args.workers.count();
     let calibration = match (args.plan.measured(), &accesses) {
         (true, Some(accesses)) => Some(weighing::measure(
             &mut options,
+            &geometries,
             accesses,
             &args.paths,
             jobs,
@@ -56,6 +59,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let request = Request {
         paths: &args.paths,
         options: &options,
+        geometries: &geometries,
         engine: None,
         accesses: accesses.as_ref(),
         rankings: matches!(calibration, Some(Ok(_))).then_some(&rankings),

@@ -22,6 +22,7 @@ use indef_fs::{EngineKind, Filesystem, FsKind, Refusal};
 
 use crate::{
     accesses::Accesses,
+    geometry::Geometries,
     output::{Console, Name, Progress},
     refusal,
     weighing::Rankings,
@@ -31,6 +32,7 @@ use crate::{
 pub(crate) struct Request<'a> {
     pub(crate) paths: &'a [PathBuf],
     pub(crate) options: &'a PlanOptions,
+    pub(crate) geometries: &'a Geometries,
     /// An engine asked for by name.
     pub(crate) engine: Option<EngineKind>,
     pub(crate) accesses: Option<&'a Accesses>,
@@ -135,9 +137,10 @@ fn decide(
             layout: &layout,
             accesses: accesses.flatten(),
         };
-        let chunks = plan_file(request.options, &facts);
+        let options = request.geometries.options(request.options, found.fs.dev);
+        let chunks = plan_file(&options, &facts);
         if let Some(rankings) = request.rankings {
-            rankings.add(request.options, &facts, &found.path, &chunks);
+            rankings.add(&options, &facts, &found.path, &chunks);
         }
         chunks
     };

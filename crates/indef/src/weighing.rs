@@ -23,6 +23,7 @@ use units::{Bytes, FileRange, Nanos};
 
 use crate::{
     accesses::Accesses,
+    geometry::Geometries,
     output::{Align, Console, Count, Name, Ratio, Table},
 };
 
@@ -39,12 +40,13 @@ const SHOWN: usize = 5;
 /// Why there are none.
 pub(crate) fn calibration(
     options: &mut PlanOptions,
+    geometries: &Geometries,
     accesses: &Accesses,
     paths: &[PathBuf],
     jobs: usize,
     cancel: &Cancel,
 ) -> Result<Calibration, CannotCalibrate> {
-    let found = calibrate(samples(options, accesses, paths, jobs, cancel))?;
+    let found = calibrate(samples(options, geometries, accesses, paths, jobs, cancel))?;
     options.weight = Weight::Measured(found.weights);
     Ok(found)
 }
@@ -52,13 +54,14 @@ pub(crate) fn calibration(
 /// The same for `--weight measured`, which was asked for: a note says what is used instead.
 pub(crate) fn measure(
     options: &mut PlanOptions,
+    geometries: &Geometries,
     accesses: &Accesses,
     paths: &[PathBuf],
     jobs: usize,
     console: &Console,
     cancel: &Cancel,
 ) -> Result<Calibration, CannotCalibrate> {
-    let found = calibration(options, accesses, paths, jobs, cancel);
+    let found = calibration(options, geometries, accesses, paths, jobs, cancel);
     if let Err(why) = &found {
         console.note(format_args!(
             "--weight measured: {why}; the paper's weights are used"
@@ -69,6 +72,7 @@ pub(crate) fn measure(
 
 fn samples(
     options: &PlanOptions,
+    geometries: &Geometries,
     accesses: &Accesses,
     paths: &[PathBuf],
     jobs: usize,
@@ -91,9 +95,10 @@ fn samples(
         let (Ok(layout), Some(ranges)) = (&found.result, accesses.of(&found.id)) else {
             return;
         };
-        let of_file = ranges.iter().filter_map(|access| {
-            Sample::of(layout, access, &options.geometry, options.max_request)
-        });
+        let geometry = geometries.of(found.fs.dev);
+        let of_file = ranges
+            .iter()
+            .filter_map(|access| Sample::of(layout, access, &geometry, options.max_request));
         lock(&samples).extend(of_file);
     };
     let collecting = CollectOptions {

@@ -146,7 +146,7 @@ impl Run<'_> {
         }
         let chosen = self
             .volumes
-            .of(self.backend, &target, self.options)
+            .of(self.backend, &target, self.options, self.observer)
             .and_then(|volume| volume.choose(&target).map(|engine| (volume, engine)));
         let (volume, engine) = match chosen {
             Ok(chosen) => chosen,

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use indef_fs::TargetId;
+use indef_fs::{EngineKind, TargetId};
 use units::Bytes;
 
-use super::{FileResult, StopCause};
+use super::{FileResult, Reason, StopCause};
 
 /// Something happened.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,17 @@ pub enum Event<'a> {
         files: u64,
         /// Bytes that will be written at most.
         bytes: Bytes,
+    },
+    /// An engine cannot work on a file system, and another one does.
+    Fallback {
+        /// Where it is mounted, if that is known.
+        place: Option<&'a Path>,
+        /// The engine that would be better.
+        engine: EngineKind,
+        /// The one that is used.
+        instead: &'static str,
+        /// Why.
+        reason: &'a Reason,
     },
     /// A worker looks at a file.
     FileStarted {

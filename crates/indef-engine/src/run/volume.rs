@@ -10,7 +10,7 @@ use indef_core::SkipReason;
 use indef_fs::{EngineOptions, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
-use super::{Reason, RunOptions, backend::Backend, limits::Stop};
+use super::{Event, Observer, Reason, RunOptions, backend::Backend, limits::Stop};
 use crate::sync::lock;
 
 /// A file system with its engines.
@@ -28,6 +28,7 @@ impl Volume {
         backend: &dyn Backend,
         target: &Target,
         options: &RunOptions,
+        observer: &dyn Observer,
     ) -> Result<Self, Reason> {
         let fs = backend
             .file_system(target)
@@ -41,20 +42,30 @@ impl Volume {
             queue_depth: options.queue_depth,
         };
         let mut engines = Vec::new();
-        let mut refusal = None;
+        let mut refused_engines = Vec::new();
         for kind in kinds {
             match backend.relocator(kind, &fs, &engine_options) {
                 Ok(engine) => engines.push(engine),
                 Err(refused) => {
                     tracing::info!(engine = %kind, fs = %fs.kind, reason = %refused, "engine is not available");
-                    refusal.get_or_insert(Reason::from(refused));
+                    refused_engines.push((kind, Reason::from(refused)));
                 }
+            }
+        }
+        if let Some(instead) = engines.first() {
+            for (engine, reason) in &refused_engines {
+                observer.on(Event::Fallback {
+                    place: fs.mount.as_ref().map(|mount| &*mount.point),
+                    engine: *engine,
+                    instead: instead.name(),
+                    reason,
+                });
             }
         }
         Ok(Self {
             name: fs.kind.to_string().into(),
             engines,
-            refusal,
+            refusal: refused_engines.into_iter().next().map(|(_, reason)| reason),
             room: Room::new(options.min_free_pct),
         })
     }
@@ -95,13 +106,14 @@ impl Volumes {
         backend: &dyn Backend,
         target: &Target,
         options: &RunOptions,
+        observer: &dyn Observer,
     ) -> Result<Arc<Volume>, Reason> {
         // Held while looking, so that an engine's probes run once.
         let mut known = lock(&self.0);
         if let Some(volume) = known.get(&target.id.dev) {
             return Ok(Arc::clone(volume));
         }
-        let volume = Arc::new(Volume::look_at(backend, target, options)?);
+        let volume = Arc::new(Volume::look_at(backend, target, options, observer)?);
         known.insert(target.id.dev, Arc::clone(&volume));
         Ok(volume)
     }

@@ -80,7 +80,7 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
             }
         }
         EngineKind::BtrfsDefragRange => ScratchFs::builder("btrfs", size),
-        EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
+        EngineKind::F2fsOffload | EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
     };
     match memory_folder() {
         Some(folder) => builder.folder(folder),

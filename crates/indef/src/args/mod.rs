@@ -15,6 +15,8 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use indef_fs::EngineKind;
 use units::Bytes;
 
+use crate::geometry::GeometryChoice;
+
 pub(crate) use profile::{
     ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,
 };
@@ -132,6 +134,11 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     pub(crate) readahead: Bytes,
 
+    /// The device's inside, for DoPF: auto (ask it), unknown, striped:granule=SIZE,dies=N or
+    /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]
+    #[arg(long, value_name = "SPEC", value_parser = selection::geometry)]
+    pub(crate) geometry: Option<GeometryChoice>,
+
     #[command(flatten)]
     pub(crate) workers: Workers,
 }
@@ -246,7 +253,7 @@ pub(crate) struct HowArgs {
     pub(crate) dry_run: bool,
 
     /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
-    /// xfs-swap-extents, btrfs-defrag-range, f2fs-defragment
+    /// xfs-swap-extents, btrfs-defrag-range, f2fs-offload, f2fs-defragment
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = engine)]
     pub(crate) engine: EngineChoice,
 

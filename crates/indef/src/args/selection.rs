@@ -10,6 +10,7 @@ use indef_core::{
 use units::Bytes;
 
 use super::values;
+use crate::geometry::GeometryChoice;
 
 /// Which ranges to choose, by which measure, and how many of them.
 #[derive(Clone, Debug, Args)]
@@ -53,10 +54,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     pub(crate) readahead: Bytes,
 
-    /// The device's inside: unknown, zoned:chips=N[,block=4KiB][,segment=2MiB] or
-    /// striped:granule=SIZE,dies=N [default: unknown]
+    /// The device's inside: auto (ask it), unknown, striped:granule=SIZE,dies=N or
+    /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]
     #[arg(long, value_name = "SPEC", value_parser = geometry)]
-    geometry: Option<Geometry>,
+    pub(crate) geometry: Option<GeometryChoice>,
 
     /// Move the fewest bytes that are predicted to give this percentage of the possible gain
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
@@ -120,7 +121,7 @@ impl PlanArgs {
     }
 
     /// For the planner: what was not given stays at the planner's default.
-    pub(crate) fn options(&self, bounds: &BoundArgs) -> PlanOptions {
+    pub(crate) fn options(&self, bounds: &BoundArgs, geometry: Geometry) -> PlanOptions {
         let default = PlanOptions::default();
         let by_input = if self.profile.is_some() {
             Policy::Indef
@@ -140,7 +141,7 @@ impl PlanArgs {
             beta: self.beta.unwrap_or(default.beta),
             io_size: self.io_size.unwrap_or(default.io_size),
             hot_pct: self.hot.unwrap_or(default.hot_pct),
-            geometry: self.geometry.unwrap_or(default.geometry),
+            geometry,
             budget: bounds.budget,
             target_gain_pct: self.target_gain,
             allow_unshare: bounds.allow_unshare,
@@ -156,6 +157,7 @@ impl BoundArgs {
     }
 }
 
-fn geometry(text: &str) -> Result<Geometry, String> {
-    text.parse::<Geometry>().map_err(|error| error.to_string())
+/// For clap.
+pub(super) fn geometry(text: &str) -> Result<GeometryChoice, String> {
+    text.parse()
 }

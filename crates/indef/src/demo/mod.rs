@@ -19,6 +19,7 @@ use crate::{
     Outcome,
     args::DemoArgs,
     document::{Proof, RunTotals},
+    geometry::Geometries,
     output::{Console, Name, counted, json},
     planning::{Request, plan_paths},
     run,
@@ -61,6 +62,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     let request = Request {
         paths: &paths,
         options: &options,
+        geometries: &Geometries::default(),
         engine: None,
         accesses: None,
         rankings: None,

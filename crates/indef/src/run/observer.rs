@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
+use indef_fs::EngineKind;
 
 use super::run_file;
 use crate::output::{Console, Count, Name, Progress, json::Document};
@@ -80,6 +81,23 @@ impl Observer for Watch<'_> {
             }
             Event::Progress { bytes } => self.progress.add(bytes.get()),
             Event::FileDone(file) => self.file_done(file),
+            Event::Fallback {
+                place,
+                engine,
+                instead,
+                reason,
+            } => self.progress.suspend(|| {
+                let place = place.map_or_else(String::new, |place| format!("{}: ", Name(place)));
+                let text = format!(
+                    "{place}{engine} is not used: {}; {instead} is",
+                    reason.advice()
+                );
+                // What the host copies although the device could is worth a word.
+                match engine {
+                    EngineKind::F2fsOffload => self.console.note(text),
+                    _ => self.console.detail(text),
+                }
+            }),
             Event::Stopping(StopCause::TimeLimit) => self.progress.suspend(|| {
                 self.console
                     .note("the time limit is reached, finishing the current steps")

@@ -23,6 +23,7 @@ use super::outcome::untouched_file;
 use crate::{
     accesses::Accesses,
     args::RunArgs,
+    geometry::Geometries,
     output::{Console, Name, json::Document},
     planning::{Request, plan_paths, untouched_reason},
     refusal::{advice, plain},
@@ -72,12 +73,14 @@ fn from_paths(
         Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
         None => None,
     };
-    let mut plan_options = args.plan.options(&args.bounds);
+    let geometries = Geometries::new(args.plan.geometry, &args.paths, console);
+    let mut plan_options = args.plan.options(&args.bounds, geometries.main());
     if let (true, Some(accesses)) = (args.plan.measured(), &accesses) {
         let jobs = args.workers.count();
         // What cannot be measured was noted, and is no obstacle.
         let _ = weighing::measure(
             &mut plan_options,
+            &geometries,
             accesses,
             &args.paths,
             jobs,
@@ -88,6 +91,7 @@ fn from_paths(
     let request = Request {
         paths: &args.paths,
         options: &plan_options,
+        geometries: &geometries,
         engine: args.how.engine.named(),
         accesses: accesses.as_ref(),
         rankings: None,

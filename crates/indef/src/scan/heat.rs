@@ -11,7 +11,7 @@ use indef_engine::Cancel;
 use indef_fs::TargetId;
 use units::{Bytes, FileRange, Nanos};
 
-use crate::{accesses::Accesses, args::ScanArgs, output::Console, weighing};
+use crate::{accesses::Accesses, args::ScanArgs, geometry::Geometries, output::Console, weighing};
 
 /// A profile, ready to be looked up.
 pub(super) struct Heat {
@@ -83,6 +83,7 @@ impl Heat {
     /// Of an accessed profile, for the files below the paths of a scan.
     pub(super) fn new(
         args: &ScanArgs,
+        geometries: &Geometries,
         accesses: Accesses,
         console: &Console,
         cancel: &Cancel,
@@ -91,10 +92,18 @@ impl Heat {
             policy: Policy::Indef,
             io_size: args.io_size,
             truncate_pct: 0.0,
+            geometry: geometries.main(),
             ..PlanOptions::default()
         };
         let jobs = args.workers.count();
-        let calibration = weighing::calibration(&mut options, &accesses, &args.paths, jobs, cancel);
+        let calibration = weighing::calibration(
+            &mut options,
+            geometries,
+            &accesses,
+            &args.paths,
+            jobs,
+            cancel,
+        );
         if let Err(why) = &calibration {
             console.detail(format_args!("no times: {why}"));
         }
@@ -113,6 +122,7 @@ impl Heat {
         id: &TargetId,
         (size, block_size): (Bytes, Bytes),
         layout: &Layout,
+        geometries: &Geometries,
     ) -> FileHeat {
         let Some(accesses) = self.accesses.of(id) else {
             return FileHeat::default();
@@ -131,7 +141,7 @@ impl Heat {
             layout,
             accesses: Some(accesses),
         };
-        for chunk in plan_file(&self.options, &facts) {
+        for chunk in plan_file(&geometries.options(&self.options, id.dev), &facts) {
             if chunk.gain <= 0.0 {
                 continue;
             }

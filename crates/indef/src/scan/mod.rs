@@ -28,6 +28,7 @@ use crate::{
     Outcome,
     accesses::Accesses,
     args::ScanArgs,
+    geometry::{Geometries, Told},
     output::{Console, Progress, UNPRINTED, json::Document},
     refusal,
     signals::{self, Second},
@@ -39,10 +40,11 @@ use tally::{FileScan, Tally};
 pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
+    let geometries = Geometries::new(args.geometry, &args.paths, console);
     let heat = match &args.profile {
         Some(path) => {
             let accesses = Accesses::load(path, args.readahead, console)?;
-            Some(Heat::new(args, accesses, console, &cancel))
+            Some(Heat::new(args, &geometries, accesses, console, &cancel))
         }
         None => None,
     };
@@ -54,6 +56,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let options = PlanOptions {
         policy: Policy::Sequential,
         io_size: args.io_size,
+        geometry: geometries.main(),
         ..PlanOptions::default()
     };
     let visit = |seen: Seen| match seen {
@@ -62,7 +65,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         }
         Seen::File(found) => {
             progress.add(1);
-            match look(&options, heat.as_ref(), found) {
+            match look(&options, &geometries, heat.as_ref(), found) {
                 Ok(file) => {
                     if let Some(document) = &document {
                         document.entry(&FileJson::from(&file));
@@ -90,6 +93,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         Some(document) => document.end(&Rest {
             totals: tally.totals(&summary),
             io_size_bytes: args.io_size,
+            geometries: geometries.told(),
             heat: heat.as_ref().map(|heat| HeatJson::new(heat, tally)),
             stopped: summary.cancelled.then_some("signal"),
         }),
@@ -102,6 +106,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
                 tally,
                 &summary,
                 args.io_size,
+                &geometries,
                 heat.as_ref(),
             )
         }
@@ -117,6 +122,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
 /// Everything that a scan says about a file.
 fn look(
     options: &PlanOptions,
+    geometries: &Geometries,
     heat: Option<&Heat>,
     found: Found,
 ) -> Result<FileScan, (std::path::PathBuf, Refusal)> {
@@ -127,6 +133,7 @@ fn look(
     };
     let extents = layout.fragments();
     let dolf = layout.windowed_dolf(options.io_size);
+    let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
     // A contiguous file needs no plan to know that nothing is worth moving.
     let worth_moving = if extents > 1 {
         let facts = FileFacts {
@@ -135,7 +142,7 @@ fn look(
             layout: &layout,
             accesses: None,
         };
-        plan_file(options, &facts)
+        plan_file(&geometries.options(options, found.fs.dev), &facts)
             .iter()
             .filter(|c| c.migrates())
             .map(|c| c.cost)
@@ -145,7 +152,7 @@ fn look(
     };
     let heat = heat.map(|heat| {
         let sizes = (found.size, found.block_size);
-        heat.of(&found.path, &found.id, sizes, &layout)
+        heat.of(&found.path, &found.id, sizes, &layout, geometries)
     });
     Ok(FileScan {
         heat,
@@ -156,6 +163,7 @@ fn look(
         extents,
         ideal: layout.ideal_fragments(),
         dolf,
+        dopf,
         worth_moving,
         skip,
     })
@@ -173,6 +181,8 @@ struct FileJson<'a> {
     dof: f64,
     dolf_mean: f64,
     dolf_max: u64,
+    dopf_mean: Option<f64>,
+    dopf_max: Option<f64>,
     worth_moving_bytes: Bytes,
     skip: Option<&'a str>,
     #[serde(flatten)]
@@ -260,6 +270,8 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dof: file.dof(),
             dolf_mean: file.dolf.mean(),
             dolf_max: file.dolf.max,
+            dopf_mean: file.dopf.mean(),
+            dopf_max: file.dopf.mean().map(|_| file.dopf.max),
             worth_moving_bytes: file.worth_moving,
             skip: file.skip.map(indef_core::SkipReason::word),
             heat: file.heat.as_ref().map(FileHeatJson::from),
@@ -271,6 +283,7 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
 struct Rest {
     totals: tally::Totals,
     io_size_bytes: Bytes,
+    geometries: Vec<Told>,
     heat: Option<HeatJson>,
     stopped: Option<&'static str>,
 }

@@ -7,7 +7,10 @@ use std::{
     sync::Arc,
 };
 
-use indef_core::{SkipReason, layout::WindowedDolf};
+use indef_core::{
+    SkipReason,
+    layout::{WindowedDolf, WindowedDopf},
+};
 use indef_engine::collect::CollectSummary;
 use indef_fs::Filesystem;
 use serde::Serialize;
@@ -25,6 +28,7 @@ pub(super) struct FileScan {
     pub(super) extents: u64,
     pub(super) ideal: u64,
     pub(super) dolf: WindowedDolf,
+    pub(super) dopf: WindowedDopf,
     /// Bytes that a plan for sequential reads would move.
     pub(super) worth_moving: Bytes,
     /// How it is read, if there is a profile.
@@ -103,6 +107,7 @@ pub(super) struct Tally {
     pub(super) allocated: Bytes,
     pub(super) worth_moving: Bytes,
     pub(super) dolf: WindowedDolf,
+    pub(super) dopf: WindowedDopf,
     pub(super) skipped: BTreeMap<SkipReason, u64>,
     pub(super) file_systems: BTreeMap<String, u64>,
 }
@@ -123,6 +128,7 @@ impl Tally {
             allocated: Bytes::ZERO,
             worth_moving: Bytes::ZERO,
             dolf: WindowedDolf::default(),
+            dopf: WindowedDopf::default(),
             skipped: BTreeMap::new(),
             file_systems: BTreeMap::new(),
         }
@@ -150,6 +156,9 @@ impl Tally {
         self.dolf.windows += file.dolf.windows;
         self.dolf.fragments += file.dolf.fragments;
         self.dolf.max = self.dolf.max.max(file.dolf.max);
+        self.dopf.windows += file.dopf.windows;
+        self.dopf.sum += file.dopf.sum;
+        self.dopf.max = self.dopf.max.max(file.dopf.max);
         if file.excess() > 0 {
             self.worst.push(Reverse(ByExcess(file)));
             if self.worst.len() > self.top {
@@ -202,6 +211,8 @@ impl Tally {
             worth_moving_bytes: self.worth_moving,
             dolf_mean: self.dolf.mean(),
             dolf_max: self.dolf.max,
+            dopf_mean: self.dopf.mean(),
+            dopf_max: self.dopf.mean().map(|_| self.dopf.max),
             skipped: self
                 .skipped
                 .iter()
@@ -248,6 +259,9 @@ pub(super) struct Totals {
     worth_moving_bytes: Bytes,
     dolf_mean: f64,
     dolf_max: u64,
+    /// Null where no geometry is known.
+    dopf_mean: Option<f64>,
+    dopf_max: Option<f64>,
     /// Files by skip reason.
     skipped: BTreeMap<&'static str, u64>,
     histogram: Vec<Bucket>,

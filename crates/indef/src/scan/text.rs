@@ -12,6 +12,7 @@ use super::{
     heat::{Heat, Lost},
     tally::Tally,
 };
+use crate::geometry::Geometries;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
@@ -23,6 +24,7 @@ pub(super) fn write(
     tally: Tally,
     summary: &CollectSummary,
     io_size: Bytes,
+    geometries: &Geometries,
     heat: Option<&Heat>,
 ) -> io::Result<()> {
     let style = console.out;
@@ -42,11 +44,15 @@ pub(super) fn write(
             "size",
             "worth moving",
         ];
+        let placed: &[_] = match geometries.any() {
+            true => &["DoPF mean", "max"],
+            false => &[],
+        };
         let heated: &[_] = match heat {
             Some(_) => &["reads", "share", "lost"],
             None => &[],
         };
-        let mut columns: Vec<_> = (columns.iter().chain(heated))
+        let mut columns: Vec<_> = (columns.iter().chain(placed).chain(heated))
             .map(|title| (*title, Align::Right))
             .collect();
         columns.push(("path", Align::Left));
@@ -61,6 +67,10 @@ pub(super) fn write(
                 file.size.to_string(),
                 file.worth_moving.to_string(),
             ];
+            if geometries.any() {
+                let mean = file.dopf.mean();
+                cells.extend([mean, mean.map(|_| file.dopf.max)].map(known_ratio));
+            }
             if let Some(heat) = &file.heat {
                 cells.extend([
                     Count(heat.reads).to_string(),
@@ -76,11 +86,16 @@ pub(super) fn write(
         writeln!(out)?;
     }
     histogram(out, console, &tally)?;
-    sums(out, console, &tally, summary, io_size)?;
+    sums(out, console, &tally, summary, io_size, geometries)?;
     match heat {
         Some(heat) => hot_ranges(out, console, heat, tally),
         None => Ok(()),
     }
+}
+
+/// A number that may not be known.
+fn known_ratio(value: Option<f64>) -> String {
+    value.map_or_else(|| "?".to_owned(), |value| Ratio(value).to_string())
 }
 
 /// A share, as people read it.
@@ -176,6 +191,7 @@ fn sums(
     tally: &Tally,
     summary: &CollectSummary,
     io_size: Bytes,
+    geometries: &Geometries,
 ) -> io::Result<()> {
     writeln!(out, "{}", console.out.bold("Summary"))?;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<13}{text}");
@@ -213,6 +229,19 @@ fn sums(
             Count(tally.dolf.max)
         ),
     )?;
+    if let Some(mean) = tally.dopf.mean() {
+        line(
+            "DoPF",
+            format!(
+                "{} mean, {} max in reads of {io_size}",
+                Ratio(mean),
+                Ratio(tally.dopf.max)
+            ),
+        )?;
+    }
+    for geometry in geometries.lines() {
+        line("geometry", geometry)?;
+    }
     let share = tally.worth_moving.get() as f64 * 100.0 / tally.allocated.get().max(1) as f64;
     line(
         "worth moving",

@@ -1,0 +1,113 @@
+//! Block devices as `/sys` shows them.
+
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{major, minor};
+
+/// A block device.
+#[derive(Clone, Debug)]
+pub(super) struct BlockDevice {
+    /// Below `/dev`.
+    pub(super) path: PathBuf,
+    /// Its folder below `/sys/devices`.
+    sysfs: PathBuf,
+}
+
+impl BlockDevice {
+    /// By its device number; `None` where it is none of a block device.
+    pub(super) fn by_number(dev: u64) -> Option<Self> {
+        let link = format!("/sys/dev/block/{}:{}", major(dev), minor(dev));
+        let sysfs = fs::canonicalize(link).ok()?;
+        // A name with a `!` stands for a `/`; DEVNAME has it as it is below /dev.
+        let uevent = fs::read_to_string(sysfs.join("uevent")).ok()?;
+        let name = uevent
+            .lines()
+            .find_map(|line| line.strip_prefix("DEVNAME="));
+        Some(Self {
+            path: Path::new("/dev").join(name?),
+            sysfs,
+        })
+    }
+
+    /// By a node in the file system.
+    pub(super) fn by_path(path: &Path) -> io::Result<Self> {
+        let status = fs::metadata(path)?;
+        let none = || io::Error::other("it is no block device");
+        if !status.file_type().is_block_device() {
+            return Err(none());
+        }
+        Self::by_number(status.rdev()).ok_or_else(none)
+    }
+
+    /// Whether it has zones, by itself or as a partition of a device that has.
+    pub(super) fn is_zoned(&self) -> bool {
+        let whole = match self.is_partition() {
+            true => self.sysfs.parent().unwrap_or(&self.sysfs),
+            false => &self.sysfs,
+        };
+        let model = fs::read_to_string(whole.join("queue/zoned")).unwrap_or_default();
+        !matches!(model.trim(), "" | "none")
+    }
+
+    fn is_partition(&self) -> bool {
+        self.sysfs.join("partition").exists()
+    }
+
+    /// What it is, where addresses on it are not those of a whole device.
+    pub(super) fn layer(&self) -> Option<&'static str> {
+        let has = |name| self.sysfs.join(name).exists();
+        match () {
+            () if self.is_partition() => Some("a partition"),
+            () if has("dm") => Some("made by device mapper"),
+            () if has("md") => Some("an array of devices"),
+            () if has("loop") => Some("a loop device"),
+            () => None,
+        }
+    }
+
+    /// Whether the F2FS that is mounted from it has a feature; `None` where that cannot be seen.
+    pub(super) fn f2fs_has_feature(&self, feature: &str) -> Option<bool> {
+        let place = Path::new("/sys/fs/f2fs").join(self.sysfs.file_name()?);
+        let features = fs::read_to_string(place.join("features")).ok()?;
+        Some(features.split(',').any(|name| name.trim() == feature))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_block_device_is_not_found() {
+        assert!(BlockDevice::by_path(Path::new("/dev/null")).is_err());
+        assert!(BlockDevice::by_path(Path::new("/nowhere")).is_err());
+        let proc = fs::metadata("/proc").unwrap().dev();
+        assert!(BlockDevice::by_number(proc).is_none());
+    }
+
+    #[test]
+    fn the_devices_of_this_machine_are_found_by_number_and_path() {
+        for entry in fs::read_dir("/sys/class/block")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let number = fs::read_to_string(entry.path().join("dev")).unwrap_or_default();
+            let Some((major, minor)) = number.trim().split_once(':') else {
+                continue;
+            };
+            let dev = rustix::fs::makedev(major.parse().unwrap(), minor.parse().unwrap());
+            let found = BlockDevice::by_number(dev).unwrap();
+            if found.path.exists() {
+                assert_eq!(
+                    BlockDevice::by_path(&found.path).unwrap().sysfs,
+                    found.sysfs
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The block device below a file system, and what it tells about its parallel flash units.
+//!
+//! A zoned NVMe device may have a log page (C0h, `nvme-wire::vendor`) that says how zones lie on its
+//! dies. With the device's place among the file system's addresses that makes a
+//! [`Geometry::Zoned`]. Nothing is sent to devices without zones: where their data lies follows from
+//! the order in which it was written, not from addresses. Other vendors have other things in page
+//! C0h, so it counts only with its magic number.
+//!
+//! Not looked through: device mapper, md, loop, and partitions of zoned devices.
+
+mod block;
+mod page;
+
+use std::{fs::File, io, path::PathBuf};
+
+use indef_core::layout::Geometry;
+use linux_abi::nvme::{self, Answer};
+use nvme_wire::{log::LogPage, vendor::GeometryLog};
+
+use self::block::BlockDevice;
+use crate::{Filesystem, FsKind, f2fs::Superblock};
+
+/// Log pages are that long at most; one of 4096 dies and some namespaces has a tenth of it.
+const PAGE_MAX: usize = 1 << 20;
+
+/// A geometry that a device told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceGeometry {
+    /// With the device's place among the file system's addresses.
+    pub geometry: Geometry,
+    /// Which device.
+    pub device: PathBuf,
+}
+
+/// Why nothing is known about the device's inside.
+#[derive(Debug, thiserror::Error)]
+pub enum NoGeometry {
+    /// Overlay, network or memory file systems, or an unusual `/sys`.
+    #[error("its file system ({0}) is not on a block device that can be found")]
+    NoDevice(FsKind),
+    /// Btrfs.
+    #[error("{0} tells addresses of its own, not those of its devices")]
+    OwnAddresses(FsKind),
+    /// An ordinary device.
+    #[error("{device} has no zones, so where its data lies does not follow from addresses", device = device.display())]
+    NotZoned {
+        /// Which.
+        device: PathBuf,
+    },
+    /// More than one zoned device.
+    #[error("it is on several zoned devices ({devices}); a geometry describes one")]
+    Several {
+        /// Their names.
+        devices: String,
+    },
+    /// The zoned device is one that the kernel puts together, or a part of one.
+    #[error("{device} is {what}; only whole NVMe namespaces are asked", device = device.display())]
+    Layered {
+        /// Which.
+        device: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The zoned device has another protocol.
+    #[error("{device} is no NVMe device, and no other can be asked; --geometry describes it", device = device.display())]
+    NotNvme {
+        /// Which.
+        device: PathBuf,
+    },
+    /// A privilege is missing.
+    #[error("asking {device} needs root (CAP_SYS_ADMIN)", device = device.display())]
+    NotPermitted {
+        /// Which.
+        device: PathBuf,
+    },
+    /// The device does not have the page.
+    #[error("{device} has no log page C0h with its geometry ({why}); --geometry describes it", device = device.display())]
+    NoPage {
+        /// Which.
+        device: PathBuf,
+        /// What it said.
+        why: String,
+    },
+    /// Something failed.
+    #[error("{device}: {operation} failed: {source}", device = device.display())]
+    Failed {
+        /// Which device.
+        device: PathBuf,
+        /// What.
+        operation: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl NoGeometry {
+    /// Whether there is nothing that anybody could ask, as on an ordinary SSD.
+    #[must_use]
+    pub fn is_ordinary(&self) -> bool {
+        matches!(
+            self,
+            Self::NoDevice(_) | Self::OwnAddresses(_) | Self::NotZoned { .. }
+        )
+    }
+}
+
+/// Ask the device below a file system for its geometry. Reads sysfs; of zoned devices also F2FS's
+/// superblock, and the log page with `CAP_SYS_ADMIN`.
+///
+/// # Errors
+///
+/// Why there is none.
+pub fn device_geometry(fs: &Filesystem) -> Result<DeviceGeometry, NoGeometry> {
+    if fs.kind == FsKind::Btrfs {
+        return Err(NoGeometry::OwnAddresses(fs.kind));
+    }
+    let mounted = BlockDevice::by_number(fs.dev).ok_or(NoGeometry::NoDevice(fs.kind))?;
+    let (device, start) = zoned_member(fs, mounted)?;
+    if let Some(what) = device.layer() {
+        let device = device.path;
+        return Err(NoGeometry::Layered { device, what });
+    }
+    let (log, nsid) = read_page(&device)?;
+    let no_page = |why: String| NoGeometry::NoPage {
+        device: device.path.clone(),
+        why,
+    };
+    let geometry = page::zoned_geometry(&log, nsid, start).map_err(no_page)?;
+    Ok(DeviceGeometry {
+        geometry,
+        device: device.path,
+    })
+}
+
+/// How large the sections of an F2FS are, where its superblock can be read.
+pub(crate) fn f2fs_section(fs: &Filesystem) -> Option<units::Bytes> {
+    let mounted = BlockDevice::by_number(fs.dev)?;
+    Some(superblock(&mounted).ok()?.section)
+}
+
+/// The one zoned device of the file system, and where its addresses begin.
+fn zoned_member(
+    fs: &Filesystem,
+    mounted: BlockDevice,
+) -> Result<(BlockDevice, units::Bytes), NoGeometry> {
+    let not_zoned = |device: &BlockDevice| NoGeometry::NotZoned {
+        device: device.path.clone(),
+    };
+    if fs.kind != FsKind::F2fs {
+        return match mounted.is_zoned() {
+            true => Ok((mounted, units::Bytes::ZERO)),
+            false => Err(not_zoned(&mounted)),
+        };
+    }
+    if mounted.f2fs_has_feature("blkzoned") == Some(false) {
+        return Err(not_zoned(&mounted));
+    }
+    let mut zoned = Vec::new();
+    for member in superblock(&mounted)?.members {
+        let device = match member.path {
+            None => mounted.clone(),
+            Some(path) => BlockDevice::by_path(&path).map_err(|source| NoGeometry::Failed {
+                device: path,
+                operation: "look at the device",
+                source,
+            })?,
+        };
+        if device.is_zoned() {
+            zoned.push((device, member.start));
+        }
+    }
+    if zoned.len() > 1 {
+        let names = zoned.iter().map(|(device, _)| device.path.display());
+        let names: Vec<_> = names.map(|name| name.to_string()).collect();
+        return Err(NoGeometry::Several {
+            devices: names.join(", "),
+        });
+    }
+    zoned.pop().ok_or_else(|| not_zoned(&mounted))
+}
+
+fn superblock(mounted: &BlockDevice) -> Result<Superblock, NoGeometry> {
+    let fail = |operation| failed(mounted, operation);
+    let file = File::open(&mounted.path).map_err(fail("open the device"))?;
+    let found = Superblock::read(&file).map_err(fail("read the superblock"))?;
+    let none = || io::Error::other("it has no superblock of F2FS");
+    found.ok_or_else(|| fail("read the superblock")(none()))
+}
+
+/// The log page, and which namespace the device is.
+fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
+    let file = File::open(&device.path).map_err(failed(device, "open the device"))?;
+    let nsid = nvme::namespace_id(&file).map_err(failed(device, "ask for the namespace"))?;
+    let get = |data: &mut [u8]| {
+        // Of the controller, as other vendors have their page C0h.
+        let answer = nvme::get_log_page(&file, LogPage::Geometry.raw(), u32::MAX, 0, data);
+        match answer.map_err(failed(device, "read log page C0h"))? {
+            Answer::Success => Ok(()),
+            Answer::Status(status) => Err(NoGeometry::NoPage {
+                device: device.path.clone(),
+                why: format!("status {:03X}h", status & 0x7FF),
+            }),
+        }
+    };
+    let mut log = vec![0; GeometryLog::LEN];
+    get(&mut log)?;
+    let len = page::length(&log).map_err(|why| NoGeometry::NoPage {
+        device: device.path.clone(),
+        why,
+    })?;
+    log.resize(len.clamp(GeometryLog::LEN, PAGE_MAX).next_multiple_of(4), 0);
+    get(&mut log)?;
+    Ok((log, nsid))
+}
+
+/// Sort what the kernel says.
+fn failed(device: &BlockDevice, operation: &'static str) -> impl Fn(io::Error) -> NoGeometry {
+    use rustix::io::Errno;
+    let device = device.path.clone();
+    move |source| {
+        let device = device.clone();
+        match Errno::from_io_error(&source) {
+            Some(Errno::ACCESS | Errno::PERM) => NoGeometry::NotPermitted { device },
+            Some(Errno::NOTTY | Errno::OPNOTSUPP) => NoGeometry::NotNvme { device },
+            _ => NoGeometry::Failed {
+                device,
+                operation,
+                source,
+            },
+        }
+    }
+}

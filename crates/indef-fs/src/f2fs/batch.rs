@@ -1,0 +1,264 @@
+//! Ranges of many files in one call.
+//!
+//! Workers hand in what they want moved next; one of them makes the call for all that wait, and each
+//! gets its own part of the answer. While a call is under way the next one gathers by itself, so that
+//! calls grow with the number of workers and nobody waits for company.
+//!
+//! The kernel puts ranges one behind the other in its log. Whoever moves a range in several calls
+//! keeps the log to itself until it is through: a range of another file in between would cut it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fs::File,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use linux_abi::f2fs::offload::{MAX_RANGES, RangeOutcome, Report};
+use units::{Bytes, Nanos};
+
+use super::parts::Part;
+use crate::Moved;
+
+/// No call is asked for more, however many wait: others than us may want the log, too.
+const CALL_MAX: Bytes = Bytes::mib(64);
+
+/// What one worker wants moved: parts of one file, of which only the last may continue.
+pub(super) struct Request {
+    /// Which relocation.
+    pub(super) relocation: u64,
+    pub(super) file: Arc<File>,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Request {
+    fn continues(&self) -> bool {
+        self.parts.last().is_some_and(|part| part.continues)
+    }
+
+    fn bytes(&self) -> Bytes {
+        self.parts.iter().map(|part| part.range.len).sum()
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// For each part.
+    pub(super) outcomes: Vec<RangeOutcome>,
+    /// Its share of what the call did.
+    pub(super) moved: Moved,
+}
+
+/// Makes one call for many requests.
+pub(super) type Call<'a> = &'a dyn Fn(&[Request]) -> io::Result<Report>;
+
+/// Where requests meet.
+#[derive(Default)]
+pub(super) struct Batches {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    next_ticket: u64,
+    waiting: VecDeque<(u64, Request)>,
+    answers: HashMap<u64, io::Result<Answer>>,
+    /// A call is under way.
+    calling: bool,
+    /// The relocation that has the log to itself.
+    owner: Option<u64>,
+}
+
+impl Batches {
+    /// Have the parts moved, by a call of our own or of another worker.
+    ///
+    /// # Errors
+    ///
+    /// The call as a whole failed.
+    pub(super) fn submit(&self, request: Request, call: Call<'_>) -> io::Result<Answer> {
+        let mut state = self.lock();
+        let ticket = state.next_ticket;
+        state.next_ticket += 1;
+        state.waiting.push_back((ticket, request));
+        loop {
+            if let Some(answer) = state.answers.remove(&ticket) {
+                return answer;
+            }
+            let ours = match state.calling {
+                true => Vec::new(),
+                false => state.choose(),
+            };
+            if !ours.contains(&ticket) {
+                state = self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let (tickets, requests) = state.take(&ours);
+            state.calling = true;
+            drop(state);
+            let mut under_way = UnderWay {
+                batches: self,
+                tickets,
+                answers: Vec::new(),
+            };
+            under_way.answers = carry_out(&requests, call);
+            drop(under_way);
+            state = self.lock();
+        }
+    }
+
+    /// A relocation is at its end, however that came: it needs the log no more.
+    pub(super) fn release(&self, relocation: u64) {
+        let mut state = self.lock();
+        if state.owner == Some(relocation) {
+            state.owner = None;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The tickets of the next call, in its order: the owner of the log first, one that will own it
+    /// last.
+    fn choose(&self) -> Vec<u64> {
+        let mut chosen = Vec::new();
+        let (mut ranges, mut bytes) = (0, Bytes::ZERO);
+        if let Some(owner) = self.owner {
+            let own = |(_, request): &&(u64, Request)| request.relocation == owner;
+            let Some((ticket, request)) = self.waiting.iter().find(own) else {
+                return chosen;
+            };
+            chosen.push(*ticket);
+            (ranges, bytes) = (request.parts.len(), request.bytes());
+            if request.continues() {
+                return chosen;
+            }
+        }
+        for (ticket, request) in &self.waiting {
+            if chosen.contains(ticket) {
+                continue;
+            }
+            ranges += request.parts.len();
+            bytes += request.bytes();
+            let fits = ranges <= MAX_RANGES && bytes <= CALL_MAX;
+            if !chosen.is_empty() && !fits {
+                break;
+            }
+            chosen.push(*ticket);
+            if request.continues() {
+                break;
+            }
+        }
+        chosen
+    }
+
+    fn take(&mut self, chosen: &[u64]) -> (Vec<u64>, Vec<Request>) {
+        let mut taken: HashMap<u64, Request> = HashMap::new();
+        let (out, left) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition::<VecDeque<_>, _>(|(ticket, _)| chosen.contains(ticket));
+        self.waiting = left;
+        taken.extend(out);
+        let in_order = chosen
+            .iter()
+            .filter_map(|ticket| Some((*ticket, taken.remove(ticket)?)));
+        let (tickets, requests): (Vec<u64>, Vec<Request>) = in_order.unzip();
+        let last = requests.last();
+        self.owner = last
+            .filter(|last| last.continues())
+            .map(|last| last.relocation);
+        (tickets, requests)
+    }
+}
+
+/// A call under way. However it ends, those who wait for it are told.
+struct UnderWay<'a> {
+    batches: &'a Batches,
+    tickets: Vec<u64>,
+    answers: Vec<io::Result<Answer>>,
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let mut state = self.batches.lock();
+        state.calling = false;
+        let mut answers = std::mem::take(&mut self.answers).into_iter();
+        for ticket in &self.tickets {
+            let lost = || Err(io::Error::other("the worker that made the call panicked"));
+            let answer = answers.next().unwrap_or_else(lost);
+            state.answers.insert(*ticket, answer);
+        }
+        drop(state);
+        self.batches.changed.notify_all();
+    }
+}
+
+fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
+    let began = Instant::now();
+    match call(requests) {
+        Ok(report) => share(requests, &report, Nanos::from(began.elapsed()))
+            .into_iter()
+            .map(Ok)
+            .collect(),
+        // An error cannot be cloned, but its number can.
+        Err(error) => requests
+            .iter()
+            .map(|_| {
+                Err(match error.raw_os_error() {
+                    Some(number) => io::Error::from_raw_os_error(number),
+                    None => io::Error::other(error.to_string()),
+                })
+            })
+            .collect(),
+    }
+}
+
+/// What of a call belongs to each request. The kernel says for each range how much was moved, and by
+/// which way only for all of them: where there was more than one way, a request's share of each is its
+/// share of the bytes. The sums are exact.
+fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
+    let mut outcomes = report.ranges.iter().copied();
+    let mine: Vec<Vec<RangeOutcome>> = requests
+        .iter()
+        .map(|request| outcomes.by_ref().take(request.parts.len()).collect())
+        .collect();
+    let moved = |outcomes: &[RangeOutcome]| outcomes.iter().map(|o| o.moved).sum::<u64>();
+    let all: u64 = mine.iter().map(|outcomes| moved(outcomes)).sum();
+    let mut before = 0;
+    let mut answers = Vec::with_capacity(mine.len());
+    for outcomes in mine {
+        let own = moved(&outcomes);
+        let upto = |total: u64, bytes: u64| {
+            (u128::from(total) * u128::from(bytes) / u128::from(all.max(1))) as u64
+        };
+        let part = |total: u64| upto(total, before + own) - upto(total, before);
+        let (host, memory) = (part(report.bytes_host), part(report.bytes_from_memory));
+        let device = part(report.bytes_in_device + report.bytes_copied);
+        answers.push(Answer {
+            outcomes,
+            moved: Moved {
+                relocated: Bytes(own),
+                host_read: Bytes(host),
+                host_written: Bytes(host + memory),
+                offloaded: Bytes(device),
+                locked: Nanos(part(elapsed.get())),
+                locked_bytes: Bytes(own),
+            },
+        });
+        before += own;
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,199 @@
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use linux_abi::f2fs::offload::{Capability, Status, Way};
+use proptest::prelude::*;
+use units::FileRange;
+
+use super::*;
+
+fn part(start: u64, len: u64, continues: bool) -> Part {
+    Part {
+        range: FileRange::new(start, len),
+        continues,
+    }
+}
+
+fn request(relocation: u64, parts: Vec<Part>) -> Request {
+    let file = Arc::new(File::open("/proc/self/exe").unwrap());
+    Request {
+        relocation,
+        file,
+        parts,
+    }
+}
+
+/// Everything moved, by the device.
+fn all_done(requests: &[Request]) -> Report {
+    let ranges: Vec<_> = requests
+        .iter()
+        .flat_map(|request| &request.parts)
+        .map(|part| RangeOutcome {
+            status: Status::Done,
+            moved: part.range.len.get(),
+        })
+        .collect();
+    Report {
+        capability: Capability {
+            way: Way::InDevice,
+            max_blocks: 1,
+        },
+        bytes_in_device: ranges.iter().map(|range| range.moved).sum(),
+        ranges,
+        bytes_copied: 0,
+        bytes_host: 0,
+        bytes_from_memory: 0,
+        commands: 1,
+        bus_bytes: 0,
+    }
+}
+
+#[test]
+fn a_range_in_several_calls_is_not_cut_by_others() {
+    let batches = Batches::default();
+    let log = Mutex::new(Vec::new());
+    let call = |requests: &[Request]| {
+        let mut log = log.lock().unwrap();
+        log.extend(requests.iter().map(|request| request.relocation));
+        thread::sleep(Duration::from_millis(1));
+        Ok(all_done(requests))
+    };
+    thread::scope(|scope| {
+        for relocation in 0..6u64 {
+            let (batches, call) = (&batches, &call);
+            scope.spawn(move || {
+                for range in 0..5 {
+                    // Even ones move their ranges in three calls, odd ones in one.
+                    let calls = if relocation % 2 == 0 { 3 } else { 1 };
+                    for n in 0..calls {
+                        let parts = vec![part((range * 3 + n) << 20, 4096, n + 1 < calls)];
+                        let answer = batches.submit(request(relocation, parts), call).unwrap();
+                        assert_eq!(answer.moved.relocated, Bytes(4096));
+                    }
+                }
+                batches.release(relocation);
+            });
+        }
+    });
+    let log = log.into_inner().unwrap();
+    let mut at = 0;
+    while at < log.len() {
+        let run = if log[at] % 2 == 0 { 3 } else { 1 };
+        assert!(
+            log[at..at + run].iter().all(|who| *who == log[at]),
+            "{log:?}"
+        );
+        at += run;
+    }
+}
+
+#[test]
+fn those_who_wait_share_a_call() {
+    let batches = Batches::default();
+    let (calls, all_in) = (AtomicU64::new(0), Barrier::new(2));
+    let call = |requests: &[Request]| {
+        if calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            // The others come while the first call is under way.
+            all_in.wait();
+            while batches.lock().waiting.len() < 4 {
+                thread::yield_now();
+            }
+        }
+        Ok(all_done(requests))
+    };
+    thread::scope(|scope| {
+        let submit = |n| batches.submit(request(n, vec![part(0, 4096, false)]), &call);
+        let first = scope.spawn(move || submit(0).unwrap());
+        all_in.wait();
+        for n in 1..5 {
+            scope.spawn(move || submit(n).unwrap());
+        }
+        first.join().unwrap();
+    });
+    assert_eq!(calls.into_inner(), 2);
+}
+
+#[test]
+fn a_relocation_that_gives_up_lets_the_others_go_on() {
+    let batches = Batches::default();
+    let call = |requests: &[Request]| Ok(all_done(requests));
+    batches
+        .submit(request(1, vec![part(0, 4096, true)]), &call)
+        .unwrap();
+    thread::scope(|scope| {
+        let other = scope.spawn(|| batches.submit(request(2, vec![part(0, 4096, false)]), &call));
+        thread::sleep(Duration::from_millis(20));
+        assert!(!other.is_finished());
+        batches.release(1);
+        other.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn who_panics_takes_nobody_along() {
+    let batches = Batches::default();
+    let began = Barrier::new(2);
+    let call = |_: &[Request]| -> io::Result<Report> {
+        began.wait();
+        while batches.lock().waiting.is_empty() {
+            thread::yield_now();
+        }
+        panic!("on purpose");
+    };
+    let fine = |requests: &[Request]| Ok(all_done(requests));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| batches.submit(request(1, vec![part(0, 4096, false)]), &call));
+        began.wait();
+        let second = scope.spawn(|| batches.submit(request(2, vec![part(0, 4096, false)]), &fine));
+        assert!(first.join().is_err());
+        assert!(second.join().unwrap().is_ok());
+    });
+}
+
+#[test]
+fn a_failed_call_is_told_to_everybody_with_its_number() {
+    let call = |_: &[Request]| Err(io::Error::from_raw_os_error(5));
+    let requests = [
+        request(1, vec![part(0, 4096, false)]),
+        request(2, vec![part(0, 4096, false)]),
+    ];
+    for answer in carry_out(&requests, &call) {
+        assert_eq!(answer.unwrap_err().raw_os_error(), Some(5));
+    }
+}
+
+proptest! {
+    #[test]
+    fn shares_add_up(
+        moved in prop::collection::vec(prop::collection::vec(0u64..1 << 40, 1..4), 1..6),
+        ways in (0u64..1 << 40, 0u64..1 << 40, 0u64..1 << 40, 0u64..1 << 40),
+    ) {
+        let requests: Vec<_> = moved
+            .iter()
+            .map(|ranges| request(0, ranges.iter().map(|_| part(0, 4096, false)).collect()))
+            .collect();
+        let mut report = all_done(&requests);
+        for (outcome, moved) in report.ranges.iter_mut().zip(moved.iter().flatten()) {
+            outcome.moved = *moved;
+        }
+        (report.bytes_in_device, report.bytes_copied, report.bytes_host, report.bytes_from_memory) = ways;
+        let answers = share(&requests, &report, Nanos(1000));
+        let mut sum = Moved::default();
+        for answer in &answers {
+            sum += answer.moved;
+        }
+        let all: u64 = moved.iter().flatten().sum();
+        prop_assert_eq!(sum.relocated, Bytes(all));
+        if all > 0 {
+            prop_assert_eq!(sum.offloaded, Bytes(ways.0 + ways.1));
+            prop_assert_eq!(sum.host_read, Bytes(ways.2));
+            prop_assert_eq!(sum.host_written, Bytes(ways.2 + ways.3));
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! F2FS: `F2FS_IOC_DEFRAGMENT`, a bounded part of a range at a time.
+//!
+//! The kernel reads the part into the page cache, makes it dirty and writes it to the end of its
+//! log, in one piece as far as free segments are (fs/f2fs/file.c, `f2fs_defragment_range`, v6.1). It
+//! holds the inode's lock for the whole call, so a call must be short; it leaves a part alone that
+//! is in one piece already, so a call must also be long enough to hold fragments to join. Contents
+//! are as safe as with any ordinary overwrite on a log-structured file system: the old blocks stay
+//! until a checkpoint or an fsync has the new ones.
+//!
+//! There is no donor to look at beforehand. A part is given to the kernel only if joining its
+//! fragments outweighs the fragments that its two ends would cut, so that the file never has more.
+//!
+//! Needs `CAP_SYS_ADMIN`. Refused by the kernel: atomic and pinned files, compressed ones whose
+//! blocks were released, in-place-update mounts.
+
+use std::{fs::File, sync::Arc, time::Instant};
+
+use indef_core::SkipReason;
+use linux_abi::{cache::start_writeback, f2fs::defragment};
+use rustix::io::Errno;
+use units::{Bytes, FileRange, Nanos};
+
+use super::{admit, cost, parts::Parts};
+use crate::{
+    CacheRecord, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Settler,
+    Step, StepLimit, Target,
+};
+
+/// Moved data of all files that waits for its writeback.
+const SETTLING: Bytes = Bytes::mib(32);
+
+/// The engine for F2FS.
+pub(crate) struct F2fsDefragment {
+    settler: Settler,
+}
+
+impl Default for F2fsDefragment {
+    fn default() -> Self {
+        Self {
+            settler: Settler::new(SETTLING),
+        }
+    }
+}
+
+impl Relocator for F2fsDefragment {
+    fn name(&self) -> &'static str {
+        EngineKind::F2fsDefragment.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        admit(target)
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        cost(target, ranges)
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        _copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let fail = |error| target.error("look at the file", None, error);
+        Ok(Box::new(F2fsRelocation {
+            engine: self,
+            target,
+            file: Arc::new(target.file.try_clone().map_err(fail)?),
+            parts: Parts::of(target, ranges, None)?,
+            moved: false,
+        }))
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        self.settler.finish()
+    }
+}
+
+struct F2fsRelocation<'a> {
+    engine: &'a F2fsDefragment,
+    target: &'a Target,
+    file: Arc<File>,
+    parts: Parts,
+    moved: bool,
+}
+
+impl F2fsRelocation<'_> {
+    fn rewrite(&mut self, part: FileRange) -> Result<Moved, Refusal> {
+        let record = CacheRecord::of(self.target, part);
+        let (start, len) = (part.start.get(), part.len.get());
+        let began = Instant::now();
+        let rewritten = defragment(&self.target.file, start, len);
+        let locked = Nanos::from(began.elapsed());
+        // An error is reported by whoever waits for it.
+        let _ = start_writeback(&self.target.file, start, len);
+        let path = self.target.path.clone();
+        self.engine.settler.push(&self.file, path, record);
+        let bytes = Bytes(rewritten.map_err(|error| self.refuse(part, error))?).min(part.len);
+        Ok(Moved {
+            relocated: bytes,
+            host_read: bytes,
+            host_written: bytes,
+            offloaded: Bytes::ZERO,
+            locked,
+            locked_bytes: part.len,
+        })
+    }
+
+    fn refuse(&self, part: FileRange, error: std::io::Error) -> Refusal {
+        match Errno::from_io_error(&error) {
+            // Too few free sections to write it in one piece.
+            Some(Errno::AGAIN | Errno::NOSPC) => SkipReason::NoSpace.into(),
+            Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted.into(),
+            Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+            Some(Errno::TXTBSY) => SkipReason::SwapFile.into(),
+            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => SkipReason::Unsupported.into(),
+            _ => self
+                .target
+                .error("rewrite a range", Some(part.start), error)
+                .into(),
+        }
+    }
+
+    /// The new places are only found again after a crash once the file's nodes are written.
+    fn finish(&self) -> Result<(), Refusal> {
+        self.target
+            .file
+            .sync_data()
+            .map_err(|error| self.target.error("fsync", None, error).into())
+    }
+}
+
+impl Relocation for F2fsRelocation<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        match self.parts.next(self.target, limit.bytes)? {
+            Some(part) => {
+                let moved = self.rewrite(part.range)?;
+                self.moved |= !moved.relocated.is_zero();
+                Ok(Step::Working(moved))
+            }
+            None if self.moved => {
+                self.finish()?;
+                Ok(Step::Done(Moved::default()))
+            }
+            None => Err(SkipReason::NoGain.into()),
+        }
+    }
+}

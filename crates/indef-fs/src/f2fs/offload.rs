@@ -1,0 +1,374 @@
+//! F2FS: `F2FS_IOC_OFFLOAD` of a patched kernel (`kernel/f2fs`), which has the device copy.
+//!
+//! The kernel allocates a contiguous place in a log that nothing else writes to, has the data copied
+//! there (In_Device_Defragment, NVMe Copy, or the host's own hands, as the device allows; what is dirty
+//! in the page cache is written from memory), and then lets the file point to it. Until a checkpoint,
+//! which comes at the end of a run or when F2FS makes one, the old blocks stay as they are, and a power
+//! cut brings them back: contents are the same before and after.
+//!
+//! The page cache is not touched, but where the host has to copy.
+//!
+//! Needs `CAP_SYS_ADMIN`, and F2FS on a zoned device (`mode=lfs`). Where the kernel or the device
+//! cannot, [`F2fsDefragment`](super::F2fsDefragment) is the engine to fall back to.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::AsFd,
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use indef_core::SkipReason;
+use linux_abi::f2fs::offload::{
+    Flags, MAX_RANGES, Range, RangeOutcome, Report, Status, Way, offload, query,
+};
+use rustix::{fs::OFlags, io::Errno};
+use units::{Bytes, FileRange};
+
+use super::{
+    admit,
+    batch::{Answer, Batches, Request},
+    cost,
+    parts::{Part, Parts},
+};
+use crate::{
+    CacheRecord, EngineKind, EngineOptions, Filesystem, FsError, Moved, RangeCopier, Refusal,
+    Relocation, Relocator, Settler, Step, StepLimit, Target, device::f2fs_section,
+};
+
+/// Where the superblock cannot be read: the smallest section there is, a segment.
+const SECTION: Bytes = Bytes::mib(2);
+/// Host copies that wait for their writeback.
+const SETTLING: Bytes = Bytes::mib(32);
+/// Parts of one file in one call.
+const PARTS: usize = MAX_RANGES / 4;
+
+/// The engine for F2FS on zoned devices.
+pub(crate) struct F2fsOffload {
+    way: Way,
+    section: Bytes,
+    batches: Batches,
+    settler: Settler,
+    relocations: AtomicU64,
+    /// The file that was moved last: by it the file system is told to write a checkpoint.
+    moved: Mutex<Option<(Arc<File>, PathBuf)>>,
+}
+
+impl F2fsOffload {
+    /// Find out whether kernel and device can.
+    ///
+    /// # Errors
+    ///
+    /// [`SkipReason::NoOffload`] where they cannot, or a missing privilege.
+    pub(crate) fn new(fs: &Filesystem, _options: &EngineOptions) -> Result<Self, Refusal> {
+        let way = way(fs)?;
+        tracing::info!(?way, "data of F2FS is moved by its offload");
+        Ok(Self {
+            way,
+            section: f2fs_section(fs).unwrap_or(SECTION),
+            batches: Batches::default(),
+            settler: Settler::new(SETTLING),
+            relocations: AtomicU64::new(0),
+            moved: Mutex::new(None),
+        })
+    }
+
+    /// One call for all that wait. Where there was no room, once more after a checkpoint: that frees
+    /// what was moved away before.
+    fn call(&self, requests: &[Request]) -> io::Result<Report> {
+        let ranges: Vec<Range<'_>> = requests
+            .iter()
+            .flat_map(|request| {
+                let file = request.file.as_fd();
+                request.parts.iter().map(move |part| Range {
+                    file,
+                    start: part.range.start.get(),
+                    len: part.range.len.get(),
+                })
+            })
+            .collect();
+        let Some(first) = requests.first() else {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        };
+        let report = offload(&first.file, &ranges, Flags::empty())?;
+        let Some(full) = (report.ranges.iter()).position(|o| o.status == Status::NoSection) else {
+            return Ok(report);
+        };
+        checkpoint(&first.file)?;
+        let rest = offload(&first.file, &ranges[full..], Flags::empty())?;
+        Ok(join(report, full, rest))
+    }
+
+    fn note_moved(&self, file: &Arc<File>, target: &Target) {
+        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        *moved = Some((Arc::clone(file), target.path.clone()));
+    }
+}
+
+/// Two reports of the same ranges, the second one of those from `at` on.
+fn join(mut first: Report, at: usize, second: Report) -> Report {
+    for (range, again) in first.ranges[at..].iter_mut().zip(second.ranges) {
+        let before = range.moved;
+        *range = RangeOutcome {
+            moved: before + again.moved,
+            // What the first call did may be all there was to do.
+            status: match again.status {
+                Status::Contiguous if before > 0 => Status::Done,
+                status => status,
+            },
+        };
+    }
+    first.bytes_in_device += second.bytes_in_device;
+    first.bytes_copied += second.bytes_copied;
+    first.bytes_host += second.bytes_host;
+    first.bytes_from_memory += second.bytes_from_memory;
+    first.commands += second.commands;
+    first.bus_bytes += second.bus_bytes;
+    first
+}
+
+/// Make what was moved durable, and the old places free.
+fn checkpoint(file: &File) -> io::Result<()> {
+    match offload(file, &[], Flags::CHECKPOINT) {
+        // A kernel that wants ranges; this writes all of the file system, and then a checkpoint.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
+            Ok(rustix::fs::syncfs(file)?)
+        }
+        other => other.map(drop),
+    }
+}
+
+/// How data would be moved on this file system.
+fn way(fs: &Filesystem) -> Result<Way, Refusal> {
+    let Some(mount) = &fs.mount else {
+        return Err(SkipReason::NoOffload.into());
+    };
+    let fail = |source| FsError {
+        path: mount.point.clone(),
+        operation: "ask for the offload of F2FS",
+        offset: None,
+        source,
+    };
+    let root = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::DIRECTORY.bits() as i32)
+        .open(&mount.point)
+        .map_err(fail)?;
+    if root.metadata().map_err(fail)?.dev() != fs.dev {
+        // Something else is mounted over it.
+        return Err(SkipReason::NoOffload.into());
+    }
+    match query(&root, Flags::empty()) {
+        Ok(capability) if capability.way == Way::None => Err(SkipReason::NoOffload.into()),
+        Ok(capability) => Ok(capability.way),
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::TOOBIG) => {
+                SkipReason::NoOffload.into()
+            }
+            Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted.into(),
+            Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+            _ => fail(error).into(),
+        }),
+    }
+}
+
+impl Relocator for F2fsOffload {
+    fn name(&self) -> &'static str {
+        EngineKind::F2fsOffload.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        admit(target)
+    }
+
+    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
+        cost(target, ranges)
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[FileRange],
+        _copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let fail = |error| target.error("look at the file", None, error);
+        Ok(Box::new(OffloadRelocation {
+            engine: self,
+            target,
+            file: Arc::new(target.file.try_clone().map_err(fail)?),
+            parts: Parts::of(target, ranges, Some(self.section))?,
+            id: self.relocations.fetch_add(1, Ordering::Relaxed),
+            moved: false,
+            refused: None,
+        }))
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        let settled = self.settler.finish();
+        let moved = self
+            .moved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some((file, path)) = moved {
+            checkpoint(&file).map_err(|source| FsError {
+                path,
+                operation: "write a checkpoint",
+                offset: None,
+                source,
+            })?;
+        }
+        settled
+    }
+}
+
+struct OffloadRelocation<'a> {
+    engine: &'a F2fsOffload,
+    target: &'a Target,
+    file: Arc<File>,
+    parts: Parts,
+    /// Its number.
+    id: u64,
+    moved: bool,
+    /// Why nothing more is moved, told once what was moved before is accounted for.
+    refused: Option<Refusal>,
+}
+
+impl OffloadRelocation<'_> {
+    /// What the next call moves: one part that has to be cut, or as many as fit uncut.
+    fn next(&mut self, limit: Bytes) -> Result<Vec<Part>, Refusal> {
+        let mut parts: Vec<Part> = self.parts.next(self.target, limit)?.into_iter().collect();
+        let Some(Part {
+            continues: false,
+            range,
+        }) = parts.first().copied()
+        else {
+            return Ok(parts);
+        };
+        let mut left = limit.saturating_sub(range.len);
+        while parts.len() < PARTS {
+            let Some(part) = self.parts.next_whole(self.target, left)? else {
+                break;
+            };
+            left = left.saturating_sub(part.range.len);
+            parts.push(part);
+            if part.continues {
+                break;
+            }
+        }
+        Ok(parts)
+    }
+
+    fn offload(&mut self, parts: Vec<Part>) -> Result<Moved, Refusal> {
+        // Only the host's copies go through the page cache.
+        let records: Vec<CacheRecord> = match self.engine.way {
+            Way::Host => parts
+                .iter()
+                .map(|part| CacheRecord::of(self.target, part.range))
+                .collect(),
+            _ => Vec::new(),
+        };
+        let request = Request {
+            relocation: self.id,
+            file: Arc::clone(&self.file),
+            parts: parts.clone(),
+        };
+        let answer = self
+            .engine
+            .batches
+            .submit(request, &|requests| self.engine.call(requests));
+        for record in records {
+            let path = self.target.path.clone();
+            self.engine.settler.push(&self.file, path, record);
+        }
+        let Answer { outcomes, moved } = answer.map_err(|error| self.call_failed(error))?;
+        // From behind, so that what is put back comes in order again.
+        for (part, outcome) in parts.into_iter().zip(&outcomes).rev() {
+            match self.refusal(part.range, outcome.status) {
+                Ok(true) => {}
+                Ok(false) => self.parts.put_back(part),
+                Err(refusal) => self.refused = Some(refusal),
+            }
+        }
+        if !moved.relocated.is_zero() {
+            self.moved = true;
+            self.engine.note_moved(&self.file, self.target);
+        }
+        Ok(moved)
+    }
+
+    /// Whether the part is dealt with, or is to be tried again, or why it cannot be moved.
+    fn refusal(&self, part: FileRange, status: Status) -> Result<bool, Refusal> {
+        let skip = |reason: SkipReason| Err(reason.into());
+        match status {
+            Status::Done | Status::Contiguous | Status::Hole => Ok(true),
+            Status::NotReached | Status::Interrupted => Ok(false),
+            Status::NotRegular => skip(SkipReason::NotRegular),
+            // The file is shorter than a moment ago.
+            Status::Range | Status::Changed => skip(SkipReason::Changed),
+            Status::Pinned => skip(SkipReason::Pinned),
+            Status::Compressed => skip(SkipReason::Compressed),
+            Status::Atomic => skip(SkipReason::AtomicWrite),
+            Status::Verity => skip(SkipReason::Verity),
+            Status::Swap => skip(SkipReason::SwapFile),
+            Status::Inline => skip(SkipReason::Inline),
+            Status::NoSection => skip(SkipReason::NoSpace),
+            Status::Device(number) => Err(self.failed(part, io::Error::from_raw_os_error(number))),
+            Status::OtherFs => Err(self.failed(part, io::Error::other("it is on another device"))),
+            Status::Unknown(number) => {
+                let text = format!("the kernel gave the unknown status {number}");
+                Err(self.failed(part, io::Error::other(text)))
+            }
+        }
+    }
+
+    fn failed(&self, part: FileRange, error: io::Error) -> Refusal {
+        let operation = "have the device move a range";
+        self.target.error(operation, Some(part.start), error).into()
+    }
+
+    fn call_failed(&self, error: io::Error) -> Refusal {
+        match Errno::from_io_error(&error) {
+            Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted.into(),
+            Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
+            Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::NoOffload.into(),
+            _ => self.target.error("move ranges", None, error).into(),
+        }
+    }
+}
+
+impl Relocation for OffloadRelocation<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
+        let parts = self.next(limit.bytes)?;
+        if parts.is_empty() {
+            return match self.moved {
+                true => Ok(Step::Done(Moved::default())),
+                false => Err(SkipReason::NoGain.into()),
+            };
+        }
+        let moved = self.offload(parts)?;
+        match self.refused.take() {
+            Some(refused) if moved == Moved::default() => Err(refused),
+            refused => {
+                self.refused = refused;
+                Ok(Step::Working(moved))
+            }
+        }
+    }
+}
+
+impl Drop for OffloadRelocation<'_> {
+    fn drop(&mut self) {
+        self.engine.batches.release(self.id);
+    }
+}

@@ -1,0 +1,278 @@
+//! Which parts of a file are worth a call, and where one ends.
+
+use std::collections::VecDeque;
+
+use indef_core::{
+    SkipReason,
+    layout::{Extent, ExtentFlags},
+};
+use linux_abi::fiemap::Mapper;
+use units::{Bytes, FileOffset, FileRange};
+
+use super::BLOCK;
+use crate::{
+    Refusal, Target,
+    map::next_batch,
+    survey::{Cursor, Survey},
+};
+
+/// A part that is moved by one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    pub(super) range: FileRange,
+    /// The rest of the range that it belongs to comes next, and should lie behind it.
+    pub(super) continues: bool,
+}
+
+/// What is left to be moved of a file.
+pub(super) struct Parts {
+    ranges: VecDeque<FileRange>,
+    /// A new place may be broken where a section ends, if that is known.
+    section: Option<Bytes>,
+    mapper: Mapper,
+}
+
+impl Parts {
+    /// Of the ranges that hold fragments to join.
+    ///
+    /// # Errors
+    ///
+    /// There is none: the reason.
+    pub(super) fn of(
+        target: &Target,
+        ranges: &[FileRange],
+        section: Option<Bytes>,
+    ) -> Result<Self, Refusal> {
+        let fail = |error| target.error("look at the file", None, error);
+        let size = target.file.metadata().map_err(fail)?.len();
+        let mut parts = Self {
+            ranges: inside(ranges, size),
+            section,
+            mapper: Mapper::default(),
+        };
+        if parts.ranges.is_empty() {
+            return Err(SkipReason::OutOfRange.into());
+        }
+        parts.refuse_contiguous(target)?;
+        Ok(parts)
+    }
+
+    /// Leave ranges out that hold nothing to join.
+    fn refuse_contiguous(&mut self, target: &Target) -> Result<(), Refusal> {
+        let mut reason = SkipReason::Empty;
+        let mut fragmented = VecDeque::new();
+        for range in std::mem::take(&mut self.ranges) {
+            let survey = self.survey(target, range, true)?;
+            // Where it will be cut is decided later.
+            if survey.is_improved_by(1) {
+                fragmented.push_back(range);
+            } else if survey.stretches > 0 {
+                reason = SkipReason::Contiguous;
+            } else if self.is_inline(target, range)? {
+                reason = SkipReason::Inline;
+            }
+        }
+        self.ranges = fragmented;
+        if self.ranges.is_empty() {
+            return Err(reason.into());
+        }
+        Ok(())
+    }
+
+    fn survey(&mut self, target: &Target, range: FileRange, sync: bool) -> Result<Survey, Refusal> {
+        Survey::of(target, range, Cursor::default(), sync, &mut self.mapper)
+    }
+
+    fn is_inline(&mut self, target: &Target, range: FileRange) -> Result<bool, Refusal> {
+        let mut batch = Vec::new();
+        let (file, path) = (&target.file, &target.path);
+        next_batch(file, path, range, false, &mut self.mapper, &mut batch)?;
+        Ok(batch.iter().any(|e| e.flags.contains(ExtentFlags::INLINE)))
+    }
+
+    /// The next part that is worth a call; `None` where there is none left.
+    pub(super) fn next(&mut self, target: &Target, limit: Bytes) -> Result<Option<Part>, Refusal> {
+        let (file, path) = (&target.file, &target.path);
+        let mut batch = Vec::new();
+        while let Some(range) = self.ranges.front().copied() {
+            let more = next_batch(file, path, range, false, &mut self.mapper, &mut batch)?;
+            let Some(first) = batch.first() else {
+                self.pass(more.unwrap_or(range.end()));
+                continue;
+            };
+            let from_data = FileRange::between(first.file, range.end());
+            let part = next_part(from_data, &batch, limit);
+            self.pass(part.end());
+            let survey = self.survey(target, part, false)?;
+            if is_worth_it(&survey, part.len, self.section) {
+                return Ok(Some(Part {
+                    range: part,
+                    continues: part.end() < range.end(),
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`Self::next`], but nothing that would have to be cut.
+    pub(super) fn next_whole(
+        &mut self,
+        target: &Target,
+        limit: Bytes,
+    ) -> Result<Option<Part>, Refusal> {
+        match self.ranges.front() {
+            Some(range) if range.len <= limit => self.next(target, limit),
+            _ => Ok(None),
+        }
+    }
+
+    /// A part was not moved after all: it comes first the next time.
+    pub(super) fn put_back(&mut self, part: Part) {
+        match self.ranges.front_mut() {
+            Some(rest) if part.continues && rest.start == part.range.end() => {
+                *rest = FileRange::between(part.range.start, rest.end());
+            }
+            _ => self.ranges.push_front(part.range),
+        }
+    }
+
+    fn pass(&mut self, end: FileOffset) {
+        if let Some(range) = self.ranges.front_mut() {
+            *range = FileRange::between(end, range.end());
+            if range.is_empty() {
+                self.ranges.pop_front();
+            }
+        }
+    }
+}
+
+/// Whether moving a part joins more fragments than its ends cut, so that the file never has more.
+/// Where sections are known, wherever in one the new place begins.
+fn is_worth_it(survey: &Survey, len: Bytes, section: Option<Bytes>) -> bool {
+    let borders = section.map_or(0, |section| len.get().div_ceil(section.get().max(1)));
+    survey.is_improved_by(borders.max(1))
+        && survey.fragments >= survey.stretches + survey.cuts + borders
+}
+
+/// Block-aligned, and not behind the end of a file of `size` bytes.
+fn inside(ranges: &[FileRange], size: u64) -> VecDeque<FileRange> {
+    let end = FileOffset(size).align_up(BLOCK);
+    let file = FileRange::between(FileOffset(0), end);
+    let aligned = ranges.iter().map(|range| range.align_outward(BLOCK));
+    aligned
+        .map(|range| range.intersect(file))
+        .filter(|range| !range.is_empty())
+        .collect()
+}
+
+/// The next part of `range` to be moved by one call: `limit` at most, and if possible up to where
+/// a fragment begins, so that none is cut. `extents` are the first ones of the range.
+fn next_part(range: FileRange, extents: &[Extent], limit: Bytes) -> FileRange {
+    let most = (range.start + limit).align_down(BLOCK).min(range.end());
+    let most = most.max((range.start + BLOCK).min(range.end()));
+    if most == range.end() {
+        return range;
+    }
+    let borders = extents.windows(2).filter(|pair| !pair[0].touches(&pair[1]));
+    let border = borders
+        .map(|pair| pair[1].file)
+        .take_while(|border| *border <= most)
+        .last();
+    match border {
+        Some(border) if border > range.start => FileRange::between(range.start, border),
+        _ => FileRange::between(range.start, most),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use units::PhysOffset;
+
+    use super::*;
+
+    fn extent(file: u64, phys: u64, len: u64) -> Extent {
+        Extent {
+            file: FileOffset(file),
+            phys: PhysOffset(phys),
+            len: Bytes(len),
+            flags: ExtentFlags::empty(),
+        }
+    }
+
+    #[test]
+    fn ranges_are_aligned_and_end_with_the_file() {
+        let ranges = [
+            FileRange::new(5000, 10),
+            FileRange::new(8192, 1 << 40),
+            FileRange::new(1 << 30, 4096),
+        ];
+        assert_eq!(
+            inside(&ranges, 10_000),
+            [FileRange::new(4096, 4096), FileRange::new(8192, 4096)]
+        );
+        assert!(inside(&ranges, 0).is_empty());
+    }
+
+    #[test]
+    fn a_part_ends_where_a_fragment_begins() {
+        let extents = [
+            extent(0, 1 << 20, 8192),
+            extent(8192, 9 << 20, 8192),
+            extent(16_384, (9 << 20) + 8192, 4096),
+            extent(20_480, 5 << 20, 1 << 20),
+        ];
+        let range = FileRange::new(0, 20_480 + (1 << 20));
+        let part = |limit| next_part(range, &extents, Bytes(limit)).len.get();
+        assert_eq!(part(12_288), 8192);
+        assert_eq!(part(20_480), 20_480);
+        assert_eq!(part(1 << 20), 20_480);
+        assert_eq!(part(4096), 4096);
+        assert_eq!(part(0), 4096, "at least one block");
+        assert_eq!(part(1 << 30), range.len.get());
+    }
+
+    fn survey(fragments: u64, stretches: u64, cuts: u64) -> Survey {
+        let mut survey = Survey::default();
+        (survey.fragments, survey.stretches, survey.cuts) = (fragments, stretches, cuts);
+        survey
+    }
+
+    #[test]
+    fn a_part_is_moved_only_where_no_border_can_make_it_worse() {
+        let section = Some(Bytes::mib(32));
+        let worth = |survey, mib| is_worth_it(&survey, Bytes::mib(mib), section);
+        assert!(worth(survey(2, 1, 0), 4));
+        assert!(!worth(survey(3, 1, 2), 4));
+        assert!(worth(survey(4, 1, 2), 4));
+        // 64 MiB lie in two sections at best, and in three at worst.
+        assert!(!worth(survey(2, 1, 0), 64));
+        assert!(worth(survey(3, 1, 0), 64));
+        assert!(is_worth_it(&survey(3, 1, 2), Bytes::mib(4), None));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_a_range_without_overlap(
+            lens in prop::collection::vec(1u64..40, 1..20),
+            limit in 0u64..400_000,
+        ) {
+            let mut extents = Vec::new();
+            let mut at = 0;
+            for (i, len) in lens.iter().enumerate() {
+                extents.push(extent(at, (i as u64 * 7 % 5) << 30, len * 4096));
+                at += len * 4096;
+            }
+            let mut rest = FileRange::new(0, at);
+            while !rest.is_empty() {
+                let part = next_part(rest, &extents, Bytes(limit));
+                prop_assert_eq!(part.start, rest.start);
+                prop_assert!(!part.is_empty() && part.end() <= rest.end());
+                prop_assert!(part.len.get() <= limit.max(4096));
+                prop_assert_eq!(part.len.get() % 4096, 0);
+                rest = FileRange::between(part.end(), rest.end());
+                extents.retain(|e| e.file_end() > rest.start);
+            }
+        }
+    }
+}
