@@ -1,9 +1,7 @@
 //! Admin commands that only read, sent to an NVMe device as they are (linux/nvme_ioctl.h, v6.1).
 //!
-//! Commands that could change anything are in [`command`]. The kernel wants `CAP_SYS_ADMIN`, whatever
-//! the mode in which the device is open.
-
-pub mod command;
+//! Commands that could change anything are not here. The kernel wants `CAP_SYS_ADMIN`, whatever the
+//! mode in which the device is open.
 
 use std::{
     io,

@@ -34,14 +34,12 @@ use super::{
     directory,
     donor::{Donor, allocated_runs, runs},
     freshness::Sample,
-    offload::{Copied, Offload, Pin},
     open_direct, refuse,
     select::{choose, gain},
     timed, whole,
 };
 use crate::{
-    EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
-    Target, map,
+    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
@@ -61,16 +59,11 @@ const SMALLEST_PIECE: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct CommitRange {
     pub(super) allow_unshare: bool,
-    /// The device copies.
-    pub(super) offload: Option<Offload>,
 }
 
 impl Relocator for CommitRange {
     fn name(&self) -> &'static str {
-        match self.offload {
-            Some(_) => EngineKind::XfsOffload.name(),
-            None => EngineKind::XfsCommitRange.name(),
-        }
+        EngineKind::XfsCommitRange.name()
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
@@ -79,12 +72,7 @@ impl Relocator for CommitRange {
 
     fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
         let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        let once = asked.min(target.allocated);
-        match self.offload {
-            // Zeros, and what the device copies over them.
-            Some(_) => once + once,
-            None => once,
-        }
+        asked.min(target.allocated)
     }
 
     fn begin<'a>(
@@ -104,8 +92,6 @@ impl Relocator for CommitRange {
             unnoticed: open_again(target)?,
             target,
             copier,
-            offload: self.offload.as_ref(),
-            refused: false,
             geometry,
             size,
             layout,
@@ -121,13 +107,6 @@ impl Relocator for CommitRange {
             return Err(SkipReason::NoGain.into());
         }
         Ok(Box::new(commit))
-    }
-
-    fn settle(&self) -> Result<(), FsError> {
-        if let Some(offload) = &self.offload {
-            offload.settle();
-        }
-        Ok(())
     }
 }
 
@@ -187,7 +166,7 @@ fn open_again(target: &Target) -> Result<File, Refusal> {
 }
 
 /// What is copied and exchanged together.
-struct Piece<'a> {
+struct Piece {
     /// Parts of the file, ordered.
     ranges: Vec<FileRange>,
     freshness: Freshness,
@@ -200,8 +179,6 @@ struct Piece<'a> {
     bytes: Bytes,
     /// What of them was in the page cache.
     cached: Cached,
-    /// What the device copies from.
-    pin: Option<Pin<'a>>,
 }
 
 /// From the first to the last byte of ordered ranges.
@@ -216,9 +193,6 @@ fn span(ranges: &[FileRange]) -> FileRange {
 struct Commit<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
-    offload: Option<&'a Offload>,
-    /// The device has refused to copy: the host does.
-    refused: bool,
     geometry: Geometry,
     size: Bytes,
     /// For direct reads.
@@ -232,7 +206,7 @@ struct Commit<'a> {
     chosen: VecDeque<FileRange>,
     /// What is to be moved and has.
     allocated: VecDeque<FileRange>,
-    piece: Option<Piece<'a>>,
+    piece: Option<Piece>,
     /// How often in a row the file had changed.
     tries: u32,
     /// Something was moved.
@@ -248,7 +222,7 @@ impl Relocation for Commit<'_> {
     }
 }
 
-impl<'a> Commit<'a> {
+impl Commit<'_> {
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
         let mut piece = match self.piece.take() {
@@ -288,15 +262,10 @@ impl<'a> Commit<'a> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
             self.donor = Donor::new(self.target, &self.geometry)?;
             self.donor.open_up(self.size)?;
-            if self.device().is_some() {
-                self.donor.leave_alone()?;
-            }
             let ranges = take(&mut self.chosen, &self.layout, Bytes(AHEAD));
             for range in &ranges {
                 for run in allocated_runs(&self.layout, *range) {
-                    if self.device().is_none() || !self.donor.allocate_written(run) {
-                        self.donor.allocate(run)?;
-                    }
+                    self.donor.allocate(run)?;
                 }
             }
             let new = self
@@ -321,7 +290,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Look at the file before copying; see the [module](super) for the order.
-    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece<'a>>, Refusal> {
+    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece>, Refusal> {
         let fail = |error| refuse(self.target, "prepare an exchange", None, error);
         let freshness = start_commit(&self.unnoticed).map_err(fail)?;
         let sample = Sample::take(self.target)?;
@@ -338,7 +307,6 @@ impl<'a> Commit<'a> {
             layout: Layout::default(),
             copies: VecDeque::new(),
             bytes: Bytes::ZERO,
-            pin: None,
         };
         let block = FileRange {
             len: self.target.block_size.min(first.len),
@@ -368,26 +336,10 @@ impl<'a> Commit<'a> {
             .flat_map(|range| runs(&piece.layout, *range, true))
             .collect();
         piece.bytes = piece.copies.iter().map(|range| range.len).sum();
-        if self.device().is_some() {
-            let copies = piece.copies.make_contiguous();
-            let pin = Pin::new(self.target, &self.geometry, copies, self.size)?;
-            // Written between mapping and pinning.
-            if !pin.is_what(&piece.layout, copies) {
-                drop(pin);
-                self.again(piece)?;
-                return Ok(None);
-            }
-            piece.pin = Some(pin);
-        }
         Ok(Some(piece))
     }
 
-    fn commit(
-        &self,
-        piece: &Piece<'_>,
-        range: FileRange,
-        flags: CommitFlags,
-    ) -> std::io::Result<()> {
+    fn commit(&self, piece: &Piece, range: FileRange, flags: CommitFlags) -> std::io::Result<()> {
         let end = range.end().get().min(self.size.get());
         commit_range(
             &self.unnoticed,
@@ -399,26 +351,8 @@ impl<'a> Commit<'a> {
         )
     }
 
-    /// What copies instead of the host.
-    fn device(&self) -> Option<&'a Offload> {
-        self.offload.filter(|_| !self.refused)
-    }
-
-    fn copy(&mut self, piece: &mut Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
+    fn copy(&self, piece: &mut Piece, moved: &mut Moved) -> Result<(), Refusal> {
         let batch = take_bytes(&mut piece.copies, COPY_STEP);
-        if let (Some(offload), Some(pin)) = (self.device(), &piece.pin) {
-            match offload.copy(self.target, pin, &self.donor, &batch, self.copier, moved)? {
-                Copied::Done => return Ok(()),
-                Copied::Refused(why) => {
-                    tracing::warn!(
-                        path = %self.target.path.display(),
-                        device = %offload.device.path.display(),
-                        "the device does not copy ({why}): the rest goes through the host"
-                    );
-                    self.refused = true;
-                }
-            }
-        }
         let bytes: Bytes = batch.iter().map(|range| range.len).sum();
         self.copier
             .copy(&self.source, &self.donor.file, &batch)
@@ -428,13 +362,9 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    fn exchange(&mut self, mut piece: Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
+    fn exchange(&mut self, piece: Piece, moved: &mut Moved) -> Result<(), Refusal> {
         // Direct writes of the last block have made the donor longer.
         self.donor.set_size(self.size)?;
-        let pin = piece.pin.take();
-        if let (Some(_), Some(offload)) = (&pin, self.offload) {
-            offload.flush(self.target, &self.donor)?;
-        }
         self.donor.sync()?;
         let span = span(&piece.ranges);
         let new = self.donor.layout(span)?;
@@ -449,12 +379,10 @@ impl<'a> Commit<'a> {
         }
         let flags = CommitFlags::DONOR_WRITTEN;
         // See (4) in the module.
-        if is_dirty(self.target, span) != Some(false) || !self.is_pinned(pin.as_ref(), &piece)? {
-            drop(pin);
+        if is_dirty(self.target, span) != Some(false) {
             return self.again(piece);
         }
         let (result, time) = timed(|| self.commit(&piece, span, flags));
-        drop(pin);
         piece.cached.restore(self.target);
         match result {
             Ok(()) => {}
@@ -477,29 +405,8 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Whether the file still has the blocks that the device has copied from. One that is written
-    /// after they were pinned gets others.
-    fn is_pinned(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
-        let Some(pin) = pin else {
-            return Ok(true);
-        };
-        let now = map(
-            &self.target.file,
-            &self.target.path,
-            span(&piece.ranges),
-            false,
-            &mut Mapper::default(),
-        )?;
-        let copied: Vec<_> = piece
-            .ranges
-            .iter()
-            .flat_map(|range| runs(&piece.layout, *range, true))
-            .collect();
-        Ok(pin.is_what(&now, &copied))
-    }
-
     /// The file has changed: try once more, or give up.
-    fn again(&mut self, piece: Piece<'_>) -> Result<(), Refusal> {
+    fn again(&mut self, piece: Piece) -> Result<(), Refusal> {
         self.tries += 1;
         if self.tries >= TRIES {
             return Err(SkipReason::Changed.into());
