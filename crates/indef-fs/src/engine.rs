@@ -40,7 +40,7 @@ pub fn relocator(
     fs: &Filesystem,
     options: &EngineOptions,
 ) -> Result<Box<dyn Relocator>, Refusal> {
-    if !fs.engines().contains(&kind) {
+    if !fs.may_use(kind) {
         return Err(SkipReason::NoEngine.into());
     }
     if fs.read_only {
@@ -49,6 +49,7 @@ pub fn relocator(
     match kind {
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
+        EngineKind::XfsOffload => xfs::offload(fs, options),
         EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),

@@ -82,6 +82,14 @@ impl Filesystem {
         }
     }
 
+    /// Whether an engine may serve it when it is asked for by name: one of [`Self::engines`], or one
+    /// that is never chosen by itself (`xfs-offload` writes more than it saves to read).
+    #[must_use]
+    pub fn may_use(&self, engine: EngineKind) -> bool {
+        self.engines().contains(&engine)
+            || (self.kind, engine) == (FsKind::Xfs, EngineKind::XfsOffload)
+    }
+
     /// Whether a mount option is set; `false` where the mount table is not known.
     #[must_use]
     pub fn has_mount_option(&self, option: &str) -> bool {

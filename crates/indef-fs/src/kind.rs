@@ -68,6 +68,8 @@ pub enum EngineKind {
     Ext4MoveExtent,
     /// XFS: we copy, the kernel exchanges ranges if the file has not changed meanwhile.
     XfsCommitRange,
+    /// XFS: the device copies, the kernel exchanges ranges as with [`Self::XfsCommitRange`].
+    XfsOffload,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
     /// Btrfs: the kernel rewrites ranges.
@@ -80,9 +82,10 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Ext4MoveExtent,
         Self::XfsCommitRange,
+        Self::XfsOffload,
         Self::XfsSwapExtents,
         Self::BtrfsDefragRange,
         Self::F2fsOffload,
@@ -95,6 +98,7 @@ impl EngineKind {
         match self {
             Self::Ext4MoveExtent => "ext4-move-extent",
             Self::XfsCommitRange => "xfs-commit-range",
+            Self::XfsOffload => "xfs-offload",
             Self::XfsSwapExtents => "xfs-swap-extents",
             Self::BtrfsDefragRange => "btrfs-defrag-range",
             Self::F2fsOffload => "f2fs-offload",

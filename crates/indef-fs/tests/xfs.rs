@@ -5,6 +5,8 @@
 
 #[path = "xfs/flavour.rs"]
 mod flavour;
+#[path = "xfs/hammer.rs"]
+mod hammer;
 #[path = "xfs/layout.rs"]
 mod layout;
 #[path = "xfs/refusals.rs"]

@@ -29,6 +29,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::cache::ABI,
         crate::fsxattr::ABI,
         crate::nvme::ABI,
+        crate::nvme::command::ABI,
         crate::share::ABI,
         crate::xfs::ABI,
         crate::xfs_handle::ABI,

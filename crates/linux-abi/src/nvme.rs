@@ -1,7 +1,9 @@
 //! Admin commands that only read, sent to an NVMe device as they are (linux/nvme_ioctl.h, v6.1).
 //!
-//! Commands that could change anything are not here. The kernel wants `CAP_SYS_ADMIN`, whatever the
-//! mode in which the device is open.
+//! Commands that could change anything are in [`command`]. The kernel wants `CAP_SYS_ADMIN`, whatever
+//! the mode in which the device is open.
+
+pub mod command;
 
 use std::{
     io,

@@ -34,12 +34,14 @@ use super::{
     directory,
     donor::{Donor, allocated_runs, runs},
     freshness::Sample,
+    offload::{Copied, Offload, Pin},
     open_direct, refuse,
     select::{choose, gain},
     timed, whole,
 };
 use crate::{
-    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
+    EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
+    Target, map,
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
@@ -59,11 +61,16 @@ const SMALLEST_PIECE: u64 = 256 << 10;
 #[derive(Debug)]
 pub(super) struct CommitRange {
     pub(super) allow_unshare: bool,
+    /// The device copies.
+    pub(super) offload: Option<Offload>,
 }
 
 impl Relocator for CommitRange {
     fn name(&self) -> &'static str {
-        EngineKind::XfsCommitRange.name()
+        match self.offload {
+            Some(_) => EngineKind::XfsOffload.name(),
+            None => EngineKind::XfsCommitRange.name(),
+        }
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
@@ -72,7 +79,12 @@ impl Relocator for CommitRange {
 
     fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
         let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        asked.min(target.allocated)
+        let once = asked.min(target.allocated);
+        match self.offload {
+            // Zeros, and what the device copies over them.
+            Some(_) => once + once,
+            None => once,
+        }
     }
 
     fn begin<'a>(
@@ -92,6 +104,8 @@ impl Relocator for CommitRange {
             unnoticed: open_again(target)?,
             target,
             copier,
+            offload: self.offload.as_ref(),
+            refused: false,
             geometry,
             size,
             layout,
@@ -107,6 +121,13 @@ impl Relocator for CommitRange {
             return Err(SkipReason::NoGain.into());
         }
         Ok(Box::new(commit))
+    }
+
+    fn settle(&self) -> Result<(), FsError> {
+        if let Some(offload) = &self.offload {
+            offload.settle();
+        }
+        Ok(())
     }
 }
 
@@ -166,7 +187,7 @@ fn open_again(target: &Target) -> Result<File, Refusal> {
 }
 
 /// What is copied and exchanged together.
-struct Piece {
+struct Piece<'a> {
     /// Parts of the file, ordered.
     ranges: Vec<FileRange>,
     freshness: Freshness,
@@ -179,6 +200,8 @@ struct Piece {
     bytes: Bytes,
     /// What of them was in the page cache.
     cached: Cached,
+    /// What the device copies from.
+    pin: Option<Pin<'a>>,
 }
 
 /// From the first to the last byte of ordered ranges.
@@ -193,6 +216,9 @@ fn span(ranges: &[FileRange]) -> FileRange {
 struct Commit<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
+    offload: Option<&'a Offload>,
+    /// The device has refused to copy: the host does.
+    refused: bool,
     geometry: Geometry,
     size: Bytes,
     /// For direct reads.
@@ -206,7 +232,7 @@ struct Commit<'a> {
     chosen: VecDeque<FileRange>,
     /// What is to be moved and has.
     allocated: VecDeque<FileRange>,
-    piece: Option<Piece>,
+    piece: Option<Piece<'a>>,
     /// How often in a row the file had changed.
     tries: u32,
     /// Something was moved.
@@ -222,7 +248,7 @@ impl Relocation for Commit<'_> {
     }
 }
 
-impl Commit<'_> {
+impl<'a> Commit<'a> {
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
         let mut piece = match self.piece.take() {
@@ -262,10 +288,15 @@ impl Commit<'_> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
             self.donor = Donor::new(self.target, &self.geometry)?;
             self.donor.open_up(self.size)?;
+            if self.device().is_some() {
+                self.donor.leave_alone()?;
+            }
             let ranges = take(&mut self.chosen, &self.layout, Bytes(AHEAD));
             for range in &ranges {
                 for run in allocated_runs(&self.layout, *range) {
-                    self.donor.allocate(run)?;
+                    if self.device().is_none() || !self.donor.allocate_written(run) {
+                        self.donor.allocate(run)?;
+                    }
                 }
             }
             let new = self
@@ -290,7 +321,7 @@ impl Commit<'_> {
     }
 
     /// Look at the file before copying; see the [module](super) for the order.
-    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece>, Refusal> {
+    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece<'a>>, Refusal> {
         let fail = |error| refuse(self.target, "prepare an exchange", None, error);
         let freshness = start_commit(&self.unnoticed).map_err(fail)?;
         let sample = Sample::take(self.target)?;
@@ -307,6 +338,7 @@ impl Commit<'_> {
             layout: Layout::default(),
             copies: VecDeque::new(),
             bytes: Bytes::ZERO,
+            pin: None,
         };
         let block = FileRange {
             len: self.target.block_size.min(first.len),
@@ -336,10 +368,26 @@ impl Commit<'_> {
             .flat_map(|range| runs(&piece.layout, *range, true))
             .collect();
         piece.bytes = piece.copies.iter().map(|range| range.len).sum();
+        if self.device().is_some() {
+            let copies = piece.copies.make_contiguous();
+            let pin = Pin::new(self.target, &self.geometry, copies, self.size)?;
+            // Written between mapping and pinning.
+            if !pin.is_what(&piece.layout, copies) {
+                drop(pin);
+                self.again(piece)?;
+                return Ok(None);
+            }
+            piece.pin = Some(pin);
+        }
         Ok(Some(piece))
     }
 
-    fn commit(&self, piece: &Piece, range: FileRange, flags: CommitFlags) -> std::io::Result<()> {
+    fn commit(
+        &self,
+        piece: &Piece<'_>,
+        range: FileRange,
+        flags: CommitFlags,
+    ) -> std::io::Result<()> {
         let end = range.end().get().min(self.size.get());
         commit_range(
             &self.unnoticed,
@@ -351,8 +399,26 @@ impl Commit<'_> {
         )
     }
 
-    fn copy(&self, piece: &mut Piece, moved: &mut Moved) -> Result<(), Refusal> {
+    /// What copies instead of the host.
+    fn device(&self) -> Option<&'a Offload> {
+        self.offload.filter(|_| !self.refused)
+    }
+
+    fn copy(&mut self, piece: &mut Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
         let batch = take_bytes(&mut piece.copies, COPY_STEP);
+        if let (Some(offload), Some(pin)) = (self.device(), &piece.pin) {
+            match offload.copy(self.target, pin, &self.donor, &batch, self.copier, moved)? {
+                Copied::Done => return Ok(()),
+                Copied::Refused(why) => {
+                    tracing::warn!(
+                        path = %self.target.path.display(),
+                        device = %offload.device.path.display(),
+                        "the device does not copy ({why}): the rest goes through the host"
+                    );
+                    self.refused = true;
+                }
+            }
+        }
         let bytes: Bytes = batch.iter().map(|range| range.len).sum();
         self.copier
             .copy(&self.source, &self.donor.file, &batch)
@@ -362,9 +428,13 @@ impl Commit<'_> {
         Ok(())
     }
 
-    fn exchange(&mut self, piece: Piece, moved: &mut Moved) -> Result<(), Refusal> {
+    fn exchange(&mut self, mut piece: Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
         // Direct writes of the last block have made the donor longer.
         self.donor.set_size(self.size)?;
+        let pin = piece.pin.take();
+        if let (Some(_), Some(offload)) = (&pin, self.offload) {
+            offload.flush(self.target, &self.donor)?;
+        }
         self.donor.sync()?;
         let span = span(&piece.ranges);
         let new = self.donor.layout(span)?;
@@ -379,10 +449,12 @@ impl Commit<'_> {
         }
         let flags = CommitFlags::DONOR_WRITTEN;
         // See (4) in the module.
-        if is_dirty(self.target, span) != Some(false) {
+        if is_dirty(self.target, span) != Some(false) || !self.is_pinned(pin.as_ref(), &piece)? {
+            drop(pin);
             return self.again(piece);
         }
         let (result, time) = timed(|| self.commit(&piece, span, flags));
+        drop(pin);
         piece.cached.restore(self.target);
         match result {
             Ok(()) => {}
@@ -405,8 +477,29 @@ impl Commit<'_> {
         Ok(())
     }
 
+    /// Whether the file still has the blocks that the device has copied from. One that is written
+    /// after they were pinned gets others.
+    fn is_pinned(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
+        let Some(pin) = pin else {
+            return Ok(true);
+        };
+        let now = map(
+            &self.target.file,
+            &self.target.path,
+            span(&piece.ranges),
+            false,
+            &mut Mapper::default(),
+        )?;
+        let copied: Vec<_> = piece
+            .ranges
+            .iter()
+            .flat_map(|range| runs(&piece.layout, *range, true))
+            .collect();
+        Ok(pin.is_what(&now, &copied))
+    }
+
     /// The file has changed: try once more, or give up.
-    fn again(&mut self, piece: Piece) -> Result<(), Refusal> {
+    fn again(&mut self, piece: Piece<'_>) -> Result<(), Refusal> {
         self.tries += 1;
         if self.tries >= TRIES {
             return Err(SkipReason::Changed.into());

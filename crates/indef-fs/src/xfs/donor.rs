@@ -111,6 +111,25 @@ impl<'a> Donor<'a> {
         self.fallocate(FallocateFlags::KEEP_SIZE, range)
     }
 
+    /// Allocate `range` so that it reads as zeros because the device holds zeros, which the device
+    /// has written itself; `false` where the file system, the kernel (`FALLOC_FL_WRITE_ZEROES`, Linux
+    /// 6.17) or the device cannot.
+    pub(super) fn allocate_written(&self, range: FileRange) -> bool {
+        let write_zeroes = FallocateFlags::from_bits_retain(0x80);
+        let done = self.fallocate(write_zeroes, range);
+        if let Err(refusal) = &done {
+            tracing::debug!(%refusal, "the device does not write zeros for the file system");
+        }
+        done.is_ok()
+    }
+
+    /// Tell other defragmenters to leave it alone: they find files by their numbers, too.
+    pub(super) fn leave_alone(&self) -> Result<(), Refusal> {
+        Attributes::get(&self.file)
+            .and_then(|is| is.with_flags(is.flags() | Flags::NODEFRAG).set(&self.file))
+            .map_err(|error| self.refuse("protect the donor", None, error))
+    }
+
     /// Give `range` back.
     pub(super) fn release(&self, range: FileRange) -> Result<(), Refusal> {
         self.fallocate(

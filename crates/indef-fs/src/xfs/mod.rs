@@ -1,11 +1,12 @@
 //! XFS: the data is copied by us into a donor, and the kernel exchanges the blocks.
 //!
-//! Two engines. [`commit`] (`xfs-commit-range`) exchanges ranges, piece by piece; it needs Linux
+//! Two ways. [`commit`] (`xfs-commit-range`) exchanges ranges, piece by piece; it needs Linux
 //! 6.12, the `exchange` feature (set by mkfs), and `CAP_SYS_ADMIN`, without which an exchange would
 //! change the file's times. [`swap`] (`xfs-swap-extents`) exchanges all blocks of two files, on any
 //! kernel and for any user; it moves parts of a file by sharing all others with the donor for the
 //! moment of the exchange. `EXCHANGE_RANGE` of Linux 6.10 is not used: it would exchange even if
-//! the file has changed since it was copied.
+//! the file has changed since it was copied. A third engine, `xfs-offload`, is the first one with an
+//! NVMe device that copies instead of the host ([`offload`]; docs/offload-stock-kernel.md).
 //!
 //! # Why nothing is lost
 //!
@@ -39,8 +40,10 @@
 
 mod cached;
 mod commit;
+mod copy_device;
 mod donor;
 mod freshness;
+mod offload;
 mod select;
 mod swap;
 
@@ -62,6 +65,7 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange};
 
+use self::copy_device::CopyDevice;
 use crate::{Attributes, EngineOptions, Filesystem, Refusal, Relocator, Target};
 
 /// `xfs-commit-range`.
@@ -93,7 +97,48 @@ pub(crate) fn commit_range(
     }
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
+        offload: None,
     }))
+}
+
+/// `xfs-offload`; or, where the device below cannot copy, `xfs-commit-range`, saying so.
+///
+/// # Errors
+///
+/// As for [`commit_range`], which it is built on.
+pub(crate) fn offload(
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    let instead = commit_range(fs, options)?;
+    // Blocks are pinned by sharing them.
+    let shares = fs
+        .mount
+        .as_ref()
+        .and_then(|mount| File::open(&mount.point).ok())
+        .and_then(|root| geometry(&root).ok())
+        .is_some_and(|geometry| geometry.features.contains(Features::REFLINK));
+    let device = CopyDevice::below(fs);
+    match device {
+        Ok(device) if shares => Ok(Box::new(commit::CommitRange {
+            allow_unshare: options.allow_unshare,
+            offload: Some(offload::Offload::new(device)),
+        })),
+        Ok(_) => {
+            tracing::warn!(
+                "xfs-offload needs a file system with reflink=1; xfs-commit-range copies through \
+                 the host instead"
+            );
+            Ok(instead)
+        }
+        Err(why) => {
+            tracing::warn!(
+                "xfs-offload is not possible: {why}; xfs-commit-range copies through the host \
+                 instead"
+            );
+            Ok(instead)
+        }
+    }
 }
 
 /// `xfs-swap-extents`.

@@ -72,7 +72,8 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
     let builder = match kind {
         EngineKind::Ext4MoveExtent => ScratchFs::builder("ext4", size),
         EngineKind::XfsSwapExtents => ScratchFs::builder("xfs", size),
-        EngineKind::XfsCommitRange => {
+        // Moves as xfs-commit-range where no device copies.
+        EngineKind::XfsCommitRange | EngineKind::XfsOffload => {
             let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);
             match xfsprogs() {
                 Some(folder) => builder.tools(&folder),

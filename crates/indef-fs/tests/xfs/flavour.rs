@@ -205,6 +205,7 @@ impl Move {
             sum.relocated += moved.relocated;
             sum.host_read += moved.host_read;
             sum.host_written += moved.host_written;
+            sum.offloaded += moved.offloaded;
             sum.locked = sum.locked.max(moved.locked);
             if matches!(step, Step::Done(_)) {
                 return Ok(sum);

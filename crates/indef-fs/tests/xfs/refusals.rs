@@ -176,3 +176,24 @@ fn loop_the_page_cache_stays_as_it_was() {
         assert_eq!(now, before, "{}", flavour.name);
     });
 }
+
+/// A loop device is no NVMe namespace.
+#[test]
+fn loop_without_a_device_that_copies_the_host_does() {
+    each(&[COMMIT], Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(1));
+        let before = State::of(&path);
+        let how = Move {
+            engine: indef_fs::EngineKind::XfsOffload,
+            ..Move::with(flavour)
+        };
+        assert_eq!(how.relocator(&path).name(), "xfs-commit-range");
+        let moved = how.whole(&path).unwrap();
+        assert_eq!(
+            (moved.offloaded, moved.host_read),
+            (Bytes::ZERO, Bytes::mib(1))
+        );
+        assert_eq!(State::of(&path), before);
+        assert_eq!(fragments(&path), 1);
+    });
+}

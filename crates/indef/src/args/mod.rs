@@ -253,7 +253,8 @@ pub(crate) struct HowArgs {
     pub(crate) dry_run: bool,
 
     /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
-    /// xfs-swap-extents, btrfs-defrag-range, f2fs-offload, f2fs-defragment
+    /// xfs-offload, xfs-swap-extents, btrfs-defrag-range, f2fs-offload,
+    /// f2fs-defragment
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = engine)]
     pub(crate) engine: EngineChoice,
 

@@ -1,0 +1,389 @@
+//! The NVMe namespace below an XFS, if it can copy: from places of the file system to logical blocks,
+//! and Copy commands that keep to the namespace's limits.
+//!
+//! Only a namespace, or a partition of one, is taken: below device mapper or md an address of the
+//! file system is none of the device.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use linux_abi::nvme::{
+    self, Answer,
+    command::{self, Fate},
+};
+use nvme_wire::{
+    copy::{CopyFormat, Source},
+    identify::{Controller, Namespace, ONCS_COPY},
+    io::BlockRange,
+};
+use rustix::fs::{major, minor};
+use units::{Bytes, PhysOffset};
+
+use crate::Filesystem;
+
+/// Sysfs counts in these.
+const SECTOR: u64 = 512;
+
+/// Why the device below a file system cannot be asked to copy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoCopy {
+    /// No node, or an unusual `/sys`.
+    #[error("the block device below it is not to be found")]
+    NoDevice,
+    /// Device mapper, md, a SCSI disk …
+    #[error("it is not on an NVMe namespace or a partition of one ({name})")]
+    NotNvme {
+        /// The device's name.
+        name: String,
+    },
+    /// Metadata beside or behind each block.
+    #[error("{device} has a format that is not supported (metadata, or its block size)", device = device.display())]
+    Format {
+        /// Which.
+        device: PathBuf,
+    },
+    /// It has zones.
+    #[error("{device} has zones", device = device.display())]
+    Zoned {
+        /// Which.
+        device: PathBuf,
+    },
+    /// The command is optional.
+    #[error("{device} has no Copy command", device = device.display())]
+    NoCommand {
+        /// Which.
+        device: PathBuf,
+    },
+    /// Something failed.
+    #[error("{device}: {operation} failed: {source}", device = device.display())]
+    Failed {
+        /// Which.
+        device: PathBuf,
+        /// What.
+        operation: &'static str,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What a Copy command may be like (NVM §4.1.5.1: MSSRL, MCL, MSRC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Most blocks of a source range.
+    range_blocks: u64,
+    /// Most blocks of a command.
+    blocks: u64,
+    /// Most source ranges of a command.
+    ranges: usize,
+}
+
+/// What is to be copied: to `to`, from `from`, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Transfer {
+    pub(super) from: PhysOffset,
+    pub(super) to: PhysOffset,
+    pub(super) len: Bytes,
+}
+
+/// One Copy command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CopyCommand {
+    pub(super) destination: u64,
+    pub(super) sources: Vec<BlockRange>,
+}
+
+/// A namespace that can copy, with the place of the file system on it.
+#[derive(Debug)]
+pub(super) struct CopyDevice {
+    file: File,
+    pub(super) path: PathBuf,
+    nsid: u32,
+    block: Bytes,
+    /// Where the file system's partition begins.
+    start: Bytes,
+    limits: Limits,
+}
+
+impl CopyDevice {
+    /// The one below `fs`.
+    pub(super) fn below(fs: &Filesystem) -> Result<Self, NoCopy> {
+        let link = format!("/sys/dev/block/{}:{}", major(fs.dev), minor(fs.dev));
+        let mut sysfs = fs::canonicalize(link).map_err(|_| NoCopy::NoDevice)?;
+        let mut start = Bytes::ZERO;
+        if sysfs.join("partition").exists() {
+            let sectors = number(&sysfs.join("start")).ok_or(NoCopy::NoDevice)?;
+            start = Bytes(sectors.checked_mul(SECTOR).ok_or(NoCopy::NoDevice)?);
+            sysfs.pop();
+        }
+        let name = sysfs.file_name().unwrap_or_default().to_string_lossy();
+        if !name.starts_with("nvme") {
+            let name = name.into_owned();
+            return Err(NoCopy::NotNvme { name });
+        }
+        let path = Path::new("/dev").join(&*name);
+        let fail = |operation| {
+            let device = path.clone();
+            move |source| NoCopy::Failed {
+                device,
+                operation,
+                source,
+            }
+        };
+        let zoned = fs::read_to_string(sysfs.join("queue/zoned")).unwrap_or_default();
+        if !matches!(zoned.trim(), "" | "none") {
+            return Err(NoCopy::Zoned { device: path });
+        }
+        let file = File::open(&path).map_err(fail("open"))?;
+        // What has this name must be what sysfs means.
+        let node = file.metadata().map_err(fail("look at the node"))?.rdev();
+        let known = fs::read_to_string(sysfs.join("dev")).unwrap_or_default();
+        if known.trim() != format!("{}:{}", major(node), minor(node)) {
+            return Err(NoCopy::NoDevice);
+        }
+        let nsid = nvme::namespace_id(&file).map_err(fail("ask for the namespace"))?;
+        let mut data = [0; 4096];
+        let mut identify = |structure, nsid| {
+            match nvme::identify(&file, structure, nsid, 0, &mut data) {
+                Ok(Answer::Success) => Ok(data),
+                Ok(Answer::Status(status)) => {
+                    Err(io::Error::other(format!("NVMe status {status:#x}")))
+                }
+                Err(error) => Err(error),
+            }
+            .map_err(fail("Identify"))
+        };
+        let (controller, namespace) = (identify(1, 0)?, identify(0, nsid)?);
+        let can_copy = Controller::first_of(&controller)
+            .is_some_and(|controller| controller.nvm_commands.get() & ONCS_COPY != 0);
+        let limits = Namespace::first_of(&namespace).map(|namespace| Limits {
+            range_blocks: namespace.copy_range_blocks.get().into(),
+            blocks: namespace.copy_blocks.get().into(),
+            ranges: usize::from(namespace.copy_ranges) + 1,
+        });
+        let Some(limits) = limits.filter(|l| can_copy && l.range_blocks > 0 && l.blocks > 0) else {
+            return Err(NoCopy::NoCommand { device: path });
+        };
+        let block = block_size(&namespace, &sysfs, fs.block_size)
+            .filter(|block| start.get().is_multiple_of(block.get()));
+        let Some(block) = block else {
+            return Err(NoCopy::Format { device: path });
+        };
+        tracing::debug!(device = %path.display(), nsid, ?limits, "the device can copy");
+        Ok(Self {
+            file,
+            path,
+            nsid,
+            block,
+            start,
+            limits,
+        })
+    }
+
+    /// The commands for these transfers, which have whole logical blocks.
+    pub(super) fn commands(&self, transfers: &[Transfer]) -> Option<Vec<CopyCommand>> {
+        let block = self.block.get();
+        let lba = |place: PhysOffset| {
+            let byte = place.get().checked_add(self.start.get())?;
+            byte.is_multiple_of(block).then(|| byte / block)
+        };
+        let mut blocks = Vec::with_capacity(transfers.len());
+        for transfer in transfers {
+            if !transfer.len.get().is_multiple_of(block) {
+                return None;
+            }
+            blocks.push((
+                lba(transfer.from)?,
+                lba(transfer.to)?,
+                transfer.len.get() / block,
+            ));
+        }
+        Some(pack(&blocks, self.limits))
+    }
+
+    /// Send one.
+    pub(super) fn copy(&self, command: &CopyCommand) -> io::Result<Fate> {
+        let mut descriptors = Vec::new();
+        for blocks in &command.sources {
+            let source = Source {
+                nsid: None,
+                blocks: *blocks,
+                fast_only: false,
+            };
+            CopyFormat::Same32.put(&source, &mut descriptors);
+        }
+        command::copy(&self.file, self.nsid, command.destination, &descriptors)
+    }
+
+    /// Make durable what was copied.
+    pub(super) fn flush(&self) -> io::Result<Fate> {
+        command::flush(&self.file, self.nsid)
+    }
+}
+
+/// Bytes of a logical block; `None` where blocks have metadata, or are larger than the file system's.
+fn block_size(identify: &[u8], sysfs: &Path, fs_block: Bytes) -> Option<Bytes> {
+    // FLBAS: which of the formats at byte 128, with bits 6:5 above bits 3:0 (NVM §4.1.5.1).
+    let flbas = *identify.get(26)?;
+    let format = usize::from(flbas & 0xF | flbas >> 1 & 0x30);
+    let format = identify.get(128 + 4 * format..)?.get(..4)?;
+    let metadata = u16::from_le_bytes([format[0], format[1]]);
+    let block = 1_u64.checked_shl(format[2].into())?;
+    let known = number(&sysfs.join("queue/logical_block_size"))?;
+    let fits = block == known && fs_block.get().is_multiple_of(block);
+    (metadata == 0 && fits).then_some(Bytes(block))
+}
+
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Transfers (from, to, blocks) as commands: one for each run of destinations, as far as the limits
+/// allow, sources that follow each other joined.
+fn pack(transfers: &[(u64, u64, u64)], limits: Limits) -> Vec<CopyCommand> {
+    let mut commands: Vec<CopyCommand> = Vec::new();
+    // Where the last command's destination ends, and how many blocks it has.
+    let (mut end, mut blocks) = (0, 0);
+    for &(mut from, mut to, mut rest) in transfers {
+        while rest > 0 {
+            let open = !commands.is_empty() && end == to && blocks < limits.blocks;
+            if !open {
+                commands.push(CopyCommand {
+                    destination: to,
+                    sources: Vec::new(),
+                });
+                blocks = 0;
+            }
+            let Some(command) = commands.last_mut() else {
+                break;
+            };
+            let room = rest.min(limits.blocks - blocks).min(limits.range_blocks);
+            let full = command.sources.len() >= limits.ranges;
+            let took = match command.sources.last_mut() {
+                Some(last)
+                    if last.end() == Some(from) && u64::from(last.count) < limits.range_blocks =>
+                {
+                    let more = room.min(limits.range_blocks - u64::from(last.count));
+                    last.count += more as u32;
+                    more
+                }
+                _ if !full => {
+                    command.sources.push(BlockRange {
+                        start: from,
+                        count: room as u32,
+                    });
+                    room
+                }
+                _ => {
+                    // A new command for the same place.
+                    blocks = limits.blocks;
+                    continue;
+                }
+            };
+            (from, to, rest) = (from + took, to + took, rest - took);
+            blocks += took;
+            end = to;
+        }
+    }
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        range_blocks: 4,
+        blocks: 10,
+        ranges: 3,
+    };
+
+    /// What commands do to a device whose blocks are numbers.
+    fn perform(commands: &[CopyCommand], device: &mut [u64]) {
+        for command in commands {
+            let mut to = command.destination as usize;
+            for source in &command.sources {
+                for block in source.start..source.end().unwrap() {
+                    device[to] = device[block as usize];
+                    to += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn neighbours_share_a_command_and_a_source_range() {
+        let commands = pack(&[(0, 100, 1), (1, 101, 1), (5, 102, 2)], LIMITS);
+        assert_eq!(
+            commands,
+            [CopyCommand {
+                destination: 100,
+                sources: vec![
+                    BlockRange { start: 0, count: 2 },
+                    BlockRange { start: 5, count: 2 }
+                ],
+            }]
+        );
+        assert_eq!(pack(&[(0, 100, 1), (1, 200, 1)], LIMITS).len(), 2);
+    }
+
+    #[test]
+    fn metadata_and_large_blocks_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("queue")).unwrap();
+        let write = |size: &str| fs::write(folder.path().join("queue/logical_block_size"), size);
+        write("4096\n").unwrap();
+        let mut identify = vec![0; 4096];
+        identify[26] = 1;
+        identify[132..136].copy_from_slice(&[0, 0, 12, 0]);
+        let size = |identify: &[u8], fs| block_size(identify, folder.path(), Bytes(fs));
+        assert_eq!(size(&identify, 4096), Some(Bytes(4096)));
+        assert_eq!(size(&identify, 1024), None);
+        identify[132] = 8;
+        assert_eq!(size(&identify, 4096), None);
+        identify[132] = 0;
+        write("512\n").unwrap();
+        assert_eq!(size(&identify, 4096), None);
+        identify[134] = 200;
+        assert_eq!(size(&identify, 4096), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_block_is_copied_within_the_limits(
+            lengths in prop::collection::vec((0u64..100, 1u64..20, any::<bool>()), 0..12),
+            range_blocks in 1u64..6,
+            blocks in 1u64..12,
+            ranges in 1usize..4,
+        ) {
+            let limits = Limits { range_blocks, blocks, ranges };
+            let mut to = 200;
+            let mut transfers = Vec::new();
+            let mut expected: Vec<u64> = (0..1000).collect();
+            for (from, len, gap) in lengths {
+                to += u64::from(gap);
+                for block in 0..len {
+                    expected[(to + block) as usize] = from + block;
+                }
+                transfers.push((from, to, len));
+                to += len;
+            }
+            let commands = pack(&transfers, limits);
+            let mut device: Vec<u64> = (0..1000).collect();
+            perform(&commands, &mut device);
+            prop_assert_eq!(device, expected);
+            for command in &commands {
+                let sum: u64 = command.sources.iter().map(|s| u64::from(s.count)).sum();
+                prop_assert!((1..=blocks).contains(&sum));
+                prop_assert!((1..=ranges).contains(&command.sources.len()));
+                prop_assert!(command.sources.iter().all(|s| u64::from(s.count) <= range_blocks));
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Copy and Flush, sent to an NVMe namespace as they are.
+//!
+//! These write below the file system, which knows nothing of it: which blocks may be written, and
+//! for how long nobody else may have them, is the caller's business.
+//!
+//! The calls wait until the command is over, and no signal ends that wait (`blk_execute_rq`,
+//! block/blk-mq.c, v6.12): a process that is killed ends only after its command, and until then all
+//! its files stay open. `io_uring` commands are not used, since those are left to the kernel when a
+//! process is killed, after its files were closed.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use super::PassthroughCommand;
+use crate::{
+    abi::AbiItem,
+    ioctl::{self, IoctlArgument, READ, WRITE},
+};
+
+/// Flush (NVMe Base §7.1).
+const FLUSH: u8 = 0x00;
+/// Copy (NVM §3.2.2).
+const COPY: u8 = 0x19;
+/// Bytes of a source range in descriptor format 0h.
+const DESCRIPTOR: usize = 32;
+/// Source ranges are counted in 8 bits, zero-based.
+const MOST_RANGES: usize = 256;
+/// Status code type 3h: errors of the path, among them those that the host makes up itself
+/// (Base §3.3.3.2.1).
+const PATH_RELATED: u16 = 3;
+
+/// `struct nvme_passthru_cmd` for an I/O command.
+#[repr(transparent)]
+struct IoCommand(PassthroughCommand);
+
+// SAFETY: NVME_IOCTL_IO_CMD is _IOWR('N', 0x43, struct nvme_passthru_cmd), 72 bytes of plain
+// integers. For the commands of this module the kernel only reads the `data_len` bytes at `addr`,
+// which the callers of `send` borrow for the call.
+unsafe impl IoctlArgument for IoCommand {
+    const REQUEST: u32 = ioctl::request(READ | WRITE, b'N', 0x43, size_of::<PassthroughCommand>());
+}
+
+const _: () = assert!(IoCommand::REQUEST == 0xC048_4E43);
+
+/// What this module claims.
+pub const ABI: &[AbiItem] = &[AbiItem {
+    header: "linux/nvme_ioctl.h",
+    c_type: "",
+    size: 0,
+    fields: &[],
+    requests: &[("NVME_IOCTL_IO_CMD", IoCommand::REQUEST)],
+}];
+
+/// How a command ended that was given to the driver.
+#[derive(Debug)]
+pub enum Fate {
+    /// It is done.
+    Done,
+    /// The device has ended it with this status: code (bits 7:0), code type (10:8), and flags. What
+    /// it was to write may be written in part.
+    Refused(u16),
+    /// Nobody has heard from the device: a timeout, a reset, a lost connection. Over a network the
+    /// device may go on with the command for a while.
+    Unknown(io::Error),
+}
+
+/// Copy blocks inside a namespace: those of the source ranges (`descriptors`, 1 to 256 in descriptor
+/// format 0h, 32 bytes each) one after the other to `destination` and on. What is done is in the
+/// device's volatile cache, as after a write.
+///
+/// # Errors
+///
+/// The command was not sent: `EACCES` or `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where the device
+/// is not NVMe, `EINVAL` for a namespace that `device` is not or a wrong number of descriptors.
+pub fn copy(
+    device: impl AsFd,
+    nsid: u32,
+    destination: u64,
+    descriptors: &[u8],
+) -> io::Result<Fate> {
+    let ranges = descriptors.len() / DESCRIPTOR;
+    if !(1..=MOST_RANGES).contains(&ranges) || !descriptors.len().is_multiple_of(DESCRIPTOR) {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    send(
+        device,
+        PassthroughCommand {
+            opcode: COPY,
+            nsid,
+            addr: descriptors.as_ptr() as u64,
+            data_len: descriptors.len() as u32,
+            cdw10: destination as u32,
+            cdw11: (destination >> 32) as u32,
+            cdw12: (ranges - 1) as u32,
+            ..PassthroughCommand::default()
+        },
+    )
+}
+
+/// Make durable what is in the volatile cache of the namespace.
+///
+/// # Errors
+///
+/// As for [`copy`].
+pub fn flush(device: impl AsFd, nsid: u32) -> io::Result<Fate> {
+    send(
+        device,
+        PassthroughCommand {
+            opcode: FLUSH,
+            nsid,
+            ..PassthroughCommand::default()
+        },
+    )
+}
+
+/// Send it once: not [`ioctl::call`], which would send a cancelled command again.
+fn send(device: impl AsFd, command: PassthroughCommand) -> io::Result<Fate> {
+    let mut command = IoCommand(command);
+    let device = device.as_fd().as_raw_fd();
+    // SAFETY: by the implementation of `IoctlArgument` the request takes this structure; the
+    // memory at `addr` is borrowed by the caller, and the call returns after the command's end.
+    let result =
+        unsafe { libc::ioctl(device, IoCommand::REQUEST as libc::Ioctl, &raw mut command) };
+    if result < 0 {
+        return fate_of(io::Error::last_os_error());
+    }
+    let status = result as u16 & 0x7FFF;
+    Ok(match (status, status >> 8 & 7) {
+        (0, _) => Fate::Done,
+        (_, PATH_RELATED) => Fate::Unknown(io::Error::other(format!(
+            "NVMe status {status:#x}: an error on the way to the device"
+        ))),
+        _ => Fate::Refused(status),
+    })
+}
+
+/// Errors of the checks before a command is sent are errors; after any other, nobody knows.
+fn fate_of(error: io::Error) -> io::Result<Fate> {
+    match error.raw_os_error() {
+        Some(
+            libc::EACCES
+            | libc::EPERM
+            | libc::EINVAL
+            | libc::EFAULT
+            | libc::EBADF
+            | libc::ENOTTY
+            | libc::EOPNOTSUPP
+            | libc::ENOMEM,
+        ) => Err(error),
+        _ => Ok(Fate::Unknown(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_nvme_says_so() {
+        let file = File::open("/proc/self/exe").unwrap();
+        for result in [flush(&file, 1), copy(&file, 1, 0, &[0; DESCRIPTOR])] {
+            let errno = result.unwrap_err().raw_os_error();
+            assert!(matches!(errno, Some(libc::ENOTTY | libc::EOPNOTSUPP)));
+        }
+    }
+
+    #[test]
+    fn only_whole_descriptors_are_sent_and_not_too_many() {
+        let file = File::open("/proc/self/exe").unwrap();
+        for len in [0, 1, 33, DESCRIPTOR * (MOST_RANGES + 1)] {
+            let error = copy(&file, 1, 0, &vec![0; len]).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_was_cancelled_may_still_be_going_on() {
+        for errno in [libc::EINTR, libc::EIO, libc::ENODEV, libc::ETIMEDOUT] {
+            let fate = fate_of(io::Error::from_raw_os_error(errno)).unwrap();
+            assert!(matches!(fate, Fate::Unknown(_)), "{errno}");
+        }
+        assert!(fate_of(io::Error::from_raw_os_error(libc::EACCES)).is_err());
+    }
+}
