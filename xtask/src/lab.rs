@@ -390,10 +390,17 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
         life: Duration::from_secs(60 * keep.limit),
     };
     let cache = Cache::of_project();
-    standing::keep(&cache, &keep.name, guest, limits, &stop, |state| {
-        // Whoever started us may have gone.
-        let _ = writeln!(std::io::stdout(), "{}", described(state));
-    })?;
+    standing::keep(
+        &cache,
+        &keep.name,
+        guest,
+        limits,
+        || stop.load(Ordering::Relaxed),
+        |state| {
+            // Whoever started us may have gone.
+            let _ = writeln!(std::io::stdout(), "{}", described(state));
+        },
+    )?;
     drop(control);
     Ok(ExitCode::SUCCESS)
 }
