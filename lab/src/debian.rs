@@ -82,20 +82,25 @@ impl Packages {
 
     /// The package that `meta` of `suite` stands for: the first that it depends on.
     pub(crate) fn first_dependency(&self, meta: &str, suite: &str) -> Result<String, LabError> {
-        let name = format!("{meta}/{suite}");
-        let shown = output_of(self.apt("apt-cache").arg("show").arg(&name))?;
+        let depends = self.field(&format!("{meta}/{suite}"), "Depends")?;
+        let first = depends.split([' ', ',']).next().unwrap_or_default();
+        Ok(first.to_owned())
+    }
+
+    /// What the lists say of a package (`NAME`, `NAME/SUITE` or `NAME=VERSION`) in this field.
+    pub(crate) fn field(&self, package: &str, field: &str) -> Result<String, LabError> {
+        let shown = output_of(self.apt("apt-cache").arg("show").arg(package))?;
         String::from_utf8_lossy(&shown)
             .lines()
-            .find_map(|line| line.strip_prefix("Depends: "))
-            .and_then(|depends| depends.split([' ', ',']).next())
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(": "))
             .map(str::to_owned)
             .ok_or_else(|| LabError::Command {
-                command: format!("apt-cache show {name}"),
-                output: "it depends on nothing".into(),
+                command: format!("apt-cache show {package}"),
+                output: format!("it says nothing of {field}"),
             })
     }
 
-    /// Fetch a package and unpack it below `root`.
+    /// Fetch a package (`NAME` or `NAME=VERSION`) and unpack it below `root`.
     pub(crate) fn unpack(&self, package: &str, root: &Path) -> Result<(), LabError> {
         let fetched = tempfile::tempdir_in(&self.folder).map_err(LabError::at(&self.folder))?;
         let folder = fetched.path();

@@ -37,6 +37,8 @@ pub(crate) struct Job {
     pub(crate) load: Vec<String>,
     /// Modules that are there to be loaded.
     pub(crate) keep: Vec<String>,
+    /// F2FS as a module of our own, in place of the kernel's.
+    pub(crate) f2fs: Option<PathBuf>,
     pub(crate) share: bool,
     /// Whether the guest stays, for commands to come.
     pub(crate) standing: bool,
@@ -167,7 +169,10 @@ impl Job {
 
     fn add_modules(&self, kernel: &Kernel, root: &mut Root<'_>) -> Result<(), LabError> {
         let names: Vec<String> = self.load.iter().chain(&self.keep).cloned().collect();
-        let all = kernel.modules()?;
+        let mut all = kernel.modules()?;
+        if let Some(file) = &self.f2fs {
+            all.replace("f2fs", file);
+        }
         let modules = all.with_dependencies(&names)?;
         let folder = Path::new("lib/modules").join(kernel.version());
         for module in &modules {

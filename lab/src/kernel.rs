@@ -33,6 +33,15 @@ impl Release {
         }
     }
 
+    /// Where its packages are, and what these need.
+    pub(crate) fn suites(self) -> Vec<&'static str> {
+        let mut suites = vec!["bookworm"];
+        if !suites.contains(&self.suite()) {
+            suites.push(self.suite());
+        }
+        suites
+    }
+
     fn suite(self) -> &'static str {
         match self {
             Self::Linux6_1 => "bookworm",
@@ -115,11 +124,7 @@ impl Kernel {
 
     /// Fill `folder`: `kernel`, `modules`, `busybox`, `version`, `layout`.
     fn unpack(release: Release, apt: &Path, folder: &Path) -> Result<(), LabError> {
-        let mut suites = vec!["bookworm"];
-        if !suites.contains(&release.suite()) {
-            suites.push(release.suite());
-        }
-        let packages = Packages::of(&suites, apt)?;
+        let packages = Packages::of(&release.suites(), apt)?;
         let image = packages.first_dependency("linux-image-amd64", release.suite())?;
         let version = image
             .strip_prefix("linux-image-")

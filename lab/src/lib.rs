@@ -29,6 +29,7 @@ mod archive;
 mod cache;
 mod debian;
 mod error;
+mod f2fs;
 mod guest;
 mod image;
 mod job;

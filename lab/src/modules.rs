@@ -89,6 +89,11 @@ impl Modules {
         })
     }
 
+    /// Have this file in place of the kernel's own module.
+    pub(crate) fn replace(&mut self, name: &str, file: &Path) {
+        self.files.insert(normal(name), file.to_owned());
+    }
+
     /// These modules and what they need, in an order in which they can be loaded. What is part of
     /// the image is left out; a name that this kernel does not know is only left out from [`KEPT`].
     pub(crate) fn with_dependencies(&self, names: &[String]) -> Result<Vec<Module>, LabError> {

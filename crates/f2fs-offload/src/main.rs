@@ -1,0 +1,38 @@
+//! What the ioctl of `kernel/f2fs` does is tried by this program, in a guest: it makes files that it
+//! knows every block of, has them moved, and looks at blocks, content and answers.
+//!
+//! `f2fs-offload SUBJECT FOLDER …`; each subject is a module. It ends with 0 if all was as it should
+//! be. By hand it is of use, too: `f2fs-offload query FOLDER`, `f2fs-offload move FILE…`.
+//!
+//! It ignores: what a kernel without the patches would do.
+
+#![forbid(unsafe_code)]
+
+mod basics;
+mod by_hand;
+mod file;
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::{Result, bail};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("f2fs-offload: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["query", folder] => by_hand::query(Path::new(folder)),
+        ["move", files @ ..] if !files.is_empty() => by_hand::relocate(files),
+        ["basics", folder, way] => basics::run(Path::new(folder), way),
+        _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | basics FOLDER WAY"),
+    }
+}
