@@ -6,10 +6,7 @@ mod target;
 use std::{
     fs,
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, PoisonError, mpsc},
     time::Duration,
 };
 
@@ -216,7 +213,31 @@ fn vm_linux_6_12_filesystems() {
     filesystems(Release::Linux6_12);
 }
 
-/// The target is stopped and started again, with the same device, while fio writes and compares.
+/// Stops and starts the target again, with the same device, twice after the guest has begun to write;
+/// keeps it until nobody needs it any more, also when the guest has failed.
+fn restart(mut fixture: Fixture, begun: &Path, over: &mpsc::Receiver<Never>) {
+    let is_over = |wait| over.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Disconnected);
+    while !begun.exists() {
+        if is_over(Duration::from_millis(100)) {
+            return;
+        }
+    }
+    for _ in 0..2 {
+        if is_over(Duration::from_secs(5)) {
+            return;
+        }
+        let Fixture { device, target } = fixture;
+        let address = target.address();
+        drop(target);
+        std::thread::sleep(Duration::from_millis(500));
+        fixture = Fixture::at(device, address);
+    }
+    while !is_over(Duration::from_secs(1)) {}
+}
+
+#[derive(Debug, PartialEq)]
+enum Never {}
+
 #[test]
 fn vm_linux_6_12_reconnects() {
     let fixture = target(4096, Bytes::mib(256), Bytes::mib(64));
@@ -226,35 +247,18 @@ fn vm_linux_6_12_reconnects() {
     );
     let folder = tempfile::tempdir().unwrap();
     let begun = folder.path().join("writing");
-    let over = AtomicBool::new(false);
     let ran = std::thread::scope(|scope| {
-        let restarts = scope.spawn(|| {
-            let mut fixture = fixture;
-            while !begun.exists() && !over.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            for _ in 0..2 {
-                std::thread::sleep(Duration::from_secs(5));
-                let Fixture { device, target } = fixture;
-                let address = target.address();
-                drop(target);
-                std::thread::sleep(Duration::from_millis(500));
-                fixture = Fixture::at(device, address);
-            }
-            while !over.load(Ordering::Acquire) {
-                std::thread::sleep(Duration::from_millis(100));
-            }
-        });
-        let outcome = run(
+        let begun = &begun;
+        // Dropped by whatever ends this closure, a panic, too.
+        let (_until_here, over) = mpsc::channel();
+        scope.spawn(move || restart(fixture, begun, &over));
+        run(
             Release::Linux6_12,
             (port, &nqn),
             folder.path(),
             "",
             RECONNECT,
-        );
-        over.store(true, Ordering::Release);
-        restarts.join().unwrap();
-        outcome
+        )
     });
     if ran.is_some() {
         let fio = fs::read_to_string(folder.path().join("fio")).unwrap();
