@@ -20,6 +20,7 @@ pub mod ioprio;
 pub mod lease;
 pub mod mapping;
 pub mod nvme;
+pub mod schedule;
 pub mod share;
 pub mod usage;
 pub mod xfs;

@@ -17,6 +17,7 @@ mod profile;
 mod report;
 mod scan;
 mod state;
+mod target;
 mod writers;
 mod zipf;
 
@@ -51,6 +52,8 @@ pub(crate) enum Bench {
     Zipf(zipf::ZipfArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
+    /// flashd's NVMe/TCP target against the kernel's own, in a guest
+    Target(Common),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
@@ -116,6 +119,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         | Bench::Memory(common)
         | Bench::Databases(common)
         | Bench::Overhead(common)
+        | Bench::Target(common)
         | Bench::Writers(common) => common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
@@ -125,7 +129,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     };
     ensure!(common.runs > 0, "--runs must be at least 1");
     ensure!(
-        rustix::process::geteuid().is_root() || matches!(bench, Bench::Core(_) | Bench::Profile(_)),
+        rustix::process::geteuid().is_root()
+            || matches!(bench, Bench::Core(_) | Bench::Profile(_) | Bench::Target(_)),
         "benchmarks mount file systems and drop caches, which needs root"
     );
     measure::stop_cleanly()?;
@@ -151,6 +156,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Writers(_)) {
         writers::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Target(_)) {
+        target::measure(common, &mut report)?;
     }
     if let Bench::Zipf(args) = bench {
         zipf::measure(args, &mut report)?;

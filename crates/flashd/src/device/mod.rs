@@ -32,7 +32,7 @@ pub use request::{Failure, Outcome, Request, Success};
 pub use stats::{DeviceStats, NamespaceStats};
 
 use crate::{
-    pace::{Clock, LatencyHold, Lateness, Pace},
+    pace::{Clock, LatencyHold, Lateness, Pace, Spinners},
     record::Recording,
     store::{Health, Store, StoreKind, ZoneRest},
 };
@@ -77,6 +77,7 @@ pub struct Device {
     cache_bytes: u64,
     kinds: Vec<StoreKind>,
     _awake: Option<LatencyHold>,
+    _spinners: Option<Spinners>,
 }
 
 /// Commands whose end the model tells later.

@@ -10,7 +10,7 @@ use units::{Bytes, Nanos};
 
 use super::{Device, Namespace, restore_zones};
 use crate::{
-    pace::{Clock, LatencyHold, Lateness, Pace},
+    pace::{Clock, LatencyHold, Lateness, Pace, Spinners},
     record::{RecordError, Recording},
     store::{FileOptions, Store, StoreError, StoreKind, ZoneLayout},
 };
@@ -58,6 +58,8 @@ pub struct DeviceOptions {
     pub touch: bool,
     /// Keep processors out of deep sleep while the device has latencies.
     pub hold_awake: bool,
+    /// Let no processor be idle at all, see [`Spinners`].
+    pub spin: bool,
     /// Record to this file from the start.
     pub record: Option<PathBuf>,
 }
@@ -76,6 +78,7 @@ impl DeviceOptions {
             overhead: Nanos(0),
             touch: false,
             hold_awake: false,
+            spin: false,
             record: None,
         }
     }
@@ -166,6 +169,7 @@ impl Device {
             cache_bytes,
             kinds,
             _awake: stay_awake(options),
+            _spinners: spin(options),
             profile: options.profile.clone(),
         }))
     }
@@ -178,6 +182,17 @@ fn stay_awake(options: &DeviceOptions) -> Option<LatencyHold> {
     LatencyHold::take()
         .inspect_err(|error| {
             tracing::warn!(%error, "/dev/cpu_dma_latency cannot be held: answers may be later");
+        })
+        .ok()
+}
+
+fn spin(options: &DeviceOptions) -> Option<Spinners> {
+    if !options.spin || options.profile.is_instant() {
+        return None;
+    }
+    Spinners::start()
+        .inspect_err(|error| {
+            tracing::warn!(%error, "processors cannot be kept busy: answers may be later");
         })
         .ok()
 }

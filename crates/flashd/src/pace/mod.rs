@@ -3,7 +3,7 @@
 //! [`Pace`] is a heap of deadlines with a thread of its own: it sleeps until 60 µs before the next
 //! one and then spins, because a sleeping thread alone is 25 µs late. [`Lateness`] counts how late
 //! each answer was when it had been sent. [`LatencyHold`] keeps the processors out of deep sleep
-//! states meanwhile. A device without latencies uses none of this: no thread is started.
+//! states meanwhile, and [`Spinners`] out of any. A device without latencies uses none of this: no thread is started.
 
 mod clock;
 mod hold;
@@ -21,7 +21,7 @@ use std::{
 };
 
 pub use clock::Clock;
-pub use hold::LatencyHold;
+pub use hold::{LatencyHold, Spinners};
 pub use lateness::{Lateness, LatenessLimit, LatenessReport, ParseLimitError};
 
 /// How long before a deadline the thread stops sleeping. Waking up takes up to about 50 µs.

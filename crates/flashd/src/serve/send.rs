@@ -1,8 +1,10 @@
 //! Replies to a host: a queue, and whoever sends what is in it.
 //!
-//! Replies that the receiving thread makes itself are sent by it before it waits for the socket again;
-//! those of other threads (the device's deadlines, other connections) wake the connection's sending
-//! thread, so that nobody but this connection waits for a slow host. A command's identifier is free
+//! Replies that the receiving thread makes itself are sent by it before it waits for the socket again.
+//! Those of other threads (the device's deadlines, other connections) are sent by that thread if few
+//! commands are on their way and the socket takes them at once: an answer at its deadline must not wait
+//! for another thread to wake up. Else they wake the connection's sending thread, which sends many with
+//! one call, so that nobody but this connection waits for a slow host. A command's identifier is free
 //! again before the host can know that the command is done, never later.
 
 use std::{
@@ -16,6 +18,7 @@ use std::{
 };
 
 use nvme_wire::{Status, pdu::Digests};
+use rustix::{io::Errno, net::SendFlags};
 
 use super::{
     reply::{End, Format, Reply},
@@ -26,6 +29,11 @@ use super::{
 const BATCH: usize = 256 << 10;
 /// Bytes of replies that wait before the receiving thread sends them in between.
 const WAITING_MAX: usize = 512 << 10;
+/// Commands on their way up to which an answer is sent by whoever has it. With more, sending several
+/// with one call saves more than the waking costs.
+const FEW: usize = 4;
+/// Bytes that may be sent so: what a socket's buffer takes, and is copied quickly.
+const AT_ONCE_MAX: usize = 64 << 10;
 
 /// The sending side of a connection.
 #[derive(Debug)]
@@ -55,8 +63,11 @@ struct Queue {
 #[derive(Debug)]
 struct Wire {
     stream: TcpStream,
+    /// PDUs, as far as the socket has not taken them.
     bytes: Vec<u8>,
     batch: Vec<Reply>,
+    /// What these are of [`Sender::waiting`].
+    owed: usize,
 }
 
 /// SQHD: how many commands were taken off the submission queue.
@@ -80,6 +91,7 @@ impl Sender {
                 stream: stream.try_clone()?,
                 bytes: Vec::new(),
                 batch: Vec::new(),
+                owed: 0,
             }),
             stream: stream.try_clone()?,
             agreed: OnceLock::new(),
@@ -159,10 +171,13 @@ impl Sender {
             return;
         }
         queue.replies.push(reply);
-        if late && !queue.late {
-            queue.late = true;
-            drop(queue);
-            self.wake.notify_one();
+        drop(queue);
+        if late && !self.send_at_once() {
+            let mut queue = lock(&self.queue);
+            if !std::mem::replace(&mut queue.late, true) {
+                drop(queue);
+                self.wake.notify_one();
+            }
         }
     }
 
@@ -179,19 +194,8 @@ impl Sender {
             return;
         }
         let mut wire = lock(&self.wire);
-        loop {
-            let mut batch = std::mem::take(&mut wire.batch);
-            std::mem::swap(&mut lock(&self.queue).replies, &mut batch);
-            if batch.is_empty() {
-                wire.batch = batch;
-                return;
-            }
-            let sent = self.send(&mut wire, &batch);
-            let len = batch.iter().map(Reply::len).sum();
-            self.waiting.fetch_sub(len, Ordering::AcqRel);
-            batch.clear();
-            wire.batch = batch;
-            if sent.is_err() {
+        while self.take(&mut wire) || !wire.bytes.is_empty() {
+            if self.send(&mut wire).is_err() {
                 drop(wire);
                 self.kill();
                 return;
@@ -199,8 +203,77 @@ impl Sender {
         }
     }
 
-    fn send(&self, wire: &mut Wire, batch: &[Reply]) -> std::io::Result<()> {
-        for reply in batch {
+    /// Send what waits, without waiting for anything; false if somebody else has to go on.
+    fn send_at_once(&self) -> bool {
+        if self.inflight.count() > FEW || self.waiting.load(Ordering::Acquire) > AT_ONCE_MAX {
+            return false;
+        }
+        let Ok(mut wire) = self.wire.try_lock() else {
+            return false;
+        };
+        self.take(&mut wire);
+        match self.send_some(&mut wire) {
+            Ok(()) => wire.bytes.is_empty(),
+            Err(_) => {
+                drop(wire);
+                self.kill();
+                true
+            }
+        }
+    }
+
+    /// Take the replies that wait; false if there are none.
+    fn take(&self, wire: &mut Wire) -> bool {
+        std::mem::swap(&mut lock(&self.queue).replies, &mut wire.batch);
+        wire.owed += wire.batch.iter().map(Reply::len).sum::<usize>();
+        !wire.batch.is_empty()
+    }
+
+    /// Send what was taken.
+    fn send(&self, wire: &mut Wire) -> std::io::Result<()> {
+        self.put(wire, |wire| {
+            if wire.bytes.len() >= BATCH {
+                wire.stream.write_all(&wire.bytes)?;
+                wire.bytes.clear();
+            }
+            Ok(())
+        })?;
+        wire.stream.write_all(&wire.bytes)?;
+        self.sent(wire);
+        Ok(())
+    }
+
+    /// Send of what was taken as much as the socket has room for.
+    fn send_some(&self, wire: &mut Wire) -> std::io::Result<()> {
+        self.put(wire, |_| Ok(()))?;
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        while !wire.bytes.is_empty() {
+            match rustix::net::send(&wire.stream, &wire.bytes, flags) {
+                Ok(len) => drop(wire.bytes.drain(..len)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.sent(wire);
+        Ok(())
+    }
+
+    fn sent(&self, wire: &mut Wire) {
+        wire.bytes.clear();
+        wire.bytes.shrink_to(4 * BATCH);
+        let owed = std::mem::take(&mut wire.owed);
+        self.waiting.fetch_sub(owed, Ordering::AcqRel);
+    }
+
+    /// Make PDUs of what was taken.
+    fn put(
+        &self,
+        wire: &mut Wire,
+        mut after_each: impl FnMut(&mut Wire) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        let mut batch = std::mem::take(&mut wire.batch);
+        for reply in batch.drain(..) {
             // What waited for a power cut is not answered: the host has to find out by itself.
             if self.is_dead() {
                 return Err(std::io::ErrorKind::ConnectionAborted.into());
@@ -208,15 +281,10 @@ impl Sender {
             if let Some(cid) = reply.ends() {
                 self.inflight.end(cid);
             }
-            self.format().put(reply, &self.subsystem, &mut wire.bytes);
-            if wire.bytes.len() >= BATCH {
-                wire.stream.write_all(&wire.bytes)?;
-                wire.bytes.clear();
-            }
+            self.format().put(&reply, &self.subsystem, &mut wire.bytes);
+            after_each(wire)?;
         }
-        wire.stream.write_all(&wire.bytes)?;
-        wire.bytes.clear();
-        wire.bytes.shrink_to(4 * BATCH);
+        wire.batch = batch;
         Ok(())
     }
 

@@ -1,0 +1,32 @@
+//! `sched_setscheduler`: who gets a processor first (linux/sched.h, v6.1).
+
+use std::io;
+
+/// Let the calling thread run only while nobody else wants its processor (`SCHED_IDLE`): whatever
+/// wakes up takes its place at once.
+///
+/// # Errors
+///
+/// Where the system call is not allowed.
+pub fn become_idle() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure is read and not kept; 0 means the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_may_always_become_idle() {
+        std::thread::spawn(|| become_idle().unwrap())
+            .join()
+            .unwrap();
+    }
+}
