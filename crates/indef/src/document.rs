@@ -26,6 +26,28 @@ pub(crate) struct RunDocument {
     pub(crate) maps: Vec<FileMap>,
     #[serde(flatten)]
     pub(crate) proof: Option<Proof>,
+    /// Of `demo --zns` only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) device: Option<DeviceFacts>,
+}
+
+/// The zoned SSD of `demo --zns`, and what it did during the run. Times are the device's own.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeviceFacts {
+    /// flashd's profile.
+    pub(crate) profile: String,
+    /// How many times slower than this it went.
+    pub(crate) time_scale: f64,
+    /// Extents of all files.
+    pub(crate) extents_before: u64,
+    pub(crate) extents_after: u64,
+    pub(crate) run_ns: u64,
+    /// Copied by the device, without the host.
+    pub(crate) bytes_moved_in_device: u64,
+    /// Data that the host read and wrote, its file system's own included.
+    pub(crate) bytes_over_bus: u64,
+    /// How busy its dies were on average: 0 to 1.
+    pub(crate) die_utilization: f64,
 }
 
 /// What became of one file.

@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::demo(args, &console),
         Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),
         Command::Held(args) => trace::held(args),
+        Command::DemoStep(args) => demo::step(args).map(|()| Outcome::Done),
     };
     match result {
         Ok(Outcome::Stopped) => ExitCode::from(3),

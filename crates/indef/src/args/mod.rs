@@ -101,6 +101,8 @@ pub(crate) enum Command {
     Generate(Generate),
     #[command(hide = true)]
     Held(HeldArgs),
+    #[command(hide = true)]
+    DemoStep(DemoStepArgs),
 }
 
 /// Show how fragmented files are, where, and what that costs
@@ -345,6 +347,7 @@ pub(crate) struct ReportArgs {
     sudo indef demo                  ext4 on a loop file\n  \
     sudo indef demo --fs btrfs\n  \
     indef demo --dir ~/tmp           without root, in a directory of your own\n  \
+    indef demo --zns                 F2FS on a zoned SSD, in a virtual machine\n  \
     sudo indef demo --json > demo.json && indef report demo.json --html demo.html")]
 pub(crate) struct DemoArgs {
     /// Which file system to make (needs root) [default: ext4]
@@ -355,9 +358,48 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
+    /// In a virtual machine: F2FS on a zoned (ZNS) SSD that copies by itself. Needs QEMU and, the first
+    /// time, a network for a kernel of Debian's; neither root nor a ZNS SSD
+    #[arg(long, conflicts_with_all = ["fs", "dir"])]
+    pub(crate) zns: bool,
+
+    /// How much data to age [default: 256MiB; 32MiB with --zns]
+    #[arg(long, value_name = "SIZE", value_parser = values::demo_size)]
+    size: Option<Bytes>,
+}
+
+impl DemoArgs {
+    /// How much data to age.
+    pub(crate) fn size(&self) -> Bytes {
+        self.size.unwrap_or(if self.zns {
+            Bytes::mib(32)
+        } else {
+            Bytes::mib(256)
+        })
+    }
+}
+
+/// A part of `demo --zns`, in the guest.
+#[derive(Debug, Args)]
+pub(crate) struct DemoStepArgs {
+    /// Which
+    pub(crate) step: DemoStep,
+    /// The folder
+    pub(crate) dir: PathBuf,
     /// How much data to age
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = values::demo_size)]
+    #[arg(long, value_parser = values::demo_size, default_value = "32MiB")]
     pub(crate) size: Bytes,
+}
+
+/// The parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoStep {
+    /// Make aged files
+    Age,
+    /// Hash and measure them
+    Measure,
+    /// Read them
+    Read,
 }
 
 /// File systems that the demo can make.

@@ -7,7 +7,8 @@
 //!
 //! Pieces must get their place in the order in which they are written: ext4 would gather small
 //! writes before it places them, so there each piece is reserved first, as databases and download
-//! programs do; elsewhere pieces are written with direct I/O. And they are written one at a time:
+//! programs do; elsewhere pieces are written with direct I/O, or, where that is not direct (F2FS on
+//! zones), written back one by one. And they are written one at a time:
 //! XFS gives writers that allocate at the same moment an allocation group each, where none of them
 //! is in the way of another.
 
@@ -35,14 +36,25 @@ const LONGEST: u64 = 128 << 10;
 const PIECES_PER_TRANSACTION: usize = 16;
 const NAMES: [&str; 4] = ["orders.log", "events.log", "download.img", "mixed.dat"];
 
-/// Make aged files of `size` in all under `dir`, and name them. `reserve` says how pieces get
+/// How a piece gets its place as soon as it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pieces {
+    /// It is reserved beforehand.
+    Reserved,
+    /// It is written with direct I/O.
+    Direct,
+    /// It is written back at once.
+    WrittenBack,
+}
+
+/// Make aged files of `size` in all under `dir`, and name them. `place` says how pieces get
 /// their place. With `cancel` it ends early.
-pub(super) fn age(dir: &Path, size: Bytes, reserve: bool, cancel: &Cancel) -> Result<Vec<PathBuf>> {
+pub(super) fn age(dir: &Path, size: Bytes, place: Pieces, cancel: &Cancel) -> Result<Vec<PathBuf>> {
     let each = size.get() / (NAMES.len() as u64 + 1) / BLOCK * BLOCK;
     let pieces: Vec<Vec<u64>> = (0..NAMES.len()).map(|n| piece_sizes(n, each)).collect();
     let rounds = pieces.iter().map(Vec::len).max().unwrap_or(0);
-    let mut files: Vec<PathBuf> = NAMES.iter().map(|name| dir.join(name)).collect();
-    let database = dir.join("shop.sqlite");
+    let mut files = files(dir);
+    let database = files.pop().unwrap_or_default();
     // Everybody waits for everybody after each round, whatever went wrong in it: a party that
     // left would let the others wait for ever.
     let turn = Barrier::new(NAMES.len() + 1);
@@ -52,7 +64,7 @@ pub(super) fn age(dir: &Path, size: Bytes, reserve: bool, cancel: &Cancel) -> Re
             .map(|n| {
                 let (path, sizes) = (&files[n], &pieces[n]);
                 scope.spawn(move || {
-                    let mut writer = Writer::create(path, n as u64, reserve);
+                    let mut writer = Writer::create(path, n as u64, place);
                     for round in 0..rounds {
                         if let (Ok(ready), Some(length), false) =
                             (&mut writer, sizes.get(round), cancel.is_cancelled())
@@ -99,6 +111,12 @@ pub(super) fn age(dir: &Path, size: Bytes, reserve: bool, cancel: &Cancel) -> Re
     Ok(files)
 }
 
+/// The files that [`age`] makes, the database last.
+pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
+    let names = NAMES.iter().chain(["shop.sqlite"].iter());
+    names.map(|name| dir.join(name)).collect()
+}
+
 /// The pieces in which writer `n` appends its file: 4 to 16 KiB; the last writer's are 4 KiB with
 /// a long one after every 32.
 fn piece_sizes(n: usize, total: u64) -> Vec<u64> {
@@ -120,15 +138,16 @@ fn piece_sizes(n: usize, total: u64) -> Vec<u64> {
 /// Appends pieces to one file.
 struct Writer {
     buffered: File,
-    /// Where pieces are not reserved.
+    /// Where pieces are written with direct I/O.
     direct: Option<File>,
+    place: Pieces,
     piece: AlignedBuffer,
     numbers: Numbers,
     length: u64,
 }
 
 impl Writer {
-    fn create(path: &Path, seed: u64, reserve: bool) -> Result<Self> {
+    fn create(path: &Path, seed: u64, place: Pieces) -> Result<Self> {
         let buffered = OpenOptions::new().write(true).create_new(true).open(path)?;
         let direct = OpenOptions::new()
             .write(true)
@@ -137,7 +156,8 @@ impl Writer {
         Ok(Self {
             buffered,
             // A file system without direct I/O gets plain writes.
-            direct: if reserve { None } else { direct.ok() },
+            direct: direct.ok().filter(|_| place == Pieces::Direct),
+            place,
             piece: AlignedBuffer::new(LONGEST as usize),
             numbers: Numbers(seed + 100),
             length: 0,
@@ -152,8 +172,13 @@ impl Writer {
         match &self.direct {
             Some(direct) => direct.write_all_at(content, self.length)?,
             None => {
-                fallocate(&self.buffered, FallocateFlags::empty(), self.length, length)?;
+                if self.place != Pieces::WrittenBack {
+                    fallocate(&self.buffered, FallocateFlags::empty(), self.length, length)?;
+                }
                 self.buffered.write_all_at(content, self.length)?;
+                if self.place == Pieces::WrittenBack {
+                    linux_abi::cache::write_and_wait(&self.buffered, self.length, length)?;
+                }
             }
         }
         self.length += length;
@@ -245,14 +270,20 @@ mod tests {
     fn a_failing_writer_ends_the_ageing_with_an_error_and_no_hang() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("events.log"), "in the way").unwrap();
-        let error = age(dir.path(), Bytes::mib(1), false, &Cancel::new()).unwrap_err();
+        let error = age(dir.path(), Bytes::mib(1), Pieces::Direct, &Cancel::new()).unwrap_err();
         assert!(format!("{error:#}").contains("events.log"), "{error:#}");
     }
 
     #[test]
     fn aged_files_have_the_size_asked_for() {
         let dir = tempfile::tempdir().unwrap();
-        let files = age(dir.path(), Bytes::mib(4), false, &Cancel::new()).unwrap();
+        let files = age(
+            dir.path(),
+            Bytes::mib(4),
+            Pieces::WrittenBack,
+            &Cancel::new(),
+        )
+        .unwrap();
         assert_eq!(files.len(), NAMES.len() + 1);
         let total: u64 = files.iter().map(|f| fs::metadata(f).unwrap().len()).sum();
         assert!((3 << 20..6 << 20).contains(&total), "{total}");

@@ -15,7 +15,7 @@ use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
 use units::{Bytes, FileRange, Nanos};
 
-use super::{place::Place, stop_if};
+use super::stop_if;
 use crate::output::Name;
 
 /// Cold reads of which the median is taken.
@@ -37,7 +37,12 @@ pub(super) struct Measured {
 }
 
 /// Read everything cold, several times, and count.
-pub(super) fn measure(files: &[PathBuf], place: &Place, cancel: &Cancel) -> Result<Measured> {
+/// `device_reads` is asked for the device's own count.
+pub(super) fn measure(
+    files: &[PathBuf],
+    device_reads: &dyn Fn() -> Option<u64>,
+    cancel: &Cancel,
+) -> Result<Measured> {
     let mut measured = Measured::default();
     let mut mapper = Mapper::default();
     for path in files {
@@ -54,26 +59,31 @@ pub(super) fn measure(files: &[PathBuf], place: &Place, cancel: &Cancel) -> Resu
     let mut times = Vec::with_capacity(READS);
     for _ in 0..READS {
         stop_if(cancel)?;
-        for path in files {
-            let file = open(path)?;
-            // Dirty pages cannot be dropped.
-            file.sync_data()?;
-            fadvise(&file, 0, None, Advice::DontNeed)?;
-        }
-        let reads = place.device_reads();
+        forget(files)?;
+        let reads = device_reads();
         let begun = Instant::now();
         for path in files {
             read(path, |_| {})?;
         }
         times.push(Nanos::from(begun.elapsed()));
-        measured.device_reads = place
-            .device_reads()
+        measured.device_reads = device_reads()
             .zip(reads)
             .map(|(now, then)| now.saturating_sub(then));
     }
     times.sort_unstable();
     measured.read = times[READS / 2];
     Ok(measured)
+}
+
+/// Drop them from the page cache.
+pub(super) fn forget(files: &[PathBuf]) -> Result<()> {
+    for path in files {
+        let file = open(path)?;
+        // Dirty pages cannot be dropped.
+        file.sync_data()?;
+        fadvise(&file, 0, None, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 /// The SHA-256 of each file.
@@ -91,7 +101,8 @@ fn open(path: &Path) -> Result<File> {
     File::open(path).with_context(|| format!("{}: cannot open it", Name(path)))
 }
 
-fn read(path: &Path, mut take: impl FnMut(&[u8])) -> Result<()> {
+/// Read a whole file as most programs do.
+pub(super) fn read(path: &Path, mut take: impl FnMut(&[u8])) -> Result<()> {
     let mut file = open(path)?;
     let mut buffer = vec![0; 128 << 10];
     loop {

@@ -6,7 +6,9 @@
 mod age;
 mod measure;
 mod place;
+mod step;
 mod text;
+mod zns;
 
 use std::{fs, io, path::PathBuf};
 
@@ -25,6 +27,9 @@ use crate::{
     run,
     signals::{self, Second},
 };
+pub(crate) use step::step;
+
+use age::Pieces;
 use measure::{hashes, measure};
 use place::Place;
 
@@ -32,6 +37,14 @@ use place::Place;
 pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Patience)?;
+    if args.zns {
+        let shown = zns::show(args, console, &cancel);
+        if cancel.is_cancelled() {
+            console.note("stopped; everything is cleaned up");
+            return Ok(Outcome::Stopped);
+        }
+        return shown.map(|()| Outcome::Done);
+    }
     let place = Place::make(args, console)?;
     let shown = show(args, console, &cancel, place);
     // Children (mkfs, fsck) get the terminal's Ctrl-C, too; their failure is then no news.
@@ -48,13 +61,17 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     console.note(format_args!(
         "ageing {}: four writers and a SQLite database, {} in all",
         Name(&dir),
-        args.size
+        args.size()
     ));
-    let files = age::age(&dir, args.size, place.kind() == FsKind::Ext4, cancel)?;
+    let pieces = match place.kind() {
+        FsKind::Ext4 => Pieces::Reserved,
+        _ => Pieces::Direct,
+    };
+    let files = age::age(&dir, args.size(), pieces, cancel)?;
     stop_if(cancel)?;
     console.note("hashing and reading before");
     let hashes_before = hashes(&files, cancel)?;
-    let before = measure(&files, &place, cancel)?;
+    let before = measure(&files, &|| place.device_reads(), cancel)?;
 
     console.note("planning and running");
     let options = PlanOptions::default();
@@ -74,7 +91,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     stop_if(cancel)?;
 
     console.note("reading and checking after");
-    let after = measure(&files, &place, cancel)?;
+    let after = measure(&files, &|| place.device_reads(), cancel)?;
     let fsck = place.check(console);
     let contents_equal = hashes(&files, cancel)? == hashes_before;
     stop_if(cancel)?;
@@ -103,6 +120,18 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
         };
         text::write(&mut io::stdout().lock(), console, &sight)?;
     }
+    judge(contents_equal, fsck)?;
+    if totals.files_moved == 0 {
+        console.note(format_args!(
+            "nothing was moved of {}; the reasons stand above",
+            counted(files.len() as u64, "file", "files")
+        ));
+    }
+    Ok(())
+}
+
+/// What must never happen is an error.
+fn judge(contents_equal: bool, fsck: Option<bool>) -> Result<()> {
     if !contents_equal {
         bail!("contents differ after the run: this must never happen, please report it");
     }
@@ -110,12 +139,6 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
         bail!(
             "the file system is not clean after the run: this must never happen, please report it"
         );
-    }
-    if totals.files_moved == 0 {
-        console.note(format_args!(
-            "nothing was moved of {}; the reasons stand above",
-            counted(files.len() as u64, "file", "files")
-        ));
     }
     Ok(())
 }

@@ -30,7 +30,7 @@ impl Place {
     pub(super) fn make(args: &DemoArgs, console: &Console) -> Result<Self> {
         if let Some(dir) = &args.dir {
             let (place, reason) =
-                folder(dir, args.size).map_err(|why| anyhow!("{}: {why}", Name(dir)))?;
+                folder(dir, args.size()).map_err(|why| anyhow!("{}: {why}", Name(dir)))?;
             if let Some(reason) = reason {
                 tell_unmovable(console, &place, reason);
             }
@@ -38,7 +38,7 @@ impl Place {
         }
         let kind = args.fs.unwrap_or(DemoFs::Ext4);
         // Three times the data: aged files, what lay between them, and room to move.
-        let size = Bytes(args.size.get().saturating_mul(4).max(Bytes::gib(1).get()));
+        let size = Bytes(args.size().get().saturating_mul(4).max(Bytes::gib(1).get()));
         console.note(format_args!(
             "making a file system of its own: {}, {size}",
             kind.name()
@@ -48,7 +48,7 @@ impl Place {
             Err(error @ ScratchError::Unavailable { .. }) if args.fs.is_none() => {
                 console.note(format_args!("{error}"));
                 console.note("working in a folder of yours instead");
-                Self::somewhere(args.size, console)
+                Self::somewhere(args.size(), console)
             }
             Err(error @ ScratchError::Unavailable { .. }) => {
                 bail!("{error}: try as root, or use --dir with a directory of yours")

@@ -88,6 +88,7 @@ pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> 
         stopped: result.stopped.map(|cause| stop_word(cause).to_owned()),
         maps: maps(result),
         proof: None,
+        device: None,
     }
 }
 
