@@ -22,6 +22,8 @@ use lab::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use units::Bytes;
 
+use crate::experiment;
+
 /// Guests with one of Debian's kernels (see docs/lab.md).
 #[derive(Subcommand)]
 pub(crate) enum Lab {
@@ -77,6 +79,32 @@ pub(crate) enum Lab {
         #[arg(long)]
         fetch: bool,
     },
+    /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
+    Experiment {
+        /// Which; without it, what there is
+        name: Option<String>,
+        /// 6.1 or 6.12
+        #[arg(long, default_value_t = Release::Linux6_12)]
+        kernel: Release,
+        /// Processors of the guest
+        #[arg(long, default_value_t = 2)]
+        cpus: u32,
+        /// The indef to measure
+        #[arg(long, value_name = "FILE", default_value = "target/release/indef")]
+        indef: PathBuf,
+        /// Data, instead of what the experiment's file says
+        #[arg(long, value_name = "SIZE")]
+        data: Option<Bytes>,
+        /// How many times slower than its model flashd goes, likewise
+        #[arg(long, value_name = "K")]
+        time_scale: Option<f64>,
+        /// A load beside the migration, too
+        #[arg(long)]
+        beside: bool,
+    },
+    /// What an experiment does in the guest
+    #[command(hide = true, subcommand)]
+    Inside(experiment::inside::Inside),
     /// What `up` starts in the background
     #[command(hide = true)]
     Keep {
@@ -168,6 +196,9 @@ pub(crate) struct Ssd {
     /// How many times slower than its model flashd goes
     #[arg(long, value_name = "K", default_value_t = 1.0)]
     time_scale: f64,
+    /// Have F2FS with the patches of kernel/f2fs, that moves data by the device (built once: a minute)
+    #[arg(long)]
+    offload: bool,
     /// How far to set it up: attached, formatted or mounted
     #[arg(long, value_name = "STATE", default_value_t = ZnsSetup::Mounted)]
     setup: ZnsSetup,
@@ -224,10 +255,15 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
                 return run_there(&standing, files, timeout, command, &stop);
             }
             let zns = ssd.make()?;
-            let guest = guest(machine, files, zns.as_ref().map(|zns| (zns, ssd.setup)))?
-                .timeout(Duration::from_secs(timeout))
-                .output(Output::Forwarded)
-                .stop(stop);
+            let guest = guest(
+                machine,
+                files,
+                ssd.offload,
+                zns.as_ref().map(|zns| (zns, ssd.setup)),
+            )?
+            .timeout(Duration::from_secs(timeout))
+            .output(Output::Forwarded)
+            .stop(stop);
             run_alone(guest, verbose, command)
         }
         Lab::Shell {
@@ -244,7 +280,13 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
                 return Ok(ExitCode::SUCCESS);
             }
             let zns = ssd.make()?;
-            guest(machine, files, zns.as_ref().map(|zns| (zns, ssd.setup)))?.shell()?;
+            guest(
+                machine,
+                files,
+                ssd.offload,
+                zns.as_ref().map(|zns| (zns, ssd.setup)),
+            )?
+            .shell()?;
             Ok(ExitCode::SUCCESS)
         }
         Lab::Down { which } => {
@@ -262,6 +304,34 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Lab::Kernels { fetch } => kernels(fetch),
+        Lab::Experiment { name: None, .. } => {
+            println!("{}", experiment::names()?.join("\n"));
+            Ok(ExitCode::SUCCESS)
+        }
+        Lab::Experiment {
+            name: Some(name),
+            kernel,
+            cpus,
+            indef,
+            data,
+            time_scale,
+            beside,
+        } => {
+            experiment::run(&experiment::Options {
+                name,
+                release: kernel,
+                cpus,
+                indef,
+                data,
+                time_scale,
+                beside,
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Lab::Inside(inside) => {
+            experiment::inside::run(&inside)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
@@ -273,7 +343,7 @@ fn standing(which: &Which, machine: &Machine, ssd: &Ssd) -> Result<Option<Standi
     let Some(standing) = Standing::find(&Cache::of_project(), &which.name)? else {
         return Ok(None);
     };
-    if !machine.is_default() || ssd.device.is_some() {
+    if !machine.is_default() || ssd.device.is_some() || ssd.offload {
         bail!(
             "a guest is standing, and is as `lab up` has made it; --fresh is one with these options"
         );
@@ -382,6 +452,7 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
     let guest = guest(
         keep.machine,
         keep.files,
+        keep.ssd.offload,
         zns.as_ref().map(|zns| (zns, keep.ssd.setup)),
     )?
     .stop(Arc::clone(&stop));
@@ -428,10 +499,18 @@ fn kernels(fetch: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn guest(machine: Machine, files: Files, zns: Option<(&Zns, ZnsSetup)>) -> Result<Guest> {
+fn guest(
+    machine: Machine,
+    files: Files,
+    offload: bool,
+    zns: Option<(&Zns, ZnsSetup)>,
+) -> Result<Guest> {
     let mut guest = Guest::with(machine.kernel.unwrap_or(Release::Linux6_12))?
         .cpus(machine.cpus.unwrap_or(2))
         .memory_mib(machine.memory.unwrap_or(1024));
+    if offload {
+        guest = guest.with_f2fs_offload()?;
+    }
     if files.with_tools {
         guest = guest.with_tools();
     }

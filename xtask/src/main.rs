@@ -5,6 +5,7 @@
 mod abi;
 mod bench;
 mod dist;
+mod experiment;
 mod lab;
 mod licences;
 
