@@ -101,9 +101,16 @@ impl F2fsOffload {
         let Some(full) = (report.ranges.iter()).position(|o| o.status == Status::NoSection) else {
             return Ok(report);
         };
-        checkpoint(&first.file)?;
-        let rest = offload(&first.file, &ranges[full..], Flags::empty())?;
-        Ok(join(report, full, rest))
+        // What the first call has moved counts, whatever becomes of the second.
+        let again = checkpoint(&first.file)
+            .and_then(|()| offload(&first.file, &ranges[full..], Flags::empty()));
+        Ok(match again {
+            Ok(rest) => join(report, full, rest),
+            Err(error) => {
+                tracing::warn!(%error, "no room, and none after a checkpoint");
+                report
+            }
+        })
     }
 
     fn note_moved(&self, file: &Arc<File>, target: &Target) {
