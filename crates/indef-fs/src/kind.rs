@@ -105,6 +105,35 @@ impl EngineKind {
             Self::F2fsDefragment => "f2fs-defragment",
         }
     }
+
+    /// What serves instead where this one was asked for and the device lacks what it needs.
+    #[must_use]
+    pub const fn instead(self) -> Option<Self> {
+        match self {
+            Self::XfsOffload => Some(Self::XfsCommitRange),
+            Self::Ext4MoveExtent
+            | Self::XfsCommitRange
+            | Self::XfsSwapExtents
+            | Self::BtrfsDefragRange
+            | Self::F2fsOffload
+            | Self::F2fsDefragment => None,
+        }
+    }
+
+    /// How many bytes are written at most for each one that is moved: plans reckon with it.
+    #[must_use]
+    pub const fn writes_per_byte(self) -> u64 {
+        match self {
+            // Zeros by the host, and what the device copies over them.
+            Self::XfsOffload => 2,
+            Self::Ext4MoveExtent
+            | Self::XfsCommitRange
+            | Self::XfsSwapExtents
+            | Self::BtrfsDefragRange
+            | Self::F2fsOffload
+            | Self::F2fsDefragment => 1,
+        }
+    }
 }
 
 impl fmt::Display for EngineKind {

@@ -14,6 +14,8 @@ mod flavour;
 mod hammer;
 #[path = "vm_xfs_offload/host.rs"]
 mod host;
+#[path = "vm_xfs_offload/lost.rs"]
+mod lost;
 #[path = "vm_xfs_offload/moves.rs"]
 mod moves;
 #[path = "vm_xfs_offload/power.rs"]

@@ -19,6 +19,7 @@ use indef_engine::{
     collect::{CollectOptions, CollectSummary, Found, Seen, collect},
 };
 use indef_fs::{EngineKind, Filesystem, FsKind, Refusal};
+use units::Bytes;
 
 use crate::{
     accesses::Accesses,
@@ -138,7 +139,11 @@ fn decide(
             accesses: accesses.flatten(),
         };
         let options = request.geometries.options(request.options, found.fs.dev);
-        let chunks = plan_file(&options, &facts);
+        let mut chunks = plan_file(&options, &facts);
+        let writes = engine.map_or(1, EngineKind::writes_per_byte);
+        for chunk in &mut chunks {
+            chunk.cost = Bytes(chunk.cost.get().saturating_mul(writes));
+        }
         if let Some(rankings) = request.rankings {
             rankings.add(&options, &facts, &found.path, &chunks);
         }
@@ -181,10 +186,9 @@ impl Names {
 
 /// The engine that would serve a file there.
 fn engine_for(fs: &Filesystem, wanted: Option<EngineKind>) -> Option<EngineKind> {
-    let engines = fs.engines();
     match wanted {
-        Some(kind) => engines.into_iter().find(|have| *have == kind),
-        None => engines.into_iter().next(),
+        Some(kind) => fs.may_use(kind).then_some(kind),
+        None => fs.engines().into_iter().next(),
     }
 }
 

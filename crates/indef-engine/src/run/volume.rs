@@ -34,7 +34,7 @@ impl Volume {
             .file_system(target)
             .map_err(|error| Reason::Failed(error.to_string()))?;
         let kinds = match options.engine {
-            Some(kind) => vec![kind],
+            Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
             None => fs.engines(),
         };
         let engine_options = EngineOptions {

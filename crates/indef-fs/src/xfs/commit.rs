@@ -79,12 +79,11 @@ impl Relocator for CommitRange {
 
     fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
         let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        let once = asked.min(target.allocated);
-        match self.offload {
-            // Zeros, and what the device copies over them.
-            Some(_) => once + once,
-            None => once,
-        }
+        let writes = match self.offload {
+            Some(_) => EngineKind::XfsOffload.writes_per_byte(),
+            None => EngineKind::XfsCommitRange.writes_per_byte(),
+        };
+        Bytes(asked.min(target.allocated).get().saturating_mul(writes))
     }
 
     fn begin<'a>(

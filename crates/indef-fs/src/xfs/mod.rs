@@ -66,7 +66,7 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange};
 
 use self::copy_device::CopyDevice;
-use crate::{Attributes, EngineOptions, Filesystem, Refusal, Relocator, Target};
+use crate::{Attributes, EngineOptions, Filesystem, FsError, Refusal, Relocator, Target};
 
 /// `xfs-commit-range`.
 ///
@@ -78,67 +78,64 @@ pub(crate) fn commit_range(
     fs: &Filesystem,
     options: &EngineOptions,
 ) -> Result<Box<dyn Relocator>, Refusal> {
-    let features = fs
-        .mount
-        .as_ref()
-        .and_then(|mount| File::open(&mount.point).ok())
-        .and_then(|root| geometry(&root).ok())
-        .map(|geometry| geometry.features);
-    if !fs.kernel_at_least(6, 12) || !features.is_some_and(|f| f.contains(Features::EXCHANGE_RANGE))
-    {
-        return Err(SkipReason::NoEngine.into());
-    }
-    let capabilities = rustix::thread::capabilities(None).map_err(|_| SkipReason::NotPermitted)?;
-    if !capabilities
-        .effective
-        .contains(rustix::thread::CapabilitySet::SYS_ADMIN)
-    {
-        return Err(SkipReason::NotPermitted.into());
-    }
+    can_commit(fs)?;
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: None,
     }))
 }
 
-/// `xfs-offload`; or, where the device below cannot copy, `xfs-commit-range`, saying so.
-///
-/// # Errors
-///
-/// As for [`commit_range`], which it is built on.
-pub(crate) fn offload(
-    fs: &Filesystem,
-    options: &EngineOptions,
-) -> Result<Box<dyn Relocator>, Refusal> {
-    let instead = commit_range(fs, options)?;
-    // Blocks are pinned by sharing them.
-    let shares = fs
+/// Whether ranges can be exchanged here; what else the file system can.
+fn can_commit(fs: &Filesystem) -> Result<Features, SkipReason> {
+    let features = fs
         .mount
         .as_ref()
         .and_then(|mount| File::open(&mount.point).ok())
         .and_then(|root| geometry(&root).ok())
-        .is_some_and(|geometry| geometry.features.contains(Features::REFLINK));
-    let device = CopyDevice::below(fs);
-    match device {
-        Ok(device) if shares => Ok(Box::new(commit::CommitRange {
-            allow_unshare: options.allow_unshare,
-            offload: Some(offload::Offload::new(device)),
-        })),
-        Ok(_) => {
-            tracing::warn!(
-                "xfs-offload needs a file system with reflink=1; xfs-commit-range copies through \
-                 the host instead"
-            );
-            Ok(instead)
-        }
-        Err(why) => {
-            tracing::warn!(
-                "xfs-offload is not possible: {why}; xfs-commit-range copies through the host \
-                 instead"
-            );
-            Ok(instead)
-        }
+        .map(|geometry| geometry.features);
+    let features = features
+        .filter(|features| features.contains(Features::EXCHANGE_RANGE))
+        .filter(|_| fs.kernel_at_least(6, 12))
+        .ok_or(SkipReason::NoEngine)?;
+    let capabilities = rustix::thread::capabilities(None).map_err(|_| SkipReason::NotPermitted)?;
+    if !capabilities
+        .effective
+        .contains(rustix::thread::CapabilitySet::SYS_ADMIN)
+    {
+        return Err(SkipReason::NotPermitted);
     }
+    Ok(features)
+}
+
+/// `xfs-offload`.
+///
+/// # Errors
+///
+/// As for [`commit_range`], which it is built on; and why the device below cannot copy.
+pub(crate) fn offload(
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    let features = can_commit(fs)?;
+    let fail = |source: io::Error| FsError {
+        path: fs
+            .mount
+            .as_ref()
+            .map_or_else(PathBuf::new, |mount| mount.point.clone()),
+        operation: "copy inside the device",
+        offset: None,
+        source,
+    };
+    // Blocks are pinned by sharing them.
+    if !features.contains(Features::REFLINK) {
+        let why = "the file system was made without reflink=1";
+        return Err(fail(io::Error::other(why)).into());
+    }
+    let device = CopyDevice::below(fs).map_err(|why| fail(io::Error::other(why)))?;
+    Ok(Box::new(commit::CommitRange {
+        allow_unshare: options.allow_unshare,
+        offload: Some(offload::Offload::new(device)),
+    }))
 }
 
 /// `xfs-swap-extents`.

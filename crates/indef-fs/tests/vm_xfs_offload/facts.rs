@@ -209,7 +209,12 @@ fn vm_what_an_unpatched_kernel_does() {
     }
     let flashd = Flashd::new("zero", 1.0);
     let share = tempfile::tempdir().unwrap();
-    flashd.run("facts::vm_what_an_unpatched_kernel_does", share.path());
+    flashd.run(
+        "facts::vm_what_an_unpatched_kernel_does",
+        share.path(),
+        &[],
+        |_| (),
+    );
 }
 
 /// A process that is killed ends when its command has, with its donor open until then.
@@ -233,7 +238,7 @@ fn vm_a_killed_process_keeps_its_donor_until_the_device_is_done() {
             // A copy of 4 MiB takes a second or more there.
             let flashd = Flashd::new("zn540", 200.0);
             let share = tempfile::tempdir().unwrap();
-            flashd.run(TEST, share.path());
+            flashd.run(TEST, share.path(), &[], |_| ());
         }
     }
 }

@@ -10,7 +10,7 @@ if [ "$way" = tcp ]; then
   ip route add default via 10.0.2.2
   # Newer kernels want one name for each identifier of a host.
   id=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c12
-  nvme connect -t tcp -a 10.0.2.2 -s "$4" -n "$5" -i 2 \
+  nvme connect -t tcp -a 10.0.2.2 -s "$4" -n "$5" -i 2 --reconnect-delay=1 \
     --hostid=$id --hostnqn=nqn.2014-08.org.nvmexpress:uuid:$id
   disk=/dev/nvme0n1
 else

@@ -2,10 +2,14 @@
 
 use std::{
     fs::{self, File},
+    net::SocketAddr,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -16,6 +20,8 @@ use flashd::{
 };
 use lab::{Guest, Outcome, Release, require};
 use units::Bytes;
+
+use crate::flavour::system_knows_exchange;
 
 /// The smallest that mkfs.xfs makes is 300 MiB.
 const SIZE: Bytes = Bytes::mib(320);
@@ -45,10 +51,22 @@ pub(crate) fn remount(root: &Path) {
     run("mount", &[Path::new("-t"), Path::new("xfs"), &disk(), root]);
 }
 
+/// Tell the host that it is time for what it does at `name`, and wait until it has: on the guest's
+/// side.
+pub(crate) fn note(name: &str) {
+    let answer = format!("/share/{name}.noted");
+    fs::write(format!("/share/{name}"), "").unwrap();
+    while !Path::new(&answer).exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// flashd in this process.
 pub(crate) struct Flashd {
     pub(crate) device: Arc<Device>,
-    target: Target,
+    target: Mutex<Option<Target>>,
+    address: SocketAddr,
+    nqn: String,
 }
 
 impl Flashd {
@@ -63,16 +81,37 @@ impl Flashd {
             ..DeviceOptions::in_memory(Profile::builtin(profile).unwrap(), &[namespace])
         };
         let device = Device::open(&options).unwrap();
-        let address = "127.0.0.1:0".parse().unwrap();
-        let target =
-            Target::listen(Arc::clone(&device), address, TargetOptions::default()).unwrap();
-        Self { device, target }
+        let target = listen(&device, "127.0.0.1:0".parse().unwrap());
+        Self {
+            device,
+            address: target.address(),
+            nqn: target.nqn().to_owned(),
+            target: Mutex::new(Some(target)),
+        }
     }
 
-    /// Run the guest's side of `test` on it. `share` is seen by both.
-    pub(crate) fn run(&self, test: &str, share: &Path) -> Option<Outcome> {
-        let port = self.target.address().port().to_string();
-        let guest = guest(share)?
+    /// Break all connections, and listen again after a second.
+    pub(crate) fn be_gone_for_a_while(&self) {
+        let mut target = self.target.lock().unwrap();
+        *target = None;
+        std::thread::sleep(Duration::from_secs(1));
+        *target = Some(listen(&self.device, self.address));
+    }
+
+    /// Run the guest's side of `test` on it; `noted` is called when the guest notes each of `names`,
+    /// in this order. Answers whether there was a guest. `share` is seen by both.
+    pub(crate) fn run(
+        &self,
+        test: &str,
+        share: &Path,
+        names: &[&str],
+        mut noted: impl FnMut(&str) + Send,
+    ) -> bool {
+        let port = self.address.port().to_string();
+        let Some(guest) = guest(share) else {
+            return false;
+        };
+        let guest = guest
             .load("virtio_net")
             .load("nvme_tcp")
             .qemu("-netdev")
@@ -81,8 +120,37 @@ impl Flashd {
             .qemu("virtio-net-pci,netdev=net")
             .copy("nvme")
             .copy("ip");
-        run(guest, test, &["tcp", &port, self.target.nqn()])
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = OnDrop(&over);
+            scope.spawn(|| {
+                for name in names {
+                    while !share.join(name).exists() {
+                        if over.load(Ordering::SeqCst) {
+                            return;
+                        }
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    noted(name);
+                    fs::write(share.join(format!("{name}.noted")), "").unwrap();
+                }
+            });
+            run(guest, test, &["tcp", &port, &self.nqn]).is_some()
+        })
     }
+}
+
+/// Tells a thread that nobody will come any more, also if we panic.
+struct OnDrop<'a>(&'a AtomicBool);
+
+impl Drop for OnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn listen(device: &Arc<Device>, address: SocketAddr) -> Target {
+    Target::listen(Arc::clone(device), address, TargetOptions::default()).unwrap()
 }
 
 /// Run the guest's side of `test` on a partition of QEMU's own NVMe device.
@@ -121,24 +189,25 @@ fn partitioned(image: &Path) {
 
 fn guest(share: &Path) -> Option<Guest> {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    if !tools.join("mkfs.xfs").exists() {
+    let fetched = tools.join("mkfs.xfs").exists();
+    if !fetched && !system_knows_exchange() {
         scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
         return None;
     }
-    if !["nvme", "ip"]
+    if !["nvme", "ip", "bash"]
         .iter()
         .all(|program| scratch_fs::require_program(program))
     {
         return None;
     }
-    copy_folder(&tools, &share.join("xfsprogs"));
+    let mut guest = require(Guest::with(Release::Linux6_12))?;
+    if fetched {
+        copy_folder(&tools, &share.join("xfsprogs"));
+    } else {
+        guest = guest.copy("mkfs.xfs").copy("xfs_repair");
+    }
     fs::write(share.join("guest.sh"), SCRIPT).unwrap();
-    Some(
-        require(Guest::with(Release::Linux6_12))?
-            .share(share)
-            .cpus(2)
-            .timeout(Duration::from_secs(300)),
-    )
+    Some(guest.share(share).cpus(2).timeout(Duration::from_secs(300)))
 }
 
 fn copy_folder(from: &Path, to: &Path) {

@@ -7,6 +7,10 @@ use std::{
 };
 
 use indef_core::{SkipReason, layout::ExtentFlags};
+use indef_engine::{
+    Cancel,
+    run::{RunOptions, Status, run},
+};
 use indef_fs::{EngineKind, Refusal};
 use scratch_fs::{Segment, Shape, reflink};
 use units::{Bytes, FileRange};
@@ -14,7 +18,7 @@ use units::{Bytes, FileRange};
 use crate::{
     flavour::*,
     hammer::{Pace, buffered, direct, hammer, mapped},
-    host::{Flashd, in_guest, remount, run_on_qemu},
+    host::{Flashd, in_guest, note, remount, run_on_qemu},
 };
 
 pub(crate) const OFFLOAD: Move = Move {
@@ -120,11 +124,111 @@ fn vm_moves_on_flashd() {
     const TEST: &str = "moves::vm_moves_on_flashd";
     if let Some(root) = in_guest() {
         moves(&root);
+        whole_runs(&root);
+        by_both(&root);
         return;
     }
-    let flashd = Flashd::new("zero", 1.0);
+    let flashd = Flashd::new("fast24", 1.0);
     let share = tempfile::tempdir().unwrap();
-    flashd.run(TEST, share.path());
+    let mut stats = Vec::new();
+    let ran = flashd.run(
+        TEST,
+        share.path(),
+        &["begin", "by-host", "by-device"],
+        |_| {
+            stats.push(flashd.device.stats().model);
+        },
+    );
+    if ran {
+        device_did_it(&stats);
+    }
+}
+
+/// As `indef run` does it: nothing is written that was not said.
+fn whole_runs(root: &Path) {
+    let path = root.join("run");
+    everything(&path);
+    let before = State::of(&path);
+    let plan = plan_of(&path, EngineKind::XfsOffload);
+    let planned: Bytes = plan.chunks.iter().map(|chunk| chunk.cost).sum();
+    let options = RunOptions {
+        engine: Some(EngineKind::XfsOffload),
+        ..RunOptions::default()
+    };
+    let result = run(vec![plan], &options, &Cancel::new(), &());
+    let [file] = result.files.as_slice() else {
+        panic!("{result:?}");
+    };
+    assert_eq!(
+        (file.status, &file.reason),
+        (Status::Moved, &None),
+        "{file:?}"
+    );
+    assert!(
+        file.bytes_host_written + file.bytes_offloaded <= planned,
+        "{file:?}"
+    );
+    assert_eq!(file.engine, Some("xfs-offload"));
+    assert!(file.bytes_offloaded > Bytes::mib(2), "{file:?}");
+    assert_eq!(file.bytes_offloaded, file.bytes_relocated);
+    assert_eq!(file.bytes_host_written, file.bytes_relocated);
+    assert_eq!(file.bytes_host_read, Bytes::ZERO);
+    assert_eq!(State::of(&path), before);
+}
+
+const BY_BOTH: Bytes = Bytes::mib(4);
+
+/// The same, moved by the host and by the device; the host's side of the test counts.
+fn by_both(root: &Path) {
+    let engines = [EngineKind::XfsCommitRange, EngineKind::XfsOffload];
+    let names = ["by-host", "by-device"];
+    for name in names {
+        Shape::new(1)
+            .with(Segment::Data {
+                len: BY_BOTH,
+                piece: Bytes::kib(4),
+            })
+            .make(&root.join(name))
+            .unwrap();
+    }
+    // What is cached is read back after a move, and that is not what is looked at here.
+    remount(root);
+    note("begin");
+    for (name, engine) in names.into_iter().zip(engines) {
+        let moved = Move { engine, ..OFFLOAD }.whole(&root.join(name)).unwrap();
+        eprintln!("{name}: {moved:?}");
+        assert!(
+            std::process::Command::new("sync")
+                .status()
+                .unwrap()
+                .success()
+        );
+        note(name);
+    }
+}
+
+/// What crossed the bus and what the flash did, by the device's own counts.
+fn device_did_it(stats: &[flash_model::Stats]) {
+    let [begin, host, device] = stats else {
+        panic!("{} notes", stats.len());
+    };
+    let (host, device) = (host.since(begin), device.since(host));
+    for (name, stats) in [("host", &host), ("device", &device)] {
+        println!(
+            "by the {name}: {} KiB sent to the host, {} KiB from it, {} KiB copied, {} KiB \
+             programmed",
+            stats.host_read_bytes >> 10,
+            stats.host_written_bytes >> 10,
+            stats.migrated_bytes >> 10,
+            stats.programmed_bytes.total() >> 10,
+        );
+    }
+    let data = BY_BOTH.get();
+    // Beside the data there are the log and other metadata.
+    assert!(host.host_read_bytes >= data && host.host_written_bytes >= data);
+    assert!(device.host_read_bytes < data / 8, "{device:?}");
+    assert!(device.host_written_bytes >= data, "{device:?}");
+    assert!(device.migrated_bytes >= data, "{device:?}");
 }
 
 #[test]
@@ -156,5 +260,5 @@ fn vm_writes_are_never_lost() {
     }
     let flashd = Flashd::new("zero", 1.0);
     let share = tempfile::tempdir().unwrap();
-    flashd.run("moves::vm_writes_are_never_lost", share.path());
+    flashd.run("moves::vm_writes_are_never_lost", share.path(), &[], |_| ());
 }

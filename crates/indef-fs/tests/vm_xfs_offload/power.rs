@@ -6,8 +6,6 @@ use std::{
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use flashd::{
@@ -20,7 +18,7 @@ use units::Bytes;
 
 use crate::{
     flavour::*,
-    host::{Flashd, in_guest},
+    host::{Flashd, in_guest, note},
     moves::OFFLOAD,
 };
 
@@ -54,10 +52,7 @@ fn move_all(root: &Path) {
     }
     Command::new("sync").status().unwrap();
     fs::write("/share/sums", sums).unwrap();
-    fs::write("/share/ready", "").unwrap();
-    while !Path::new("/share/go").exists() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    note("ready");
     for path in files(root) {
         // Several pieces, so several exchanges.
         let how = Move {
@@ -68,10 +63,7 @@ fn move_all(root: &Path) {
         assert_eq!(fragments(&path), 1);
     }
     Command::new("sync").status().unwrap();
-    fs::write("/share/moved", "").unwrap();
-    while !Path::new("/share/noted").exists() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    note("moved");
 }
 
 fn hex(path: &Path) -> String {
@@ -139,7 +131,11 @@ fn recovers(image: &Path, root: &Path, sums: &str, what: &str) -> usize {
         .count();
     drop(mounted);
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    run(Command::new(tools.join("xfs_repair")).arg("-n").arg(image));
+    let repair = match tools.join("xfs_repair") {
+        fetched if fetched.exists() => fetched,
+        _ => "xfs_repair".into(),
+    };
+    run(Command::new(repair).arg("-n").arg(image));
     whole
 }
 
@@ -158,38 +154,16 @@ fn vm_no_power_cut_loses_anything() {
     fs::create_dir(&share).unwrap();
     let flashd = Flashd::new("zero", 1.0);
     flashd.device.record_to(&recording).unwrap();
-    let over = AtomicBool::new(false);
-    let ran = std::thread::scope(|scope| {
-        let _over = Over(&over);
-        scope.spawn(|| {
-            for (file, mark, answer) in [("ready", "ready", "go"), ("moved", "moved", "noted")] {
-                while !share.join(file).exists() {
-                    if over.load(Ordering::SeqCst) {
-                        return;
-                    }
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                flashd.device.recording().mark(mark).unwrap();
-                fs::write(share.join(answer), "").unwrap();
-            }
-        });
-        flashd.run("power::vm_no_power_cut_loses_anything", &share)
+    const TEST: &str = "power::vm_no_power_cut_loses_anything";
+    let ran = flashd.run(TEST, &share, &["ready", "moved"], |name| {
+        flashd.device.recording().mark(name).unwrap();
     });
-    if ran.is_none() {
+    if !ran {
         return;
     }
     flashd.device.recording().end().unwrap();
     let sums = fs::read_to_string(share.join("sums")).unwrap();
     every_state_recovers(&recording, &sums, folder.path());
-}
-
-/// Tells the thread that nobody will come any more.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
 }
 
 fn every_state_recovers(recording: &Path, sums: &str, folder: &Path) {

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indef_core::layout::{ExtentFlags, Layout};
+use indef_core::{
+    layout::{ExtentFlags, Layout},
+    plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file},
+};
 use indef_engine::Copier;
 use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocator, Step, StepLimit, Target, detect,
@@ -80,7 +83,7 @@ impl Flavour {
     }
 }
 
-fn system_knows_exchange() -> bool {
+pub(crate) fn system_knows_exchange() -> bool {
     std::process::Command::new("/usr/sbin/mkfs.xfs")
         .output()
         .is_ok_and(|usage| String::from_utf8_lossy(&usage.stderr).contains("exchange="))
@@ -216,6 +219,37 @@ impl Move {
     pub(crate) fn whole(self, path: &Path) -> Result<Moved, Refusal> {
         let size = std::fs::metadata(path).unwrap().len();
         self.ranges(path, &[FileRange::new(0, size)])
+    }
+}
+
+/// What `indef run --engine …` would do to a file.
+pub(crate) fn plan_of(path: &Path, engine: EngineKind) -> FilePlan {
+    let (file, layout) = (std::fs::metadata(path).unwrap(), layout(path));
+    let facts = FileFacts {
+        size: Bytes(file.len()),
+        block_size: Bytes::kib(4),
+        layout: &layout,
+        accesses: None,
+    };
+    let options = PlanOptions {
+        policy: Policy::Sequential,
+        ..PlanOptions::default()
+    };
+    let mut chunks = plan_file(&options, &facts);
+    for chunk in &mut chunks {
+        chunk.cost = Bytes(chunk.cost.get() * engine.writes_per_byte());
+    }
+    FilePlan {
+        path: path.to_owned(),
+        dev: file.dev(),
+        inode: file.ino(),
+        size: facts.size,
+        block_size: facts.block_size,
+        fs: "xfs".into(),
+        engine: Some(engine.name().into()),
+        extents_before: layout.fragments(),
+        skip: None,
+        chunks,
     }
 }
 

@@ -1,9 +1,16 @@
 //! What is refused, by name, and that refusing changes nothing.
 
-use std::fs::{File, OpenOptions};
+use std::{
+    fs::{File, OpenOptions},
+    sync::Mutex,
+};
 
 use indef_core::SkipReason;
-use indef_fs::{Moved, Refusal};
+use indef_engine::{
+    Cancel,
+    run::{Event, Observer, RunOptions, Status, run},
+};
+use indef_fs::{EngineKind, EngineOptions, Moved, Refusal, detect, relocator};
 use linux_abi::fsxattr::{Attributes, Flags};
 use rustix::fs::{FallocateFlags, XattrFlags, fallocate, setxattr};
 use scratch_fs::{Segment, Shape};
@@ -180,20 +187,55 @@ fn loop_the_page_cache_stays_as_it_was() {
 /// A loop device is no NVMe namespace.
 #[test]
 fn loop_without_a_device_that_copies_the_host_does() {
-    each(&[COMMIT], Bytes::mib(512), |flavour, fs| {
+    each(&[COMMIT], Bytes::mib(512), |_, fs| {
         let path = fragmented(fs, Bytes::mib(1));
         let before = State::of(&path);
-        let how = Move {
-            engine: indef_fs::EngineKind::XfsOffload,
-            ..Move::with(flavour)
+        let mounted = detect(File::open(&path).unwrap(), &path).unwrap();
+        let options = EngineOptions::default();
+        let refusal = relocator(EngineKind::XfsOffload, &mounted, &options)
+            .err()
+            .unwrap();
+        assert!(
+            refusal.to_string().contains("not on an NVMe namespace"),
+            "{refusal}"
+        );
+
+        let said = Said::default();
+        let options = RunOptions {
+            engine: Some(EngineKind::XfsOffload),
+            ..RunOptions::default()
         };
-        assert_eq!(how.relocator(&path).name(), "xfs-commit-range");
-        let moved = how.whole(&path).unwrap();
+        let plan = plan_of(&path, EngineKind::XfsOffload);
+        let result = run(vec![plan], &options, &Cancel::new(), &said);
+        let file = &result.files[0];
         assert_eq!(
-            (moved.offloaded, moved.host_read),
+            (file.status, file.engine),
+            (Status::Moved, Some("xfs-commit-range"))
+        );
+        assert_eq!(
+            (file.bytes_offloaded, file.bytes_host_read),
             (Bytes::ZERO, Bytes::mib(1))
         );
         assert_eq!(State::of(&path), before);
         assert_eq!(fragments(&path), 1);
+        let said = said.0.into_inner().unwrap();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("xfs-offload") && said[0].contains("NVMe"),
+            "{said:?}"
+        );
     });
+}
+
+/// What a run said of engines that are not used.
+#[derive(Default)]
+struct Said(Mutex<Vec<String>>);
+
+impl Observer for Said {
+    fn on(&self, event: Event<'_>) {
+        if let Event::Fallback { engine, reason, .. } = event {
+            let mut said = self.0.lock().unwrap();
+            said.push(format!("{engine}: {}", reason.advice()));
+        }
+    }
 }

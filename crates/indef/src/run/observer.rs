@@ -94,7 +94,7 @@ impl Observer for Watch<'_> {
                 );
                 // What the host copies although the device could is worth a word.
                 match engine {
-                    EngineKind::F2fsOffload => self.console.note(text),
+                    EngineKind::F2fsOffload | EngineKind::XfsOffload => self.console.note(text),
                     _ => self.console.detail(text),
                 }
             }),
