@@ -11,7 +11,7 @@ use linux_abi::{
 use crate::file::{BLOCK, Known};
 
 /// A way, and the flags that leave no better one.
-fn way(name: &str) -> Result<(Way, Flags)> {
+pub(crate) fn way(name: &str) -> Result<(Way, Flags)> {
     Ok(match name {
         "in-device" => (Way::InDevice, Flags::empty()),
         "copy" => (Way::Copy, Flags::NO_IN_DEVICE),

@@ -128,22 +128,31 @@ impl Known {
             self.path.display(),
             self.blocks()
         );
+        (0..self.blocks()).try_for_each(|block| self.check_block(block))
+    }
+
+    /// This block is as it was written.
+    pub(crate) fn check_block(&self, block: u64) -> Result<()> {
         let mut bytes = vec![0; BLOCK as usize];
-        for (block, &version) in (0..).zip(&self.versions) {
-            self.file
-                .read_exact_at(&mut bytes, block * BLOCK)
-                .with_context(|| format!("{} block {block}", self.path.display()))?;
-            let right = match version {
-                0 => bytes.iter().all(|&byte| byte == 0),
-                version => bytes == content(self.number, block, version),
-            };
-            ensure!(
-                right,
-                "{}: block {block} is not what was written (version {version})",
-                self.path.display()
-            );
-        }
+        self.file
+            .read_exact_at(&mut bytes, block * BLOCK)
+            .with_context(|| format!("{} block {block}", self.path.display()))?;
+        ensure!(
+            self.is_right(block, &bytes),
+            "{}: block {block} is not what was written (version {}), but begins with {:?}",
+            self.path.display(),
+            self.versions[block as usize],
+            &bytes[..16]
+        );
         Ok(())
+    }
+
+    /// Whether this is what was written to this block.
+    pub(crate) fn is_right(&self, block: u64, bytes: &[u8]) -> bool {
+        match self.versions[block as usize] {
+            0 => bytes.iter().all(|&byte| byte == 0),
+            version => bytes == content(self.number, block, version),
+        }
     }
 
     /// The same, from the device.

@@ -10,7 +10,10 @@
 
 mod basics;
 mod by_hand;
+mod churn;
+mod failing;
 mod file;
+mod refusals;
 
 use std::{path::Path, process::ExitCode};
 
@@ -33,6 +36,13 @@ fn run(arguments: &[String]) -> Result<()> {
         ["query", folder] => by_hand::query(Path::new(folder)),
         ["move", files @ ..] if !files.is_empty() => by_hand::relocate(files),
         ["basics", folder, way] => basics::run(Path::new(folder), way),
-        _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | basics FOLDER WAY"),
+        ["refusals", folder, elsewhere] => refusals::run(Path::new(folder), Path::new(elsewhere)),
+        ["refused", cases @ ..] => refusals::refused(cases),
+        ["read-only", folder] => refusals::read_only(Path::new(folder)),
+        ["failing", folder, zoned, way] => {
+            failing::run(Path::new(folder), Path::new(zoned), basics::way(way)?.1)
+        }
+        ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
+        _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | SUBJECT FOLDER …"),
     }
 }

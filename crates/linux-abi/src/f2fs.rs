@@ -58,3 +58,24 @@ pub fn defragment(file: impl AsFd, start: u64, len: u64) -> io::Result<u64> {
     ioctl::call(file, &mut argument)?;
     Ok(argument.len)
 }
+
+/// The argument of ioctls that have none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct StartAtomicWrite;
+
+// SAFETY: F2FS_IOC_START_ATOMIC_WRITE is _IO(0xf5, 1): the kernel does not look at the argument.
+unsafe impl ioctl::IoctlArgument for StartAtomicWrite {
+    const REQUEST: u32 = ioctl::request(0, 0xF5, 1, 0);
+}
+
+/// From now on what is written to the file is there at once, by an ioctl, or not at all
+/// (`F2FS_IOC_START_ATOMIC_WRITE`; closing the file ends it): for tests of what happens to such a file.
+///
+/// # Errors
+///
+/// The kernel's errno.
+pub fn start_atomic_write(file: impl AsFd) -> io::Result<()> {
+    ioctl::call(file, &mut StartAtomicWrite)?;
+    Ok(())
+}

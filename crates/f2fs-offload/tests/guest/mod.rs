@@ -1,0 +1,104 @@
+//! Trials in a guest with the patched F2FS on a zoned SSD.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::{
+    path::Path,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use lab::{Guest, Outcome, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require};
+
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_f2fs-offload");
+
+/// One guest at a time: they have the same processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What every guest does around the trial: afterwards the file system is checked, and everything is
+/// found again when it is mounted anew.
+const AROUND: &str = r#"
+complaints='WARNING:|BUG:|Oops|INFO: task|Call Trace|F2FS-fs .*[Ii]nconsistent'
+(set -e
+TRIAL)
+[ $? = 0 ] || { dmesg | tail -20 >&2; exit 1; }
+cd /
+sync
+(cd $ZNS_MOUNT && find . -type f | sort | xargs md5sum) >/tmp/sums || exit 2
+umount $ZNS_MOUNT || exit 3
+fsck.f2fs $ZNS_CONVENTIONAL >/tmp/fsck 2>&1 || { cat /tmp/fsck; exit 4; }
+if grep -q 'Fail\|ASSERT' /tmp/fsck; then cat /tmp/fsck; exit 5; fi
+mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT || exit 6
+(cd $ZNS_MOUNT && md5sum -c /tmp/sums) >/tmp/found 2>&1 || { grep -v OK /tmp/found; exit 7; }
+umount $ZNS_MOUNT || exit 8
+if dmesg | grep -qE "$complaints"; then dmesg; exit 9; fi
+"#;
+
+/// Run a trial (shell commands) in a guest; `None` where there is none. What it prints is printed.
+pub(crate) fn trial(release: Release, zns: &Zns, script: &str) -> Option<Outcome> {
+    run(
+        release,
+        zns,
+        ZnsSetup::Mounted,
+        &AROUND.replace("TRIAL", script),
+        600 + setting("INDEF_CHURN_SECONDS", 0),
+        None,
+    )
+}
+
+/// Run a script in a guest that has all that trials need.
+pub(crate) fn run(
+    release: Release,
+    zns: &Zns,
+    setup: ZnsSetup,
+    script: &str,
+    seconds: u64,
+    share: Option<&Path>,
+) -> Option<Outcome> {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let guest = require(Guest::with(release))?;
+    let guest = require(guest.with_f2fs_offload())?;
+    let mut guest = require(guest.zns(zns, setup))?
+        .copy(PROGRAM)
+        .cpus(2)
+        .memory_mib(768)
+        .timeout(Duration::from_secs(seconds));
+    if let Some(share) = share {
+        guest = guest.share(share);
+    }
+    for program in ["f2fs_io", "chattr", "blkzone"] {
+        if scratch_fs::require_program(program) {
+            guest = guest.copy(program);
+        }
+    }
+    let outcome = require(guest.run(["sh", "-c", script]))?;
+    let stdout = String::from_utf8_lossy(&outcome.stdout);
+    println!("{release}: {stdout}{:?}", outcome.elapsed);
+    assert_eq!(
+        outcome.status,
+        0,
+        "{stdout}\n{}\n{}",
+        String::from_utf8_lossy(&outcome.stderr),
+        outcome.console
+    );
+    Some(outcome)
+}
+
+/// A new SSD; `mkfs` are options for F2FS.
+pub(crate) fn zns(device: ZnsDevice, mkfs: &str) -> Zns {
+    Zns::new(ZnsOptions {
+        device,
+        mkfs: mkfs.into(),
+        ..ZnsOptions::default()
+    })
+    .unwrap()
+}
+
+/// A number from the environment.
+pub(crate) fn setting(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).map_or(otherwise, |value| {
+        value
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}: {value} is no number"))
+    })
+}
