@@ -21,6 +21,8 @@ const DIR: &str = "/mnt/f2fs/aged";
 const BESIDE: &str = "/mnt/f2fs/beside";
 const PROFILE: &str = "/root/aged.profile";
 const PATIENCE: Duration = Duration::from_secs(900);
+/// What `run --max-stall` is if nothing is said.
+const STALL_MS: f64 = 50.0;
 /// Of the load beside the migration.
 const BESIDE_BYTES: u64 = 8 << 20;
 /// How long the load runs alone, for comparison, in the device's time.
@@ -261,10 +263,15 @@ impl<'a> Run<'a> {
         ])?;
         let truncate = experiment.truncate.to_string();
         let size = &experiment.io_size;
+        // In the guest's time; the same for a device that takes none, so that steps are alike.
+        let scale = self.options.time_scale.unwrap_or(experiment.time_scale);
+        let stall = ((STALL_MS * scale) as u64).clamp(1, 60_000).to_string();
         let words = [
             &indef,
             "run",
             "--json",
+            "--max-stall",
+            &stall,
             "--profile",
             PROFILE,
             "--truncate",

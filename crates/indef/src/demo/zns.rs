@@ -30,6 +30,8 @@ const RELEASE: Release = Release::Linux6_12;
 /// InDeF's own device, so many times slower.
 const PROFILE: &str = "indef-femu";
 const TIME_SCALE: f64 = 20.0;
+/// What `run --max-stall` is if nothing is said.
+const STALL_MS: f64 = 50.0;
 /// Each step's time limit: an emulated guest on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -217,7 +219,9 @@ fn tell(
     console.note("running the plan (indef run)");
     let device = zns.flashd().context("the SSD is flashd")?;
     let earlier = device.stats().model;
-    let ran = stage.indef(&["run", "--json", "--plan", plan])?;
+    // A step's time is the guest's, too: steps shall be as long as at full speed.
+    let stall = (STALL_MS * TIME_SCALE).to_string();
+    let ran = stage.indef(&["run", "--json", "--max-stall", &stall, "--plan", plan])?;
     let during = device.stats().model.since(&earlier);
     let mut document: RunDocument =
         serde_json::from_slice(&ran).context("the guest's result is not as written")?;
