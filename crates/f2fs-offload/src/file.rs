@@ -56,6 +56,22 @@ impl Known {
         })
     }
 
+    /// One that is there, of so many blocks, all in their first version.
+    pub(crate) fn existing(folder: &Path, number: u64, blocks: u64) -> Result<Self> {
+        let path = folder.join(format!("file{number}"));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        Ok(Self {
+            path,
+            file,
+            number,
+            versions: vec![1; blocks as usize],
+        })
+    }
+
     /// Two of them, of so many blocks, in pieces of `piece` blocks each: written by turns.
     pub(crate) fn fragmented(
         folder: &Path,

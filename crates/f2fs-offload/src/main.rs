@@ -11,6 +11,7 @@
 mod basics;
 mod by_hand;
 mod churn;
+mod crash;
 mod failing;
 mod file;
 mod refusals;
@@ -42,6 +43,9 @@ fn run(arguments: &[String]) -> Result<()> {
         ["failing", folder, zoned, way] => {
             failing::run(Path::new(folder), Path::new(zoned), basics::way(way)?.1)
         }
+        ["prepare", folder] => crash::prepare(Path::new(folder)),
+        ["migrate", folder] => crash::migrate(Path::new(folder)),
+        ["after", folder] => crash::after(Path::new(folder)),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
         _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | SUBJECT FOLDER …"),
     }

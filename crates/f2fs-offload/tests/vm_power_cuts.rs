@@ -1,0 +1,179 @@
+//! The power is cut while files are moved: flashd records what a guest does to it, each state that a
+//! power cut may have left is built from that, and another guest has to find every file whole.
+
+mod guest;
+
+use std::{fs, path::Path, sync::Arc};
+
+use flashd::{
+    device::{Device, StoreOptions},
+    record::{Keep, Mark, Reader, marks, replay},
+    serve::{Target, TargetOptions},
+    store::{FileOptions, Store},
+};
+use guest::PROGRAM;
+use lab::{Release, Zns, ZnsOptions, ZnsSetup};
+use units::Bytes;
+
+/// States that one guest looks at, one after the other.
+const STATES_IN_A_GUEST: usize = 10;
+
+/// For each target in /share/targets: attach it, mount, look, move again, check, detach.
+const LOOK: &str = r#"
+host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
+while read -r name port nqn; do
+  {
+    echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" >/dev/nvme-fabrics &&
+    controller= zoned= flat= &&
+    for directory in /sys/class/nvme/nvme*; do
+      if [ "$(cat $directory/subsysnqn)" = "$nqn" ]; then controller=$directory; fi
+    done &&
+    for _ in $(seq 100); do
+      for disk in $controller/nvme*n*; do
+        disk=${disk##*/}
+        case $(cat /sys/block/$disk/nsid 2>/dev/null) in
+          1) zoned=/dev/$disk ;;
+          2) flat=/dev/$disk ;;
+        esac
+      done
+      if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
+      usleep 50000
+    done &&
+    echo mq-deadline >/sys/block/${zoned#/dev/}/queue/scheduler &&
+    rm -f /dev/zoned && ln -s $zoned /dev/zoned &&
+    mount -t f2fs $flat $ZNS_MOUNT &&
+    PROGRAM after $ZNS_MOUNT &&
+    umount $ZNS_MOUNT &&
+    # fsck.f2fs insists on the names that the disks were made with; mounting tells.
+    made=$(dmesg | sed -n 's|.*Mount Device \[ 0\]: *\([^,]*\),.*|\1|p' | tail -n 1) &&
+    rm -f /dev/zoned $made &&
+    mknod /dev/zoned b $(tr : ' ' </sys/block/${zoned#/dev/}/dev) &&
+    mknod $made b $(tr : ' ' </sys/block/${flat#/dev/}/dev) &&
+    fsck.f2fs $made >/tmp/fsck 2>&1 &&
+    ! grep -q 'Fail\|ASSERT' /tmp/fsck &&
+    echo 1 >$controller/delete_controller
+  } || { echo "state $name"; dmesg | tail -30; cat /tmp/fsck; exit 1; } >&2
+  echo "$name"
+done </share/targets
+if dmesg | grep -qE 'WARNING:|BUG:|Oops|INFO: task|Call Trace'; then dmesg >&2; exit 9; fi
+"#;
+
+/// As much as F2FS needs to have sections to spare.
+fn options() -> ZnsOptions {
+    ZnsOptions {
+        size: Bytes::gib(2),
+        ..ZnsOptions::default()
+    }
+}
+
+/// What a guest does to a device while it moves files.
+fn record(release: Release, recording: &Path) -> Option<()> {
+    let zns = Zns::new(options()).unwrap();
+    let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
+    guest::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
+    let device = zns.flashd().unwrap();
+    device.flush_all().unwrap();
+    device.record_to(recording).unwrap();
+    let migrate = format!("{PROGRAM} migrate $ZNS_MOUNT && umount $ZNS_MOUNT");
+    guest::run(release, &zns, ZnsSetup::Kept, &migrate, 300, None)?;
+    device.recording().end().unwrap();
+    Some(())
+}
+
+/// The device as a power cut may have left it.
+fn state(recording: &Path, mark: &Mark, keep: Keep, to: &Path) -> Arc<Device> {
+    let header = Reader::open(recording).unwrap().header().clone();
+    let file = FileOptions {
+        path: to.to_owned(),
+        sparse: true,
+        host_sync: false,
+    };
+    let (store, _) = Store::open(&file, &header.namespaces, 0, &header.profile).unwrap();
+    replay(recording, mark, keep, &store).unwrap();
+    store.sync_file().unwrap();
+    drop(store);
+    let mut device = options().flashd().unwrap();
+    device.store = StoreOptions::File(file);
+    Device::open(&device).unwrap()
+}
+
+fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let share = folder.path().join("share");
+    fs::create_dir(&share).unwrap();
+    let mut list = String::new();
+    let targets: Vec<Target> = states
+        .iter()
+        .enumerate()
+        .map(|(number, (mark, keep))| {
+            let to = folder.path().join(format!("store{number}"));
+            let device = state(recording, mark, *keep, &to);
+            let target = Target::listen(
+                device,
+                "127.0.0.1:0".parse().unwrap(),
+                TargetOptions::default(),
+            )
+            .unwrap();
+            let port = target.address().port();
+            let nqn = target.nqn();
+            list += &format!("{mark}/{keep:?} {port} {nqn}\n")
+                .replace("(", "-")
+                .replace(")", "");
+            target
+        })
+        .collect();
+    fs::write(share.join("targets"), list).unwrap();
+    // For its network; what is on it is of no interest.
+    let zns = Zns::new(options()).unwrap();
+    let script = LOOK.replace("PROGRAM", PROGRAM);
+    let outcome = guest::run(
+        release,
+        &zns,
+        ZnsSetup::Attached,
+        &script,
+        600,
+        Some(&share),
+    )?;
+    let seen = String::from_utf8_lossy(&outcome.stdout).lines().count();
+    assert_eq!(seen, states.len());
+    drop(targets);
+    Some(())
+}
+
+/// `INDEF_POWER_CUTS` states: some at boundaries of flushes, with the least that is durable there, the
+/// others anywhere, as any order of writing may have left them.
+fn power_cuts(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    if record(release, &recording).is_none() {
+        return;
+    }
+    let marks = marks(&recording).unwrap();
+    let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
+    let flushes: Vec<Mark> = marks
+        .iter()
+        .filter_map(|mark| mark.mark.parse().ok())
+        .filter(|mark| matches!(mark, Mark::Flush(_)))
+        .collect();
+    let wanted = guest::setting("INDEF_POWER_CUTS", 8);
+    println!("{} flushes, {} entries", flushes.len(), last - first);
+    let states: Vec<(Mark, Keep)> = (0..wanted)
+        .map(|number| {
+            if number % 2 == 0 {
+                let at = number as usize * flushes.len() / wanted as usize;
+                (flushes[at].clone(), Keep::Durable)
+            } else {
+                let at = first + 1 + (last - first - 1) * number / wanted;
+                (Mark::Entry(at), Keep::Reordered(number))
+            }
+        })
+        .collect();
+    for states in states.chunks(STATES_IN_A_GUEST) {
+        look(release, &recording, states);
+    }
+}
+
+#[test]
+fn vm_6_12_power_cuts_leave_every_file_whole() {
+    power_cuts(Release::Linux6_12);
+}
