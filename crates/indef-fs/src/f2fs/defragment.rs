@@ -7,13 +7,20 @@
 //! are as safe as with any ordinary overwrite on a log-structured file system: the old blocks stay
 //! until a checkpoint or an fsync has the new ones.
 //!
+//! All files go to the same log, and blocks that are written at the same time take turns in it: two
+//! calls side by side would fragment what each of them joins. So there is one call at a time.
+//!
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
 //! fragments outweighs the fragments that its two ends would cut, so that the file never has more.
 //!
 //! Needs `CAP_SYS_ADMIN`. Refused by the kernel: atomic and pinned files, compressed ones whose
 //! blocks were released, in-place-update mounts.
 
-use std::{fs::File, sync::Arc, time::Instant};
+use std::{
+    fs::File,
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 use indef_core::SkipReason;
 use linux_abi::{cache::start_writeback, f2fs::defragment};
@@ -32,12 +39,15 @@ const SETTLING: Bytes = Bytes::mib(32);
 /// The engine for F2FS.
 pub(crate) struct F2fsDefragment {
     settler: Settler,
+    /// Whoever has it is the one that adds to the log.
+    log: Mutex<()>,
 }
 
 impl Default for F2fsDefragment {
     fn default() -> Self {
         Self {
             settler: Settler::new(SETTLING),
+            log: Mutex::default(),
         }
     }
 }
@@ -88,11 +98,14 @@ impl F2fsRelocation<'_> {
     fn rewrite(&mut self, part: FileRange) -> Result<Moved, Refusal> {
         let record = CacheRecord::of(self.target, part);
         let (start, len) = (part.start.get(), part.len.get());
+        let turn = self.engine.log.lock();
+        let turn = turn.unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let rewritten = defragment(&self.target.file, start, len);
         let locked = Nanos::from(began.elapsed());
         // An error is reported by whoever waits for it.
         let _ = start_writeback(&self.target.file, start, len);
+        drop(turn);
         let path = self.target.path.clone();
         self.engine.settler.push(&self.file, path, record);
         let bytes = Bytes(rewritten.map_err(|error| self.refuse(part, error))?).min(part.len);
