@@ -103,6 +103,11 @@ fn vm_the_device_copies_on_6_12() {
 }
 
 #[test]
+fn vm_the_device_copies_on_6_1() {
+    device_copies(Release::Linux6_1, ZnsDevice::Flashd);
+}
+
+#[test]
 fn vm_nvme_copy_does_it_on_qemus_device() {
     device_copies(Release::Linux6_12, ZnsDevice::Qemu);
 }
