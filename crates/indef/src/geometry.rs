@@ -1,9 +1,10 @@
 //! What is known about the devices' insides: as given, or as each file system's device tells.
 
-use std::{collections::HashMap, fs::File, path::PathBuf, str::FromStr};
+use std::{collections::HashMap, path::PathBuf, str::FromStr};
 
 use indef_core::{layout::Geometry, plan::PlanOptions};
 use indef_fs::{NoGeometry, detect, device_geometry};
+use rustix::fs::{Mode, OFlags, open};
 use serde::Serialize;
 
 use crate::output::{Console, Name};
@@ -89,8 +90,10 @@ impl Geometries {
     }
 
     fn look_at(&mut self, path: &PathBuf) {
-        // What cannot be opened is told when it is scanned.
-        let Ok(fs) = File::open(path)
+        // Only to ask where it is: a FIFO would hold us up, and opening a device may do something. What
+        // cannot be opened is told when it is scanned.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(fs) = open(path, flags, Mode::empty())
             .map_err(drop)
             .and_then(|file| detect(&file, path).map_err(drop))
         else {
