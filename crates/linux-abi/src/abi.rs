@@ -47,9 +47,9 @@ mod tests {
             assert!(item.header.ends_with(".h"), "{item:?}");
             assert!(!item.c_type.is_empty() || item.fields.is_empty());
             assert!(item.fields.iter().all(|(_, offset)| *offset < item.size));
-            // ioctl numbers carry the size of their argument.
+            // ioctl numbers carry the size of their argument; an item of constants only has none.
             for (name, request) in item.requests {
-                if name.contains("_IOC") {
+                if name.contains("_IOC") && !item.c_type.is_empty() {
                     assert_eq!((request >> 16 & 0x3FFF) as usize, item.size, "{name}");
                 }
             }
