@@ -27,8 +27,30 @@ const SOURCES: [&str; 5] = [
     "drivers/nvme/host/trace.h",
 ];
 
-/// The patches.
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel/f2fs");
+/// Name and content.
+type Patch = (&'static str, &'static [u8]);
+
+/// The patches of a folder of `kernel/f2fs`, in the order in which they are applied. Programs have them in
+/// them, so that an installed one needs no source tree.
+macro_rules! patches {
+    ($($release:literal: $($name:literal)+;)+) => {
+        &[$(($release, &[$((
+            $name,
+            include_bytes!(concat!("../../kernel/f2fs/", $release, "/", $name)),
+        )),+])),+]
+    };
+}
+
+const PATCHES: &[(&str, &[Patch])] = patches! {
+    "6.1":
+        "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0002-f2fs-send-copies-to-nvme-namespaces.patch"
+        "0003-f2fs-let-the-device-defragment-files.patch";
+    "6.12":
+        "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0002-f2fs-send-copies-to-nvme-namespaces.patch"
+        "0003-f2fs-let-the-device-defragment-files.patch";
+};
 
 /// The module for this kernel, from the cache or built now (a minute, and 150 MB over the network).
 ///
@@ -39,10 +61,10 @@ pub(crate) fn module(kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError
     // Compilers are started elsewhere.
     let folder = std::path::absolute(cache.folder()).map_err(LabError::at(cache.folder()))?;
     let cache = &Cache::at(&folder);
-    let patches = patches(&Path::new(FOLDER).join(kernel.release().name()))?;
+    let patches = patches(kernel.release().name())?;
     let folder = cache
         .folder()
-        .join(format!("f2fs-{}-{}", kernel.version(), key(&patches)));
+        .join(format!("f2fs-{}-{}", kernel.version(), key(patches)));
     let file = folder.join("f2fs.ko");
     if file.exists() {
         return Ok(file);
@@ -60,7 +82,7 @@ pub(crate) fn module(kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError
     let sources = sources(kernel, cache)?;
     let tree = work.path().join("tree");
     copy(&sources.join("source"), &tree)?;
-    for (name, content) in &patches {
+    for (name, content) in patches {
         apply(name, content, &tree, work.path())?;
     }
     let built = build(kernel, &sources, &tree)?;
@@ -71,25 +93,15 @@ pub(crate) fn module(kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError
     Ok(file)
 }
 
-/// Name and content of each patch, in the order in which they are applied.
-fn patches(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, LabError> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .map_err(LabError::at(folder))?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".patch"))
-        .collect();
-    names.sort();
-    names
-        .into_iter()
-        .map(|name| {
-            let path = folder.join(&name);
-            let content = fs::read(&path).map_err(LabError::at(&path))?;
-            Ok((name, content))
-        })
-        .collect()
+fn patches(release: &str) -> Result<&'static [Patch], LabError> {
+    PATCHES
+        .iter()
+        .find(|(name, _)| *name == release)
+        .map(|(_, patches)| *patches)
+        .ok_or_else(|| LabError::missing(format!("kernel/f2fs has no patches for Linux {release}")))
 }
 
-fn key(patches: &[(String, Vec<u8>)]) -> String {
+fn key(patches: &[Patch]) -> String {
     let mut hash = Sha256::new();
     for (_, content) in patches {
         hash.update(content);
@@ -235,4 +247,25 @@ fn build(kernel: &Kernel, sources: &Path, tree: &Path) -> Result<PathBuf, LabErr
     // As Debian's modules are: 1 MB instead of 20.
     output_of(Command::new("strip").arg("--strip-debug").arg(&built))?;
     Ok(built)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_of_the_project_is_here() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernel/f2fs");
+        for (release, patches) in PATCHES {
+            let mut names: Vec<_> = fs::read_dir(folder.join(release))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                .collect();
+            names.sort();
+            assert!(names.iter().eq(patches.iter().map(|(name, _)| name)));
+        }
+        let releases = fs::read_dir(&folder).unwrap();
+        let folders = releases.filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        assert_eq!(folders.count(), PATCHES.len());
+    }
 }
