@@ -274,8 +274,19 @@ impl Device {
 
     /// The clock that the model goes by.
     #[must_use]
-    pub fn clock(&self) -> Clock {
-        self.clock
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// From now on the model's time goes `scale` times slower than the real one. Commands that are
+    /// under way may still be answered at the times that they were given. `None` for a scale that is no
+    /// positive number: nothing changes.
+    pub fn set_time_scale(self: &Arc<Self>, scale: f64) -> Option<()> {
+        self.clock.set_scale(scale)?;
+        // What was planned for later may be due sooner.
+        self.next_tick_ns.store(u64::MAX, Ordering::Release);
+        self.look_after_model();
+        Some(())
     }
 
     fn start(&self, namespace: usize, request: &Request<'_>) -> Answer {

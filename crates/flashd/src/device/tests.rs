@@ -1,6 +1,9 @@
 //! The device as its hosts see it.
 
-use std::sync::{Arc, mpsc};
+use std::{
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use flash_model::{Move, NamespaceKind, Placement, Profile, Refused, Span, ZoneAction, ZoneState};
 use units::Bytes;
@@ -272,7 +275,7 @@ fn everything_is_answered_in_time_and_late_ends_are_not_lost() {
     assert_eq!(reads, 160);
     assert!(device.lateness().report().answers > 50);
     // Nobody waits for anything any more, and nothing is kept of it.
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    std::thread::sleep(Duration::from_millis(100));
     let pending = super::lock(&device.pending);
     assert!(pending.waiting.is_empty() && pending.early.is_empty() && pending.lost.is_empty());
 }
@@ -306,4 +309,34 @@ fn a_power_cut_answers_those_that_wait() {
         1,
         "it was flushed all the same"
     );
+}
+
+#[test]
+fn another_pace_holds_for_what_comes_then() {
+    let mut options = options();
+    options.profile = Profile::builtin("indef-femu").unwrap();
+    options.time_scale = 1e9;
+    let device = Device::open(&options).unwrap();
+    let write = Request::Write {
+        offset: 0,
+        data: &[1; BLOCK as usize],
+        fua: true,
+        placement: Placement::RoundRobin,
+    };
+    let (sender, outcome) = mpsc::channel();
+    let answer_within = |wait| {
+        let sender = sender.clone();
+        device.submit(CONVENTIONAL, &write, move |outcome| {
+            // The first one is answered when nobody listens any more.
+            let _ = sender.send(outcome);
+        });
+        outcome.recv_timeout(wait)
+    };
+    // Programming a page takes eight days at this pace.
+    assert!(answer_within(Duration::from_millis(50)).is_err());
+    assert!(device.set_time_scale(0.0).is_none());
+    device.set_time_scale(0.001).unwrap();
+    let answered = answer_within(Duration::from_secs(60)).unwrap();
+    assert!(answered.is_ok(), "{answered:?}");
+    assert_eq!(device.stats().time_scale, 0.001);
 }

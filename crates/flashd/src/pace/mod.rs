@@ -258,7 +258,7 @@ mod tests {
     fn answers_come_in_the_order_of_their_deadlines_and_not_early() {
         let clock = Clock::new(1.0, 0).unwrap();
         let lateness = Arc::new(Lateness::new());
-        let pace = Pace::new(clock, Arc::clone(&lateness));
+        let pace = Pace::new(clock.clone(), Arc::clone(&lateness));
         let (sender, answers) = mpsc::channel();
         let now = clock.real_ns();
         for (index, after) in [3_000_000, 1_000_000, 2_000_000, 2_000_000]
@@ -267,6 +267,7 @@ mod tests {
         {
             let sender = sender.clone();
             let deadline = now + after;
+            let clock = clock.clone();
             pace.answer_at(deadline, move || {
                 sender.send((index, clock.real_ns() >= deadline)).unwrap();
             });
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn nothing_waits_forever_and_dropping_ends_the_thread() {
         let clock = Clock::new(1.0, 0).unwrap();
-        let pace = Pace::new(clock, Arc::new(Lateness::new()));
+        let pace = Pace::new(clock.clone(), Arc::new(Lateness::new()));
         pace.answer_at(NEVER - 1, || panic!("it is centuries away"));
         let (sender, answer) = mpsc::channel();
         pace.answer_at(0, move || sender.send(()).unwrap());
