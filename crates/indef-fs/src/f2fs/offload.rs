@@ -47,6 +47,9 @@ use crate::{
 const SECTION: Bytes = Bytes::mib(2);
 /// Host copies that wait for their writeback.
 const SETTLING: Bytes = Bytes::mib(32);
+/// The least that a step moves, however short it is to be: below that the time of a call is its own, and
+/// a part so short that it holds no two fragments would stay as it is.
+const LEAST: Bytes = Bytes::mib(1);
 /// Parts of one file in one call.
 const PARTS: usize = MAX_RANGES / 4;
 
@@ -356,7 +359,7 @@ impl Relocation for OffloadRelocation<'_> {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
-        let parts = self.next(limit.bytes)?;
+        let parts = self.next(limit.bytes.max(LEAST))?;
         if parts.is_empty() {
             return match self.moved {
                 true => Ok(Step::Done(Moved::default())),
