@@ -75,6 +75,11 @@ fn refusals(release: Release) {
 }
 
 #[test]
+fn vm_6_1_what_cannot_be_moved_is_refused() {
+    refusals(Release::Linux6_1);
+}
+
+#[test]
 fn vm_6_12_what_cannot_be_moved_is_refused() {
     refusals(Release::Linux6_12);
 }

@@ -140,8 +140,8 @@ fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<(
     Some(())
 }
 
-/// `INDEF_POWER_CUTS` states: some at boundaries of flushes, with the least that is durable there, the
-/// others anywhere, as any order of writing may have left them.
+/// `INDEF_POWER_CUTS` states anywhere, as any order of writing may have left them, and as many at
+/// boundaries of flushes, with the least that is durable there (all boundaries if there are no more).
 fn power_cuts(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
@@ -155,25 +155,30 @@ fn power_cuts(release: Release) {
         .filter_map(|mark| mark.mark.parse().ok())
         .filter(|mark| matches!(mark, Mark::Flush(_)))
         .collect();
-    let wanted = guest::setting("INDEF_POWER_CUTS", 8);
+    let wanted = guest::setting("INDEF_POWER_CUTS", 4);
+    let boundaries = flushes.len().min(wanted as usize);
     println!("{} flushes, {} entries", flushes.len(), last - first);
-    let states: Vec<(Mark, Keep)> = (0..wanted)
-        .map(|number| {
-            if number % 2 == 0 {
-                let at = number as usize * flushes.len() / wanted as usize;
-                (flushes[at].clone(), Keep::Durable)
-            } else {
-                let at = first + 1 + (last - first - 1) * number / wanted;
-                (Mark::Entry(at), Keep::Reordered(number))
-            }
-        })
-        .collect();
-    for states in states.chunks(STATES_IN_A_GUEST) {
+    let at_flushes = (0..boundaries).map(|number| {
+        let at = number * flushes.len() / boundaries;
+        (flushes[at].clone(), Keep::Durable)
+    });
+    let anywhere = (0..wanted).map(|number| {
+        let at = first + 1 + (last - first - 1) * number / wanted;
+        (Mark::Entry(at), Keep::Reordered(number))
+    });
+    let states: Vec<(Mark, Keep)> = at_flushes.chain(anywhere).collect();
+    for (number, states) in states.chunks(STATES_IN_A_GUEST).enumerate() {
         look(release, &recording, states);
+        println!("{} states", number * STATES_IN_A_GUEST + states.len());
     }
 }
 
 #[test]
 fn vm_6_12_power_cuts_leave_every_file_whole() {
     power_cuts(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_power_cuts_leave_every_file_whole() {
+    power_cuts(Release::Linux6_1);
 }
