@@ -12,8 +12,10 @@ mod basics;
 mod by_hand;
 mod churn;
 mod crash;
+mod encrypted;
 mod failing;
 mod file;
+mod killed;
 mod refusals;
 
 use std::{path::Path, process::ExitCode};
@@ -43,6 +45,8 @@ fn run(arguments: &[String]) -> Result<()> {
         ["failing", folder, zoned, way] => {
             failing::run(Path::new(folder), Path::new(zoned), basics::way(way)?.1)
         }
+        ["encrypted", folder] => encrypted::run(Path::new(folder)),
+        ["killed", folder] => killed::run(Path::new(folder)),
         ["prepare", folder] => crash::prepare(Path::new(folder)),
         ["migrate", folder] => crash::migrate(Path::new(folder)),
         ["after", folder] => crash::after(Path::new(folder)),

@@ -40,16 +40,12 @@ while read -r name port nqn; do
       usleep 50000
     done &&
     echo mq-deadline >/sys/block/${zoned#/dev/}/queue/scheduler &&
-    rm -f /dev/zoned && ln -s $zoned /dev/zoned &&
-    mount -t f2fs $flat $ZNS_MOUNT &&
+    ln -sf $zoned /dev/zoned &&
+    ln -sf $flat $ZNS_CONVENTIONAL &&
+    mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT &&
     PROGRAM after $ZNS_MOUNT &&
     umount $ZNS_MOUNT &&
-    # fsck.f2fs insists on the names that the disks were made with; mounting tells.
-    made=$(dmesg | sed -n 's|.*Mount Device \[ 0\]: *\([^,]*\),.*|\1|p' | tail -n 1) &&
-    rm -f /dev/zoned $made &&
-    mknod /dev/zoned b $(tr : ' ' </sys/block/${zoned#/dev/}/dev) &&
-    mknod $made b $(tr : ' ' </sys/block/${flat#/dev/}/dev) &&
-    fsck.f2fs $made >/tmp/fsck 2>&1 &&
+    fsck.f2fs $ZNS_CONVENTIONAL >/tmp/fsck 2>&1 &&
     ! grep -q 'Fail\|ASSERT' /tmp/fsck &&
     echo 1 >$controller/delete_controller
   } || { echo "state $name"; dmesg | tail -30; cat /tmp/fsck; exit 1; } >&2

@@ -66,7 +66,11 @@ pub(crate) fn run(
     if let Some(share) = share {
         guest = guest.share(share);
     }
-    for program in ["f2fs_io", "chattr", "blkzone"] {
+    // For encryption.
+    for module in ["xts", "ecb", "cts", "cbc", "hmac", "sha512_generic"] {
+        guest = guest.keep(module);
+    }
+    for program in ["f2fs_io", "chattr", "blkzone", "xfs_io", "fsverity"] {
         if scratch_fs::require_program(program) {
             guest = guest.copy(program);
         }

@@ -1,0 +1,46 @@
+//! A process that is killed in the middle of a call.
+
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use linux_abi::f2fs::offload::{Flags, offload};
+
+use crate::file::Known;
+
+/// Several of the kernel's steps, between which it looks for signals.
+const BLOCKS: u64 = 17_000;
+const ATTEMPTS: u64 = 8;
+
+/// Move a file in another process, and kill that, again and again.
+pub(crate) fn run(folder: &Path) -> Result<()> {
+    let mut file = Known::create(folder, 1)?;
+    file.write(0, BLOCKS, 1)?;
+    file.file.sync_all()?;
+    let mut killed = 0;
+    for attempt in 0..ATTEMPTS {
+        // Two pieces at least, so that there is something to move.
+        let middle = BLOCKS / 2 + attempt;
+        let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
+        offload(&file.file, &ranges, Flags::CHECKPOINT)?;
+        // Of what is cached, some is dirty.
+        file.write(attempt * 500, 300, 2 + attempt)?;
+        let mut child = Command::new(std::env::current_exe()?)
+            .arg("move")
+            .arg(&file.path)
+            .stdout(Stdio::null())
+            .spawn()?;
+        std::thread::sleep(Duration::from_millis(25 * attempt));
+        child.kill()?;
+        killed += u64::from(child.wait()?.code().is_none());
+        file.check()?;
+    }
+    println!("  killed {killed} of {ATTEMPTS}");
+    ensure!(killed > 0);
+    file.check_on_device()?;
+    file.relocate(Flags::empty())?;
+    file.check_on_device()
+}
