@@ -7,9 +7,9 @@ use std::{fs, path::Path, sync::Arc};
 
 use flashd::{
     device::{Device, StoreOptions},
-    record::{Keep, Mark, Reader, marks, replay},
+    record::{Keep, Mark, marks, replay},
     serve::{Target, TargetOptions},
-    store::{FileOptions, Store},
+    store::FileOptions,
 };
 use guest::PROGRAM;
 use lab::{Release, Zns, ZnsOptions, ZnsSetup};
@@ -78,16 +78,12 @@ fn record(release: Release, recording: &Path) -> Option<()> {
 
 /// The device as a power cut may have left it.
 fn state(recording: &Path, mark: &Mark, keep: Keep, to: &Path) -> Arc<Device> {
-    let header = Reader::open(recording).unwrap().header().clone();
     let file = FileOptions {
         path: to.to_owned(),
         sparse: true,
         host_sync: false,
     };
-    let (store, _) = Store::open(&file, &header.namespaces, 0, &header.profile).unwrap();
-    replay(recording, mark, keep, &store).unwrap();
-    store.sync_file().unwrap();
-    drop(store);
+    replay(recording, mark, keep, Some(&file)).unwrap();
     let mut device = options().flashd().unwrap();
     device.store = StoreOptions::File(file);
     Device::open(&device).unwrap()

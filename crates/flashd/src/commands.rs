@@ -1,6 +1,6 @@
 //! What each command does: call the library, render what it says.
 
-use std::{fs::File, io::Write as _, os::unix::fs::FileExt, path::Path, sync::Arc};
+use std::{fs::File, io::Write as _, path::Path, sync::Arc};
 
 use anyhow::{Context, Result, anyhow, bail};
 use flash_model::{NamespaceKind, Profile};
@@ -8,7 +8,7 @@ use flashd::{
     device::{Device, NamespaceOptions},
     mount::{self, Mounted},
     operate::{Ask, OperateOptions, Operation, Told, ask, find_socket},
-    record::{Keep, Reader, Replayed, marks},
+    record::{self, Keep, Replayed, marks},
     serve::{Target, TargetOptions},
     store::{FileOptions, Store, ZoneRest},
 };
@@ -18,9 +18,6 @@ use units::{Bytes, Nanos};
 use crate::args::{
     AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
 };
-
-/// Bytes that are read at once for an image.
-const STEP: u64 = 1 << 20;
 
 pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
     let profiles: Vec<Profile> = flash_model::BUILTIN
@@ -259,28 +256,15 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<()> {
         (false, Some(seed)) => Keep::Reordered(seed),
         (false, None) => Keep::Everything,
     };
-    let header = Reader::open(&args.recording)?.header().clone();
-    let (store, replayed) = match &args.store {
-        Some(path) => {
-            if path.exists() {
-                bail!("{} exists; a replay makes a new store", path.display());
-            }
-            let options = FileOptions {
-                path: path.clone(),
-                sparse: true,
-                host_sync: false,
-            };
-            let (store, _) = Store::open(&options, &header.namespaces, 0, &header.profile)?;
-            let replayed = flashd::record::replay(&args.recording, &args.until, keep, &store)?;
-            store.sync_file()?;
-            (store, replayed)
-        }
-        None => {
-            let store = Store::in_memory(&header.namespaces, 0)?;
-            let replayed = flashd::record::replay(&args.recording, &args.until, keep, &store)?;
-            (store, replayed)
-        }
-    };
+    if let Some(path) = args.store.as_ref().filter(|path| path.exists()) {
+        bail!("{} exists; a replay makes a new store", path.display());
+    }
+    let file = args.store.clone().map(|path| FileOptions {
+        path,
+        sparse: true,
+        host_sync: false,
+    });
+    let (store, replayed) = record::replay(&args.recording, &args.until, keep, file.as_ref())?;
     if let Some(output) = &args.output {
         write_image(&store, args.namespace, output)?;
     }
@@ -327,16 +311,7 @@ fn write_image(store: &Store, id: u32, output: &Path) -> Result<()> {
         .ok_or_else(|| anyhow!("the recording has no namespace {id}"))?;
     let context = || output.display().to_string();
     let file = File::create_new(output).with_context(context)?;
-    file.set_len(namespace.size_bytes()).with_context(context)?;
-    let mut buffer = vec![0; STEP as usize];
-    for offset in (0..namespace.size_bytes()).step_by(STEP as usize) {
-        let part = &mut buffer[..(namespace.size_bytes() - offset).min(STEP) as usize];
-        namespace.read(offset, part)?;
-        if part.iter().any(|byte| *byte != 0) {
-            file.write_all_at(part, offset).with_context(context)?;
-        }
-    }
-    Ok(())
+    namespace.copy_to(&file).with_context(context)
 }
 
 fn print_json(value: &Value) -> Result<()> {

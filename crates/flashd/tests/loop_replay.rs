@@ -8,15 +8,13 @@ mod daemon;
 use std::{
     fs::{self, File},
     io::Write,
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 
 use daemon::{Daemon, Fs, Loop, can_make, can_mount, fsck, mkfs, run, text};
 use flashd::{
     operate::{Ask, Told, ask},
-    record::{Keep, Mark, Reader, marks, replay},
-    store::Store,
+    record::{Keep, Mark, marks, replay},
 };
 use units::FileOffset;
 
@@ -69,20 +67,9 @@ fn record(kind: &str, folder: &Path, size: &str) -> PathBuf {
 
 /// The image of the device at a mark.
 fn image(recording: &Path, mark: &Mark, keep: Keep, to: &Path) {
-    let kinds = &Reader::open(recording).unwrap().header().namespaces.clone();
-    let store = Store::in_memory(kinds, 0).unwrap();
-    replay(recording, mark, keep, &store).unwrap();
-    let namespace = &store.namespaces[0];
+    let (store, _) = replay(recording, mark, keep, None).unwrap();
     let file = File::create(to).unwrap();
-    file.set_len(namespace.size_bytes()).unwrap();
-    let mut part = vec![0; 1 << 20];
-    let zeroes = vec![0; 1 << 20];
-    for offset in (0..namespace.size_bytes()).step_by(part.len()) {
-        namespace.read(offset, &mut part).unwrap();
-        if part != zeroes {
-            file.write_all_at(&part, offset).unwrap();
-        }
-    }
+    store.namespaces[0].copy_to(&file).unwrap();
 }
 
 /// Let the file system recover as it does when it is mounted, check it, and answer which files of

@@ -10,7 +10,7 @@ use std::{collections::HashMap, fmt, path::Path, str::FromStr};
 use serde::Serialize;
 
 use super::{Entry, Reader, RecordError};
-use crate::store::{Change, Store, StoreKind, ZoneChange};
+use crate::store::{Change, FileOptions, Store, StoreKind, ZoneChange};
 
 /// A place in a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,16 +124,33 @@ pub fn marks(path: &Path) -> Result<Vec<ListedMark>, RecordError> {
     Ok(marks)
 }
 
-/// Build the device at a mark into an empty store that was made for the recording's namespaces.
+/// Build the device at a mark: in memory, or in this new file.
 ///
 /// # Errors
 ///
-/// The recording cannot be read or has no such mark, or the store cannot be written.
+/// The recording cannot be read or has no such mark, or the store cannot be made or written.
 pub fn replay(
     path: &Path,
     until: &Mark,
     keep: Keep,
-    into: &Store,
+    file: Option<&FileOptions>,
+) -> Result<(Store, Replayed), RecordError> {
+    let header = Reader::open(path)?.header().clone();
+    let store = match file {
+        Some(file) => Store::open(file, &header.namespaces, 0, &header.profile)?.0,
+        None => Store::in_memory(&header.namespaces, 0)?,
+    };
+    let replayed = replay_into(&store, path, until, keep)?;
+    store.sync_file()?;
+    Ok((store, replayed))
+}
+
+/// Into an empty store that was made for the recording's namespaces.
+fn replay_into(
+    store: &Store,
+    path: &Path,
+    until: &Mark,
+    keep: Keep,
 ) -> Result<Replayed, RecordError> {
     let last = find(path, until)?;
     let mut cut = Cut::survey(path, last, keep)?;
@@ -143,11 +160,11 @@ pub fn replay(
             break;
         };
         if let Entry::Change { namespace, change } = entry {
-            cut.apply(namespace, &change, into)?;
+            cut.apply(namespace, &change, store)?;
         }
         cut.sequence += 1;
     }
-    for namespace in &into.namespaces {
+    for namespace in &store.namespaces {
         namespace.flush()?;
     }
     Ok(Replayed {

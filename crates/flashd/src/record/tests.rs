@@ -136,13 +136,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn fresh() -> Store {
-    Store::in_memory(&kinds(), 0).unwrap()
-}
-
 fn replayed(path: &Path, until: &Mark, keep: Keep) -> Shown {
-    let store = fresh();
-    replay(path, until, keep, &store).unwrap();
+    let (store, _) = replay(path, until, keep, None).unwrap();
     shown(&store)
 }
 
@@ -308,7 +303,7 @@ fn marks_are_listed_and_found() {
         [first("mark:one"), first("flush:1"), first("flush:0")],
         [1, 2, 0]
     );
-    let missing = replay(&bench.path(), &Mark::Flush(2), Keep::Everything, &fresh());
+    let missing = replay(&bench.path(), &Mark::Flush(2), Keep::Everything, None);
     assert!(matches!(missing, Err(RecordError::NoSuchMark { .. })));
     for text in ["", "flush", "flush:x", "mark:", "middle", "flush:-1"] {
         assert!(text.parse::<Mark>().is_err(), "{text}");

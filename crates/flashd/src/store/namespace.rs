@@ -1,6 +1,11 @@
 //! One namespace: a volatile cache over durable bytes, and the rules between them.
 
-use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+};
 
 use super::{
     StoreError,
@@ -11,6 +16,9 @@ use super::{
 
 /// Blocks that leave a full cache at once, as a part of its capacity.
 const DRAIN_PART: usize = 8;
+
+/// Bytes that are copied at once.
+const COPY_STEP: u64 = 1 << 20;
 
 /// How a namespace's store is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -129,6 +137,24 @@ impl Namespace {
         self.in_service()?;
         let result = self.read_state().read(offset, into);
         self.note(result, Access::Read)
+    }
+
+    /// Copy all of it into an empty file, which is sparse where there are zeroes.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written, or the backing file cannot be read.
+    pub fn copy_to(&self, file: &File) -> io::Result<()> {
+        file.set_len(self.size_bytes)?;
+        let mut buffer = vec![0; COPY_STEP as usize];
+        for offset in (0..self.size_bytes).step_by(COPY_STEP as usize) {
+            let part = &mut buffer[..(self.size_bytes - offset).min(COPY_STEP) as usize];
+            self.read(offset, part).map_err(io::Error::other)?;
+            if part.iter().any(|byte| *byte != 0) {
+                file.write_all_at(part, offset)?;
+            }
+        }
+        Ok(())
     }
 
     /// Write; durable on return only with `fua`.

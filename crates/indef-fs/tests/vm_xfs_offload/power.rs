@@ -3,15 +3,11 @@
 
 use std::{
     fs::{self, File},
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use flashd::{
-    record::{Keep, Mark, Reader, marks, replay},
-    store::Store,
-};
+use flashd::record::{Keep, Mark, marks, replay};
 use scratch_fs::{Segment, Shape};
 use sha2::{Digest, Sha256};
 use units::Bytes;
@@ -76,20 +72,9 @@ fn hex(path: &Path) -> String {
 
 /// The device at a mark, as a file.
 fn image(recording: &Path, mark: &Mark, keep: Keep, to: &Path) {
-    let kinds = &Reader::open(recording).unwrap().header().namespaces.clone();
-    let store = Store::in_memory(kinds, 0).unwrap();
-    replay(recording, mark, keep, &store).unwrap();
-    let namespace = &store.namespaces[0];
+    let (store, _) = replay(recording, mark, keep, None).unwrap();
     let file = File::create(to).unwrap();
-    file.set_len(namespace.size_bytes()).unwrap();
-    let mut part = vec![0; 1 << 20];
-    let zeroes = vec![0; 1 << 20];
-    for offset in (0..namespace.size_bytes()).step_by(part.len()) {
-        namespace.read(offset, &mut part).unwrap();
-        if part != zeroes {
-            file.write_all_at(&part, offset).unwrap();
-        }
-    }
+    store.namespaces[0].copy_to(&file).unwrap();
 }
 
 /// Unmounts.
