@@ -28,7 +28,7 @@ use std::{
 use indef_core::layout::{Extent, ExtentFlags, Layout};
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use crate::{Filesystem, FsKind};
+use crate::{Filesystem, FsKind, device::BlockDevice};
 
 const MAGIC: u16 = 0xEF53;
 const SUPERBLOCK: u64 = 1024;
@@ -246,10 +246,8 @@ fn delayed_blocks(fs: &Filesystem) -> Option<PathBuf> {
     if hides_files {
         return None;
     }
-    let (major, minor) = (rustix::fs::major(fs.dev), rustix::fs::minor(fs.dev));
-    let device = std::fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
     let path = Path::new("/sys/fs/ext4")
-        .join(device.file_name()?)
+        .join(&*BlockDevice::by_number(fs.dev)?.name())
         .join("delayed_allocation_blocks");
     path.exists().then_some(path)
 }

@@ -1,27 +1,35 @@
 //! Block devices as `/sys` shows them.
 
 use std::{
+    borrow::Cow,
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 use rustix::fs::{major, minor};
+use units::Bytes;
+
+/// Sysfs counts in these.
+const SECTOR: u64 = 512;
 
 /// A block device.
-#[derive(Clone, Debug)]
-pub(super) struct BlockDevice {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BlockDevice {
     /// Below `/dev`.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its folder below `/sys/devices`.
     sysfs: PathBuf,
 }
 
 impl BlockDevice {
     /// By its device number; `None` where it is none of a block device.
-    pub(super) fn by_number(dev: u64) -> Option<Self> {
+    pub(crate) fn by_number(dev: u64) -> Option<Self> {
         let link = format!("/sys/dev/block/{}:{}", major(dev), minor(dev));
-        let sysfs = fs::canonicalize(link).ok()?;
+        Self::at(fs::canonicalize(link).ok()?)
+    }
+
+    fn at(sysfs: PathBuf) -> Option<Self> {
         // A name with a `!` stands for a `/`; DEVNAME has it as it is below /dev.
         let uevent = fs::read_to_string(sysfs.join("uevent")).ok()?;
         let name = uevent
@@ -34,7 +42,7 @@ impl BlockDevice {
     }
 
     /// By a node in the file system.
-    pub(super) fn by_path(path: &Path) -> io::Result<Self> {
+    pub(crate) fn by_path(path: &Path) -> io::Result<Self> {
         let status = fs::metadata(path)?;
         let none = || io::Error::other("it is no block device");
         if !status.file_type().is_block_device() {
@@ -44,13 +52,37 @@ impl BlockDevice {
     }
 
     /// Whether it has zones, by itself or as a partition of a device that has.
-    pub(super) fn is_zoned(&self) -> bool {
-        let whole = match self.is_partition() {
+    pub(crate) fn is_zoned(&self) -> bool {
+        let zoned = self.whole_sysfs().join("queue/zoned");
+        let model = fs::read_to_string(zoned).unwrap_or_default();
+        !matches!(model.trim(), "" | "none")
+    }
+
+    /// The device that it is or is a partition of, and where on that it begins.
+    pub(crate) fn whole(&self) -> Option<(Self, Bytes)> {
+        let start = match self.is_partition() {
+            true => self.number("start")?.checked_mul(SECTOR)?,
+            false => 0,
+        };
+        Some((Self::at(self.whole_sysfs().to_owned())?, Bytes(start)))
+    }
+
+    /// The kernel's name of it, which is that of its files below `/sys/fs/ext4` and the like.
+    pub(crate) fn name(&self) -> Cow<'_, str> {
+        self.sysfs.file_name().unwrap_or_default().to_string_lossy()
+    }
+
+    /// What one of its files in sysfs says.
+    pub(crate) fn number(&self, file: &str) -> Option<u64> {
+        let text = fs::read_to_string(self.sysfs.join(file)).ok()?;
+        text.trim().parse().ok()
+    }
+
+    fn whole_sysfs(&self) -> &Path {
+        match self.is_partition() {
             true => self.sysfs.parent().unwrap_or(&self.sysfs),
             false => &self.sysfs,
-        };
-        let model = fs::read_to_string(whole.join("queue/zoned")).unwrap_or_default();
-        !matches!(model.trim(), "" | "none")
+        }
     }
 
     fn is_partition(&self) -> bool {
@@ -58,7 +90,7 @@ impl BlockDevice {
     }
 
     /// What it is, where addresses on it are not those of a whole device.
-    pub(super) fn layer(&self) -> Option<&'static str> {
+    pub(crate) fn layer(&self) -> Option<&'static str> {
         let has = |name| self.sysfs.join(name).exists();
         match () {
             () if self.is_partition() => Some("a partition"),
@@ -70,8 +102,8 @@ impl BlockDevice {
     }
 
     /// Whether the F2FS that is mounted from it has a feature; `None` where that cannot be seen.
-    pub(super) fn f2fs_has_feature(&self, feature: &str) -> Option<bool> {
-        let place = Path::new("/sys/fs/f2fs").join(self.sysfs.file_name()?);
+    pub(crate) fn f2fs_has_feature(&self, feature: &str) -> Option<bool> {
+        let place = Path::new("/sys/fs/f2fs").join(&*self.name());
         let features = fs::read_to_string(place.join("features")).ok()?;
         Some(features.split(',').any(|name| name.trim() == feature))
     }
@@ -102,6 +134,8 @@ mod tests {
             };
             let dev = rustix::fs::makedev(major.parse().unwrap(), minor.parse().unwrap());
             let found = BlockDevice::by_number(dev).unwrap();
+            let (whole, _) = found.whole().unwrap();
+            assert_eq!(whole != found, found.is_partition());
             if found.path.exists() {
                 assert_eq!(
                     BlockDevice::by_path(&found.path).unwrap().sysfs,

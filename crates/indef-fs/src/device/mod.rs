@@ -17,7 +17,7 @@ use indef_core::layout::Geometry;
 use linux_abi::nvme::{self, Answer};
 use nvme_wire::{log::LogPage, vendor::GeometryLog};
 
-use self::block::BlockDevice;
+pub(crate) use self::block::BlockDevice;
 use crate::{Filesystem, FsKind, f2fs::Superblock};
 
 /// Log pages are that long at most; one of 4096 dies and some namespaces has a tenth of it.

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use indef_core::SkipReason;
 
-use crate::{Filesystem, Refusal};
+use crate::{Filesystem, Refusal, device::BlockDevice};
 
 /// How file data and the journal go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,19 +26,12 @@ pub(super) fn admit(fs: &Filesystem) -> Result<(), Refusal> {
     if fs.has_mount_option("data=journal") {
         return Err(SkipReason::Unsupported.into());
     }
-    match device_name(fs.dev).map_or(Journal::None, |name| journal(&name)) {
+    let device = BlockDevice::by_number(fs.dev);
+    match device.map_or(Journal::None, |device| journal(&device.name())) {
         Journal::Ordered => Ok(()),
         Journal::Data => Err(SkipReason::Unsupported.into()),
         Journal::None => Err(SkipReason::NoJournal.into()),
     }
-}
-
-/// The kernel's name of a block device, which is that of its files below `/proc/fs/ext4` and
-/// `/sys/fs/ext4`.
-fn device_name(dev: u64) -> Option<String> {
-    let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
-    let link = fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
-    Some(link.file_name()?.to_str()?.to_owned())
 }
 
 /// Both files are readable without root. The first lists every option, defaults included, and a

@@ -4,12 +4,7 @@
 //! Only a namespace, or a partition of one, is taken: below device mapper or md an address of the
 //! file system is none of the device.
 
-use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io, os::unix::fs::MetadataExt, path::PathBuf};
 
 use linux_abi::nvme::{
     self, Answer,
@@ -20,13 +15,9 @@ use nvme_wire::{
     identify::{Controller, Namespace, ONCS_COPY},
     io::BlockRange,
 };
-use rustix::fs::{major, minor};
 use units::{Bytes, PhysOffset};
 
-use crate::Filesystem;
-
-/// Sysfs counts in these.
-const SECTOR: u64 = 512;
+use crate::{Filesystem, device::BlockDevice};
 
 /// Why the device below a file system cannot be asked to copy.
 #[derive(Debug, thiserror::Error)]
@@ -112,20 +103,14 @@ pub(super) struct CopyDevice {
 impl CopyDevice {
     /// The one below `fs`.
     pub(super) fn below(fs: &Filesystem) -> Result<Self, NoCopy> {
-        let link = format!("/sys/dev/block/{}:{}", major(fs.dev), minor(fs.dev));
-        let mut sysfs = fs::canonicalize(link).map_err(|_| NoCopy::NoDevice)?;
-        let mut start = Bytes::ZERO;
-        if sysfs.join("partition").exists() {
-            let sectors = number(&sysfs.join("start")).ok_or(NoCopy::NoDevice)?;
-            start = Bytes(sectors.checked_mul(SECTOR).ok_or(NoCopy::NoDevice)?);
-            sysfs.pop();
-        }
-        let name = sysfs.file_name().unwrap_or_default().to_string_lossy();
+        let mounted = BlockDevice::by_number(fs.dev).ok_or(NoCopy::NoDevice)?;
+        let (device, start) = mounted.whole().ok_or(NoCopy::NoDevice)?;
+        let name = device.name();
         if !name.starts_with("nvme") {
             let name = name.into_owned();
             return Err(NoCopy::NotNvme { name });
         }
-        let path = Path::new("/dev").join(&*name);
+        let path = device.path.clone();
         let fail = |operation| {
             let device = path.clone();
             move |source| NoCopy::Failed {
@@ -134,15 +119,13 @@ impl CopyDevice {
                 source,
             }
         };
-        let zoned = fs::read_to_string(sysfs.join("queue/zoned")).unwrap_or_default();
-        if !matches!(zoned.trim(), "" | "none") {
+        if device.is_zoned() {
             return Err(NoCopy::Zoned { device: path });
         }
         let file = File::open(&path).map_err(fail("open"))?;
         // What has this name must be what sysfs means.
         let node = file.metadata().map_err(fail("look at the node"))?.rdev();
-        let known = fs::read_to_string(sysfs.join("dev")).unwrap_or_default();
-        if known.trim() != format!("{}:{}", major(node), minor(node)) {
+        if BlockDevice::by_number(node).as_ref() != Some(&device) {
             return Err(NoCopy::NoDevice);
         }
         let nsid = nvme::namespace_id(&file).map_err(fail("ask for the namespace"))?;
@@ -168,7 +151,9 @@ impl CopyDevice {
         let Some(limits) = limits.filter(|l| can_copy && l.range_blocks > 0 && l.blocks > 0) else {
             return Err(NoCopy::NoCommand { device: path });
         };
-        let block = block_size(&namespace, &sysfs, fs.block_size)
+        let block = device
+            .number("queue/logical_block_size")
+            .and_then(|known| block_size(&namespace, known, fs.block_size))
             .filter(|block| start.get().is_multiple_of(block.get()));
         let Some(block) = block else {
             return Err(NoCopy::Format { device: path });
@@ -225,21 +210,17 @@ impl CopyDevice {
     }
 }
 
-/// Bytes of a logical block; `None` where blocks have metadata, or are larger than the file system's.
-fn block_size(identify: &[u8], sysfs: &Path, fs_block: Bytes) -> Option<Bytes> {
+/// Bytes of a logical block; `None` where blocks have metadata, are not as `known`, or are larger than
+/// the file system's.
+fn block_size(identify: &[u8], known: u64, fs_block: Bytes) -> Option<Bytes> {
     // FLBAS: which of the formats at byte 128, with bits 6:5 above bits 3:0 (NVM §4.1.5.1).
     let flbas = *identify.get(26)?;
     let format = usize::from(flbas & 0xF | flbas >> 1 & 0x30);
     let format = identify.get(128 + 4 * format..)?.get(..4)?;
     let metadata = u16::from_le_bytes([format[0], format[1]]);
     let block = 1_u64.checked_shl(format[2].into())?;
-    let known = number(&sysfs.join("queue/logical_block_size"))?;
     let fits = block == known && fs_block.get().is_multiple_of(block);
     (metadata == 0 && fits).then_some(Bytes(block))
-}
-
-fn number(file: &Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 /// Transfers (from, to, blocks) as commands: one for each run of destinations, as far as the limits
@@ -335,23 +316,18 @@ mod tests {
 
     #[test]
     fn metadata_and_large_blocks_are_refused() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::create_dir(folder.path().join("queue")).unwrap();
-        let write = |size: &str| fs::write(folder.path().join("queue/logical_block_size"), size);
-        write("4096\n").unwrap();
         let mut identify = vec![0; 4096];
         identify[26] = 1;
         identify[132..136].copy_from_slice(&[0, 0, 12, 0]);
-        let size = |identify: &[u8], fs| block_size(identify, folder.path(), Bytes(fs));
-        assert_eq!(size(&identify, 4096), Some(Bytes(4096)));
-        assert_eq!(size(&identify, 1024), None);
+        let size = |identify: &[u8], known, fs| block_size(identify, known, Bytes(fs));
+        assert_eq!(size(&identify, 4096, 4096), Some(Bytes(4096)));
+        assert_eq!(size(&identify, 4096, 1024), None);
         identify[132] = 8;
-        assert_eq!(size(&identify, 4096), None);
+        assert_eq!(size(&identify, 4096, 4096), None);
         identify[132] = 0;
-        write("512\n").unwrap();
-        assert_eq!(size(&identify, 4096), None);
+        assert_eq!(size(&identify, 512, 4096), None);
         identify[134] = 200;
-        assert_eq!(size(&identify, 4096), None);
+        assert_eq!(size(&identify, 512, 4096), None);
     }
 
     proptest! {
