@@ -29,7 +29,7 @@ use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
 };
-use scratch_fs::{AlignedBuffer, Segment, Shape};
+use scratch_fs::{AlignedBuffer, FragmentOptions, fragment};
 use units::{Bytes, FileRange};
 
 use crate::{
@@ -153,13 +153,12 @@ fn facts(root: &Path) {
 /// and `COMMIT_RANGE` would see a fresh file.
 fn times_do_not_tell_that_a_file_was_moved(root: &Path) {
     let path = root.join("moved");
-    Shape::new(1)
-        .with(Segment::Data {
-            len: Bytes(LEN as u64),
-            piece: Bytes(BLOCK),
-        })
-        .make(&path)
-        .unwrap();
+    let how = FragmentOptions {
+        size: Bytes(LEN as u64),
+        piece: Bytes(BLOCK),
+        seed: 1,
+    };
+    fragment(&path, how).unwrap();
     let unnoticed =
         File::from(open_unnoticed(File::open(&path).unwrap(), File::open(root).unwrap()).unwrap());
     let (fresh, before) = (start_commit(&unnoticed).unwrap(), layout(&path));
@@ -207,14 +206,7 @@ fn vm_what_an_unpatched_kernel_does() {
         facts(&root);
         return;
     }
-    let flashd = Flashd::new("zero", 1.0);
-    let share = tempfile::tempdir().unwrap();
-    flashd.run(
-        "facts::vm_what_an_unpatched_kernel_does",
-        share.path(),
-        &[],
-        |_| (),
-    );
+    Flashd::new("zero", 1.0).run_alone("facts::vm_what_an_unpatched_kernel_does");
 }
 
 /// A process that is killed ends when its command has, with its donor open until then.
@@ -236,9 +228,7 @@ fn vm_a_killed_process_keeps_its_donor_until_the_device_is_done() {
         }
         (None, _) => {
             // A copy of 4 MiB takes a second or more there.
-            let flashd = Flashd::new("zn540", 200.0);
-            let share = tempfile::tempdir().unwrap();
-            flashd.run(TEST, share.path(), &[], |_| ());
+            Flashd::new("zn540", 200.0).run_alone(TEST);
         }
     }
 }

@@ -138,6 +138,12 @@ impl Flashd {
             run(guest, test, &["tcp", &port, &self.nqn]).is_some()
         })
     }
+
+    /// The same, where nothing is noted or shared.
+    pub(crate) fn run_alone(&self, test: &str) {
+        let share = tempfile::tempdir().unwrap();
+        self.run(test, share.path(), &[], |_| ());
+    }
 }
 
 /// Tells a thread that nobody will come any more, also if we panic.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use indef_fs::Refusal;
-use scratch_fs::{Segment, Shape};
+use scratch_fs::{FragmentOptions, fragment};
 use units::Bytes;
 
 use crate::{
@@ -32,13 +32,12 @@ fn is_copying() -> bool {
 
 fn loses_it(root: &std::path::Path) {
     let path = root.join("file");
-    Shape::new(5)
-        .with(Segment::Data {
-            len: Bytes::mib(2),
-            piece: Bytes::kib(4),
-        })
-        .make(&path)
-        .unwrap();
+    let how = FragmentOptions {
+        size: Bytes::mib(2),
+        piece: Bytes::kib(4),
+        seed: 5,
+    };
+    fragment(&path, how).unwrap();
     let before = State::of(&path);
     let began = Instant::now();
     let moving = {

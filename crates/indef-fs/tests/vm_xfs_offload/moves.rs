@@ -12,7 +12,7 @@ use indef_engine::{
     run::{RunOptions, Status, run},
 };
 use indef_fs::{EngineKind, Refusal};
-use scratch_fs::{Segment, Shape, reflink};
+use scratch_fs::{FragmentOptions, Segment, Shape, fragment, reflink};
 use units::{Bytes, FileRange};
 
 use crate::{
@@ -183,13 +183,12 @@ fn by_both(root: &Path) {
     let engines = [EngineKind::XfsCommitRange, EngineKind::XfsOffload];
     let names = ["by-host", "by-device"];
     for name in names {
-        Shape::new(1)
-            .with(Segment::Data {
-                len: BY_BOTH,
-                piece: Bytes::kib(4),
-            })
-            .make(&root.join(name))
-            .unwrap();
+        let how = FragmentOptions {
+            size: BY_BOTH,
+            piece: Bytes::kib(4),
+            seed: 1,
+        };
+        fragment(&root.join(name), how).unwrap();
     }
     // What is cached is read back after a move, and that is not what is looked at here.
     remount(root);
@@ -258,7 +257,5 @@ fn vm_writes_are_never_lost() {
         assert!(OFFLOAD.whole(&path).unwrap().offloaded > Bytes::ZERO);
         return;
     }
-    let flashd = Flashd::new("zero", 1.0);
-    let share = tempfile::tempdir().unwrap();
-    flashd.run("moves::vm_writes_are_never_lost", share.path(), &[], |_| ());
+    Flashd::new("zero", 1.0).run_alone("moves::vm_writes_are_never_lost");
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use flashd::record::{Keep, Mark, marks, replay};
-use scratch_fs::{Segment, Shape};
+use scratch_fs::{FragmentOptions, fragment};
 use sha2::{Digest, Sha256};
 use units::Bytes;
 
@@ -36,14 +36,13 @@ fn files(root: &Path) -> Vec<PathBuf> {
 /// The guest's side: files that are durable, and then are moved.
 fn move_all(root: &Path) {
     let mut sums = String::new();
-    for (seed, path) in files(root).iter().enumerate() {
-        Shape::new(seed as u64)
-            .with(Segment::Data {
-                len: SIZE,
-                piece: Bytes::kib(4),
-            })
-            .make(path)
-            .unwrap();
+    for (seed, path) in (0..).zip(&files(root)) {
+        let how = FragmentOptions {
+            size: SIZE,
+            piece: Bytes::kib(4),
+            seed,
+        };
+        fragment(path, how).unwrap();
         sums += &hex(path);
     }
     Command::new("sync").status().unwrap();
