@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::check;
+
 /// `MEMBARRIER_CMD_GLOBAL` (linux/membarrier.h, v6.1).
 const GLOBAL: libc::c_long = 1;
 
@@ -13,12 +15,7 @@ const GLOBAL: libc::c_long = 1;
 /// `EINVAL` on kernels with `nohz_full` processors, `ENOSYS` without the call.
 pub fn wait_for_readers() -> io::Result<()> {
     // SAFETY: membarrier takes three integers and touches no memory.
-    let result = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check(unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) })
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
-use crate::abi::AbiItem;
+use crate::{abi::AbiItem, check};
 
 /// `struct cachestat_range`.
 #[repr(C)]
@@ -104,11 +104,8 @@ pub fn cachestat(fd: impl AsFd, off: u64, len: u64) -> io::Result<Cachestat> {
             0,
         )
     };
-    if result == 0 {
-        Ok(counts)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check(result)?;
+    Ok(counts)
 }
 
 /// Which pages of a range are in the cache and up to date, one `bool` for each page from the one
@@ -130,10 +127,7 @@ pub fn resident_pages(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<
     let mut bytes = vec![0_u8; len.div_ceil(page)];
     // SAFETY: the mapping covers `len` bytes from its address, and the vector has one byte for each
     // page of them, which is what mincore writes.
-    let result = unsafe { libc::mincore(mapping.address, len, bytes.as_mut_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(unsafe { libc::mincore(mapping.address, len, bytes.as_mut_ptr()) })?;
     Ok(bytes.iter().map(|byte| byte & 1 != 0).collect())
 }
 
@@ -207,13 +201,7 @@ pub fn write_and_wait(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 fn sync_file_range(fd: BorrowedFd<'_>, offset: u64, len: u64, flags: u32) -> io::Result<()> {
     let signed = |n: u64| i64::try_from(n).map_err(|_| io::ErrorKind::InvalidInput);
     // SAFETY: takes plain numbers and a descriptor that is borrowed for the call.
-    let result =
-        unsafe { libc::sync_file_range(fd.as_raw_fd(), signed(offset)?, signed(len)?, flags) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check(unsafe { libc::sync_file_range(fd.as_raw_fd(), signed(offset)?, signed(len)?, flags) })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::{
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
+use crate::check;
+
 /// `struct file_handle` with room for the longest kind used here (asm-generic/fcntl.h, v6.1).
 #[repr(C)]
 struct RawHandle {
@@ -101,7 +103,7 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
     let mut mount_id = 0_i32;
     // SAFETY: the path is a constant with its end; the kernel writes the header and at most
     // `handle_bytes` bytes behind it, all inside of `raw`, and an int. Both outlive the call.
-    let done = unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
             file.as_fd().as_raw_fd(),
@@ -111,9 +113,7 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
             libc::AT_EMPTY_PATH,
         )
     };
-    if done < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(result)?;
     let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| raw.f_handle[at + i]));
     let long =
         |at: usize| u64::from_ne_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| raw.f_handle[at + i]));

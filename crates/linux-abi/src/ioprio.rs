@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::check;
+
 /// `IOPRIO_CLASS_SHIFT`.
 const CLASS_SHIFT: u32 = 13;
 /// `IOPRIO_WHO_PROCESS`: despite the name, one thread.
@@ -46,11 +48,7 @@ pub fn set_for_this_thread(priority: IoPriority) -> io::Result<()> {
             libc::c_long::from(priority.value()),
         )
     };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check(result)
 }
 
 #[cfg(test)]

@@ -25,3 +25,11 @@ pub mod share;
 pub mod usage;
 pub mod xfs;
 pub mod xfs_handle;
+
+/// What a call said that returns 0 if all is well, and else has just set `errno`.
+fn check(result: impl Into<i64>) -> std::io::Result<()> {
+    match result.into() {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}

@@ -7,6 +7,8 @@ use std::{
     sync::atomic::{AtomicU8, Ordering},
 };
 
+use crate::check;
+
 /// The first bytes of a file, mapped for reading and writing, accessed a byte at a time with
 /// atomics, so that others may change them at the same time.
 ///
@@ -50,10 +52,7 @@ impl SharedBytes {
     /// What `madvise` said.
     pub fn expect_random(&self) -> io::Result<()> {
         // SAFETY: the range is that of our mapping, and the advice changes no memory.
-        match unsafe { libc::madvise(self.address, self.len, libc::MADV_RANDOM) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        check(unsafe { libc::madvise(self.address, self.len, libc::MADV_RANDOM) })
     }
 
     /// The byte at `at`.

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::check;
+
 /// Let the calling thread run only while nobody else wants its processor (`SCHED_IDLE`): whatever
 /// wakes up takes its place at once.
 ///
@@ -11,12 +13,7 @@ use std::io;
 pub fn become_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is read and not kept; 0 means the calling thread.
-    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) })
 }
 
 #[cfg(test)]
