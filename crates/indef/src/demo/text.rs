@@ -1,4 +1,4 @@
-//! The demo's result for a person: one table, before and after.
+//! The demos' result for a person: one table, before and after.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use units::Nanos;
 
 use super::{measure::Measured, place::Place};
 use crate::{
-    document::RunDocument,
+    document::{Proof, RunDocument},
     output::{Align, Console, Count, Ratio, Table, counted},
     report,
 };
@@ -27,66 +27,18 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, sight: &Sight<'_>) -
         place,
         document,
     } = sight;
-    writeln!(out, "{}", console.out.bold("Files"))?;
-    report::write_run_files(out, console, document, 20)?;
-    writeln!(out)?;
-    writeln!(out, "{}", console.out.bold("Before and after"))?;
-    let columns = [
-        ("", Align::Left),
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("", Align::Left),
-    ];
-    let mut table = Table::new(&columns);
-    let mut count = |label: &str, before: u64, after: u64| {
-        table.row(&[
-            &label,
-            &Count(before),
-            &Count(after),
-            &report::times_fewer(before, after),
-        ]);
-    };
-    count("extents", before.extents, after.extents);
-    count("requests for a read", before.requests, after.requests);
-    if let (Some(before), Some(after)) = (before.device_reads, after.device_reads) {
-        count("  as the device counts", before, after);
-    }
-    let faster = before.read.get() as f64 / after.read.get().max(1) as f64;
-    let aside = match document.totals.files_moved {
-        0 => "nothing was moved: any difference is noise".to_owned(),
-        _ => format!("{} times as fast here", Ratio(faster)),
-    };
-    let label = format!("cold read of {}", before.size);
-    table.row(&[&label, &before.read, &after.read, &aside]);
-    table.write(out, console.out)?;
-    writeln!(out)?;
-    writeln!(out, "{}", console.out.bold("Proof"))?;
     let Some(proof) = &document.proof else {
         return Ok(());
     };
-    let verdict = |good: bool, yes: &str, no: &str| {
-        if good {
-            console.out.good(yes)
-        } else {
-            console.out.bad(no)
-        }
+    let aside = match document.totals.files_moved {
+        0 => "nothing was moved: any difference is noise".to_owned(),
+        _ => format!("{} times as fast here", faster(proof)),
     };
+    let label = format!("cold read of {}", before.size);
+    let extents = [before.extents, after.extents];
+    compare(out, console, document, proof, extents, (&label, &aside))?;
     let files = counted(document.files.len() as u64, "file", "files");
-    writeln!(
-        out,
-        "  contents     {} (SHA-256 of {files})",
-        verdict(proof.contents_equal, "equal", "DIFFERENT")
-    )?;
-    match proof.fsck_clean {
-        Some(clean) => {
-            writeln!(
-                out,
-                "  file system  {}",
-                verdict(clean, "clean (fsck)", "NOT CLEAN")
-            )?;
-        }
-        None => writeln!(out, "  file system  not checked")?,
-    }
+    prove(out, console, proof, &files, "fsck")?;
     let totals = &document.totals;
     writeln!(
         out,
@@ -102,4 +54,72 @@ pub(super) fn write(out: &mut dyn Write, console: &Console, sight: &Sight<'_>) -
         writeln!(out, "\n{}", console.out.dim(place.remark()))?;
     }
     Ok(())
+}
+
+/// How many times as fast a cold read has become.
+pub(super) fn faster(proof: &Proof) -> Ratio {
+    Ratio(proof.read_ns_before as f64 / proof.read_ns_after.max(1) as f64)
+}
+
+/// The files, and a table of before and after. It ends with a cold read, what it is called, and what is
+/// said of it.
+pub(super) fn compare(
+    out: &mut dyn Write,
+    console: &Console,
+    document: &RunDocument,
+    proof: &Proof,
+    extents: [u64; 2],
+    (label, aside): (&str, &str),
+) -> io::Result<()> {
+    writeln!(out, "{}", console.out.bold("Files"))?;
+    report::write_run_files(out, console, document, 20)?;
+    writeln!(out, "\n{}", console.out.bold("Before and after"))?;
+    let columns = [
+        ("", Align::Left),
+        ("before", Align::Right),
+        ("after", Align::Right),
+        ("", Align::Left),
+    ];
+    let mut table = Table::new(&columns);
+    let mut count = |label: &str, [before, after]: [u64; 2]| {
+        table.row(&[
+            &label,
+            &Count(before),
+            &Count(after),
+            &report::times_fewer(before, after),
+        ]);
+    };
+    count("extents", extents);
+    let requests = [proof.requests_before, proof.requests_after];
+    count("requests for a read", requests);
+    if let (Some(before), Some(after)) = (proof.device_reads_before, proof.device_reads_after) {
+        count("  as the device counts", [before, after]);
+    }
+    let (before, after) = (Nanos(proof.read_ns_before), Nanos(proof.read_ns_after));
+    table.row(&[&label, &before, &after, &aside]);
+    table.write(out, console.out)
+}
+
+/// What was found of these files, and by this checker.
+pub(super) fn prove(
+    out: &mut dyn Write,
+    console: &Console,
+    proof: &Proof,
+    files: &str,
+    checker: &str,
+) -> io::Result<()> {
+    let verdict = |good: bool, yes: &str, no: &str| match good {
+        true => console.out.good(yes),
+        false => console.out.bad(no),
+    };
+    let contents = verdict(proof.contents_equal, "equal", "DIFFERENT");
+    let fs = match proof.fsck_clean {
+        Some(clean) => verdict(clean, &format!("clean ({checker})"), "NOT CLEAN"),
+        None => "not checked".to_owned(),
+    };
+    writeln!(
+        out,
+        "\n{}\n  contents     {contents} (SHA-256 of {files})\n  file system  {fs}",
+        console.out.bold("Proof")
+    )
 }

@@ -18,12 +18,11 @@ use indef_engine::Cancel;
 use lab::{Cache, Guest, Kernel, LabError, Release, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use units::{Bytes, Nanos};
 
-use super::{judge, step::Measurement, stop_if};
+use super::{judge, step::Measurement, stop_if, text};
 use crate::{
     args::DemoArgs,
     document::{DeviceFacts, Proof, RunDocument},
-    output::{Align, Console, Count, Ratio, Table, json},
-    report,
+    output::{Console, counted, json},
 };
 
 const RELEASE: Release = Release::Linux6_12;
@@ -196,7 +195,7 @@ fn tell(
     zns: &Zns,
 ) -> Result<(RunDocument, Measurement, Measurement)> {
     let (console, dir) = (stage.console, "/mnt/f2fs/shop");
-    let (profile, plan) = ("/root/shop.profile", "/root/shop.plan");
+    let (profile, plan) = ("/tmp/shop.profile", "/tmp/shop.plan");
     console.note(format_args!(
         "ageing: four writers and a SQLite database, {} in all",
         args.size()
@@ -262,34 +261,13 @@ fn write(
     document: &RunDocument,
     (before, after): (&Measurement, &Measurement),
 ) -> io::Result<()> {
-    writeln!(out, "{}", console.out.bold("Files"))?;
-    report::write_run_files(out, console, document, 20)?;
     let (Some(proof), Some(device)) = (&document.proof, &document.device) else {
         return Ok(());
     };
-    writeln!(out, "\n{}", console.out.bold("Before and after"))?;
-    let columns = [
-        ("", Align::Left),
-        ("before", Align::Right),
-        ("after", Align::Right),
-        ("", Align::Left),
-    ];
-    let mut table = Table::new(&columns);
-    for (label, before, after) in [
-        ("extents", before.extents, after.extents),
-        ("requests for a read", before.requests, after.requests),
-    ] {
-        let fewer = report::times_fewer(before, after);
-        table.row(&[&label, &Count(before), &Count(after), &fewer]);
-    }
-    let (slow, fast) = (Nanos(proof.read_ns_before), Nanos(proof.read_ns_after));
     let label = format!("cold read of {}, device time", Bytes(before.size_bytes));
-    let aside = format!(
-        "{} times as fast",
-        Ratio(slow.get() as f64 / fast.get().max(1) as f64)
-    );
-    table.row(&[&label, &slow, &fast, &aside]);
-    table.write(out, console.out)?;
+    let aside = format!("{} times as fast", text::faster(proof));
+    let extents = [before.extents, after.extents];
+    text::compare(out, console, document, proof, extents, (&label, &aside))?;
     writeln!(out, "\n{}", console.out.bold("The SSD during the run"))?;
     writeln!(
         out,
@@ -299,20 +277,7 @@ fn write(
         100.0 * device.die_utilization,
         Nanos(device.run_ns),
     )?;
-    writeln!(out, "\n{}", console.out.bold("Proof"))?;
-    let verdict = |good: bool, yes: &str, no: &str| match good {
-        true => console.out.good(yes),
-        false => console.out.bad(no),
-    };
-    writeln!(
-        out,
-        "  contents     {} (SHA-256 of {} files, read from the SSD again)\n  file system  {}",
-        verdict(proof.contents_equal, "equal", "DIFFERENT"),
-        before.sha256.len(),
-        verdict(
-            proof.fsck_clean == Some(true),
-            "clean (fsck.f2fs)",
-            "NOT CLEAN"
-        ),
-    )
+    let files = counted(before.sha256.len() as u64, "file", "files");
+    let files = format!("{files}, read from the SSD again");
+    text::prove(out, console, proof, &files, "fsck.f2fs")
 }
