@@ -86,6 +86,23 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item =
         .into()
 }
 
+/// What a demo said, which has moved files, found all in order, and counted these.
+#[track_caller]
+pub(crate) fn proven(ran: &Ran, counted: &[&str]) -> serde_json::Value {
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    assert_eq!(document["contents_equal"], true, "{document}");
+    assert_eq!(document["fsck_clean"], true, "{document}");
+    assert!(
+        document["totals"]["files_moved"].as_u64().unwrap() >= 3,
+        "{document}"
+    );
+    for name in counted {
+        assert!(document[name].as_u64().unwrap() > 0, "{name}: {document}");
+    }
+    document
+}
+
 /// A place where anybody may execute the binary, and work.
 pub(crate) struct ForAnybody {
     pub(crate) dir: TempDir,
