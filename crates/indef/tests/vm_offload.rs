@@ -2,20 +2,17 @@
 //! stock one indef falls back, and says so. Contents stay, fsck is clean, and the device's own counters
 //! agree with what indef says.
 
-use std::{fs, path::Path, time::Duration};
+mod zoned;
 
-use lab::{Guest, LabError, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require};
+use std::fs;
+
+use lab::{Guest, LabError, Release, Zns, ZnsDevice, ZnsOptions};
 use serde_json::Value;
+use zoned::json;
 
-const INDEF: &str = env!("CARGO_BIN_EXE_indef");
 const SCRIPT: &str = include_str!("guest/offload.sh");
-const BLOCK: usize = 4096;
 /// Files and their blocks.
-const FILES: [(char, usize); 3] = [('a', 48), ('b', 48 * 15), ('c', 512)];
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
+const FILES: [(char, u32); 3] = [('a', 48), ('b', 48 * 15), ('c', 512)];
 
 fn file<'a>(document: &'a Value, name: &str) -> &'a Value {
     let files = document["files"].as_array().unwrap();
@@ -29,34 +26,7 @@ fn bytes(document: &Value, name: &str) -> u64 {
 
 /// The run, and what it left in the folder; nothing where this machine cannot.
 fn run(guest: Result<Guest, LabError>, zns: &Zns, engine: &str) -> Option<tempfile::TempDir> {
-    if !scratch_fs::require_program("mkfs.f2fs") {
-        return None;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (name, blocks) in FILES {
-        let block = |index: usize| {
-            let mut block = vec![name as u8; BLOCK];
-            block[..8].copy_from_slice(&index.to_le_bytes());
-            block
-        };
-        let content: Vec<u8> = (0..blocks).flat_map(block).collect();
-        fs::write(folder.path().join(name.to_string()), content).unwrap();
-    }
-    let guest = require(guest)?;
-    let guest = require(guest.zns(zns, ZnsSetup::Mounted))?
-        .copy(INDEF)
-        .share(folder.path())
-        .cpus(1)
-        .timeout(Duration::from_secs(240));
-    let outcome = require(guest.run(["sh", "-c", SCRIPT, "offload.sh", INDEF, engine]))?;
-    let said = String::from_utf8_lossy(&outcome.stderr);
-    assert_eq!(outcome.status, 0, "{said}\n{}", outcome.console);
-    assert!(
-        !outcome.console.contains("Call Trace"),
-        "{}",
-        outcome.console
-    );
-    Some(folder)
+    zoned::run(guest, zns, &FILES, SCRIPT, &[engine])
 }
 
 /// The device copies all of it, and what was fragmented is not.

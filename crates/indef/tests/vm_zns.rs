@@ -4,34 +4,25 @@
 //! that its place is found by looking for it on the device, without F2FS or FIEMAP; the model's
 //! geometry tells the die of that place. DoLF and DoPF computed from that have to be indef's.
 
-use std::{collections::HashMap, fs, path::Path, time::Duration};
+mod zoned;
+
+use std::{collections::HashMap, fs, path::Path};
 
 use flash_model::{Geometry, NamespaceKind, Profile, ZoneState};
 use flashd::device::{Device, DeviceOptions, NamespaceOptions};
-use lab::{Guest, Release, Zns, ZnsOptions, ZnsSetup, require};
+use lab::{Guest, Release, Zns, ZnsOptions};
 use serde_json::Value;
 use units::Bytes;
+use zoned::{BLOCK, MARK, json};
 
-const INDEF: &str = env!("CARGO_BIN_EXE_indef");
 const SCRIPT: &str = include_str!("guest/zns.sh");
 const ZERO: &str = include_str!("../../flash-model/profiles/zero.toml");
 
-const BLOCK: usize = 4096;
-const MARK: &[u8; 8] = b"blockof:";
 /// Blocks of one read, 128 KiB.
 const WINDOW: usize = 32;
 
 /// Files and their blocks.
 const FILES: [(char, u32); 5] = [('a', 48), ('b', 48 * 15), ('c', 512), ('d', 48), ('e', 80)];
-
-/// What block `index` of a file holds: no other block is like it.
-fn block(file: char, index: u32) -> Vec<u8> {
-    let mut bytes = vec![0x5A; BLOCK];
-    bytes[..8].copy_from_slice(MARK);
-    bytes[8] = file as u8;
-    bytes[12..16].copy_from_slice(&index.to_le_bytes());
-    bytes
-}
 
 /// Where each block of each file lies on the device, in bytes.
 fn places(device: &Device) -> HashMap<char, Vec<u64>> {
@@ -77,10 +68,6 @@ fn dopf(places: &[u64], geometry: &Geometry) -> f64 {
         .iter()
         .map(|blocks| (f64::from(*blocks) - mean).powi(2));
     squares.sum::<f64>() / on_die.len() as f64
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 fn entry(entries: &Value, file: char) -> impl Iterator<Item = &Value> {
@@ -210,37 +197,10 @@ fn device(zone_dies: u32) -> Zns {
 }
 
 fn says_what_the_device_knows(release: Release, zone_dies: u32) {
-    if !scratch_fs::require_program("mkfs.f2fs") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    for (file, blocks) in FILES {
-        let content: Vec<u8> = (0..blocks).flat_map(|index| block(file, index)).collect();
-        fs::write(folder.path().join(file.to_string()), content).unwrap();
-    }
     let zns = device(zone_dies);
-    let Some(guest) = require(Guest::with(release)) else {
+    let Some(folder) = zoned::run(Guest::with(release), &zns, &FILES, SCRIPT, &[]) else {
         return;
     };
-    let Some(guest) = require(guest.zns(&zns, ZnsSetup::Mounted)) else {
-        return;
-    };
-    let guest = guest
-        .copy(INDEF)
-        .share(folder.path())
-        .cpus(1)
-        .timeout(Duration::from_secs(240));
-    let Some(outcome) = require(guest.run(["sh", "-c", SCRIPT, "zns.sh", INDEF])) else {
-        return;
-    };
-    let said = String::from_utf8_lossy(&outcome.stderr);
-    assert_eq!(outcome.status, 0, "{said}\n{}", outcome.console);
-    assert!(
-        !outcome.console.contains("Call Trace"),
-        "{}",
-        outcome.console
-    );
-
     let flashd = zns.flashd().unwrap();
     let (places, geometry) = (places(flashd), flashd.geometry());
     let scan = json(&folder.path().join("scan.json"));

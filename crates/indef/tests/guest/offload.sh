@@ -1,18 +1,9 @@
-# Moves fragmented files on F2FS on a zoned SSD, by the engine that is asked for.
+# Moves what age.sh has made, by the engine that is asked for.
 #
-# usage: offload.sh INDEF ENGINE; contents are in /share: a and b (written in turn, 1 and 15 blocks), c
-# (at once). What indef said goes there: before.json, run.json, said, after.json, again.json.
-set -e
-indef=$1
+# usage: offload.sh INDEF ENGINE. What indef said goes to /share: before.json, run.json, said, after.json,
+# again.json.
 engine=$2
 
-round=0
-while [ $round -lt 48 ]; do
-  dd if=/share/a of=$ZNS_MOUNT/a bs=4k skip=$round seek=$round count=1 conv=notrunc,fsync
-  dd if=/share/b of=$ZNS_MOUNT/b bs=60k skip=$round seek=$round count=1 conv=notrunc,fsync
-  round=$((round + 1))
-done 2>/dev/null
-dd if=/share/c of=$ZNS_MOUNT/c bs=1M conv=fsync 2>/dev/null
 # Many small files, so that calls have several.
 for n in 1 2 3 4 5 6 7 8; do
   for at in 0 1 2; do

@@ -1,18 +1,7 @@
-# Files whose blocks lie where they lie, and what indef says about them, on F2FS on a zoned SSD.
+# What indef says about what age.sh has made.
 #
-# usage: zns.sh INDEF; contents are in /share: a and b (written in turn, 1 and 15 blocks), c (at once),
-# d and e (written while indef watches). What indef said goes there, too: scan.json, scan.txt, plan.json,
-# fs (every access, as lines).
-set -e
-indef=$1
-
-round=0
-while [ $round -lt 48 ]; do
-  dd if=/share/a of=$ZNS_MOUNT/a bs=4k skip=$round seek=$round count=1 conv=notrunc,fsync
-  dd if=/share/b of=$ZNS_MOUNT/b bs=60k skip=$round seek=$round count=1 conv=notrunc,fsync
-  round=$((round + 1))
-done 2>/dev/null
-dd if=/share/c of=$ZNS_MOUNT/c bs=1M conv=fsync 2>/dev/null
+# usage: zns.sh INDEF; /share has contents d and e, too (written while indef watches). What indef said goes
+# there: scan.json, scan.txt, plan.json, fs (every access, as lines).
 sync
 
 $indef --json scan --io-size 128KiB $ZNS_MOUNT >/share/scan.json
