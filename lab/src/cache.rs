@@ -61,12 +61,7 @@ impl Cache {
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
         let path = self.folder.join("lock");
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(LabError::at(&path))?;
+        let file = lock_file(&path)?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive)
             .map_err(|error| LabError::at(&path)(error.into()))?;
         Ok(file)
@@ -80,4 +75,14 @@ impl Cache {
             .tempdir_in(&self.folder)
             .map_err(LabError::at(&self.folder))
     }
+}
+
+/// A file to be locked, made if it is not there.
+pub(crate) fn lock_file(path: &Path) -> Result<File, LabError> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(LabError::at(path))
 }

@@ -1,7 +1,7 @@
 //! A file of which every block is known.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io,
     os::{fd::AsFd, unix::fs::FileExt},
     path::{Path, PathBuf},
@@ -41,25 +41,18 @@ pub(crate) struct Known {
 impl Known {
     /// A new, empty one.
     pub(crate) fn create(folder: &Path, number: u64) -> Result<Self> {
-        let path = folder.join(format!("file{number}"));
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(&path)
-            .with_context(|| path.display().to_string())?;
-        Ok(Self {
-            path,
-            file,
-            number,
-            versions: Vec::new(),
-        })
+        Self::open(folder, number, File::options().create_new(true), Vec::new())
     }
 
     /// One that is there, of so many blocks, all in their first version.
     pub(crate) fn existing(folder: &Path, number: u64, blocks: u64) -> Result<Self> {
+        let versions = vec![1; blocks as usize];
+        Self::open(folder, number, &mut File::options(), versions)
+    }
+
+    fn open(folder: &Path, number: u64, how: &mut OpenOptions, versions: Vec<u64>) -> Result<Self> {
         let path = folder.join(format!("file{number}"));
-        let file = File::options()
+        let file = how
             .read(true)
             .write(true)
             .open(&path)
@@ -68,7 +61,7 @@ impl Known {
             path,
             file,
             number,
-            versions: vec![1; blocks as usize],
+            versions,
         })
     }
 

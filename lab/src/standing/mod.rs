@@ -32,7 +32,7 @@ pub use keeper::{Limits, keep};
 pub use session::Session;
 pub use wire::Command;
 
-use crate::{Cache, LabError};
+use crate::{Cache, LabError, cache::lock_file};
 
 /// How folders of the lab begin.
 const FOLDER_PREFIX: &str = "indef-lab-";
@@ -82,12 +82,7 @@ impl Place {
     /// The lock, if nobody has it.
     fn lock(&self, how: FlockOperation) -> Result<Option<File>, LabError> {
         let path = self.folder.join(format!("{}.lock", self.name));
-        let file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path)
-            .map_err(LabError::at(&path))?;
+        let file = lock_file(&path)?;
         match rustix::fs::flock(&file, how) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

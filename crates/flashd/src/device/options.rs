@@ -1,6 +1,7 @@
 //! From options to a device.
 
 use std::{
+    io,
     path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicU64},
 };
@@ -168,32 +169,36 @@ impl Device {
             power_cuts: Arc::new(AtomicU64::new(0)),
             cache_bytes,
             kinds,
-            _awake: stay_awake(options),
-            _spinners: spin(options),
+            _awake: hold(
+                options,
+                options.hold_awake,
+                LatencyHold::take,
+                "/dev/cpu_dma_latency cannot be held",
+            ),
+            _spinners: hold(
+                options,
+                options.spin,
+                Spinners::start,
+                "processors cannot be kept busy",
+            ),
             profile: options.profile.clone(),
         }))
     }
 }
 
-fn stay_awake(options: &DeviceOptions) -> Option<LatencyHold> {
-    if !options.hold_awake || options.profile.is_instant() {
+/// Take what keeps answers in time, if it is wanted and the device has latencies. Without it they may
+/// be later, and that is said.
+fn hold<T>(
+    options: &DeviceOptions,
+    wanted: bool,
+    take: fn() -> io::Result<T>,
+    failure: &str,
+) -> Option<T> {
+    if !wanted || options.profile.is_instant() {
         return None;
     }
-    LatencyHold::take()
-        .inspect_err(|error| {
-            tracing::warn!(%error, "/dev/cpu_dma_latency cannot be held: answers may be later");
-        })
-        .ok()
-}
-
-fn spin(options: &DeviceOptions) -> Option<Spinners> {
-    if !options.spin || options.profile.is_instant() {
-        return None;
-    }
-    Spinners::start()
-        .inspect_err(|error| {
-            tracing::warn!(%error, "processors cannot be kept busy: answers may be later");
-        })
+    take()
+        .inspect_err(|error| tracing::warn!(%error, "{failure}: answers may be later"))
         .ok()
 }
 
