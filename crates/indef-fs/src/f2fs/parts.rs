@@ -154,15 +154,27 @@ fn is_worth_it(survey: &Survey, len: Bytes, section: Option<Bytes>) -> bool {
         && survey.fragments >= survey.stretches + survey.cuts + borders
 }
 
-/// Block-aligned, and not behind the end of a file of `size` bytes.
+/// Block-aligned, in order, those that touch as one (what is moved by one call is copied by one command,
+/// and keeps more of the device busy), and not behind the end of a file of `size` bytes.
 fn inside(ranges: &[FileRange], size: u64) -> VecDeque<FileRange> {
     let end = FileOffset(size).align_up(BLOCK);
     let file = FileRange::between(FileOffset(0), end);
     let aligned = ranges.iter().map(|range| range.align_outward(BLOCK));
-    aligned
+    let mut inside: Vec<FileRange> = aligned
         .map(|range| range.intersect(file))
         .filter(|range| !range.is_empty())
-        .collect()
+        .collect();
+    inside.sort_unstable_by_key(|range| range.start);
+    let mut merged: VecDeque<FileRange> = VecDeque::with_capacity(inside.len());
+    for range in inside {
+        match merged.back_mut() {
+            Some(last) if range.start <= last.end() => {
+                *last = FileRange::between(last.start, last.end().max(range.end()));
+            }
+            _ => merged.push_back(range),
+        }
+    }
+    merged
 }
 
 /// The next part of `range` to be moved by one call: `limit` at most, and if possible up to where
@@ -209,9 +221,20 @@ mod tests {
         ];
         assert_eq!(
             inside(&ranges, 10_000),
-            [FileRange::new(4096, 4096), FileRange::new(8192, 4096)]
+            [FileRange::new(4096, 8192)],
+            "the first two touch"
         );
         assert!(inside(&ranges, 0).is_empty());
+        let touching = [
+            FileRange::new(65_536, 4096),
+            FileRange::new(0, 8192),
+            FileRange::new(20_480, 4096),
+            FileRange::new(8192, 10_000),
+        ];
+        assert_eq!(
+            inside(&touching, 1 << 20),
+            [FileRange::new(0, 24_576), FileRange::new(65_536, 4096)]
+        );
     }
 
     #[test]
