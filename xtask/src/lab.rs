@@ -98,6 +98,9 @@ pub(crate) enum Lab {
         /// How many times slower than its model flashd goes, likewise
         #[arg(long, value_name = "K")]
         time_scale: Option<f64>,
+        /// Percent of the ranges that indef leaves, likewise
+        #[arg(long, value_name = "PERCENT")]
+        truncate: Option<f64>,
         /// A load beside the migration, too
         #[arg(long)]
         beside: bool,
@@ -315,6 +318,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             indef,
             data,
             time_scale,
+            truncate,
             beside,
         } => {
             experiment::run(&experiment::Options {
@@ -324,6 +328,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
                 indef,
                 data,
                 time_scale,
+                truncate,
                 beside,
             })?;
             Ok(ExitCode::SUCCESS)

@@ -1,13 +1,15 @@
 //! Migration by indef, whose data stays in the device, beside migration of whole files through the host.
 //!
 //! Each run has a device, a guest and aged files of its own, and files are aged alike. A run is done twice:
-//! on the device as its profile has it, K times slower than its model, and on one that takes no time. The
+//! on the device K times slower than its model, and on the same one so fast that it takes no time. The
 //! second one is what the guest needs by itself; K times slower, the first one's device weighs K times as
 //! much. Elapsed times are the guest's, divided by K: as measured, and with the second run's time taken off.
+//! What is not measured (ageing, tracing, hashing) is done on the fast device.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use flashd::device::Device;
 use lab::{Guest, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
 use units::Bytes;
@@ -19,8 +21,10 @@ use super::{
 
 const DIR: &str = "/mnt/f2fs/aged";
 const BESIDE: &str = "/mnt/f2fs/beside";
-const PROFILE: &str = "/root/aged.profile";
+const PROFILE: &str = "/tmp/aged.profile";
 const PATIENCE: Duration = Duration::from_secs(900);
+/// The device takes no time to speak of.
+const FAST: f64 = 0.001;
 /// What `run --max-stall` is if nothing is said.
 const STALL_MS: f64 = 50.0;
 /// Of the load beside the migration.
@@ -44,7 +48,6 @@ pub(super) struct Measured {
     pub(super) method: Method,
     /// As `indef run` says; `f2fs-defragment` for f2fs_io, whose ioctl that is.
     pub(super) engine: String,
-    pub(super) profile: String,
     pub(super) time_scale: f64,
     pub(super) bytes_of_files: u64,
     pub(super) bytes_migrated: u64,
@@ -116,20 +119,16 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
     let mut runs = Vec::new();
     let mut kernel = String::new();
     for method in [Method::Conventional, Method::Indef] {
-        let mut measure = |profile: &str, scale: f64, beside: bool| -> Result<Measured> {
-            eprintln!("experiment: {method:?} on {profile} at 1/{scale}, load beside it: {beside}");
-            let run = Run::start(experiment, options, profile, scale)?;
+        let mut measure = |scale: f64, beside: bool| -> Result<Measured> {
+            eprintln!("experiment: {method:?}, time scale {scale}, load beside it: {beside}");
+            let run = Run::start(experiment, options, scale)?;
             kernel.clone_from(&run.kernel);
-            run.measure(experiment, method, beside)
+            run.measure(method, beside)
         };
         runs.push(Pair {
-            modelled: measure(&experiment.profile, scale, false)?,
-            instant: measure("zero", 1.0, false)?,
-            beside: if options.beside {
-                Some(measure(&experiment.profile, scale, true)?)
-            } else {
-                None
-            },
+            modelled: measure(scale, false)?,
+            instant: measure(FAST, false)?,
+            beside: options.beside.then(|| measure(scale, true)).transpose()?,
         });
     }
     Ok(Outcome {
@@ -141,7 +140,10 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
 
 /// One device, one guest, aged files.
 struct Run<'a> {
+    experiment: &'a Experiment,
     options: &'a Options,
+    /// While it is measured.
+    scale: f64,
     zns: Zns,
     kernel: String,
     session: Session,
@@ -149,15 +151,10 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn start(
-        experiment: &Experiment,
-        options: &'a Options,
-        profile: &str,
-        time_scale: f64,
-    ) -> Result<Self> {
+    fn start(experiment: &'a Experiment, options: &'a Options, scale: f64) -> Result<Self> {
         let zns = Zns::new(ZnsOptions {
-            profile: profile.to_owned(),
-            time_scale,
+            profile: experiment.profile.clone(),
+            time_scale: FAST,
             ..ZnsOptions::default()
         })?;
         let guest = Guest::with(options.release)?
@@ -172,7 +169,9 @@ impl<'a> Run<'a> {
             None => experiment.data.parse::<Bytes>()?.get(),
         };
         let run = Self {
+            experiment,
             options,
+            scale,
             zns,
             kernel,
             session,
@@ -189,28 +188,32 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    fn measure(self, experiment: &Experiment, method: Method, beside: bool) -> Result<Measured> {
-        let before = self.read()?;
+    fn measure(self, method: Method, beside: bool) -> Result<Measured> {
+        let hash = self.hash()?;
         let command = match method {
             Method::Conventional => self.conventional(),
-            Method::Indef => self.indef(experiment)?,
+            Method::Indef => self.indef()?,
         };
+        if beside {
+            self.inside(&["age", "varmail", BESIDE, &BESIDE_BYTES.to_string()])?;
+        }
+        self.pace(self.scale)?;
+        let before = self.read()?;
         let mut alone = None;
         if beside {
-            let size = BESIDE_BYTES.to_string();
-            self.inside(&["age", "varmail", BESIDE, &size])?;
-            let pause = format!("sleep {}", ALONE_S * self.scale());
+            let pause = format!("sleep {}", ALONE_S * self.scale);
             let watched = self.watch(true, &["sh".into(), "-c".into(), pause])?;
             alone = Some(self.rate(&watched));
         }
-        let device = self.zns.flashd().context("the device is flashd")?;
-        let earlier = device.stats().model;
+        let earlier = self.flashd()?.stats().model;
         let watched = self.watch(beside, &command)?;
-        let during = device.stats().model.since(&earlier);
+        let during = self.flashd()?.stats().model.since(&earlier);
         if watched.status != 0 {
             bail!("{command:?}: {}\n{}", watched.status, watched.stderr);
         }
         let after = self.read()?;
+        self.pace(FAST)?;
+        let contents_equal = hash == self.hash()?;
         let check = "umount $ZNS_MOUNT && fsck.f2fs --dry-run $ZNS_CONVENTIONAL";
         let checked = self.shell(check)?;
         let (engine, migrated) = match method {
@@ -220,8 +223,7 @@ impl<'a> Run<'a> {
         let measured = Measured {
             method,
             engine,
-            profile: self.zns.options().profile.clone(),
-            time_scale: self.scale(),
+            time_scale: self.scale,
             bytes_of_files: before.bytes,
             bytes_migrated: migrated,
             wall_ns: watched.wall_ns,
@@ -237,7 +239,7 @@ impl<'a> Run<'a> {
             page_cache_end_kib: watched.page_cache_end_kib,
             read_before_ns: before.wall_ns,
             read_after_ns: after.wall_ns,
-            contents_equal: before.sha256 == after.sha256,
+            contents_equal,
             fsck_clean: checked.contains("[Ok..]") && !checked.contains("[Fail]"),
             beside_alone: alone,
             beside_during: beside.then(|| self.rate(&watched)),
@@ -255,16 +257,18 @@ impl<'a> Run<'a> {
     }
 
     /// With a profile of a program that reads all files.
-    fn indef(&self, experiment: &Experiment) -> Result<Vec<String>> {
+    fn indef(&self) -> Result<Vec<String>> {
         let indef = path(&self.options.indef)?;
         let reader = format!("cat {DIR}/* >/dev/null");
         self.run(&[
             &indef, "trace", "--quiet", "-o", PROFILE, "--", "sh", "-c", &reader,
         ])?;
-        let truncate = experiment.truncate.to_string();
-        let size = &experiment.io_size;
+        let truncate = self.options.truncate.unwrap_or(self.experiment.truncate);
+        let truncate = truncate.to_string();
+        let size = &self.experiment.io_size;
         // In the guest's time; the same for a device that takes none, so that steps are alike.
-        let scale = self.options.time_scale.unwrap_or(experiment.time_scale);
+        let scale = self.options.time_scale;
+        let scale = scale.unwrap_or(self.experiment.time_scale);
         let stall = ((STALL_MS * scale) as u64).clamp(1, 60_000).to_string();
         let words = [
             &indef,
@@ -285,13 +289,24 @@ impl<'a> Run<'a> {
         Ok(words.map(str::to_owned).to_vec())
     }
 
-    fn scale(&self) -> f64 {
-        self.zns.options().time_scale
+    fn flashd(&self) -> Result<&Arc<Device>> {
+        self.zns.flashd().context("the device is flashd")
+    }
+
+    /// How fast the device goes from now on.
+    fn pace(&self, scale: f64) -> Result<()> {
+        let set = self.flashd()?.set_time_scale(scale);
+        set.with_context(|| format!("{scale} is no time scale"))
     }
 
     /// Bytes a second of device time.
     fn rate(&self, watched: &WatchResult) -> f64 {
-        watched.beside_bytes as f64 * 1e9 * self.scale() / watched.wall_ns.max(1) as f64
+        watched.beside_bytes as f64 * 1e9 * self.scale / watched.wall_ns.max(1) as f64
+    }
+
+    /// Of all files' contents.
+    fn hash(&self) -> Result<String> {
+        self.inside(&["hash", DIR])
     }
 
     fn read(&self) -> Result<ReadResult> {

@@ -86,6 +86,7 @@ pub(crate) struct Options {
     /// Instead of the file's.
     pub(crate) data: Option<Bytes>,
     pub(crate) time_scale: Option<f64>,
+    pub(crate) truncate: Option<f64>,
     /// A load beside the migration, too.
     pub(crate) beside: bool,
 }
