@@ -37,11 +37,7 @@ pub(crate) enum Lab {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
-        machine: Machine,
-        #[command(flatten)]
-        files: Files,
-        #[command(flatten)]
-        ssd: Ssd,
+        setup: Setup,
         /// Give the command so many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 300)]
         timeout: u64,
@@ -57,11 +53,7 @@ pub(crate) enum Lab {
         #[command(flatten)]
         which: Which,
         #[command(flatten)]
-        machine: Machine,
-        #[command(flatten)]
-        files: Files,
-        #[command(flatten)]
-        ssd: Ssd,
+        setup: Setup,
     },
     /// End the standing guest
     Down {
@@ -134,17 +126,24 @@ pub(crate) struct KeepArgs {
     #[arg(long, default_value = "lab")]
     name: String,
     #[command(flatten)]
-    machine: Machine,
-    #[command(flatten)]
-    files: Files,
-    #[command(flatten)]
-    ssd: Ssd,
+    setup: Setup,
     /// End it when nobody has used it for so many minutes
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     idle: u64,
     /// End it after so many minutes in any case
     #[arg(long, value_name = "MINUTES", default_value_t = 720)]
     limit: u64,
+}
+
+/// All of what a guest can be.
+#[derive(Args)]
+pub(crate) struct Setup {
+    #[command(flatten)]
+    machine: Machine,
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    ssd: Ssd,
 }
 
 /// What the machine is like.
@@ -246,50 +245,32 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
         Lab::Keep { keep } => self::keep(keep),
         Lab::Run {
             which,
-            machine,
-            files,
-            ssd,
+            setup,
             timeout,
             verbose,
             command,
         } => {
             let stop = stop_on_signals()?;
-            if let Some(standing) = standing(&which, &machine, &ssd)? {
-                return run_there(&standing, files, timeout, command, &stop);
+            if let Some(standing) = standing(&which, &setup)? {
+                return run_there(&standing, setup.files, timeout, command, &stop);
             }
-            let zns = ssd.make()?;
-            let guest = guest(
-                machine,
-                files,
-                ssd.offload,
-                zns.as_ref().map(|zns| (zns, ssd.setup)),
-            )?
-            .timeout(Duration::from_secs(timeout))
-            .output(Output::Forwarded)
-            .stop(stop);
+            let zns = setup.ssd.make()?;
+            let guest = guest(setup, zns.as_ref())?
+                .timeout(Duration::from_secs(timeout))
+                .output(Output::Forwarded)
+                .stop(stop);
             run_alone(guest, verbose, command)
         }
-        Lab::Shell {
-            which,
-            machine,
-            files,
-            ssd,
-        } => {
-            if let Some(standing) = standing(&which, &machine, &ssd)? {
+        Lab::Shell { which, setup } => {
+            if let Some(standing) = standing(&which, &setup)? {
                 match standing.shell()? {
                     Ended::Shell => {}
                     Ended::Detached => eprintln!("\nlab: left; `lab shell` goes back"),
                 }
                 return Ok(ExitCode::SUCCESS);
             }
-            let zns = ssd.make()?;
-            guest(
-                machine,
-                files,
-                ssd.offload,
-                zns.as_ref().map(|zns| (zns, ssd.setup)),
-            )?
-            .shell()?;
+            let zns = setup.ssd.make()?;
+            guest(setup, zns.as_ref())?.shell()?;
             Ok(ExitCode::SUCCESS)
         }
         Lab::Down { which } => {
@@ -341,13 +322,14 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
 }
 
 /// The standing guest, if that is what is wanted.
-fn standing(which: &Which, machine: &Machine, ssd: &Ssd) -> Result<Option<Standing>> {
+fn standing(which: &Which, setup: &Setup) -> Result<Option<Standing>> {
     if which.fresh {
         return Ok(None);
     }
     let Some(standing) = Standing::find(&Cache::of_project(), &which.name)? else {
         return Ok(None);
     };
+    let Setup { machine, ssd, .. } = setup;
     if !machine.is_default() || ssd.device.is_some() || ssd.offload {
         bail!(
             "a guest is standing, and is as `lab up` has made it; --fresh is one with these options"
@@ -446,7 +428,7 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
     // The terminal may go: we stay.
     signal_hook::flag::register(SIGHUP, Arc::default()).context("cannot wait for signals")?;
-    let zns = keep.ssd.make()?;
+    let zns = keep.setup.ssd.make()?;
     let control = match zns.as_ref().and_then(Zns::flashd) {
         Some(device) => Some(flashd::operate::Operation::start(
             device,
@@ -454,13 +436,7 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
         )?),
         None => None,
     };
-    let guest = guest(
-        keep.machine,
-        keep.files,
-        keep.ssd.offload,
-        zns.as_ref().map(|zns| (zns, keep.ssd.setup)),
-    )?
-    .stop(Arc::clone(&stop));
+    let guest = guest(keep.setup, zns.as_ref())?.stop(Arc::clone(&stop));
     let limits = Limits {
         idle: Duration::from_secs(60 * keep.idle),
         life: Duration::from_secs(60 * keep.limit),
@@ -504,16 +480,16 @@ fn kernels(fetch: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn guest(
-    machine: Machine,
-    files: Files,
-    offload: bool,
-    zns: Option<(&Zns, ZnsSetup)>,
-) -> Result<Guest> {
+fn guest(setup: Setup, zns: Option<&Zns>) -> Result<Guest> {
+    let Setup {
+        machine,
+        files,
+        ssd,
+    } = setup;
     let mut guest = Guest::with(machine.kernel.unwrap_or(Release::Linux6_12))?
         .cpus(machine.cpus.unwrap_or(2))
         .memory_mib(machine.memory.unwrap_or(1024));
-    if offload {
+    if ssd.offload {
         guest = guest.with_f2fs_offload()?;
     }
     if files.with_tools {
@@ -534,8 +510,8 @@ fn guest(
     for argument in &machine.qemu {
         guest = guest.qemu(argument);
     }
-    if let Some((zns, setup)) = zns {
-        guest = guest.zns(zns, setup)?;
+    if let Some(zns) = zns {
+        guest = guest.zns(zns, ssd.setup)?;
     }
     Ok(guest)
 }
