@@ -93,6 +93,9 @@ pub(crate) enum Lab {
         /// Percent of the ranges that indef leaves, likewise
         #[arg(long, value_name = "PERCENT")]
         truncate: Option<f64>,
+        /// Measure this method only
+        #[arg(long, value_name = "METHOD")]
+        only: Option<experiment::Method>,
         /// A load beside the migration, too
         #[arg(long)]
         beside: bool,
@@ -300,6 +303,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             data,
             time_scale,
             truncate,
+            only,
             beside,
         } => {
             experiment::run(&experiment::Options {
@@ -310,6 +314,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
                 data,
                 time_scale,
                 truncate,
+                only,
                 beside,
             })?;
             Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use flashd::device::Device;
 use lab::{Guest, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
@@ -33,12 +34,12 @@ const BESIDE_BYTES: u64 = 8 << 20;
 const ALONE_S: f64 = 1.0;
 
 /// Who migrates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Method {
-    /// `f2fs_io defrag_file` of each file.
+pub(crate) enum Method {
+    /// `f2fs_io defrag_file` of each file
     Conventional,
-    /// `indef run` with a profile.
+    /// `indef run` with a profile
     Indef,
 }
 
@@ -118,7 +119,10 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
     let scale = options.time_scale.unwrap_or(experiment.time_scale);
     let mut runs = Vec::new();
     let mut kernel = String::new();
-    for method in [Method::Conventional, Method::Indef] {
+    for &method in Method::value_variants() {
+        if options.only.is_some_and(|only| only != method) {
+            continue;
+        }
         let mut measure = |scale: f64, beside: bool| -> Result<Measured> {
             eprintln!("experiment: {method:?}, time scale {scale}, load beside it: {beside}");
             let run = Run::start(experiment, options, scale)?;

@@ -15,6 +15,7 @@ use lab::Release;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
+pub(crate) use self::headline::Method;
 use self::inside::Numbers;
 
 /// How files come to be fragmented, after filebench's personalities.
@@ -87,6 +88,8 @@ pub(crate) struct Options {
     pub(crate) data: Option<Bytes>,
     pub(crate) time_scale: Option<f64>,
     pub(crate) truncate: Option<f64>,
+    /// One of the methods, without the comparison.
+    pub(crate) only: Option<Method>,
     /// A load beside the migration, too.
     pub(crate) beside: bool,
 }

@@ -28,33 +28,25 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
             .first()
             .map_or(1.0, |run| run.modelled.time_scale),
     );
-    let [conventional, indef] = [Method::Conventional, Method::Indef].map(|method| {
-        outcome
-            .runs
-            .iter()
-            .find(|run| run.modelled.method == method)
+    let runs = &outcome.runs;
+    let heads = runs.iter().map(|pair| match pair.modelled.method {
+        Method::Conventional => pair.modelled.engine.clone(),
+        Method::Indef => format!("indef ({})", pair.modelled.engine),
     });
-    let (Some(conventional), Some(indef)) = (conventional, indef) else {
-        return text;
-    };
     let _ = writeln!(
         text,
-        "| | {} | indef ({}) | |\n|---|---|---|---|",
-        conventional.modelled.engine, indef.modelled.engine
+        "| | {} | |\n|{}",
+        heads.collect::<Vec<_>>().join(" | "),
+        "---|".repeat(runs.len() + 2)
     );
     let mut row = |what: &str, of: &dyn Fn(&Pair) -> f64, show: &dyn Fn(f64) -> String| {
-        let (old, new) = (of(conventional), of(indef));
-        let change = if old > 0.0 {
-            format!("{:+.1} %", 100.0 * (new / old - 1.0))
-        } else {
-            String::new()
+        let values: Vec<f64> = runs.iter().map(of).collect();
+        let change = match values.as_slice() {
+            [old, new] if *old > 0.0 => format!("{:+.1} %", 100.0 * (new / old - 1.0)),
+            _ => String::new(),
         };
-        let _ = writeln!(
-            text,
-            "| {what} | {} | {} | {change} |",
-            show(old),
-            show(new)
-        );
+        let shown: Vec<String> = values.into_iter().map(show).collect();
+        let _ = writeln!(text, "| {what} | {} | {change} |", shown.join(" | "));
     };
     let bytes = |of: f64| Bytes(of as u64).to_string();
     let time = |of: f64| Nanos(of as u64).to_string();
@@ -107,7 +99,7 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
         &|pair| after(pair).1,
         &time,
     );
-    if let (Some(_), Some(_)) = (&conventional.beside, &indef.beside) {
+    if runs.iter().all(|run| run.beside.is_some()) {
         let of = |pick: fn(&Measured) -> Option<f64>| {
             move |pair: &Pair| pair.beside.as_ref().and_then(pick).unwrap_or(0.0)
         };
@@ -124,7 +116,7 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
             &time,
         );
     }
-    let runs = outcome.runs.iter().flat_map(|pair| {
+    let runs = runs.iter().flat_map(|pair| {
         [
             Some(&pair.modelled),
             Some(&pair.instant),
