@@ -3,11 +3,11 @@
 //! What is here survives a power cut of the device; what is in a file survives the daemon as well.
 //! A failure is reported with the place and what to do, and changes nothing else.
 
-use std::{fs::File, io, io::IoSlice, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
+use std::{io, io::IoSlice, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 use rustix::fs::FallocateFlags;
 
-use super::StoreError;
+use super::{StoreError, file::Locked};
 
 /// A run of neighbouring blocks to write, as pieces of memory.
 const MOST_PIECES: usize = 256;
@@ -24,7 +24,7 @@ pub(super) enum Base {
 /// A region of the backing file.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Locked>,
     pub(super) path: Arc<PathBuf>,
     /// First byte of the region in the file.
     pub(super) start: u64,
@@ -104,7 +104,7 @@ impl Base {
                 some.iter().map(|piece| IoSlice::new(piece)).collect();
             let mut rest = &mut slices[..];
             while !rest.is_empty() {
-                match rustix::io::pwritev(&*region.file, rest, region.start + offset) {
+                match rustix::io::pwritev(&**region.file, rest, region.start + offset) {
                     Ok(0) => {
                         return Err(region.failed(
                             "write",
@@ -158,7 +158,7 @@ impl Region {
             &[keep, punch]
         };
         for way in ways {
-            match rustix::fs::fallocate(&*self.file, *way, self.start + offset, len) {
+            match rustix::fs::fallocate(&**self.file, *way, self.start + offset, len) {
                 Ok(()) => return Ok(()),
                 Err(rustix::io::Errno::OPNOTSUPP) => {}
                 Err(source) => return Err(self.failed("zero", offset, source.into())),

@@ -57,7 +57,7 @@ pub struct Store {
 
 #[derive(Debug)]
 struct ImageFile {
-    file: Arc<File>,
+    file: Arc<Locked>,
     path: Arc<PathBuf>,
     places: ImagePlaces,
     /// Generation of the newest image.
@@ -274,8 +274,28 @@ fn open_namespace(
     Ok(namespace(number, kind, cache_bytes, base, zones, health))
 }
 
+/// The backing file, locked for this process until the last one that has it lets go.
+#[derive(Debug)]
+pub(super) struct Locked(File);
+
+impl std::ops::Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing it is not enough while a child is being started: until it executes its program it has
+        // the descriptor, too, and with it the lock.
+        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
 /// Open the file, made if need be, and lock it for this process.
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path) -> Result<Locked, StoreError> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -293,7 +313,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
         });
     }
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Locked(file)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked {
             path: path.to_owned(),
         }),

@@ -415,6 +415,24 @@ fn a_file_that_is_cut_short_while_in_use_is_noticed() {
 }
 
 #[test]
+fn a_store_that_is_gone_can_be_opened_while_programs_are_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    std::thread::scope(|scope| {
+        // Each has all our files until it executes its program.
+        let starting = scope.spawn(|| {
+            for _ in 0..150 {
+                let mut child = std::process::Command::new("true").spawn().unwrap();
+                child.wait().unwrap();
+            }
+        });
+        while !starting.is_finished() {
+            drop(open(&path, &[conventional()], 4).unwrap());
+        }
+    });
+}
+
+#[test]
 fn two_cannot_have_one_file_and_a_foreign_one_is_not_touched() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
