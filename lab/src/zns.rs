@@ -180,8 +180,9 @@ impl ZnsOptions {
 ///
 /// What a command finds in a guest that has it ([`Guest::zns`]): the environment variables
 /// `ZNS_ZONED` (`/dev/nvme0n1`), `ZNS_CONVENTIONAL` (`/dev/conventional`, a link to `/dev/nvme0n2`, or to
-/// `/dev/vda` with QEMU's; disks of [`Guest::disk`] then begin at `/dev/vdb`) and `ZNS_MOUNT` (`/mnt/f2fs`, where F2FS is with
-/// [`ZnsSetup::Mounted`]); `mkfs.f2fs` and `fsck.f2fs`, as far as the host has them.
+/// `/dev/vda` with QEMU's; disks of [`Guest::disk`] then begin at `/dev/vdb`) and `ZNS_MOUNT`
+/// (`/mnt/f2fs`, where F2FS is with [`ZnsSetup::Mounted`]); `mkfs.f2fs` and `fsck.f2fs`, as far as the
+/// host has them.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), lab::LabError> {

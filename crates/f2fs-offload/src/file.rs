@@ -172,6 +172,13 @@ impl Known {
         self.check().context("as on the device")
     }
 
+    /// Where on the device its first block is.
+    pub(crate) fn place(&self) -> io::Result<Option<u64>> {
+        let mut mapper = Mapper::default();
+        let extents = mapper.batch(&self.file, 0, BLOCK, 0)?;
+        Ok(extents.first().map(|extent| extent.physical))
+    }
+
     /// Runs of blocks that follow each other on the device, holes left out.
     pub(crate) fn fragments(&self) -> io::Result<u64> {
         let mut mapper = Mapper::default();
