@@ -116,7 +116,7 @@ impl Pair {
 }
 
 pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome> {
-    let scale = options.time_scale.unwrap_or(experiment.time_scale);
+    let scale = experiment.time_scale;
     let mut runs = Vec::new();
     let mut kernel = String::new();
     for &method in Method::value_variants() {
@@ -267,13 +267,11 @@ impl<'a> Run<'a> {
         self.run(&[
             &indef, "trace", "--quiet", "-o", PROFILE, "--", "sh", "-c", &reader,
         ])?;
-        let truncate = self.options.truncate.unwrap_or(self.experiment.truncate);
-        let truncate = truncate.to_string();
+        let truncate = self.experiment.truncate.to_string();
         let size = &self.experiment.io_size;
         // In the guest's time; the same for a device that takes none, so that steps are alike.
-        let scale = self.options.time_scale;
-        let scale = scale.unwrap_or(self.experiment.time_scale);
-        let stall = ((STALL_MS * scale) as u64).clamp(1, 60_000).to_string();
+        let stall = (STALL_MS * self.experiment.time_scale) as u64;
+        let stall = stall.clamp(1, 60_000).to_string();
         let words = [
             &indef,
             "run",

@@ -126,8 +126,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         );
     }
     let text = std::fs::read_to_string(&path)?;
-    let experiment: Experiment =
+    let mut experiment: Experiment =
         toml::from_str(&text).with_context(|| path.display().to_string())?;
+    experiment.time_scale = options.time_scale.unwrap_or(experiment.time_scale);
+    experiment.truncate = options.truncate.unwrap_or(experiment.truncate);
     let result = headline::run(&experiment, options)?;
     let kept = lab::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;

@@ -72,7 +72,9 @@ impl Clock {
     /// The model's time now.
     #[must_use]
     pub fn model_now(&self) -> Nanos {
-        Nanos(self.rate().model_at(self.real_ns()))
+        // Before the rate: a change between the two must not be overtaken at the old one's pace.
+        let real_ns = self.real_ns();
+        Nanos(self.rate().model_at(real_ns))
     }
 
     /// When, in real nanoseconds, the answer to a command that ends at `at` must be sent.
