@@ -109,9 +109,9 @@ impl Pair {
         (wall as f64 / scale, wall.saturating_sub(own) as f64 / scale)
     }
 
-    /// How busy the dies were on average.
+    /// How busy the dies were on average; infinite where no time has elapsed.
     pub(super) fn utilization(&self, elapsed_ns: f64) -> f64 {
-        self.modelled.die_busy_ns as f64 / self.modelled.dies as f64 / elapsed_ns.max(1.0)
+        self.modelled.die_busy_ns as f64 / self.modelled.dies as f64 / elapsed_ns
     }
 }
 

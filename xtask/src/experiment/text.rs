@@ -9,6 +9,10 @@ use super::{
     headline::{Measured, Method, Outcome, Pair},
 };
 
+fn is_told(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
 /// One row for each quantity, one column for each method, and how the second differs from the first.
 pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut text = format!(
@@ -42,15 +46,19 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut row = |what: &str, of: &dyn Fn(&Pair) -> f64, show: &dyn Fn(f64) -> String| {
         let values: Vec<f64> = runs.iter().map(of).collect();
         let change = match values.as_slice() {
-            [old, new] if *old > 0.0 => format!("{:+.1} %", 100.0 * (new / old - 1.0)),
+            [old, new] if is_told(*old) && new.is_finite() => {
+                format!("{:+.1} %", 100.0 * (new / old - 1.0))
+            }
             _ => String::new(),
         };
         let shown: Vec<String> = values.into_iter().map(show).collect();
         let _ = writeln!(text, "| {what} | {} | {change} |", shown.join(" | "));
     };
     let bytes = |of: f64| Bytes(of as u64).to_string();
-    let time = |of: f64| Nanos(of as u64).to_string();
-    let percent = |of: f64| format!("{:.1} %", 100.0 * of);
+    // Nothing is left where the guest's own time was longer than the slowed device's.
+    let told = |of: f64, text: String| if is_told(of) { text } else { "unknown".into() };
+    let time = |of: f64| told(of, Nanos(of as u64).to_string());
+    let percent = |of: f64| told(of, format!("{:.1} %", 100.0 * of));
     let modelled = |of: fn(&Measured) -> u64| move |pair: &Pair| of(&pair.modelled) as f64;
     row("data migrated", &modelled(|run| run.bytes_migrated), &bytes);
     row("over the bus", &modelled(|run| run.bus_bytes), &bytes);
