@@ -13,3 +13,5 @@ mod layout;
 mod refusals;
 #[path = "xfs/writers.rs"]
 mod writers;
+#[path = "xfs/zeroed.rs"]
+mod zeroed;

@@ -12,10 +12,17 @@
 //!
 //! A piece whose file changed meanwhile is tried again, smaller. A file that is written all the time
 //! is left alone in the end.
+//!
+//! The exchange gives the file whatever the donor has *written* in the span of the piece. So before
+//! each one, the donor must have written exactly what the file has, by a map made after freshness was
+//! taken: what an earlier try copied where there is a hole by now, or zeros, would come back.
 
 use std::{collections::VecDeque, fs::File};
 
-use indef_core::{SkipReason, layout::Layout};
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+};
 use linux_abi::{
     fiemap::Mapper,
     xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
@@ -36,7 +43,7 @@ use super::{
     freshness::Sample,
     offload::{Copied, Offload, Pin},
     open_direct, refuse,
-    select::{choose, gain},
+    select::{choose, gain, replaced},
     timed, whole,
 };
 use crate::{
@@ -104,6 +111,7 @@ impl Relocator for CommitRange {
             target,
             copier,
             offload: self.offload.as_ref(),
+            allow_unshare: self.allow_unshare,
             refused: false,
             geometry,
             size,
@@ -193,7 +201,9 @@ struct Piece<'a> {
     sample: Sample,
     /// Where they are now.
     layout: Layout,
-    /// What of them is still to be copied.
+    /// What of them is written, in runs: what the donor must have written, and nothing else.
+    written: Vec<FileRange>,
+    /// What of that is still to be copied.
     copies: VecDeque<FileRange>,
     /// How much that is in all.
     bytes: Bytes,
@@ -211,11 +221,44 @@ fn span(ranges: &[FileRange]) -> FileRange {
     }
 }
 
+/// The written runs of ordered ranges; those that touch are one.
+fn written(layout: &Layout, ranges: &[FileRange]) -> Vec<FileRange> {
+    let mut written: Vec<FileRange> = Vec::new();
+    for run in ranges.iter().flat_map(|range| runs(layout, *range, true)) {
+        match written.last_mut() {
+            Some(last) if last.end() == run.start => last.len += run.len,
+            _ => written.push(run),
+        }
+    }
+    written
+}
+
+/// Whether somebody else has some of it, too.
+fn has_shared(layout: &Layout, ranges: &[FileRange]) -> bool {
+    let is_shared = |range: &FileRange| {
+        let mut extents = layout.clipped(*range);
+        extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
+    };
+    ranges.iter().any(is_shared)
+}
+
+/// How many fragments fewer the file has once what is written lies where the donor has it.
+fn change(layout: &Layout, donor: &Layout, written: &[FileRange], block_size: Bytes) -> i64 {
+    let hull = span(written);
+    let around = FileRange::between(
+        FileOffset(hull.start.get().saturating_sub(block_size.get())),
+        hull.end() + block_size,
+    );
+    let after = replaced(layout, donor, written, around).fragments();
+    layout.fragments_in(around) as i64 - after as i64
+}
+
 /// A file on its way.
 struct Commit<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
     offload: Option<&'a Offload>,
+    allow_unshare: bool,
     /// The device has refused to copy: the host does.
     refused: bool,
     geometry: Geometry,
@@ -335,6 +378,7 @@ impl<'a> Commit<'a> {
             freshness,
             sample,
             layout: Layout::default(),
+            written: Vec::new(),
             copies: VecDeque::new(),
             bytes: Bytes::ZERO,
             pin: None,
@@ -361,12 +405,13 @@ impl<'a> Commit<'a> {
             first.end() + self.target.block_size,
         );
         piece.layout = map_file(self.target, around)?;
-        piece.copies = piece
-            .ranges
-            .iter()
-            .flat_map(|range| runs(&piece.layout, *range, true))
-            .collect();
-        piece.bytes = piece.copies.iter().map(|range| range.len).sum();
+        if !self.allow_unshare && has_shared(&piece.layout, &piece.ranges) {
+            return Err(SkipReason::Shared.into());
+        }
+        piece.written = written(&piece.layout, &piece.ranges);
+        self.donor.keep_written(first, &piece.written)?;
+        piece.copies = piece.written.clone().into();
+        piece.bytes = piece.written.iter().map(|range| range.len).sum();
         if self.device().is_some() {
             let copies = piece.copies.make_contiguous();
             let pin = Pin::new(self.target, &self.geometry, copies, self.size)?;
@@ -428,6 +473,9 @@ impl<'a> Commit<'a> {
     }
 
     fn exchange(&mut self, mut piece: Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
+        if piece.written.is_empty() {
+            return Ok(());
+        }
         // Direct writes of the last block have made the donor longer.
         self.donor.set_size(self.size)?;
         let pin = piece.pin.take();
@@ -437,18 +485,17 @@ impl<'a> Commit<'a> {
         self.donor.sync()?;
         let span = span(&piece.ranges);
         let new = self.donor.layout(span)?;
-        let change: i64 = piece
-            .ranges
-            .iter()
-            .map(|range| gain(&piece.layout, &new, *range, self.target.block_size))
-            .sum();
-        if change < 0 {
+        if runs(&new, span, true) != piece.written {
+            drop(pin);
+            return self.start_over(piece);
+        }
+        if change(&piece.layout, &new, &piece.written, self.target.block_size) < 0 {
             // The file is not as it was when its pieces were cut.
             return Ok(());
         }
         let flags = CommitFlags::DONOR_WRITTEN;
         // See (4) in the module.
-        if is_dirty(self.target, span) != Some(false) || !self.is_pinned(pin.as_ref(), &piece)? {
+        if is_dirty(self.target, span) != Some(false) || !self.is_as_copied(pin.as_ref(), &piece)? {
             drop(pin);
             return self.again(piece);
         }
@@ -476,12 +523,10 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Whether the file still has the blocks that the device has copied from. One that is written
-    /// after they were pinned gets others.
-    fn is_pinned(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
-        let Some(pin) = pin else {
-            return Ok(true);
-        };
+    /// Whether the file still has data, zeros and holes where it had them, shares none of it, and has
+    /// the very blocks that the device has copied from: one that is written after they were pinned
+    /// gets others.
+    fn is_as_copied(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
         let now = map(
             &self.target.file,
             &self.target.path,
@@ -489,12 +534,25 @@ impl<'a> Commit<'a> {
             false,
             &mut Mapper::default(),
         )?;
-        let copied: Vec<_> = piece
-            .ranges
-            .iter()
-            .flat_map(|range| runs(&piece.layout, *range, true))
-            .collect();
-        Ok(pin.is_what(&now, &copied))
+        // A pin shares what it pins.
+        let shared = pin.is_none() && !self.allow_unshare && has_shared(&now, &piece.ranges);
+        Ok(!shared
+            && written(&now, &piece.ranges) == piece.written
+            && pin.is_none_or(|pin| pin.is_what(&now, &piece.written)))
+    }
+
+    /// The donor has something else than what was copied for this piece: it goes, and all that has
+    /// blocks in it gets others.
+    fn start_over(&mut self, piece: Piece<'_>) -> Result<(), Refusal> {
+        tracing::warn!(
+            path = %self.target.path.display(),
+            "the donor does not cover what the file does: trying with a new one"
+        );
+        self.again(piece)?;
+        for range in self.allocated.drain(..).rev() {
+            self.chosen.push_front(range);
+        }
+        self.allocate_ahead()
     }
 
     /// The file has changed: try once more, or give up.

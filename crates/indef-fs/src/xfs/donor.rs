@@ -20,7 +20,7 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{directory, refuse, whole};
+use super::{directory, refuse, select::others, whole};
 use crate::{Refusal, Target, map};
 
 /// `sizeof(struct xfs_dinode)`: what is before extents and attributes in an inode
@@ -136,6 +136,22 @@ impl<'a> Donor<'a> {
             FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
             range,
         )
+    }
+
+    /// Give back what is written inside `span` and in none of `wanted` (ordered, disjoint): an earlier
+    /// try copied it.
+    pub(super) fn keep_written(
+        &self,
+        span: FileRange,
+        wanted: &[FileRange],
+    ) -> Result<(), Refusal> {
+        let layout = self.layout(span)?;
+        for gap in others(wanted, span) {
+            for stale in runs(&layout, gap, true) {
+                self.release(stale)?;
+            }
+        }
+        Ok(())
     }
 
     fn fallocate(&self, flags: FallocateFlags, range: FileRange) -> Result<(), Refusal> {

@@ -111,6 +111,16 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Which ranges have blocks, and which of these are unwritten.
+    pub(crate) fn allocated(&self) -> &[(FileRange, bool)] {
+        &self.allocated
+    }
+
+    /// Whether both read the same.
+    pub(crate) fn has_content_of(&self, other: &Self) -> bool {
+        self.hash == other.hash
+    }
+
     pub(crate) fn of(path: &Path) -> Self {
         use std::os::unix::fs::OpenOptionsExt;
         let mut file = std::fs::OpenOptions::new()
