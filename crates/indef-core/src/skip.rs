@@ -91,6 +91,8 @@ reasons! {
     Unsupported = "unsupported", "has a feature that this file system's engine refuses";
     /// ext4 without a journal cannot order data before metadata.
     NoJournal = "no-journal", "its file system has no journal, so a power cut during the move could lose data";
+    /// ext4 with `fast_commit` on a kernel whose fast commits do not tell of moved blocks.
+    FastCommit = "fast-commit", "its file system has fast_commit, which before Linux 7.0 does not tell of moved blocks (tune2fs -O ^fast_commit)";
     /// Not enough free space, with `--min-free` kept.
     NoSpace = "no-space", "not enough free space in one piece (see --min-free)";
     /// The owner's quota does not allow the donor.

@@ -16,6 +16,9 @@ pub struct EngineOptions {
     /// Ranges that share their blocks with a reflink or a snapshot may be moved, which gives the
     /// sharing up.
     pub allow_unshare: bool,
+    /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
+    /// durable could be lost in a power cut right after a step.
+    pub strict: bool,
     /// How many requests an engine keeps in flight for one file.
     pub queue_depth: u32,
 }
@@ -24,6 +27,7 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             allow_unshare: false,
+            strict: false,
             queue_depth: 32,
         }
     }

@@ -107,14 +107,26 @@ pub struct Moved {
     pub locked: Nanos,
     /// Bytes moved under these locks.
     pub locked_bytes: Bytes,
+    /// The part of that time that a smaller step would have taken, too: a commit.
+    pub overhead: Nanos,
+    /// The longest time from a change of place to its commit while others had the file open: what
+    /// was written to these blocks meanwhile, and reported durable by `fdatasync`, a power cut takes
+    /// back.
+    pub uncommitted: Nanos,
 }
 
 impl Moved {
     /// Remember for how long locks were held, and for how many bytes, if it is the longest time yet.
     pub fn note_lock(&mut self, time: Nanos, bytes: Bytes) {
+        self.note_lock_and(time, bytes, Nanos(0));
+    }
+
+    /// The same, where so much of the time does not depend on the bytes.
+    pub fn note_lock_and(&mut self, time: Nanos, bytes: Bytes, overhead: Nanos) {
         if time > self.locked {
             self.locked = time;
             self.locked_bytes = bytes;
+            self.overhead = overhead;
         }
     }
 }
@@ -125,7 +137,8 @@ impl AddAssign for Moved {
         self.host_read += more.host_read;
         self.host_written += more.host_written;
         self.offloaded += more.offloaded;
-        self.note_lock(more.locked, more.locked_bytes);
+        self.note_lock_and(more.locked, more.locked_bytes, more.overhead);
+        self.uncommitted = self.uncommitted.max(more.uncommitted);
     }
 }
 

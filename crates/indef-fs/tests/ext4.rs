@@ -44,8 +44,8 @@ fn engine(path: &Path) -> Result<Box<dyn Relocator>, Refusal> {
         EngineKind::Ext4MoveExtent,
         &fs,
         &EngineOptions {
-            allow_unshare: false,
             queue_depth: 8,
+            ..EngineOptions::default()
         },
     )
 }
@@ -573,6 +573,7 @@ fn loop_a_file_system_that_cannot_is_refused_by_name() {
     for (mkfs, options, reason) in [
         (&["-O", "^has_journal"][..], "", SkipReason::NoJournal),
         (&["-O", "bigalloc"], "", SkipReason::Unsupported),
+        (&["-O", "fast_commit"], "", SkipReason::FastCommit),
         (&[], "data=journal", SkipReason::Unsupported),
     ] {
         let args = mkfs.iter().map(|arg| (*arg).to_owned());

@@ -105,6 +105,12 @@ pub(crate) struct RunTotals {
     /// The longest time for which one step held a file's locks.
     #[serde(default)]
     pub(crate) longest_lock_ns: u64,
+    /// Steps that held them longer than `--max-stall`.
+    #[serde(default)]
+    pub(crate) stalls_over_limit: u64,
+    /// The longest time for which writes of others to moved blocks were not durable.
+    #[serde(default)]
+    pub(crate) longest_uncommitted_ns: u64,
 }
 
 /// What a demo proved, beside the result of its run.

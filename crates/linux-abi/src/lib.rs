@@ -22,6 +22,7 @@ pub mod mapping;
 pub mod nvme;
 pub mod schedule;
 pub mod share;
+pub mod shutdown;
 pub mod usage;
 pub mod xfs;
 pub mod xfs_handle;

@@ -107,6 +107,8 @@ fn run_with(
         volumes: Volumes::default(),
         worst: Worst::new(options.keep_maps),
         longest_lock: AtomicU64::new(0),
+        stalls_over_limit: AtomicU64::new(0),
+        longest_uncommitted: AtomicU64::new(0),
         said_stopping: AtomicBool::new(false),
         results: Mutex::new(Vec::with_capacity(files)),
     };
@@ -140,6 +142,8 @@ struct Run<'a> {
     volumes: Volumes,
     worst: Worst,
     longest_lock: AtomicU64,
+    stalls_over_limit: AtomicU64,
+    longest_uncommitted: AtomicU64,
     said_stopping: AtomicBool,
     results: Mutex<Vec<FileResult>>,
 }
@@ -262,6 +266,8 @@ impl Run<'_> {
             duration: begin.elapsed(),
             stopped: unfinished.then(|| self.stop.cause().unwrap_or(StopCause::Cancelled)),
             longest_lock: Nanos(self.longest_lock.load(Ordering::Relaxed)),
+            stalls_over_limit: self.stalls_over_limit.load(Ordering::Relaxed),
+            longest_uncommitted: Nanos(self.longest_uncommitted.load(Ordering::Relaxed)),
             maps: self.worst.take(),
             files,
         }

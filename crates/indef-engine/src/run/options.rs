@@ -17,8 +17,8 @@ pub struct RunOptions {
     pub engine: Option<EngineKind>,
     /// Write at most this many bytes a second.
     pub rate: Option<Bytes>,
-    /// No step holds a file's locks longer than this: steps are sized from measured ones to stay at
-    /// half of it.
+    /// No step should hold a file's locks longer than this: steps are sized from measured ones to stay
+    /// at half of it. What took longer is in the result.
     pub max_stall: Duration,
     /// Begin no step later than this.
     pub time_limit: Option<Duration>,
@@ -30,6 +30,9 @@ pub struct RunOptions {
     pub dry_run: bool,
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
+    /// Leave files alone that others have open, wherever a power cut right after a step could take
+    /// back what they were told is durable.
+    pub strict: bool,
     /// Give the workers' I/O the lowest best-effort priority.
     pub low_priority: bool,
     /// Keep the extent maps of this many of the most fragmented files.
@@ -49,6 +52,7 @@ impl Default for RunOptions {
             min_free_pct: 5.0,
             dry_run: false,
             allow_unshare: false,
+            strict: false,
             low_priority: true,
             keep_maps: 12,
         }

@@ -103,8 +103,7 @@ impl Run<'_> {
             let (Step::Working(done) | Step::Done(done)) = step;
             *moved += done;
             meter.step(limit.bytes, moved);
-            self.longest_lock
-                .fetch_max(done.locked.get(), Ordering::Relaxed);
+            self.note(&done);
             size.learn(&done, sharing.count());
             if matches!(step, Step::Done(_)) {
                 return None;
@@ -121,6 +120,17 @@ impl Run<'_> {
                     file.relocator().name()
                 )));
             }
+        }
+    }
+
+    /// What a step did to others.
+    fn note(&self, done: &Moved) {
+        self.longest_lock
+            .fetch_max(done.locked.get(), Ordering::Relaxed);
+        self.longest_uncommitted
+            .fetch_max(done.uncommitted.get(), Ordering::Relaxed);
+        if done.locked > self.options.max_stall.into() {
+            self.stalls_over_limit.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -182,6 +182,10 @@ pub struct RunResult {
     pub stopped: Option<StopCause>,
     /// The longest time for which a step held a file's locks.
     pub longest_lock: Nanos,
+    /// Steps that held them longer than they should have.
+    pub stalls_over_limit: u64,
+    /// The longest time from a change of place to its commit while others had the file open.
+    pub longest_uncommitted: Nanos,
     /// Before and after of the most fragmented files, worst first.
     pub maps: Vec<ExtentMaps>,
 }

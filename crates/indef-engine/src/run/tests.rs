@@ -218,7 +218,8 @@ fn steps_stay_within_the_stall_limit() {
     let longest = state.steps[1..].iter().map(|(_, bytes)| *bytes).max();
     assert!(longest.unwrap() <= MIB / 5, "{longest:?}");
     assert!(state.steps.len() < 2000, "{}", state.steps.len());
-    assert_eq!(result.longest_lock.get(), 20_010_000);
+    assert_eq!(result.longest_lock.get(), 5_010_000);
+    assert_eq!(result.stalls_over_limit, 0);
 }
 
 #[test]

@@ -39,6 +39,7 @@ impl Volume {
         };
         let engine_options = EngineOptions {
             allow_unshare: options.allow_unshare,
+            strict: options.strict,
             queue_depth: options.queue_depth,
         };
         let mut engines = Vec::new();

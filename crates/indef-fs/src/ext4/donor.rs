@@ -80,7 +80,7 @@ impl Donor {
 
 /// In the file's own directory, so that it is allocated near it and inherits the same project; else
 /// in any other of the same file system where the user may.
-fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
+pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
     let own = match target.path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

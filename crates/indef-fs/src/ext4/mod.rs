@@ -4,35 +4,44 @@
 //! file: under both inodes' locks and the page's lock it makes sure that the page is in memory,
 //! swaps the mappings in a journal transaction, and marks the page dirty; the transaction is not
 //! committed before the data is on the device (fs/ext4/move_extent.c, v6.1 and v6.18). So contents
-//! are safe against everybody at every moment, as long as there is a journal. What is left to do
-//! here is to choose a better place, to bound the time under the locks, and to have the data in
-//! memory, in the right form, when the kernel looks for it.
+//! are safe against everybody at every moment, as long as there is a journal, but for one thing: what
+//! an application writes to moved blocks before the move is committed is not durable, whatever
+//! `fdatasync` says ([`hold`]). So every step ends with a commit, and nobody can open the file before.
+//! What is left to do here is to choose a better place, to bound the time under the locks, and to
+//! have the data in memory, in the right form, when the kernel looks for it.
 //!
 //! ```text
 //! survey(range) ─▶ donor: one piece if there is one ─▶ better? ─▶ window by window:
 //!     remember what is cached, drop it, read ahead │ wait │ move │ write back │ wait, restore
+//! each step:  take a lease │ some of that │ commit │ give the lease back
 //! ```
+//!
+//! Where others have the file open there is no lease; then steps are small, so that the time until
+//! the commit is short, and with [`EngineOptions::strict`] the file is left alone.
 //!
 //! Ignored: blocks behind the end of the file (the kernel refuses them), and delayed allocations
 //! that appear while the file is moved.
 
 mod donor;
+mod hold;
 mod piece;
 mod queue;
 mod relocation;
 mod volume;
 
-use std::path::PathBuf;
+use std::{
+    fs::File,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
 
 use indef_core::SkipReason;
-use linux_abi::{ext4::move_extents, fiemap::Mapper};
-use rustix::{
-    fs::{IFlags, ioctl_getflags},
-    io::Errno,
-};
+use linux_abi::fiemap::Mapper;
+use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileRange};
 
-use self::relocation::Ext4Relocation;
+use self::{hold::Holds, relocation::Ext4Relocation};
 use crate::{
     Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
     Relocator, Settler, Target, cache::READ_PIECE, map::for_each_batch, survey,
@@ -55,6 +64,11 @@ pub(crate) struct Ext4MoveExtent {
     small_folios: bool,
     /// Directories for a donor, where the file's own does not allow one.
     fallbacks: Vec<PathBuf>,
+    /// Leave files alone that others have open.
+    strict: bool,
+    holds: Holds,
+    /// An empty file without a name, to commit with.
+    marker: Mutex<Option<Arc<File>>>,
 }
 
 impl Ext4MoveExtent {
@@ -71,7 +85,33 @@ impl Ext4MoveExtent {
             // Large folios came to ext4 in 6.16; since 6.19 they are moved as a whole.
             small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
             fallbacks: mount_point.chain(temporary).collect(),
+            strict: options.strict,
+            holds: Holds::default(),
+            marker: Mutex::default(),
         })
+    }
+
+    /// Commit the journal with everything that was moved until now. Not with an `fsync` of the target:
+    /// that would write back what applications have dirtied in it, and says nothing of a change in a
+    /// leaf of its extent tree. A change of any other inode joins the running transaction, or one
+    /// behind it, and transactions are committed in order (fs/jbd2, v6.18).
+    fn commit(&self, target: &Target) -> Result<(), Refusal> {
+        let marker = self.marker(target)?;
+        marker
+            .set_modified(SystemTime::now())
+            .and_then(|()| marker.sync_all())
+            .map_err(|error| target.error("commit what was moved", None, error).into())
+    }
+
+    /// The file to commit with; made before anything is moved.
+    fn marker(&self, target: &Target) -> Result<Arc<File>, Refusal> {
+        let mut marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*marker {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(donor::create(target, &self.fallbacks)?);
+        *marker = Some(Arc::clone(&file));
+        Ok(file)
     }
 }
 
@@ -101,7 +141,7 @@ impl Relocator for Ext4MoveExtent {
         } else if flags & JOURNAL_DATA != 0 || flags & EXTENTS == 0 {
             Err(SkipReason::Unsupported.into())
         } else {
-            probe(target)
+            Ok(())
         }
     }
 
@@ -142,17 +182,5 @@ impl Relocator for Ext4MoveExtent {
 
     fn settle(&self) -> Result<(), FsError> {
         self.settler.finish()
-    }
-}
-
-/// Ask the kernel with a request that it cannot carry out: nothing of the file to itself. A file
-/// system that it could not move on (bigalloc) or a file (DAX) says so before that.
-fn probe(target: &Target) -> Result<(), Refusal> {
-    let asked = move_extents(&target.file, &target.file, 0, 0, 0);
-    match asked.result.as_ref().map_err(Errno::from_io_error) {
-        Err(Some(Errno::OPNOTSUPP | Errno::NOTTY)) => Err(SkipReason::Unsupported.into()),
-        Err(Some(Errno::ROFS)) => Err(SkipReason::ReadOnlyMount.into()),
-        Err(Some(Errno::TXTBSY)) => Err(SkipReason::SwapFile.into()),
-        _ => Ok(()),
     }
 }

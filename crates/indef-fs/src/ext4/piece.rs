@@ -19,7 +19,7 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::{
-    cache::{cachestat, start_writeback, write_and_wait},
+    cache::{cachestat, start_writeback, wait_writeback, write_and_wait},
     ext4::move_extents,
     fiemap::Mapper,
 };
@@ -63,6 +63,8 @@ pub(super) struct Piece<'a> {
     ahead: Bytes,
     /// Moved, and not yet handed to the device.
     dirty: Option<FileRange>,
+    /// Handed to the device, and not waited for yet.
+    unfinished: Option<FileRange>,
     /// Handed to the device.
     settling: Vec<CacheRecord>,
     busy: u32,
@@ -93,6 +95,7 @@ impl<'a> Piece<'a> {
             windows: VecDeque::new(),
             ahead: Bytes::ZERO,
             dirty: None,
+            unfinished: None,
             settling: Vec::new(),
             busy: 0,
             may_stay,
@@ -396,10 +399,23 @@ impl<'a> Piece<'a> {
         self.settling.extend(windows.map(|window| window.record));
     }
 
+    /// Wait until what the last calls moved is on the device.
+    pub(super) fn finish_writing(&mut self) -> Result<(), Refusal> {
+        self.write_back();
+        match self.unfinished.take() {
+            Some(FileRange { start, len }) => {
+                wait_writeback(&self.target.file, start.get(), len.get()).map_err(|error| {
+                    self.target
+                        .error("write back moved data", Some(start), error)
+                        .into()
+                })
+            }
+            None => Ok(()),
+        }
+    }
+
     fn note_dirty(&mut self, part: FileRange) {
-        let hull = self.dirty.map_or(part, |dirty| {
-            FileRange::between(dirty.start.min(part.start), dirty.end().max(part.end()))
-        });
+        let hull = self.dirty.map_or(part, |dirty| hull(dirty, part));
         self.dirty = Some(hull);
         if hull.len >= WRITE_BATCH {
             self.write_back();
@@ -409,8 +425,14 @@ impl<'a> Piece<'a> {
     /// Hand what was moved to the device.
     fn write_back(&mut self) {
         if let Some(dirty) = self.dirty.take() {
+            self.unfinished = Some(self.unfinished.map_or(dirty, |before| hull(before, dirty)));
             // An error is reported by whoever waits for it.
             let _ = start_writeback(&self.target.file, dirty.start.get(), dirty.len.get());
         }
     }
+}
+
+/// The smallest range with both.
+fn hull(a: FileRange, b: FileRange) -> FileRange {
+    FileRange::between(a.start.min(b.start), a.end().max(b.end()))
 }

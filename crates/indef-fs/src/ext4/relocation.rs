@@ -1,13 +1,13 @@
 //! A relocation: ranges are cut into pieces that each get a donor, one piece after the other.
 
-use std::{collections::VecDeque, fs::File, sync::Arc};
+use std::{collections::VecDeque, fs::File, sync::Arc, time::Instant};
 
 use indef_core::SkipReason;
 use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
+use super::{Ext4MoveExtent, donor::Donor, hold::Hold, piece::Piece};
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
@@ -28,6 +28,12 @@ const GROUP: Bytes = Bytes::mib(8);
 const MAX_GROUP: usize = 64;
 /// What waits for its writeback before more is moved.
 const SETTLING: Bytes = Bytes::mib(16);
+
+/// A step moves no more where others have the file open: until it is committed, what they are told
+/// is durable is not.
+const CONTESTED_STEP: Bytes = Bytes::mib(1);
+/// When a file must not be open elsewhere, it is asked for once more after each of these (ms).
+const NAPS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
@@ -96,6 +102,7 @@ impl<'a> Ext4Relocation<'a> {
         if !relocation.next_piece()? {
             return Err(relocation.reason.into());
         }
+        engine.marker(target)?;
         Ok(relocation)
     }
 
@@ -213,8 +220,14 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    /// Move up to `left` bytes. `true` where nothing is left.
-    fn advance(&mut self, mut left: Bytes, moved: &mut Moved) -> Result<bool, Refusal> {
+    /// Move up to `left` bytes, and stop early where somebody waits for the file. `true` where nothing
+    /// is left.
+    fn advance(
+        &mut self,
+        mut left: Bytes,
+        hold: &Hold<'_>,
+        moved: &mut Moved,
+    ) -> Result<bool, Refusal> {
         loop {
             let Some(piece) = &mut self.piece else {
                 return Ok(true);
@@ -227,7 +240,7 @@ impl<'a> Ext4Relocation<'a> {
                 }
                 continue;
             }
-            if left.is_zero() {
+            if left.is_zero() || (!moved.relocated.is_zero() && hold.is_wanted()) {
                 return Ok(false);
             }
             let before = moved.relocated;
@@ -256,14 +269,58 @@ impl<'a> Ext4Relocation<'a> {
     }
 }
 
+impl Ext4Relocation<'_> {
+    /// End a step that `began` then: what it moved is committed.
+    fn commit(
+        &mut self,
+        moved: &mut Moved,
+        hold: &Hold<'_>,
+        began: Instant,
+    ) -> Result<(), Refusal> {
+        // The commit waits for moved data; waited for before, the rest does not depend on how much.
+        let written = self.piece.as_mut().map_or(Ok(()), Piece::finish_writing);
+        let committing = Instant::now();
+        let result = self.engine.commit(self.target);
+        let (step, commit) = (
+            Nanos::from(began.elapsed()),
+            Nanos::from(committing.elapsed()),
+        );
+        if hold.is_leased() {
+            // Who opens the file waits for all of it.
+            moved.note_lock_and(step, moved.relocated, commit);
+        } else {
+            // A write may wait for a call, and then for the commit.
+            let call = moved.locked;
+            moved.note_lock_and(call + commit, moved.locked_bytes, commit);
+            moved.uncommitted = step;
+        }
+        result.and(written)
+    }
+}
+
 impl Relocation for Ext4Relocation<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         if let Some(refusal) = self.ended.take() {
             return Err(refusal);
         }
+        let (engine, target) = (self.engine, self.target);
+        let naps: &[u64] = if engine.strict { &NAPS } else { &[] };
+        let hold = engine.holds.take(target, naps);
+        let mut limit = limit.bytes;
+        if !hold.is_leased() {
+            if engine.strict {
+                return Err(SkipReason::InUse.into());
+            }
+            limit = limit.min(CONTESTED_STEP);
+        }
+        let limit = limit.max(page()).max(target.block_size);
         let mut moved = Moved::default();
-        let limit = limit.bytes.max(page()).max(self.target.block_size);
-        let done = self.advance(limit, &mut moved);
+        let began = Instant::now();
+        let mut done = self.advance(limit, &hold, &mut moved);
+        if !moved.relocated.is_zero() {
+            done = self.commit(&mut moved, &hold, began).and(done);
+        }
+        drop(hold);
         self.moved |= !moved.relocated.is_zero();
         match done {
             Ok(false) => Ok(Step::Working(moved)),

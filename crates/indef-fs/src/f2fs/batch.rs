@@ -253,6 +253,7 @@ fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
                 offloaded: Bytes(device),
                 locked: Nanos(part(elapsed.get())),
                 locked_bytes: Bytes(own),
+                ..Moved::default()
             },
         });
         before += own;

@@ -116,6 +116,7 @@ impl F2fsRelocation<'_> {
             offloaded: Bytes::ZERO,
             locked,
             locked_bytes: part.len,
+            ..Moved::default()
         })
     }
 

@@ -269,7 +269,13 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
     pub(crate) rate: Option<Bytes>,
 
-    /// No write of an application waits longer than this for one step, in milliseconds
+    /// Leave a file alone that somebody else has open, where a power cut right after a step could
+    /// take back what its writer was told is durable (ext4 without the patch in kernel/ext4)
+    #[arg(long)]
+    pub(crate) strict: bool,
+
+    /// How long a write of an application may wait for one step, in milliseconds: steps are made
+    /// so small that they should take half of it; the result says how many took longer
     #[arg(long, value_name = "MS", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=60_000))]
     max_stall: u64,

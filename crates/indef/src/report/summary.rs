@@ -108,10 +108,26 @@ fn moved_facts(run: &RunDocument) -> Vec<Fact> {
     let rate = rate(totals.bytes_relocated, totals.duration_ns);
     facts.push(fact("Time", Nanos(totals.duration_ns), rate, Tone::Plain));
     if totals.longest_lock_ns > 0 {
-        let aside = "the longest that one step held a file's locks";
+        let aside = match totals.stalls_over_limit {
+            0 => "the longest that one step held a file's locks".to_owned(),
+            1 => "the longest that one step held a file's locks; 1 took longer than --max-stall"
+                .to_owned(),
+            many => format!(
+                "the longest that one step held a file's locks; {many} took longer than --max-stall"
+            ),
+        };
         facts.push(fact(
             "Longest step",
             Nanos(totals.longest_lock_ns),
+            aside,
+            Tone::Plain,
+        ));
+    }
+    if totals.longest_uncommitted_ns > 0 {
+        let aside = "the longest that fdatasync of a file in use was not durable (see --strict)";
+        facts.push(fact(
+            "Uncommitted",
+            Nanos(totals.longest_uncommitted_ns),
             aside,
             Tone::Plain,
         ));

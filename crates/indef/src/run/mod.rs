@@ -112,6 +112,7 @@ pub(crate) fn run_options(how: &HowArgs, bounds: &BoundArgs, workers: Workers) -
         min_free_pct: bounds.min_free_pct(),
         dry_run: how.dry_run,
         allow_unshare: bounds.allow_unshare,
+        strict: how.strict,
         ..RunOptions::default()
     }
 }

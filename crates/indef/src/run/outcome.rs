@@ -66,6 +66,8 @@ impl From<&RunResult> for RunTotals {
             bytes_offloaded: totals.bytes_offloaded.get(),
             duration_ns: Nanos::from(result.duration).get(),
             longest_lock_ns: result.longest_lock.get(),
+            stalls_over_limit: result.stalls_over_limit,
+            longest_uncommitted_ns: result.longest_uncommitted.get(),
         }
     }
 }

@@ -297,6 +297,7 @@ impl Relocation for Move<'_> {
             offloaded: Bytes::ZERO,
             locked: locked.into(),
             locked_bytes: Bytes(bytes),
+            ..Moved::default()
         };
         Ok(if done {
             Step::Done(moved)

@@ -1,0 +1,186 @@
+//! Files that nobody else can open for the moment.
+//!
+//! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of an
+//! application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
+//! (fs/ext4/extents.c, v6.18). What the application was told is durable then lies in the new place,
+//! and a power cut brings the old one back. So a step takes a lease on the file, commits, and gives
+//! the lease back: nobody can have written in between.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use linux_abi::lease;
+
+use crate::{Target, TargetId};
+
+/// The leases of an engine. A lease belongs to an open file description, so workers that move parts
+/// of one file share it.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    held: Mutex<HashMap<TargetId, Held>>,
+    released: Condvar,
+}
+
+#[derive(Debug)]
+struct Held {
+    holders: u32,
+    leased: bool,
+}
+
+impl Holds {
+    /// Hold the target until the answer is dropped, with a lease if nobody else has it open. Asks
+    /// again after each of `naps` (ms): some only look at a file.
+    pub(super) fn take<'a>(&'a self, target: &'a Target, naps: &[u64]) -> Hold<'a> {
+        let mut held = self.lock();
+        loop {
+            match held.get_mut(&target.id) {
+                None => break,
+                // Who waits for the file would wait for ever if each worker relieved the other.
+                Some(known) if known.leased && is_wanted(&target.file) => {
+                    held = match self.released.wait(held) {
+                        Ok(held) => held,
+                        Err(poisoned) => poisoned.into_inner(),
+                    };
+                }
+                Some(known) => {
+                    known.holders += 1;
+                    let leased = known.leased;
+                    return Hold {
+                        holds: self,
+                        target,
+                        leased,
+                    };
+                }
+            }
+        }
+        let leased = is_granted(target, naps);
+        held.insert(target.id, Held { holders: 1, leased });
+        Hold {
+            holds: self,
+            target,
+            leased,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<TargetId, Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_granted(target: &Target, naps: &[u64]) -> bool {
+    for nap in [0].iter().chain(naps) {
+        thread::sleep(Duration::from_millis(*nap));
+        match lease::take(&target.file) {
+            Ok(true) => return true,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
+                return false;
+            }
+        }
+    }
+    false
+}
+
+fn is_wanted(file: &File) -> bool {
+    lease::is_wanted(file).unwrap_or(true)
+}
+
+/// A file that is held.
+#[derive(Debug)]
+pub(super) struct Hold<'a> {
+    holds: &'a Holds,
+    target: &'a Target,
+    leased: bool,
+}
+
+impl Hold<'_> {
+    /// Whether nobody else had the file open, nor can have opened it since.
+    pub(super) fn is_leased(&self) -> bool {
+        self.leased
+    }
+
+    /// Whether somebody waits for the file.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.leased && is_wanted(&self.target.file)
+    }
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let mut held = self.holds.lock();
+        let Some(known) = held.get_mut(&self.target.id) else {
+            return;
+        };
+        known.holders -= 1;
+        if known.holders == 0 {
+            if known.leased {
+                // Fails where it was broken because we took too long: then it is gone already.
+                let _ = lease::give_back(&self.target.file);
+            }
+            held.remove(&self.target.id);
+            drop(held);
+            self.holds.released.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Option<(tempfile::TempDir, Target)> {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, b"something").unwrap();
+        let target = Target::open(&path).unwrap();
+        if lease::is_sole_opener(&target.file).is_err() {
+            eprintln!("skipped: no leases here");
+            return None;
+        }
+        Some((dir, target))
+    }
+
+    #[test]
+    fn workers_share_a_lease_and_the_last_one_gives_it_back() {
+        let Some((_dir, target)) = target() else {
+            return;
+        };
+        let holds = Holds::default();
+        let (first, second) = (holds.take(&target, &[]), holds.take(&target, &[]));
+        assert!(first.is_leased() && second.is_leased());
+        std::thread::scope(|scope| {
+            let opener = scope.spawn(|| File::open(&target.path).unwrap());
+            while !second.is_wanted() {
+                thread::yield_now();
+            }
+            drop(first);
+            assert!(!opener.is_finished());
+            // Another worker does not prolong it, but takes its turn behind who waits.
+            let third = scope.spawn(|| drop(holds.take(&target, &[])));
+            thread::sleep(Duration::from_millis(5));
+            assert!(!third.is_finished());
+            drop(second);
+            opener.join().unwrap();
+            third.join().unwrap();
+        });
+        assert!(holds.take(&target, &[]).is_leased());
+    }
+
+    #[test]
+    fn a_file_that_is_open_elsewhere_is_held_without_a_lease() {
+        let Some((_dir, target)) = target() else {
+            return;
+        };
+        let holds = Holds::default();
+        let other = File::open(&target.path).unwrap();
+        assert!(!holds.take(&target, &[1]).is_leased());
+        drop(other);
+        assert!(holds.take(&target, &[]).is_leased());
+    }
+}
