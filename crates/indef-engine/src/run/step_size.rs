@@ -1,25 +1,33 @@
 //! How much one step may do, learned from how long the steps before held the file's locks.
 //!
-//! Additive caution, multiplicative retreat: the size doubles while steps stay well inside the
-//! target and the measured speed allows it, and falls at once below what the measured speed
-//! allows when one does not. The first step is small, since nothing is known yet.
+//! The size grows by a quarter after a step that stayed inside the target, up to what the *worst* of
+//! the last steps allows, and falls at once below what a step allows that did not. The first one is
+//! small, since nothing is known yet.
 
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
 
 use indef_fs::{Moved, StepLimit};
 use units::Bytes;
 
 /// The first step.
-const FIRST: u64 = 1 << 20;
+const FIRST: u64 = 256 << 10;
 /// No step is larger: beyond, nothing is gained, and an unlucky one would hold the locks for long.
 const LARGEST: u64 = 64 << 20;
+/// Nor smaller, if blocks are not larger: what one costs apart from its bytes would be all that is
+/// done.
+const SMALLEST: u64 = 64 << 10;
+/// So many steps are remembered.
+const MEMORY: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct StepSize {
     bytes: u64,
     block: u64,
+    smallest: u64,
     largest: u64,
     target_ns: u64,
+    /// What each of the last steps allowed.
+    allowed: VecDeque<u64>,
 }
 
 impl StepSize {
@@ -28,13 +36,16 @@ impl StepSize {
     pub(super) fn new(max_stall: Duration, block_size: Bytes, largest: Option<u64>) -> Self {
         let block = block_size.get().max(1);
         let largest = largest.unwrap_or(LARGEST).clamp(block, LARGEST.max(block));
+        let smallest = SMALLEST.clamp(block, largest);
         Self {
-            bytes: FIRST.clamp(block, largest),
+            bytes: FIRST.clamp(smallest, largest),
             block,
+            smallest,
             largest,
             target_ns: u64::try_from(max_stall.as_nanos() / 2)
                 .unwrap_or(u64::MAX)
                 .max(1),
+            allowed: VecDeque::with_capacity(MEMORY),
         }
     }
 
@@ -52,15 +63,25 @@ impl StepSize {
             return;
         }
         let target = self.target_ns / sharers.max(1);
+        // What a smaller step would take as well leaves the less time for bytes; where it takes all
+        // of it, small steps would only repeat it.
+        let overhead = moved.overhead.get().min(locked);
+        let room = target.saturating_sub(overhead).max(target / 4).max(1);
+        let moving = (locked - overhead).max(1);
         // At the measured speed this many bytes take as long as they may.
-        let allowed = u128::from(bytes) * u128::from(target) / u128::from(locked);
+        let allowed = u128::from(bytes) * u128::from(room) / u128::from(moving);
         let allowed = u64::try_from(allowed).unwrap_or(u64::MAX);
-        self.bytes = if locked > target {
+        if self.allowed.len() == MEMORY {
+            self.allowed.pop_front();
+        }
+        self.allowed.push_back(allowed);
+        let worst = self.allowed.iter().copied().min().unwrap_or(allowed);
+        self.bytes = if moving > room {
             allowed.min(self.bytes / 2)
         } else {
-            self.bytes.saturating_mul(2).min(allowed.max(self.bytes))
+            (self.bytes + self.bytes / 4).min(worst.max(self.smallest))
         }
-        .clamp(self.block, self.largest);
+        .clamp(self.smallest, self.largest);
     }
 }
 
@@ -92,7 +113,7 @@ mod tests {
     #[test]
     fn steps_grow_where_they_are_quick() {
         let mut size = StepSize::new(STALL, Bytes::kib(4), None);
-        let locked = run(&mut size, 12, 50_000, 1_000_000);
+        let locked = run(&mut size, 30, 50_000, 1_000_000);
         assert!(size.limit().bytes >= Bytes::mib(16), "{:?}", size.limit());
         assert!(locked.iter().all(|ns| *ns <= 26_000_000), "{locked:?}");
     }
@@ -100,10 +121,41 @@ mod tests {
     #[test]
     fn steps_shrink_at_once_where_they_are_slow() {
         let mut size = StepSize::new(STALL, Bytes::kib(4), None);
-        run(&mut size, 12, 0, 500_000);
+        run(&mut size, 30, 0, 500_000);
         let locked = run(&mut size, 10, 100_000, 110_000_000);
         assert!(locked[1..].iter().all(|ns| *ns < 50_000_000), "{locked:?}");
         assert!(size.limit().bytes >= Bytes::kib(64));
+    }
+
+    #[test]
+    fn one_good_step_does_not_outweigh_a_bad_one() {
+        let mut size = StepSize::new(STALL, Bytes::kib(4), None);
+        run(&mut size, 10, 0, 10_000_000);
+        let before = size.limit().bytes;
+        run(&mut size, 1, 0, 50_000_000);
+        let after = size.limit().bytes;
+        assert!(after.get() <= before.get() / 2, "{after}");
+        run(&mut size, 1, 0, 1_000);
+        assert!(size.limit().bytes <= after + after, "not doubled");
+        run(&mut size, 6, 0, 1_000);
+        assert!(size.limit().bytes <= Bytes::kib(512), "{:?}", size.limit());
+    }
+
+    #[test]
+    fn a_commit_that_takes_too_long_does_not_make_steps_tiny() {
+        let mut size = StepSize::new(STALL, Bytes::kib(4), None);
+        for _ in 0..40 {
+            let bytes = size.limit().bytes;
+            let moved = Moved {
+                locked: Nanos(60_000_000 + bytes.get()),
+                locked_bytes: bytes,
+                overhead: Nanos(60_000_000),
+                ..Moved::default()
+            };
+            size.learn(&moved, 1);
+        }
+        assert!(size.limit().bytes >= Bytes::mib(2), "{:?}", size.limit());
+        assert!(size.limit().bytes <= Bytes::mib(8), "{:?}", size.limit());
     }
 
     #[test]
