@@ -1,21 +1,22 @@
-# indef's front door. On a fresh Debian 12 machine with cargo (https://rustup.rs):
+# indef's front door. On a fresh Debian 12 or 13 machine with make and cargo (https://rustup.rs):
 #
 #   make demo     show the main job on a file system of its own
 #   make test     everything that a change must pass
 #
 # Both install the system packages that they need where they may (root), and else say what is
-# missing. Further: build, bench, fuzz, install, dist, deps, clean.
+# missing; without what compiles indef they stop. Further: build, bench, fuzz, install, dist, deps,
+# clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
 .PHONY: all build demo test tests fmt clippy licences abi-check bench fuzz install dist \
-        demo-deps deps clean
+        build-deps demo-deps deps clean
 
 all: build
 
-build:
+build: build-deps
 	$(CARGO) build --locked --release --package indef
 
 demo: demo-deps
@@ -26,7 +27,7 @@ demo: demo-deps
 # `make --keep-going test` runs all of them whatever fails.
 test: fmt clippy licences abi-check tests
 
-fmt:
+fmt: deps
 	$(CARGO) fmt --all -- --check
 	@command -v clang-format >/dev/null || { echo "fmt: no clang-format, BPF programs not looked at"; exit 0; }; \
 	clang-format --dry-run --Werror crates/indef-trace/src/bpf/*.[ch]
@@ -56,8 +57,11 @@ fuzz:
 install: build
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
 
-dist:
+dist: build-deps
 	$(CARGO) xtask dist
+
+build-deps:
+	@scripts/system-packages build
 
 demo-deps:
 	@scripts/system-packages demo
