@@ -43,7 +43,7 @@ abi-check: deps
 
 # Without newer XFS tools (and a network to fetch them from) some tests are skipped, and say so.
 tests: deps
-	-@scripts/xfsprogs
+	-@CARGO="$(CARGO)" scripts/xfsprogs
 	CARGO="$(CARGO)" scripts/run-tests
 
 # Against the conventional tools; takes a while, wants an idle machine and root.

@@ -9,8 +9,8 @@
 //! - the command and the files asked for, each at the place that it has on the host, with the
 //!   shared libraries that it needs.
 //!
-//! Kernels come from Debian's archive through apt, checked against Debian's keyring, and stay in a
-//! cache folder (see [`Cache`]).
+//! Kernels come from the archive of Debian that this machine's apt uses, checked with its keys, and
+//! stay in a cache folder (see [`Cache`]).
 //!
 //! A guest can have a zoned SSD ([`Zns`]): one that this process serves (flashd), or QEMU's own.
 //!
@@ -27,7 +27,7 @@
 
 mod archive;
 mod cache;
-mod debian;
+pub mod debian;
 mod error;
 mod f2fs;
 mod guest;

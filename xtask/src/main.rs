@@ -11,6 +11,7 @@ mod licences;
 
 use std::{path::PathBuf, process::ExitCode};
 
+use ::lab::debian::Mirror;
 use clap::Parser;
 
 /// indef's own chores.
@@ -26,6 +27,15 @@ enum Chore {
     /// Measure indef, beside the conventional tools
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Print an apt source (deb822) for suites of Debian, from the archive that this machine uses
+    DebianSource {
+        /// Which suites (bookworm, trixie …)
+        #[arg(required = true)]
+        suites: Vec<String>,
+        /// For which machines
+        #[arg(long, default_value = "amd64")]
+        architecture: String,
+    },
     /// Run commands in guests with Debian's kernels
     #[command(subcommand)]
     Lab(lab::Lab),
@@ -44,6 +54,10 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::AbiCheck => abi::check(),
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::DebianSource {
+            suites,
+            architecture,
+        } => debian_source(&suites, &architecture),
         Chore::Lab(lab) => return exit_code(lab::run(lab)),
         Chore::Licences => licences::check(),
         Chore::Stage { folder } => dist::stage(&folder),
@@ -60,6 +74,12 @@ fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn debian_source(suites: &[String], architecture: &str) -> anyhow::Result<()> {
+    let suites: Vec<&str> = suites.iter().map(String::as_str).collect();
+    print!("{}", Mirror::of_machine()?.entry(&suites, architecture));
+    Ok(())
 }
 
 /// The root of the repository.

@@ -1,7 +1,10 @@
 //! Debian's packages, fetched and unpacked without touching the host's own apt.
 //!
-//! apt runs with lists, caches and sources of its own in a folder that goes afterwards. What it
-//! fetches is checked against Debian's keyring, as always. Nothing is installed.
+//! apt runs with lists and caches of its own in a folder that goes afterwards, and with the archive
+//! that this machine's apt uses ([`Mirror`]); proxies and certificates stay configured. What it fetches
+//! is checked with the keys of that entry, as always. Nothing is installed.
+
+mod sources;
 
 use std::{
     fs,
@@ -9,10 +12,9 @@ use std::{
     process::Command,
 };
 
-use crate::{LabError, error::output_of};
+pub use sources::Mirror;
 
-const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-const MIRROR: &str = "http://deb.debian.org/debian";
+use crate::{LabError, error::output_of};
 
 /// The packages of some suites of Debian.
 pub(crate) struct Packages {
@@ -22,20 +24,13 @@ pub(crate) struct Packages {
 impl Packages {
     /// Fetch the lists of these suites into `folder`.
     pub(crate) fn of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
-        if !Path::new(KEYRING).exists() {
-            return Err(LabError::missing(format!(
-                "{KEYRING} is missing; its package is debian-archive-keyring"
-            )));
-        }
-        for needed in ["state/lists/partial", "cache/archives/partial"] {
+        let mirror = Mirror::of_machine()?;
+        for needed in ["state/lists/partial", "cache/archives/partial", "sources"] {
             let needed = folder.join(needed);
             fs::create_dir_all(&needed).map_err(LabError::at(&needed))?;
         }
-        let sources: String = suites
-            .iter()
-            .map(|suite| format!("deb [arch=amd64 signed-by={KEYRING}] {MIRROR} {suite} main\n"))
-            .collect();
-        for (name, content) in [("sources", sources.as_str()), ("status", "")] {
+        let entry = mirror.entry(suites, "amd64");
+        for (name, content) in [("sources/debian.sources", entry.as_str()), ("status", "")] {
             let path = folder.join(name);
             fs::write(&path, content).map_err(LabError::at(&path))?;
         }
@@ -58,8 +53,8 @@ impl Packages {
         let mut command = Command::new(program);
         command.arg("-qq");
         for option in [
-            format!("Dir::Etc::SourceList={}", below("sources")),
-            "Dir::Etc::SourceParts=/dev/null".into(),
+            "Dir::Etc::SourceList=/dev/null".into(),
+            format!("Dir::Etc::SourceParts={}", below("sources")),
             format!("Dir::State={}", below("state")),
             format!("Dir::State::Status={}", below("status")),
             format!("Dir::Cache={}", below("cache")),
