@@ -45,11 +45,13 @@ const PATCHES: &[(&str, &[Patch])] = patches! {
     "6.1":
         "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
         "0002-f2fs-send-copies-to-nvme-namespaces.patch"
-        "0003-f2fs-let-the-device-defragment-files.patch";
+        "0003-f2fs-let-the-device-defragment-files.patch"
+        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch";
     "6.12":
         "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
         "0002-f2fs-send-copies-to-nvme-namespaces.patch"
-        "0003-f2fs-let-the-device-defragment-files.patch";
+        "0003-f2fs-let-the-device-defragment-files.patch"
+        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch";
 };
 
 /// The module for this kernel, from the cache or built now (a minute, and 150 MB over the network).

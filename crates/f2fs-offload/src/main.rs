@@ -17,6 +17,7 @@ mod failing;
 mod file;
 mod killed;
 mod refusals;
+mod space;
 
 use std::{path::Path, process::ExitCode};
 
@@ -47,6 +48,12 @@ fn run(arguments: &[String]) -> Result<()> {
         }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
         ["killed", folder] => killed::run(Path::new(folder)),
+        ["space", folder, disk, zoned, how @ ("checkpointed" | "any")] => space::run(
+            Path::new(folder),
+            Path::new(disk),
+            Path::new(zoned),
+            *how == "any",
+        ),
         ["prepare", folder] => crash::prepare(Path::new(folder)),
         ["migrate", folder] => crash::migrate(Path::new(folder)),
         ["after", folder] => crash::after(Path::new(folder)),

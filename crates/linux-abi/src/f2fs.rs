@@ -23,6 +23,8 @@ const _: () = {
     assert!(size_of::<Defragment>() == 16);
     assert!(offset_of!(Defragment, len) == 8);
     assert!(<Defragment as ioctl::IoctlArgument>::REQUEST == 0xC010_F508);
+    assert!(<Resize as ioctl::IoctlArgument>::REQUEST == 0x4008_F510);
+    assert!(<WriteCheckpoint as ioctl::IoctlArgument>::REQUEST == 0xF507);
 };
 
 /// What this module claims.
@@ -77,5 +79,48 @@ unsafe impl ioctl::IoctlArgument for StartAtomicWrite {
 /// The kernel's errno.
 pub fn start_atomic_write(file: impl AsFd) -> io::Result<()> {
     ioctl::call(file, &mut StartAtomicWrite)?;
+    Ok(())
+}
+
+/// The argument of `F2FS_IOC_RESIZE_FS`: blocks of 4 KiB that the file system shall have.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Resize(u64);
+
+// SAFETY: F2FS_IOC_RESIZE_FS is _IOW(0xf5, 16, __u64): the kernel reads 8 bytes.
+unsafe impl ioctl::IoctlArgument for Resize {
+    const REQUEST: u32 = ioctl::request(ioctl::WRITE, 0xF5, 16, size_of::<Resize>());
+}
+
+/// Make the file system smaller: it has so many blocks of 4 KiB afterwards, a multiple of its sections.
+/// What lies beyond is moved away before.
+///
+/// # Errors
+///
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the number is none that it can
+/// have, `ENOSPC` where its data would not fit, `EAGAIN` where garbage is being collected just now or
+/// something could not be moved.
+pub fn resize(on: impl AsFd, blocks: u64) -> io::Result<()> {
+    ioctl::call(on, &mut Resize(blocks))?;
+    Ok(())
+}
+
+/// The argument of `F2FS_IOC_WRITE_CHECKPOINT`, which has none.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct WriteCheckpoint;
+
+// SAFETY: F2FS_IOC_WRITE_CHECKPOINT is _IO(0xf5, 7): the kernel does not look at the argument.
+unsafe impl ioctl::IoctlArgument for WriteCheckpoint {
+    const REQUEST: u32 = ioctl::request(0, 0xF5, 7, 0);
+}
+
+/// Write a checkpoint now; dirty pages of files are not written before it.
+///
+/// # Errors
+///
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EROFS`.
+pub fn write_checkpoint(on: impl AsFd) -> io::Result<()> {
+    ioctl::call(on, &mut WriteCheckpoint)?;
     Ok(())
 }

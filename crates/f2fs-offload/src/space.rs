@@ -1,0 +1,213 @@
+//! The file system is made smaller, frozen, and mounted anew while files are moved, and afterwards: the log
+//! for moved data, which may stand in what is cut off, has to go elsewhere.
+
+use std::{
+    fs::File,
+    io::{Seek, SeekFrom},
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use linux_abi::f2fs::{
+    self,
+    offload::{Flags, Status, offload},
+};
+use rustix::io::Errno;
+
+use crate::file::{BLOCK, Known};
+
+/// Blocks of a section: a zone of 32 MiB.
+const SECTION: u64 = 8192;
+const BLOCKS: u64 = 256;
+/// What is written to a file has a version below this until the log is cut off.
+const VERSIONS: u64 = 1 << 15;
+/// A resize that meets garbage collection, or a mover, says to try again.
+const ATTEMPTS: usize = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// `folder` is the root of the file system, which is mounted from `disk`, and has all of `zoned`, too.
+/// (Linux 6.1 does not do without checkpoints in LFS mode.)
+pub(crate) fn run(folder: &Path, disk: &Path, zoned: &Path, can_disable: bool) -> Result<()> {
+    let begun = Instant::now();
+    let mut files = Known::fragmented(folder, [1, 2], BLOCKS, 4)?;
+    let blocks = blocks_of(disk)? + blocks_of(zoned)?;
+    println!("  {:?}: beside a mover", begun.elapsed());
+    let remounted = can_disable.then_some(disk);
+    let blocks = beside_a_mover(folder, remounted, blocks, &mut files).context("beside a mover")?;
+    println!("  {:?}: without checkpoints", begun.elapsed());
+    if can_disable {
+        checkpoints_off(folder, disk, &mut files[0]).context("mounted without checkpoints")?;
+    }
+    println!("  {:?}: a log that is cut off", begun.elapsed());
+    cut_off_the_log(folder, blocks, &mut files[0]).context("a log that is cut off")?;
+    files[1].check_on_device()
+}
+
+/// Blocks of what can be used of the file system.
+fn usable(folder: &Path) -> Result<u64> {
+    Ok(rustix::fs::statvfs(folder)?.f_blocks)
+}
+
+/// Blocks of a disk.
+fn blocks_of(disk: &Path) -> Result<u64> {
+    Ok(File::open(disk)?.seek(SeekFrom::End(0))? / BLOCK)
+}
+
+/// The section of the log for moved data is the first of those that go.
+fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
+    const SECTIONS: u64 = 100;
+    // So much is needed for what is there, and for garbage collection.
+    let statistics = rustix::fs::statvfs(folder)?;
+    let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 2;
+    // More than half a section: each move takes the next free one, as no checkpoint frees any.
+    let mut large = Known::create(folder, 3)?;
+    large.write(0, SECTION / 2 + 100, 1)?;
+    large.file.sync_all()?;
+    for version in 2..2 + SECTIONS {
+        if section_of(&large)? >= least {
+            break;
+        }
+        anew(&mut large, version)?;
+    }
+    anew(file, VERSIONS)?;
+    let end = section_of(file)?;
+    println!("  the log is in section {end} of {}", blocks / SECTION);
+    ensure!(
+        end >= least,
+        "section {end} cannot be cut off, {least} could"
+    );
+    shrink(folder, end * SECTION)?;
+    large.drop_cache()?;
+    large.check().context("a large file")?;
+    for version in [VERSIONS + 1, VERSIONS + 2] {
+        file.check_on_device()?;
+        let place = section_of(file)?;
+        ensure!(place < end, "{} is in section {place}", file.path.display());
+        anew(file, version)?;
+    }
+    Ok(())
+}
+
+/// The section that a file begins in, from the beginning of the file system.
+fn section_of(file: &Known) -> Result<u64> {
+    let place = file.place()?.context("it has no blocks")?;
+    Ok(place / BLOCK / SECTION)
+}
+
+fn shrink(folder: &Path, blocks: u64) -> Result<()> {
+    let root = File::open(folder)?;
+    for _ in 0..ATTEMPTS {
+        match f2fs::resize(&root, blocks) {
+            Ok(()) => return Ok(()),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AGAIN) => {
+                thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error).context(format!("to {blocks} blocks")),
+        }
+    }
+    bail!("to {blocks} blocks: it is to be tried again, and again")
+}
+
+fn remount(folder: &Path, disk: &Path, option: &str) -> Result<()> {
+    let status = Command::new("mount")
+        .args(["-o", &format!("remount,{option}")])
+        .args([disk, folder])
+        .status()?;
+    ensure!(status.success(), "remount,{option}: {status}");
+    Ok(())
+}
+
+/// The call was refused, as there are no checkpoints just now.
+fn is_off(error: &anyhow::Error) -> bool {
+    error.downcast_ref().and_then(Errno::from_io_error) == Some(Errno::OPNOTSUPP)
+}
+
+/// Without checkpoints nothing is moved; what was, stays, and the log goes on afterwards.
+fn checkpoints_off(folder: &Path, disk: &Path, file: &mut Known) -> Result<()> {
+    remount(folder, disk, "checkpoint=disable")?;
+    match file.relocate(Flags::empty()) {
+        Err(error) if is_off(&error) => {}
+        other => bail!("{other:?}"),
+    }
+    file.check_on_device()?;
+    remount(folder, disk, "checkpoint=enable")?;
+    anew(file, VERSIONS - 1)?;
+    file.check_on_device()
+}
+
+/// Write a block, so that the file is in pieces again, and move the whole of it.
+fn anew(file: &mut Known, version: u64) -> Result<u64> {
+    let blocks = file.blocks();
+    file.write(version % blocks, 1, version)?;
+    let report = file.relocate(Flags::empty())?;
+    match report.ranges.as_slice() {
+        [range] if range.status == Status::Done && range.moved == blocks * BLOCK => Ok(range.moved),
+        // The remount came while the call was under way.
+        [range] if range.status == Status::Device(Errno::OPNOTSUPP.raw_os_error()) => {
+            Err(std::io::Error::from(Errno::OPNOTSUPP).into())
+        }
+        _ => bail!("{}: {report:?}", file.path.display()),
+    }
+}
+
+/// A mover that never pauses, while the file system loses its last sections one by one (for which it is
+/// frozen), and is mounted without checkpoints (if there is a disk to mount). How many blocks are left comes back.
+fn beside_a_mover(
+    folder: &Path,
+    disk: Option<&Path>,
+    blocks: u64,
+    files: &mut [Known],
+) -> Result<u64> {
+    const SECTIONS: u64 = 6;
+    let over = AtomicBool::new(false);
+    let moved = AtomicU64::new(0);
+    let before = usable(folder)?;
+    thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            for version in 2..VERSIONS - 1 {
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+                for file in &mut *files {
+                    // Dirty pages would keep checkpoints from being switched on again.
+                    if offload(&file.file, &[], Flags::empty()).is_err() {
+                        thread::sleep(PAUSE);
+                        continue;
+                    }
+                    match anew(file, version) {
+                        Ok(bytes) => moved.fetch_add(bytes, Ordering::Relaxed),
+                        // While checkpoints are off.
+                        Err(error) if is_off(&error) => 0,
+                        Err(error) => return Err(error),
+                    };
+                }
+            }
+            Ok(())
+        });
+        let changed = (1..=SECTIONS).try_for_each(|gone| {
+            shrink(folder, blocks - gone * SECTION)?;
+            if let (3, Some(disk)) = (gone, disk) {
+                remount(folder, disk, "checkpoint=disable")?;
+                remount(folder, disk, "checkpoint=enable")?;
+            }
+            Ok(())
+        });
+        over.store(true, Ordering::Relaxed);
+        let mover: Result<()> = mover.join().expect("it does not panic");
+        changed.and(mover.context("the mover"))
+    })?;
+    println!(
+        "  {} MiB were moved meanwhile",
+        moved.load(Ordering::Relaxed) >> 20
+    );
+    ensure!(moved.load(Ordering::Relaxed) > 0);
+    ensure!(usable(folder)? == before - SECTIONS * SECTION);
+    for file in files {
+        file.check_on_device()?;
+    }
+    Ok(blocks - SECTIONS * SECTION)
+}
