@@ -1,0 +1,148 @@
+//! The values that one thing had, as far as a power cut may bring them back.
+
+/// A value that a call which synchronizes data (but no more) has made obsolete.
+#[derive(Clone, Debug)]
+pub(crate) struct Obsolete<T> {
+    pub(crate) value: T,
+    /// When the call returned.
+    pub(crate) acknowledged_ms: u64,
+}
+
+/// A block, a size, a name, an attribute: `kept` begins with the value that is known to be durable;
+/// each newer one, the live one last, may be on the device or not.
+#[derive(Clone, Debug)]
+pub(crate) struct History<T> {
+    kept: Vec<T>,
+    /// No longer allowed, but they were when the cut began that is being made right now.
+    passed: Vec<T>,
+    obsolete: Vec<Obsolete<T>>,
+}
+
+impl<T: Clone + PartialEq> History<T> {
+    /// With a durable value.
+    pub(crate) fn new(durable: T) -> Self {
+        Self {
+            kept: vec![durable],
+            passed: Vec::new(),
+            obsolete: Vec::new(),
+        }
+    }
+
+    /// What it is while the power is on.
+    pub(crate) fn live(&self) -> &T {
+        self.kept.last().expect("never empty")
+    }
+
+    /// It gets a new value; from the moment where the call begins, a cut may show it.
+    pub(crate) fn push(&mut self, value: T) {
+        if *self.live() != value {
+            self.kept.push(value);
+        }
+    }
+
+    /// The live value is durable. `watched`: a cut is being made, which may still show older ones.
+    pub(crate) fn durable(&mut self, watched: bool) {
+        self.drop_older(self.kept.len() - 1, watched);
+        if watched {
+            let obsolete = self.obsolete.drain(..).map(|old| old.value);
+            self.passed.extend(obsolete);
+        }
+        self.obsolete.clear();
+    }
+
+    /// The last value of which `counts` is true is durable, by a call that promises it for data only.
+    pub(crate) fn data_durable(&mut self, counts: impl Fn(&T) -> bool, now_ms: u64, watched: bool) {
+        let Some(floor) = self.kept.iter().rposition(counts) else {
+            return;
+        };
+        for value in &self.kept[..floor] {
+            self.obsolete.push(Obsolete {
+                value: value.clone(),
+                acknowledged_ms: now_ms,
+            });
+        }
+        self.drop_older(floor, watched);
+    }
+
+    fn drop_older(&mut self, floor: usize, watched: bool) {
+        let older = self.kept.drain(..floor);
+        if watched {
+            self.passed.extend(older);
+        }
+    }
+
+    /// The cut is made.
+    pub(crate) fn forget_passed(&mut self) {
+        self.passed.clear();
+    }
+
+    /// All that a cut may show.
+    pub(crate) fn allowed(&self) -> impl Iterator<Item = &T> {
+        self.passed.iter().chain(&self.kept)
+    }
+
+    /// What may not be there any more but for a window that the caller grants.
+    pub(crate) fn obsolete(&self) -> &[Obsolete<T>] {
+        &self.obsolete
+    }
+
+    /// The durable value.
+    pub(crate) fn floor(&self) -> &T {
+        &self.kept[0]
+    }
+
+    /// Whether anything but the live value is allowed.
+    pub(crate) fn in_doubt(&self) -> bool {
+        self.kept.len() > 1 || !self.passed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allowed(history: &History<u32>) -> Vec<u32> {
+        history.allowed().copied().collect()
+    }
+
+    #[test]
+    fn what_is_durable_ends_what_was_before() {
+        let mut history = History::new(1);
+        history.push(2);
+        history.push(3);
+        assert_eq!(allowed(&history), [1, 2, 3]);
+        history.durable(false);
+        assert_eq!(allowed(&history), [3]);
+        history.push(3);
+        assert!(!history.in_doubt());
+    }
+
+    #[test]
+    fn a_cut_that_is_being_made_may_show_what_was_allowed_when_it_began() {
+        let mut history = History::new(1);
+        history.push(2);
+        history.durable(true);
+        history.push(3);
+        history.durable(true);
+        assert_eq!(allowed(&history), [1, 2, 3]);
+        history.forget_passed();
+        assert_eq!(allowed(&history), [3]);
+    }
+
+    #[test]
+    fn data_only_leaves_later_values_in_doubt_and_remembers_the_older() {
+        let mut history = History::new(10);
+        history.push(20);
+        history.push(1);
+        history.data_durable(|value| *value >= 10, 7, false);
+        assert_eq!(allowed(&history), [20, 1]);
+        let old: Vec<_> = history
+            .obsolete()
+            .iter()
+            .map(|old| (old.value, old.acknowledged_ms))
+            .collect();
+        assert_eq!(old, [(10, 7)]);
+        history.durable(false);
+        assert!(history.obsolete().is_empty());
+    }
+}

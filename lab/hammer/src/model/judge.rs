@@ -1,0 +1,216 @@
+//! Holding what was found against the model.
+
+use super::{BLOCK, FileModel, Model, Value};
+
+/// What is known to be lost on stock ext4, and therefore counted by itself: a mover swaps blocks,
+/// and `fdatasync` of a writer that has the file open at the same time does not commit the swap
+/// (`ext4_swap_extents` does not advance `i_datasync_tid`, fs/ext4/move_extent.c, v6.18). Only
+///
+/// - an older version of the same block, made obsolete by `fdatasync` or `O_DSYNC` and nothing more,
+/// - while nothing has committed the journal since,
+/// - acknowledged less than this before the cut, or after a mover was killed between a step and its
+///   commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Window {
+    /// The longest time from a mover's step to the end of its commit; 0 grants nothing.
+    pub(crate) step_ms: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Findings {
+    /// Blocks, sizes, names and attributes that were held against the model.
+    pub(crate) checked: u64,
+    /// Of these, those that could have been different (a cut only).
+    pub(crate) in_doubt: u64,
+    /// Losses within the [`Window`].
+    pub(crate) window: u64,
+    /// Each with file, place, and what it is.
+    pub(crate) violations: Vec<String>,
+}
+
+impl Findings {
+    /// One more violation.
+    pub(crate) fn violation(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// With another's.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.checked += other.checked;
+        self.in_doubt += other.in_doubt;
+        self.window += other.window;
+        self.violations.extend(other.violations);
+    }
+}
+
+impl Model {
+    /// Whether `value` in this block is what is allowed but for the window.
+    fn in_window(&self, acknowledged_ms: u64, window: Window) -> bool {
+        let committed_since = |ms: u64| self.commits_ms.iter().any(|commit| *commit > ms);
+        if window.step_ms == 0 || committed_since(acknowledged_ms) {
+            return false;
+        }
+        let young = self.now_ms.saturating_sub(acknowledged_ms) <= window.step_ms;
+        let killed = |kill: &u64| {
+            *kill <= self.now_ms
+                && acknowledged_ms + window.step_ms >= *kill
+                && !committed_since(*kill)
+        };
+        young || self.kills_ms.iter().any(killed)
+    }
+
+    /// A block of a file, or the part of it that is there, after a cut.
+    pub(crate) fn judge_block(
+        &self,
+        file: u32,
+        block: u32,
+        bytes: &[u8],
+        window: Window,
+        findings: &mut Findings,
+    ) {
+        let history = &self.file(file).blocks[block as usize];
+        findings.checked += 1;
+        findings.in_doubt += u64::from(history.in_doubt());
+        let found = Value::of(bytes);
+        if let Some(found) = found
+            && history.allowed().any(|value| *value == found)
+        {
+            return;
+        }
+        if found.is_none() && torn(bytes, history.allowed().copied()) {
+            return;
+        }
+        let obsolete = history.obsolete().iter();
+        if let Some(found) = found
+            && { obsolete }.any(|old| {
+                old.value == found && self.in_window(old.acknowledged_ms, window)
+            })
+        {
+            findings.window += 1;
+            return;
+        }
+        let floor = *history.floor();
+        let allowed: Vec<String> = history.allowed().map(ToString::to_string).collect();
+        findings.violation(format!(
+            "file {file} block {block}: {}; allowed: {}",
+            explain(file, found, floor, history.allowed()),
+            allowed.join(", ")
+        ));
+    }
+
+    /// A block while the power is on.
+    pub(crate) fn judge_live(&self, file: u32, block: u32, bytes: &[u8], findings: &mut Findings) {
+        let live = self.file(file).live(block);
+        findings.checked += 1;
+        if Value::of(bytes) != Some(live) {
+            let found = Value::of(bytes);
+            findings.violation(format!(
+                "file {file} block {block}, read: {}; it is {live}",
+                explain(file, found, live, [live].iter())
+            ));
+        }
+    }
+
+    /// A size after a cut.
+    pub(crate) fn judge_size(&self, file: u32, bytes: u64, window: Window, findings: &mut Findings) {
+        let size = &self.file(file).size;
+        findings.checked += 1;
+        let fits = |(low, high): &(u64, u64)| (*low..=*high).contains(&bytes);
+        if size.allowed().any(fits) {
+            return;
+        }
+        let mut obsolete = size.obsolete().iter();
+        if obsolete.any(|old| fits(&old.value) && self.in_window(old.acknowledged_ms, window)) {
+            findings.window += 1;
+            return;
+        }
+        let allowed: Vec<_> = size.allowed().collect();
+        findings.violation(format!(
+            "file {file}: size {bytes}; allowed (bytes from, to): {allowed:?}"
+        ));
+    }
+
+    /// The attribute of the hammer after a cut.
+    pub(crate) fn judge_attribute(&self, file: u32, value: u32, findings: &mut Findings) {
+        let attribute = &self.file(file).attribute;
+        findings.checked += 1;
+        if !attribute.allowed().any(|allowed| *allowed == value) {
+            let allowed: Vec<_> = attribute.allowed().collect();
+            findings.violation(format!(
+                "file {file}: attribute {value}; allowed: {allowed:?}"
+            ));
+        }
+    }
+
+    /// Which file a name leads to after a cut, going by its inode. Several if an inode number was
+    /// used again; none is a violation unless the name may be free.
+    pub(crate) fn judge_name(
+        &self,
+        name: &str,
+        inode: Option<u64>,
+        findings: &mut Findings,
+    ) -> Vec<u32> {
+        findings.checked += 1;
+        let allowed: Vec<Option<u32>> = match self.names.get(name) {
+            Some(history) => history.allowed().copied().collect(),
+            None => vec![None],
+        };
+        let Some(inode) = inode else {
+            if !allowed.contains(&None) {
+                findings.violation(format!("name {name}: it is gone"));
+            }
+            return Vec::new();
+        };
+        let mut files: Vec<u32> = allowed.iter().flatten().copied().collect();
+        files.retain(|file| self.file(*file).inode == inode);
+        files.sort_unstable();
+        files.dedup();
+        if files.is_empty() {
+            findings.violation(format!(
+                "name {name}: leads to inode {inode}; allowed files: {allowed:?}"
+            ));
+        }
+        files
+    }
+}
+
+impl FileModel {
+    /// Whether block `block` lies (in part) below `bytes`, and how much of it.
+    pub(crate) fn part_below(block: u32, bytes: u64) -> usize {
+        let start = u64::from(block) * BLOCK as u64;
+        bytes.saturating_sub(start).min(BLOCK as u64) as usize
+    }
+}
+
+/// A block may be written while its page is being changed, and a file system's blocks may be smaller
+/// than ours: then each byte is that of one of the allowed values. Never where only one is allowed.
+fn torn(bytes: &[u8], allowed: impl Iterator<Item = Value>) -> bool {
+    let allowed: Vec<_> = allowed.map(Value::bytes).collect();
+    let one_of = |(at, byte): (usize, &u8)| allowed.iter().any(|value| value[at] == *byte);
+    allowed.len() > 1 && bytes.iter().enumerate().all(one_of)
+}
+
+fn explain<'a>(
+    file: u32,
+    found: Option<Value>,
+    floor: Value,
+    mut allowed: impl Iterator<Item = &'a Value>,
+) -> String {
+    let what = match (found, floor) {
+        (None, _) => return "no block of the hammer (torn or foreign data)".into(),
+        (Some(Value::Zero), _) => return "zeroes, which nobody wrote".into(),
+        (Some(Value::Data(_)), Value::Zero) if allowed.all(|value| *value == Value::Zero) => {
+            "data, where zeroes are durable"
+        }
+        (Some(Value::Data(stamp)), _) if stamp.file != file => "another file's block",
+        (Some(Value::Data(stamp)), Value::Data(floor)) if stamp.block != floor.block => {
+            "another place's block"
+        }
+        (Some(Value::Data(stamp)), Value::Data(floor)) if stamp.version < floor.version => {
+            "an older version"
+        }
+        _ => "not what was written",
+    };
+    format!("{what}: {}", found.unwrap_or(Value::Zero))
+}

@@ -1,0 +1,279 @@
+//! The oracle accepts what may be, and nothing else: with faults planted on a simulated device.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BLOCKS: u32 = 12;
+
+fn one_file() -> Model {
+    let mut model = Model::default();
+    let file = model.add_file(7, BLOCKS);
+    model.set_name("a/main", Some(file));
+    model.write(file, 0..8);
+    model.all_synced(0);
+    model
+}
+
+fn cut(model: &mut Model) -> Model {
+    model.begin_cut();
+    let now = model.now_ms;
+    model.end_cut(now)
+}
+
+fn judge(model: &Model, block: u32, value: Value, step_ms: u64) -> Findings {
+    let mut findings = Findings::default();
+    model.judge_block(0, block, &value.bytes(), Window { step_ms }, &mut findings);
+    findings
+}
+
+fn accepts(model: &Model, block: u32, value: Value) -> bool {
+    judge(model, block, value, 0).violations.is_empty()
+}
+
+#[test]
+fn a_durable_block_is_the_only_one_allowed() {
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    let new = model.write(0, 3..4)[0];
+    assert!(accepts(&model, 3, old) && accepts(&model, 3, new));
+    model.fsynced(0, 1);
+    assert!(accepts(&model, 3, new));
+    assert!(!accepts(&model, 3, old), "an older version");
+    assert!(!accepts(&model, 3, Value::Zero), "zeroes");
+    assert!(!accepts(&model, 3, model.file(0).live(4)), "another place");
+}
+
+#[test]
+fn punched_data_stays_away_once_that_is_durable() {
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    model.zero(0, 3..4);
+    assert!(accepts(&model, 3, old) && accepts(&model, 3, Value::Zero));
+    model.data_synced(0);
+    assert!(accepts(&model, 3, old), "not promised by fdatasync");
+    model.fsynced(0, 1);
+    assert!(!accepts(&model, 3, old));
+}
+
+#[test]
+fn a_write_over_punched_blocks_is_durable_by_fdatasync() {
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    model.zero(0, 3..4);
+    let new = model.write(0, 3..4)[0];
+    model.data_synced(0);
+    assert!(accepts(&model, 3, new));
+    assert!(!accepts(&model, 3, Value::Zero) && !accepts(&model, 3, old));
+}
+
+#[test]
+fn torn_blocks_are_mixtures_of_what_is_allowed() {
+    let mut model = one_file();
+    let old = model.file(0).live(3).bytes();
+    let new = model.write(0, 3..4)[0].bytes();
+    let mut mixed = old;
+    mixed[2048..].copy_from_slice(&new[2048..]);
+    let violations = |model: &Model, bytes: &[u8]| {
+        let mut findings = Findings::default();
+        model.judge_block(0, 3, bytes, Window::default(), &mut findings);
+        findings.violations.len()
+    };
+    assert_eq!(violations(&model, &mixed), 0);
+    let mut foreign = mixed;
+    foreign[100] ^= 0xFF;
+    assert_eq!(violations(&model, &foreign), 1);
+    model.fsynced(0, 1);
+    assert_eq!(violations(&model, &mixed), 1, "no longer in doubt");
+}
+
+#[test]
+fn the_window_is_narrow() {
+    let lost = |kill: Option<u64>, commit: Option<u64>, cut_ms: u64, step_ms: u64| {
+        let mut model = one_file();
+        let old = model.file(0).live(3);
+        model.set_now(1000);
+        model.write(0, 3..4);
+        model.range_synced(0, 3..4);
+        if let Some(ms) = kill {
+            model.set_now(ms);
+            model.mover_killed();
+        }
+        model.commits_ms.extend(commit);
+        model.set_now(cut_ms);
+        let found = judge(&cut(&mut model), 3, old, step_ms);
+        (found.window, found.violations.len())
+    };
+    assert_eq!(lost(None, None, 1100, 0), (0, 1), "nothing is granted");
+    assert_eq!(lost(None, None, 1100, 200), (1, 0), "young enough");
+    assert_eq!(lost(None, None, 1300, 200), (0, 1), "too old");
+    assert_eq!(lost(None, Some(1050), 1100, 200), (0, 1), "committed since");
+    assert_eq!(lost(Some(1100), None, 9000, 200), (1, 0), "killed in a step");
+    assert_eq!(lost(Some(1300), None, 9000, 200), (0, 1), "killed much later");
+    assert_eq!(lost(Some(900), None, 9000, 200), (1, 0), "killed before");
+    let (window, violations) = lost(Some(900), Some(950), 9000, 200);
+    assert_eq!((window, violations), (0, 1), "the kill was made up for");
+}
+
+#[test]
+fn fsync_is_never_in_the_window() {
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    model.write(0, 3..4);
+    model.fsynced(0, 0);
+    let found = judge(&cut(&mut model), 3, old, 1_000_000);
+    assert_eq!((found.window, found.violations.len()), (0, 1));
+}
+
+#[test]
+fn sizes_names_and_attributes_follow_the_same_rule() {
+    let mut model = one_file();
+    let size = |model: &Model, blocks: u64| {
+        let mut findings = Findings::default();
+        model.judge_size(0, blocks * 4096, Window::default(), &mut findings);
+        findings.violations.is_empty()
+    };
+    model.resize(0, 4);
+    assert!(size(&model, 8) && size(&model, 4) && !size(&model, 6));
+    model.write(0, 4..10);
+    assert!(size(&model, 6), "on the way");
+    model.fsynced(0, 1);
+    assert!(size(&model, 10) && !size(&model, 4) && !size(&model, 8));
+
+    let name = |model: &Model, name: &str, inode| {
+        let mut findings = Findings::default();
+        model.judge_name(name, inode, &mut findings);
+        findings.violations.is_empty()
+    };
+    model.set_name("a/moved", Some(0));
+    model.set_name("a/main", None);
+    assert!(name(&model, "a/main", Some(7)) && name(&model, "a/main", None));
+    assert!(!name(&model, "a/main", Some(8)), "another file");
+    model.directory_synced("b", 2);
+    assert!(name(&model, "a/main", Some(7)));
+    model.directory_synced("a", 2);
+    assert!(!name(&model, "a/main", Some(7)) && !name(&model, "a/moved", None));
+    assert!(!name(&model, "a/foreign", Some(9)));
+
+    model.set_attribute(0, 5);
+    let attribute = |model: &Model, value| {
+        let mut findings = Findings::default();
+        model.judge_attribute(0, value, &mut findings);
+        findings.violations.is_empty()
+    };
+    assert!(attribute(&model, 0) && attribute(&model, 5) && !attribute(&model, 6));
+    model.fsynced(0, 3);
+    assert!(!attribute(&model, 0) && attribute(&model, 5));
+}
+
+#[test]
+fn shifted_blocks_carry_their_content() {
+    let mut model = one_file();
+    let old: Vec<Value> = (0..8).map(|block| model.file(0).live(block)).collect();
+    model.shift(0, 2..4, true);
+    assert_eq!(model.file(0).len_blocks(), 6);
+    assert_eq!(model.file(0).live(2), old[4]);
+    assert_eq!(model.file(0).live(6), Value::Zero);
+    assert!(accepts(&model, 2, old[2]) && accepts(&model, 2, Value::Zero));
+    model.fsynced(0, 1);
+    assert!(!accepts(&model, 2, old[2]) && !accepts(&model, 2, Value::Zero));
+    model.shift(0, 1..3, false);
+    model.fsynced(0, 2);
+    assert_eq!(model.file(0).len_blocks(), 8);
+    assert_eq!(model.file(0).live(1), Value::Zero);
+    assert_eq!(model.file(0).live(3), old[1]);
+    assert_eq!(model.file(0).live(4), old[4]);
+}
+
+#[test]
+fn what_becomes_durable_while_a_cut_is_made_may_be_in_it_or_not() {
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    model.begin_cut();
+    let first = model.write(0, 3..4)[0];
+    model.fsynced(0, 1);
+    let second = model.write(0, 3..4)[0];
+    model.fsynced(0, 2);
+    let cut = model.end_cut(0);
+    let third = model.write(0, 3..4)[0];
+    assert!([old, first, second].iter().all(|value| accepts(&cut, 3, *value)));
+    assert!(!accepts(&cut, 3, third), "written after the cut");
+    assert!(!accepts(&model, 3, old), "the next cut is another matter");
+}
+
+/// A device that loses what is not durable, by its own book-keeping, which is not the model's.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u32, u32),
+    Punch(u32, u32),
+    Fsync,
+    RangeSync(u32, u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let range = || (0..BLOCKS - 2, 1..3_u32);
+    let step = prop_oneof![
+        4 => range().prop_map(|(at, count)| Step::Write(at, count)),
+        2 => range().prop_map(|(at, count)| Step::Punch(at, count)),
+        1 => Just(Step::Fsync),
+        2 => range().prop_map(|(at, count)| Step::RangeSync(at, count)),
+    ];
+    prop::collection::vec(step, 1..40)
+}
+
+proptest! {
+    #[test]
+    fn a_device_that_keeps_its_word_is_accepted_and_one_that_does_not_is_not(
+        steps in steps(),
+        choices in prop::collection::vec(any::<prop::sample::Index>(), BLOCKS as usize),
+    ) {
+        let mut model = one_file();
+        // For each block all it ever held, and the index of the last one that is promised.
+        let mut held: Vec<(Vec<Value>, usize)> =
+            (0..BLOCKS).map(|block| (vec![model.file(0).live(block)], 0)).collect();
+        for step in &steps {
+            match *step {
+                Step::Write(at, count) => {
+                    let values = model.write(0, at..at + count);
+                    for (block, value) in (at..).zip(values) {
+                        held[block as usize].0.push(value);
+                    }
+                }
+                Step::Punch(at, count) => {
+                    model.zero(0, at..at + count);
+                    for block in at..at + count {
+                        held[block as usize].0.push(Value::Zero);
+                    }
+                }
+                Step::Fsync => {
+                    model.fsynced(0, 0);
+                    for (values, floor) in &mut held {
+                        *floor = values.len() - 1;
+                    }
+                }
+                Step::RangeSync(at, count) => {
+                    model.range_synced(0, at..at + count);
+                    for (values, floor) in &mut held[at as usize..(at + count) as usize] {
+                        let data = |value: &Value| matches!(value, Value::Data(_));
+                        let last = values.iter().rposition(data).unwrap_or(0);
+                        *floor = last.max(*floor);
+                    }
+                }
+            }
+        }
+        let cut = cut(&mut model);
+        for (block, (values, floor)) in (0..).zip(&held) {
+            let kept = &values[*floor..];
+            let left = kept[choices[block as usize].index(kept.len())];
+            prop_assert!(accepts(&cut, block, left), "block {} {}", block, left);
+            for lost in &values[..*floor] {
+                let again = kept.contains(lost);
+                prop_assert_eq!(accepts(&cut, block, *lost), again, "block {} {}", block, lost);
+            }
+            let neighbour = held[(block as usize + 1) % BLOCKS as usize].0.last().unwrap();
+            if matches!(neighbour, Value::Data(_)) {
+                prop_assert!(!accepts(&cut, block, *neighbour), "block {}", block);
+            }
+        }
+    }
+}
