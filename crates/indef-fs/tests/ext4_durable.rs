@@ -140,7 +140,7 @@ impl Drop for OnDrop<'_> {
 }
 
 fn cut(scratch: &mut ScratchFs) {
-    linux_abi::shutdown::cut(File::open(scratch.path()).unwrap()).unwrap();
+    linux_abi::shutdown::without_flush(File::open(scratch.path()).unwrap()).unwrap();
     scratch.remount().unwrap();
 }
 
@@ -242,7 +242,7 @@ fn loop_who_opens_a_file_while_it_is_moved_loses_nothing() {
             }
         }
         assert!(relocated >= Bytes::mib(1), "{relocated}");
-        linux_abi::shutdown::cut(File::open(scratch.path()).unwrap()).unwrap();
+        linux_abi::shutdown::without_flush(File::open(scratch.path()).unwrap()).unwrap();
         stop.store(true, Ordering::SeqCst);
         acknowledged = writer.join().unwrap();
     });

@@ -31,6 +31,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::nvme::ABI,
         crate::nvme::command::ABI,
         crate::share::ABI,
+        crate::shutdown::ABI,
         crate::xfs::ABI,
         crate::xfs_handle::ABI,
     ]

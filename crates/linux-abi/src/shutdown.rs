@@ -1,27 +1,59 @@
-//! `XFS_IOC_GOINGDOWN`, `EXT4_IOC_SHUTDOWN`, `F2FS_IOC_SHUTDOWN`: stop a file system as a power cut
-//! would (xfs/xfs_fs.h, v6.1; `FS_IOC_SHUTDOWN` of linux/fs.h, v7.0).
+//! `EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN` (fs/ext4/ext4.h, xfs/xfs_fs.h, v6.12; F2FS has it, too):
+//! end all work on a file system at once, for tests of what a power cut leaves.
 
-use std::{io, mem::size_of, os::fd::AsFd};
+use std::{io, os::fd::AsFd};
 
-use crate::ioctl::{self, IoctlArgument, READ};
+use crate::{
+    abi::AbiItem,
+    ioctl::{self, IoctlArgument, READ},
+};
 
-/// Neither data nor journal is written any more.
+/// `*_GOING_FLAGS_NOLOGFLUSH`: what only memory knows is gone.
 const NO_LOG_FLUSH: u32 = 2;
 
 #[repr(transparent)]
-struct How(u32);
+struct Flags(u32);
 
-// SAFETY: the request is _IOR('X', 125, __u32); the kernel reads these 4 bytes.
-unsafe impl IoctlArgument for How {
-    const REQUEST: u32 = ioctl::request(READ, b'X', 125, size_of::<Self>());
+// SAFETY: the request is _IOR('X', 125, uint32_t) on each of these file systems; the kernel reads
+// this one integer, in spite of the direction.
+unsafe impl IoctlArgument for Flags {
+    const REQUEST: u32 = ioctl::request(READ, b'X', 125, size_of::<u32>());
 }
 
-/// Cut the file system of an open file off from its device: from now on every call on it fails. For
-/// experiments; what is on the device is what a power cut leaves if the device's cache is durable.
+/// What this module claims.
+pub const ABI: &[AbiItem] = &[AbiItem {
+    header: "xfs/xfs.h",
+    c_type: "",
+    size: size_of::<Flags>(),
+    fields: &[],
+    requests: &[
+        ("XFS_IOC_GOINGDOWN", Flags::REQUEST),
+        ("XFS_FSOP_GOING_FLAGS_NOLOGFLUSH", NO_LOG_FLUSH),
+    ],
+}];
+
+/// Shut the file system of `fd` down without flushing its log. Everything on it fails from then on;
+/// it can only be unmounted.
 ///
 /// # Errors
 ///
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where the file system cannot.
-pub fn cut(fd: impl AsFd) -> io::Result<()> {
-    ioctl::call(fd, &mut How(NO_LOG_FLUSH)).map(drop)
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where the file system has no such ioctl.
+pub fn without_flush(fd: impl AsFd) -> io::Result<()> {
+    ioctl::call(fd, &mut Flags(NO_LOG_FLUSH)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_is_that_of_the_header() {
+        assert_eq!(Flags::REQUEST, 0x8004_587D);
+    }
+
+    #[test]
+    fn what_is_no_file_system_of_a_disk_refuses() {
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert!(without_flush(&file).is_err());
+    }
 }

@@ -18,8 +18,81 @@
 
 #![forbid(unsafe_code)]
 
+mod actor;
+mod age;
+mod director;
+mod disk;
+mod examine;
+mod front;
 mod model;
+mod mover;
 mod rng;
+mod round;
+mod script;
+mod shared;
+mod shrink;
 mod stamp;
+mod volume;
 
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use scratch_fs::ScratchError;
+
+pub use mover::Mover;
+pub use round::{Options, Round};
 pub use stamp::Stamp;
+pub use volume::{VOLUMES, Volume};
+
+/// Rounds on one machine.
+#[derive(Debug)]
+pub struct Hammer {
+    host: disk::Host,
+    options: Options,
+}
+
+impl Hammer {
+    /// Images will lie below `folder`; `tools` has newer tools for XFS.
+    ///
+    /// # Errors
+    ///
+    /// Where the outer file system cannot be made.
+    pub fn new(
+        folder: &Path,
+        tools: Option<PathBuf>,
+        options: Options,
+    ) -> Result<Self, ScratchError> {
+        let host = disk::Host::new(folder, tools)?;
+        Ok(Self { host, options })
+    }
+
+    /// A round of this seed.
+    ///
+    /// # Errors
+    ///
+    /// Where it could not be run; what it found is in its result.
+    pub fn round(&self, volume: &'static Volume, seed: u64) -> Result<Round> {
+        let script = script::Script::new(volume, seed, self.options.states);
+        round::run(&self.host, volume, seed, &script, &self.options)
+    }
+
+    /// Leave out steps of a round with violations as long as it still has some, in at most `tries`
+    /// rounds. The steps that are left come back, and the violations.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::round`].
+    pub fn shrink(
+        &self,
+        volume: &'static Volume,
+        seed: u64,
+        tries: u32,
+    ) -> Result<(Vec<String>, Vec<String>)> {
+        let script = script::Script::new(volume, seed, self.options.states);
+        let run = |part: &script::Script| {
+            let round = round::run(&self.host, volume, seed, part, &self.options)?;
+            Ok(round.violations)
+        };
+        shrink::shrink(&script, tries, run)
+    }
+}

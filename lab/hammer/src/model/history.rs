@@ -43,11 +43,15 @@ impl<T: Clone + PartialEq> History<T> {
     /// The live value is durable. `watched`: a cut is being made, which may still show older ones.
     pub(crate) fn durable(&mut self, watched: bool) {
         self.drop_older(self.kept.len() - 1, watched);
-        if watched {
-            let obsolete = self.obsolete.drain(..).map(|old| old.value);
-            self.passed.extend(obsolete);
+        self.end_obsolete(watched);
+    }
+
+    /// What was made obsolete by a call for data is so by one for everything. A cut that is being
+    /// made may still show it if it may show it at all, which is for the window to say.
+    pub(crate) fn end_obsolete(&mut self, watched: bool) {
+        if !watched {
+            self.obsolete.clear();
         }
-        self.obsolete.clear();
     }
 
     /// The last value of which `counts` is true is durable, by a call that promises it for data only.

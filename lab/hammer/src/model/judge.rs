@@ -8,8 +8,8 @@ use super::{BLOCK, FileModel, Model, Value};
 ///
 /// - an older version of the same block, made obsolete by `fdatasync` or `O_DSYNC` and nothing more,
 /// - while nothing has committed the journal since,
-/// - acknowledged less than this before the cut, or after a mover was killed between a step and its
-///   commit.
+/// - acknowledged less than this before the cut, or while a mover was stopped, or after one was
+///   killed, which may have been between a step and its commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Window {
     /// The longest time from a mover's step to the end of its commit; 0 grants nothing.
@@ -47,17 +47,20 @@ impl Findings {
 impl Model {
     /// Whether `value` in this block is what is allowed but for the window.
     fn in_window(&self, acknowledged_ms: u64, window: Window) -> bool {
-        let committed_since = |ms: u64| self.commits_ms.iter().any(|commit| *commit > ms);
+        let committed_since = |ms: u64| {
+            let mut commits = self.commits_ms.iter();
+            commits.any(|(begun, ended)| *begun > ms && *ended < self.now_ms)
+        };
         if window.step_ms == 0 || committed_since(acknowledged_ms) {
             return false;
         }
         let young = self.now_ms.saturating_sub(acknowledged_ms) <= window.step_ms;
-        let killed = |kill: &u64| {
-            *kill <= self.now_ms
-                && acknowledged_ms + window.step_ms >= *kill
-                && !committed_since(*kill)
+        let halted = |(from, to): &(u64, u64)| {
+            acknowledged_ms + window.step_ms >= *from
+                && self.now_ms <= to.saturating_add(window.step_ms)
+                && !committed_since(*from)
         };
-        young || self.kills_ms.iter().any(killed)
+        young || self.halts_ms.iter().any(halted)
     }
 
     /// A block of a file, or the part of it that is there, after a cut.
@@ -83,9 +86,8 @@ impl Model {
         }
         let obsolete = history.obsolete().iter();
         if let Some(found) = found
-            && { obsolete }.any(|old| {
-                old.value == found && self.in_window(old.acknowledged_ms, window)
-            })
+            && { obsolete }
+                .any(|old| old.value == found && self.in_window(old.acknowledged_ms, window))
         {
             findings.window += 1;
             return;
@@ -113,7 +115,13 @@ impl Model {
     }
 
     /// A size after a cut.
-    pub(crate) fn judge_size(&self, file: u32, bytes: u64, window: Window, findings: &mut Findings) {
+    pub(crate) fn judge_size(
+        &self,
+        file: u32,
+        bytes: u64,
+        window: Window,
+        findings: &mut Findings,
+    ) {
         let size = &self.file(file).size;
         findings.checked += 1;
         let fits = |(low, high): &(u64, u64)| (*low..=*high).contains(&bytes);

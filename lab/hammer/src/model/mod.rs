@@ -37,10 +37,10 @@ pub(crate) struct Model {
     files: Vec<FileModel>,
     names: BTreeMap<String, History<Option<u32>>>,
     watched: bool,
-    /// When calls began that commit everything before them.
-    commits_ms: Vec<u64>,
-    /// When a mover was killed.
-    kills_ms: Vec<u64>,
+    /// When calls began and returned that commit everything before them.
+    commits_ms: Vec<(u64, u64)>,
+    /// From when to when a mover may have been between a step and its commit, not working.
+    halts_ms: Vec<(u64, u64)>,
     now_ms: u64,
 }
 
@@ -201,7 +201,7 @@ impl Model {
         self.files[file as usize].write(file, range)
     }
 
-    /// Given content from a block on: clones, copies, and what was found after a call that failed.
+    /// Given content from a block on: clones and copies.
     pub(crate) fn put(&mut self, file: u32, start: u32, values: &[Value]) {
         self.files[file as usize].put(start, values);
     }
@@ -214,6 +214,11 @@ impl Model {
     /// A size in blocks.
     pub(crate) fn resize(&mut self, file: u32, blocks: u32) {
         self.files[file as usize].resize(blocks);
+    }
+
+    /// A block that was found after a call that failed.
+    pub(crate) fn found(&mut self, file: u32, block: u32, value: Value) {
+        self.files[file as usize].blocks[block as usize].push(value);
     }
 
     /// A size that was found after a call that failed.
@@ -239,7 +244,7 @@ impl Model {
     /// `fsync` of the file, begun at `begun_ms`, has returned.
     pub(crate) fn fsynced(&mut self, file: u32, begun_ms: u64) {
         self.files[file as usize].durable(self.watched);
-        self.commits_ms.push(begun_ms);
+        self.commits_ms.push((begun_ms, self.now_ms));
     }
 
     /// `fdatasync` of the file has returned.
@@ -254,6 +259,18 @@ impl Model {
         self.files[file as usize].data_durable(range, now_ms, watched);
     }
 
+    /// A write with `O_SYNC`, begun at `begun_ms`, has returned.
+    pub(crate) fn range_fsynced(&mut self, file: u32, range: Range<u32>, begun_ms: u64) {
+        let watched = self.watched;
+        let file = &mut self.files[file as usize];
+        // Acknowledged at the very beginning, and committed since: no window.
+        file.data_durable(range.clone(), 0, watched);
+        for block in &mut file.blocks[range.start as usize..range.end as usize] {
+            block.end_obsolete(watched);
+        }
+        self.commits_ms.push((begun_ms, self.now_ms));
+    }
+
     /// `syncfs` or a freeze has returned, and no operation was under way while it ran.
     pub(crate) fn all_synced(&mut self, begun_ms: u64) {
         for file in &mut self.files {
@@ -262,7 +279,7 @@ impl Model {
         for name in self.names.values_mut() {
             name.durable(self.watched);
         }
-        self.commits_ms.push(begun_ms);
+        self.commits_ms.push((begun_ms, self.now_ms));
     }
 
     /// The name will be that of this file, or of none.
@@ -279,7 +296,7 @@ impl Model {
         for (_, history) in self.names.iter_mut().filter(|(name, _)| within(name)) {
             history.durable(self.watched);
         }
-        self.commits_ms.push(begun_ms);
+        self.commits_ms.push((begun_ms, self.now_ms));
     }
 
     /// Whose name it is now.
@@ -294,9 +311,15 @@ impl Model {
             .map(|(name, history)| (name.as_str(), history))
     }
 
-    /// A mover was killed.
-    pub(crate) fn mover_killed(&mut self) {
-        self.kills_ms.push(self.now_ms);
+    /// A mover is stopped, or killed.
+    pub(crate) fn mover_halted(&mut self) -> usize {
+        self.halts_ms.push((self.now_ms, u64::MAX));
+        self.halts_ms.len() - 1
+    }
+
+    /// It goes on.
+    pub(crate) fn mover_continues(&mut self, halt: usize) {
+        self.halts_ms[halt].1 = self.now_ms;
     }
 
     /// A cut begins: whatever is allowed from now to [`Self::end_cut`] is allowed in it.

@@ -97,9 +97,9 @@ fn the_window_is_narrow() {
         model.range_synced(0, 3..4);
         if let Some(ms) = kill {
             model.set_now(ms);
-            model.mover_killed();
+            model.mover_halted();
         }
-        model.commits_ms.extend(commit);
+        model.commits_ms.extend(commit.map(|ms| (ms, ms)));
         model.set_now(cut_ms);
         let found = judge(&cut(&mut model), 3, old, step_ms);
         (found.window, found.violations.len())
@@ -108,11 +108,45 @@ fn the_window_is_narrow() {
     assert_eq!(lost(None, None, 1100, 200), (1, 0), "young enough");
     assert_eq!(lost(None, None, 1300, 200), (0, 1), "too old");
     assert_eq!(lost(None, Some(1050), 1100, 200), (0, 1), "committed since");
-    assert_eq!(lost(Some(1100), None, 9000, 200), (1, 0), "killed in a step");
-    assert_eq!(lost(Some(1300), None, 9000, 200), (0, 1), "killed much later");
+    assert_eq!(
+        lost(Some(1100), None, 9000, 200),
+        (1, 0),
+        "killed in a step"
+    );
+    assert_eq!(
+        lost(Some(1300), None, 9000, 200),
+        (0, 1),
+        "killed much later"
+    );
     assert_eq!(lost(Some(900), None, 9000, 200), (1, 0), "killed before");
     let (window, violations) = lost(Some(900), Some(950), 9000, 200);
     assert_eq!((window, violations), (0, 1), "the kill was made up for");
+
+    let mut model = one_file();
+    let old = model.file(0).live(3);
+    model.set_now(1000);
+    let halt = model.mover_halted();
+    model.write(0, 3..4);
+    model.range_synced(0, 3..4);
+    model.set_now(5000);
+    assert_eq!(
+        judge(&model, 3, old, 200).window,
+        1,
+        "the mover stands still"
+    );
+    model.mover_continues(halt);
+    model.set_now(5100);
+    assert_eq!(
+        judge(&model, 3, old, 200).window,
+        1,
+        "it may just be committing"
+    );
+    model.set_now(5300);
+    assert_eq!(
+        judge(&model, 3, old, 200).window,
+        0,
+        "it must have committed"
+    );
 }
 
 #[test]
@@ -123,6 +157,11 @@ fn fsync_is_never_in_the_window() {
     model.fsynced(0, 0);
     let found = judge(&cut(&mut model), 3, old, 1_000_000);
     assert_eq!((found.window, found.violations.len()), (0, 1));
+    let old = model.file(0).live(4);
+    model.write(0, 4..5);
+    model.range_fsynced(0, 4..5, 0);
+    let found = judge(&cut(&mut model), 4, old, 1_000_000);
+    assert_eq!((found.window, found.violations.len()), (0, 1), "O_SYNC");
 }
 
 #[test]
@@ -196,7 +235,11 @@ fn what_becomes_durable_while_a_cut_is_made_may_be_in_it_or_not() {
     model.fsynced(0, 2);
     let cut = model.end_cut(0);
     let third = model.write(0, 3..4)[0];
-    assert!([old, first, second].iter().all(|value| accepts(&cut, 3, *value)));
+    assert!(
+        [old, first, second]
+            .iter()
+            .all(|value| accepts(&cut, 3, *value))
+    );
     assert!(!accepts(&cut, 3, third), "written after the cut");
     assert!(!accepts(&model, 3, old), "the next cut is another matter");
 }

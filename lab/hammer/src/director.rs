@@ -1,0 +1,257 @@
+//! What happens to the whole volume: cuts, freezes, a full disk.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::PathBuf,
+    process::Command,
+    sync::atomic::Ordering,
+    thread,
+    time::Duration,
+};
+
+use anyhow::Result;
+use rustix::{fs::FallocateFlags, process::Signal};
+
+use crate::{
+    age::Facts,
+    disk::{Disk, run},
+    model::Model,
+    mover::Movers,
+    script::Event,
+    shared::{Shared, lock},
+    volume::Kind,
+};
+
+/// A snapshot of the whole volume (Btrfs), and what it must hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) name: String,
+    pub(crate) model: Model,
+    /// It was being made or deleted: it may be there or not, and hold anything.
+    pub(crate) in_doubt: bool,
+}
+
+/// A state to examine.
+pub(crate) struct Cut {
+    pub(crate) what: String,
+    pub(crate) image: PathBuf,
+    pub(crate) model: Model,
+    pub(crate) snapshots: Vec<Snapshot>,
+}
+
+/// See the module.
+pub(crate) struct Director<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) disk: &'a Disk<'a>,
+    pub(crate) movers: &'a Movers<'a>,
+    pub(crate) cuts: Vec<Cut>,
+    pub(crate) snapshots: Vec<Snapshot>,
+}
+
+fn sleep(ms: u32) {
+    thread::sleep(Duration::from_millis(ms.into()));
+}
+
+impl Director<'_> {
+    /// Everything of the list, one after the other.
+    pub(crate) fn direct(&mut self, events: &[(u32, Event)]) -> Result<()> {
+        for (wait_ms, event) in events {
+            sleep(*wait_ms);
+            self.shared.note(format!("event {event:?}"));
+            match *event {
+                Event::Cut => self.cut(*event)?,
+                Event::StopAndCut(ms) => {
+                    let halt = self.shared.model().mover_halted();
+                    self.movers.signal(Signal::STOP, None);
+                    sleep(ms);
+                    self.cut(*event)?;
+                    self.movers.signal(Signal::CONT, None);
+                    self.shared.model().mover_continues(halt);
+                }
+                Event::KillAndCut(ms) => {
+                    self.movers.signal(Signal::KILL, None);
+                    sleep(ms);
+                    self.cut(*event)?;
+                }
+                Event::Sync => {
+                    let _nobody = self.shared.nobody();
+                    let begun_ms = self.shared.now_ms();
+                    rustix::fs::syncfs(File::open(&self.shared.root)?)?;
+                    self.shared.model().all_synced(begun_ms);
+                }
+                Event::Freeze => self.freeze()?,
+                Event::ReadOnly => self.read_only()?,
+                Event::Fill => self.fill()?,
+                Event::Swap => self.swap()?,
+                Event::Defragment => self.defragment(),
+                Event::Snapshot => self.snapshot(),
+                Event::DropSnapshot => self.drop_snapshot(),
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&mut self, event: Event) -> Result<()> {
+        let begun_ms = self.shared.now_ms();
+        self.shared.model().begin_cut();
+        let image = self.disk.copy();
+        let model = self.shared.model().end_cut(begun_ms);
+        self.cuts.push(Cut {
+            what: format!("cut {} at {begun_ms} ms ({event:?})", self.cuts.len()),
+            image: image?,
+            model,
+            snapshots: self.snapshots.clone(),
+        });
+        Ok(())
+    }
+
+    fn freeze(&self) -> Result<()> {
+        let _nobody = self.shared.nobody();
+        let begun_ms = self.shared.now_ms();
+        self.disk.program(&["fsfreeze", "--freeze"])?;
+        sleep(20);
+        self.disk.program(&["fsfreeze", "--unfreeze"])?;
+        self.shared.model().all_synced(begun_ms);
+        Ok(())
+    }
+
+    /// As far as the mover has no file open for writing.
+    fn read_only(&self) -> Result<()> {
+        let _nobody = self.shared.nobody();
+        for held in &self.shared.held {
+            lock(held).clear();
+        }
+        let begun_ms = self.shared.now_ms();
+        for _ in 0..5 {
+            if self.disk.program(&["mount", "-o", "remount,ro"]).is_ok() {
+                self.shared.model().all_synced(begun_ms);
+                sleep(20);
+                self.disk.program(&["mount", "-o", "remount,rw"])?;
+                self.shared.note("was read-only".into());
+                return Ok(());
+            }
+            sleep(5);
+        }
+        Ok(())
+    }
+
+    fn fill(&self) -> Result<()> {
+        let set = |full| {
+            let _nobody = self.shared.nobody();
+            self.shared.filling.store(full, Ordering::Relaxed);
+        };
+        set(true);
+        let path = self.shared.path("fill");
+        let file = File::create(&path)?;
+        let (mut at, mut len) = (0, 64 << 20);
+        while len >= 4096 {
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), at, len) {
+                Ok(()) => at += len,
+                Err(_) => len /= 4,
+            }
+        }
+        sleep(100);
+        drop(file);
+        fs::remove_file(&path)?;
+        set(false);
+        Ok(())
+    }
+
+    /// Swap to a file for a moment; it must stay where it is. Not every file system can.
+    fn swap(&self) -> Result<()> {
+        let path = self.shared.path("swap");
+        let place = || {
+            let mut mapper = linux_abi::fiemap::Mapper::default();
+            let extents = mapper.batch(&File::open(&path)?, 0, u64::MAX, 0)?.to_vec();
+            let places = extents.iter().map(|e| (e.logical, e.physical, e.length));
+            io::Result::Ok(places.collect::<Vec<_>>())
+        };
+        if run(Command::new("swapon").arg(&path)).is_err() {
+            self.shared.note("swapon was refused".into());
+            return Ok(());
+        }
+        let before = place();
+        sleep(60);
+        let after = place();
+        run(Command::new("swapoff").arg(&path))?;
+        if before? != after? {
+            self.shared
+                .violation("the swap file was moved while in use".into());
+        }
+        Ok(())
+    }
+
+    /// The conventional tool, beside. Not on ext4, where e4defrag loses by itself what is hammered
+    /// for: `--mover e4defrag` shows it.
+    fn defragment(&self) {
+        let words: &[&str] = match self.shared.volume.kind {
+            Kind::Ext4 => return,
+            Kind::Xfs => &["xfs_fsr"],
+            Kind::Btrfs => &["btrfs", "filesystem", "defragment"],
+        };
+        let name = self.shared.path("a0/main");
+        let ran = run(Command::new(words[0]).args(&words[1..]).arg(name));
+        if ran.is_err() {
+            self.shared.note(format!("{} refused", words[0]));
+        }
+    }
+
+    fn snapshot(&mut self) {
+        let name = format!("snap-{}", self.cuts.len() * 100 + self.snapshots.len());
+        let ran = {
+            let shared = self.shared;
+            let _nobody = shared.nobody();
+            let begun_ms = shared.now_ms();
+            let mut model = shared.model().clone();
+            model.all_synced(begun_ms);
+            self.snapshots.push(Snapshot {
+                name: name.clone(),
+                model,
+                in_doubt: false,
+            });
+            run(Command::new("btrfs")
+                .args(["subvolume", "snapshot", "-r"])
+                .arg(&shared.root)
+                .arg(shared.path(&name)))
+        };
+        if let Err(error) = ran {
+            self.shared.note(format!("no snapshot: {error}"));
+            self.snapshots.pop();
+        }
+    }
+
+    fn drop_snapshot(&mut self) {
+        let Some(last) = self
+            .snapshots
+            .iter_mut()
+            .rfind(|snapshot| !snapshot.in_doubt)
+        else {
+            return;
+        };
+        last.in_doubt = true;
+        let path = self.shared.path(&last.name);
+        let ran = run(Command::new("btrfs")
+            .args(["subvolume", "delete"])
+            .arg(path));
+        if let Err(error) = ran {
+            self.shared.note(format!("snapshot not deleted: {error}"));
+        }
+    }
+
+    /// The last state: the file system ends all work, and its journal stays unflushed.
+    pub(crate) fn shut_down(&self) -> Result<Model> {
+        let _nobody = self.shared.nobody();
+        let begun_ms = self.shared.now_ms();
+        self.shared.note("shutdown".into());
+        self.shared.model().begin_cut();
+        let result = linux_abi::shutdown::without_flush(File::open(&self.shared.root)?);
+        let model = self.shared.model().end_cut(begun_ms);
+        self.shared.stop.store(true, Ordering::Relaxed);
+        result?;
+        Ok(model)
+    }
+}
+
+/// Facts by name.
+pub(crate) type StillFacts = Vec<(String, Facts)>;

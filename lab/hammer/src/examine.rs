@@ -1,0 +1,203 @@
+//! Looking at a mounted volume, file by file, with the model at hand.
+
+use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path};
+
+use crate::{
+    actor::{ATTRIBUTE, read_up_to},
+    age::{Facts, Lasting, open_unnoticed},
+    director::{Snapshot, StillFacts},
+    model::{FileModel, Findings, Model, Window},
+    script::ACTORS,
+    stamp::BLOCK,
+};
+
+/// Hold everything below `root` against the model.
+pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
+    let mut findings = Findings::default();
+    let mut expected = BTreeSet::new();
+    for (name, _) in model.names() {
+        expected.insert(name.to_owned());
+        let path = root.join(name);
+        let inode = match fs::symlink_metadata(&path) {
+            Ok(meta) => Some(meta.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => {
+                findings.violation(format!("name {name}: {error}"));
+                continue;
+            }
+        };
+        let candidates = model.judge_name(name, inode, &mut findings);
+        let judged = candidates
+            .into_iter()
+            .map(|file| judge_file(&path, model, file, window));
+        // An inode number that was used again: one of the files it is.
+        if let Some(best) = judged.min_by_key(|findings| findings.violations.len()) {
+            findings.merge(best);
+        }
+    }
+    for actor in 0..ACTORS {
+        for base in ["main", "side"] {
+            let name = format!("a{actor}/{base}");
+            let names = [name.clone(), format!("{name}.moved")];
+            let known = names.iter().any(|name| model.named(name).is_some());
+            let there = names.iter().filter(|name| root.join(name).exists());
+            let count = there.count();
+            if known && count != 1 {
+                findings.violation(format!("{name}: has {count} of its two names"));
+            }
+        }
+        for name in names_in(&root.join(format!("a{actor}"))).unwrap_or_default() {
+            let name = format!("a{actor}/{name}");
+            if !expected.contains(&name) {
+                findings.violation(format!("{name}: was left behind"));
+            }
+        }
+    }
+    for name in names_in(root).unwrap_or_default() {
+        let known = ["still", "swap", "fill", "lost+found", "a0", "a1", "a2"];
+        let ours = known.contains(&name.as_str()) || name.starts_with("snap-");
+        // xfs_fsr's own folder.
+        if !ours && name != ".fsr" {
+            findings.violation(format!("{name}: was left behind"));
+        }
+    }
+    findings
+}
+
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    fs::read_dir(folder)?
+        .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
+        .collect()
+}
+
+fn judge_file(path: &Path, model: &Model, file: u32, window: Window) -> Findings {
+    let mut findings = Findings::default();
+    if let Err(error) = try_judge_file(path, model, file, window, &mut findings) {
+        findings.violation(format!("file {file}: {error}"));
+    }
+    findings
+}
+
+fn try_judge_file(
+    path: &Path,
+    model: &Model,
+    file: u32,
+    window: Window,
+    findings: &mut Findings,
+) -> io::Result<()> {
+    let opened = open_unnoticed(path)?;
+    let size = opened.metadata()?.len();
+    model.judge_size(file, size, window, findings);
+    let most = model.file(file).most_blocks();
+    let mut bytes = vec![0; most as usize * BLOCK];
+    let read = read_up_to(&opened, &mut bytes, 0)?;
+    if read as u64 != size.min(bytes.len() as u64) {
+        findings.violation(format!("file {file}: {read} of {size} bytes could be read"));
+    }
+    for (block, bytes) in (0..most).zip(bytes.chunks_exact(BLOCK)) {
+        let part = FileModel::part_below(block, size);
+        if part == 0 {
+            break;
+        }
+        model.judge_block(file, block, &bytes[..part], window, findings);
+    }
+    if path
+        .parent()
+        .is_some_and(|parent| parent.ends_with("still"))
+    {
+        return Ok(());
+    }
+    let mut value = [0; 4];
+    let value = match rustix::fs::getxattr(path, ATTRIBUTE, &mut value[..]) {
+        Ok(_) => u32::from_le_bytes(value),
+        Err(rustix::io::Errno::NODATA) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    model.judge_attribute(file, value, findings);
+    Ok(())
+}
+
+/// Snapshots hold exactly what was there when they were made.
+pub(crate) fn examine_snapshots(root: &Path, snapshots: &[Snapshot]) -> Findings {
+    let mut findings = Findings::default();
+    for snapshot in snapshots.iter().filter(|snapshot| !snapshot.in_doubt) {
+        let root = root.join(&snapshot.name);
+        if !root.exists() {
+            findings.violation(format!("snapshot {}: it is gone", snapshot.name));
+            continue;
+        }
+        for (name, history) in snapshot.model.names() {
+            let Some(file) = history.live() else { continue };
+            let mut found = judge_file(&root.join(name), &snapshot.model, *file, Window::default());
+            for violation in &mut found.violations {
+                *violation = format!("snapshot {}, {name}: {violation}", snapshot.name);
+            }
+            findings.merge(found);
+        }
+    }
+    findings
+}
+
+/// Files that nobody wrote: after a cut what lasts, else everything, and fragments not more.
+pub(crate) fn examine_still(
+    root: &Path,
+    facts: &StillFacts,
+    cut: bool,
+    snapshots: bool,
+) -> Findings {
+    let mut findings = Findings::default();
+    for (name, before) in facts {
+        findings.checked += 1;
+        let path = root.join(name);
+        if cut {
+            match Lasting::of(&path) {
+                Ok(now) if now == before.lasting => {}
+                Ok(now) => {
+                    findings.violation(format!("{name}: was {:?}, is {now:?}", before.lasting))
+                }
+                Err(error) => findings.violation(format!("{name}: {error}")),
+            }
+            continue;
+        }
+        match Facts::of(&path) {
+            Ok(mut now) => {
+                if now.fragments > before.fragments {
+                    let (was, is) = (before.fragments, now.fragments);
+                    findings.violation(format!("{name}: {was} fragments became {is}"));
+                }
+                now.fragments = before.fragments;
+                // Snapshots share what they hold.
+                if snapshots {
+                    now.shared_bytes = now.shared_bytes.min(before.shared_bytes);
+                }
+                if now != *before {
+                    findings.violation(format!("{name}: was {before:?}, is {now:?}"));
+                }
+            }
+            Err(error) => findings.violation(format!("{name}: {error}")),
+        }
+    }
+    findings
+}
+
+/// Inodes in use beyond those that have a name, where the file system counts them: what a mover
+/// forgot to give back.
+pub(crate) fn inodes_without_name(root: &Path) -> io::Result<Option<i64>> {
+    let fs = rustix::fs::statvfs(root)?;
+    if fs.f_files == 0 {
+        return Ok(None);
+    }
+    let mut named = BTreeSet::new();
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            named.insert(entry.metadata()?.ino());
+            if entry.file_type()?.is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    let used = fs.f_files - fs.f_ffree;
+    Ok(Some(used.cast_signed() - named.len() as i64))
+}

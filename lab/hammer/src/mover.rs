@@ -1,0 +1,228 @@
+//! Those who move files: indef with arguments from the seed, stopped and killed; or others.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{
+    rng::Rng,
+    shared::{Shared, lock},
+};
+
+/// Who moves.
+#[derive(Clone, Debug)]
+pub enum Mover {
+    /// Nobody: what is found then is a fault of the kernel, or of the hammer.
+    None,
+    /// This program, with indef's command line.
+    Indef(PathBuf),
+    /// e4defrag, for comparison.
+    E4defrag,
+}
+
+/// What the movers did in a round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Moved {
+    pub(crate) runs: u64,
+    pub(crate) kills: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The movers of a round.
+pub(crate) struct Movers<'a> {
+    shared: &'a Shared,
+    mover: &'a Mover,
+    states: tempfile::TempDir,
+    children: Mutex<Vec<Child>>,
+    moved: Mutex<Moved>,
+}
+
+impl<'a> Movers<'a> {
+    pub(crate) fn new(shared: &'a Shared, mover: &'a Mover) -> io::Result<Self> {
+        Ok(Self {
+            shared,
+            mover,
+            states: tempfile::tempdir()?,
+            children: Mutex::default(),
+            moved: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn moved(&self) -> Moved {
+        *lock(&self.moved)
+    }
+
+    /// Run again and again until the round stops. Lane 1 comes and goes: two at once.
+    pub(crate) fn work(&self, seed: u64, lane: u32) {
+        let mut rng = Rng::new(seed, 100 + u64::from(lane));
+        let mut resume = false;
+        while !self.shared.stopped() {
+            if lane > 0 {
+                self.rest(rng.between(300, 2000));
+            }
+            let Some((command, end)) = self.command(&mut rng, lane, resume) else {
+                return;
+            };
+            match self.run(command, end, lane) {
+                Ok(status) => {
+                    let stopped = status.code() == Some(3) || status.code().is_none();
+                    resume = stopped && !resume && rng.percent(50);
+                    self.judge(status);
+                }
+                Err(error) => {
+                    self.shared.violation(format!("the mover: {error}"));
+                    return;
+                }
+            }
+            self.rest(rng.between(5, 60));
+        }
+    }
+
+    fn rest(&self, ms: u32) {
+        let until = Instant::now() + Duration::from_millis(ms.into());
+        while Instant::now() < until && !self.shared.stopped() {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The next run, and how and when it is to be ended if it has not by then.
+    fn command(&self, rng: &mut Rng, lane: u32, resume: bool) -> Option<(Command, (u32, Signal))> {
+        let root = &self.shared.root;
+        let end = (
+            rng.between(150, 2500),
+            rng.weighted(&[(3, Signal::TERM), (1, Signal::KILL)]),
+        );
+        let mut command = match self.mover {
+            Mover::None => return None,
+            Mover::E4defrag => {
+                let mut command = Command::new("e4defrag");
+                command.arg(root);
+                return Some((command, end));
+            }
+            Mover::Indef(program) => Command::new(program),
+        };
+        command.env("STATE_DIRECTORY", self.states.path().join(lane.to_string()));
+        command.args(["run", "--json", "--progress", "never"]);
+        let rate = rng.weighted(&[(3, "1MiB"), (4, "2MiB"), (4, "4MiB"), (2, "16MiB"), (1, "")]);
+        let stall = rng.weighted(&[(1, "1"), (2, "5"), (3, "50"), (1, "500")]);
+        let policy = rng.weighted(&[(2, "sequential"), (1, "whole")]);
+        let jobs = rng.weighted(&[(2, "1"), (1, "2"), (1, "4")]);
+        let depth = rng.weighted(&[(1, "1"), (1, "8"), (2, "64")]);
+        let budget = rng.weighted(&[(4, ""), (1, "1MiB"), (1, "8MiB")]);
+        if resume {
+            command.arg("--resume");
+        } else {
+            command.args(["--policy", policy]);
+            if !budget.is_empty() {
+                command.args(["--budget", budget]);
+            }
+            command.arg(root);
+        }
+        command.args(["--max-stall", stall, "--jobs", jobs, "--queue-depth", depth]);
+        if !rate.is_empty() {
+            command.args(["--rate", rate]);
+        }
+        Some((command, end))
+    }
+
+    fn run(&self, mut command: Command, end: (u32, Signal), lane: u32) -> io::Result<ExitStatus> {
+        let path = |name: &str| self.states.path().join(format!("{lane}.{name}"));
+        let (out, err) = (path("out"), path("err"));
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        command.stdout(File::create(&out)?);
+        command.stderr(File::create(&err)?);
+        let words: Vec<_> = command
+            .get_args()
+            .map(|word| word.to_string_lossy())
+            .collect();
+        self.shared
+            .note(format!("mover {lane}: {}", words.join(" ")));
+        let child = command.spawn()?;
+        let id = child.id();
+        lock(&self.children).push(child);
+        let (ms, signal) = end;
+        let begun = Instant::now();
+        let mut ended = false;
+        let status = loop {
+            if let Some(status) = self.reap(id)? {
+                break status;
+            }
+            let over = begun.elapsed() > Duration::from_millis(ms.into());
+            if !ended && (over || self.shared.stopped()) {
+                let signal = if over { signal } else { Signal::TERM };
+                self.signal(signal, Some(id));
+                ended = true;
+            }
+            thread::sleep(Duration::from_millis(3));
+        };
+        self.count(&out);
+        let said = fs::read_to_string(&err).unwrap_or_default();
+        let last = said.lines().last().unwrap_or_default();
+        self.shared.note(format!("mover {lane}: {status} {last}"));
+        if said.contains("panicked at") {
+            self.shared.violation(format!("the mover: {said}"));
+        }
+        Ok(status)
+    }
+
+    /// The status of a child that has ended.
+    fn reap(&self, id: u32) -> io::Result<Option<ExitStatus>> {
+        let mut children = lock(&self.children);
+        let Some(at) = children.iter().position(|child| child.id() == id) else {
+            return Ok(None);
+        };
+        let status = children[at].try_wait()?;
+        if status.is_some() {
+            children.remove(at);
+        }
+        Ok(status)
+    }
+
+    /// Send a signal to one or all. They cannot be gone: whoever reaps them holds the same lock.
+    pub(crate) fn signal(&self, signal: Signal, only: Option<u32>) {
+        let children = lock(&self.children);
+        let chosen = children
+            .iter()
+            .filter(|child| only.is_none_or(|id| child.id() == id));
+        for child in chosen {
+            if signal == Signal::KILL {
+                self.shared.model().mover_halted();
+                lock(&self.moved).kills += 1;
+            }
+            if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = kill_process(pid, signal);
+            }
+        }
+    }
+
+    fn count(&self, out: &Path) {
+        let mut moved = lock(&self.moved);
+        moved.runs += 1;
+        let text = fs::read_to_string(out).unwrap_or_default();
+        if let Mover::E4defrag = self.mover {
+            // It says of each file what share of it is done.
+            moved.bytes += text.matches("[ OK ]").count() as u64;
+        } else if let Ok(document) = serde_json::from_str::<serde_json::Value>(&text) {
+            let bytes = &document["totals"]["bytes_relocated"];
+            moved.bytes += bytes.as_u64().unwrap_or(0);
+        }
+    }
+
+    fn judge(&self, status: ExitStatus) {
+        let ours = [Signal::TERM, Signal::KILL].map(Signal::as_raw);
+        if let Some(signal) = status.signal()
+            && !ours.contains(&signal)
+        {
+            self.shared.violation(format!("the mover: {status}"));
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What will be done: from the seed alone.
+
+use crate::{
+    rng::Rng,
+    volume::{Kind, Volume},
+};
+
+/// Where in a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Where {
+    /// At this block.
+    Block(u32),
+    /// This far from the mover's front: the first block whose place on the device does not follow
+    /// its predecessor's. That is where moved and unmoved blocks meet.
+    Front(i32),
+}
+
+/// A range of blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) at: Where,
+    pub(crate) blocks: u32,
+}
+
+/// How something is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum How {
+    Buffered,
+    Mapped,
+    Direct,
+    /// `O_DSYNC`
+    Dsync,
+    /// `O_SYNC`
+    Sync,
+    DirectDsync,
+}
+
+/// An operation on a file, or on both of an actor's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Write(Place, How),
+    Read(Place, bool),
+    Fsync,
+    Fdatasync,
+    FlushRange(Place),
+    /// Another size in blocks, smaller or larger.
+    Truncate(u32),
+    /// `fallocate`, keeping the size or not.
+    Allocate(Place, bool),
+    Punch(Place),
+    Zero(Place),
+    Collapse(Place),
+    Insert(Place),
+    Unshare(Place),
+    /// Punch and write again, block by block, with another file's blocks in between: fragments.
+    Scatter(Place),
+    CloneFile,
+    CloneRange(Place),
+    Dedupe(Place),
+    Copy(Place),
+    /// To the other one of its two names.
+    Rename,
+    /// A second name, or away with it.
+    Link,
+    /// Write a new file and rename it over the old one.
+    Replace,
+    DirectorySync,
+    Attribute(u32),
+    /// Make it immutable for a moment.
+    Immutable,
+    /// Keep files open between operations, or not.
+    Hold(bool),
+    /// Close everything and do nothing for so many milliseconds.
+    Rest(u32),
+}
+
+/// One step of an actor.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// On its second file instead of the first.
+    pub(crate) side: bool,
+    pub(crate) what: What,
+    pub(crate) pause_us: u32,
+}
+
+/// What happens to the whole volume, or to the mover.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Cut,
+    /// Stop the mover, wait so many milliseconds, cut, let it go on.
+    StopAndCut(u32),
+    /// Kill the mover, wait so many milliseconds, cut.
+    KillAndCut(u32),
+    Sync,
+    Freeze,
+    ReadOnly,
+    Fill,
+    Swap,
+    Defragment,
+    Snapshot,
+    DropSnapshot,
+}
+
+impl Event {
+    /// Whether it makes a copy to examine.
+    pub(crate) fn cuts(self) -> bool {
+        matches!(self, Self::Cut | Self::StopAndCut(_) | Self::KillAndCut(_))
+    }
+}
+
+/// A round.
+#[derive(Clone, Debug)]
+pub(crate) struct Script {
+    pub(crate) actors: Vec<Vec<Step>>,
+    /// Each with the milliseconds to wait before it.
+    pub(crate) events: Vec<(u32, Event)>,
+    /// It ends with a shutdown of the file system instead of an orderly unmount.
+    pub(crate) ends_with_shutdown: bool,
+}
+
+/// Actors of a round.
+pub(crate) const ACTORS: u32 = 3;
+/// Blocks of a file at the beginning.
+pub(crate) const BLOCKS: u32 = 768;
+/// Most blocks of a file.
+pub(crate) const MOST_BLOCKS: u32 = 1024;
+/// Below this a file is not truncated: nothing would be left to move.
+const FEWEST_BLOCKS: u32 = 512;
+
+impl Script {
+    /// The script of a seed, with about `states` cuts.
+    pub(crate) fn new(volume: &Volume, seed: u64, states: u32) -> Self {
+        let mut rng = Rng::new(seed, 0);
+        // What fsync commits hides what fdatasync does not: half of the rounds do without it.
+        let data_only = rng.percent(50);
+        let ends_with_shutdown = volume.shuts_down() && rng.percent(50);
+        let actors = (1..=u64::from(ACTORS))
+            .map(|actor| steps(volume, data_only, &mut Rng::new(seed, actor)))
+            .collect();
+        let mut events = Vec::new();
+        let mut cuts = 0;
+        while cuts < states.max(1) {
+            let event = event(volume, data_only, &mut rng);
+            cuts += u32::from(event.cuts());
+            events.push((rng.between(20, 250), event));
+        }
+        Self {
+            actors,
+            events,
+            ends_with_shutdown,
+        }
+    }
+
+    /// Everything in it that can be left out.
+    pub(crate) fn len(&self) -> usize {
+        self.actors.iter().map(Vec::len).sum::<usize>() + self.events.len()
+    }
+
+    /// Only what `keep` says, by number.
+    pub(crate) fn only(&self, keep: &[usize]) -> Self {
+        let mut number = 0..;
+        let mut kept = |_: &_| {
+            number
+                .next()
+                .is_some_and(|n| keep.binary_search(&n).is_ok())
+        };
+        let mut actors = self.actors.clone();
+        for steps in &mut actors {
+            steps.retain(|_| kept(&()));
+        }
+        let mut events = self.events.clone();
+        events.retain(|_| kept(&()));
+        Self {
+            actors,
+            events,
+            ends_with_shutdown: self.ends_with_shutdown,
+        }
+    }
+}
+
+fn event(volume: &Volume, data_only: bool, rng: &mut Rng) -> Event {
+    let wait = rng.below(60);
+    let commits = u32::from(!data_only);
+    let btrfs = u32::from(volume.kind == Kind::Btrfs);
+    rng.weighted(&[
+        (20, Event::Cut),
+        (12, Event::StopAndCut(wait)),
+        (3, Event::KillAndCut(wait)),
+        (2 * commits, Event::Sync),
+        (2 * commits, Event::Freeze),
+        (commits, Event::ReadOnly),
+        (2, Event::Fill),
+        (1, Event::Swap),
+        (1, Event::Defragment),
+        (2 * btrfs, Event::Snapshot),
+        (2 * btrfs, Event::DropSnapshot),
+    ])
+}
+
+/// Steps of an actor: many more than a round needs; it ends with its events.
+const STEPS: usize = 3000;
+
+fn steps(volume: &Volume, data_only: bool, rng: &mut Rng) -> Vec<Step> {
+    (0..STEPS)
+        .map(|_| Step {
+            side: rng.percent(30),
+            what: what(volume, data_only, rng),
+            pause_us: rng.below(4000),
+        })
+        .collect()
+}
+
+fn place(rng: &mut Rng, most: u32) -> Place {
+    let at = if rng.percent(70) {
+        Where::Front(rng.below(96) as i32 - 32)
+    } else {
+        Where::Block(rng.below(MOST_BLOCKS - most))
+    };
+    Place {
+        at,
+        blocks: rng.between(1, most + 1),
+    }
+}
+
+fn what(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
+    let how = rng.weighted(&[
+        (6, How::Buffered),
+        (3, How::Mapped),
+        (4, How::Direct),
+        (5, How::Dsync),
+        (if data_only { 0 } else { 2 }, How::Sync),
+        (4, How::DirectDsync),
+    ]);
+    let (small, large) = (place(rng, 8), place(rng, 32));
+    let (size, attribute) = (rng.between(FEWEST_BLOCKS, MOST_BLOCKS), rng.below(1 << 20));
+    let (direct, keep, hold) = (rng.percent(30), rng.percent(50), rng.percent(50));
+    let commits = u32::from(!data_only);
+    let shifts = commits * u32::from(volume.shifts());
+    let shares = u32::from(volume.shares());
+    let closed = u32::from(volume.wants_closed_files);
+    let hold_or_not = if volume.wants_closed_files {
+        What::Hold(hold && rng.percent(20))
+    } else {
+        What::Hold(hold)
+    };
+    rng.weighted(&[
+        (300, What::Write(small, how)),
+        (60, What::Read(large, direct)),
+        (30 * commits, What::Fsync),
+        (60, What::Fdatasync),
+        (20, What::FlushRange(large)),
+        (8, What::Truncate(size)),
+        (10, What::Allocate(large, keep)),
+        (60, What::Punch(small)),
+        (30, What::Zero(small)),
+        (5 * shifts, What::Collapse(small)),
+        (5 * shifts, What::Insert(small)),
+        (5 * shares, What::Unshare(large)),
+        (40, What::Scatter(large)),
+        (2 * shares, What::CloneFile),
+        (10 * shares, What::CloneRange(large)),
+        (8 * shares, What::Dedupe(small)),
+        (10, What::Copy(small)),
+        (8, What::Rename),
+        (8, What::Link),
+        (3 * commits, What::Replace),
+        (8 * commits, What::DirectorySync),
+        (8, What::Attribute(attribute)),
+        (4, What::Immutable),
+        (10, hold_or_not),
+        (10 + 60 * closed, What::Rest(attribute % 120)),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::volume::VOLUMES;
+
+    #[test]
+    fn the_script_follows_from_the_seed_alone() {
+        for volume in VOLUMES {
+            let text = |seed| format!("{:?}", Script::new(volume, seed, 10));
+            assert_eq!(text(5), text(5), "{}", volume.name);
+            assert_ne!(text(5), text(6), "{}", volume.name);
+        }
+    }
+
+    #[test]
+    fn parts_are_what_they_say() {
+        let script = Script::new(&VOLUMES[0], 1, 3);
+        let all: Vec<usize> = (0..script.len()).collect();
+        assert_eq!(script.only(&all).len(), script.len());
+        let part = script.only(&[0, STEPS, script.len() - 1]);
+        let lengths: Vec<usize> = part.actors.iter().map(Vec::len).collect();
+        assert_eq!((lengths.as_slice(), part.events.len()), (&[1, 1, 0][..], 1));
+        assert!(part.events[0].1.cuts(), "the last one ends the script");
+    }
+}

@@ -1,0 +1,153 @@
+//! What all threads of a round share.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use rustix::io::Errno;
+
+use crate::{
+    model::{Findings, Model},
+    script::ACTORS,
+    volume::Volume,
+};
+
+/// Lines of the operation log that are kept.
+const LOG_LINES: usize = 100_000;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) root: PathBuf,
+    pub(crate) volume: &'static Volume,
+    pub(crate) started: Instant,
+    model: Mutex<Model>,
+    /// Held for reading by an operation, for writing by whoever wants none under way.
+    pub(crate) gate: RwLock<()>,
+    /// A full disk: a mapped write into a hole would be a SIGBUS.
+    pub(crate) filling: AtomicBool,
+    pub(crate) stop: AtomicBool,
+    pub(crate) operations: AtomicU64,
+    pub(crate) held: [Mutex<Vec<File>>; ACTORS as usize],
+    findings: Mutex<Findings>,
+    refused: Mutex<BTreeMap<String, u64>>,
+    log: Mutex<Vec<String>>,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(root: &Path, volume: &'static Volume) -> Self {
+        Self {
+            root: root.to_owned(),
+            volume,
+            started: Instant::now(),
+            model: Mutex::default(),
+            gate: RwLock::new(()),
+            filling: false.into(),
+            stop: false.into(),
+            operations: 0.into(),
+            held: Default::default(),
+            findings: Mutex::default(),
+            refused: Mutex::default(),
+            log: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// The model, at the present time.
+    pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
+        let mut model = lock(&self.model);
+        model.set_now(self.now_ms());
+        model
+    }
+
+    /// No operation is under way until this is dropped.
+    pub(crate) fn nobody(&self) -> RwLockWriteGuard<'_, ()> {
+        self.gate.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note(&self, line: String) {
+        let mut log = lock(&self.log);
+        if log.len() < LOG_LINES {
+            log.push(format!("{:>8} {line}", self.now_ms()));
+        }
+    }
+
+    pub(crate) fn take_log(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.log))
+    }
+
+    pub(crate) fn found(&self, findings: Findings) {
+        for violation in &findings.violations {
+            self.note(format!("VIOLATION {violation}"));
+        }
+        lock(&self.findings).merge(findings);
+    }
+
+    pub(crate) fn violation(&self, what: String) {
+        let mut findings = Findings::default();
+        findings.violation(what);
+        self.found(findings);
+    }
+
+    pub(crate) fn take_findings(&self) -> Findings {
+        std::mem::take(&mut lock(&self.findings))
+    }
+
+    /// An operation failed: a refusal that may be, or a violation.
+    pub(crate) fn failed(&self, what: &str, error: &io::Error) {
+        if may_be_refused(error) {
+            let kind = what.split(['(', ' ']).next().unwrap_or(what);
+            *lock(&self.refused)
+                .entry(format!("{kind}: {error}"))
+                .or_default() += 1;
+        } else {
+            self.violation(format!("{what}: {error}"));
+        }
+    }
+
+    /// What was refused, and how often.
+    pub(crate) fn take_refused(&self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut lock(&self.refused))
+    }
+}
+
+/// Whether a file system in order may answer so. Never `EIO`, `EUCLEAN`, `EBADMSG`, `ESHUTDOWN`.
+fn may_be_refused(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    errno.is_some_and(|errno| {
+        [
+            Errno::NOSPC,
+            Errno::DQUOT,
+            Errno::OPNOTSUPP,
+            Errno::TXTBSY,
+            Errno::BUSY,
+            Errno::INVAL,
+            Errno::AGAIN,
+            Errno::ROFS,
+        ]
+        .contains(&errno)
+    })
+}

@@ -1,0 +1,133 @@
+//! The kinds of file system that are hammered.
+//!
+//! One entry in [`VOLUMES`] makes another one: f2fs, say, where a kernel has it.
+
+/// A kind of file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl Kind {
+    /// As `mount -t` calls it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+/// How a volume is made, and what can be done on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Volume {
+    /// Its name on the command line.
+    pub name: &'static str,
+    pub(crate) kind: Kind,
+    pub(crate) mkfs: &'static [&'static str],
+    pub(crate) mount: &'static str,
+    /// Loop devices, of equal size, in one image.
+    pub(crate) devices: u64,
+    /// The mover leaves files alone that anybody has open: actors must close theirs.
+    pub(crate) wants_closed_files: bool,
+    /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
+    pub(crate) new_tools: bool,
+}
+
+const EXT4: Volume = Volume {
+    name: "ext4",
+    kind: Kind::Ext4,
+    mkfs: &["-b", "4096"],
+    mount: "commit=300",
+    devices: 1,
+    wants_closed_files: false,
+    new_tools: false,
+};
+
+const XFS: Volume = Volume {
+    name: "xfs-swap",
+    kind: Kind::Xfs,
+    mkfs: &["-m", "reflink=1,rmapbt=0"],
+    mount: "",
+    wants_closed_files: true,
+    ..EXT4
+};
+
+const BTRFS: Volume = Volume {
+    name: "btrfs",
+    kind: Kind::Btrfs,
+    mkfs: &[],
+    mount: "",
+    ..EXT4
+};
+
+/// All of them.
+pub const VOLUMES: &[Volume] = &[
+    EXT4,
+    Volume {
+        name: "ext4-1k",
+        mkfs: &["-b", "1024"],
+        ..EXT4
+    },
+    Volume {
+        name: "ext4-writeback",
+        mount: "commit=300,data=writeback",
+        ..EXT4
+    },
+    Volume {
+        name: "ext4-5s",
+        mount: "data=ordered",
+        ..EXT4
+    },
+    XFS,
+    Volume {
+        name: "xfs-commit",
+        mkfs: &["-i", "exchange=1"],
+        wants_closed_files: false,
+        new_tools: true,
+        ..XFS
+    },
+    BTRFS,
+    Volume {
+        name: "btrfs-zstd",
+        mount: "compress-force=zstd",
+        ..BTRFS
+    },
+    Volume {
+        name: "btrfs-nodatacow",
+        mount: "nodatacow",
+        ..BTRFS
+    },
+    Volume {
+        name: "btrfs-raid1",
+        mkfs: &["-d", "raid1", "-m", "dup"],
+        devices: 2,
+        ..BTRFS
+    },
+];
+
+impl Volume {
+    /// The one with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        VOLUMES.iter().find(|volume| volume.name == name)
+    }
+
+    /// Collapsing and inserting ranges.
+    pub(crate) fn shifts(&self) -> bool {
+        self.kind != Kind::Btrfs
+    }
+
+    /// Files that share blocks.
+    pub(crate) fn shares(&self) -> bool {
+        self.kind != Kind::Ext4
+    }
+
+    /// The ioctl that ends all work at once, without flushing the journal.
+    pub(crate) fn shuts_down(&self) -> bool {
+        self.kind != Kind::Btrfs
+    }
+}
