@@ -61,6 +61,8 @@ reasons! {
     Empty = "empty", "has no data blocks";
     /// Not a regular file.
     NotRegular = "not-regular", "not a regular file";
+    /// A directory on its path is a symbolic link.
+    SymbolicLink = "symbolic-link", "a directory on its path is a symbolic link, which is not followed below the path that was given";
     /// The file system has no engine.
     NoEngine = "no-engine", "no engine for its file system";
     /// Mounted read-only.

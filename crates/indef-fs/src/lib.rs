@@ -4,7 +4,8 @@
 //! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
 //! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at
 //! once. [`device_geometry`] asks the device how it spreads addresses over its flash. [`Target::open`]
-//! opens a file for moving, or says why not. A [`Relocator`] gives ranges of a file new, contiguous
+//! opens a file for moving, or says why not; a [`Root`] finds files beneath a directory, without
+//! being led elsewhere. A [`Relocator`] gives ranges of a file new, contiguous
 //! blocks, in bounded steps that are each atomic for the file's contents: the process may be killed,
 //! or the power cut, between any two instructions.
 //!
@@ -28,6 +29,7 @@ mod kind;
 mod map;
 mod mounts;
 mod relocate;
+mod root;
 mod survey;
 mod swap;
 mod target;
@@ -45,4 +47,5 @@ pub use linux_abi::fiemap::Mapper;
 pub use map::map;
 pub use mounts::Mount;
 pub use relocate::{Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
+pub use root::{Entry, Mounts, Root, Roots, reopen};
 pub use target::{Attributes, FileTime, Target, TargetId};

@@ -2,10 +2,18 @@
 
 use std::{
     ffi::OsString,
-    fs, io,
+    fs::{self, File},
+    io,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
+
+use rustix::{
+    fs::{Mode, OFlags, StatxFlags, open},
+    io::Errno,
+};
+
+use crate::root::{id, look_at, reopen};
 
 /// One mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +42,22 @@ impl Mount {
             .split(|byte| *byte == b'\n')
             .filter_map(Self::parse)
             .find(|mount| mount.id == id))
+    }
+
+    /// Open the directory on which it is mounted, if that is still on this device: a user may rename
+    /// directories above it.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; `EXDEV` where it is another file system by now.
+    pub fn open(&self, dev: u64) -> Result<File, Errno> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let named = open(&self.point, flags, Mode::empty())?;
+        let status = look_at(&named, StatxFlags::INO)?;
+        if id(&status).dev != dev {
+            return Err(Errno::XDEV);
+        }
+        reopen(&named, OFlags::RDONLY | OFlags::DIRECTORY).map(File::from)
     }
 
     /// Whether the option is set, as a whole word: `data=journal`.

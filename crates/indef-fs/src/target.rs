@@ -3,17 +3,23 @@
 use std::{
     fs::File,
     io,
+    os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
 };
 
-use indef_core::SkipReason;
+use indef_core::{SkipReason, plan::BirthTime};
 use rustix::{
-    fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, fstatfs, open, statx},
+    fs::{Mode, OFlags, Statx, StatxFlags, fstatfs, openat},
     io::Errno,
 };
 use units::Bytes;
 
-use crate::{FsError, Refusal, filesystem::block_size, swap::is_swap_file};
+use crate::{
+    Entry, FsError, Mounts, Refusal, Root,
+    filesystem::block_size,
+    root::{born, id, look_at},
+    swap::is_swap_file,
+};
 
 /// What tells one file from another, and one version of it from the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,10 +63,12 @@ pub struct FileTime {
 pub struct Target {
     /// Open for reading and writing, `O_NOATIME` where allowed.
     pub file: File,
-    /// For messages, and for the directory in which a donor is made.
+    /// For messages: it may mean another file by now.
     pub path: PathBuf,
     /// Which file.
     pub id: TargetId,
+    /// When it came into being, where the file system knows.
+    pub born: Option<BirthTime>,
     /// Size when it was opened.
     pub size: Bytes,
     /// File system block size: everything is moved in multiples of it.
@@ -85,32 +93,55 @@ pub struct Target {
     pub ctime: FileTime,
     /// Whether `O_NOATIME` was granted: reads through [`Self::file`] leave the access time alone.
     pub noatime: bool,
+    /// Where it was found (`O_PATH`).
+    directory: OwnedFd,
 }
 
 impl Target {
-    /// Open a regular file for moving. Its type and attributes are looked at before it is opened,
-    /// since opening a device can do things.
+    /// Open a file that was given by its path: its directory is resolved as it was typed, and the
+    /// last part is not followed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::open_beneath`].
+    pub fn open(path: &Path) -> Result<Self, Refusal> {
+        let Some(name) = path.file_name() else {
+            return Err(SkipReason::NotRegular.into());
+        };
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let root = Root::open(parent, Mounts::Stay)?;
+        Self::open_beneath(&root, Path::new(name), None)
+    }
+
+    /// Open a regular file for moving: the `expected` one, where it is known. Type, identity and
+    /// attributes are looked at before it is opened, since opening a device can do things.
     ///
     /// # Errors
     ///
     /// The named reason why it cannot be moved, or what failed.
-    pub fn open(path: &Path) -> Result<Self, Refusal> {
-        let before = statx(
-            CWD,
-            path,
-            AtFlags::SYMLINK_NOFOLLOW,
-            StatxFlags::TYPE | StatxFlags::INO,
-        )
-        .map_err(|errno| refuse(path, "look at the file", errno))?;
-        if FileType::from_raw_mode(before.stx_mode.into()) != FileType::RegularFile {
+    pub fn open_beneath(
+        root: &Root,
+        below: &Path,
+        expected: Option<(TargetId, Option<BirthTime>)>,
+    ) -> Result<Self, Refusal> {
+        let entry = root.find(below)?;
+        let is_expected = expected.is_none_or(|(id, born)| {
+            // A plan of an older version, or a file system, may not know the birth time.
+            entry.id() == id && born.is_none_or(|born| entry.born() == Some(born))
+        });
+        if !entry.is_regular() {
             return Err(SkipReason::NotRegular.into());
         }
-        refuse_attributes(attributes(&before))?;
-        let (file, noatime) = open_quietly(path)?;
-        let status = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
-            .map_err(|errno| refuse(path, "look at the file", errno))?;
+        if !is_expected {
+            return Err(SkipReason::Changed.into());
+        }
+        refuse_attributes(attributes(entry.status()))?;
+        let path = entry.path().to_owned();
+        let (file, noatime) = open_quietly(&entry)?;
+        let status = look_at(&file, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+            .map_err(|errno| refuse(&path, "look at the file", errno))?;
         let id = id(&status);
-        if id != self::id(&before) {
+        if id != entry.id() {
             return Err(SkipReason::Changed.into());
         }
         refuse_attributes(attributes(&status))?;
@@ -118,15 +149,16 @@ impl Target {
             return Err(SkipReason::SwapFile.into());
         }
         let space =
-            fstatfs(&file).map_err(|errno| refuse(path, "look at the file system", errno))?;
+            fstatfs(&file).map_err(|errno| refuse(&path, "look at the file system", errno))?;
         let time = |t: rustix::fs::StatxTimestamp| FileTime {
             seconds: t.tv_sec,
             nanos: t.tv_nsec,
         };
         Ok(Self {
             file,
-            path: path.to_owned(),
+            path,
             id,
+            born: born(&status),
             size: Bytes(status.stx_size),
             block_size: block_size(&space),
             allocated: Bytes(status.stx_blocks.saturating_mul(512)),
@@ -139,7 +171,33 @@ impl Target {
             mtime: time(status.stx_mtime),
             ctime: time(status.stx_ctime),
             noatime,
+            directory: entry.into_directory(),
         })
+    }
+
+    /// A new file without a name (`O_TMPFILE`) in the directory in which this one was found, wherever
+    /// that is by now. Nobody else can ever open it, and it is gone when it is closed.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; `EXDEV` where the directory is on another file system, as that of a
+    /// file that is mounted by itself.
+    pub fn unnamed_beside(&self, flags: OFlags) -> Result<File, Errno> {
+        let status = look_at(&self.directory, StatxFlags::INO)?;
+        if id(&status).dev != self.id.dev {
+            return Err(Errno::XDEV);
+        }
+        unnamed_in(&self.directory, flags)
+    }
+
+    /// The directory in which the file was found, opened for reading.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn open_directory(&self) -> Result<File, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        openat(&self.directory, ".", flags, Mode::empty()).map(File::from)
     }
 
     /// What failed on this file.
@@ -156,13 +214,6 @@ impl Target {
             offset,
             source: source.into(),
         }
-    }
-}
-
-fn id(status: &Statx) -> TargetId {
-    TargetId {
-        dev: rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor),
-        inode: status.stx_ino,
     }
 }
 
@@ -183,24 +234,27 @@ fn refuse_attributes(attributes: Attributes) -> Result<(), Refusal> {
     }
 }
 
-/// Open for reading and writing; `true` where without touching the access time. `O_NONBLOCK` so
-/// that neither a FIFO put there meanwhile nor a lease can hold us up.
-fn open_quietly(path: &Path) -> Result<(File, bool), Refusal> {
-    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
+/// A new file without a name in an open directory.
+pub(crate) fn unnamed_in(directory: impl AsFd, flags: OFlags) -> Result<File, Errno> {
+    let flags = flags | OFlags::RDWR | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
+    openat(directory, ".", flags, Mode::RUSR | Mode::WUSR).map(File::from)
+}
+
+/// Open for reading and writing; `true` where without touching the access time.
+fn open_quietly(entry: &Entry) -> Result<(File, bool), Refusal> {
+    let opened = match entry.open(OFlags::RDWR | OFlags::NOATIME) {
         // Only the owner and root may ask for O_NOATIME.
-        Err(Errno::PERM) => open(path, flags, Mode::empty()).map(|fd| (fd, false)),
+        Err(Errno::PERM) => entry.open(OFlags::RDWR).map(|fd| (fd, false)),
         other => other.map(|fd| (fd, true)),
     };
     opened
         .map(|(fd, noatime)| (File::from(fd), noatime))
-        .map_err(|errno| refuse(path, "open", errno))
+        .map_err(|errno| refuse(entry.path(), "open", errno))
 }
 
 fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refusal {
     let reason = match errno {
         Errno::NOENT | Errno::NOTDIR => SkipReason::Gone,
-        Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV => SkipReason::NotRegular,
         Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted,
         Errno::TXTBSY => SkipReason::RunningBinary,
         Errno::ROFS => SkipReason::ReadOnlyMount,

@@ -7,6 +7,15 @@ use units::{Bytes, FileRange};
 use super::Chunk;
 use crate::SkipReason;
 
+/// When a file came into being. A file that gets the inode number of a deleted one has another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BirthTime {
+    /// Seconds since 1970.
+    pub seconds: i64,
+    /// And nanoseconds.
+    pub nanos: u32,
+}
+
 /// What is to be done with one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePlan {

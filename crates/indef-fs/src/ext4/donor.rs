@@ -1,19 +1,16 @@
 //! The unlinked file whose blocks are swapped in.
 
-use std::{
-    fs::File,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, path::PathBuf};
 
 use indef_core::SkipReason;
 use linux_abi::fiemap::Mapper;
 use rustix::{
-    fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, open},
+    fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
 };
 use units::{Bytes, FileRange};
 
-use crate::{Refusal, Space, Target, map};
+use crate::{Refusal, Space, Target, map, root::trusted_directory, target::unnamed_in};
 
 /// A file without a name (`O_TMPFILE`) that holds blocks in as few pieces as could be had. Nobody
 /// else can ever open it, and it is gone when it is closed, also by a crash.
@@ -81,15 +78,16 @@ impl Donor {
 /// In the file's own directory, so that it is allocated near it and inherits the same project; else
 /// in any other of the same file system where the user may.
 pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
-    let own = match target.path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
     let mut refusal = None;
-    for directory in std::iter::once(own).chain(fallbacks.iter().map(PathBuf::as_path)) {
-        match create_in(directory, target) {
-            Ok(Some(file)) => return Ok(file),
-            Ok(None) => {}
+    let own = std::iter::once_with(|| target.unnamed_beside(OFlags::empty()));
+    let others = fallbacks.iter().map(|path| {
+        let directory = trusted_directory(path, target.id.dev)?;
+        unnamed_in(directory, OFlags::empty())
+    });
+    for made in own.chain(others) {
+        match made {
+            Ok(file) => return Ok(file),
+            Err(Errno::XDEV) => {}
             Err(errno) => {
                 refusal.get_or_insert(errno);
             }
@@ -103,13 +101,6 @@ pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Ref
         }
         errno => refuse(target, "create a donor", errno),
     })
-}
-
-/// `None` where the directory is on another file system.
-fn create_in(directory: &Path, target: &Target) -> Result<Option<File>, Errno> {
-    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = File::from(open(directory, flags, Mode::RUSR | Mode::WUSR)?);
-    Ok((fstat(&file)?.st_dev == target.id.dev).then_some(file))
 }
 
 /// What an errno about the donor means for the file.

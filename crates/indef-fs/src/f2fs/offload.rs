@@ -12,12 +12,9 @@
 //! cannot, [`F2fsDefragment`](super::F2fsDefragment) is the engine to fall back to.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::{
-        fd::AsFd,
-        unix::fs::{MetadataExt, OpenOptionsExt},
-    },
+    os::fd::AsFd,
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
@@ -29,7 +26,7 @@ use indef_core::SkipReason;
 use linux_abi::f2fs::offload::{
     Flags, MAX_RANGES, Range, RangeOutcome, Report, Status, Way, offload, query,
 };
-use rustix::{fs::OFlags, io::Errno};
+use rustix::io::Errno;
 use units::{Bytes, FileRange};
 
 use super::{
@@ -166,15 +163,12 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
         offset: None,
         source,
     };
-    let root = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::DIRECTORY.bits() as i32)
-        .open(&mount.point)
-        .map_err(fail)?;
-    if root.metadata().map_err(fail)?.dev() != fs.dev {
+    let root = match mount.open(fs.dev) {
+        Ok(root) => root,
         // Something else is mounted over it.
-        return Err(SkipReason::NoOffload.into());
-    }
+        Err(Errno::XDEV) => return Err(SkipReason::NoOffload.into()),
+        Err(errno) => return Err(fail(errno.into()).into()),
+    };
     match query(&root, Flags::empty()) {
         Ok(capability) if capability.way == Way::None => Err(SkipReason::NoOffload.into()),
         Ok(capability) => Ok(capability.way),

@@ -1,5 +1,7 @@
 use std::fs;
 
+use rustix::fs::{CWD, FileType, mknodat};
+
 use super::*;
 
 fn reason(path: &Path) -> Option<SkipReason> {
@@ -20,7 +22,7 @@ fn only_regular_files_are_opened() {
     let socket = dir.path().join("socket");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let fifo = dir.path().join("fifo");
-    rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o600), 0).unwrap();
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::from(0o600), 0).unwrap();
     for path in [dir.path(), &link, &socket, &fifo, Path::new("/dev/null")] {
         assert_eq!(reason(path), Some(SkipReason::NotRegular), "{path:?}");
     }

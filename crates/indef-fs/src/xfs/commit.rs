@@ -29,7 +29,7 @@ use linux_abi::{
     xfs_handle::open_unnoticed,
 };
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, StatxFlags, fgetxattr, fstat, open, statx},
+    fs::{AtFlags, StatxFlags, fgetxattr, fstat, statx},
     io::Errno,
     thread::CapabilitySet,
 };
@@ -38,7 +38,6 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     admit,
     cached::{Cached, is_dirty},
-    directory,
     donor::{Donor, allocated_runs, runs},
     freshness::Sample,
     offload::{Copied, Offload, Pin},
@@ -170,15 +169,14 @@ fn map_file(target: &Target, range: FileRange) -> Result<Layout, Refusal> {
 
 /// The target once more, so that an exchange leaves its times alone.
 fn open_again(target: &Target) -> Result<File, Refusal> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fail = |error| refuse(target, "open by handle", None, error);
     let mount = |fd: &File| {
         statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)
             .map(|status| status.stx_mnt_id)
             .map_err(|errno| fail(errno.into()))
     };
-    let directory = open(directory(target), flags, Mode::empty())
-        .map(File::from)
+    let directory = target
+        .open_directory()
         .map_err(|errno| fail(errno.into()))?;
     // A single file can be mounted into a directory of another file system.
     if mount(&directory)? != mount(&target.file)? {

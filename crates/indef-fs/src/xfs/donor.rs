@@ -13,14 +13,14 @@ use linux_abi::{
 };
 use rustix::{
     fs::{
-        FallocateFlags, Gid, Mode, OFlags, Uid, XattrFlags, fallocate, fchown, fdatasync,
-        fsetxattr, fstat, open,
+        FallocateFlags, Gid, OFlags, Uid, XattrFlags, fallocate, fchown, fdatasync, fsetxattr,
+        fstat,
     },
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{directory, refuse, select::others, whole};
+use super::{refuse, select::others, whole};
 use crate::{Refusal, Target, map};
 
 /// `sizeof(struct xfs_dinode)`: what is before extents and attributes in an inode
@@ -46,20 +46,16 @@ pub(super) struct Donor<'a> {
 
 impl<'a> Donor<'a> {
     pub(super) fn new(target: &'a Target, geometry: &Geometry) -> Result<Self, Refusal> {
-        let flags =
-            OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
         let fail = |error: io::Error| refuse(target, "make a donor", None, error);
-        let file = open(directory(target), flags, Mode::RUSR | Mode::WUSR)
-            .map(File::from)
+        let file = target
+            .unnamed_beside(OFlags::DIRECT)
             .map_err(|errno| match errno {
                 Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
+                // A single file can be mounted into a directory of another file system.
+                Errno::XDEV => SkipReason::Unsupported.into(),
                 errno => fail(errno.into()),
             })?;
         let status = fstat(&file).map_err(|errno| fail(errno.into()))?;
-        // A single file can be mounted into a directory of another file system.
-        if status.st_dev != target.id.dev {
-            return Err(SkipReason::Unsupported.into());
-        }
         if (status.st_uid, status.st_gid) != (target.uid, target.gid) {
             let owner = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));
             match fchown(&file, Some(owner.0), Some(owner.1)) {

@@ -17,12 +17,12 @@ use linux_abi::{
     xfs::{Features, Geometry, Time},
 };
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, StatxFlags, open, statx},
+    fs::{AtFlags, OFlags, StatxFlags, statx},
     time::{ClockId, clock_gettime},
 };
 use units::Bytes;
 
-use super::{directory, refuse};
+use super::refuse;
 use crate::{Refusal, Target};
 
 /// A tick is 10 ms at most (100 Hz). What has not passed after several of them is a time stamp in
@@ -119,9 +119,8 @@ pub(super) fn barrier(target: &Target, geometry: &Geometry) -> Result<(), Refusa
     if !geometry.features.contains(Features::REFLINK) || target.size < target.block_size {
         return Err(SkipReason::InUse.into());
     }
-    let flags = OFlags::TMPFILE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-    let other = open(directory(target), flags, Mode::RUSR | Mode::WUSR)
-        .map(File::from)
+    let other = target
+        .unnamed_beside(OFlags::empty())
         .map_err(|errno| refuse(target, "make a temporary file", None, errno.into()))?;
     fill(&other, target.block_size)
         .and_then(|()| dedupe_range(&target.file, &other, 0, target.block_size.get()))

@@ -47,12 +47,7 @@ mod offload;
 mod select;
 mod swap;
 
-use std::{
-    fs::File,
-    io,
-    os::fd::AsRawFd,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf};
 
 use indef_core::SkipReason;
 use linux_abi::{
@@ -90,7 +85,7 @@ fn can_commit(fs: &Filesystem) -> Result<Features, SkipReason> {
     let features = fs
         .mount
         .as_ref()
-        .and_then(|mount| File::open(&mount.point).ok())
+        .and_then(|mount| mount.open(fs.dev).ok())
         .and_then(|root| geometry(&root).ok())
         .map(|geometry| geometry.features);
     let features = features
@@ -173,14 +168,6 @@ fn admit(target: &Target) -> Result<Geometry, Refusal> {
         return Err(SkipReason::Unsupported.into());
     }
     geometry(&target.file).map_err(|error| refuse(target, "look at the file system", None, error))
-}
-
-/// The directory of the target: donors are made there, since that is the same mount.
-fn directory(target: &Target) -> &Path {
-    match target.path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// The target once more, for direct reads that leave its access time alone.
