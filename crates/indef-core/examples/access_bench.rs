@@ -168,6 +168,8 @@ fn measure_plan(policy: Policy) -> serde_json::Value {
         },
     );
     let mut files = [FilePlan {
+        root_len: None,
+        born: None,
         path: "/file".into(),
         dev: 0,
         inode: 0,

@@ -40,8 +40,10 @@ fn main() {
             };
             let plan = FilePlan {
                 path: found.path,
+                root_len: Some(found.root_len),
                 dev: found.id.dev,
                 inode: found.id.inode,
+                born: found.born,
                 size: found.size,
                 block_size: found.block_size,
                 fs: "file system".into(),

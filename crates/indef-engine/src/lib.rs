@@ -20,6 +20,7 @@
 
 #![deny(unsafe_code)]
 
+mod absolute;
 mod cancel;
 pub mod collect;
 mod copier;
@@ -27,5 +28,6 @@ pub mod resume;
 pub mod run;
 mod sync;
 
+pub use absolute::absolute;
 pub use cancel::Cancel;
 pub use copier::Copier;

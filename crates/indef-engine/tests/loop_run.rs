@@ -58,8 +58,10 @@ fn plan(options: &PlanOptions, found: Found) -> Option<FilePlan> {
     };
     let plan = FilePlan {
         path: found.path,
+        root_len: Some(found.root_len),
         dev: found.id.dev,
         inode: found.id.inode,
+        born: found.born,
         size: found.size,
         block_size: found.block_size,
         fs: found.fs.kind.to_string().into(),

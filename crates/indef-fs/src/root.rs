@@ -29,6 +29,7 @@ use rustix::{
         openat, openat2, statx,
     },
     io::Errno,
+    path::Arg,
 };
 
 use crate::{FsError, Refusal, TargetId};
@@ -90,6 +91,11 @@ impl Root {
     /// [`SkipReason::Gone`]; [`SkipReason::SymbolicLink`] where a directory on the way is one by
     /// now; [`SkipReason::Changed`] where the path leads to another mount, or out of the root.
     pub fn find(&self, below: &Path) -> Result<Entry, Refusal> {
+        self.find_with_directory(below).map(|(entry, _)| entry)
+    }
+
+    /// The same, with the directory in which it is (`O_PATH`).
+    pub(crate) fn find_with_directory(&self, below: &Path) -> Result<(Entry, OwnedFd), Refusal> {
         let path = self.path.join(below);
         let plain = below
             .components()
@@ -98,22 +104,10 @@ impl Root {
             return Err(SkipReason::Changed.into());
         };
         let parent = below.parent().unwrap_or(Path::new(""));
-        let fail = |operation| {
-            let path = &path;
-            move |errno| refuse(path, operation, errno)
-        };
-        let directory = self.resolve(parent).map_err(fail("look for the file"))?;
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file =
-            openat(&directory, name, flags, Mode::empty()).map_err(fail("look for the file"))?;
-        let status = look_at(&file, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
-            .map_err(fail("look at the file"))?;
-        Ok(Entry {
-            directory,
-            file,
-            path,
-            status,
-        })
+        let directory = self
+            .resolve(parent)
+            .map_err(|errno| refuse(&path, "look for the file", errno))?;
+        Ok((Entry::beside(&directory, name, &path)?, directory))
     }
 
     fn resolve(&self, below: &Path) -> Result<OwnedFd, Errno> {
@@ -160,16 +154,40 @@ impl Root {
     }
 }
 
+/// The directory itself, open as a name only (`O_PATH`).
+impl AsFd for Root {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
 /// A file that was found and not opened.
 #[derive(Debug)]
 pub struct Entry {
-    directory: OwnedFd,
     file: OwnedFd,
     path: PathBuf,
     status: Statx,
 }
 
 impl Entry {
+    /// Find what has this name in an open directory. `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// It is not there, or may not be looked at.
+    pub fn beside(directory: impl AsFd, name: impl Arg, path: &Path) -> Result<Self, Refusal> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(directory, name, flags, Mode::empty())
+            .map_err(|errno| refuse(path, "look for the file", errno))?;
+        let status = look_at(&file, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
+            .map_err(|errno| refuse(path, "look at the file", errno))?;
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            status,
+        })
+    }
+
     /// Which file.
     #[must_use]
     pub fn id(&self) -> TargetId {
@@ -190,11 +208,6 @@ impl Entry {
 
     pub(crate) fn status(&self) -> &Statx {
         &self.status
-    }
-
-    /// The directory in which it was found, which is open as a name only (`O_PATH`).
-    pub(crate) fn into_directory(self) -> OwnedFd {
-        self.directory
     }
 
     /// Its path, for messages.

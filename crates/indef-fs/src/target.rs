@@ -124,7 +124,7 @@ impl Target {
         below: &Path,
         expected: Option<(TargetId, Option<BirthTime>)>,
     ) -> Result<Self, Refusal> {
-        let entry = root.find(below)?;
+        let (entry, directory) = root.find_with_directory(below)?;
         let is_expected = expected.is_none_or(|(id, born)| {
             // A plan of an older version, or a file system, may not know the birth time.
             entry.id() == id && born.is_none_or(|born| entry.born() == Some(born))
@@ -171,7 +171,7 @@ impl Target {
             mtime: time(status.stx_mtime),
             ctime: time(status.stx_ctime),
             noatime,
-            directory: entry.into_directory(),
+            directory,
         })
     }
 

@@ -14,6 +14,7 @@ mod document;
 mod extent_map;
 mod generate;
 mod geometry;
+mod opened;
 mod output;
 mod plan;
 mod planning;

@@ -18,6 +18,7 @@ use indef_core::{
     },
 };
 use indef_engine::Cancel;
+use indef_fs::Roots;
 use serde::Serialize;
 use units::Bytes;
 
@@ -57,6 +58,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     };
     let rankings = Rankings::default();
     let request = Request {
+        roots: &Roots::new(),
         paths: &args.paths,
         options: &options,
         geometries: &geometries,
@@ -161,13 +163,7 @@ fn write_plan<'a>(
 
 /// With an absolute path: the plan may be run from anywhere.
 fn append<W: Write>(writer: &mut PlanWriter<W>, file: &FilePlan) -> io::Result<()> {
-    if file.path.is_absolute() {
-        return writer.write(file);
-    }
-    writer.write(&FilePlan {
-        path: std::path::absolute(&file.path)?,
-        ..file.clone()
-    })
+    writer.write(&*indef_engine::absolute(file)?)
 }
 
 fn print_chunks(document: &Document, file: &FilePlan) {

@@ -16,9 +16,9 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, CollectSummary, Found, Seen, collect},
+    collect::{CollectOptions, CollectSummary, Found, Seen, collect_beneath},
 };
-use indef_fs::{EngineKind, Filesystem, FsKind, Refusal};
+use indef_fs::{EngineKind, Filesystem, FsKind, Refusal, Roots};
 use units::Bytes;
 
 use crate::{
@@ -31,6 +31,8 @@ use crate::{
 
 /// What to plan.
 pub(crate) struct Request<'a> {
+    /// Where the directories that `paths` lead to are kept.
+    pub(crate) roots: &'a Roots,
     pub(crate) paths: &'a [PathBuf],
     pub(crate) options: &'a PlanOptions,
     pub(crate) geometries: &'a Geometries,
@@ -101,7 +103,7 @@ pub(crate) fn plan_paths(
         sync: true,
         ..CollectOptions::default()
     };
-    let summary = collect(request.paths, &options, cancel, &visit);
+    let summary = collect_beneath(request.roots, request.paths, &options, cancel, &visit);
     let mut planned = planned.into_inner().unwrap_or_else(PoisonError::into_inner);
     // The walk meets files in any order; a plan is the same every time.
     planned.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
@@ -155,8 +157,10 @@ fn decide(
     let (fs, engine) = names.of(found.fs.kind, engine);
     let plan = FilePlan {
         path: found.path,
+        root_len: Some(found.root_len),
         dev: found.id.dev,
         inode: found.id.inode,
+        born: found.born,
         size: found.size,
         block_size: found.block_size,
         fs,

@@ -7,23 +7,25 @@ use std::{
     io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use indef_core::{
     calibrate::{Calibration, CannotCalibrate, Sample, calibrate},
     plan::{Chunk, FileFacts, PathJson, PlanOptions, Ranking, Weight, plan_file},
 };
-use indef_engine::{
-    Cancel,
-    collect::{CollectOptions, Seen, collect},
-};
+use indef_engine::Cancel;
+use indef_fs::{Mapper, TargetId};
 use serde::Serialize;
 use units::{Bytes, FileRange, Nanos};
 
 use crate::{
     accesses::Accesses,
     geometry::Geometries,
+    opened::Opened,
     output::{Align, Console, Count, Name, Ratio, Table},
 };
 
@@ -83,30 +85,43 @@ fn samples(
         .filter_map(|path| fs::metadata(path).ok())
         .map(|status| status.dev())
         .collect();
-    let timed: Vec<PathBuf> = accesses
+    let timed: Vec<(TargetId, &Path)> = accesses
         .timed()
         .filter(|(id, _)| devices.contains(&id.dev))
-        .map(|(_, path)| path.to_owned())
+        .map(|(id, path)| (*id, path))
         .collect();
     let samples = Mutex::new(Vec::new());
-    let visit = |seen: Seen| {
-        // What cannot be looked into is told when it is planned.
-        let Seen::File(found) = seen else { return };
-        let (Ok(layout), Some(ranges)) = (&found.result, accesses.of(&found.id)) else {
-            return;
-        };
-        let geometry = geometries.of(found.fs.dev);
-        let of_file = ranges
-            .iter()
-            .filter_map(|access| Sample::of(layout, access, &geometry, options.max_request));
-        lock(&samples).extend(of_file);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mapper = Mapper::default();
+        while let Some((id, path)) = timed.get(next.fetch_add(1, Ordering::Relaxed))
+            && !cancel.is_cancelled()
+        {
+            // What cannot be looked into is told when it is planned.
+            let layout =
+                open_timed(path, *id).and_then(|file| file.map(file.whole(), false, &mut mapper));
+            let (Some(layout), Some(ranges)) = (layout, accesses.of(id)) else {
+                continue;
+            };
+            let geometry = geometries.of(id.dev);
+            let of_file = ranges
+                .iter()
+                .filter_map(|access| Sample::of(&layout, access, &geometry, options.max_request));
+            lock(&samples).extend(of_file);
+        }
     };
-    let collecting = CollectOptions {
-        jobs,
-        ..CollectOptions::default()
-    };
-    collect(&timed, &collecting, cancel, &visit);
+    std::thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
     samples.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file of a profile, which may name it by a symbolic link: only what has its number is opened.
+fn open_timed(path: &Path, id: TargetId) -> Option<Opened> {
+    Opened::open(path, id).or_else(|| Opened::open(&path.canonicalize().ok()?, id))
 }
 
 /// A fragmented range as both kinds of weights see it.

@@ -1,6 +1,11 @@
 //! The plan of one file, and the sums over many.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
 
 use units::{Bytes, FileRange};
 
@@ -21,10 +26,15 @@ pub struct BirthTime {
 pub struct FilePlan {
     /// Where it was found.
     pub path: PathBuf,
+    /// How many bytes of the path are the *root*: the directory that was given, which is resolved
+    /// as it was typed. Nothing is followed beneath it. `None` in plans of format 1.
+    pub root_len: Option<usize>,
     /// Device number (`st_dev`): with the inode it tells whether the path still means this file.
     pub dev: u64,
     /// Inode number.
     pub inode: u64,
+    /// When the file came into being, where its file system knows.
+    pub born: Option<BirthTime>,
     /// Size when it was planned.
     pub size: Bytes,
     /// File system block size.
@@ -42,6 +52,36 @@ pub struct FilePlan {
 }
 
 impl FilePlan {
+    /// The path in two parts: the root, and what is beneath it. Where the root is not known, it is
+    /// what cannot be resolved without it: `/`, or what ends in the last `..`.
+    ///
+    /// `None` if the path has no such root.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Path, &Path)> {
+        let path = self.path.as_os_str().as_bytes();
+        let len = self.root_len.unwrap_or_else(|| least_root(&self.path));
+        let (root, below) = path.split_at_checked(len)?;
+        let begins = below.iter().take_while(|byte| **byte == b'/').count();
+        let apart = match root.last() {
+            None => begins == 0,
+            Some(last) => *last == b'/' || begins > 0,
+        };
+        let below = &below[begins..];
+        let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
+        (apart && !below.is_empty()).then(|| (as_path(root), as_path(below)))
+    }
+
+    /// The same plan with another path of the same root.
+    #[must_use]
+    pub fn with_root(&self, root: &Path) -> Option<Self> {
+        let (_, below) = self.place()?;
+        Some(Self {
+            path: root.join(below),
+            root_len: Some(root.as_os_str().len()),
+            ..self.clone()
+        })
+    }
+
     /// The chunks that migrate; none if the whole file is skipped.
     pub fn migrating(&self) -> impl Iterator<Item = &Chunk> {
         let skipped = self.skip.is_some();
@@ -75,6 +115,20 @@ impl FilePlan {
     pub fn gain(&self) -> f64 {
         self.migrating().map(|chunk| chunk.gain).sum()
     }
+}
+
+/// Length of the shortest beginning of a path without which the rest has no meaning.
+fn least_root(path: &Path) -> usize {
+    let mut components = path.components();
+    let whole = path.as_os_str().len();
+    let mut len = 0;
+    while let Some(part) = components.next() {
+        if !matches!(part, Component::Normal(_)) {
+            let rest = components.as_path().as_os_str().len();
+            len = whole - rest;
+        }
+    }
+    len
 }
 
 /// Sums over the files of a plan.

@@ -47,6 +47,8 @@ fn plan_with(
 
 fn file(chunks: Vec<Chunk>) -> FilePlan {
     FilePlan {
+        root_len: None,
+        born: None,
         path: "/data/file".into(),
         dev: 1,
         inode: 2,
@@ -744,4 +746,54 @@ proptest! {
             prop_assert!(predicted_fragments(layout, &file.runs()) <= layout.fragments());
         }
     }
+}
+
+#[test]
+fn a_path_has_a_root_and_what_is_beneath() {
+    let place = |path: &str, root_len| {
+        let plan = FilePlan {
+            path: path.into(),
+            root_len,
+            ..file(Vec::new())
+        };
+        let (root, below) = plan.place()?;
+        Some([root, below].map(|part| part.to_str().unwrap().to_owned()))
+    };
+    for (path, root_len, root, below) in [
+        ("/srv/db/file", Some(4), "/srv", "db/file"),
+        ("/srv//db/file", Some(5), "/srv/", "db/file"),
+        ("/file", Some(1), "/", "file"),
+        ("file", Some(0), "", "file"),
+        ("../a/file", Some(4), "../a", "file"),
+        // As plans of format 1 have it.
+        ("/srv/db/file", None, "/", "srv/db/file"),
+        ("a/file", None, "", "a/file"),
+        ("./a/file", None, "./", "a/file"),
+        ("../../a/file", None, "../../", "a/file"),
+        ("/a/../b/file", None, "/a/../", "b/file"),
+    ] {
+        let found = place(path, root_len);
+        assert_eq!(found, Some([root.to_owned(), below.to_owned()]), "{path}");
+    }
+    for (path, root_len) in [
+        ("/srv/db", Some(3)),
+        ("/srv/db", Some(7)),
+        ("/srv/db", Some(8)),
+        ("/srv/db/", Some(7)),
+        ("/srv/db", Some(0)),
+        ("", None),
+        ("..", None),
+    ] {
+        assert_eq!(place(path, root_len), None, "{path}");
+    }
+    let plan = FilePlan {
+        path: "db/file".into(),
+        root_len: Some(2),
+        ..file(Vec::new())
+    };
+    let moved = plan.with_root("/srv/db".as_ref()).unwrap();
+    assert_eq!(
+        (moved.path.to_str(), moved.root_len),
+        (Some("/srv/db/file"), Some(7))
+    );
 }

@@ -78,12 +78,32 @@ fn push_name(path: &mut Vec<u8>, name: &[u8]) {
     path.extend_from_slice(name);
 }
 
-/// The path of an entry of the directory at `prefix`, in one allocation.
-pub(super) fn entry_path(prefix: &[u8], name: &CStr) -> PathBuf {
-    let mut path = Vec::with_capacity(prefix.len() + name.count_bytes() + 1);
-    path.extend_from_slice(prefix);
-    push_name(&mut path, name.to_bytes());
-    PathBuf::from(OsString::from_vec(path))
+/// The path of a directory.
+#[derive(Clone, Copy)]
+pub(super) struct Prefix<'a> {
+    pub(super) path: &'a [u8],
+    /// How much of it is the root.
+    pub(super) root_len: usize,
+}
+
+impl Prefix<'_> {
+    /// The path of an entry, in one allocation.
+    pub(super) fn join(self, name: &CStr) -> Place {
+        let mut path = Vec::with_capacity(self.path.len() + name.count_bytes() + 1);
+        path.extend_from_slice(self.path);
+        push_name(&mut path, name.to_bytes());
+        Place {
+            path: PathBuf::from(OsString::from_vec(path)),
+            root_len: self.root_len,
+        }
+    }
+}
+
+/// The path of a file.
+pub(super) struct Place {
+    pub(super) path: PathBuf,
+    /// How much of it is the root.
+    pub(super) root_len: usize,
 }
 
 /// A chain may be longer than a stack is deep: take it apart in a loop.
@@ -98,6 +118,8 @@ impl Drop for Node {
 
 /// What all directories of one file system below one root share.
 pub(super) struct Tree {
+    /// Length of the path of the topmost directory.
+    pub(super) root_len: usize,
     /// The topmost one of them.
     pub(super) top: Arc<Node>,
     /// The same, open: where [`reopen`] starts from.
@@ -187,20 +209,16 @@ impl Drop for OpenCount {
 
 const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NOCTTY);
 
 /// Open a directory for reading, without touching its access time where that is allowed.
-pub(super) fn open_directory(at: impl AsFd, name: &CStr, follow: bool) -> Result<OwnedFd, Errno> {
-    let flags = if follow {
-        DIRECTORY
-    } else {
-        DIRECTORY | OFlags::NOFOLLOW
-    };
-    match openat(&at, name, flags | OFlags::NOATIME, Mode::empty()) {
+pub(super) fn open_directory(at: impl AsFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    match openat(&at, name, DIRECTORY | OFlags::NOATIME, Mode::empty()) {
         // Only the owner and root may ask for O_NOATIME.
-        Err(Errno::PERM) => openat(&at, name, flags, Mode::empty()),
+        Err(Errno::PERM) => openat(&at, name, DIRECTORY, Mode::empty()),
         other => other,
     }
 }

@@ -1,30 +1,22 @@
 //! One file of a walk: is it worth opening, and if so, where does its data lie?
 
-use std::{
-    ffi::{CStr, CString},
-    fs::File,
-    os::{
-        fd::{AsFd, BorrowedFd},
-        unix::ffi::OsStrExt,
-    },
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{ffi::CStr, fs::File, sync::Arc};
 
 use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
+    plan::BirthTime,
 };
-use indef_fs::{Expected, Filesystem, FsError, InodeTables, Refusal, TargetId, map};
+use indef_fs::{Entry, Expected, Filesystem, InodeTables, Refusal, TargetId, map};
 use rustix::{
-    fs::{CWD, FileType, Mode, OFlags, Statx, openat},
+    fs::{FileType, Statx, StatxFlags},
     io::Errno,
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     Found, Seen, count,
-    directory::{Directory, Known, entry_path},
+    directory::{Directory, Known, Place, Prefix},
     names::NamesBuilder,
     walker::{Walker, Work, identity, is_mount_root, look_at},
 };
@@ -38,7 +30,7 @@ impl Walker<'_, '_> {
     pub(super) fn by_inode(
         &mut self,
         directory: &Directory,
-        prefix: &[u8],
+        prefix: Prefix<'_>,
         name: &CStr,
         inode: u64,
         inodes: &InodeTables,
@@ -61,11 +53,12 @@ impl Walker<'_, '_> {
         }
         let facts = Facts {
             id,
+            born: None,
             size: known.size,
             allocated: Bytes(known.sectors.saturating_mul(SECTOR)),
         };
-        let path = entry_path(prefix, name);
-        walk.see(facts.found(path, &directory.tree.known.fs, true, Ok(known.layout)));
+        let place = prefix.join(name);
+        walk.see(facts.found(place, &directory.tree.known.fs, true, Ok(known.layout)));
         true
     }
 
@@ -77,13 +70,13 @@ impl Walker<'_, '_> {
     }
 
     /// An entry of a directory that is, or may be, a regular file.
-    pub(super) fn entry(&mut self, directory: &Arc<Directory>, prefix: &[u8], name: &CStr) {
+    pub(super) fn entry(&mut self, directory: &Arc<Directory>, prefix: Prefix<'_>, name: &CStr) {
         let walk = self.walk;
         let status = match look_at(directory, name) {
             Ok(status) => status,
             Err(Errno::NOENT) => return count(&walk.counts.vanished),
             Err(errno) => {
-                return walk.failed(entry_path(prefix, name), "look at the file", errno);
+                return walk.failed(prefix.join(name).path, "look at the file", errno);
             }
         };
         match FileType::from_raw_mode(status.stx_mode.into()) {
@@ -108,70 +101,62 @@ impl Walker<'_, '_> {
             return count(&walk.counts.hard_links);
         }
         let known = (id.0 == directory.node.dev).then_some(&directory.tree.known);
-        self.file(
-            directory.as_fd(),
-            name,
-            entry_path(prefix, name),
-            &status,
-            known,
-        );
-    }
-
-    /// A regular file that was given by its path.
-    pub(super) fn root_file(&mut self, path: PathBuf, status: &Statx) {
-        match CString::new(path.as_os_str().as_bytes()) {
-            Ok(name) => self.file(CWD, &name, path, status, None),
-            Err(_) => self.walk.failed(path, "open", Errno::INVAL),
+        if let Some(known) = known
+            && let facts = Facts::of(&status)
+            && let Some((layout, mapped)) = self.without_opening(&facts, &status, known)
+        {
+            let place = prefix.join(name);
+            return walk.see(facts.found(place, &known.fs, mapped, Ok(layout)));
+        }
+        let place = prefix.join(name);
+        match Entry::beside(directory, name, &place.path) {
+            Ok(entry) if (entry.id().dev, entry.id().inode) == id => {
+                self.file(entry, place, &status, known);
+            }
+            // Gone, or replaced by something that was not looked at.
+            Ok(_) | Err(Refusal::Skip(SkipReason::Gone)) => count(&walk.counts.vanished),
+            Err(refusal) => walk.problem(place.path, refusal),
         }
     }
 
-    fn file(
+    /// Map a regular file that was found.
+    pub(super) fn file(
         &mut self,
-        at: BorrowedFd<'_>,
-        name: &CStr,
-        path: PathBuf,
+        entry: Entry,
+        place: Place,
         status: &Statx,
         known: Option<&Arc<Known>>,
     ) {
         let walk = self.walk;
         let facts = Facts::of(status);
-        if let Some(known) = known
-            && let Some((layout, mapped)) = self.without_opening(&facts, status, known)
-        {
-            return walk.see(facts.found(path, &known.fs, mapped, Ok(layout)));
-        }
-        let file = match open_to_map(at, name) {
-            Ok(file) => file,
-            // Gone, or replaced by something that must not be opened.
-            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::NODEV) => {
-                return count(&walk.counts.vanished);
-            }
-            Err(errno) => {
-                let refusal = refuse_open(&path, errno);
+        let path = entry.path();
+        let file = match entry.open_to_map() {
+            Ok(file) => File::from(file),
+            Err(refusal) => {
                 return match known {
-                    Some(known) => walk.see(facts.found(path, &known.fs, false, Err(refusal))),
-                    None => walk.problem(path, refusal),
+                    Some(known) => walk.see(facts.found(place, &known.fs, false, Err(refusal))),
+                    None => walk.problem(place.path, refusal),
                 };
             }
         };
         let looked_up;
         let fs = match known {
             Some(known) => &known.fs,
-            None => match walk.file_system(facts.id.dev, &file, &path) {
+            None => match walk.file_system(facts.id.dev, &file, path) {
                 Ok(known) => {
                     looked_up = known;
                     &looked_up.fs
                 }
-                Err(error) => return walk.problem(path, error.into()),
+                Err(error) => return walk.problem(place.path, error.into()),
             },
         };
         if let Some(layout) = facts.evident_layout(fs.block_size) {
-            return walk.see(facts.found(path, fs, false, Ok(layout)));
+            return walk.see(facts.found(place, fs, false, Ok(layout)));
         }
         // What is allocated behind the end is never read.
         let range = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
-        let result = map(&file, &path, range, walk.options.sync, &mut self.mapper);
-        walk.see(facts.found(path, fs, true, result));
+        let result = map(&file, path, range, walk.options.sync, &mut self.mapper);
+        walk.see(facts.found(place, fs, true, result));
     }
 
     /// The layout if it is known from what was looked at, or stands in the inode; and whether the
@@ -201,6 +186,7 @@ impl Walker<'_, '_> {
 /// What is known of a file before it is opened.
 struct Facts {
     id: TargetId,
+    born: Option<BirthTime>,
     size: Bytes,
     allocated: Bytes,
 }
@@ -210,6 +196,10 @@ impl Facts {
         let (dev, inode) = identity(status);
         Self {
             id: TargetId { dev, inode },
+            born: (status.stx_mask & StatxFlags::BTIME.bits() != 0).then_some(BirthTime {
+                seconds: status.stx_btime.tv_sec,
+                nanos: status.stx_btime.tv_nsec,
+            }),
             size: Bytes(status.stx_size),
             allocated: Bytes(status.stx_blocks.saturating_mul(SECTOR)),
         }
@@ -217,14 +207,16 @@ impl Facts {
 
     fn found(
         &self,
-        path: PathBuf,
+        place: Place,
         fs: &Arc<Filesystem>,
         mapped: bool,
         result: Result<Layout, Refusal>,
     ) -> Seen {
         Seen::File(Found {
-            path,
+            path: place.path,
+            root_len: place.root_len,
             id: self.id,
+            born: self.born,
             size: self.size,
             allocated: self.allocated,
             block_size: fs.block_size,
@@ -248,25 +240,5 @@ impl Facts {
                 flags: ExtentFlags::UNPLACED,
             }])
         })
-    }
-}
-
-/// Open a file for mapping, which reads no data and so leaves its access time alone.
-/// `O_NONBLOCK`: neither a FIFO put there meanwhile nor a lease can hold us up.
-fn open_to_map(at: BorrowedFd<'_>, name: &CStr) -> Result<File, Errno> {
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    openat(at, name, flags, Mode::empty()).map(File::from)
-}
-
-fn refuse_open(path: &Path, errno: Errno) -> Refusal {
-    match errno {
-        Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted.into(),
-        _ => Refusal::Failed(FsError {
-            path: path.to_owned(),
-            operation: "open",
-            offset: None,
-            source: errno.into(),
-        }),
     }
 }

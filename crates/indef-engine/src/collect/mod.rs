@@ -1,9 +1,9 @@
 //! Walk directories in parallel and map every file that could be fragmented.
 //!
-//! Speed comes from what is *not* done: no path is resolved (everything is opened relative to its
+//! Speed comes from what is *not* done: no path is resolved (everything is found relative to its
 //! directory), a file with at most one block is never opened, on ext4 (where its device may be read)
-//! one with at most four extents neither, and most others cost four system calls (`statx`,
-//! `openat`, one FIEMAP, `close`). Memory stays small because nothing is remembered
+//! one with at most four extents neither, and most others cost seven system calls (`statx`; `openat`,
+//! `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP, `close`). Memory stays small because nothing is remembered
 //! of a file: what is found goes to the visitor by value. Only hard links (files with more than one
 //! name) leave a trace, so that each is counted once.
 //!
@@ -30,8 +30,8 @@ use std::{
     },
 };
 
-use indef_core::layout::Layout;
-use indef_fs::{Filesystem, Refusal, TargetId};
+use indef_core::{layout::Layout, plan::BirthTime};
+use indef_fs::{Filesystem, Refusal, Roots, TargetId};
 use units::Bytes;
 
 use crate::Cancel;
@@ -65,8 +65,12 @@ pub struct Found {
     /// Its path, beginning with the path that was given (with a given symbolic link resolved, so
     /// that the path leads to the file itself).
     pub path: PathBuf,
+    /// How many bytes of the path are the directory that was given, or that of a file that was.
+    pub root_len: usize,
     /// Which file.
     pub id: TargetId,
+    /// When it came into being, where that was asked for and its file system knows.
+    pub born: Option<BirthTime>,
     /// Its size.
     pub size: Bytes,
     /// Allocated bytes, metadata of the file included where the file system counts it.
@@ -129,11 +133,23 @@ pub fn collect(
     cancel: &Cancel,
     visit: &(dyn Fn(Seen) + Sync),
 ) -> CollectSummary {
+    collect_beneath(&Roots::new(), paths, options, cancel, visit)
+}
+
+/// The same, keeping the directories that `paths` lead to in `roots`: a run that is given them
+/// resolves no given path again.
+pub fn collect_beneath(
+    roots: &Roots,
+    paths: &[PathBuf],
+    options: &CollectOptions,
+    cancel: &Cancel,
+    visit: &(dyn Fn(Seen) + Sync),
+) -> CollectSummary {
     let jobs = match options.jobs {
         0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(16)),
         jobs => jobs,
     };
-    let walk = walker::Walk::new(paths, options, cancel, visit, jobs);
+    let walk = walker::Walk::new(roots, paths, options, cancel, visit, jobs);
     std::thread::scope(|scope| {
         for _ in 1..jobs {
             scope.spawn(|| walker::Walker::new(&walk).work());

@@ -2,13 +2,12 @@
 
 use std::{
     collections::HashSet,
-    ffi::CString,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use indef_core::SkipReason;
+use indef_fs::Mounts;
 use rustix::{
     fs::{AtFlags, CWD, FileType, Statx, StatxFlags, statx},
     io::Errno,
@@ -16,7 +15,7 @@ use rustix::{
 
 use super::{
     count,
-    directory::{Directory, Node, open_directory},
+    directory::{Directory, Node, Place, open_directory},
     walker::{Walker, identity, is_pseudo},
 };
 
@@ -71,13 +70,41 @@ impl Walker<'_, '_> {
         }
     }
 
+    /// A regular file that was given by its path.
+    fn root_file(&mut self, path: PathBuf, status: &Statx) {
+        let walk = self.walk;
+        let parent = path.parent().unwrap_or(Path::new(""));
+        let found = walk.roots.get(parent, Mounts::Stay).and_then(|root| {
+            let name = path.file_name().ok_or(SkipReason::NotRegular)?;
+            root.find(Path::new(name))
+        });
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(refusal) => return walk.problem(path, refusal),
+        };
+        let id = entry.id();
+        if (id.dev, id.inode) != identity(status) {
+            return count(&walk.counts.vanished);
+        }
+        let root_len = parent.as_os_str().len();
+        self.file(entry, Place { path, root_len }, status, None);
+    }
+
     fn root_directory(&self, path: &Path, status: &Statx) -> Option<Arc<Directory>> {
         let walk = self.walk;
         let (dev, inode) = identity(status);
-        let opened = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| Errno::INVAL)
-            .and_then(|name| open_directory(CWD, &name, true));
-        let fd = match opened {
+        let root = match walk.roots.get(path, Mounts::Stay) {
+            Ok(root) => root,
+            Err(refusal) => {
+                walk.problem(path.to_owned(), refusal);
+                return None;
+            }
+        };
+        if (root.id().dev, root.id().inode) != (dev, inode) {
+            walk.problem(path.to_owned(), SkipReason::Changed.into());
+            return None;
+        }
+        let fd = match open_directory(&*root, c".") {
             Ok(fd) => fd,
             Err(errno) => {
                 walk.failed(path.to_owned(), "open the directory", errno);

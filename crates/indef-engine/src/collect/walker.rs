@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use indef_fs::{FsError, FsKind, InodeChunk, InodeTables, Mapper, Refusal, detect};
+use indef_fs::{FsError, FsKind, InodeChunk, InodeTables, Mapper, Refusal, Roots, detect};
 use rustix::{
     fs::{AtFlags, FileType, RawDir, Statx, StatxAttributes, StatxFlags, makedev, statx},
     io::Errno,
@@ -21,7 +21,7 @@ use rustix::{
 
 use super::{
     CollectOptions, Counts, Problem, Seen, count,
-    directory::{Directory, Known, Node, OpenCount, Tree, open_directory, reopen},
+    directory::{Directory, Known, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
     queue::Queue,
     root,
@@ -49,6 +49,7 @@ pub(super) enum Work {
 
 /// What the walkers share.
 pub(super) struct Walk<'a> {
+    pub(super) roots: &'a Roots,
     pub(super) paths: &'a [PathBuf],
     next_path: AtomicUsize,
     pub(super) options: &'a CollectOptions,
@@ -67,6 +68,7 @@ pub(super) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
+        roots: &'a Roots,
         paths: &'a [PathBuf],
         options: &'a CollectOptions,
         cancel: &'a Cancel,
@@ -75,6 +77,7 @@ impl<'a> Walk<'a> {
     ) -> Self {
         let walkers_for_roots = jobs.min(paths.len());
         Self {
+            roots,
             paths,
             next_path: AtomicUsize::new(0),
             options,
@@ -304,8 +307,11 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.chunk.clear();
         let inodes = directory.tree.known.inodes.as_ref();
         let settled = inodes.is_some_and(InodeTables::is_settled);
-        let prefix = directory.node.path(None).into_os_string();
-        let prefix = std::os::unix::ffi::OsStrExt::as_bytes(&*prefix);
+        let path = directory.node.path(None).into_os_string();
+        let prefix = Prefix {
+            path: std::os::unix::ffi::OsStrExt::as_bytes(&*path),
+            root_len: directory.tree.root_len,
+        };
         for turn in 1_usize.. {
             if self.walk.cancel.is_cancelled() {
                 return;
@@ -363,10 +369,16 @@ impl<'w, 'a> Walker<'w, 'a> {
             count(&self.walk.counts.other_file_systems);
             return None;
         }
-        let fd = match open_directory(&parent, name, false) {
+        let fd = match open_directory(&parent, name) {
             Ok(fd) => fd,
             Err(errno) => return self.cannot_enter(node, name, errno),
         };
+        // Another one was put there meanwhile: it was not looked at.
+        let opened = statx(&fd, "", AtFlags::EMPTY_PATH, StatxFlags::INO);
+        if opened.is_ok_and(|opened| identity(&opened) != (dev, inode)) {
+            count(&self.walk.counts.vanished);
+            return None;
+        }
         let child = Node::child(node, name, dev, inode);
         let tree = if other {
             self.cross(&child, &fd)?
@@ -407,6 +419,7 @@ impl<'w, 'a> Walker<'w, 'a> {
             source,
         })?;
         Ok(Arc::new(Tree {
+            root_len: path.as_os_str().len(),
             top: Arc::clone(node),
             top_fd: File::from(top_fd),
             known,
@@ -457,7 +470,8 @@ pub(super) fn look_at(at: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
             | StatxFlags::NLINK
             | StatxFlags::SIZE
             | StatxFlags::BLOCKS
-            | StatxFlags::CTIME,
+            | StatxFlags::CTIME
+            | StatxFlags::BTIME,
     )
 }
 

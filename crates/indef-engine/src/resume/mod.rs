@@ -12,7 +12,7 @@ mod journal;
 mod state_directory;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::{
     ffi::OsStr,
@@ -36,6 +36,7 @@ use units::Bytes;
 
 use self::journal::{Entry, History, ReadError};
 use crate::{
+    absolute,
     run::{Event, Observer},
     sync::lock,
 };
@@ -301,16 +302,7 @@ impl Observer for Keeper<'_> {
 fn write_plan(file: &File, options: &PlanOptions, plans: &[FilePlan]) -> io::Result<()> {
     let mut writer = PlanWriter::new(BufWriter::new(file), options)?;
     for plan in plans {
-        // Whoever resumes may be somewhere else.
-        let absolute = std::path::absolute(&plan.path)?;
-        if absolute == plan.path {
-            writer.write(plan)?;
-        } else {
-            writer.write(&FilePlan {
-                path: absolute,
-                ..plan.clone()
-            })?;
-        }
+        writer.write(&*absolute(plan)?)?;
     }
     let (mut out, _) = writer.finish()?;
     out.flush()

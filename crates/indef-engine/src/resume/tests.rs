@@ -5,9 +5,11 @@ use units::FileRange;
 use super::*;
 use crate::run::{FileResult, Reason, Status};
 
-fn plan(inode: u64) -> FilePlan {
+pub(crate) fn plan(inode: u64) -> FilePlan {
     FilePlan {
         path: PathBuf::from(format!("relative/{inode}")),
+        root_len: Some(8),
+        born: None,
         dev: 7,
         inode,
         size: Bytes::mib(1),

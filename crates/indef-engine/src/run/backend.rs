@@ -3,19 +3,19 @@
 use std::io;
 
 use indef_fs::{
-    EngineKind, EngineOptions, Filesystem, FsError, Mapper, RangeCopier, Refusal, Relocator, Space,
-    Target, detect, map, relocator,
+    EngineKind, EngineOptions, Filesystem, FsError, Mapper, RangeCopier, Refusal, Relocator, Roots,
+    Space, Target, detect, map, relocator,
 };
-use std::path::Path;
 use units::FileRange;
 
-use indef_core::layout::Layout;
+use indef_core::{SkipReason, layout::Layout};
 
+use super::job::Job;
 use crate::Copier;
 
 /// Files, maps and engines.
 pub(super) trait Backend: Sync {
-    fn open(&self, path: &Path) -> Result<Target, Refusal>;
+    fn open(&self, job: &Job) -> Result<Target, Refusal>;
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError>;
     fn relocator(
         &self,
@@ -35,11 +35,15 @@ pub(super) trait Backend: Sync {
 }
 
 /// The real thing.
-pub(super) struct Kernel;
+pub(super) struct Kernel<'a> {
+    pub(super) roots: &'a Roots,
+}
 
-impl Backend for Kernel {
-    fn open(&self, path: &Path) -> Result<Target, Refusal> {
-        Target::open(path)
+impl Backend for Kernel<'_> {
+    fn open(&self, job: &Job) -> Result<Target, Refusal> {
+        let (root, below) = job.place.as_ref().ok_or(SkipReason::Changed)?;
+        let root = self.roots.get(root, job.mounts)?;
+        Target::open_beneath(&root, below, Some((job.id, job.born)))
     }
 
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {

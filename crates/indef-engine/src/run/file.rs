@@ -137,7 +137,7 @@ impl Run<'_> {
             return finished(job, Reason::Skip(reason));
         }
         self.observer.on(Event::FileStarted { path: &job.path });
-        let target = match self.backend.open(&job.path) {
+        let target = match self.backend.open(&job) {
             Ok(target) => target,
             Err(refusal) => return finished(job, refusal.into()),
         };

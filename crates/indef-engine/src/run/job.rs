@@ -4,9 +4,9 @@ use std::{path::PathBuf, sync::Arc};
 
 use indef_core::{
     SkipReason,
-    plan::{Decision, FilePlan},
+    plan::{BirthTime, Decision, FilePlan},
 };
-use indef_fs::TargetId;
+use indef_fs::{Mounts, TargetId};
 use units::{Bytes, FileRange};
 
 use super::{FileResult, Reason, Status};
@@ -14,6 +14,10 @@ use super::{FileResult, Reason, Status};
 /// One file to be worked on.
 pub(super) struct Job {
     pub(super) path: PathBuf,
+    /// The root, and what is beneath it.
+    pub(super) place: Option<(PathBuf, PathBuf)>,
+    pub(super) mounts: Mounts,
+    pub(super) born: Option<BirthTime>,
     pub(super) id: TargetId,
     pub(super) fs: Arc<str>,
     pub(super) extents_before: u64,
@@ -43,6 +47,15 @@ impl Job {
                 dev: plan.dev,
                 inode: plan.inode,
             },
+            place: plan
+                .place()
+                .map(|(root, below)| (root.to_owned(), below.to_owned())),
+            // Where the root is not known, mounts may be between here and there.
+            mounts: match plan.root_len {
+                Some(_) => Mounts::Stay,
+                None => Mounts::Cross,
+            },
+            born: plan.born,
             path: plan.path,
             fs: plan.fs,
             extents_before: plan.extents_before,

@@ -42,7 +42,7 @@ use std::{
 };
 
 use indef_core::{SkipReason, plan::FilePlan};
-use indef_fs::{Mapper, Moved, RangeCopier};
+use indef_fs::{Mapper, Moved, RangeCopier, Roots};
 use linux_abi::ioprio::{IoPriority, set_for_this_thread};
 use units::{Bytes, Nanos};
 
@@ -71,7 +71,18 @@ pub fn run(
     cancel: &Cancel,
     observer: &dyn Observer,
 ) -> RunResult {
-    run_with(&Kernel, plans, options, cancel, observer)
+    run_beneath(&Roots::new(), plans, options, cancel, observer)
+}
+
+/// The same, with roots that were resolved already, as by a walk.
+pub fn run_beneath(
+    roots: &Roots,
+    plans: impl IntoIterator<Item = FilePlan>,
+    options: &RunOptions,
+    cancel: &Cancel,
+    observer: &dyn Observer,
+) -> RunResult {
+    run_with(&Kernel { roots }, plans, options, cancel, observer)
 }
 
 fn run_with(
@@ -189,8 +200,10 @@ impl Run<'_> {
             Err(panic) => {
                 let plan = FilePlan {
                     path,
+                    root_len: None,
                     dev: id.dev,
                     inode: id.inode,
+                    born: None,
                     size: Bytes::ZERO,
                     block_size: Bytes::ZERO,
                     fs,

@@ -194,6 +194,8 @@ impl Bench {
         let chunks = plan_file(&options, &facts);
         let plan = FilePlan {
             path: target.path.clone(),
+            root_len: None,
+            born: target.born,
             dev: target.id.dev,
             inode: target.id.inode,
             size: target.size,

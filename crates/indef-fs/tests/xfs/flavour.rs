@@ -251,6 +251,8 @@ pub(crate) fn plan_of(path: &Path, engine: EngineKind) -> FilePlan {
     }
     FilePlan {
         path: path.to_owned(),
+        root_len: None,
+        born: None,
         dev: file.dev(),
         inode: file.ino(),
         size: facts.size,

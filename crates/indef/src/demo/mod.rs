@@ -77,6 +77,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     let options = PlanOptions::default();
     let paths: [PathBuf; 1] = [dir];
     let request = Request {
+        roots: &indef_fs::Roots::new(),
         paths: &paths,
         options: &options,
         geometries: &Geometries::default(),

@@ -11,8 +11,9 @@ use indef_core::plan::FilePlan;
 use indef_engine::{
     Cancel,
     resume::StoredRun,
-    run::{RunOptions, RunResult, StopCause},
+    run::{RunOptions, RunResult, StopCause, run_beneath},
 };
+use indef_fs::Roots;
 
 use crate::{
     Outcome,
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         source.store(options.budget, console);
     }
     let Source {
+        roots,
         files,
         skipped,
         interrupted,
@@ -65,7 +67,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         }
     } else {
         let watch = Watch::new(console, document.as_ref());
-        execute(files, &options, &cancel, &watch, stored.as_ref())
+        execute(&roots, files, &options, &cancel, &watch, stored.as_ref())
     };
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
@@ -119,6 +121,7 @@ pub(crate) fn run_options(how: &HowArgs, bounds: &BoundArgs, workers: Workers) -
 
 /// Carry plans out while `watch` shows it; with `stored`, so that it can be resumed.
 fn execute(
+    roots: &Roots,
     files: Vec<FilePlan>,
     options: &RunOptions,
     cancel: &Cancel,
@@ -126,8 +129,8 @@ fn execute(
     stored: Option<&StoredRun>,
 ) -> RunResult {
     let result = match stored {
-        Some(stored) => indef_engine::run::run(files, options, cancel, &stored.observer(watch)),
-        None => indef_engine::run::run(files, options, cancel, watch),
+        Some(stored) => run_beneath(roots, files, options, cancel, &stored.observer(watch)),
+        None => run_beneath(roots, files, options, cancel, watch),
     };
     watch.finish();
     result
@@ -140,5 +143,6 @@ pub(crate) fn execute_unstored(
     cancel: &Cancel,
 ) -> RunResult {
     let watch = Watch::new(console, None);
-    execute(files, &RunOptions::default(), cancel, &watch, None)
+    let roots = Roots::new();
+    execute(&roots, files, &RunOptions::default(), cancel, &watch, None)
 }

@@ -17,6 +17,7 @@ use indef_engine::{
     Cancel,
     resume::{StoredRun, state_directory},
 };
+use indef_fs::Roots;
 use units::Bytes;
 
 use super::outcome::untouched_file;
@@ -33,6 +34,8 @@ use crate::{
 /// What is to be run.
 #[derive(Debug, Default)]
 pub(super) struct Source {
+    /// The directories that were given, as the walk resolved them.
+    pub(super) roots: Roots,
     /// Files of which something moves.
     pub(super) files: Vec<FilePlan>,
     /// The other files, by reason.
@@ -88,7 +91,9 @@ fn from_paths(
             cancel,
         );
     }
+    let roots = Roots::new();
     let request = Request {
+        roots: &roots,
         paths: &args.paths,
         options: &plan_options,
         geometries: &geometries,
@@ -104,6 +109,7 @@ fn from_paths(
     };
     let planned = plan_paths(&request, console, cancel, &untouched);
     let mut source = Source {
+        roots,
         files: planned.files,
         skipped: planned.skipped,
         plan_options,

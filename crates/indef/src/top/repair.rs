@@ -24,8 +24,9 @@ use indef_fs::{Mapper, TargetId, detect};
 use indef_trace::FileKey;
 use units::{Bytes, FileOffset, FileRange};
 
-use super::survey::{Opened, decide, plan_options};
+use super::survey::{decide, plan_options};
 use crate::{
+    opened::Opened,
     output::{Count, counted},
     planning::untouched_reason,
     refusal::failure,
@@ -232,8 +233,10 @@ fn look(order: &Order, options: &RunOptions) -> Result<Looked, Refused> {
     let engine = fs.engines().first().map(|engine| engine.name().into());
     let plan = FilePlan {
         path: order.path.to_path_buf(),
+        root_len: None,
         dev: order.id.dev,
         inode: order.id.inode,
+        born: file.born,
         size: file.size,
         block_size: file.block_size,
         fs: fs.kind.to_string().into(),

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    fs::File,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -19,21 +18,18 @@ use indef_core::{
     plan::{Chunk, Decision, FileFacts, PlanOptions, Policy, plan_file},
 };
 use indef_engine::{Cancel, run::RunOptions};
-use indef_fs::{Mapper, TargetId, map};
+use indef_fs::{Mapper, TargetId};
 use indef_trace::{
     FsId, TracedFile,
     resolve::{Located, Resolver},
 };
-use rustix::{
-    fs::{FileType, Mode, OFlags, fstat, fstatfs, lstat, open},
-    io::Errno,
-};
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileRange};
 
 use super::{
     is_below,
     ranges::{RangeKey, Ranges},
 };
+use crate::opened::Opened;
 
 /// A range is looked at again after this time.
 const REFRESH: Duration = Duration::from_secs(20);
@@ -73,57 +69,6 @@ impl Place {
     /// The share of its fragments that a repair would take away.
     pub(super) fn share(&self) -> f64 {
         self.extra as f64 / self.fragments.max(1) as f64
-    }
-}
-
-/// A file that is open for mapping.
-pub(super) struct Opened {
-    pub(super) file: File,
-    pub(super) path: Arc<Path>,
-    pub(super) id: TargetId,
-    pub(super) size: Bytes,
-    pub(super) block_size: Bytes,
-}
-
-impl Opened {
-    /// Open a file by its name, if it is still this file. It is not followed, and looked at before
-    /// it is opened: opening a device can do things.
-    pub(super) fn open(path: &Path, id: TargetId) -> Option<Self> {
-        let is_it = |status: &rustix::fs::Stat| {
-            FileType::from_raw_mode(status.st_mode) == FileType::RegularFile
-                && (status.st_dev, status.st_ino) == (id.dev, id.inode)
-        };
-        if !is_it(&lstat(path).ok()?) {
-            return None;
-        }
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
-            Err(Errno::PERM) => open(path, flags, Mode::empty()),
-            opened => opened,
-        };
-        let file = File::from(opened.ok()?);
-        let status = fstat(&file).ok().filter(is_it)?;
-        let block_size = u64::try_from(fstatfs(&file).ok()?.f_bsize).unwrap_or(1);
-        Some(Self {
-            file,
-            path: path.into(),
-            id,
-            size: Bytes(u64::try_from(status.st_size).unwrap_or(0)),
-            block_size: Bytes(block_size.max(1)),
-        })
-    }
-
-    /// The extents of a range. What was not written back has no place yet, unless `sync` is given.
-    pub(super) fn map(&self, range: FileRange, sync: bool, mapper: &mut Mapper) -> Option<Layout> {
-        map(&self.file, &self.path, range, sync, mapper).ok()
-    }
-
-    /// The range, with a block on either side: whether a fragment reaches across an end of a range
-    /// matters for what a repair does.
-    fn around(&self, range: FileRange) -> FileRange {
-        let start = range.start.get().saturating_sub(self.block_size.get());
-        let end = range.end().get().saturating_add(self.block_size.get());
-        FileRange::between(FileOffset(start), FileOffset(end))
     }
 }
 

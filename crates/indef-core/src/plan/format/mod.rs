@@ -1,7 +1,7 @@
 //! The plan file (docs/plan.md): JSON Lines, written once, read and checked before it is run.
 //!
 //! ```text
-//! header    {"indef-plan":1, the options}
+//! header    {"indef-plan":2, the options}
 //! file      {"path":…, …, "chunks":[…], "more":false}     one for each file
 //! chunks    {"chunks":[…], "more":false}                  only behind a line with "more":true
 //! totals    {"totals":{…}}                                so that a cut-off file is noticed
@@ -19,8 +19,9 @@ pub use error::{PlanError, Problem};
 pub use reader::PlanReader;
 pub use writer::PlanWriter;
 
-/// The version that is written and read.
-pub const VERSION: u64 = 1;
+/// The version that is written; this one and all before it are read. Version 1 told no birth times,
+/// and not where the given path ends.
+pub const VERSION: u64 = 2;
 
 /// The longest line, without its end.
 pub const MAX_LINE: usize = 1 << 20;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use units::{Bytes, FileOffset};
 
 use super::{
-    super::{Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
+    super::{BirthTime, Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
     MAX_LINE, PlanError, Problem, VERSION,
     wire::{ChunkLine, ChunksLine, FileLine, Header, Names, TotalsLine, Version},
 };
@@ -74,7 +74,7 @@ impl<R: BufRead> PlanReader<R> {
         }
         let version: Version =
             serde_json::from_slice(&self.buffer).map_err(|_| Problem::Foreign)?;
-        if version.version != VERSION {
+        if !(1..=VERSION).contains(&version.version) {
             return Err(Problem::Version(version.version));
         }
         let header: Header = parse(&self.buffer)?;
@@ -158,8 +158,12 @@ impl<R: BufRead> PlanReader<R> {
             path: path
                 .to_path()
                 .map_err(|what| Problem::Absurd(what.to_owned()))?,
+            root_len: line.root_len_bytes,
             dev: line.dev,
             inode: line.inode,
+            born: line
+                .born
+                .map(|(seconds, nanos)| BirthTime { seconds, nanos }),
             size: line.size_bytes,
             block_size: line.block_size_bytes,
             fs: self.fs.share(&line.fs),
@@ -169,6 +173,7 @@ impl<R: BufRead> PlanReader<R> {
             chunks: Vec::new(),
         };
         check_names(&file)
+            .and_then(|()| check_root(&file))
             .and_then(|()| check_sizes(&file))
             .map_err(Problem::Absurd)?;
         add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
@@ -215,6 +220,15 @@ fn check_names(file: &FilePlan) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+fn check_root(file: &FilePlan) -> Result<(), String> {
+    match (file.root_len, file.place()) {
+        (Some(len), None) => Err(format!(
+            "a root of {len} bytes, where the path has no directory that ends"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn check_sizes(file: &FilePlan) -> Result<(), String> {

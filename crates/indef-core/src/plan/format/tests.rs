@@ -34,8 +34,13 @@ fn chunk(start: u64, len: u64) -> Chunk {
 fn file(path: &[u8], chunks: Vec<Chunk>) -> FilePlan {
     FilePlan {
         path: OsString::from_vec(path.to_vec()).into(),
+        root_len: Some(1),
         dev: 2049,
         inode: u64::MAX,
+        born: Some(BirthTime {
+            seconds: -1,
+            nanos: 999_999_999,
+        }),
         size: Bytes::gib(1),
         block_size: Bytes::kib(4),
         fs: "ext4".into(),
@@ -127,6 +132,22 @@ fn the_documented_example_is_a_plan() {
 }
 
 #[test]
+fn plans_of_version_1_are_read() {
+    let text = String::from_utf8(example()).unwrap();
+    let old = text
+        .replacen("\"indef-plan\":2", "\"indef-plan\":1", 1)
+        .replace("\"root_len_bytes\":1,", "")
+        .replace("\"born\":[-1,999999999],", "");
+    assert!(!old.contains("born") && !old.contains("root"), "{old}");
+    let (_, files) = read(old.as_bytes()).unwrap();
+    assert_eq!((files[0].root_len, files[0].born), (None, None));
+    assert_eq!(
+        files[0].place(),
+        Some((std::path::Path::new("/"), std::path::Path::new("a")))
+    );
+}
+
+#[test]
 fn names_are_shared_in_memory() {
     let (_, files) = read(&example()).unwrap();
     assert!(std::sync::Arc::ptr_eq(&files[0].fs, &files[1].fs));
@@ -146,12 +167,25 @@ fn foreign_and_outdated_files_are_told_from_damaged_ones() {
         let message = read(text).unwrap_err().to_string();
         assert!(message.contains("not an indef plan"), "{message}");
     }
-    assert!(message("{\"indef-plan\":1", "{\"indef-plan\":2").contains("plan format 2"));
+    for other in ["0", "3"] {
+        let version = format!("{{\"indef-plan\":{other}");
+        let message = message("{\"indef-plan\":2", &version);
+        assert!(
+            message.contains(&format!("plan format {other}")),
+            "{message}"
+        );
+    }
 }
 
 #[test]
 fn damage_names_its_line_and_what_to_do() {
     for (from, to, line, what) in [
+        (
+            "\"root_len_bytes\":1",
+            "\"root_len_bytes\":2",
+            2,
+            "a root of 2 bytes",
+        ),
         (
             "\"policy\":\"sequential\"",
             "\"policy\":\"best\"",
@@ -368,7 +402,10 @@ fn any_chunks() -> impl Strategy<Value = Vec<Chunk>> {
 proptest! {
     #[test]
     fn every_plan_comes_back(paths in prop::collection::vec(prop::collection::vec(1u8.., 1..30), 0..4), chunks in any_chunks()) {
-        let files: Vec<_> = paths.iter().map(|path| file(path, chunks.clone())).collect();
+        let files: Vec<_> = paths.iter().map(|path| FilePlan {
+            root_len: None,
+            ..file(path, chunks.clone())
+        }).collect();
         let text = written(&PlanOptions::default(), &files);
         prop_assert_eq!(read(&text).unwrap().1, files);
     }

@@ -86,8 +86,14 @@ pub(super) struct FileLine<'a> {
     pub(super) path: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) path_bytes: Option<String>,
+    /// Not in version 1.
+    #[serde(default)]
+    pub(super) root_len_bytes: Option<usize>,
     pub(super) dev: u64,
     pub(super) inode: u64,
+    /// Seconds and nanoseconds. Not in version 1.
+    #[serde(default)]
+    pub(super) born: Option<(i64, u32)>,
     pub(super) size_bytes: Bytes,
     pub(super) block_size_bytes: Bytes,
     #[serde(borrow)]

@@ -49,8 +49,10 @@ impl<W: Write> PlanWriter<W> {
         self.put(&FileLine {
             path: path.path,
             path_bytes: path.path_bytes,
+            root_len_bytes: file.root_len,
             dev: file.dev,
             inode: file.inode,
+            born: file.born.map(|born| (born.seconds, born.nanos)),
             size_bytes: file.size,
             block_size_bytes: file.block_size,
             fs: Cow::Borrowed(&file.fs),

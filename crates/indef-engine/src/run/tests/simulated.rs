@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fs::File,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -20,7 +20,7 @@ use indef_fs::{
 };
 use units::{FileOffset, FileRange, PhysOffset};
 
-use super::super::{backend::Backend, *};
+use super::super::{backend::Backend, job::Job, *};
 
 pub(super) const BLOCK: u64 = 4096;
 
@@ -100,6 +100,8 @@ impl Simulated {
         };
         let plan = FilePlan {
             path,
+            root_len: None,
+            born: None,
             dev: status.dev(),
             inode: status.ino(),
             size: facts.size,
@@ -137,11 +139,11 @@ impl Simulated {
 }
 
 impl Backend for Simulated {
-    fn open(&self, path: &Path) -> Result<Target, Refusal> {
-        if path.ends_with("panics-at-open") {
+    fn open(&self, job: &Job) -> Result<Target, Refusal> {
+        if job.path.ends_with("panics-at-open") {
             panic!("as it was told");
         }
-        let mut target = Target::open(path)?;
+        let mut target = Target::open(&job.path)?;
         target.block_size = Bytes(BLOCK);
         Ok(target)
     }
