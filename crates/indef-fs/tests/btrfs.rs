@@ -352,3 +352,91 @@ fn loop_large_extents_do_not_move_into_small_spaces() {
     state.check();
     bench.fs.fsck().unwrap();
 }
+
+/// Calls its closure over and over in a thread, until it is dropped.
+struct Beside<'scope> {
+    stop: &'scope std::sync::atomic::AtomicBool,
+}
+
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        self.stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
+/// Others write, sync and take snapshots: what is being moved is then written back in the middle of
+/// it, in as many pieces as that happens.
+#[test]
+fn loop_files_that_nobody_writes_do_not_get_more_fragments_beside_writers() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let Some(bench) = bench("") else {
+        return;
+    };
+    let shapes: Vec<(Bytes, Bytes)> = [
+        (1024, 384),
+        (4096, 224),
+        (16384, 128),
+        (2048, 16),
+        (32768, 12288),
+    ]
+    .map(|(len, piece)| (Bytes::kib(len), Bytes::kib(piece)))
+    .into();
+    let mut files = Vec::new();
+    for round in 0..6 {
+        for (number, (len, piece)) in shapes.iter().enumerate() {
+            let path = bench.path(&format!("file{round}-{number}"));
+            let data = Segment::Data {
+                len: *len,
+                piece: *piece,
+            };
+            Shape::new(round).with(data).roughly().make(&path).unwrap();
+            files.push(path);
+        }
+    }
+    bench.fs.sync().unwrap();
+    let fragments = |path: &Path| scratch_fs::fragments(&File::open(path).unwrap()).unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut worse, mut better) = (Vec::new(), 0);
+    std::thread::scope(|scope| {
+        let _beside = Beside { stop: &stop };
+        let running = || !stop.load(Ordering::SeqCst);
+        for number in 0..2_u64 {
+            let path = bench.path(&format!("writer{number}"));
+            scope.spawn(move || {
+                let file = File::create(path).unwrap();
+                let mut at = number;
+                while running() {
+                    at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let place = (at >> 33) % 4096 * 4096;
+                    file.write_all_at(&[1; 4096], place).unwrap();
+                    if at & 0x700 == 0 {
+                        file.sync_data().unwrap();
+                    }
+                }
+            });
+        }
+        let root = bench.fs.path();
+        scope.spawn(move || {
+            while running() {
+                rustix::fs::syncfs(File::open(root).unwrap()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(3));
+            }
+        });
+        for path in &files {
+            let before = fragments(path);
+            let done = move_all(&bench, path);
+            let after = fragments(path);
+            if after > before {
+                worse.push((path.clone(), before, after, format!("{done:?}")));
+            }
+            better += u64::from(after < before);
+        }
+    });
+    assert!(better >= 12, "{better} of {}", files.len());
+    assert!(
+        worse.is_empty(),
+        "{} of {}: {worse:#?}",
+        worse.len(),
+        files.len()
+    );
+}

@@ -7,11 +7,8 @@ use std::{
 
 use units::{Bytes, Nanos};
 
-use super::compression::Way;
+use super::{compression::Way, pieces::CLUSTER};
 use crate::Moved;
-
-/// The kernel works, and locks, in clusters of this size (`CLUSTER_SIZE` in fs/btrfs/defrag.c).
-const CLUSTER: Bytes = Bytes::kib(256);
 
 /// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
 /// the only one of its cluster and has no neighbour behind it: with the odd length first, the last

@@ -8,14 +8,16 @@ use units::{Bytes, FileOffset, FileRange};
 
 use super::compression::Way;
 
-/// Fragments of this length on average stay: the longest extent that Btrfs makes has 128 MiB, and
-/// no reader gains anything.
-const LARGE: Bytes = Bytes::mib(32);
-
 /// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
 /// only certain to end with fewer fragments than it had if it has more than that
 /// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
 pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
+
+/// What the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
+/// file system, takes a snapshot or is short of space for metadata has everything dirty written back,
+/// and between two clusters of ours there may be somebody like that each time. So a piece is only
+/// certain not to end with more fragments than it had if it has as many as it has clusters.
+pub(super) const CLUSTER: Bytes = Bytes::kib(256);
 
 /// A part of a file without holes that is rewritten in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,7 +142,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
         found.reasons.push(SkipReason::Compressed);
     } else if fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
-    } else if fragments < 1 + cuts + found.at_least || range.len >= LARGE * fragments {
+    } else if fragments < range.len.div_ceil(CLUSTER) + cuts + found.at_least {
         found.reasons.push(SkipReason::NoGain);
     } else {
         found.pieces.push(Piece {
@@ -235,6 +237,25 @@ mod tests {
         // With one cut less it is as good as before for the file, and better for the range.
         let found = movable(&map, blocks(32, 64), false, false);
         assert_eq!(found.pieces.len(), 1);
+    }
+
+    #[test]
+    fn what_a_sync_could_cut_into_more_pieces_stays() {
+        // 64 blocks are a cluster.
+        let map = layout(&[
+            (0, 1000, 96, NONE),
+            (96, 3000, 96, NONE),
+            (192, 5000, 64, NONE),
+        ]);
+        let found = movable(&map, blocks(0, 256), false, false);
+        assert_eq!(found.reasons, [SkipReason::NoGain]);
+        let map = layout(&[
+            (0, 1000, 96, NONE),
+            (96, 3000, 32, NONE),
+            (128, 5000, 64, NONE),
+            (192, 7000, 64, NONE),
+        ]);
+        assert_eq!(movable(&map, blocks(0, 256), false, false).pieces.len(), 1);
     }
 
     #[test]
