@@ -58,17 +58,8 @@ impl FilePlan {
     /// `None` if the path has no such root.
     #[must_use]
     pub fn place(&self) -> Option<(&Path, &Path)> {
-        let path = self.path.as_os_str().as_bytes();
         let len = self.root_len.unwrap_or_else(|| least_root(&self.path));
-        let (root, below) = path.split_at_checked(len)?;
-        let begins = below.iter().take_while(|byte| **byte == b'/').count();
-        let apart = match root.last() {
-            None => begins == 0,
-            Some(last) => *last == b'/' || begins > 0,
-        };
-        let below = &below[begins..];
-        let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
-        (apart && !below.is_empty()).then(|| (as_path(root), as_path(below)))
+        split_at_root(&self.path, len)
     }
 
     /// The same plan with another path of the same root.
@@ -115,6 +106,21 @@ impl FilePlan {
     pub fn gain(&self) -> f64 {
         self.migrating().map(|chunk| chunk.gain).sum()
     }
+}
+
+/// A path in two parts: a root of `len` bytes, and what is beneath it. `None` if no directory ends
+/// there.
+#[must_use]
+pub fn split_at_root(path: &Path, len: usize) -> Option<(&Path, &Path)> {
+    let (root, below) = path.as_os_str().as_bytes().split_at_checked(len)?;
+    let begins = below.iter().take_while(|byte| **byte == b'/').count();
+    let apart = match root.last() {
+        None => begins == 0,
+        Some(last) => *last == b'/' || begins > 0,
+    };
+    let below = &below[begins..];
+    let as_path = |bytes| Path::new(OsStr::from_bytes(bytes));
+    (apart && !below.is_empty()).then(|| (as_path(root), as_path(below)))
 }
 
 /// Length of the shortest beginning of a path without which the rest has no meaning.

@@ -21,7 +21,7 @@ mod safety;
 mod windows;
 
 pub use chunk::{Chunk, Decision, Edges};
-pub use file_plan::{BirthTime, FilePlan, PlanTotals};
+pub use file_plan::{BirthTime, FilePlan, PlanTotals, split_at_root};
 pub use limit::{Limited, limit};
 pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
 pub use path::PathJson;

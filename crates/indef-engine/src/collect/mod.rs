@@ -23,14 +23,17 @@ mod walker;
 mod tests;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use indef_core::{layout::Layout, plan::BirthTime};
+use indef_core::{
+    layout::Layout,
+    plan::{BirthTime, split_at_root},
+};
 use indef_fs::{Filesystem, Refusal, Roots, TargetId};
 use units::Bytes;
 
@@ -84,6 +87,14 @@ pub struct Found {
     pub mapped: bool,
     /// Where the data up to its size lies, or why that is not known.
     pub result: Result<Layout, Refusal>,
+}
+
+impl Found {
+    /// Its path in two parts: the root, and what is beneath it.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Path, &Path)> {
+        split_at_root(&self.path, self.root_len)
+    }
 }
 
 /// Something that could not be looked into: a directory, or a path that was given.

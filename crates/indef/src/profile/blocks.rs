@@ -4,11 +4,16 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 use anyhow::{Result, bail};
-use indef_core::layout::ExtentFlags;
-use indef_fs::Mapper;
+use indef_core::{SkipReason, layout::ExtentFlags};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, Found, Seen, collect_beneath},
+};
+use indef_fs::{Mapper, Mounts, Refusal, Roots};
 use indef_trace::import::BlockMap;
 use rustix::fs::{major, minor};
 use units::{FileRange, PhysOffset};
@@ -25,7 +30,6 @@ const BTRFS: u64 = 0x9123_683E;
 /// Map all files below the paths, without leaving the file system of each.
 pub(super) fn map(paths: &[PathBuf], console: &Console) -> Result<BlockMap> {
     let mut blocks = BlockMap::default();
-    let mut mapper = Mapper::default();
     for path in paths {
         let status = fs::metadata(path).map_err(|error| failed(path, &error))?;
         let kind = rustix::fs::statfs(path).map_err(|error| failed(path, &error.into()))?;
@@ -42,23 +46,29 @@ pub(super) fn map(paths: &[PathBuf], console: &Console) -> Result<BlockMap> {
                 Name(path)
             );
         };
-        let mut left = vec![path.clone()];
-        while let Some(path) = left.pop() {
-            let Ok(found) = fs::symlink_metadata(&path) else {
-                continue;
-            };
-            if found.dev() != status.dev() {
-                continue;
-            }
-            if found.is_dir() {
-                match fs::read_dir(&path) {
-                    Ok(entries) => left.extend(entries.flatten().map(|entry| entry.path())),
-                    Err(error) => console.error(failed(&path, &error), ""),
+        let roots = Roots::new();
+        // A walk that looks at files; places are asked for here, also of the smallest.
+        let found = Mutex::new((&mut blocks, Mapper::default()));
+        let visit = |seen: Seen| {
+            let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+            let (blocks, mapper) = &mut *found;
+            let (path, added) = match seen {
+                Seen::File(file) => {
+                    let added = add(blocks, mapper, &device, &roots, &file);
+                    (file.path, added)
                 }
-            } else if found.is_file() {
-                add(&mut blocks, &mut mapper, &device, &path, console);
+                Seen::Problem(problem) => (problem.path, Err(problem.refusal)),
+            };
+            if let Err(refusal) = added {
+                tell(console, &path, &refusal);
             }
-        }
+        };
+        let options = CollectOptions {
+            jobs: 1,
+            ..CollectOptions::default()
+        };
+        let path = std::slice::from_ref(path);
+        collect_beneath(&roots, path, &options, &Cancel::new(), &visit);
     }
     Ok(blocks)
 }
@@ -96,26 +106,25 @@ fn add(
     blocks: &mut BlockMap,
     mapper: &mut Mapper,
     device: &Device,
-    path: &Path,
-    console: &Console,
-) {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) => return console.error(failed(path, &error), ""),
-    };
+    roots: &Roots,
+    file: &Found,
+) -> Result<(), Refusal> {
+    let (root, below) = file.place().ok_or(SkipReason::Changed)?;
+    let entry = roots.get(root, Mounts::Stay)?.find(below)?;
+    if entry.id() != file.id {
+        return Err(SkipReason::Changed.into());
+    }
+    let opened = File::from(entry.open_to_map()?);
     let all = FileRange::new(0, i64::MAX.unsigned_abs());
-    match indef_fs::map(&file, path, all, true, mapper) {
-        Err(refusal) => drop(tell(console, path, &refusal)),
-        Ok(layout) => {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-            let number = blocks.file(path);
-            for extent in layout.extents() {
-                let odd = ExtentFlags::INLINE | ExtentFlags::UNPLACED;
-                if !extent.flags.intersects(odd) {
-                    let place = PhysOffset(device.start.saturating_add(extent.phys.0));
-                    blocks.extent(number, device.number, place, extent.range());
-                }
-            }
+    let layout = indef_fs::map(&opened, &file.path, all, true, mapper)?;
+    let path = std::path::absolute(&file.path).unwrap_or_else(|_| file.path.clone());
+    let number = blocks.file(path);
+    for extent in layout.extents() {
+        let odd = ExtentFlags::INLINE | ExtentFlags::UNPLACED;
+        if !extent.flags.intersects(odd) {
+            let place = PhysOffset(device.start.saturating_add(extent.phys.0));
+            blocks.extent(number, device.number, place, extent.range());
         }
     }
+    Ok(())
 }
