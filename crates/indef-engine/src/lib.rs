@@ -22,8 +22,10 @@
 
 mod absolute;
 mod cancel;
+pub mod claim;
 pub mod collect;
 mod copier;
+mod process;
 pub mod resume;
 pub mod run;
 mod sync;

@@ -10,6 +10,9 @@ use crate::{EngineKind, FsError, FsKind, Mount};
 /// `ST_RDONLY` in `f_flags` (linux/statfs.h, v6.1): of the file system or of this mount of it.
 const ST_RDONLY: i64 = 1;
 
+/// `BTRFS_SUPER_MAGIC` (linux/magic.h, v6.1).
+const BTRFS_MAGIC: i64 = 0x9123_683E;
+
 /// A mounted file system, as one of its files shows it.
 #[derive(Clone, Debug)]
 pub struct Filesystem {
@@ -100,6 +103,36 @@ impl Filesystem {
     #[must_use]
     pub fn kernel_at_least(&self, major: u32, minor: u32) -> bool {
         self.kernel >= (major, minor)
+    }
+}
+
+/// Which file system it is, of those that are mounted now: the same for all users, mounts of it and
+/// subvolumes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileSystemKey(String);
+
+impl FileSystemKey {
+    /// Of the file system that holds what the descriptor names (`O_PATH` will do).
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says.
+    pub fn of(file: impl AsFd) -> io::Result<Self> {
+        let space = fstatfs(&file)?;
+        Ok(Self(if space.f_type as i64 == BTRFS_MAGIC {
+            // Each subvolume has a device number of its own, and its number in the upper half of the
+            // file system's id (`btrfs_statfs`, fs/btrfs/super.c, v6.1).
+            format!("btrfs-{:08x}", rustix::fs::fstatvfs(&file)?.f_fsid as u32)
+        } else {
+            let status = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::INO)?;
+            format!("{}:{}", status.stx_dev_major, status.stx_dev_minor)
+        }))
+    }
+}
+
+impl std::fmt::Display for FileSystemKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.0)
     }
 }
 

@@ -39,7 +39,7 @@ pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, NoGeometry, device_geometry};
 pub use engine::{EngineOptions, relocator};
 pub use error::{FsError, Refusal};
-pub use filesystem::{Filesystem, Space, detect, free_space_ok};
+pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use inode_table::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use kind::{EngineKind, FsKind, UnknownEngine};
 /// A reusable buffer for [`map`].

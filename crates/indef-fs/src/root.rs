@@ -169,6 +169,13 @@ pub struct Entry {
     status: Statx,
 }
 
+/// The file itself, named and not opened (`O_PATH`).
+impl AsFd for Entry {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl Entry {
     /// Find what has this name in an open directory. `path` is for messages.
     ///

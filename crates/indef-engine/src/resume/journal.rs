@@ -4,7 +4,9 @@
 //! one torn one at the end, which is ignored (and cut off before anything is appended again).
 //!
 //! ```text
-//! {"indef-journal":1,"limit_bytes":1048576}       first: what may be written in all
+//! {"indef-journal":2,"limit_bytes":1048576,"process":123,"options":{…}}
+//!                                                 first: what may be written in all, and by whom
+//! {"process":123}, {"options":{…}}                the run was resumed
 //! {"reserved":[dev,inode,bytes]}                  before anything is written
 //! {"settled":[dev,inode,reserved,spent]}          a piece of a file ended
 //! {"done":[dev,inode]}                            a file ended, for whatever reason but a stop
@@ -15,12 +17,18 @@ use std::{
     io::{self, BufRead, BufReader, Read, Write},
 };
 
-use serde::{Deserialize, Serialize};
-use units::Bytes;
+use std::time::Duration;
 
-const VERSION: u64 = 1;
+use indef_fs::EngineKind;
+use serde::{Deserialize, Serialize};
+use units::{Bytes, Nanos};
+
+use crate::run::RunOptions;
+
+/// The version that is written. Version 1 had neither process nor options.
+const VERSION: u64 = 2;
 /// No line of ours is longer.
-const MAX_LINE: u64 = 256;
+const MAX_LINE: u64 = 1024;
 
 type FileId = (u64, u64);
 
@@ -29,6 +37,58 @@ struct Header {
     #[serde(rename = "indef-journal")]
     version: u64,
     limit_bytes: Bytes,
+    #[serde(default)]
+    process: u32,
+    #[serde(default)]
+    options: Option<Kept>,
+}
+
+/// The options of a run that go on with it. Its budget is the limit of the journal; its time limit is
+/// used up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Kept {
+    jobs: usize,
+    queue_depth: u32,
+    engine: Option<String>,
+    rate_bytes_per_s: Option<Bytes>,
+    max_stall_ns: Nanos,
+    min_free_pct: f64,
+    allow_unshare: bool,
+    #[serde(default)]
+    strict: bool,
+}
+
+impl From<&RunOptions> for Kept {
+    fn from(options: &RunOptions) -> Self {
+        Self {
+            jobs: options.jobs,
+            queue_depth: options.queue_depth,
+            engine: options.engine.map(|engine| engine.name().to_owned()),
+            rate_bytes_per_s: options.rate,
+            max_stall_ns: options.max_stall.into(),
+            min_free_pct: options.min_free_pct,
+            allow_unshare: options.allow_unshare,
+            strict: options.strict,
+        }
+    }
+}
+
+impl Kept {
+    /// `None` where an engine is asked for that this version does not have.
+    pub(super) fn options(&self) -> Option<RunOptions> {
+        let engine = self.engine.as_deref().map(str::parse::<EngineKind>);
+        Some(RunOptions {
+            jobs: self.jobs,
+            queue_depth: self.queue_depth,
+            engine: engine.transpose().ok()?,
+            rate: self.rate_bytes_per_s,
+            max_stall: Duration::from_nanos(self.max_stall_ns.get()),
+            min_free_pct: self.min_free_pct,
+            allow_unshare: self.allow_unshare,
+            strict: self.strict,
+            ..RunOptions::default()
+        })
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,12 +97,20 @@ pub(super) enum Entry {
     Reserved(u64, u64, Bytes),
     Settled(u64, u64, Bytes, Bytes),
     Done(u64, u64),
+    Process(u32),
+    Options(Kept),
 }
 
-pub(super) fn write_header(out: &mut impl Write, limit: Bytes) -> io::Result<()> {
+pub(super) fn write_header(
+    out: &mut impl Write,
+    limit: Bytes,
+    options: &RunOptions,
+) -> io::Result<()> {
     let header = Header {
         version: VERSION,
         limit_bytes: limit,
+        process: std::process::id(),
+        options: Some(options.into()),
     };
     write_line(out, &header)
 }
@@ -58,8 +126,12 @@ fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
 }
 
 /// What a journal tells.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct History {
+    /// Who works, or worked, on it; 0 if that is not known.
+    pub(super) process: u32,
+    /// What it was told.
+    pub(super) options: Option<Kept>,
     /// What may be written in all.
     pub(super) limit: Bytes,
     /// What was written, or may have been: where a run was killed, what it had reserved counts.
@@ -97,13 +169,15 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
         let damaged = |_| ReadError::Line(number);
         if number == 1 {
             let header: Header = serde_json::from_slice(&line).map_err(damaged)?;
-            if header.version != VERSION {
+            if !(1..=VERSION).contains(&header.version) {
                 return Err(ReadError::Line(1));
             }
             history.limit = header.limit_bytes;
+            history.process = header.process;
+            history.options = header.options;
         } else {
             let entry = serde_json::from_slice(&line).map_err(damaged)?;
-            apply(&mut history, &mut open, &entry);
+            apply(&mut history, &mut open, entry);
         }
         history.valid_len += read as u64;
     }
@@ -115,8 +189,8 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
     Ok(history)
 }
 
-fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: &Entry) {
-    match *entry {
+fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: Entry) {
+    match entry {
         Entry::Reserved(dev, inode, bytes) => {
             let reserved = open.entry((dev, inode)).or_default();
             *reserved = reserved.saturating_add(bytes.get());
@@ -129,6 +203,8 @@ fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: &Entry) 
         Entry::Done(dev, inode) => {
             history.done.insert((dev, inode));
         }
+        Entry::Process(process) => history.process = process,
+        Entry::Options(options) => history.options = Some(options),
     }
 }
 
@@ -140,7 +216,7 @@ mod tests {
 
     fn journal(entries: &[Entry]) -> Vec<u8> {
         let mut out = Vec::new();
-        write_header(&mut out, Bytes(1000)).unwrap();
+        write_header(&mut out, Bytes(1000), &RunOptions::default()).unwrap();
         for entry in entries {
             write_entry(&mut out, entry).unwrap();
         }
@@ -177,8 +253,38 @@ mod tests {
         assert!(matches!(read(&damaged[..]), Err(ReadError::Line(2))));
         assert!(matches!(read(&b""[..]), Err(ReadError::Line(1))));
         assert!(matches!(read(&b"{}\n"[..]), Err(ReadError::Line(1))));
-        let long = [b' '; 1000];
+        let long = [b' '; 2000];
         assert!(matches!(read(&long[..]), Err(ReadError::Line(1))));
+    }
+
+    #[test]
+    fn options_come_back_and_the_last_ones_count() {
+        let options = RunOptions {
+            jobs: 3,
+            queue_depth: 7,
+            engine: Some(EngineKind::XfsSwapExtents),
+            rate: Some(Bytes::mib(5)),
+            max_stall: Duration::from_millis(10),
+            min_free_pct: 12.5,
+            allow_unshare: true,
+            strict: true,
+            ..RunOptions::default()
+        };
+        let text = journal(&[
+            Entry::Process(77),
+            Entry::Options(Kept::from(&options)),
+            Entry::Done(1, 2),
+        ]);
+        let history = read(&text[..]).unwrap();
+        assert_eq!(history.process, 77);
+        let back = history.options.unwrap().options().unwrap();
+        assert_eq!(format!("{back:?}"), format!("{options:?}"));
+        let longest = text.split(|byte| *byte == b'\n').map(<[u8]>::len).max();
+        assert!(longest.unwrap() < MAX_LINE as usize / 2, "{longest:?}");
+        // An older one has none.
+        let old = b"{\"indef-journal\":1,\"limit_bytes\":5}\n{\"done\":[1,2]}\n";
+        let history = read(&old[..]).unwrap();
+        assert_eq!((history.process, history.options), (0, None));
     }
 
     proptest! {

@@ -2,7 +2,8 @@
 //!
 //! A run stores its plan and a journal side by side in a state directory. Stopped by a limit, a
 //! signal or `kill -9`, it leaves both; the next one takes the newest pair that nobody works on,
-//! drops what is done, and goes on with what may still be written. A run that ends removes them.
+//! drops what is done, and goes on with what may still be written, with the options that it had. A
+//! run that ends removes them. So does a new plan that covers all that an old one has left, and time.
 //!
 //! A journal is locked (`flock`) as long as its run lives, and gets its name only when it is locked
 //! and its plan is complete: whoever sees a journal that can be locked sees one that was left
@@ -24,7 +25,8 @@ use std::{
         Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::{SystemTime, UNIX_EPOCH},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use indef_core::plan::{
@@ -37,7 +39,8 @@ use units::Bytes;
 use self::journal::{Entry, History, ReadError};
 use crate::{
     absolute,
-    run::{Event, Observer},
+    process::is_ending,
+    run::{Event, Observer, RunOptions},
     sync::lock,
 };
 
@@ -66,6 +69,9 @@ pub enum ResumeError {
         #[source]
         source: PlanError,
     },
+    /// The only ones that are stored are still going on.
+    #[error("no run was stopped with work left; one is still going on (process {0})")]
+    Running(u32),
     /// The journal cannot be understood.
     #[error("{path}: line {line} is damaged; remove the file and plan again", path = path.display())]
     Damaged {
@@ -102,6 +108,9 @@ pub struct Resumed {
     pub plans: Vec<FilePlan>,
     /// What it was planned with.
     pub options: PlanOptions,
+    /// What the run was told, except for its budget and time limit; `None` if it was stored by a version that did
+    /// not keep that.
+    pub run_options: Option<RunOptions>,
     /// Bytes that were written before, or may have been.
     pub spent: Bytes,
     /// Bytes that may still be written: what the whole plan said, less what is spent. To be given
@@ -110,8 +119,8 @@ pub struct Resumed {
 }
 
 impl StoredRun {
-    /// Store what is to be done. `limit` is what may be written in all: the smaller of the plans'
-    /// cost and the budget.
+    /// Store what is to be done, and how. `limit` is what may be written in all: the smaller of the
+    /// plans' cost and the budget. Once this comes back, neither a kill nor a power cut loses it.
     ///
     /// # Errors
     ///
@@ -121,13 +130,21 @@ impl StoredRun {
         options: &PlanOptions,
         plans: &[FilePlan],
         limit: Bytes,
+        run_options: &RunOptions,
     ) -> Result<Self, ResumeError> {
         sweep(directory);
         let stem = fresh_name();
         let name = |extension: &str| directory.join(format!("{stem}.{extension}"));
         let (plan_path, journal_path, unnamed) =
             (name("plan"), name("journal"), name("journal.new"));
-        let stored = Self::store(&plan_path, &journal_path, &unnamed, options, plans, limit);
+        let stored = Self::store(
+            &plan_path,
+            &journal_path,
+            &unnamed,
+            options,
+            plans,
+            |file| journal::write_header(file, limit, run_options),
+        );
         if stored.is_err() {
             let _ = fs::remove_file(&plan_path);
             let _ = fs::remove_file(&unnamed);
@@ -141,7 +158,7 @@ impl StoredRun {
         unnamed: &Path,
         options: &PlanOptions,
         plans: &[FilePlan],
-        limit: Bytes,
+        write_header: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<Self, ResumeError> {
         let create = |path: &Path| {
             OpenOptions::new()
@@ -158,10 +175,15 @@ impl StoredRun {
         write_plan(&plan, options, plans)
             .and_then(|()| plan.sync_all())
             .map_err(failed(plan_path, "write"))?;
-        journal::write_header(&mut journal, limit)
+        write_header(&mut journal)
             .and_then(|()| journal.sync_all())
             .and_then(|()| fs::rename(unnamed, journal_path))
             .map_err(failed(unnamed, "write"))?;
+        // Both names, too.
+        let directory = journal_path.parent().unwrap_or(Path::new("/"));
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(failed(directory, "write"))?;
         Ok(Self {
             journal: Mutex::new(journal),
             journal_path: journal_path.to_owned(),
@@ -170,11 +192,12 @@ impl StoredRun {
         })
     }
 
-    /// The newest run that was left behind in `directory`, if there is one.
+    /// The newest run that was left behind in `directory`, if there is one. One whose process was
+    /// killed a moment ago may hold it still, inside of a step: then that is waited for.
     ///
     /// # Errors
     ///
-    /// The directory, the journal or the plan cannot be read.
+    /// [`ResumeError::Running`]; the directory, the journal or the plan cannot be read.
     pub fn newest(directory: &Path) -> Result<Option<Resumed>, ResumeError> {
         sweep(directory);
         let mut journals = match names(directory, "journal") {
@@ -183,12 +206,43 @@ impl StoredRun {
             Err(error) => return Err(failed(directory, "list")(error)),
         };
         journals.sort();
+        let mut running = None;
         for path in journals.into_iter().rev() {
-            if let Some(journal) = lock_if_left(&path).map_err(failed(&path, "lock"))? {
-                return Self::resume(journal, path).map(Some);
+            match lock_when_left(&path).map_err(failed(&path, "lock"))? {
+                Lockable::Yes(journal) => return Self::resume(journal, path).map(Some),
+                Lockable::Gone => {}
+                Lockable::Held(process) => {
+                    running.get_or_insert(process);
+                }
             }
         }
-        Ok(None)
+        running.map_or(Ok(None), |process| Err(ResumeError::Running(process)))
+    }
+
+    /// Remove the runs that were left behind of which every file is `covered` by a new plan: nobody
+    /// needs to go on with them. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// The directory cannot be read. A run that cannot be read stays.
+    pub fn supersede(
+        directory: &Path,
+        covered: &dyn Fn(&FilePlan) -> bool,
+    ) -> Result<u64, ResumeError> {
+        let journals = names(directory, "journal").map_err(failed(directory, "list"))?;
+        let mut removed = 0;
+        for path in journals {
+            let Ok(Some(journal)) = lock_if_left(&path) else {
+                continue;
+            };
+            if let Ok(old) = Self::resume(journal, path)
+                && old.plans.iter().all(covered)
+            {
+                old.run.finish()?;
+                removed += 1;
+            }
+        }
+        Ok(removed)
     }
 
     fn resume(journal: File, journal_path: PathBuf) -> Result<Resumed, ResumeError> {
@@ -197,6 +251,8 @@ impl StoredRun {
             spent,
             done,
             valid_len,
+            options: run_options,
+            process: _,
         } = journal::read(&journal).map_err(|error| match error {
             ReadError::Io(source) => failed(&journal_path, "read")(source),
             ReadError::Line(line) => ResumeError::Damaged {
@@ -231,9 +287,16 @@ impl StoredRun {
             },
             plans,
             options,
+            run_options: run_options.and_then(|kept| kept.options()),
             spent,
             left: limit.saturating_sub(spent),
         })
+    }
+
+    /// Say that this process goes on with a resumed run, and how.
+    pub fn continue_with(&self, options: &RunOptions) {
+        self.append(&Entry::Process(std::process::id()));
+        self.append(&Entry::Options(options.into()));
     }
 
     /// An observer that keeps the journal and tells `inner` everything.
@@ -345,6 +408,42 @@ fn lock_if_left(path: &Path) -> io::Result<Option<File>> {
     Ok((file.metadata()?.nlink() > 0).then_some(file))
 }
 
+/// Whether the file of a run can be had.
+enum Lockable {
+    Yes(File),
+    Gone,
+    /// This process works on it.
+    Held(u32),
+}
+
+/// How long a process may take to end that was killed.
+const ENDING: Duration = Duration::from_secs(60);
+
+/// As [`lock_if_left`], waiting for a process that is ending.
+fn lock_when_left(path: &Path) -> io::Result<Lockable> {
+    let begun = Instant::now();
+    let mut looks = 0;
+    loop {
+        if let Some(file) = lock_if_left(path)? {
+            return Ok(Lockable::Yes(file));
+        }
+        let history = match File::open(path) {
+            Ok(file) => journal::read(file).ok(),
+            Err(_) => return Ok(Lockable::Gone),
+        };
+        let process = history.map_or(0, |history| history.process);
+        // Between taking the signal and being marked by it there are some instructions.
+        looks = match is_ending(process) {
+            true => 0,
+            false => looks + 1,
+        };
+        if looks > 2 || begun.elapsed() > ENDING {
+            return Ok(Lockable::Held(process));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Remove what processes left that were killed while they stored a run or removed one. Best effort:
 /// what stays does no harm.
 fn sweep(directory: &Path) {
@@ -370,12 +469,22 @@ fn sweep(directory: &Path) {
         }
     }
     for journal in list("journal") {
-        if !journal.with_extension("plan").exists()
+        // Most of what it planned is not true any more.
+        let outdated = age(&journal).is_some_and(|age| age > KEPT);
+        if (outdated || !journal.with_extension("plan").exists())
             && let Ok(Some(_lock)) = lock_if_left(&journal)
         {
+            let _ = fs::remove_file(journal.with_extension("plan"));
             let _ = fs::remove_file(&journal);
         }
     }
+}
+
+/// A run that was left behind is kept for this time.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+fn age(path: &Path) -> Option<Duration> {
+    fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
 }
 
 /// Older than any run that is just being stored.

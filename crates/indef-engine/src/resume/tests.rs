@@ -58,7 +58,20 @@ fn result(inode: u64, reason: Option<Reason>) -> FileResult {
 fn store(directory: &Path, inodes: std::ops::Range<u64>) -> StoredRun {
     let plans: Vec<_> = inodes.map(plan).collect();
     let limit = plans.iter().map(FilePlan::cost).sum();
-    StoredRun::create(directory, &PlanOptions::default(), &plans, limit).unwrap()
+    let options = RunOptions {
+        rate: Some(Bytes::mib(5)),
+        ..RunOptions::default()
+    };
+    StoredRun::create(directory, &PlanOptions::default(), &plans, limit, &options).unwrap()
+}
+
+/// What is left is another process's, and that is this one.
+#[track_caller]
+fn is_running(directory: &Path) {
+    match StoredRun::newest(directory) {
+        Err(ResumeError::Running(process)) => assert_eq!(process, std::process::id()),
+        other => panic!("{other:?}"),
+    }
 }
 
 fn entries(directory: &Path) -> usize {
@@ -88,7 +101,7 @@ fn a_run_goes_on_where_it_was_killed() {
         observer.on(Event::FileDone(&result(1, Some(stopped))));
     }
     // While it lives, nobody else gets it.
-    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+    is_running(dir.path());
     let path = run.path().to_owned();
     drop(run);
     // Killed in the middle of a line.
@@ -104,6 +117,13 @@ fn a_run_goes_on_where_it_was_killed() {
     // Half of the first, and what two others had reserved.
     assert_eq!(resumed.spent, Bytes::mib(2) + Bytes::kib(512));
     assert_eq!(resumed.left, Bytes::mib(2) + Bytes::kib(512));
+    let options = resumed.run_options.unwrap();
+    assert_eq!(options.rate, Some(Bytes::mib(5)));
+    // What a resumed run is told is kept for the next one.
+    resumed.run.continue_with(&RunOptions {
+        rate: Some(Bytes::mib(7)),
+        ..options
+    });
     resumed
         .run
         .observer(&())
@@ -113,6 +133,7 @@ fn a_run_goes_on_where_it_was_killed() {
     let resumed = StoredRun::newest(dir.path()).unwrap().unwrap();
     let left: Vec<_> = resumed.plans.iter().map(|plan| plan.inode).collect();
     assert_eq!(left, [1, 2, 4]);
+    assert_eq!(resumed.run_options.unwrap().rate, Some(Bytes::mib(7)));
     resumed.run.finish().unwrap();
     assert_eq!(entries(dir.path()), 0);
     assert!(StoredRun::newest(dir.path()).unwrap().is_none());
@@ -130,7 +151,7 @@ fn the_newest_that_nobody_works_on_is_taken() {
     assert_eq!(resumed.plans.len(), 2);
     let again = StoredRun::newest(dir.path()).unwrap().unwrap();
     assert_eq!(again.plans.len(), 1);
-    assert!(StoredRun::newest(dir.path()).unwrap().is_none());
+    is_running(dir.path());
     third.finish().unwrap();
 }
 
@@ -175,4 +196,50 @@ fn a_stored_run_is_nobody_elses_business() {
         let mode = fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
+}
+
+#[test]
+fn a_new_plan_replaces_those_that_it_covers() {
+    let dir = tempfile::tempdir().unwrap();
+    for inodes in [0..2, 0..3, 5..6] {
+        drop(store(dir.path(), inodes));
+    }
+    let new = store(dir.path(), 0..3);
+    let removed = StoredRun::supersede(dir.path(), &|plan| plan.inode < 3).unwrap();
+    // Its own is not left behind.
+    assert_eq!(removed, 2);
+    new.finish().unwrap();
+    let left = StoredRun::newest(dir.path()).unwrap().unwrap();
+    assert_eq!(left.plans[0].inode, 5);
+    drop(left);
+    // What is done needs no cover.
+    let half = store(dir.path(), 1..3);
+    half.observer(&()).on(Event::FileDone(&result(2, None)));
+    drop(half);
+    assert_eq!(
+        StoredRun::supersede(dir.path(), &|plan| plan.inode == 1).unwrap(),
+        1
+    );
+    assert_eq!(entries(dir.path()), 2);
+}
+
+#[test]
+fn what_nobody_went_on_with_for_a_month_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = store(dir.path(), 0..1);
+    let path = run.journal_path.clone();
+    let set = |days: u64| {
+        let then = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        File::open(&path).unwrap().set_modified(then).unwrap();
+    };
+    set(100);
+    sweep(dir.path());
+    assert_eq!(entries(dir.path()), 2, "it goes on");
+    drop(run);
+    set(29);
+    sweep(dir.path());
+    assert_eq!(entries(dir.path()), 2);
+    set(31);
+    sweep(dir.path());
+    assert_eq!(entries(dir.path()), 0);
 }

@@ -12,6 +12,7 @@ mod values;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
+use indef_engine::run::RunOptions;
 use indef_fs::EngineKind;
 use units::Bytes;
 
@@ -146,7 +147,7 @@ pub(crate) struct ScanArgs {
 }
 
 /// How many threads.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Workers {
     /// Files looked at (or moved) at the same time [default: number of processors, at least 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -157,10 +158,13 @@ impl Workers {
     /// The number asked for, or what suits this machine: the work waits for the device more than
     /// it computes, so a few threads more than processors do no harm.
     pub(crate) fn count(self) -> usize {
-        self.jobs.map_or_else(
-            || std::thread::available_parallelism().map_or(4, |n| n.get().max(4)),
-            usize::from,
-        )
+        self.given()
+            .unwrap_or_else(|| std::thread::available_parallelism().map_or(4, |n| n.get().max(4)))
+    }
+
+    /// The number asked for, if any.
+    pub(crate) fn given(self) -> Option<usize> {
+        self.jobs.map(usize::from)
     }
 }
 
@@ -229,7 +233,8 @@ pub(crate) struct RunArgs {
           conflicts_with_all = ["resume", "selection"])]
     pub(crate) plan_file: Option<PathBuf>,
 
-    /// Go on with the run that was stopped last
+    /// Go on with the run that was stopped last, with the options that it had; those given now
+    /// replace them
     #[arg(long, conflicts_with = "selection")]
     pub(crate) resume: bool,
 
@@ -256,14 +261,13 @@ pub(crate) struct HowArgs {
 
     /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
     /// xfs-offload, xfs-swap-extents, btrfs-defrag-range, f2fs-offload,
-    /// f2fs-defragment
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = engine)]
-    pub(crate) engine: EngineChoice,
+    /// f2fs-defragment [default: auto]
+    #[arg(long, value_name = "NAME", value_parser = engine)]
+    engine: Option<EngineChoice>,
 
-    /// Blocks in flight inside each file
-    #[arg(long, value_name = "N", default_value_t = 64,
-          value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub(crate) queue_depth: u32,
+    /// Blocks in flight inside each file [default: 64]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    queue_depth: Option<u32>,
 
     /// Move at most this much a second, like 100MiB
     #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
@@ -276,9 +280,9 @@ pub(crate) struct HowArgs {
 
     /// How long a write of an application may wait for one step, in milliseconds: steps are made
     /// so small that they should take half of it; the result says how many took longer
-    #[arg(long, value_name = "MS", default_value_t = 50,
-          value_parser = clap::value_parser!(u64).range(1..=60_000))]
-    max_stall: u64,
+    /// [default: 50]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    max_stall: Option<u64>,
 
     /// Stop after this time, like 90s or 1h30m (exit status 3 if work is left)
     #[arg(long, value_name = "D", value_parser = values::duration)]
@@ -286,9 +290,23 @@ pub(crate) struct HowArgs {
 }
 
 impl HowArgs {
-    /// `--max-stall` as a time span.
-    pub(crate) fn max_stall(&self) -> Duration {
-        Duration::from_millis(self.max_stall)
+    /// The engine asked for by name, if any.
+    pub(crate) fn engine(&self) -> Option<EngineKind> {
+        self.engine.and_then(EngineChoice::named)
+    }
+
+    /// The options that were given, over those of `base`.
+    pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
+        RunOptions {
+            queue_depth: self.queue_depth.unwrap_or(base.queue_depth),
+            engine: self.engine.map_or(base.engine, EngineChoice::named),
+            rate: self.rate.or(base.rate),
+            max_stall: self.max_stall.map_or(base.max_stall, Duration::from_millis),
+            time_limit: self.time_limit.or(base.time_limit),
+            dry_run: self.dry_run,
+            strict: self.strict || base.strict,
+            ..base
+        }
     }
 }
 

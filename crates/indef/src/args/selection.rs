@@ -7,6 +7,7 @@ use indef_core::{
     layout::Geometry,
     plan::{PlanOptions, Policy},
 };
+use indef_engine::run::RunOptions;
 use units::Bytes;
 
 use super::values;
@@ -151,9 +152,14 @@ impl PlanArgs {
 }
 
 impl BoundArgs {
-    /// `--min-free` with its default.
-    pub(crate) fn min_free_pct(&self) -> f64 {
-        self.min_free.unwrap_or(5.0)
+    /// The bounds that were given, over those of `base`.
+    pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
+        RunOptions {
+            budget: self.budget.or(base.budget),
+            min_free_pct: self.min_free.unwrap_or(base.min_free_pct),
+            allow_unshare: self.allow_unshare || base.allow_unshare,
+            ..base
+        }
     }
 }
 

@@ -43,13 +43,24 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
             return Err(error);
         }
     };
-    let mut options = run_options(&args.how, &args.bounds, args.workers);
+    let base = source.run_options.unwrap_or_else(default_options);
+    let mut options = options_over(base, &args.how, &args.bounds, args.workers);
     options.budget = match (options.budget, source.left) {
         (Some(budget), Some(left)) => Some(budget.min(left)),
         (budget, left) => budget.or(left),
     };
+    let mut claim = None;
     if !options.dry_run && !source.interrupted {
-        source.store(options.budget, console);
+        claim = match source.claim(console, &cancel) {
+            Ok(claim) => claim,
+            Err(error) => {
+                if let Some(document) = document {
+                    document.end(&outcome::Rest::default())?;
+                }
+                return Err(error);
+            }
+        };
+        source.store(&args.paths, &options, console);
     }
     let Source {
         roots,
@@ -69,6 +80,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         let watch = Watch::new(console, document.as_ref());
         execute(&roots, files, &options, &cancel, &watch, stored.as_ref())
     };
+    drop(claim);
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
@@ -103,20 +115,28 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
 
 /// The options of a run from those of the command line.
 pub(crate) fn run_options(how: &HowArgs, bounds: &BoundArgs, workers: Workers) -> RunOptions {
+    options_over(default_options(), how, bounds, workers)
+}
+
+fn default_options() -> RunOptions {
     RunOptions {
-        jobs: workers.count(),
-        queue_depth: how.queue_depth,
-        engine: how.engine.named(),
-        rate: how.rate,
-        max_stall: how.max_stall(),
-        time_limit: how.time_limit,
-        budget: bounds.budget,
-        min_free_pct: bounds.min_free_pct(),
-        dry_run: how.dry_run,
-        allow_unshare: bounds.allow_unshare,
-        strict: how.strict,
+        jobs: Workers::default().count(),
         ..RunOptions::default()
     }
+}
+
+/// The options that were given, over those of `base`.
+fn options_over(
+    base: RunOptions,
+    how: &HowArgs,
+    bounds: &BoundArgs,
+    workers: Workers,
+) -> RunOptions {
+    let base = RunOptions {
+        jobs: workers.given().unwrap_or(base.jobs),
+        ..base
+    };
+    bounds.over(how.over(base))
 }
 
 /// Carry plans out while `watch` shows it; with `stored`, so that it can be resumed.

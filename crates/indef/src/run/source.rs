@@ -2,7 +2,7 @@
 //! run while it goes on, so that one that was stopped or killed can go on.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fs::File,
     io::BufReader,
     path::{Path, PathBuf},
@@ -15,9 +15,12 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
+    claim::{Claim, ClaimError, holder},
     resume::{StoredRun, state_directory},
+    run::RunOptions,
 };
-use indef_fs::Roots;
+use indef_fs::{FileSystemKey, Mounts, Roots};
+use rustix::fs::{Mode, OFlags, open};
 use units::Bytes;
 
 use super::outcome::untouched_file;
@@ -46,8 +49,27 @@ pub(super) struct Source {
     pub(super) interrupted: bool,
     /// What a resumed run may still write.
     pub(super) left: Option<Bytes>,
+    /// What a resumed run was told.
+    pub(super) run_options: Option<RunOptions>,
     /// The run as the engine keeps it.
     pub(super) stored: Option<StoredRun>,
+}
+
+/// Look whether another run works on the file systems of the given paths: better before a long walk
+/// than after it.
+fn is_free(paths: &[PathBuf]) -> Result<()> {
+    for path in paths {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let key = open(path, flags, Mode::empty())
+            .map_err(std::io::Error::from)
+            .and_then(FileSystemKey::of);
+        // What cannot be looked at is told by the walk.
+        let Ok(key) = key else { continue };
+        if let Ok(Some(holder)) = holder(&[key]) {
+            bail!("{}: {}", Name(path), ClaimError::Held(holder));
+        }
+    }
+    Ok(())
 }
 
 /// Plan the paths, or read the plan.
@@ -59,6 +81,9 @@ pub(super) fn load(
 ) -> Result<Source> {
     if args.resume {
         return from_rest(document);
+    }
+    if !args.how.dry_run {
+        is_free(&args.paths)?;
     }
     match &args.plan_file {
         Some(path) => from_plan(path, document),
@@ -97,7 +122,7 @@ fn from_paths(
         paths: &args.paths,
         options: &plan_options,
         geometries: &geometries,
-        engine: args.how.engine.named(),
+        engine: args.how.engine(),
         accesses: accesses.as_ref(),
         rankings: None,
         jobs: args.workers.count(),
@@ -176,6 +201,7 @@ fn from_rest(document: Option<&Document>) -> Result<Source> {
         // the limit.
         left: resumed.options.budget.is_some().then_some(resumed.left),
         plan_options: resumed.options,
+        run_options: resumed.run_options,
         stored: Some(resumed.run),
         ..Source::default()
     };
@@ -184,12 +210,111 @@ fn from_rest(document: Option<&Document>) -> Result<Source> {
 }
 
 impl Source {
+    /// Claim the file systems that this run will work on: another one there would move the same
+    /// files, and both write everything. A user's run ends in order when root's begins.
+    pub(super) fn claim(&self, console: &Console, cancel: &Cancel) -> Result<Option<Claim>> {
+        let keys = self.file_systems();
+        let mut claim = match Claim::take(keys.iter().map(|(key, _)| key.clone())) {
+            Ok(claim) => claim,
+            Err(ClaimError::Held(holder)) => {
+                let place = keys
+                    .iter()
+                    .find(|(key, _)| matches!(self::holder(std::slice::from_ref(key)), Ok(Some(_))))
+                    .or(keys.first())
+                    .map_or_else(String::new, |(_, path)| format!("{}: ", Name(path)));
+                bail!("{place}{}", ClaimError::Held(holder));
+            }
+            Err(error) => {
+                console.note(format_args!("{error}; another run is not kept off"));
+                return Ok(None);
+            }
+        };
+        let (cancel, quiet) = (cancel.clone(), console.quiet);
+        claim.watch(move |holder| {
+            if !quiet {
+                eprintln!("indef: root's run works here now, this one stops: {holder}");
+            }
+            cancel.cancel();
+        });
+        Ok(Some(claim))
+    }
+
+    /// The file systems of the planned files, each with a path on it.
+    fn file_systems(&self) -> Vec<(FileSystemKey, PathBuf)> {
+        let mut devices = HashSet::new();
+        let mut keys = Vec::new();
+        for plan in &self.files {
+            if devices.contains(&plan.dev) {
+                continue;
+            }
+            let Some((root, below)) = plan.place() else {
+                continue;
+            };
+            let mounts = match plan.root_len {
+                Some(_) => Mounts::Stay,
+                None => Mounts::Cross,
+            };
+            // One that is gone by now tells nothing; another one does.
+            let entry = self
+                .roots
+                .get(root, mounts)
+                .and_then(|root| root.find(below));
+            if let Ok(entry) = entry
+                && entry.id().dev == plan.dev
+                && let Ok(key) = FileSystemKey::of(&entry)
+            {
+                devices.insert(plan.dev);
+                let path = match root.as_os_str().is_empty() {
+                    true => &plan.path,
+                    false => root,
+                };
+                keys.push((key, path.to_owned()));
+            }
+        }
+        keys
+    }
+
     /// Store what is to be done, unless it is stored already. Where that is not possible, the run
     /// goes on without: it is safe at any time, it only cannot be resumed.
-    pub(super) fn store(&mut self, budget: Option<Bytes>, console: &Console) {
-        if self.stored.is_some() || self.files.is_empty() {
-            return;
+    ///
+    /// Runs of before that had nothing else left to do are then of no use any more.
+    pub(super) fn store(&mut self, given: &[PathBuf], options: &RunOptions, console: &Console) {
+        if let Some(stored) = &self.stored {
+            return stored.continue_with(options);
         }
+        if !self.files.is_empty() {
+            self.store_anew(options, console);
+        }
+        let superseded = state().and_then(|directory| {
+            let covered = self.covers(given);
+            Ok(StoredRun::supersede(&directory, &covered)?)
+        });
+        if let Err(error) = superseded {
+            tracing::debug!(error = %format_args!("{error:#}"), "what is left of runs stays");
+        }
+    }
+
+    /// Whether this run does all that there is to do with a file: it was looked at because it lies
+    /// below a given path, or it is planned.
+    fn covers(&self, given: &[PathBuf]) -> impl Fn(&FilePlan) -> bool + use<> {
+        let given: Vec<PathBuf> = given
+            .iter()
+            .flat_map(|path| [std::path::absolute(path), path.canonicalize()])
+            .flatten()
+            .collect();
+        let planned: HashSet<(u64, u64)> = self
+            .files
+            .iter()
+            .map(|plan| (plan.dev, plan.inode))
+            .collect();
+        move |old| {
+            planned.contains(&(old.dev, old.inode))
+                || given.iter().any(|path| old.path.starts_with(path))
+        }
+    }
+
+    fn store_anew(&mut self, options: &RunOptions, console: &Console) {
+        let budget = options.budget;
         let cost = self
             .files
             .iter()
@@ -204,6 +329,7 @@ impl Source {
                 &self.plan_options,
                 &self.files,
                 limit,
+                options,
             )?)
         });
         match stored {

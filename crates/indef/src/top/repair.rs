@@ -18,9 +18,10 @@ use anyhow::{Context, Result};
 use indef_core::plan::FilePlan;
 use indef_engine::{
     Cancel,
+    claim::{Claim, ClaimError},
     run::{Event, FileResult, Reason, RunOptions, Status, run},
 };
-use indef_fs::{Mapper, TargetId, detect};
+use indef_fs::{FileSystemKey, Mapper, TargetId, detect};
 use indef_trace::FileKey;
 use units::{Bytes, FileOffset, FileRange};
 
@@ -151,6 +152,10 @@ fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progre
         }
         _ => {}
     };
+    let _claim = match claim(&order) {
+        Ok(claim) => claim,
+        Err(held) => return left(EndKind::Left, held),
+    };
     let result = run([file.plan], options, cancel, &observer);
     let written = result.totals.bytes_relocated;
     let Some(moved) = result.files.first() else {
@@ -170,6 +175,19 @@ fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progre
         kind,
         text,
         written,
+    }
+}
+
+/// The file system, for ourselves; where that cannot be had, without.
+fn claim(order: &Order) -> Result<Option<Claim>, String> {
+    let file = Opened::open(&order.path, order.id);
+    let Some(key) = file.and_then(|file| FileSystemKey::of(&file.file).ok()) else {
+        return Ok(None);
+    };
+    match Claim::take([key]) {
+        Ok(claim) => Ok(Some(claim)),
+        Err(held @ ClaimError::Held(_)) => Err(held.to_string()),
+        Err(_) => Ok(None),
     }
 }
 
