@@ -172,7 +172,17 @@ impl<'a> Disk<'a> {
             Kind::Xfs => &["-n"],
             Kind::Btrfs => &["check", "--readonly", "--check-data-csum"],
         });
-        run(command.arg(&self.loops[0])).map(drop)
+        command.arg(&self.loops[0]);
+        // The kernel closes the devices of a Btrfs a moment after the unmount.
+        for _ in 0..50 {
+            match run(&mut command) {
+                Err(error) if error.to_string().contains("resource busy") => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                checked => return checked.map(drop),
+            }
+        }
+        run(&mut command).map(drop)
     }
 
     /// What is on the device at this instant, in a new image.
@@ -208,13 +218,18 @@ impl Drop for Disk<'_> {
 
 /// Run a program of the system; what it printed comes back.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for word in command.get_args() {
+        text.push(' ');
+        text.push_str(&word.to_string_lossy());
+    }
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command.env("LC_ALL", "C");
-    let output = command.output().with_context(|| format!("{command:?}"))?;
+    let output = command.output().with_context(|| text.clone())?;
     if !output.status.success() {
         bail!(
-            "{command:?}: {}\n{}{}",
+            "{text}: {}\n{}{}",
             output.status,
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)

@@ -57,6 +57,8 @@ pub struct Round {
     pub in_doubt: u64,
     /// Losses in the window of ext4.
     pub window: u64,
+    /// Old data in blocks whose content was in doubt (`data=writeback`).
+    pub stale: u64,
     /// Everything that cannot be.
     pub violations: Vec<String>,
     /// What was refused, and how often.
@@ -87,6 +89,7 @@ pub(crate) fn run(
             Kind::Ext4 => options.window_ms,
             Kind::Xfs | Kind::Btrfs => 0,
         },
+        stale: volume.mount.contains("data=writeback"),
     };
     let mut disk = host.volume(volume)?;
     let shared = Shared::new(disk.path(), volume);
@@ -133,6 +136,7 @@ pub(crate) fn run(
         checked: findings.checked,
         in_doubt: findings.in_doubt,
         window: findings.window,
+        stale: findings.stale,
         violations: findings.violations,
         refused: shared.take_refused(),
         log: shared.take_log(),

@@ -236,7 +236,9 @@ fn what(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
     let (direct, keep, hold) = (rng.percent(30), rng.percent(50), rng.percent(50));
     let commits = u32::from(!data_only);
     let shifts = commits * u32::from(volume.shifts());
-    let shares = u32::from(volume.shares());
+    let clones = u32::from(volume.clones);
+    // copy_file_range clones where it can.
+    let copies = u32::from(volume.clones || !volume.shares());
     let closed = u32::from(volume.wants_closed_files);
     let hold_or_not = if volume.wants_closed_files {
         What::Hold(hold && rng.percent(20))
@@ -255,12 +257,12 @@ fn what(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
         (30, What::Zero(small)),
         (5 * shifts, What::Collapse(small)),
         (5 * shifts, What::Insert(small)),
-        (5 * shares, What::Unshare(large)),
+        (5 * clones, What::Unshare(large)),
         (40, What::Scatter(large)),
-        (2 * shares, What::CloneFile),
-        (10 * shares, What::CloneRange(large)),
-        (8 * shares, What::Dedupe(small)),
-        (10, What::Copy(small)),
+        (2 * clones, What::CloneFile),
+        (10 * clones, What::CloneRange(large)),
+        (8 * clones, What::Dedupe(small)),
+        (10 * copies, What::Copy(small)),
         (8, What::Rename),
         (8, What::Link),
         (3 * commits, What::Replace),

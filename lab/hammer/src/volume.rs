@@ -31,6 +31,8 @@ pub struct Volume {
     pub(crate) mount: &'static str,
     /// Loop devices, of equal size, in one image.
     pub(crate) devices: u64,
+    /// Actors share blocks between files that they write.
+    pub(crate) clones: bool,
     /// The mover leaves files alone that anybody has open: actors must close theirs.
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
@@ -43,6 +45,7 @@ const EXT4: Volume = Volume {
     mkfs: &["-b", "4096"],
     mount: "commit=300",
     devices: 1,
+    clones: false,
     wants_closed_files: false,
     new_tools: false,
 };
@@ -52,6 +55,7 @@ const XFS: Volume = Volume {
     kind: Kind::Xfs,
     mkfs: &["-m", "reflink=1,rmapbt=0"],
     mount: "",
+    clones: true,
     wants_closed_files: true,
     ..EXT4
 };
@@ -61,6 +65,7 @@ const BTRFS: Volume = Volume {
     kind: Kind::Btrfs,
     mkfs: &[],
     mount: "",
+    clones: true,
     ..EXT4
 };
 
@@ -99,6 +104,9 @@ pub const VOLUMES: &[Volume] = &[
     Volume {
         name: "btrfs-nodatacow",
         mount: "nodatacow",
+        // A block that is no longer shared is written in place before that is committed: after a
+        // cut the other file has the new content, mover or none (seen on 6.18).
+        clones: false,
         ..BTRFS
     },
     Volume {

@@ -2,7 +2,7 @@
 
 use super::{BLOCK, FileModel, Model, Value};
 
-/// What is known to be lost on stock ext4, and therefore counted by itself: a mover swaps blocks,
+/// What is known to be lost, and therefore counted by itself. On stock ext4 a mover swaps blocks,
 /// and `fdatasync` of a writer that has the file open at the same time does not commit the swap
 /// (`ext4_swap_extents` does not advance `i_datasync_tid`, fs/ext4/move_extent.c, v6.18). Only
 ///
@@ -14,6 +14,9 @@ use super::{BLOCK, FileModel, Model, Value};
 pub(crate) struct Window {
     /// The longest time from a mover's step to the end of its commit; 0 grants nothing.
     pub(crate) step_ms: u64,
+    /// With `data=writeback` a cut may leave old data of whatever file in blocks whose content is in
+    /// doubt (ext4(5)); it is counted, too.
+    pub(crate) stale: bool,
 }
 
 /// What a check found.
@@ -25,6 +28,8 @@ pub(crate) struct Findings {
     pub(crate) in_doubt: u64,
     /// Losses within the [`Window`].
     pub(crate) window: u64,
+    /// Old data in blocks in doubt.
+    pub(crate) stale: u64,
     /// Each with file, place, and what it is.
     pub(crate) violations: Vec<String>,
 }
@@ -40,6 +45,7 @@ impl Findings {
         self.checked += other.checked;
         self.in_doubt += other.in_doubt;
         self.window += other.window;
+        self.stale += other.stale;
         self.violations.extend(other.violations);
     }
 }
@@ -90,6 +96,10 @@ impl Model {
                 .any(|old| old.value == found && self.in_window(old.acknowledged_ms, window))
         {
             findings.window += 1;
+            return;
+        }
+        if window.stale && found.is_some() && history.in_doubt() {
+            findings.stale += 1;
             return;
         }
         let floor = *history.floor();

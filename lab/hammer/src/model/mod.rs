@@ -160,13 +160,19 @@ impl FileModel {
     /// Written data of `range` is durable, and the size as far as it is needed to read it. Zeroes
     /// made by a change of the mapping are not promised.
     fn data_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
-        for block in range {
+        for block in range.clone() {
             let is_data = |value: &Value| matches!(value, Value::Data(_));
             self.blocks[block as usize].data_durable(is_data, now_ms, watched);
         }
+        // A write promises no more of the size than it needs itself.
+        let promised = (u64::from(range.end) * BLOCK as u64).min(self.len());
         let largest = self.size.allowed().map(|size| size.1).max();
-        if largest == Some(self.len()) {
+        let smaller = self.size.allowed().any(|size| size.0 < promised);
+        if smaller && largest == Some(self.len()) {
+            let live = *self.size.live();
+            self.size.push((promised, live.1));
             self.size.data_durable(|_| true, now_ms, watched);
+            self.size.push(live);
         }
     }
 

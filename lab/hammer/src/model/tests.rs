@@ -23,8 +23,15 @@ fn cut(model: &mut Model) -> Model {
 
 fn judge(model: &Model, block: u32, value: Value, step_ms: u64) -> Findings {
     let mut findings = Findings::default();
-    model.judge_block(0, block, &value.bytes(), Window { step_ms }, &mut findings);
+    model.judge_block(0, block, &value.bytes(), window(step_ms), &mut findings);
     findings
+}
+
+fn window(step_ms: u64) -> Window {
+    Window {
+        step_ms,
+        stale: false,
+    }
 }
 
 fn accepts(model: &Model, block: u32, value: Value) -> bool {
@@ -85,6 +92,27 @@ fn torn_blocks_are_mixtures_of_what_is_allowed() {
     assert_eq!(violations(&model, &foreign), 1);
     model.fsynced(0, 1);
     assert_eq!(violations(&model, &mixed), 1, "no longer in doubt");
+}
+
+#[test]
+fn stale_data_is_for_blocks_in_doubt_where_the_mount_option_says_so() {
+    let judge = |model: &Model, stale| {
+        let mut findings = Findings::default();
+        let foreign = Value::Data(Stamp {
+            file: 9,
+            block: 1,
+            version: 1,
+        });
+        let window = Window { step_ms: 0, stale };
+        model.judge_block(0, 3, &foreign.bytes(), window, &mut findings);
+        (findings.stale, findings.violations.len())
+    };
+    let mut model = one_file();
+    assert_eq!(judge(&model, true), (0, 1), "durable");
+    model.zero(0, 3..4);
+    model.write(0, 3..4);
+    assert_eq!(judge(&model, true), (1, 0));
+    assert_eq!(judge(&model, false), (0, 1));
 }
 
 #[test]
@@ -176,6 +204,12 @@ fn sizes_names_and_attributes_follow_the_same_rule() {
     assert!(size(&model, 8) && size(&model, 4) && !size(&model, 6));
     model.write(0, 4..10);
     assert!(size(&model, 6), "on the way");
+    model.range_synced(0, 6..8);
+    assert!(
+        size(&model, 8) && size(&model, 10),
+        "no more than the write needs"
+    );
+    assert!(!size(&model, 7) && !size(&model, 4));
     model.fsynced(0, 1);
     assert!(size(&model, 10) && !size(&model, 4) && !size(&model, 8));
 
