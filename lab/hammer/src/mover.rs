@@ -1,6 +1,7 @@
 //! Those who move files: indef with arguments from the seed, stopped and killed; or others.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     os::unix::process::ExitStatusExt,
@@ -112,12 +113,12 @@ impl<'a> Movers<'a> {
         };
         command.env("STATE_DIRECTORY", self.states.path().join(lane.to_string()));
         command.args(["run", "--json", "--progress", "never"]);
-        let rate = rng.weighted(&[(3, "1MiB"), (4, "2MiB"), (4, "4MiB"), (2, "16MiB"), (1, "")]);
+        let rate = rng.weighted(&[(2, "1MiB"), (4, "2MiB"), (4, "4MiB"), (3, "16MiB"), (2, "")]);
         let stall = rng.weighted(&[(1, "1"), (2, "5"), (3, "50"), (1, "500")]);
         let policy = rng.weighted(&[(2, "sequential"), (1, "whole")]);
         let jobs = rng.weighted(&[(2, "1"), (1, "2"), (1, "4")]);
         let depth = rng.weighted(&[(1, "1"), (1, "8"), (2, "64")]);
-        let budget = rng.weighted(&[(4, ""), (1, "1MiB"), (1, "8MiB")]);
+        let budget = rng.weighted(&[(4, ""), (1, "4MiB"), (1, "16MiB")]);
         if resume {
             command.arg("--resume");
         } else {
@@ -214,7 +215,20 @@ impl<'a> Movers<'a> {
         } else if let Ok(document) = serde_json::from_str::<serde_json::Value>(&text) {
             let bytes = &document["totals"]["bytes_relocated"];
             moved.bytes += bytes.as_u64().unwrap_or(0);
+            drop(moved);
+            self.note_outcomes(&document);
         }
+    }
+
+    /// What became of files, for the log.
+    fn note_outcomes(&self, document: &serde_json::Value) {
+        let mut outcomes = BTreeMap::<String, u64>::new();
+        for file in document["files"].as_array().into_iter().flatten() {
+            let text = |name: &str| file[name].as_str().unwrap_or_default().to_owned();
+            let outcome = format!("{} {}", text("status"), text("reason"));
+            *outcomes.entry(outcome).or_default() += 1;
+        }
+        self.shared.note(format!("mover: {outcomes:?}"));
     }
 
     fn judge(&self, status: ExitStatus) {

@@ -89,6 +89,11 @@ pub const VOLUMES: &[Volume] = &[
     },
     XFS,
     Volume {
+        name: "xfs-swap-rmap",
+        mkfs: &["-m", "reflink=1,rmapbt=1"],
+        ..XFS
+    },
+    Volume {
         name: "xfs-commit",
         mkfs: &["-i", "exchange=1"],
         wants_closed_files: false,
