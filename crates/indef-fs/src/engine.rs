@@ -54,7 +54,7 @@ pub fn relocator(
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsOffload => xfs::offload(fs, options),
-        EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(options)),
+        EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(fs, options)),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
         EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),

@@ -35,6 +35,11 @@ pub trait Relocator: Send + Sync {
         true
     }
 
+    /// Whether it cannot but move all of a file, whatever ranges it is asked for.
+    fn moves_whole_files(&self) -> bool {
+        false
+    }
+
     /// Bytes that moving `ranges` will write; more than their sum where the engine has to move more
     /// than it was asked to.
     fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes;

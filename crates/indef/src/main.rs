@@ -11,6 +11,7 @@ mod args;
 mod decay;
 mod demo;
 mod document;
+mod engines;
 mod extent_map;
 mod generate;
 mod geometry;

@@ -11,18 +11,19 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    layout::Layout,
+    layout::{ExtentFlags, Layout},
     plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file},
 };
 use indef_engine::{
     Cancel,
     collect::{CollectOptions, CollectSummary, Found, Seen, collect_beneath},
 };
-use indef_fs::{EngineKind, Filesystem, FsKind, Refusal, Roots};
+use indef_fs::{EngineKind, FsKind, Refusal, Roots};
 use units::Bytes;
 
 use crate::{
     accesses::Accesses,
+    engines::{Chosen, Engines},
     geometry::Geometries,
     output::{Console, Name, Progress},
     refusal,
@@ -36,8 +37,7 @@ pub(crate) struct Request<'a> {
     pub(crate) paths: &'a [PathBuf],
     pub(crate) options: &'a PlanOptions,
     pub(crate) geometries: &'a Geometries,
-    /// An engine asked for by name.
-    pub(crate) engine: Option<EngineKind>,
+    pub(crate) engines: &'a Engines,
     pub(crate) accesses: Option<&'a Accesses>,
     /// Where to compare measured weights with the paper's.
     pub(crate) rankings: Option<&'a Rankings>,
@@ -117,18 +117,18 @@ fn decide(
     names: &Names,
     found: Found,
 ) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
-    let engine = engine_for(&found.fs, request.engine);
+    let Chosen {
+        engine,
+        whole_files,
+        refused: no_engine,
+    } = request.engines.of(&found.fs);
     let (layout, refused) = match found.result {
         Ok(layout) => (layout, None),
         Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
         Err(failed) => return Err(failed),
     };
-    let place = match engine {
-        _ if found.fs.read_only => Some(SkipReason::ReadOnlyMount),
-        None => Some(SkipReason::NoEngine),
-        Some(_) => None,
-    };
-    let skip = refused.or(place);
+    let read_only = found.fs.read_only.then_some(SkipReason::ReadOnlyMount);
+    let skip = refused.or(read_only).or(no_engine);
     let accesses = request.accesses.map(|profile| profile.of(&found.id));
     let unread = matches!(accesses, Some(None));
     let chunks = if skip.is_some() || unread {
@@ -145,6 +145,9 @@ fn decide(
         let writes = engine.map_or(1, EngineKind::writes_per_byte);
         for chunk in &mut chunks {
             chunk.cost = Bytes(chunk.cost.get().saturating_mul(writes));
+        }
+        if whole_files {
+            cost_of_whole_file(&mut chunks, &layout);
         }
         if let Some(rankings) = request.rankings {
             rankings.add(&options, &facts, &found.path, &chunks);
@@ -188,11 +191,17 @@ impl Names {
     }
 }
 
-/// The engine that would serve a file there.
-fn engine_for(fs: &Filesystem, wanted: Option<EngineKind>) -> Option<EngineKind> {
-    match wanted {
-        Some(kind) => fs.may_use(kind).then_some(kind),
-        None => fs.engines().into_iter().next(),
+/// All data of the file is written, whatever chunk of it moves: the first one that does pays for it.
+fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
+    let data = layout
+        .extents()
+        .iter()
+        .filter(|extent| !extent.flags.contains(ExtentFlags::UNWRITTEN))
+        .map(|extent| extent.len)
+        .sum();
+    let mut cost = Some(data);
+    for chunk in chunks.iter_mut().filter(|chunk| chunk.migrates()) {
+        chunk.cost = cost.take().unwrap_or(Bytes::ZERO);
     }
 }
 

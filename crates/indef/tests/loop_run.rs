@@ -12,7 +12,7 @@ use std::{
 };
 
 use common::{ForAnybody, NOBODY, Ran, fragments, hashes, indef, is_root, make, run, scratch};
-use scratch_fs::ScratchFs;
+use scratch_fs::{ScratchFs, Shape};
 use units::Bytes;
 
 fn command(arguments: &[&str], path: &Path) -> Ran {
@@ -294,6 +294,58 @@ fn loop_a_read_only_mount_is_left_alone() {
     assert!(ran.error_line("/file").contains("read-only"), "{ran:?}");
     run_program(Command::new("umount").arg(scratch.path()));
     scratch.mount().unwrap();
+}
+
+/// What an engine needs is asked for before anything is promised.
+#[test]
+fn loop_scan_and_plan_know_what_the_engine_refuses() {
+    for (feature, reason) in [
+        ("^has_journal", "no-journal"),
+        ("fast_commit", "fast-commit"),
+        ("bigalloc", "unsupported"),
+    ] {
+        let built = ScratchFs::builder("ext4", Bytes::mib(64))
+            .mkfs_args(["-O", feature])
+            .build();
+        let Some(scratch) = scratch_fs::require(built) else {
+            return;
+        };
+        let path = scratch.path().join("file");
+        // Clusters of bigalloc are of 64 KiB.
+        make(&path, Bytes::mib(4), Bytes::kib(64));
+        assert!(fragments(&path) > 8, "{feature}");
+        let scanned = command(&["scan", "--json"], scratch.path()).json();
+        assert_eq!(scanned["files"][0]["skip"], reason, "{scanned}");
+        assert_eq!(scanned["totals"]["worth_moving_bytes"], 0, "{scanned}");
+        let planned = command(&["plan", "--json"], scratch.path()).json();
+        assert_eq!(planned["totals"]["cost_bytes"], 0, "{planned}");
+        let ran = command(&["run", "--json"], scratch.path()).json();
+        assert_eq!(ran["files"][0]["reason"], reason, "{ran}");
+        assert_eq!(ran["totals"]["bytes_relocated"], 0, "{ran}");
+    }
+}
+
+/// Without reflink nothing of a file can stay where it is: the plan says what that costs.
+#[test]
+fn loop_xfs_without_reflink_writes_no_more_than_the_plan_said() {
+    let built = ScratchFs::builder("xfs", Bytes::mib(512))
+        .mkfs_args(["-m", "reflink=0"])
+        .build();
+    let Some(scratch) = scratch_fs::require(built) else {
+        return;
+    };
+    let path = scratch.path().join("half");
+    Shape::half_contiguous(7, Bytes::mib(32))
+        .make(&path)
+        .unwrap();
+    scratch.sync().unwrap();
+    let planned = command(&["plan", "--json"], &path).json();
+    let said = planned["totals"]["cost_bytes"].as_u64().unwrap();
+    let ran = command(&["run", "--json"], &path).json();
+    let written = ran["totals"]["bytes_host_written"].as_u64().unwrap();
+    assert_eq!(ran["files"][0]["status"], "moved", "{ran}");
+    assert!(written <= said, "{written} of {said}: {ran}");
+    assert_eq!(written, 32 << 20, "{ran}");
 }
 
 fn run_program(command: &mut Command) {

@@ -80,15 +80,15 @@ pub(crate) fn commit_range(
     }))
 }
 
+/// What the file system can, where its mount point may be opened.
+fn features(fs: &Filesystem) -> Option<Features> {
+    let root = fs.mount.as_ref()?.open(fs.dev).ok()?;
+    Some(geometry(&root).ok()?.features)
+}
+
 /// Whether ranges can be exchanged here; what else the file system can.
 fn can_commit(fs: &Filesystem) -> Result<Features, SkipReason> {
-    let features = fs
-        .mount
-        .as_ref()
-        .and_then(|mount| mount.open(fs.dev).ok())
-        .and_then(|root| geometry(&root).ok())
-        .map(|geometry| geometry.features);
-    let features = features
+    let features = features(fs)
         .filter(|features| features.contains(Features::EXCHANGE_RANGE))
         .filter(|_| fs.kernel_at_least(6, 12))
         .ok_or(SkipReason::NoEngine)?;
@@ -134,9 +134,10 @@ pub(crate) fn offload(
 }
 
 /// `xfs-swap-extents`.
-pub(crate) fn swap_extents(options: &EngineOptions) -> Box<dyn Relocator> {
+pub(crate) fn swap_extents(fs: &Filesystem, options: &EngineOptions) -> Box<dyn Relocator> {
     Box::new(swap::SwapExtents {
         allow_unshare: options.allow_unshare,
+        reflink: features(fs).is_some_and(|features| features.contains(Features::REFLINK)),
     })
 }
 

@@ -54,6 +54,8 @@ const COPY_STEP: (u64, u64) = (16 << 20, 64 << 20);
 #[derive(Debug)]
 pub(super) struct SwapExtents {
     pub(super) allow_unshare: bool,
+    /// Extents can be shared, so that parts of a file stay where they are.
+    pub(super) reflink: bool,
 }
 
 impl Relocator for SwapExtents {
@@ -69,10 +71,14 @@ impl Relocator for SwapExtents {
         false
     }
 
+    fn moves_whole_files(&self) -> bool {
+        !self.reflink
+    }
+
     fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
         let asked: Bytes = ranges.iter().map(|range| range.len).sum();
         match xfs::geometry(&target.file) {
-            Ok(geometry) if !geometry.features.contains(Features::REFLINK) => target.allocated,
+            Ok(geometry) if !geometry.features.contains(Features::REFLINK) => all_data(target),
             _ => asked.min(target.allocated),
         }
     }
@@ -163,6 +169,22 @@ impl SwapExtents {
             donor,
         })
     }
+}
+
+/// How much of the file is written. What it has allocated would be more: its extents are listed in
+/// blocks, too.
+fn all_data(target: &Target) -> Bytes {
+    let file = whole(target.size, target.block_size);
+    map(
+        &target.file,
+        &target.path,
+        file,
+        false,
+        &mut Mapper::default(),
+    )
+    .map_or(target.allocated, |layout| {
+        runs(&layout, file, true).iter().map(|run| run.len).sum()
+    })
 }
 
 /// The written runs that are not moved.

@@ -27,6 +27,7 @@ use super::outcome::untouched_file;
 use crate::{
     accesses::Accesses,
     args::RunArgs,
+    engines::Engines,
     geometry::Geometries,
     output::{Console, Name, json::Document},
     planning::{Request, plan_paths, untouched_reason},
@@ -122,7 +123,7 @@ fn from_paths(
         paths: &args.paths,
         options: &plan_options,
         geometries: &geometries,
-        engine: args.how.engine(),
+        engines: &Engines::new(args.how.engine()),
         accesses: accesses.as_ref(),
         rankings: None,
         jobs: args.workers.count(),

@@ -28,6 +28,7 @@ use crate::{
     Outcome,
     accesses::Accesses,
     args::ScanArgs,
+    engines::Engines,
     geometry::{Geometries, Told},
     output::{Console, Progress, UNPRINTED, json::Document},
     refusal,
@@ -53,6 +54,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         .then(|| Document::begin("files", Some(&cancel)));
     let progress = Progress::counting(console, "scanning");
     let tally = Mutex::new(Tally::new(args.top));
+    let engines = Engines::default();
     let options = PlanOptions {
         policy: Policy::Sequential,
         io_size: args.io_size,
@@ -65,7 +67,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         }
         Seen::File(found) => {
             progress.add(1);
-            match look(&options, &geometries, heat.as_ref(), found) {
+            match look(&options, &geometries, heat.as_ref(), &engines, found) {
                 Ok(file) => {
                     if let Some(document) = &document {
                         document.entry(&FileJson::from(&file));
@@ -124,6 +126,7 @@ fn look(
     options: &PlanOptions,
     geometries: &Geometries,
     heat: Option<&Heat>,
+    engines: &Engines,
     found: Found,
 ) -> Result<FileScan, (std::path::PathBuf, Refusal)> {
     let (layout, skip) = match found.result {
@@ -134,8 +137,12 @@ fn look(
     let extents = layout.fragments();
     let dolf = layout.windowed_dolf(options.io_size);
     let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
-    // A contiguous file needs no plan to know that nothing is worth moving.
-    let worth_moving = if extents > 1 {
+    // A contiguous file needs no plan to know that nothing is worth moving, and no engine.
+    let skip = skip.or_else(|| match extents {
+        0 | 1 => None,
+        _ => engines.of(&found.fs).refused,
+    });
+    let worth_moving = if extents > 1 && skip.is_none() {
         let facts = FileFacts {
             size: found.size,
             block_size: found.block_size,

@@ -1,0 +1,80 @@
+//! Which engine serves the files of each file system: asked before anything is planned, since what an
+//! engine needs (a journal, a feature, a privilege) is a matter of the file system as a whole.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use indef_core::SkipReason;
+use indef_fs::{EngineKind, EngineOptions, Filesystem, Refusal, relocator};
+
+/// What one file system got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    /// The engine; also where it refuses, if there is one for this kind of file system.
+    pub(crate) engine: Option<EngineKind>,
+    /// It can only move whole files.
+    pub(crate) whole_files: bool,
+    /// Why nothing of this file system is moved.
+    pub(crate) refused: Option<SkipReason>,
+}
+
+/// The engines of the file systems seen so far, by device number.
+#[derive(Debug, Default)]
+pub(crate) struct Engines {
+    /// Asked for by name.
+    wanted: Option<EngineKind>,
+    known: Mutex<HashMap<u64, Chosen>>,
+}
+
+impl Engines {
+    pub(crate) fn new(wanted: Option<EngineKind>) -> Self {
+        Self {
+            wanted,
+            known: Mutex::default(),
+        }
+    }
+
+    /// For the files of this one.
+    pub(crate) fn of(&self, fs: &Filesystem) -> Chosen {
+        // Held while looking: each is looked at once.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        *known
+            .entry(fs.dev)
+            .or_insert_with(|| choose(fs, self.wanted))
+    }
+}
+
+/// The first that works there, as a run would find it.
+fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
+    let kinds: Vec<_> = match wanted {
+        Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
+        None => fs.engines(),
+    };
+    let mut refused = None;
+    for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
+        match relocator(kind, fs, &EngineOptions::default()) {
+            Ok(engine) => {
+                return Chosen {
+                    engine: Some(kind),
+                    whole_files: engine.moves_whole_files(),
+                    refused: None,
+                };
+            }
+            Err(Refusal::Skip(reason)) => {
+                refused.get_or_insert(reason);
+            }
+            Err(Refusal::Failed(error)) => {
+                tracing::info!(engine = %kind, %error, "engine is not available");
+                refused.get_or_insert(SkipReason::NoEngine);
+            }
+        }
+    }
+    let first = kinds.into_iter().find(|kind| fs.may_use(*kind));
+    Chosen {
+        engine: first,
+        whole_files: false,
+        refused: Some(refused.unwrap_or(SkipReason::NoEngine)),
+    }
+}
