@@ -15,7 +15,7 @@ use std::{fs, io, path::PathBuf};
 use anyhow::{Context, Result, bail};
 use indef_core::plan::PlanOptions;
 use indef_engine::Cancel;
-use indef_fs::FsKind;
+use indef_fs::{FsKind, Roots};
 
 use crate::{
     Outcome,
@@ -77,8 +77,9 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     console.note("planning and running");
     let options = PlanOptions::default();
     let paths: [PathBuf; 1] = [dir];
+    let roots = Roots::new();
     let request = Request {
-        roots: &indef_fs::Roots::new(),
+        roots: &roots,
         paths: &paths,
         options: &options,
         geometries: &Geometries::default(),
@@ -89,7 +90,9 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     };
     let planned = plan_paths(&request, console, cancel, &|_, _| {});
     stop_if(cancel)?;
-    let result = run::execute_unstored(planned.files, console, cancel);
+    let result = run::execute_unstored(&roots, planned.files, console, cancel);
+    // They keep the file system in use.
+    drop(roots);
     stop_if(cancel)?;
 
     console.note("reading and checking after");

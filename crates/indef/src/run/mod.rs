@@ -158,11 +158,11 @@ fn execute(
 
 /// Carry plans out for the demo, which cannot be resumed.
 pub(crate) fn execute_unstored(
+    roots: &Roots,
     files: Vec<FilePlan>,
     console: &Console,
     cancel: &Cancel,
 ) -> RunResult {
     let watch = Watch::new(console, None);
-    let roots = Roots::new();
-    execute(&roots, files, &RunOptions::default(), cancel, &watch, None)
+    execute(roots, files, &RunOptions::default(), cancel, &watch, None)
 }
