@@ -6,6 +6,7 @@ mod abi;
 mod bench;
 mod dist;
 mod experiment;
+mod fresh;
 mod lab;
 mod licences;
 
@@ -27,6 +28,7 @@ enum Chore {
     /// Measure indef, beside the conventional tools
     #[command(subcommand)]
     Bench(bench::Bench),
+    Fresh(fresh::Fresh),
     /// Print an apt source (deb822) for suites of Debian, from the archive that this machine uses
     DebianSource {
         /// Which suites (bookworm, trixie …)
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::AbiCheck => abi::check(),
         Chore::Bench(bench) => bench::run(&bench),
+        Chore::Fresh(fresh) => fresh::run(&fresh),
         Chore::DebianSource {
             suites,
             architecture,

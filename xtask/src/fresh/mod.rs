@@ -1,0 +1,198 @@
+//! README's commands on a machine that has Rust and nothing else.
+//!
+//! For each release of Debian, a root is made that has `make` and certificates beside the base
+//! system, and what is committed is unpacked into it. First a user without rights types the command
+//! and has to be told what is missing before anything is compiled; then root does, and it has to
+//! succeed.
+//!
+//! What a root gets from this machine: the kernel with its devices, the pinned toolchain, what cargo
+//! has fetched (read-only, without the network), and how apt reaches its mirror. Its mounts are seen
+//! by its processes only, so they end with them.
+
+mod machine;
+mod root;
+mod run;
+
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use rustix::fs::FlockOperation;
+
+use self::{machine::Machine, root::Root, run::Runner};
+
+/// Nobody in particular.
+const USER: u32 = 65534;
+
+/// Options of `cargo xtask fresh`.
+#[derive(clap::Args)]
+#[command(
+    about = "Run `make demo` of what is committed in clean Debian roots (as root; some 10 minutes)",
+    after_help = "Needs root, mmdebstrap (or debootstrap), git and a network for Debian's packages.\n\
+                  Roots and logs are in target/fresh; the roots go afterwards, also after Ctrl-C."
+)]
+pub(crate) struct Fresh {
+    /// Which release of Debian; may be repeated [default: all]
+    #[arg(long = "release", value_name = "RELEASE")]
+    releases: Vec<Release>,
+    /// Run `make test` in the place of `make demo` (takes an hour or more)
+    #[arg(long)]
+    test: bool,
+}
+
+/// A release of Debian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Release {
+    /// Debian 12, bookworm
+    #[value(name = "12")]
+    Bookworm,
+    /// Debian 13, trixie
+    #[value(name = "13")]
+    Trixie,
+}
+
+impl Release {
+    fn suite(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie => "trixie",
+        }
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Bookworm => 12,
+            Self::Trixie => 13,
+        }
+    }
+}
+
+/// Try the commands in every release that was asked for.
+///
+/// # Errors
+///
+/// Names the releases in which they failed; or what this machine lacks to try them.
+pub(crate) fn run(options: &Fresh) -> Result<()> {
+    ensure!(
+        rustix::process::geteuid().is_root(),
+        "clean roots need root (chroot, mounts, loop devices)"
+    );
+    let runner = Runner::new()?;
+    let machine = Machine::this()?;
+    let folder = crate::dist::target().join("fresh");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = folder.canonicalize()?;
+    let _lock = lock(&folder)?;
+    root::remove_left_over(&folder)?;
+
+    let goal = if options.test { "test" } else { "demo" };
+    let mut releases = options.releases.clone();
+    if releases.is_empty() {
+        releases = Release::value_variants().to_vec();
+    }
+    let mut failed = Vec::new();
+    for release in releases {
+        let name = format!("Debian {}", release.number());
+        let began = Instant::now();
+        let tried = try_in(release, goal, &machine, &runner, &folder);
+        let after = began.elapsed().as_secs();
+        match tried {
+            Ok(()) => println!("fresh: {name}: make {goal} passed ({after} s in all)"),
+            Err(error) => {
+                println!("fresh: {name}: make {goal} FAILED after {after} s: {error:#}");
+                failed.push(name);
+            }
+        }
+        runner.go_on()?;
+    }
+    ensure!(failed.is_empty(), "failed in: {}", failed.join(", "));
+    Ok(())
+}
+
+/// One at a time: what else is in the folder is then left over.
+fn lock(folder: &Path) -> Result<File> {
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(folder.join("lock"))?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!(
+            "another `cargo xtask fresh` is running in {}",
+            folder.display()
+        );
+    }
+    Ok(file)
+}
+
+fn try_in(
+    release: Release,
+    goal: &str,
+    machine: &Machine,
+    runner: &Runner,
+    folder: &Path,
+) -> Result<()> {
+    let say = |what: &str| println!("fresh: Debian {}: {what}", release.number());
+    let log = folder.join(format!("debian-{}.log", release.number()));
+    // An old log must not be taken for this run's.
+    File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+
+    say(&format!("making a root with {}", machine.bootstrap()));
+    let root = Root::make(release.suite(), machine, runner, folder, &log)?;
+    say("unpacking what is committed");
+    root.unpack_sources()?;
+
+    say(&format!("`make {goal}` by a user who may not install"));
+    let output = runner
+        .output(root.enter(machine, USER, &["make", goal]), &log)
+        .context("`make` as a user cannot be run")?;
+    check_refusal(&output)?;
+
+    say(&format!("`make {goal}` by root (log: {})", log.display()));
+    runner.run(root.enter(machine, 0, &["make", goal]), &log)?;
+    root.remove()
+}
+
+/// A user is told early that it cannot be built, with the names of what is missing.
+fn check_refusal(output: &run::Output) -> Result<()> {
+    ensure!(!output.success, "a user without a compiler was not stopped");
+    for expected in [
+        "cannot be built without",
+        " gcc ",
+        " clang ",
+        " libelf-dev ",
+    ] {
+        ensure!(
+            output.text.contains(expected),
+            "a user was stopped, but not told {expected:?}: {}",
+            output.text.trim()
+        );
+    }
+    ensure!(
+        !output.text.contains("Compiling"),
+        "a user was stopped in the middle of the build"
+    );
+    Ok(())
+}
+
+/// A command's standard output.
+fn output_of(command: &mut Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}: {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! A clean root: made, entered, and removed whatever happens.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal};
+
+use super::{machine::Machine, output_of, run::Runner};
+
+const ENTER: &str = include_str!("enter.sh");
+/// The beginning of a root's name: what has it, and is not ours, was left over.
+const PREFIX: &str = "root-";
+/// How often ending what runs in a root is tried.
+const TRIES: u32 = 50;
+
+/// A root below `target/fresh`.
+pub(super) struct Root {
+    folder: PathBuf,
+}
+
+impl Root {
+    /// A root of this suite, with the toolchain's and cargo's folders in place.
+    pub(super) fn make(
+        suite: &str,
+        machine: &Machine,
+        runner: &Runner,
+        below: &Path,
+        log: &Path,
+    ) -> Result<Self> {
+        let files = tempfile::tempdir_in(below)?;
+        let settings = files.path().join("apt.conf");
+        fs::write(&settings, &machine.apt)?;
+        let sources = files.path().join("debian.sources");
+        let entry = machine.mirror.entry(&[suite], &machine.architecture);
+        fs::write(&sources, &entry)?;
+
+        // Removed also if it is half made.
+        let root = Self {
+            folder: below.join(format!("{PREFIX}{suite}")),
+        };
+        let command = machine.make(suite, &root.folder, &settings, &sources)?;
+        runner.run(command, log)?;
+        root.fill(machine, &entry)?;
+        Ok(root)
+    }
+
+    /// What the root gets beside Debian's packages.
+    fn fill(&self, machine: &Machine, sources: &str) -> Result<()> {
+        for folder in [
+            "opt/rust",
+            "root/.cargo/registry/cache",
+            "root/.cargo/registry/index",
+            "srv/indef",
+        ] {
+            fs::create_dir_all(self.folder.join(folder))?;
+        }
+        self.write("root/.cargo/config.toml", &machine.cargo_config()?)?;
+        // The two programs that make roots write these in different ways, or not at all.
+        for old in ["etc/apt/sources.list", "etc/apt/sources.list.d"] {
+            let old = self.folder.join(old);
+            if old.is_dir() {
+                fs::remove_dir_all(old)?;
+            } else if old.exists() {
+                fs::remove_file(old)?;
+            }
+        }
+        self.write("etc/apt/sources.list.d/debian.sources", sources)?;
+        self.write("etc/apt/apt.conf.d/90machine", &machine.apt)?;
+        // Certificates of a proxy that looks into TLS, say.
+        let certificates = PathBuf::from("/etc/ssl/certs/ca-certificates.crt");
+        let network = ["/etc/resolv.conf", "/etc/hosts"].map(PathBuf::from);
+        for file in machine
+            .files_of_apt()
+            .into_iter()
+            .chain([certificates])
+            .chain(network)
+        {
+            if let Ok(content) = fs::read(&file) {
+                self.write(file.strip_prefix("/")?, content)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+        let path = self.folder.join(path);
+        let context = || format!("cannot write {}", path.display());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(context)?;
+        }
+        // A link in the root would lead out of it.
+        if path.is_symlink() {
+            fs::remove_file(&path).with_context(context)?;
+        }
+        fs::write(&path, content).with_context(context)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).with_context(context)
+    }
+
+    /// Put what is committed into `/srv/indef`.
+    pub(super) fn unpack_sources(&self) -> Result<()> {
+        let git = |arguments: &[&str]| {
+            let mut git = Command::new("git");
+            git.args(arguments).current_dir(crate::root());
+            git
+        };
+        if !output_of(&mut git(&["status", "--porcelain", "--untracked-files=no"]))?.is_empty() {
+            println!("fresh: what is changed and not committed is not tried");
+        }
+        let mut archive = git(&["archive", "--format=tar", "HEAD"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot run git")?;
+        let unpacked = Command::new("tar")
+            .args(["--extract", "--no-same-owner", "--directory"])
+            .arg(self.folder.join("srv/indef"))
+            .stdin(archive.stdout.take().context("no pipe to git")?)
+            .status();
+        let archived = archive.wait()?;
+        let unpacked = unpacked.context("cannot run tar")?;
+        ensure!(
+            archived.success() && unpacked.success(),
+            "the sources cannot be unpacked: git: {archived}, tar: {unpacked}"
+        );
+        Ok(())
+    }
+
+    /// A command as this user, in the root and in the folder with the sources.
+    pub(super) fn enter(&self, machine: &Machine, user: u32, command: &[&str]) -> Command {
+        let mut enter = Command::new("unshare");
+        enter
+            .args(["--mount", "--propagation=private", "sh", "-c", ENTER, "sh"])
+            .arg(&self.folder)
+            .arg(user.to_string())
+            .arg(&machine.toolchain)
+            .arg(&machine.cargo_home)
+            .args(command)
+            .env_clear()
+            .envs(Machine::proxies())
+            .env("PATH", "/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("HOME", if user == 0 { "/root" } else { "/tmp" })
+            .env("LANG", "C.UTF-8")
+            .env("TERM", "dumb")
+            .env("CARGO_TERM_COLOR", "never")
+            .env("CARGO_NET_OFFLINE", "true");
+        enter
+    }
+
+    /// End what runs in it and remove it.
+    pub(super) fn remove(self) -> Result<()> {
+        // What is left for `drop` to do is then nothing.
+        remove(&self.folder)
+    }
+}
+
+impl Drop for Root {
+    fn drop(&mut self) {
+        if let Err(error) = remove(&self.folder) {
+            eprintln!("xtask: {} is not removed: {error:#}", self.folder.display());
+        }
+    }
+}
+
+/// Remove the roots of a run that was killed.
+pub(super) fn remove_left_over(below: &Path) -> Result<()> {
+    for entry in fs::read_dir(below)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            println!(
+                "fresh: removing what an earlier run left: {}",
+                entry.path().display()
+            );
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(root: &Path) -> Result<()> {
+    if !root.exists() {
+        return Ok(());
+    }
+    end_processes(root)?;
+    detach_loops(root)?;
+    // Should anything be mounted there in spite of all, it is not walked into.
+    output_of(
+        Command::new("rm")
+            .args(["--recursive", "--force", "--one-file-system", "--"])
+            .arg(root),
+    )?;
+    Ok(())
+}
+
+/// Kill every process whose root this is, until there is none.
+fn end_processes(root: &Path) -> Result<()> {
+    for _ in 0..TRIES {
+        let running = processes_in(root)?;
+        if running.is_empty() {
+            return Ok(());
+        }
+        for process in running {
+            let _ = rustix::process::kill_process(process, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    anyhow::bail!("processes do not end")
+}
+
+fn processes_in(root: &Path) -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.filter_map(Result::ok) {
+        let number = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        let Some(process) = number.and_then(Pid::from_raw) else {
+            continue;
+        };
+        // It may have ended meanwhile.
+        if fs::read_link(entry.path().join("root")).is_ok_and(|its| its == root) {
+            found.push(process);
+        }
+    }
+    Ok(found)
+}
+
+/// Detach the loop devices whose files are in this root.
+fn detach_loops(root: &Path) -> Result<()> {
+    for entry in fs::read_dir("/sys/block")?.filter_map(Result::ok) {
+        let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+        if Path::new(&file).starts_with(root) {
+            output_of(
+                Command::new("losetup")
+                    .arg("--detach")
+                    .arg(Path::new("/dev").join(entry.file_name())),
+            )?;
+        }
+    }
+    Ok(())
+}
