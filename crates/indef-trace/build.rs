@@ -1,7 +1,7 @@
 //! Compile the BPF programs, and generate what user space needs of them.
 
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -9,6 +9,25 @@ use std::{
 use libbpf_cargo::SkeletonBuilder;
 
 const SOURCE: &str = "src/bpf/collect.bpf.c";
+
+/// The structures that user space takes from bytes, or hands to the kernel as bytes. Each gets
+/// derives that do not compile if it has padding, or if some bytes are no value of it.
+const WIRE: [&str; 12] = [
+    "range_key",
+    "counters",
+    "slot",
+    "file_key",
+    "file_entry",
+    "file_event",
+    "range_event",
+    "counted_event",
+    "pending",
+    "run",
+    "state",
+    "root",
+];
+const DERIVE: &str =
+    "#[derive(::zerocopy::FromBytes, ::zerocopy::IntoBytes, ::zerocopy::Immutable)]";
 
 fn main() {
     println!("cargo:rerun-if-changed=src/bpf");
@@ -50,4 +69,39 @@ fn main() {
         };
         panic!("{SOURCE} does not compile: {error:#}{advice}");
     }
+    let generated = fs::read_to_string(&out).expect("it was generated");
+    fs::write(&out, share(derive(generated))).expect("it was written before");
+}
+
+/// Let the compiler check the layout of what is in [`WIRE`].
+fn derive(mut generated: String) -> String {
+    for name in WIRE {
+        let head = format!("pub struct {name} {{");
+        let found: Vec<usize> = generated.match_indices(&head).map(|(at, _)| at).collect();
+        let [at] = found[..] else {
+            panic!("{name} is generated {} times", found.len());
+        };
+        let body = generated[at..].split('}').next().unwrap_or_default();
+        // The generator gives names to the padding of C.
+        assert!(!body.contains("__pad"), "struct {name} has padding");
+        generated.insert_str(at, DERIVE);
+    }
+    generated
+}
+
+/// The programs write their variables while this process reads them: the generated references
+/// (`Option<&mut bss>`) become pointers, which promise nothing.
+fn share(generated: String) -> String {
+    let replaced = generated.replace("Option<&'obj mut types::bss>", "*mut types::bss");
+    let mut parts = replaced.split(".cast::<types::bss>()");
+    let mut shared = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let rest = part.trim_start().strip_prefix(".as_mut()");
+        shared += ".cast::<types::bss>()";
+        shared += rest.expect("the pointer becomes a reference");
+    }
+    // One in the object that is open, one in the loaded one, and the structure itself.
+    let named = shared.matches("types::bss").count();
+    assert_eq!(named, 4, "the variables are reached in other ways, too");
+    shared
 }

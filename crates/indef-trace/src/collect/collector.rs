@@ -25,7 +25,7 @@ use super::{
     skeleton::{CollectSkel, CollectSkelBuilder, OpenCollectSkel, types},
     sources::{choose, watches_function},
     tallies::{READ, READ_RUN, WRITE, expand},
-    wire,
+    wire::{self, Shared},
 };
 use crate::{FileKey, FsId, Tally, TracedFile, mounts::stat_device, resolve::Resolver};
 
@@ -86,6 +86,7 @@ pub struct Access {
 /// The programs, loaded and attached.
 pub struct Collector {
     skel: CollectSkel<'static>,
+    shared: Shared<'static>,
     links: Vec<Link>,
     intake: Intake,
     sources: Vec<Source>,
@@ -165,7 +166,7 @@ impl Collector {
             .open(storage)
             .map_err(|error| kernel("reading the BPF programs", error))?;
         configure(&mut open, options, &sources)?;
-        let skel = open
+        let mut skel = open
             .load()
             .map_err(|error| kernel("loading the BPF programs", error))?;
         let limits = Limits {
@@ -175,6 +176,7 @@ impl Collector {
         let intake = Intake::begin(&skel.maps.events, limits)
             .map_err(|error| kernel("opening the ring", error))?;
         let mut collector = Self {
+            shared: Shared::of(&mut skel.maps),
             skel,
             links: Vec::new(),
             intake,
@@ -189,7 +191,7 @@ impl Collector {
             devices_set: Instant::now(),
             took: Duration::ZERO,
         };
-        collector.allow_timings(TIMED_AT_ONCE);
+        collector.shared.allow_timings(TIMED_AT_ONCE);
         collector.set_btrfs_devices();
         collector.set_cgroup()?;
         collector.set_roots()?;
@@ -242,7 +244,7 @@ impl Collector {
     /// Let some more reads be timed, spread over the time. To be called some ten times a second.
     /// Returns whether so much has come that it should be drained now.
     pub fn keep_up(&mut self) -> bool {
-        self.allow_timings(TIMED_AT_ONCE / 20);
+        self.shared.allow_timings(TIMED_AT_ONCE / 20);
         self.holds_many()
     }
 
@@ -269,7 +271,7 @@ impl Collector {
     /// The kernel refused. What `sink` got before was counted.
     pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         self.intake.catch_up();
-        self.allow_timings(TIMED_AT_ONCE);
+        self.shared.allow_timings(TIMED_AT_ONCE);
         // Raw accesses are drained many times a second, but file systems are not mounted that often.
         if self.devices_set.elapsed() >= SOONEST / 2 {
             self.set_btrfs_devices();
@@ -319,23 +321,14 @@ impl Collector {
     }
 
     fn state(&self) -> types::state {
-        let bss = self
-            .skel
-            .maps
-            .bss_data
-            .as_ref()
-            .expect("the object has .bss");
-        wire::volatile(&bss.state)
+        self.shared.state()
     }
 
     /// Empty the slots and the ring, and hand out what was counted.
     fn empty(&mut self, drained: &mut Drained, sink: &mut dyn FnMut(Drained)) {
         let began = Instant::now();
-        let bss = self.skel.maps.bss_data.as_mut();
-        for slot in &mut bss.expect("the object has .bss").slots {
-            if let Some((range, counters)) = wire::take_slot(slot) {
-                self.intake.count(&range, &counters);
-            }
+        for (range, counters) in self.shared.take_slots() {
+            self.intake.count(&range, &counters);
         }
         self.intake.catch_up();
         let mut counted = Vec::new();
@@ -541,13 +534,6 @@ impl Collector {
         let lost = lost + state.lost_tasks + state.lost_files;
         drained.lost += lost - self.lost;
         self.lost = lost;
-    }
-
-    /// Time so many reads more, so that timing costs the same however many there are.
-    fn allow_timings(&mut self, reads: u32) {
-        let bss = self.skel.maps.bss_data.as_mut();
-        let state = &mut bss.expect("the object has .bss").state;
-        state.timings_left = wire::volatile(&state.timings_left).max(reads);
     }
 
     fn set_btrfs_devices(&mut self) {

@@ -11,6 +11,7 @@
     non_snake_case,
     unreachable_pub,
     unsafe_op_in_unsafe_fn,
+    unused_unsafe,
     reason = "generated from src/bpf/contract.h when the crate is built"
 )]
 
