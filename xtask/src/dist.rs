@@ -34,6 +34,7 @@ pub(crate) fn stage(folder: &Path) -> Result<()> {
     for name in [
         "README.md",
         "ARCHITECTURE.md",
+        "SECURITY.md",
         "LICENSE-MIT",
         "LICENSE-APACHE",
     ] {
