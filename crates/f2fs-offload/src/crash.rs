@@ -1,20 +1,67 @@
 //! Files to move while the power is cut: made beforehand, moved, and looked at afterwards.
+//!
+//! Whoever records the device is told, and marks it in the recording, what is about to be written and what
+//! is durable, as the call that promises it has come back. At any cut a block then has to hold the newest
+//! version that was durable, or a newer one of which the writing had begun ([`oracle`](crate::oracle)).
 
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+    thread,
+    time::Duration,
+};
 
-use anyhow::{Result, ensure};
-use linux_abi::f2fs::offload::{Flags, Status, offload};
+use anyhow::{Context, Result, ensure};
+use linux_abi::{
+    cache,
+    f2fs::{
+        offload::{Flags, Report, Status, offload},
+        write_checkpoint,
+    },
+};
 
-use crate::file::{BLOCK, Known, content};
+use crate::{
+    file::{BLOCK, Known},
+    oracle::{self, Bounds, Part},
+};
 
 const BLOCKS: u64 = 256;
 const FILES: [u64; 4] = [1, 2, 3, 4];
-/// How often each file is moved; what is rewritten in a round has that version.
+/// How often each file is moved.
 const ROUNDS: u64 = 3;
+/// Blocks of a file that is made meanwhile.
+const NEW_BLOCKS: u64 = 3;
 
-/// Blocks that are rewritten while they are moved.
-const fn is_rewritten(block: u64) -> bool {
-    block % 9 == 4
+/// Where marks are asked for. In a folder, a file that appears is a mark's name, and goes when that is set;
+/// a file has their names, each with a comma behind it.
+struct Marks<'a>(&'a Path);
+
+impl Marks<'_> {
+    fn set(&self, name: &str) -> Result<()> {
+        if !self.0.is_dir() {
+            let mut list = File::options().append(true).create(true).open(self.0)?;
+            return Ok(list.write_all(format!("{name},").as_bytes())?);
+        }
+        let path = self.0.join(name);
+        match File::create(&path) {
+            // It was seen and taken before the call came back.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            created => drop(created?),
+        }
+        while path.exists() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn written(&self, file: u64, part: Part, version: u64) -> Result<()> {
+        self.set(&format!("written-{file}-{part}-{version}"))
+    }
+
+    fn durable(&self, file: u64, part: Part, version: u64) -> Result<()> {
+        self.set(&format!("durable-{file}-{part}-{version}"))
+    }
 }
 
 /// Make the files.
@@ -24,25 +71,37 @@ pub(crate) fn prepare(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Move them, with some blocks dirty; some are synced in between, some things are made durable by a
-/// checkpoint, and new files by roll-forward.
-pub(crate) fn migrate(folder: &Path) -> Result<()> {
-    for round in 2..2 + ROUNDS {
+/// Write the blocks of this part of a file, in this version.
+fn rewrite(file: &mut Known, part: Part, version: u64) -> Result<()> {
+    (0..BLOCKS)
+        .filter(|&block| Part::of(block) == part)
+        .try_for_each(|block| file.write(block, 1, version))
+}
+
+/// Its second half before the first one, so that it is never in one piece already.
+fn relocate(file: &Known, middle: u64, flags: Flags) -> Result<Report> {
+    let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
+    Ok(offload(&file.file, &ranges, flags)?)
+}
+
+/// Move them, with some blocks dirty, others being written when a checkpoint comes; some are synced in
+/// between, some things are made durable by a checkpoint, and new files by roll-forward.
+pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
+    let marks = Marks(marks);
+    let root = File::open(folder)?;
+    for version in 2..2 + ROUNDS {
         for number in FILES {
             let mut file = Known::existing(folder, number, BLOCKS)?;
             if number % 2 == 1 {
                 file.drop_cache()?;
             }
-            for block in (0..BLOCKS).filter(|&block| is_rewritten(block)) {
-                file.write(block, 1, round)?;
-            }
-            let middle = BLOCKS / 2 + number * 8 + round;
-            let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
+            marks.written(number, Part::Moved, version)?;
+            rewrite(&mut file, Part::Moved, version)?;
             let flags = match number {
                 2 => Flags::CHECKPOINT,
                 _ => Flags::empty(),
             };
-            let report = offload(&file.file, &ranges, flags)?;
+            let report = relocate(&file, BLOCKS / 2 + number * 8 + version, flags)?;
             ensure!(
                 report
                     .ranges
@@ -50,34 +109,67 @@ pub(crate) fn migrate(folder: &Path) -> Result<()> {
                     .all(|range| range.status == Status::Done),
                 "{report:?}"
             );
-            if number == 3 {
-                file.file.sync_all()?;
+            match number {
+                // Of the first one, too: it was moved before.
+                2 => {
+                    marks.durable(1, Part::Moved, version)?;
+                    marks.durable(2, Part::Moved, version)?;
+                }
+                3 => {
+                    file.file.sync_all()?;
+                    marks.durable(3, Part::Moved, version)?;
+                }
+                _ => {}
             }
-            let mut new = Known::create(folder, 100 * round + number)?;
-            new.write(0, 3, 1)?;
-            new.file.sync_data()?;
+            marks.written(number, Part::Beside, version)?;
+            rewrite(&mut file, Part::Beside, version)?;
+            cache::start_writeback(&file.file, 0, 0)?;
+            write_checkpoint(&root)?;
+            marks.durable(number, Part::Moved, version)?;
+            marks.set(&format!("early-{number}-{version}"))?;
+            if number == 4 {
+                file.file.sync_data()?;
+                marks.durable(4, Part::Beside, version)?;
+            }
+
+            let new = 100 * version + number;
+            marks.written(new, Part::Still, 1)?;
+            let mut file = Known::create(folder, new)?;
+            file.write(0, NEW_BLOCKS, 1)?;
+            file.file.sync_data()?;
+            marks.durable(new, Part::Still, 1)?;
         }
     }
     Ok(())
 }
 
-/// Every block is what it was before or what was written meanwhile; and all can be moved again.
-pub(crate) fn after(folder: &Path) -> Result<()> {
+/// Every block is what `marks` (those before the cut, separated by commas) allow; and all can be moved
+/// again.
+pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {
+    let bounds = oracle::Expectation::read(marks)?;
+    for number in bounds.files().filter(|&file| !FILES.contains(&file)) {
+        let path = folder.join(format!("file{number}"));
+        let of = bounds.of(number, Part::Still);
+        match fs::read(&path) {
+            Ok(bytes) if of.durable == 1 => {
+                ensure!(
+                    bytes.len() as u64 == NEW_BLOCKS * BLOCK,
+                    "{}",
+                    path.display()
+                );
+                judge(number, &bytes, |_| of)?;
+            }
+            Ok(_) => {}
+            Err(error) if of.durable == 0 && error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).context(path.display().to_string()),
+        }
+    }
     for number in FILES {
         let file = Known::existing(folder, number, BLOCKS)?;
-        ensure!(file.file.metadata()?.len() == BLOCKS * BLOCK);
-        let before = std::fs::read(&file.path)?;
-        for (block, bytes) in (0..).zip(before.chunks_exact(BLOCK as usize)) {
-            let newest = if is_rewritten(block) { 1 + ROUNDS } else { 1 };
-            ensure!(
-                (1..=newest).any(|version| bytes == content(number, block, version)),
-                "file {number}: block {block} is neither what it was nor what it became: {:?}",
-                &bytes[..16]
-            );
-        }
-        let middle = BLOCKS / 2 + 77;
-        let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
-        let report = offload(&file.file, &ranges, Flags::empty())?;
+        let before = fs::read(&file.path)?;
+        ensure!(before.len() as u64 == BLOCKS * BLOCK);
+        judge(number, &before, |block| bounds.of(number, Part::of(block)))?;
+        let report = relocate(&file, BLOCKS / 2 + 77, Flags::empty())?;
         ensure!(
             report
                 .ranges
@@ -88,9 +180,15 @@ pub(crate) fn after(folder: &Path) -> Result<()> {
         file.write_back()?;
         file.drop_cache()?;
         ensure!(
-            std::fs::read(&file.path)? == before,
+            fs::read(&file.path)? == before,
             "file {number} is another one"
         );
     }
     Ok(())
+}
+
+fn judge(file: u64, bytes: &[u8], bounds: impl Fn(u64) -> Bounds) -> Result<()> {
+    (0..)
+        .zip(bytes.chunks_exact(BLOCK as usize))
+        .try_for_each(|(block, bytes)| bounds(block).judge(file, block, bytes))
 }

@@ -16,6 +16,7 @@ mod encrypted;
 mod failing;
 mod file;
 mod killed;
+mod oracle;
 mod refusals;
 mod space;
 
@@ -55,8 +56,8 @@ fn run(arguments: &[String]) -> Result<()> {
             *how == "any",
         ),
         ["prepare", folder] => crash::prepare(Path::new(folder)),
-        ["migrate", folder] => crash::migrate(Path::new(folder)),
-        ["after", folder] => crash::after(Path::new(folder)),
+        ["migrate", folder, marks] => crash::migrate(Path::new(folder), Path::new(marks)),
+        ["after", folder, marks] => crash::after(Path::new(folder), marks),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
         _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | SUBJECT FOLDER …"),
     }

@@ -122,11 +122,11 @@ fn vanishing(release: Release) {
     let script = format!(
         "for pause in 20 70 150 300 600; do\n\
          folder=$ZNS_MOUNT/$pause\nmkdir $folder\n{PROGRAM} prepare $folder\nsync\n\
-         {PROGRAM} migrate $folder >/tmp/migration 2>&1 &\nusleep ${{pause}}000\n\
+         {PROGRAM} migrate $folder /tmp/$pause >/tmp/migration 2>&1 &\nusleep ${{pause}}000\n\
          for controller in /sys/class/nvme/nvme*; do echo 1 >$controller/delete_controller; done\n\
          wait $! && echo \"pause $pause: was through\" || tail -n 1 /tmp/migration\numount $ZNS_MOUNT\n\
          rm /dev/zoned $ZNS_CONVENTIONAL\nip addr flush dev eth0\nsed -i 's/^zns=.*/zns=kept/' /lab/job\n/lab/zns\n\
-         {PROGRAM} after $folder\ndone\n"
+         {PROGRAM} after $folder \"$(cat /tmp/$pause)\"\ndone\n"
     );
     trial(release, &zns, &script);
 }

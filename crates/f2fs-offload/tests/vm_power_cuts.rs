@@ -3,7 +3,16 @@
 
 mod guest;
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
 
 use flashd::{
     device::{Device, StoreOptions},
@@ -16,12 +25,12 @@ use lab::{Release, Zns, ZnsOptions, ZnsSetup};
 use units::Bytes;
 
 /// States that one guest looks at, one after the other.
-const STATES_IN_A_GUEST: usize = 10;
+const STATES_IN_A_GUEST: usize = 12;
 
 /// For each target in /share/targets: attach it, mount, look, move again, check, detach.
 const LOOK: &str = r#"
 host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
-while read -r name port nqn; do
+while read -r name port nqn marks; do
   {
     echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" >/dev/nvme-fabrics &&
     controller= zoned= flat= &&
@@ -43,7 +52,7 @@ while read -r name port nqn; do
     ln -sf $zoned /dev/zoned &&
     ln -sf $flat $ZNS_CONVENTIONAL &&
     mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT &&
-    PROGRAM after $ZNS_MOUNT &&
+    PROGRAM after $ZNS_MOUNT "$marks" &&
     umount $ZNS_MOUNT &&
     fsck.f2fs $ZNS_CONVENTIONAL >/tmp/fsck 2>&1 &&
     ! grep -q 'Fail\|ASSERT' /tmp/fsck &&
@@ -70,10 +79,47 @@ fn record(release: Release, recording: &Path) -> Option<()> {
     let device = zns.flashd().unwrap();
     device.flush_all().unwrap();
     device.record_to(recording).unwrap();
-    let migrate = format!("{PROGRAM} migrate $ZNS_MOUNT && umount $ZNS_MOUNT");
-    guest::run(release, &zns, ZnsSetup::Kept, &migrate, 300, None)?;
+    let share = tempfile::tempdir().unwrap();
+    let asked = share.path().join("marks");
+    fs::create_dir(&asked).unwrap();
+    let over = AtomicBool::new(false);
+    let migrate = format!("{PROGRAM} migrate $ZNS_MOUNT /share/marks && umount $ZNS_MOUNT");
+    thread::scope(|scope| {
+        scope.spawn(|| set_marks(device, &asked, &over));
+        let _over = Over(&over);
+        guest::run(
+            release,
+            &zns,
+            ZnsSetup::Kept,
+            &migrate,
+            300,
+            Some(share.path()),
+        )
+    })?;
     device.recording().end().unwrap();
     Some(())
+}
+
+/// Says that it is over, also where a trial fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Set the marks that the guest asks for: each is a file with its name, which goes then.
+fn set_marks(device: &Device, asked: &Path, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        for mark in fs::read_dir(asked).unwrap() {
+            let mark = mark.unwrap();
+            let name = mark.file_name().into_string().unwrap();
+            device.recording().mark(&name).unwrap();
+            fs::remove_file(mark.path()).unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The device as a power cut may have left it.
@@ -89,7 +135,14 @@ fn state(recording: &Path, mark: &Mark, keep: Keep, to: &Path) -> Arc<Device> {
     Device::open(&device).unwrap()
 }
 
-fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<()> {
+/// A cut: where, what is kept, and the marks before it.
+struct Cut {
+    mark: Mark,
+    keep: Keep,
+    before: String,
+}
+
+fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
     let folder = tempfile::tempdir().unwrap();
     let share = folder.path().join("share");
     fs::create_dir(&share).unwrap();
@@ -97,7 +150,7 @@ fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<(
     let targets: Vec<Target> = states
         .iter()
         .enumerate()
-        .map(|(number, (mark, keep))| {
+        .map(|(number, Cut { mark, keep, before })| {
             let to = folder.path().join(format!("store{number}"));
             let device = state(recording, mark, *keep, &to);
             let target = Target::listen(
@@ -108,7 +161,7 @@ fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<(
             .unwrap();
             let port = target.address().port();
             let nqn = target.nqn();
-            list += &format!("{mark}/{keep:?} {port} {nqn}\n")
+            list += &format!("{mark}/{keep:?} {port} {nqn} {before}\n")
                 .replace("(", "-")
                 .replace(")", "");
             target
@@ -132,8 +185,9 @@ fn look(release: Release, recording: &Path, states: &[(Mark, Keep)]) -> Option<(
     Some(())
 }
 
-/// `INDEF_POWER_CUTS` states anywhere, as any order of writing may have left them, and as many at
-/// boundaries of flushes, with the least that is durable there (all boundaries if there are no more).
+/// `INDEF_POWER_CUTS` states anywhere, as any order of writing may have left them, as many at boundaries of
+/// flushes, with the least that is durable there, and as many right after a checkpoint that came while a
+/// moved file was being written (all of these if there are no more).
 fn power_cuts(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
@@ -142,27 +196,56 @@ fn power_cuts(release: Release) {
     }
     let marks = marks(&recording).unwrap();
     let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
-    let flushes: Vec<Mark> = marks
+    let names: Vec<(&str, u64)> = marks
         .iter()
-        .filter_map(|mark| mark.mark.parse().ok())
-        .filter(|mark| matches!(mark, Mark::Flush(_)))
+        .filter_map(|mark| Some((mark.mark.strip_prefix("mark:")?, mark.entries)))
         .collect();
+    let flushes: Vec<u64> = marks
+        .iter()
+        .filter(|mark| mark.mark.starts_with("flush:"))
+        .map(|mark| mark.entries)
+        .collect();
+    let early: Vec<u64> = names
+        .iter()
+        .filter(|(name, _)| name.starts_with("early-"))
+        .map(|(_, entries)| *entries)
+        .collect();
+    assert!(!early.is_empty());
     let wanted = guest::setting("INDEF_POWER_CUTS", 4);
-    let boundaries = flushes.len().min(wanted as usize);
-    println!("{} flushes, {} entries", flushes.len(), last - first);
-    let at_flushes = (0..boundaries).map(|number| {
-        let at = number * flushes.len() / boundaries;
-        (flushes[at].clone(), Keep::Durable)
-    });
+    println!(
+        "{} flushes, {} early checkpoints, {} entries",
+        flushes.len(),
+        early.len(),
+        last - first
+    );
     let anywhere = (0..wanted).map(|number| {
         let at = first + 1 + (last - first - 1) * number / wanted;
-        (Mark::Entry(at), Keep::Reordered(number))
+        (at, Keep::Reordered(number))
     });
-    let states: Vec<(Mark, Keep)> = at_flushes.chain(anywhere).collect();
+    let of = |places| some(places, wanted).map(|at| (at, Keep::Durable));
+    let states: Vec<Cut> = of(&early)
+        .chain(of(&flushes))
+        .chain(anywhere)
+        .map(|(at, keep)| Cut {
+            mark: Mark::Entry(at),
+            keep,
+            before: names
+                .iter()
+                .filter(|(_, entries)| *entries <= at)
+                .map(|(name, _)| format!("{name},"))
+                .collect(),
+        })
+        .collect();
     for (number, states) in states.chunks(STATES_IN_A_GUEST).enumerate() {
         look(release, &recording, states);
         println!("{} states", number * STATES_IN_A_GUEST + states.len());
     }
+}
+
+/// So many of them, evenly chosen, or all.
+fn some(places: &[u64], wanted: u64) -> impl Iterator<Item = u64> {
+    let count = places.len().min(wanted as usize);
+    (0..count).map(move |number| places[number * places.len() / count])
 }
 
 #[test]
