@@ -47,13 +47,15 @@ const PATCHES: &[(&str, &[Patch])] = patches! {
         "0002-f2fs-send-copies-to-nvme-namespaces.patch"
         "0003-f2fs-let-the-device-defragment-files.patch"
         "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch"
-        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch";
+        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch"
+        "0006-f2fs-hold-a-file-s-locks-for-its-blocks-not-for-its-h.patch";
     "6.12":
         "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
         "0002-f2fs-send-copies-to-nvme-namespaces.patch"
         "0003-f2fs-let-the-device-defragment-files.patch"
         "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch"
-        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch";
+        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch"
+        "0006-f2fs-hold-a-file-s-locks-for-its-blocks-not-for-its-h.patch";
 };
 
 /// The module for this kernel, from the cache or built now (a minute, and 150 MB over the network).

@@ -1,9 +1,11 @@
-//! The file system is made smaller, frozen, and mounted anew while files are moved, and afterwards: the log
-//! for moved data, which may stand in what is cut off, has to go elsewhere.
+//! Around what a move is: a hole between a file's blocks, and a file system that is made smaller, frozen
+//! and mounted anew, while files are moved and afterwards. The log for moved data, which may stand in what is
+//! cut off, has to go elsewhere.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Seek, SeekFrom},
+    os::{fd::AsFd, unix::fs::FileExt},
     path::Path,
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -14,11 +16,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use linux_abi::f2fs::{
     self,
-    offload::{Flags, Status, offload},
+    offload::{Flags, Range, Status, offload},
 };
 use rustix::io::Errno;
 
-use crate::file::{BLOCK, Known};
+use crate::file::{BLOCK, Known, content};
 
 /// Blocks of a section: a zone of 32 MiB.
 const SECTION: u64 = 8192;
@@ -32,17 +34,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// `folder` is the root of the file system, which is mounted from `disk`, and has all of `zoned`, too.
 /// (Linux 6.1 does not do without checkpoints in LFS mode.)
 pub(crate) fn run(folder: &Path, disk: &Path, zoned: &Path, can_disable: bool) -> Result<()> {
-    let begun = Instant::now();
+    around_a_hole(folder).context("a hole")?;
     let mut files = Known::fragmented(folder, [1, 2], BLOCKS, 4)?;
     let blocks = blocks_of(disk)? + blocks_of(zoned)?;
-    println!("  {:?}: beside a mover", begun.elapsed());
     let remounted = can_disable.then_some(disk);
     let blocks = beside_a_mover(folder, remounted, blocks, &mut files).context("beside a mover")?;
-    println!("  {:?}: without checkpoints", begun.elapsed());
     if can_disable {
         checkpoints_off(folder, disk, &mut files[0]).context("mounted without checkpoints")?;
     }
-    println!("  {:?}: a log that is cut off", begun.elapsed());
     cut_off_the_log(folder, blocks, &mut files[0]).context("a log that is cut off")?;
     files[1].check_on_device()
 }
@@ -90,6 +89,50 @@ fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
         anew(file, version)?;
     }
     Ok(())
+}
+
+/// What a move takes is a matter of blocks, not of the hole between them: one that looked at each page of
+/// this one held the locks for 29 s.
+fn around_a_hole(folder: &Path) -> Result<()> {
+    const MIDDLE: u64 = 64 << 20;
+    const LAST: u64 = 128 << 20;
+    const LIMIT: Duration = Duration::from_secs(10);
+    let path = folder.join("sparse");
+    let file = File::options()
+        .create_new(true)
+        .read(true)
+        .write(true)
+        .open(&path)?;
+    // In this order, so that they do not follow each other on the device.
+    for block in [LAST, 0] {
+        file.write_all_at(&content(4, block, 1), block * BLOCK)?;
+        file.sync_all()?;
+    }
+    file.write_all_at(&content(4, MIDDLE, 1), MIDDLE * BLOCK)?;
+    let range = Range {
+        file: file.as_fd(),
+        start: 0,
+        len: (LAST + 1) * BLOCK,
+    };
+    let begun = Instant::now();
+    let report = offload(&file, &[range], Flags::empty())?;
+    let took = begun.elapsed();
+    println!("  a hole of {} GiB: {took:?}", (LAST * BLOCK) >> 30);
+    let outcome = report.ranges[0];
+    ensure!(
+        outcome.status == Status::Done && outcome.moved == 3 * BLOCK,
+        "{report:?}"
+    );
+    ensure!(report.bytes_from_memory == BLOCK, "{report:?}");
+    ensure!(took < LIMIT, "{took:?}");
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    for block in [0, MIDDLE, LAST] {
+        let mut bytes = vec![0; BLOCK as usize];
+        file.read_exact_at(&mut bytes, block * BLOCK)?;
+        ensure!(bytes == content(4, block, 1), "block {block}");
+    }
+    // Whoever compares files would read the hole.
+    Ok(fs::remove_file(path)?)
 }
 
 /// The section that a file begins in, from the beginning of the file system.

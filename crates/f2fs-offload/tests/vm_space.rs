@@ -1,4 +1,5 @@
-//! The file system changes its size, and is mounted anew, with the log for moved data open.
+//! A hole in a file that is moved; and the file system changes its size, and is mounted anew, with the log
+//! for moved data open.
 
 mod guest;
 
