@@ -191,8 +191,8 @@ impl Actor<'_> {
         let open = || open(path, OFlags::empty());
         let begun_ms = shared.now_ms();
         match what {
-            What::Write(place, how) => {
-                let inside = matches!(how, How::Mapped);
+            What::Write(place, how) | What::Overwrite(place, how) => {
+                let inside = matches!(how, How::Mapped) || matches!(what, What::Overwrite(..));
                 changed.blocks = if inside {
                     self.inside(subject, place)?
                 } else {
@@ -275,9 +275,15 @@ impl Actor<'_> {
             }
             What::Attribute(value) => {
                 let file = open()?;
+                let old = shared.model().attribute(id);
                 shared.model().set_attribute(id, value);
                 let bytes = value.to_le_bytes();
-                rustix::fs::fsetxattr(file, ATTRIBUTE, &bytes, XattrFlags::empty())?;
+                let set = rustix::fs::fsetxattr(file, ATTRIBUTE, &bytes, XattrFlags::empty());
+                if let Err(error) = set {
+                    // A call that failed changed nothing.
+                    shared.model().set_attribute(id, old);
+                    return Err(error.into());
+                }
             }
             What::Immutable => {
                 let file = open()?;

@@ -14,7 +14,7 @@ use scratch_fs::AlignedBuffer;
 use crate::{
     actor::{ATTRIBUTE, nameless, put},
     rng::Rng,
-    script::{ACTORS, BLOCKS, MOST_BLOCKS},
+    script::{ACTORS, MAIN_BLOCKS, MOST_BLOCKS, SIDE_BLOCKS},
     shared::Shared,
     stamp::{BLOCK, Value},
     volume::Kind,
@@ -120,8 +120,8 @@ pub(crate) fn open_unnoticed(path: &Path) -> io::Result<File> {
 pub(crate) fn make_files(shared: &Shared, rng: &mut Rng) -> io::Result<Vec<(String, Facts)>> {
     for actor in 0..ACTORS {
         fs::create_dir(shared.path(&format!("a{actor}")))?;
-        for base in ["main", "side"] {
-            make(shared, &format!("a{actor}/{base}"), BLOCKS, rng)?;
+        for (base, blocks) in [("main", MAIN_BLOCKS), ("side", SIDE_BLOCKS)] {
+            make(shared, &format!("a{actor}/{base}"), blocks, rng)?;
         }
     }
     fs::create_dir(shared.path("still"))?;

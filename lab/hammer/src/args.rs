@@ -4,7 +4,7 @@ use std::{env, path::PathBuf, str::FromStr};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hammer::{Mover, Options, VOLUMES, Volume};
+use hammer::{Mood, Mover, Options, VOLUMES, Volume};
 
 /// Hammer a defragmenter: change files in every way while it moves them, cut the power, and look
 /// whether anything is lost
@@ -95,7 +95,7 @@ pub(crate) struct RunArgs {
 
     /// Cuts in a round
     #[arg(long, value_name = "N", default_value_t = 20)]
-    states: u32,
+    pub(crate) states: u32,
 
     /// Who moves
     #[arg(long, value_name = "WHO", default_value = "indef")]
@@ -109,6 +109,10 @@ pub(crate) struct RunArgs {
     /// acknowledged is counted apart; 0 to count it as any other
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     window: u64,
+
+    /// What actors do most [default: the seed says]
+    #[arg(long)]
+    mood: Option<Mood>,
 
     /// Where images lie, some GiB at most [default: the temporary folder]
     #[arg(long, value_name = "DIR")]
@@ -174,6 +178,7 @@ impl RunArgs {
         Ok(Options {
             mover,
             states: self.states,
+            mood: self.mood,
             window_ms: self.window,
         })
     }

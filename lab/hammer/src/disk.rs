@@ -7,6 +7,7 @@
 
 use std::{
     fs::{self, File},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
@@ -157,6 +158,28 @@ impl<'a> Disk<'a> {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         self.mounted = false;
+        self.wait_until_free()
+    }
+
+    /// Until the file system has really let go of its devices: Btrfs closes them a moment later, and
+    /// a process that just made a mount namespace of its own has a copy of this mount in it.
+    fn wait_until_free(&self) -> Result<()> {
+        let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
+        for device in &self.loops {
+            let mut tries = 0;
+            let open = || {
+                let mut options = fs::OpenOptions::new();
+                options.read(true).custom_flags(exclusive).open(device)
+            };
+            while let Err(error) = open() {
+                tries += 1;
+                ensure!(
+                    tries < 1000,
+                    "{device} is still in use, by another mount namespace? {error}"
+                );
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
         Ok(())
     }
 
@@ -172,17 +195,7 @@ impl<'a> Disk<'a> {
             Kind::Xfs => &["-n"],
             Kind::Btrfs => &["check", "--readonly", "--check-data-csum"],
         });
-        command.arg(&self.loops[0]);
-        // The kernel closes the devices of a Btrfs a moment after the unmount.
-        for _ in 0..50 {
-            match run(&mut command) {
-                Err(error) if error.to_string().contains("resource busy") => {
-                    std::thread::sleep(std::time::Duration::from_millis(20));
-                }
-                checked => return checked.map(drop),
-            }
-        }
-        run(&mut command).map(drop)
+        run(command.arg(&self.loops[0])).map(drop)
     }
 
     /// What is on the device at this instant, in a new image.

@@ -41,6 +41,7 @@ use scratch_fs::ScratchError;
 
 pub use mover::Mover;
 pub use round::{Options, Round};
+pub use script::Mood;
 pub use stamp::Stamp;
 pub use volume::{VOLUMES, Volume};
 
@@ -72,8 +73,12 @@ impl Hammer {
     ///
     /// Where it could not be run; what it found is in its result.
     pub fn round(&self, volume: &'static Volume, seed: u64) -> Result<Round> {
-        let script = script::Script::new(volume, seed, self.options.states);
+        let script = self.script(volume, seed);
         round::run(&self.host, volume, seed, &script, &self.options)
+    }
+
+    fn script(&self, volume: &Volume, seed: u64) -> script::Script {
+        script::Script::new(volume, seed, self.options.states, self.options.mood)
     }
 
     /// Leave out steps of a round with violations as long as it still has some, in at most `tries`
@@ -88,7 +93,7 @@ impl Hammer {
         seed: u64,
         tries: u32,
     ) -> Result<(Vec<String>, Vec<String>)> {
-        let script = script::Script::new(volume, seed, self.options.states);
+        let script = self.script(volume, seed);
         let run = |part: &script::Script| {
             let round = round::run(&self.host, volume, seed, part, &self.options)?;
             Ok(round.violations)

@@ -54,7 +54,7 @@ fn run(args: &RunArgs) -> Result<bool> {
         }
         for volume in &volumes {
             let round = hammer.round(volume, seed.wrapping_add(number))?;
-            say(&round);
+            say(args, &round);
             if !round.violations.is_empty() {
                 keep_log(args, &round)?;
                 if args.shrink > 0 {
@@ -74,16 +74,17 @@ fn run(args: &RunArgs) -> Result<bool> {
     Ok(rounds.iter().all(|round| round.violations.is_empty()))
 }
 
-fn say(round: &Round) {
+fn say(args: &RunArgs, round: &Round) {
     let void = if round.is_void() {
         "  VOID: nothing was moved"
     } else {
         ""
     };
     eprintln!(
-        "{}: seed {}: {} operations, {} states, {} bytes moved, {} in the window, {} violations{void}",
+        "{}: seed {} ({}): {} operations, {} states, {} bytes moved, {} in the window, {} violations{void}",
         round.volume,
         round.seed,
+        round.mood,
         round.operations,
         round.states,
         round.bytes_moved,
@@ -91,12 +92,12 @@ fn say(round: &Round) {
         round.violations.len(),
     );
     for violation in round.violations.iter().take(10) {
-        eprintln!("  {violation}");
+        eprintln!("  {}", violation.lines().next().unwrap_or_default());
     }
     if !round.violations.is_empty() {
         eprintln!(
-            "  again: hammer run --volume {} --seed {} --rounds 1 --states {}",
-            round.volume, round.seed, round.states
+            "  again: hammer run --volume {} --seed {} --states {}, and the same --mood and --mover",
+            round.volume, round.seed, args.states
         );
     }
 }

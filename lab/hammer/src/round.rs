@@ -15,7 +15,7 @@ use crate::{
     model::{Findings, Window},
     mover::{Mover, Movers},
     rng::Rng,
-    script::Script,
+    script::{Mood, Script},
     shared::{Shared, lock},
     volume::{Kind, Volume},
 };
@@ -27,6 +27,8 @@ pub struct Options {
     pub mover: Mover,
     /// Cuts to examine in a round.
     pub states: u32,
+    /// What actors do most, instead of what the seed says.
+    pub mood: Option<Mood>,
     /// On ext4: the longest time of a mover's step and its commit, in which what others are told
     /// to be durable by `fdatasync` may be lost. 0 for none.
     pub window_ms: u64,
@@ -39,6 +41,8 @@ pub struct Round {
     pub volume: &'static str,
     /// What makes it again.
     pub seed: u64,
+    /// What its actors did most.
+    pub mood: String,
     /// Calls of actors.
     pub operations: u64,
     /// Runs of the mover.
@@ -127,6 +131,7 @@ pub(crate) fn run(
     Ok(Round {
         volume: volume.name,
         seed,
+        mood: format!("{:?}", script.mood),
         operations: shared.operations.load(std::sync::atomic::Ordering::Relaxed),
         runs: moved.runs,
         kills: moved.kills,
@@ -171,6 +176,7 @@ fn hammer(
     seed: u64,
     script: &Script,
 ) -> Result<Hammered> {
+    shared.note(format!("mood: {:?}", script.mood));
     let mut director = Director {
         shared,
         disk,

@@ -39,6 +39,8 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Write(Place, How),
+    /// A write to blocks that are inside of the file.
+    Overwrite(Place, How),
     Read(Place, bool),
     Fsync,
     Fdatasync,
@@ -111,6 +113,7 @@ impl Event {
 /// A round.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
+    pub(crate) mood: Mood,
     pub(crate) actors: Vec<Vec<Step>>,
     /// Each with the milliseconds to wait before it.
     pub(crate) events: Vec<(u32, Event)>,
@@ -120,31 +123,54 @@ pub(crate) struct Script {
 
 /// Actors of a round.
 pub(crate) const ACTORS: u32 = 3;
-/// Blocks of a file at the beginning.
-pub(crate) const BLOCKS: u32 = 768;
+/// Blocks of an actor's first file at the beginning.
+pub(crate) const MAIN_BLOCKS: u32 = 1536;
+/// And of its second.
+pub(crate) const SIDE_BLOCKS: u32 = 512;
 /// Most blocks of a file.
-pub(crate) const MOST_BLOCKS: u32 = 1024;
+pub(crate) const MOST_BLOCKS: u32 = 2048;
 /// Below this a file is not truncated: nothing would be left to move.
 const FEWEST_BLOCKS: u32 = 512;
 
+/// What the actors of a round do most: some faults show only where something else is *not* done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Mood {
+    /// Everything.
+    Everything,
+    /// Nothing that promises more than data (`fsync`, `O_SYNC`): it would commit what `fdatasync`
+    /// does not.
+    DataOnly,
+    /// Only what allocates no blocks, either: on ext4 `fdatasync` commits after an allocation.
+    Overwrite,
+    /// Above all holes, all over the file and without a pause: some will be made between a mover's
+    /// copy and its exchange.
+    Holes,
+}
+
 impl Script {
     /// The script of a seed, with about `states` cuts.
-    pub(crate) fn new(volume: &Volume, seed: u64, states: u32) -> Self {
+    pub(crate) fn new(volume: &Volume, seed: u64, states: u32, mood: Option<Mood>) -> Self {
         let mut rng = Rng::new(seed, 0);
-        // What fsync commits hides what fdatasync does not: half of the rounds do without it.
-        let data_only = rng.percent(50);
+        let by_seed = rng.weighted(&[
+            (4, Mood::Everything),
+            (2, Mood::DataOnly),
+            (3, Mood::Overwrite),
+            (3, Mood::Holes),
+        ]);
+        let mood = mood.unwrap_or(by_seed);
         let ends_with_shutdown = volume.shuts_down() && rng.percent(50);
         let actors = (1..=u64::from(ACTORS))
-            .map(|actor| steps(volume, data_only, &mut Rng::new(seed, actor)))
+            .map(|actor| steps(volume, mood, &mut Rng::new(seed, actor)))
             .collect();
         let mut events = Vec::new();
         let mut cuts = 0;
         while cuts < states.max(1) {
-            let event = event(volume, data_only, &mut rng);
+            let event = event(volume, mood, &mut rng);
             cuts += u32::from(event.cuts());
             events.push((rng.between(20, 250), event));
         }
         Self {
+            mood,
             actors,
             events,
             ends_with_shutdown,
@@ -171,6 +197,7 @@ impl Script {
         let mut events = self.events.clone();
         events.retain(|_| kept(&()));
         Self {
+            mood: self.mood,
             actors,
             events,
             ends_with_shutdown: self.ends_with_shutdown,
@@ -178,9 +205,11 @@ impl Script {
     }
 }
 
-fn event(volume: &Volume, data_only: bool, rng: &mut Rng) -> Event {
+fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
     let wait = rng.below(60);
-    let commits = u32::from(!data_only);
+    let commits = u32::from(matches!(mood, Mood::Everything | Mood::Holes));
+    // Who gets no space has the journal committed.
+    let fill = u32::from(mood != Mood::Overwrite);
     let btrfs = u32::from(volume.kind == Kind::Btrfs);
     rng.weighted(&[
         (20, Event::Cut),
@@ -189,7 +218,7 @@ fn event(volume: &Volume, data_only: bool, rng: &mut Rng) -> Event {
         (2 * commits, Event::Sync),
         (2 * commits, Event::Freeze),
         (commits, Event::ReadOnly),
-        (2, Event::Fill),
+        (2 * fill, Event::Fill),
         (1, Event::Swap),
         (1, Event::Defragment),
         (2 * btrfs, Event::Snapshot),
@@ -198,14 +227,18 @@ fn event(volume: &Volume, data_only: bool, rng: &mut Rng) -> Event {
 }
 
 /// Steps of an actor: many more than a round needs; it ends with its events.
-const STEPS: usize = 3000;
+const STEPS: usize = 6000;
 
-fn steps(volume: &Volume, data_only: bool, rng: &mut Rng) -> Vec<Step> {
+fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
     (0..STEPS)
         .map(|_| Step {
             side: rng.percent(30),
-            what: what(volume, data_only, rng),
-            pause_us: rng.below(4000),
+            what: what(volume, mood, rng),
+            pause_us: match mood {
+                Mood::Holes => rng.below(300),
+                _ if rng.percent(50) => rng.below(500),
+                _ => rng.below(4000),
+            },
         })
         .collect()
 }
@@ -214,7 +247,7 @@ fn place(rng: &mut Rng, most: u32) -> Place {
     let at = if rng.percent(70) {
         Where::Front(rng.below(96) as i32 - 32)
     } else {
-        Where::Block(rng.below(MOST_BLOCKS - most))
+        Where::Block(rng.below(MAIN_BLOCKS))
     };
     Place {
         at,
@@ -222,7 +255,59 @@ fn place(rng: &mut Rng, most: u32) -> Place {
     }
 }
 
-fn what(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
+fn what(volume: &Volume, mood: Mood, rng: &mut Rng) -> What {
+    match mood {
+        Mood::Everything => anything(volume, false, rng),
+        Mood::DataOnly => anything(volume, true, rng),
+        Mood::Overwrite => overwrite(volume, rng),
+        Mood::Holes if rng.percent(20) => anything(volume, false, rng),
+        Mood::Holes => hole(rng),
+    }
+}
+
+fn overwrite(volume: &Volume, rng: &mut Rng) -> What {
+    let how = rng.weighted(&[
+        (3, How::Buffered),
+        (2, How::Mapped),
+        (2, How::Direct),
+        (6, How::Dsync),
+        (6, How::DirectDsync),
+    ]);
+    let (small, large) = (place(rng, 8), place(rng, 32));
+    let closed = u32::from(volume.wants_closed_files);
+    rng.weighted(&[
+        (300, What::Overwrite(small, how)),
+        (30, What::Read(large, false)),
+        (60, What::Fdatasync),
+        (20, What::FlushRange(large)),
+        (4, What::Rename),
+        (4, What::Link),
+        (4, What::Hold(closed == 0)),
+        (10 + 60 * closed, What::Rest(small.blocks * 10)),
+    ])
+}
+
+fn hole(rng: &mut Rng) -> What {
+    let mut small = place(rng, 8);
+    if rng.percent(60) {
+        small.at = Where::Block(rng.below(MAIN_BLOCKS));
+    }
+    let large = Place {
+        blocks: 32,
+        ..small
+    };
+    rng.weighted(&[
+        (60, What::Punch(small)),
+        (30, What::Zero(small)),
+        (15, What::Scatter(large)),
+        (10, What::Overwrite(small, How::Direct)),
+        (10, What::Read(large, false)),
+        (2, What::Fdatasync),
+        (1, What::Fsync),
+    ])
+}
+
+fn anything(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
     let how = rng.weighted(&[
         (6, How::Buffered),
         (3, How::Mapped),
@@ -282,7 +367,7 @@ mod tests {
     #[test]
     fn the_script_follows_from_the_seed_alone() {
         for volume in VOLUMES {
-            let text = |seed| format!("{:?}", Script::new(volume, seed, 10));
+            let text = |seed| format!("{:?}", Script::new(volume, seed, 10, None));
             assert_eq!(text(5), text(5), "{}", volume.name);
             assert_ne!(text(5), text(6), "{}", volume.name);
         }
@@ -290,7 +375,7 @@ mod tests {
 
     #[test]
     fn parts_are_what_they_say() {
-        let script = Script::new(&VOLUMES[0], 1, 3);
+        let script = Script::new(&VOLUMES[0], 1, 3, None);
         let all: Vec<usize> = (0..script.len()).collect();
         assert_eq!(script.only(&all).len(), script.len());
         let part = script.only(&[0, STEPS, script.len() - 1]);

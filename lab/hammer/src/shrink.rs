@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_does_not_matter_is_left_out() {
-        let mut script = Script::new(&VOLUMES[0], 3, 2);
+        let mut script = Script::new(&VOLUMES[0], 3, 2, None);
         for steps in &mut script.actors {
             steps.truncate(40);
         }
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn it_ends_after_the_tries() {
-        let script = Script::new(&VOLUMES[0], 3, 2);
+        let script = Script::new(&VOLUMES[0], 3, 2, None);
         let mut runs = 0;
         shrink(&script, 5, |_| {
             runs += 1;

@@ -242,6 +242,11 @@ impl Model {
         self.files[file as usize].shift(range, collapse);
     }
 
+    /// The attribute of the hammer now.
+    pub(crate) fn attribute(&self, file: u32) -> u32 {
+        *self.file(file).attribute.live()
+    }
+
     /// The attribute of the hammer.
     pub(crate) fn set_attribute(&mut self, file: u32, value: u32) {
         self.files[file as usize].attribute.push(value);
