@@ -33,6 +33,9 @@ use crate::{
 
 /// The attribute that is set.
 pub(crate) const ATTRIBUTE: &str = "user.hammer";
+/// `O_DSYNC` (asm-generic/fcntl.h, v6.1). rustix 1.1 has the value of `O_SYNC` for it, which commits
+/// what `O_DSYNC` does not.
+const DSYNC: OFlags = OFlags::from_bits_retain(0o10000);
 /// Blocks of a file that replaces another one.
 const REPLACEMENT: u32 = 256;
 /// `FS_XFLAG_IMMUTABLE` (linux/fs.h, v6.1).
@@ -314,9 +317,9 @@ impl Actor<'_> {
         let flags = match how {
             How::Buffered | How::Mapped => OFlags::empty(),
             How::Direct => OFlags::DIRECT,
-            How::Dsync => OFlags::DSYNC,
+            How::Dsync => DSYNC,
             How::Sync => OFlags::SYNC,
-            How::DirectDsync => OFlags::DIRECT | OFlags::DSYNC,
+            How::DirectDsync => OFlags::DIRECT | DSYNC,
         };
         let file = open(&subject.path, flags)?;
         let begun_ms = shared.now_ms();

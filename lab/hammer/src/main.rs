@@ -5,8 +5,9 @@
 mod args;
 
 use std::{
-    fs,
-    process::ExitCode,
+    env, fs,
+    os::unix::process::CommandExt,
+    process::{self, ExitCode},
     time::{Duration, Instant},
 };
 
@@ -18,7 +19,7 @@ use args::{Cli, Command, RunArgs};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run(&args),
+        Command::Run(args) => in_own_namespace().and_then(|()| run(&args)),
         Command::Volumes => {
             for volume in VOLUMES {
                 println!("{}", volume.name);
@@ -34,6 +35,21 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Start again in a mount namespace of our own: a namespace that somebody else makes meanwhile would
+/// have copies of our mounts in it, and keep file systems mounted that are to be looked at.
+fn in_own_namespace() -> Result<()> {
+    const DONE: &str = "HAMMER_NAMESPACE";
+    if env::var_os(DONE).is_some() {
+        return Ok(());
+    }
+    let mut unshare = process::Command::new("unshare");
+    unshare.args(["--mount", "--propagation", "private", "--"]);
+    unshare
+        .arg(env::current_exe()?)
+        .args(env::args_os().skip(1));
+    Err(unshare.env(DONE, "1").exec()).context("unshare")
 }
 
 /// Whether all was in order.

@@ -142,6 +142,9 @@ pub enum Mood {
     DataOnly,
     /// Only what allocates no blocks, either: on ext4 `fdatasync` commits after an allocation.
     Overwrite,
+    /// Only that, and around the page cache: for a page that is busy, a step of ext4 has the journal
+    /// committed.
+    Direct,
     /// Above all holes, all over the file and without a pause: some will be made between a mover's
     /// copy and its exchange.
     Holes,
@@ -154,7 +157,8 @@ impl Script {
         let by_seed = rng.weighted(&[
             (4, Mood::Everything),
             (2, Mood::DataOnly),
-            (3, Mood::Overwrite),
+            (2, Mood::Overwrite),
+            (3, Mood::Direct),
             (3, Mood::Holes),
         ]);
         let mood = mood.unwrap_or(by_seed);
@@ -209,7 +213,7 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
     let wait = rng.below(60);
     let commits = u32::from(matches!(mood, Mood::Everything | Mood::Holes));
     // Who gets no space has the journal committed.
-    let fill = u32::from(mood != Mood::Overwrite);
+    let fill = u32::from(!matches!(mood, Mood::Overwrite | Mood::Direct));
     let btrfs = u32::from(volume.kind == Kind::Btrfs);
     rng.weighted(&[
         (20, Event::Cut),
@@ -259,29 +263,31 @@ fn what(volume: &Volume, mood: Mood, rng: &mut Rng) -> What {
     match mood {
         Mood::Everything => anything(volume, false, rng),
         Mood::DataOnly => anything(volume, true, rng),
-        Mood::Overwrite => overwrite(volume, rng),
+        Mood::Overwrite => overwrite(volume, true, rng),
+        Mood::Direct => overwrite(volume, false, rng),
         Mood::Holes if rng.percent(20) => anything(volume, false, rng),
         Mood::Holes => hole(rng),
     }
 }
 
-fn overwrite(volume: &Volume, rng: &mut Rng) -> What {
+fn overwrite(volume: &Volume, cached: bool, rng: &mut Rng) -> What {
+    let cache = u32::from(cached);
     let how = rng.weighted(&[
-        (3, How::Buffered),
-        (2, How::Mapped),
+        (3 * cache, How::Buffered),
+        (2 * cache, How::Mapped),
         (2, How::Direct),
-        (6, How::Dsync),
+        (6 * cache, How::Dsync),
         (6, How::DirectDsync),
     ]);
     let (small, large) = (place(rng, 8), place(rng, 32));
     let closed = u32::from(volume.wants_closed_files);
     rng.weighted(&[
         (300, What::Overwrite(small, how)),
-        (30, What::Read(large, false)),
+        (30, What::Read(large, !cached)),
         (60, What::Fdatasync),
-        (20, What::FlushRange(large)),
-        (4, What::Rename),
-        (4, What::Link),
+        (20 * cache, What::FlushRange(large)),
+        (4 * cache, What::Rename),
+        (4 * cache, What::Link),
         (4, What::Hold(closed == 0)),
         (10 + 60 * closed, What::Rest(small.blocks * 10)),
     ])
