@@ -62,3 +62,60 @@ fn a_user_is_to_be_refused_early_and_told_why() {
     ));
     assert!(!refused(false, "error: linker `cc` not found"));
 }
+
+/// A run that was killed leaves a root, and what runs and is mounted in it.
+#[test]
+fn loop_a_killed_run_leaves_nothing_for_long() {
+    if !rustix::process::geteuid().is_root() {
+        scratch_fs::skip("chroot and loop devices need root");
+        return;
+    }
+    let below = tempfile::tempdir().unwrap();
+    let below = below.path().canonicalize().unwrap();
+    let root = below.join("root-test");
+    std::fs::create_dir(&root).unwrap();
+    let image = root.join("image");
+    std::fs::File::create(&image)
+        .unwrap()
+        .set_len(10 << 20)
+        .unwrap();
+    // The host's own system, bound to where nobody else sees it, serves as the root's.
+    let script = r#"
+        set -e
+        mkfs.ext4 -q "$1/image"
+        loop=$(losetup --find --show "$1/image")
+        mount --bind / "$1"
+        mount "$loop" "$1/mnt"
+        exec chroot "$1" sh -c 'sleep 600 & echo ready; exec sleep 600'
+    "#;
+    let mut child = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation=private", "sh", "-c", script, "sh"])
+        .arg(&root)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    let output = child.stdout.take().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut said).unwrap();
+    assert_eq!(said, "ready\n");
+    let attached = || {
+        std::fs::read_dir("/sys/block").unwrap().any(|entry| {
+            let file = entry.unwrap().path().join("loop/backing_file");
+            std::fs::read_to_string(file)
+                .is_ok_and(|file| file.trim_end() == image.to_str().unwrap())
+        })
+    };
+    assert!(attached());
+
+    super::root::remove_left_over(&below).unwrap();
+
+    assert!(!child.wait().unwrap().success(), "it was killed");
+    assert!(!root.exists());
+    // The kernel detaches a device once its last mount is taken down.
+    let began = std::time::Instant::now();
+    while attached() {
+        assert!(began.elapsed().as_secs() < 30, "still attached");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(std::path::Path::new("/etc").exists());
+}
