@@ -151,12 +151,14 @@ fn log_pages_tell_what_was_done() {
         assert_eq!(vendor, EFFECT_SUPPORTED | EFFECT_CONTENT);
     }
     // A part of a page is that part.
-    let whole = host.log(0, 0xC0, 0, 4096).unwrap();
-    let part = command::get_log(0, 0xC0, 0, 32, 64);
+    let whole = host.log(0, LogPage::Geometry.raw(), 0, 4096).unwrap();
+    let part = command::get_log(0, LogPage::Geometry.raw(), 0, 32, 64);
     let part = host.run("Get Log Page", part, Vec::new(), 64).unwrap().data;
     assert_eq!(part, whole[32..96]);
     for (command, expected) in [
         (command::get_log(0, 0x0D, 0, 0, 512), Status::InvalidLogPage),
+        // OCP's SMART page, which this is none of.
+        (command::get_log(0, 0xC0, 0, 0, 512), Status::InvalidLogPage),
         (command::get_log(0, 2, 0, 2, 512), Status::InvalidField),
         (command::get_log(0, 2, 0, 4096, 512), Status::InvalidField),
         (command::get_log(ZONED, 2, 0, 0, 512), Status::InvalidField),

@@ -23,8 +23,9 @@ codes! {
         Discovery = 0x70,
         /// Changed Zone List (ZNS §4.1.4.2).
         ChangedZones = 0xBF,
-        /// Geometry and statistics, a vendor's (see [`crate::vendor`]).
-        Geometry = 0xC0,
+        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). C0h to CFh are what OCP and most vendors
+        /// use: C0h is OCP's SMART page.
+        Geometry = 0xDB,
     }
 }
 

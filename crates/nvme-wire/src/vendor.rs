@@ -54,7 +54,7 @@ pub fn moves(data: &[u8], count: u64) -> Result<impl Iterator<Item = DefragmentM
 pub const GEOMETRY_MAGIC: [u8; 8] = *b"FLASHGEO";
 
 wire! {
-    /// Geometry and statistics (log page C0h): this header, then a [`DieEntry`] for each die, from
+    /// Geometry and statistics (log page DBh): this header, then a [`DieEntry`] for each die, from
     /// `dies_at` on, then a [`NamespaceEntry`] for each namespace, from `namespaces_at` on.
     pub struct GeometryLog [512] {
         /// [`GEOMETRY_MAGIC`].

@@ -23,7 +23,7 @@ for page in smart-log error-log fw-log changed-ns-list-log effects-log supported
   nvme $page /dev/nvme0 >/share/$page
 done
 nvme zns changed-zone-list $zoned >/share/changed-zone-list
-nvme get-log /dev/nvme0 --log-id=0xc0 --log-len=512 --raw-binary >/share/geometry
+nvme get-log /dev/nvme0 --log-id=0xdb --log-len=512 --raw-binary >/share/geometry
 for feature in 0x06 0x07 0x0b 0x0e 0x0f 0x16 0xc0; do
   nvme get-feature /dev/nvme0 -f $feature >/share/feature-$feature
 done

@@ -1,10 +1,10 @@
 //! The block device below a file system, and what it tells about its parallel flash units.
 //!
-//! A zoned NVMe device may have a log page (C0h, `nvme-wire::vendor`) that says how zones lie on its
+//! A zoned NVMe device may have a log page (DBh, `nvme-wire::vendor`) that says how zones lie on its
 //! dies. With the device's place among the file system's addresses that makes a
 //! [`Geometry::Zoned`]. Nothing is sent to devices without zones: where their data lies follows from
 //! the order in which it was written, not from addresses. Other vendors have other things in page
-//! C0h, so it counts only with its magic number.
+//! DBh, so it counts only with its magic number.
 //!
 //! Not looked through: device mapper, md, loop, and partitions of zoned devices.
 
@@ -74,7 +74,7 @@ pub enum NoGeometry {
         device: PathBuf,
     },
     /// The device does not have the page.
-    #[error("{device} has no log page C0h with its geometry ({why}); --geometry describes it", device = device.display())]
+    #[error("{device} has no log page DBh with its geometry ({why}); --geometry describes it", device = device.display())]
     NoPage {
         /// Which.
         device: PathBuf,
@@ -193,9 +193,9 @@ fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
     let file = File::open(&device.path).map_err(failed(device, "open the device"))?;
     let nsid = nvme::namespace_id(&file).map_err(failed(device, "ask for the namespace"))?;
     let get = |data: &mut [u8]| {
-        // Of the controller, as other vendors have their page C0h.
+        // Of the controller, as other vendors have their page DBh.
         let answer = nvme::get_log_page(&file, LogPage::Geometry.raw(), u32::MAX, 0, data);
-        match answer.map_err(failed(device, "read log page C0h"))? {
+        match answer.map_err(failed(device, "read log page DBh"))? {
             Answer::Success => Ok(()),
             Answer::Status(status) => Err(NoGeometry::NoPage {
                 device: device.path.clone(),

@@ -1,4 +1,4 @@
-//! Log page C0h, as `nvme-wire::vendor` lays it out, turned into a geometry. It comes from outside:
+//! Log page DBh, as `nvme-wire::vendor` lays it out, turned into a geometry. It comes from outside:
 //! nothing in it is believed.
 
 use indef_core::layout::Geometry;
@@ -11,7 +11,7 @@ const DIES_MAX: u32 = 4096;
 fn header(log: &[u8]) -> Result<GeometryLog, String> {
     let header = GeometryLog::first_of(log).ok_or("it is too short")?;
     if header.magic != GEOMETRY_MAGIC {
-        return Err("page C0h holds something else".to_owned());
+        return Err("page DBh holds something else".to_owned());
     }
     if header.version.get() == 0 {
         return Err("it has no version".to_owned());
