@@ -107,7 +107,8 @@ impl<'a> Movers<'a> {
             Mover::E4defrag => {
                 let mut command = Command::new("e4defrag");
                 command.arg(root);
-                return Some((command, end));
+                // It takes its time, and cannot be stopped in order.
+                return Some((command, (6000, Signal::TERM)));
             }
             Mover::Indef(program) => Command::new(program),
         };

@@ -145,8 +145,8 @@ pub enum Mood {
     /// Only that, and around the page cache: for a page that is busy, a step of ext4 has the journal
     /// committed.
     Direct,
-    /// Above all holes, all over the file and without a pause: some will be made between a mover's
-    /// copy and its exchange.
+    /// Above all holes, all over the file, in bursts: some will be made between a mover's copy and its
+    /// exchange.
     Holes,
 }
 
@@ -239,6 +239,8 @@ fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
             side: rng.percent(30),
             what: what(volume, mood, rng),
             pause_us: match mood {
+                // Now and then the mover has the time to come through.
+                Mood::Holes if rng.percent(30) => rng.below(30_000),
                 Mood::Holes => rng.below(300),
                 _ if rng.percent(50) => rng.below(500),
                 _ => rng.below(4000),

@@ -1,0 +1,205 @@
+//! A short round on each volume with fixed seeds, and whether the hammer finds what is known to be
+//! wrong. They need root. `INDEF` names the indef to hammer; without it the workspace's is built.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, OnceLock, PoisonError},
+};
+
+use serde_json::Value;
+
+const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The indef of this workspace, built in the profile of this test.
+fn indef() -> &'static Path {
+    static INDEF: OnceLock<PathBuf> = OnceLock::new();
+    INDEF.get_or_init(|| {
+        if let Some(given) = env::var_os("INDEF") {
+            return given.into();
+        }
+        let folder = Path::new(env!("CARGO_BIN_EXE_hammer")).parent().unwrap();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "--locked", "--package", "indef"]);
+        if folder.ends_with("release") {
+            cargo.arg("--release");
+        }
+        let built = cargo.current_dir(WORKSPACE).status().unwrap();
+        assert!(built.success(), "indef could not be built");
+        folder.join("indef")
+    })
+}
+
+/// One at a time: what takes long because another one works beside it is no fault.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The rounds that `hammer run` had, or a reported skip.
+fn hammer(arguments: &[&str]) -> Option<Vec<Value>> {
+    if !rustix::process::geteuid().is_root() {
+        scratch_fs::skip("it needs root");
+        return None;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let output = Command::new(env!("CARGO_BIN_EXE_hammer"))
+        .args(["run", "--json"])
+        .args(arguments)
+        .current_dir(WORKSPACE)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{said}");
+    assert_ne!(output.status.code(), Some(2), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    Some(document["rounds"].as_array().unwrap().clone())
+}
+
+fn sum(rounds: &[Value], name: &str) -> u64 {
+    rounds.iter().map(|round| round[name].as_u64().unwrap()).sum()
+}
+
+fn violations(rounds: &[Value]) -> Vec<&str> {
+    rounds
+        .iter()
+        .flat_map(|round| round["violations"].as_array().unwrap())
+        .map(|violation| violation.as_str().unwrap())
+        .collect()
+}
+
+/// Two rounds of fixed seeds: nothing may be found, and something must have been moved.
+fn round(volume: &str) {
+    for program in ["mkfs.xfs", "mkfs.btrfs", "mkfs.ext4"] {
+        if !scratch_fs::require_program(program) {
+            return;
+        }
+    }
+    if volume == "xfs-commit" && !Path::new(WORKSPACE).join("target/xfsprogs").is_dir() {
+        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+        return;
+    }
+    let indef = indef().to_str().unwrap();
+    let arguments = ["--volume", volume, "--seed", "3", "--rounds", "2"];
+    let more = ["--states", "6", "--indef", indef];
+    let Some(rounds) = hammer(&[&arguments[..], &more[..]].concat()) else {
+        return;
+    };
+    let found = violations(&rounds);
+    assert!(found.is_empty(), "{volume}: {found:#?}");
+    assert!(sum(&rounds, "bytes_moved") > 0, "{volume}: nothing was moved");
+    assert!(sum(&rounds, "states") >= 14 && sum(&rounds, "in_doubt") > 0);
+}
+
+#[test]
+fn loop_round_ext4() {
+    round("ext4");
+}
+
+#[test]
+fn loop_round_ext4_1k() {
+    round("ext4-1k");
+}
+
+#[test]
+fn loop_round_ext4_writeback() {
+    round("ext4-writeback");
+}
+
+#[test]
+fn loop_round_ext4_5s() {
+    round("ext4-5s");
+}
+
+#[test]
+fn loop_round_xfs_swap() {
+    round("xfs-swap");
+}
+
+#[test]
+fn loop_round_xfs_swap_rmap() {
+    round("xfs-swap-rmap");
+}
+
+#[test]
+fn loop_round_xfs_commit() {
+    round("xfs-commit");
+}
+
+#[test]
+fn loop_round_btrfs() {
+    round("btrfs");
+}
+
+#[test]
+fn loop_round_btrfs_zstd() {
+    round("btrfs-zstd");
+}
+
+#[test]
+fn loop_round_btrfs_nodatacow() {
+    round("btrfs-nodatacow");
+}
+
+#[test]
+fn loop_round_btrfs_raid1() {
+    round("btrfs-raid1");
+}
+
+#[test]
+fn loop_nobody_moves_and_nothing_is_found() {
+    for volume in ["ext4", "xfs-swap", "btrfs"] {
+        let arguments = ["--volume", volume, "--seed", "1", "--states", "6"];
+        let none = ["--mover", "none", "--window", "0"];
+        let Some(rounds) = hammer(&[&arguments[..], &none[..]].concat()) else {
+            return;
+        };
+        let found = violations(&rounds);
+        assert!(found.is_empty(), "{volume}: {found:#?}");
+    }
+}
+
+/// A mover that copies a block and puts it back later, over what was written meanwhile.
+const LOSES_WRITES: &str = r#"#!/bin/sh
+for path; do [ -d "$path" ] && root=$path; done
+for file in "$root"/a?/main*; do
+  for block in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+    dd if="$file" of="$STATE_DIRECTORY.block" bs=64k skip=$block count=1 status=none
+    sleep 0.05
+    dd if="$STATE_DIRECTORY.block" of="$file" bs=64k seek=$block conv=notrunc status=none
+  done
+done
+echo '{"totals":{"bytes_relocated":1}}'
+"#;
+
+#[test]
+fn loop_a_mover_that_loses_writes_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("mover");
+    fs::write(&program, LOSES_WRITES).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    for volume in ["ext4", "btrfs"] {
+        let arguments = ["--volume", volume, "--seed", "3", "--states", "6"];
+        let Some(rounds) = hammer(&[&arguments[..], &["--indef", program]].concat()) else {
+            return;
+        };
+        let found = violations(&rounds);
+        let older = found.iter().filter(|text| text.contains("an older version"));
+        assert!(older.count() > 0, "{volume}: {found:#?}");
+    }
+}
+
+#[test]
+fn loop_what_e4defrag_loses_is_found() {
+    if !scratch_fs::require_program("e4defrag") {
+        return;
+    }
+    let arguments = ["--volume", "ext4", "--mood", "direct", "--seed", "6", "--rounds", "3"];
+    let e4defrag = ["--mover", "e4defrag", "--window", "0", "--states", "8"];
+    let Some(rounds) = hammer(&[&arguments[..], &e4defrag[..]].concat()) else {
+        return;
+    };
+    let found = violations(&rounds);
+    let older = found.iter().filter(|text| text.contains("an older version"));
+    assert!(older.count() > 0, "{found:#?}");
+}
