@@ -4,14 +4,14 @@
 #   make test     everything that a change must pass
 #
 # Both install the system packages that they need where they may (root), and else say what is
-# missing; without what compiles indef they stop. Further: build, fresh, bench, fuzz, install, dist,
-# deps, clean.
+# missing; without what compiles indef they stop. Further: build, fresh, bench, proof, fuzz, install,
+# dist, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo test tests fmt clippy licences abi-check fresh bench fuzz install dist \
+.PHONY: all build demo test tests fmt clippy licences abi-check fresh bench proof fuzz install dist \
         build-deps demo-deps deps clean
 
 all: build
@@ -53,6 +53,13 @@ fresh: deps
 # Against the conventional tools; takes a while, wants an idle machine and root.
 bench: deps
 	$(CARGO) xtask bench all
+
+# Hours: every kind of file system hammered while indef moves its files (docs/hammer.md). Needs root.
+PROOF_MINUTES ?= 120
+proof: deps
+	-@scripts/xfsprogs
+	$(CARGO) build --locked --release --package indef --package hammer
+	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer
 
 # A short round of every fuzz target; FUZZ_SECONDS=600 for a longer one.
 fuzz:

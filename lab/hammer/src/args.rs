@@ -114,7 +114,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     mood: Option<Mood>,
 
-    /// Where images lie, some GiB at most [default: the temporary folder]
+    /// Where images lie, 2 GiB at most [default: /dev/shm if it has room, else the temporary folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -148,7 +148,15 @@ impl RunArgs {
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
-        self.folder.clone().unwrap_or_else(env::temp_dir)
+        // In memory nobody's disk is in the way. Images are sparse.
+        const ENOUGH: u64 = 4 << 30;
+        let memory = || {
+            let folder = PathBuf::from("/dev/shm");
+            let fs = rustix::fs::statvfs(&folder).ok()?;
+            (fs.f_bavail * fs.f_frsize >= ENOUGH).then_some(folder)
+        };
+        let given = self.folder.clone();
+        given.or_else(memory).unwrap_or_else(env::temp_dir)
     }
 
     pub(crate) fn tools(&self) -> Option<PathBuf> {

@@ -184,7 +184,7 @@ impl<'a> Movers<'a> {
         };
         let status = children[at].try_wait()?;
         if status.is_some() {
-            children.remove(at);
+            children.remove(at).wait()?;
         }
         Ok(status)
     }
