@@ -274,7 +274,7 @@ pub(crate) struct HowArgs {
     pub(crate) rate: Option<Bytes>,
 
     /// Leave a file alone that somebody else has open, where a power cut right after a step could
-    /// take back what its writer was told is durable (ext4 without the patch in kernel/ext4)
+    /// take back what its writer was told is durable (ext4)
     #[arg(long)]
     pub(crate) strict: bool,
 
