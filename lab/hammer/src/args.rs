@@ -15,7 +15,7 @@ use hammer::{Mood, Mover, Options, VOLUMES, Volume};
     hammer run --minutes 10                            every volume, seeds of its own\n  \
     hammer run --volume xfs-commit --seed 7            one round that can be repeated\n  \
     hammer run --volume ext4 --mover none --rounds 3   nobody moves: nothing may be found\n  \
-    hammer run --volume ext4 --mover e4defrag          what the conventional tool loses"
+    hammer run --volume ext4 --mood direct --window 0  count what fdatasync loses as any other"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]

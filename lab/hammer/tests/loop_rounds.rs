@@ -213,15 +213,35 @@ fn loop_a_mover_that_loses_writes_is_found() {
     }
 }
 
+/// A mover that is right while the power is on: it makes a hole and writes the data back.
+const UNSAFE_AT_A_CUT: &str = r#"#!/bin/sh
+for path; do [ -d "$path" ] && root=$path; done
+for block in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
+  file="$root/still/plain"
+  dd if="$file" of="$STATE_DIRECTORY.block" bs=64k skip=$block count=1 status=none
+  fallocate -p -o $((block * 65536)) -l 65536 "$file"
+  sleep 0.1
+  dd if="$STATE_DIRECTORY.block" of="$file" bs=64k seek=$block conv=notrunc status=none
+done
+echo '{"totals":{"bytes_relocated":1}}'
+"#;
+
 #[test]
-fn loop_what_e4defrag_loses_is_found() {
-    if !scratch_fs::require_program("e4defrag") {
-        return;
-    }
-    let arguments = ["--volume", "ext4", "--mood", "direct", "--states", "8"];
-    let e4defrag = ["--mover", "e4defrag", "--window", "0"];
-    let Some(rounds) = until(&[&arguments[..], &e4defrag[..]].concat(), older) else {
+fn loop_a_mover_that_is_unsafe_at_a_cut_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("mover");
+    fs::write(&program, UNSAFE_AT_A_CUT).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let program = program.to_str().unwrap();
+    let zeroes = |rounds: &[Value]| {
+        let found = violations(rounds);
+        let at_cut =
+            |text: &&str| text.starts_with("cut ") && text.contains("zeroes, which nobody");
+        found.iter().any(at_cut)
+    };
+    let arguments = ["--volume", "ext4", "--mood", "everything", "--states", "8"];
+    let Some(rounds) = until(&[&arguments[..], &["--indef", program]].concat(), zeroes) else {
         return;
     };
-    assert!(older(&rounds), "{:#?}", violations(&rounds));
+    assert!(zeroes(&rounds), "{:#?}", violations(&rounds));
 }
