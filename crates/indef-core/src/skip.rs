@@ -95,6 +95,8 @@ reasons! {
     NoJournal = "no-journal", "its file system has no journal, so a power cut during the move could lose data";
     /// ext4 with `fast_commit` on a kernel whose fast commits do not tell of moved blocks.
     FastCommit = "fast-commit", "its file system has fast_commit, which before Linux 7.0 does not tell of moved blocks (tune2fs -O ^fast_commit)";
+    /// XFS without `rmapbt`, whose log cannot be recovered after an exchange.
+    NoRmap = "no-rmapbt", "exchanging extents on an XFS without rmapbt leaves a log that the kernel cannot recover after a power cut (mkfs.xfs -m rmapbt=1; --engine xfs-swap-extents takes the risk)";
     /// Not enough free space, with `--min-free` kept.
     NoSpace = "no-space", "not enough free space in one piece (see --min-free)";
     /// The owner's quota does not allow the donor.

@@ -187,11 +187,12 @@ fn loop_btrfs_many_files_while_others_write() {
 /// Many separate ranges of one file, shared out among workers where the engine allows it.
 fn ranges_of_one_file(kind: &str) {
     if let Some(scratch) = scratch(kind, Bytes::gib(1)) {
-        ranges_of_one_file_on(scratch);
+        ranges_of_one_file_on(scratch, Bytes::mib(4));
     }
 }
 
-fn ranges_of_one_file_on(mut scratch: ScratchFs) {
+/// `rest` is what a second run may still find to do.
+fn ranges_of_one_file_on(mut scratch: ScratchFs, rest: Bytes) {
     let path = scratch.path().join("half");
     let shape = Shape::half_contiguous(9, Bytes::mib(192));
     shape.make(&path).unwrap();
@@ -208,7 +209,7 @@ fn ranges_of_one_file_on(mut scratch: ScratchFs) {
     scratch.remount().unwrap();
     has_content(&path, 9, size);
     let again = execute(plans(scratch.path(), Policy::Sequential));
-    assert!(again.totals.bytes_relocated <= Bytes::mib(4), "{again:#?}");
+    assert!(again.totals.bytes_relocated <= rest, "{again:#?}");
     scratch.fsck().unwrap();
 }
 
@@ -224,7 +225,11 @@ fn loop_xfs_ranges_of_one_file() {
 
 #[test]
 fn loop_btrfs_ranges_of_one_file() {
-    ranges_of_one_file("btrfs");
+    // Where a place is found depends on what else is free: of a batch that got several, a second run
+    // makes one.
+    if let Some(scratch) = scratch("btrfs", Bytes::gib(8)) {
+        ranges_of_one_file_on(scratch, Bytes::mib(20));
+    }
 }
 
 /// `COMMIT_RANGE` refuses when the file has changed: workers on the same file must not count as
@@ -241,6 +246,6 @@ fn loop_xfs_exchange_ranges_of_one_file() {
         .tools(&tools)
         .build();
     if let Some(scratch) = scratch_fs::require(made) {
-        ranges_of_one_file_on(scratch);
+        ranges_of_one_file_on(scratch, Bytes::mib(4));
     }
 }

@@ -19,6 +19,8 @@ pub struct EngineOptions {
     /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
     /// durable could be lost in a power cut right after a step.
     pub strict: bool,
+    /// The engine was asked for by name: what it warns of is known.
+    pub by_name: bool,
     /// How many requests an engine keeps in flight for one file.
     pub queue_depth: u32,
 }
@@ -28,6 +30,7 @@ impl Default for EngineOptions {
         Self {
             allow_unshare: false,
             strict: false,
+            by_name: false,
             queue_depth: 32,
         }
     }
@@ -54,7 +57,7 @@ pub fn relocator(
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsOffload => xfs::offload(fs, options),
-        EngineKind::XfsSwapExtents => Ok(xfs::swap_extents(fs, options)),
+        EngineKind::XfsSwapExtents => xfs::swap_extents(fs, options),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),
         EngineKind::BtrfsDefragRange => Ok(Box::new(BtrfsDefragRange::new(fs, options))),

@@ -77,14 +77,16 @@ impl How {
     }
 
     fn open(self, path: &Path) -> File {
+        // What rustix 1.1 calls DSYNC is O_SYNC (asm-generic/fcntl.h has both).
+        const O_DSYNC: i32 = 0o10000;
         let flags = match self {
-            Self::Fdatasync => OFlags::empty(),
-            Self::Dsync => OFlags::DSYNC,
-            Self::Direct => OFlags::DIRECT,
+            Self::Fdatasync => 0,
+            Self::Dsync => O_DSYNC,
+            Self::Direct => OFlags::DIRECT.bits() as i32,
         };
         OpenOptions::new()
             .write(true)
-            .custom_flags(flags.bits() as i32)
+            .custom_flags(flags)
             .open(path)
             .unwrap()
     }

@@ -52,9 +52,13 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
         Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
         None => fs.engines(),
     };
+    let options = EngineOptions {
+        by_name: wanted.is_some(),
+        ..EngineOptions::default()
+    };
     let mut refused = None;
     for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
-        match relocator(kind, fs, &EngineOptions::default()) {
+        match relocator(kind, fs, &options) {
             Ok(engine) => {
                 return Chosen {
                     engine: Some(kind),

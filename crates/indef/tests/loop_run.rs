@@ -325,6 +325,27 @@ fn loop_scan_and_plan_know_what_the_engine_refuses() {
     }
 }
 
+/// After an exchange without reverse mapping, a power cut leaves a file system that does not mount.
+#[test]
+fn loop_xfs_without_rmapbt_is_left_alone_unless_asked_for_by_name() {
+    let built = ScratchFs::builder("xfs", Bytes::mib(512))
+        .mkfs_args(["-m", "rmapbt=0"])
+        .build();
+    let Some(mut scratch) = scratch_fs::require(built) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    make(&path, Bytes::mib(2), Bytes::kib(4));
+    let scanned = command(&["scan", "--json"], scratch.path()).json();
+    assert_eq!(scanned["files"][0]["skip"], "no-rmapbt", "{scanned}");
+    let ran = command(&["run", "--json"], &path).json();
+    assert_eq!(ran["files"][0]["reason"], "no-rmapbt", "{ran}");
+    let named = ["run", "--json", "--engine", "xfs-swap-extents"];
+    let ran = command(&named, &path).json();
+    assert_eq!(ran["files"][0]["status"], "moved", "{ran}");
+    scratch.fsck().unwrap();
+}
+
 /// Without reflink nothing of a file can stay where it is: the plan says what that costs.
 #[test]
 fn loop_xfs_without_reflink_writes_no_more_than_the_plan_said() {

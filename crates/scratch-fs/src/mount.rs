@@ -420,6 +420,9 @@ fn make(
             "lazy_itable_init=0,lazy_journal_init=0",
         ],
         "btrfs" => &["-q", "-f"],
+        // As newer tools do by themselves: without it the extents of files cannot be exchanged so that
+        // a power cut does no harm.
+        "xfs" if !mkfs.iter().any(|arg| arg.contains("rmapbt")) => &["-q", "-f", "-m", "rmapbt=1"],
         "xfs" => &["-q", "-f"],
         _ => &[],
     };

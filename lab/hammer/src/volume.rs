@@ -53,7 +53,7 @@ const EXT4: Volume = Volume {
 const XFS: Volume = Volume {
     name: "xfs-swap",
     kind: Kind::Xfs,
-    mkfs: &["-m", "reflink=1,rmapbt=0"],
+    mkfs: &["-m", "reflink=1,rmapbt=1"],
     mount: "",
     clones: true,
     wants_closed_files: true,
@@ -88,11 +88,6 @@ pub const VOLUMES: &[Volume] = &[
         ..EXT4
     },
     XFS,
-    Volume {
-        name: "xfs-swap-rmap",
-        mkfs: &["-m", "reflink=1,rmapbt=1"],
-        ..XFS
-    },
     Volume {
         name: "xfs-commit",
         mkfs: &["-i", "exchange=1"],

@@ -142,11 +142,6 @@ fn loop_round_xfs_swap() {
 }
 
 #[test]
-fn loop_round_xfs_swap_rmap() {
-    round("xfs-swap-rmap");
-}
-
-#[test]
 fn loop_round_xfs_commit() {
     round("xfs-commit");
 }

@@ -40,6 +40,7 @@ impl Volume {
         let engine_options = EngineOptions {
             allow_unshare: options.allow_unshare,
             strict: options.strict,
+            by_name: options.engine.is_some(),
             queue_depth: options.queue_depth,
         };
         let mut engines = Vec::new();

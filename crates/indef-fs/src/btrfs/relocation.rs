@@ -30,7 +30,7 @@ use super::{
     batch::{Batch, Outcome, Part, moved_bytes},
     call::{Recent, interrupted, locked, piece_of},
     compression::Rules,
-    pieces::{Piece, movable, still_movable},
+    pieces::{CLUSTER, Piece, movable, still_movable},
     reader::Reader,
     refuse,
     space::{Room, amount, room},
@@ -338,7 +338,13 @@ impl<'a> BtrfsRelocation<'a> {
         };
         let (range, way, encoded) = (part.range, part.way, part.encoded);
         let start = range.start + self.at.1;
-        let limit = limit.bytes.min(CALL);
+        // A call lets go of the locks after each cluster; what is cut into calls may become as many
+        // extents.
+        let limit = if limit.bytes < CLUSTER {
+            limit.bytes
+        } else {
+            CALL
+        };
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
         if part.mapped.elapsed() > FRESH {
             let now = FileRange { start, len };

@@ -54,6 +54,8 @@ const COPY_STEP: (u64, u64) = (16 << 20, 64 << 20);
 #[derive(Debug)]
 pub(super) struct SwapExtents {
     pub(super) allow_unshare: bool,
+    /// Also without reverse mapping.
+    pub(super) by_name: bool,
     /// Extents can be shared, so that parts of a file stay where they are.
     pub(super) reflink: bool,
 }
@@ -64,7 +66,11 @@ impl Relocator for SwapExtents {
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
-        admit(target).map(drop)
+        let geometry = admit(target)?;
+        if !self.by_name && !geometry.features.contains(Features::RMAPBT) {
+            return Err(SkipReason::NoRmap.into());
+        }
+        Ok(())
     }
 
     fn splits(&self) -> bool {

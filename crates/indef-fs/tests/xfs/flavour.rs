@@ -199,6 +199,7 @@ impl Move {
         let fs = detect(File::open(path).unwrap(), path).unwrap();
         let options = EngineOptions {
             allow_unshare: self.allow_unshare,
+            by_name: true,
             ..EngineOptions::default()
         };
         relocator(self.engine, &fs, &options).unwrap()
