@@ -186,7 +186,7 @@ fn loop_btrfs_many_files_while_others_write() {
 
 /// Many separate ranges of one file, shared out among workers where the engine allows it.
 fn ranges_of_one_file(kind: &str) {
-    if let Some(scratch) = scratch(kind, Bytes::gib(1)) {
+    if let Some(scratch) = scratch(kind, Bytes::gib(2)) {
         ranges_of_one_file_on(scratch, Bytes::mib(4));
     }
 }

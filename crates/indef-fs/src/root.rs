@@ -20,6 +20,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use indef_core::{SkipReason, plan::BirthTime};
@@ -224,7 +225,7 @@ impl Entry {
     }
 
     /// Open the file for reading, as one does that only maps it: its access time stays where that is
-    /// allowed, and nobody's lease holds us up.
+    /// allowed, and a lease of somebody holds us up for a moment only.
     ///
     /// # Errors
     ///
@@ -249,7 +250,8 @@ impl Entry {
 }
 
 /// Open the file that a descriptor names, which its path may do no more: through `/proc/self/fd`
-/// (proc(5)). Never waits, and never makes a terminal ours.
+/// (proc(5)). Waits for a short time where somebody has a lease, for nothing else, and never makes a
+/// terminal ours.
 ///
 /// # Errors
 ///
@@ -257,7 +259,17 @@ impl Entry {
 pub fn reopen(named: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let always = OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let name = named.as_fd().as_raw_fd().to_string();
-    openat(descriptors()?, name, flags | always, Mode::empty())
+    let mut tries = 50;
+    loop {
+        match openat(descriptors()?, &*name, flags | always, Mode::empty()) {
+            // Somebody holds a lease on it, another run of ours for a step perhaps.
+            Err(Errno::AGAIN) if tries > 0 => {
+                tries -= 1;
+                std::thread::sleep(Duration::from_millis(4));
+            }
+            opened => return opened,
+        }
+    }
 }
 
 /// `/proc/self/fd`, and really that.
@@ -378,6 +390,8 @@ fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refusal {
         Errno::LOOP => SkipReason::SymbolicLink,
         Errno::XDEV => SkipReason::Changed,
         Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted,
+        // Somebody holds a lease on it.
+        Errno::AGAIN => SkipReason::InUse,
         _ => {
             return Refusal::Failed(FsError {
                 path: path.to_owned(),

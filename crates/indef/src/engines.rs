@@ -56,7 +56,7 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
         by_name: wanted.is_some(),
         ..EngineOptions::default()
     };
-    let mut refused = None;
+    let mut refused: Option<SkipReason> = None;
     for kind in kinds.iter().copied().filter(|kind| fs.may_use(*kind)) {
         match relocator(kind, fs, &options) {
             Ok(engine) => {
@@ -66,9 +66,11 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
                     refused: None,
                 };
             }
-            Err(Refusal::Skip(reason)) => {
-                refused.get_or_insert(reason);
+            // That an engine is not for this file system says less than what another one lacks.
+            Err(Refusal::Skip(reason)) if refused.is_none_or(|old| old == SkipReason::NoEngine) => {
+                refused = Some(reason);
             }
+            Err(Refusal::Skip(_)) => {}
             Err(Refusal::Failed(error)) => {
                 tracing::info!(engine = %kind, %error, "engine is not available");
                 refused.get_or_insert(SkipReason::NoEngine);

@@ -157,7 +157,7 @@ fn loop_root_goes_ahead_of_a_user_and_a_user_waits_for_nobody() {
     let asked = Instant::now();
     let of_user = ended(of_user);
     assert!(
-        asked.elapsed() < Duration::from_secs(5),
+        asked.elapsed() < Duration::from_secs(30),
         "{:?}",
         asked.elapsed()
     );
@@ -229,7 +229,7 @@ fn loop_a_resumed_run_is_as_slow_as_it_was_told_to_be() {
         .into();
     assert_eq!(third.status, 0, "{third:?}");
     assert!(
-        begun.elapsed() < Duration::from_secs(20),
+        begun.elapsed() < Duration::from_secs(50),
         "{:?}",
         begun.elapsed()
     );

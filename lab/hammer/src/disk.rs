@@ -34,7 +34,6 @@ impl Host {
     pub(crate) fn new(folder: &Path, tools: Option<PathBuf>) -> Result<Self, ScratchError> {
         let builder = ScratchFs::builder("xfs", Bytes::gib(8)).folder(folder);
         let outer = builder.mkfs_args(["-m", "reflink=1"]).build()?;
-        write_through(outer.device());
         Ok(Self { outer, tools })
     }
 
@@ -70,13 +69,6 @@ impl Host {
         disk.mount()?;
         Ok(disk)
     }
-}
-
-fn write_through(device: &str) {
-    let name = device.trim_start_matches("/dev/");
-    let queue = PathBuf::from(format!("/sys/block/{name}/queue"));
-    let _ = fs::write(queue.join("write_cache"), "write through");
-    let _ = fs::write(queue.join("discard_max_bytes"), "0");
 }
 
 /// An image with its loop devices.
@@ -121,7 +113,6 @@ impl<'a> Disk<'a> {
             losetup.args(["-o", &(device * size).to_string()]);
             losetup.args(["--sizelimit", &size.to_string()]);
             let name = run(losetup.arg(&disk.image))?;
-            write_through(name.trim());
             disk.loops.push(name.trim().to_owned());
         }
         Ok(disk)

@@ -15,7 +15,7 @@ const FIRST: u64 = 256 << 10;
 const LARGEST: u64 = 64 << 20;
 /// Nor smaller, if blocks are not larger: what one costs apart from its bytes would be all that is
 /// done.
-const SMALLEST: u64 = 64 << 10;
+const SMALLEST: u64 = 256 << 10;
 /// So many steps are remembered.
 const MEMORY: usize = 8;
 
@@ -162,7 +162,10 @@ mod tests {
     fn a_step_is_never_less_than_a_block() {
         let mut size = StepSize::new(Duration::from_nanos(1), Bytes::kib(64), None);
         run(&mut size, 20, 1_000_000, 1_000_000);
-        assert_eq!(size.limit().bytes, Bytes::kib(64));
+        assert_eq!(size.limit().bytes, Bytes::kib(256));
+        let mut large = StepSize::new(Duration::from_nanos(1), Bytes::mib(1), None);
+        run(&mut large, 20, 1_000_000, 1_000_000);
+        assert_eq!(large.limit().bytes, Bytes::mib(1));
         let tiny = StepSize::new(STALL, Bytes::kib(4), Some(1));
         assert_eq!(tiny.limit().bytes, Bytes::kib(4));
     }

@@ -67,7 +67,7 @@ impl Volume {
         Ok(Self {
             name: fs.kind.to_string().into(),
             engines,
-            refusal: refused_engines.into_iter().next().map(|(_, reason)| reason),
+            refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
             room: Room::new(options.min_free_pct),
         })
     }
@@ -96,6 +96,16 @@ impl Volume {
     pub(super) fn engine(&self, index: usize) -> &dyn Relocator {
         &*self.engines[index]
     }
+}
+
+/// The first reason, unless it only says that an engine is not for this file system.
+fn most_telling(mut reasons: impl Iterator<Item = Reason>) -> Option<Reason> {
+    let first = reasons.next()?;
+    if first != Reason::Skip(SkipReason::NoEngine) {
+        return Some(first);
+    }
+    let telling = reasons.find(|reason| *reason != Reason::Skip(SkipReason::NoEngine));
+    telling.or(Some(first))
 }
 
 /// All file systems seen so far, by device number.

@@ -30,7 +30,7 @@ use super::{
     batch::{Batch, Outcome, Part, moved_bytes},
     call::{Recent, interrupted, locked, piece_of},
     compression::Rules,
-    pieces::{CLUSTER, Piece, movable, still_movable},
+    pieces::{Piece, movable, still_movable},
     reader::Reader,
     refuse,
     space::{Room, amount, room},
@@ -328,7 +328,7 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     /// Rewrite the next range of the first open batch.
-    fn rewrite(&mut self, limit: StepLimit) -> Result<Moved, Refusal> {
+    fn rewrite(&mut self) -> Result<Moved, Refusal> {
         let Some(part) = self
             .open
             .front()
@@ -340,11 +340,7 @@ impl<'a> BtrfsRelocation<'a> {
         let start = range.start + self.at.1;
         // A call lets go of the locks after each cluster; what is cut into calls may become as many
         // extents.
-        let limit = if limit.bytes < CLUSTER {
-            limit.bytes
-        } else {
-            CALL
-        };
+        let limit = CALL;
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
         if part.mapped.elapsed() > FRESH {
             let now = FileRange { start, len };
@@ -472,7 +468,7 @@ impl<'a> BtrfsRelocation<'a> {
 }
 
 impl Relocation for BtrfsRelocation<'_> {
-    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+    fn step(&mut self, _: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved {
             host_read: self.read_on()?,
             ..Moved::default()
@@ -487,7 +483,7 @@ impl Relocation for BtrfsRelocation<'_> {
                 _ => Ok(Step::Done(moved)),
             };
         }
-        moved += self.rewrite(limit)?;
+        moved += self.rewrite()?;
         let parts = self.open.front().map_or(0, |batch| batch.parts.len());
         if self.at.0 >= parts {
             moved += self.close_batch()?;

@@ -11,7 +11,7 @@ use std::{
     fs::File,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use linux_abi::lease;
@@ -36,10 +36,27 @@ impl Holds {
     /// Hold the target until the answer is dropped, with a lease if nobody else has it open. Asks
     /// again after each of `naps` (ms): some only look at a file.
     pub(super) fn take<'a>(&'a self, target: &'a Target, naps: &[u64]) -> Hold<'a> {
+        let mut naps = naps.iter();
         let mut held = self.lock();
         loop {
             match held.get_mut(&target.id) {
-                None => break,
+                None => match (is_granted(target), naps.next()) {
+                    (Some(false), Some(nap)) => {
+                        // Others are not kept from giving theirs back.
+                        drop(held);
+                        thread::sleep(Duration::from_millis(*nap));
+                        held = self.lock();
+                    }
+                    (granted, _) => {
+                        let leased = granted == Some(true);
+                        held.insert(target.id, Held { holders: 1, leased });
+                        return Hold {
+                            holds: self,
+                            target,
+                            leased,
+                        };
+                    }
+                },
                 // Who waits for the file would wait for ever if each worker relieved the other.
                 Some(known) if known.leased && is_wanted(&target.file) => {
                     held = match self.released.wait(held) {
@@ -58,13 +75,6 @@ impl Holds {
                 }
             }
         }
-        let leased = is_granted(target, naps);
-        held.insert(target.id, Held { holders: 1, leased });
-        Hold {
-            holds: self,
-            target,
-            leased,
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<TargetId, Held>> {
@@ -72,19 +82,21 @@ impl Holds {
     }
 }
 
-fn is_granted(target: &Target, naps: &[u64]) -> bool {
-    for nap in [0].iter().chain(naps) {
-        thread::sleep(Duration::from_millis(*nap));
-        match lease::take(&target.file) {
-            Ok(true) => return true,
-            Ok(false) => {}
-            Err(error) => {
-                tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
-                return false;
-            }
-        }
-    }
-    false
+/// `None` where it cannot be asked for.
+fn is_granted(target: &Target) -> Option<bool> {
+    lease::take(&target.file)
+        .inspect_err(|error| {
+            tracing::debug!(path = %target.path.display(), %error, "cannot ask for a lease");
+        })
+        .ok()
+}
+
+/// After so long the kernel takes a lease away from who does not give it back.
+fn longest() -> Duration {
+    let seconds = std::fs::read_to_string("/proc/sys/fs/lease-break-time")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    Duration::from_secs(seconds.unwrap_or(45))
 }
 
 fn is_wanted(file: &File) -> bool {
@@ -103,6 +115,12 @@ impl Hold<'_> {
     /// Whether nobody else had the file open, nor can have opened it since.
     pub(super) fn is_leased(&self) -> bool {
         self.leased
+    }
+
+    /// Whether the lease may have been taken away since then: somebody wants the file, and has wanted
+    /// it for long enough, perhaps.
+    pub(super) fn is_lost(&self, since: Instant) -> bool {
+        self.is_wanted() && since.elapsed() >= longest()
     }
 
     /// Whether somebody waits for the file.
@@ -134,6 +152,9 @@ impl Drop for Hold<'_> {
 mod tests {
     use super::*;
 
+    /// A process that another test is just starting holds what we have open.
+    const NAPS: &[u64] = &[1, 2, 4, 8, 16, 32, 64];
+
     fn target() -> Option<(tempfile::TempDir, Target)> {
         let dir = tempfile::tempdir_in(".").unwrap();
         let path = dir.path().join("file");
@@ -152,7 +173,7 @@ mod tests {
             return;
         };
         let holds = Holds::default();
-        let (first, second) = (holds.take(&target, &[]), holds.take(&target, &[]));
+        let (first, second) = (holds.take(&target, NAPS), holds.take(&target, NAPS));
         assert!(first.is_leased() && second.is_leased());
         std::thread::scope(|scope| {
             let opener = scope.spawn(|| File::open(&target.path).unwrap());
@@ -162,14 +183,14 @@ mod tests {
             drop(first);
             assert!(!opener.is_finished());
             // Another worker does not prolong it, but takes its turn behind who waits.
-            let third = scope.spawn(|| drop(holds.take(&target, &[])));
+            let third = scope.spawn(|| drop(holds.take(&target, NAPS)));
             thread::sleep(Duration::from_millis(5));
             assert!(!third.is_finished());
             drop(second);
             opener.join().unwrap();
             third.join().unwrap();
         });
-        assert!(holds.take(&target, &[]).is_leased());
+        assert!(holds.take(&target, NAPS).is_leased());
     }
 
     #[test]
@@ -181,6 +202,6 @@ mod tests {
         let other = File::open(&target.path).unwrap();
         assert!(!holds.take(&target, &[1]).is_leased());
         drop(other);
-        assert!(holds.take(&target, &[]).is_leased());
+        assert!(holds.take(&target, NAPS).is_leased());
     }
 }

@@ -220,8 +220,8 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    /// Move up to `left` bytes, and stop early where somebody waits for the file. `true` where nothing
-    /// is left.
+    /// Move up to `left` bytes of the piece, and stop early where somebody waits for the file. `true`
+    /// where nothing of it is left.
     fn advance(
         &mut self,
         mut left: Bytes,
@@ -235,10 +235,7 @@ impl<'a> Ext4Relocation<'a> {
             if piece.is_done(&mut self.mapper)? {
                 let records = piece.take_settling();
                 self.settling.extend(records);
-                if !self.next_piece()? {
-                    return Ok(true);
-                }
-                continue;
+                return Ok(true);
             }
             if left.is_zero() || (!moved.relocated.is_zero() && hold.is_wanted()) {
                 return Ok(false);
@@ -270,6 +267,21 @@ impl<'a> Ext4Relocation<'a> {
 }
 
 impl Ext4Relocation<'_> {
+    /// Have a piece to move. Finding one can take long, so nobody is kept waiting meanwhile. `false`
+    /// where there is none left.
+    fn prepare(&mut self) -> Result<bool, Refusal> {
+        let settled = match &mut self.piece {
+            Some(piece) => piece.is_done(&mut self.mapper)?,
+            None => return Ok(false),
+        };
+        if settled {
+            let records = self.piece.as_mut().map(Piece::take_settling);
+            self.settling.extend(records.into_iter().flatten());
+            return self.next_piece();
+        }
+        Ok(true)
+    }
+
     /// End a step that `began` then: what it moved is committed.
     fn commit(
         &mut self,
@@ -288,6 +300,9 @@ impl Ext4Relocation<'_> {
         if hold.is_leased() {
             // Who opens the file waits for all of it.
             moved.note_lock_and(step, moved.relocated, commit);
+            if hold.is_lost(began) {
+                moved.uncommitted = step;
+            }
         } else {
             // A write may wait for a call, and then for the commit.
             let call = moved.locked;
@@ -303,8 +318,15 @@ impl Relocation for Ext4Relocation<'_> {
         if let Some(refusal) = self.ended.take() {
             return Err(refusal);
         }
+        if !self.prepare()? {
+            return if self.moved {
+                Ok(Step::Done(Moved::default()))
+            } else {
+                Err(self.reason.into())
+            };
+        }
         let (engine, target) = (self.engine, self.target);
-        let naps: &[u64] = if engine.strict { &NAPS } else { &[] };
+        let naps: &[u64] = if engine.strict { &NAPS } else { &NAPS[..2] };
         let hold = engine.holds.take(target, naps);
         let mut limit = limit.bytes;
         if !hold.is_leased() {
@@ -317,15 +339,14 @@ impl Relocation for Ext4Relocation<'_> {
         let mut moved = Moved::default();
         let began = Instant::now();
         let mut done = self.advance(limit, &hold, &mut moved);
-        if !moved.relocated.is_zero() {
+        // Kernels before 6.8 say that nothing was moved where a hole is behind what was.
+        if !moved.relocated.is_zero() || moved.locked > Nanos(0) {
             done = self.commit(&mut moved, &hold, began).and(done);
         }
         drop(hold);
         self.moved |= !moved.relocated.is_zero();
         match done {
-            Ok(false) => Ok(Step::Working(moved)),
-            Ok(true) if self.moved => Ok(Step::Done(moved)),
-            Ok(true) => Err(self.reason.into()),
+            Ok(_) => Ok(Step::Working(moved)),
             Err(refusal) if moved.relocated.is_zero() => Err(refusal),
             Err(refusal) => {
                 self.ended = Some(refusal);

@@ -43,16 +43,17 @@ struct Features {
 impl Features {
     /// Of the file system on a device: only root may read it. Who may not finds out about `bigalloc`
     /// when the first file is moved, and about `fast_commit` where the kernel lists it among the mount
-    /// options (under the name of the one that forces it).
-    fn of(device: &BlockDevice) -> Self {
+    /// options (under the name of the one that forces it; before 6.3 that stands for another option).
+    fn of(device: &BlockDevice, fs: &Filesystem) -> Self {
         let mut superblock = [0; 1024];
         let read = File::open(&device.path)
             .and_then(|file| file.read_exact_at(&mut superblock, SUPERBLOCK))
             .ok()
             .and_then(|()| Self::parse(&superblock));
         read.unwrap_or_else(|| Self {
-            fast_commit: options(&device.name())
-                .is_some_and(|options| options.lines().any(|line| line == "fc_debug_force")),
+            fast_commit: fs.kernel_at_least(6, 3)
+                && options(&device.name())
+                    .is_some_and(|options| options.lines().any(|line| line == "fc_debug_force")),
             ..Self::default()
         })
     }
@@ -81,7 +82,10 @@ pub(super) fn admit(fs: &Filesystem) -> Result<(), Refusal> {
         return Err(SkipReason::Unsupported.into());
     }
     let device = BlockDevice::by_number(fs.dev);
-    let features = device.as_ref().map(Features::of).unwrap_or_default();
+    let features = device
+        .as_ref()
+        .map(|device| Features::of(device, fs))
+        .unwrap_or_default();
     if features.bigalloc {
         return Err(SkipReason::Unsupported.into());
     }
