@@ -40,9 +40,13 @@ pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
             let name = format!("a{actor}/{base}");
             let names = [name.clone(), format!("{name}.moved")];
             let known = names.iter().any(|name| model.named(name).is_some());
-            let there = names.iter().filter(|name| root.join(name).exists());
-            let count = there.count();
-            if known && count != 1 {
+            let there = names
+                .iter()
+                .filter_map(|name| fs::symlink_metadata(root.join(name)).ok());
+            let inodes: Vec<u64> = there.map(|meta| meta.ino()).collect();
+            let count = inodes.len();
+            let replaced = window.replaced && count == 2 && inodes[0] != inodes[1];
+            if known && count != 1 && !replaced {
                 findings.violation(format!("{name}: has {count} of its two names"));
             }
         }

@@ -94,6 +94,7 @@ pub(crate) fn run(
             Kind::Xfs | Kind::Btrfs => 0,
         },
         stale: volume.mount.contains("data=writeback"),
+        replaced: volume.kind == Kind::Btrfs,
     };
     let mut disk = host.volume(volume)?;
     let shared = Shared::new(disk.path(), volume);

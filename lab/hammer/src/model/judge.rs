@@ -17,6 +17,9 @@ pub(crate) struct Window {
     /// With `data=writeback` a cut may leave old data of whatever file in blocks whose content is in
     /// doubt (ext4(5)); it is counted, too.
     pub(crate) stale: bool,
+    /// On Btrfs a file that was replaced by a rename may be back under its name, when the one that
+    /// replaced it was renamed away again and fsynced before a commit.
+    pub(crate) replaced: bool,
 }
 
 /// What a check found.

@@ -30,7 +30,7 @@ fn judge(model: &Model, block: u32, value: Value, step_ms: u64) -> Findings {
 fn window(step_ms: u64) -> Window {
     Window {
         step_ms,
-        stale: false,
+        ..Window::default()
     }
 }
 
@@ -103,7 +103,10 @@ fn stale_data_is_for_blocks_in_doubt_where_the_mount_option_says_so() {
             block: 1,
             version: 1,
         });
-        let window = Window { step_ms: 0, stale };
+        let window = Window {
+            stale,
+            ..Window::default()
+        };
         model.judge_block(0, 3, &foreign.bytes(), window, &mut findings);
         (findings.stale, findings.violations.len())
     };
