@@ -95,6 +95,7 @@ pub(crate) fn run(
         },
         stale: volume.mount.contains("data=writeback"),
         replaced: volume.kind == Kind::Btrfs,
+        in_steps: volume.kind == Kind::Btrfs,
     };
     let mut disk = host.volume(volume)?;
     let shared = Shared::new(disk.path(), volume);
