@@ -205,6 +205,16 @@ fn sizes_names_and_attributes_follow_the_same_rule() {
     };
     model.resize(0, 4);
     assert!(size(&model, 8) && size(&model, 4) && !size(&model, 6));
+    let in_steps = |blocks: u64| {
+        let mut findings = Findings::default();
+        let btrfs = Window {
+            in_steps: true,
+            ..Window::default()
+        };
+        model.judge_size(0, blocks * 4096, btrfs, &mut findings);
+        findings.violations.is_empty()
+    };
+    assert!(in_steps(6) && in_steps(4) && !in_steps(3) && !in_steps(9));
     model.write(0, 4..10);
     assert!(size(&model, 6), "on the way");
     model.range_synced(0, 6..8);
