@@ -11,6 +11,8 @@ mod hammer;
 mod layout;
 #[path = "xfs/refusals.rs"]
 mod refusals;
+#[path = "xfs/shared_gap.rs"]
+mod shared_gap;
 #[path = "xfs/writers.rs"]
 mod writers;
 #[path = "xfs/zeroed.rs"]

@@ -16,6 +16,12 @@
 //! The exchange gives the file whatever the donor has *written* in the span of the piece. So before
 //! each one, the donor must have written exactly what the file has, by a map made after freshness was
 //! taken: what an earlier try copied where there is a hole by now, or zeros, would come back.
+//!
+//! A piece with a gap never reaches from the beginning of the file to its end. Such an exchange swaps,
+//! too, whether the two files are known to share blocks (`xmi_can_exchange_reflink_flags`,
+//! fs/xfs/libxfs/xfs_exchmaps.c, v6.18), although the file keeps what the donor has not written. A file
+//! that keeps shared blocks and is no longer known to share is written in place: its clones change with
+//! it, and with reverse mapping the file system may shut down.
 
 use std::{collections::VecDeque, fs::File};
 
@@ -357,7 +363,14 @@ impl<'a> Commit<'a> {
     fn next_ranges(&mut self, limit: Bytes) -> Vec<FileRange> {
         let smaller = (limit.get() >> (2 * self.tries)).max(SMALLEST_PIECE);
         let limit = Bytes(smaller.min(limit.get()));
-        take(&mut self.allocated, &self.layout, limit)
+        let mut ranges = take(&mut self.allocated, &self.layout, limit);
+        // See the module: never the whole file with something left out.
+        let gaps = ranges.len() > 1;
+        let is_whole = span(&ranges) == whole(self.size, self.target.block_size);
+        if let Some(last) = ranges.pop_if(|_| is_whole && gaps) {
+            self.allocated.push_front(last);
+        }
+        ranges
     }
 
     /// Look at the file before copying; see the [module](super) for the order.
