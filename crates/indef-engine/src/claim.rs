@@ -360,13 +360,16 @@ fn is_system(path: &Path) -> bool {
 }
 
 /// A directory of this user: for as long as they are logged in, or where runs are stored.
+///
+/// The usual place comes first, whatever the environment says: a run that cron starts has none.
 fn own_directory() -> io::Result<PathBuf> {
     let me = geteuid().as_raw();
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .filter(|path| fs::metadata(path).is_ok_and(|status| status.uid() == me));
-    if let Some(runtime) = runtime {
+    let usual = PathBuf::from(format!("/run/user/{me}"));
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let is_mine = |path: &PathBuf| {
+        path.is_absolute() && fs::metadata(path).is_ok_and(|status| status.uid() == me)
+    };
+    for runtime in [usual].into_iter().chain(named).filter(is_mine) {
         let path = runtime.join("indef");
         if DirBuilder::new()
             .mode(0o700)

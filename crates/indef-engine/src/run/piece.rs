@@ -3,12 +3,12 @@
 use std::{
     fs::File,
     io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::Duration,
 };
 
 use indef_core::SkipReason;
-use indef_fs::{Moved, RangeCopier, Step};
+use indef_fs::{Moved, RangeCopier, Refusal, Step};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -62,6 +62,7 @@ impl Run<'_> {
             run: self,
             copier: self.copier,
             written: AtomicU64::new(0),
+            refused: AtomicBool::new(false),
         };
         end.reason = self.steps(piece, &meter, &mut end.moved);
         let known = meter.written.load(Ordering::Relaxed);
@@ -88,7 +89,7 @@ impl Run<'_> {
         let mut idle = 0;
         let mut relocation = match file.relocator().begin(&file.target, &piece.ranges, meter) {
             Ok(relocation) => relocation,
-            Err(refusal) => return Some(self.reason_of(refusal)),
+            Err(refusal) => return Some(meter.reason_of(refusal)),
         };
         loop {
             if self.stop.cause().is_some() {
@@ -98,7 +99,7 @@ impl Run<'_> {
             self.pace.wait(limit.bytes, &self.stop);
             let step = match relocation.step(limit) {
                 Ok(step) => step,
-                Err(refusal) => return Some(self.reason_of(refusal)),
+                Err(refusal) => return Some(meter.reason_of(refusal)),
             };
             let (Step::Working(done) | Step::Done(done)) = step;
             *moved += done;
@@ -139,14 +140,6 @@ impl Run<'_> {
         let largest = self.pace.bytes_in(Duration::from_millis(200));
         StepSize::new(self.options.max_stall, block_size, largest)
     }
-
-    /// A refusal that comes from our own stopping is no error.
-    fn reason_of(&self, refusal: indef_fs::Refusal) -> Reason {
-        match (Reason::from(refusal), self.stop.cause()) {
-            (Reason::Failed(_), Some(_)) => Reason::Skip(SkipReason::Stopped),
-            (reason, _) => reason,
-        }
-    }
 }
 
 /// Measures what is written, keeps the pace and the limits inside long copies.
@@ -155,9 +148,27 @@ struct Meter<'r, 'o> {
     copier: &'r dyn RangeCopier,
     /// What is known to be written, by copying or as reported.
     written: AtomicU64,
+    /// A copy was refused since the run is to stop.
+    refused: AtomicBool,
 }
 
 impl Meter<'_, '_> {
+    /// A failure that comes from our own stopping is no error; any other one is, whenever it comes.
+    fn reason_of(&self, refusal: Refusal) -> Reason {
+        let by_stopping = match &refusal {
+            Refusal::Skip(_) => false,
+            Refusal::Failed(failed) => {
+                self.refused.load(Ordering::Relaxed)
+                    || (failed.source.kind() == io::ErrorKind::Interrupted
+                        && self.run.stop.cause().is_some())
+            }
+        };
+        if by_stopping {
+            return Reason::Skip(SkipReason::Stopped);
+        }
+        refusal.into()
+    }
+
     /// After a step that was to write `planned` bytes: the engine's sum so far. What it copied
     /// through us is known, and paid for, already.
     fn step(&self, planned: Bytes, sum: &Moved) {
@@ -180,6 +191,7 @@ impl Meter<'_, '_> {
         }
         self.run.pace.wait(bytes, &self.run.stop);
         if self.run.stop.cause().is_some() {
+            self.refused.store(true, Ordering::Relaxed);
             return Err(io::Error::other("the run was stopped"));
         }
         // Counted before: a copy that fails may have written.

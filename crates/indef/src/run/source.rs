@@ -285,6 +285,10 @@ impl Source {
         }
         if !self.files.is_empty() {
             self.store_anew(options, console);
+            // Then what is left of before is all that can be resumed.
+            if self.stored.is_none() {
+                return;
+            }
         }
         let superseded = state().and_then(|directory| {
             let covered = self.covers(given);

@@ -152,7 +152,7 @@ fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progre
         }
         _ => {}
     };
-    let _claim = match claim(&order) {
+    let _claim = match claim(&order, cancel) {
         Ok(claim) => claim,
         Err(held) => return left(EndKind::Left, held),
     };
@@ -178,14 +178,17 @@ fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progre
     }
 }
 
-/// The file system, for ourselves; where that cannot be had, without.
-fn claim(order: &Order) -> Result<Option<Claim>, String> {
-    let file = Opened::open(&order.path, order.id);
-    let Some(key) = file.and_then(|file| FileSystemKey::of(&file.file).ok()) else {
-        return Ok(None);
-    };
+/// The file system, for ourselves; where claims cannot be had, without. Root's run, should it begin, goes
+/// ahead.
+fn claim(order: &Order, cancel: &Cancel) -> Result<Option<Claim>, String> {
+    let file = Opened::open(&order.path, order.id).ok_or("the file cannot be opened any more")?;
+    let key = FileSystemKey::of(&file.file).map_err(|error| error.to_string())?;
     match Claim::take([key]) {
-        Ok(claim) => Ok(Some(claim)),
+        Ok(mut claim) => {
+            let cancel = cancel.clone();
+            claim.watch(move |_| cancel.cancel());
+            Ok(Some(claim))
+        }
         Err(held @ ClaimError::Held(_)) => Err(held.to_string()),
         Err(_) => Ok(None),
     }
