@@ -1,7 +1,7 @@
 # F2FS's own garbage collection beside indef: who holds up whom, and what is left of the files.
 #
 # usage, with release builds of indef and xtask:
-#   cargo xtask lab up --device flashd --offload --copy f2fs_io --copy target/release/indef
+#   cargo xtask lab up --device flashd --patched f2fs --copy f2fs_io --copy target/release/indef
 #   cargo xtask lab run -- sh -c "$(cat experiments/f2fs-gc.sh)" gc $PWD/target/release/indef $PWD/target/release/xtask
 #   cargo xtask lab down
 #

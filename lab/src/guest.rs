@@ -17,7 +17,7 @@ use std::{
 use units::Bytes;
 
 use crate::{
-    Cache, Kernel, LabError, Release, Zns, ZnsDevice, ZnsSetup, f2fs,
+    Cache, Kernel, LabError, Patched, Release, Zns, ZnsDevice, ZnsSetup,
     job::Job,
     machine::{self, Accelerator, Design, Machine, Word},
     programs,
@@ -92,13 +92,24 @@ impl Guest {
     ///
     /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
     pub fn from_cache(release: Release, cache: &Cache) -> Result<Self, LabError> {
-        if programs::find(Path::new("qemu-system-x86_64")).is_none() {
-            return Err(LabError::missing(
-                "qemu-system-x86_64 (package qemu-system-x86) is not installed",
-            ));
-        }
-        let kernel = Kernel::fetch(release, cache)?;
-        Ok(Self {
+        require_qemu()?;
+        Ok(Self::booting(Kernel::fetch(release, cache)?, cache))
+    }
+
+    /// A guest with the kernel that looks for its own faults ([`Kernel::debug`]): some times slower, and
+    /// whatever it finds is in its log.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    pub fn with_debug_kernel() -> Result<Self, LabError> {
+        let cache = Cache::of_project();
+        require_qemu()?;
+        Ok(Self::booting(Kernel::debug(&cache)?, &cache))
+    }
+
+    fn booting(kernel: Kernel, cache: &Cache) -> Self {
+        Self {
             kernel,
             cache: cache.clone(),
             job: Job::default(),
@@ -112,7 +123,7 @@ impl Guest {
             timeout: Duration::from_secs(300),
             output: Output::default(),
             stop: Arc::default(),
-        })
+        }
     }
 
     /// Have this file or program there, with its libraries, at the place that it has here. A name
@@ -121,6 +132,16 @@ impl Guest {
     pub fn copy(mut self, file: impl AsRef<Path>) -> Self {
         self.job.copy.push(file.as_ref().to_owned());
         self
+    }
+
+    /// The same where the host has it.
+    #[must_use]
+    pub fn copy_if_there(self, file: impl AsRef<Path>) -> Self {
+        if programs::find(file.as_ref()).is_some() {
+            self.copy(file)
+        } else {
+            self
+        }
     }
 
     /// Have the makers and checkers of file systems there, as far as the host has them.
@@ -145,15 +166,15 @@ impl Guest {
         self
     }
 
-    /// Have F2FS with the patches of `kernel/f2fs` there in place of the kernel's own: it can have the
-    /// device copy file ranges (`F2FS_IOC_OFFLOAD`). The module is built where it is not in the cache
-    /// yet: some 150 MB over the network, and a minute.
+    /// Have this file system with the project's patches there in place of the kernel's own. The module
+    /// is built where it is not in the cache yet: some 150 MB over the network, and a minute.
     ///
     /// # Errors
     ///
     /// [`LabError::Unavailable`] where this machine cannot, or what failed.
-    pub fn with_f2fs_offload(mut self) -> Result<Self, LabError> {
-        self.job.f2fs = Some(f2fs::module(&self.kernel, &self.cache)?);
+    pub fn with_patched(mut self, patched: Patched) -> Result<Self, LabError> {
+        let module = patched.module(&self.kernel, &self.cache)?;
+        self.job.replace.push((patched.name(), module));
         Ok(self)
     }
 
@@ -470,6 +491,15 @@ impl Guest {
             }
             kept
         }))
+    }
+}
+
+fn require_qemu() -> Result<(), LabError> {
+    match programs::find(Path::new("qemu-system-x86_64")) {
+        Some(_) => Ok(()),
+        None => Err(LabError::missing(
+            "qemu-system-x86_64 (package qemu-system-x86) is not installed",
+        )),
     }
 }
 

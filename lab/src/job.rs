@@ -37,8 +37,8 @@ pub(crate) struct Job {
     pub(crate) load: Vec<String>,
     /// Modules that are there to be loaded.
     pub(crate) keep: Vec<String>,
-    /// F2FS as a module of our own, in place of the kernel's.
-    pub(crate) f2fs: Option<PathBuf>,
+    /// Modules of our own, in place of the kernel's.
+    pub(crate) replace: Vec<(&'static str, PathBuf)>,
     pub(crate) share: bool,
     /// Whether the guest stays, for commands to come.
     pub(crate) standing: bool,
@@ -170,8 +170,8 @@ impl Job {
     fn add_modules(&self, kernel: &Kernel, root: &mut Root<'_>) -> Result<(), LabError> {
         let names: Vec<String> = self.load.iter().chain(&self.keep).cloned().collect();
         let mut all = kernel.modules()?;
-        if let Some(file) = &self.f2fs {
-            all.replace("f2fs", file);
+        for (name, file) in &self.replace {
+            all.replace(name, file);
         }
         let modules = all.with_dependencies(&names)?;
         let folder = Path::new("lib/modules").join(kernel.version());

@@ -9,7 +9,7 @@ use std::{
 use crate::{Cache, LabError, debian::Packages, error::output_of, image, modules::Modules};
 
 /// What is checked to be of use: a folder that lacks it was made by another version of this code.
-const LAYOUT: &str = "2";
+pub(crate) const LAYOUT: &str = "2";
 
 /// A kernel of Debian's, by the series that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,18 +18,31 @@ pub enum Release {
     Linux6_1,
     /// 6.12: Debian 12's backport of Debian 13's (trixie).
     Linux6_12,
+    /// The newest: what is backported to Debian 13, another one every few months.
+    Newest,
 }
 
 impl Release {
     /// All of them, oldest first.
-    pub const ALL: [Self; 2] = [Self::Linux6_1, Self::Linux6_12];
+    pub const ALL: [Self; 3] = [Self::Linux6_1, Self::Linux6_12, Self::Newest];
 
-    /// `6.1`, `6.12`.
+    /// `6.1`, `6.12`, `newest`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Linux6_1 => "6.1",
             Self::Linux6_12 => "6.12",
+            Self::Newest => "newest",
+        }
+    }
+
+    /// How the versions of its kernels begin; of the newest that is not known beforehand.
+    #[must_use]
+    pub fn series(self) -> Option<&'static str> {
+        match self {
+            Self::Linux6_1 => Some("6.1."),
+            Self::Linux6_12 => Some("6.12."),
+            Self::Newest => None,
         }
     }
 
@@ -42,17 +55,18 @@ impl Release {
         suites
     }
 
-    fn suite(self) -> &'static str {
+    pub(crate) fn suite(self) -> &'static str {
         match self {
             Self::Linux6_1 => "bookworm",
             Self::Linux6_12 => "bookworm-backports",
+            Self::Newest => "trixie-backports",
         }
     }
 }
 
 impl fmt::Display for Release {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 
@@ -79,17 +93,21 @@ impl Kernel {
     /// The kernel from the cache; `None` where it was not fetched yet.
     #[must_use]
     pub fn cached(release: Release, cache: &Cache) -> Option<Self> {
-        let folder = cache.folder().join(release.name());
+        Self::kept(release, &cache.folder().join(release.name()))
+    }
+
+    /// The kernel that this folder has.
+    pub(crate) fn kept(release: Release, folder: &Path) -> Option<Self> {
         let layout = fs::read_to_string(folder.join("layout")).ok()?;
         let version = fs::read_to_string(folder.join("version")).ok()?;
-        (layout == LAYOUT).then_some(Self {
+        (layout == LAYOUT).then(|| Self {
             release,
             version,
-            folder,
+            folder: folder.to_owned(),
         })
     }
 
-    /// The kernel from the cache, or else from Debian's archive: 70 to 110 MB over the network.
+    /// The kernel from the cache, or else from Debian's archive: 70 to 130 MB over the network.
     ///
     /// # Errors
     ///
@@ -125,33 +143,45 @@ impl Kernel {
     /// Fill `folder`: `kernel`, `modules`, `busybox`, `version`, `layout`.
     fn unpack(release: Release, apt: &Path, folder: &Path) -> Result<(), LabError> {
         let packages = Packages::of(&release.suites(), apt)?;
-        let image = packages.first_dependency("linux-image-amd64", release.suite())?;
-        let version = image
-            .strip_prefix("linux-image-")
-            .ok_or_else(|| LabError::Request(format!("{image} is no kernel's package")))?;
+        let meta = format!("linux-image-amd64/{}", release.suite());
+        let needed = packages.dependencies(&meta)?;
+        let (image, version) = { needed.iter() }
+            .find_map(|name| Some((name, name.strip_prefix("linux-image-")?)))
+            .ok_or_else(|| LabError::Request(format!("{meta} needs no kernel: {needed:?}")))?;
         let root = apt.join("root");
-        packages.unpack(&image, &root)?;
+        packages.unpack(image, &root)?;
+        // Newer ones are in several packages: linux-binary-VERSION, linux-modules-VERSION …
+        let suffix = format!("-{version}");
+        for part in packages.dependencies(image)? {
+            if part.starts_with("linux-") && part.ends_with(&suffix) {
+                packages.unpack(&part, &root)?;
+            }
+        }
         packages.unpack("busybox-static", &root)?;
         fs::create_dir_all(folder).map_err(LabError::at(folder))?;
-        for (from, to) in [
-            (format!("lib/modules/{version}"), "modules"),
-            ("bin/busybox".into(), "busybox"),
-        ] {
-            let from = root.join(from);
-            fs::rename(&from, folder.join(to)).map_err(LabError::at(&from))?;
-        }
-        let path = root.join(format!("boot/vmlinuz-{version}"));
+        let first = |places: [String; 2]| {
+            let [one, other] = places.map(|place| root.join(place));
+            if one.exists() { one } else { other }
+        };
+        let path = first([
+            format!("boot/vmlinuz-{version}"),
+            format!("usr/lib/modules/{version}/vmlinuz"),
+        ]);
         let vmlinuz = fs::read(&path).map_err(LabError::at(&path))?;
         let image = image::unpack(&vmlinuz, apt)?.unwrap_or(vmlinuz);
-        for (name, content) in [
-            ("kernel", image.as_slice()),
-            ("version", version.as_bytes()),
-            ("layout", LAYOUT.as_bytes()),
-        ] {
-            let path = folder.join(name);
-            fs::write(&path, content).map_err(LabError::at(&path))?;
+        let modules = first(["", "usr/"].map(|prefix| format!("{prefix}lib/modules/{version}")));
+        let busybox = first(["bin/busybox", "usr/bin/busybox"].map(str::to_owned));
+        for (from, to) in [(modules, "modules"), (busybox, "busybox")] {
+            fs::rename(&from, folder.join(to)).map_err(LabError::at(&from))?;
         }
-        Ok(())
+        write_all(
+            folder,
+            &[
+                ("kernel", &image),
+                ("version", version.as_bytes()),
+                ("layout", LAYOUT.as_bytes()),
+            ],
+        )
     }
 
     /// Which series it belongs to.
@@ -186,4 +216,13 @@ impl Kernel {
     pub(crate) fn modules(&self) -> Result<Modules, LabError> {
         Modules::below(&self.folder.join("modules"))
     }
+}
+
+/// Files of a folder.
+pub(crate) fn write_all(folder: &Path, files: &[(&str, &[u8])]) -> Result<(), LabError> {
+    for (name, content) in files {
+        let path = folder.join(name);
+        fs::write(&path, content).map_err(LabError::at(&path))?;
+    }
+    Ok(())
 }

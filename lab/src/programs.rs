@@ -10,7 +10,7 @@ use std::{
 use crate::LabError;
 
 /// Makers and checkers of file systems, and what else experiments in a guest use.
-pub(crate) const TOOLS: [&str; 14] = [
+pub(crate) const TOOLS: [&str; 16] = [
     "mkfs.ext4",
     "e2fsck",
     "mkfs.xfs",
@@ -18,6 +18,8 @@ pub(crate) const TOOLS: [&str; 14] = [
     "xfs_io",
     "mkfs.btrfs",
     "btrfs",
+    "mkfs.f2fs",
+    "fsck.f2fs",
     "bash",
     "dd",
     "findmnt",
@@ -70,6 +72,10 @@ fn library(line: &str) -> Option<Result<PathBuf, LabError>> {
             "a library is missing: {line}"
         ))));
     }
+    // Said of a program that brings newer libraries of its own.
+    if line.contains(": version `") {
+        return None;
+    }
     let path = line.rsplit_once("=> ").map_or(line, |(_, path)| path);
     let path = path.split(" (").next()?;
     path.starts_with('/').then(|| Ok(PathBuf::from(path)))
@@ -92,6 +98,8 @@ mod tests {
         );
         assert_eq!(path("\tlinux-vdso.so.1 (0x00007f)"), None);
         assert_eq!(path("\tstatically linked"), None);
+        let newer = "/opt/mkfs.xfs: /lib/libc.so.6: version `GLIBC_2.38' not found (required by /opt/mkfs.xfs)";
+        assert_eq!(path(newer), None);
         assert!(library("\tlibq.so => not found").unwrap().is_err());
     }
 

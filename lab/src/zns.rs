@@ -127,6 +127,9 @@ pub struct ZnsOptions {
     pub time_scale: f64,
     /// Record what is done to flashd to this file from the start.
     pub record: Option<PathBuf>,
+    /// More properties of QEMU's zoned namespace, separated by commas (`ms=8,pi=1`: with protection
+    /// information).
+    pub namespace: String,
     /// Options for mkfs.f2fs, as in a shell.
     pub mkfs: String,
     /// Options for the mount, separated by commas.
@@ -142,6 +145,7 @@ impl Default for ZnsOptions {
             profile: "zero".into(),
             time_scale: 1.0,
             record: None,
+            namespace: String::new(),
             mkfs: String::new(),
             mount: String::new(),
         }
@@ -333,11 +337,14 @@ impl Zns {
         );
         // A Copy may have as many ranges and blocks as QEMU lets it; the default of 128 blocks of
         // 512 bytes in a range is 64 KiB.
-        let namespace = format!(
+        let mut namespace = format!(
             "nvme-ns,drive=zoned,bus=nvme,nsid=1,zoned=true,zoned.zone_size=32M,\
              zoned.zone_capacity=32M,logical_block_size={BLOCK_BYTES},\
              physical_block_size={BLOCK_BYTES},mssrl=32768,mcl=65536,msrc=127"
         );
+        if !self.options.namespace.is_empty() {
+            namespace = format!("{namespace},{}", self.options.namespace);
+        }
         Ok(guest
             .first_disk(CONVENTIONAL)
             .qemu("-drive")

@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use lab::{
-    Cache, Guest, Kernel, Output, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup,
+    Cache, Guest, Kernel, Output, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup,
     standing::{self, Ended, Limits, Standing},
 };
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -70,12 +70,15 @@ pub(crate) enum Lab {
         /// Fetch those that are missing
         #[arg(long)]
         fetch: bool,
+        /// Build the one with lockdep and KASAN, too, if it is missing (a quarter of an hour and more)
+        #[arg(long)]
+        debug: bool,
     },
     /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
     Experiment {
         /// Which; without it, what there is
         name: Option<String>,
-        /// 6.1 or 6.12
+        /// 6.1, 6.12 or newest
         #[arg(long, default_value_t = Release::Linux6_12)]
         kernel: Release,
         /// Processors of the guest
@@ -152,7 +155,7 @@ pub(crate) struct Setup {
 /// What the machine is like.
 #[derive(Args)]
 pub(crate) struct Machine {
-    /// 6.1 or 6.12 [default: 6.12]
+    /// 6.1, 6.12 or newest [default: 6.12]
     #[arg(long)]
     kernel: Option<Release>,
     /// Add an empty disk of this size (like 512M or 2G): /dev/vda, then /dev/vdb …
@@ -170,6 +173,9 @@ pub(crate) struct Machine {
     /// Load this kernel module before the command
     #[arg(long, value_name = "NAME")]
     module: Vec<String>,
+    /// Have this file system with the patches of kernel/ in place of the kernel's own (built once: a minute)
+    #[arg(long, value_name = "ext4|f2fs")]
+    patched: Vec<Patched>,
     /// One more argument for QEMU
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     qemu: Vec<OsString>,
@@ -201,9 +207,6 @@ pub(crate) struct Ssd {
     /// How many times slower than its model flashd goes
     #[arg(long, value_name = "K", default_value_t = 1.0)]
     time_scale: f64,
-    /// Have F2FS with the patches of kernel/f2fs, that moves data by the device (built once: a minute)
-    #[arg(long)]
-    offload: bool,
     /// How far to set it up: attached, formatted or mounted
     #[arg(long, value_name = "STATE", default_value_t = ZnsSetup::Mounted)]
     setup: ZnsSetup,
@@ -217,6 +220,7 @@ impl Machine {
             && self.cpus.is_none()
             && self.memory.is_none()
             && self.module.is_empty()
+            && self.patched.is_empty()
             && self.qemu.is_empty()
     }
 }
@@ -290,7 +294,7 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Lab::Kernels { fetch } => kernels(fetch),
+        Lab::Kernels { fetch, debug } => kernels(fetch, debug),
         Lab::Experiment { name: None, .. } => {
             println!("{}", experiment::names()?.join("\n"));
             Ok(ExitCode::SUCCESS)
@@ -335,7 +339,7 @@ fn standing(which: &Which, setup: &Setup) -> Result<Option<Standing>> {
         return Ok(None);
     };
     let Setup { machine, ssd, .. } = setup;
-    if !machine.is_default() || ssd.device.is_some() || ssd.offload {
+    if !machine.is_default() || ssd.device.is_some() {
         bail!(
             "a guest is standing, and is as `lab up` has made it; --fresh is one with these options"
         );
@@ -470,7 +474,7 @@ fn described(state: &standing::State) -> String {
     format!("Linux {}{device}, keeper {}", state.kernel, state.pid)
 }
 
-fn kernels(fetch: bool) -> Result<ExitCode> {
+fn kernels(fetch: bool, debug: bool) -> Result<ExitCode> {
     let cache = Cache::of_project();
     for release in Release::ALL {
         if fetch {
@@ -480,7 +484,10 @@ fn kernels(fetch: bool) -> Result<ExitCode> {
             .map_or("not fetched yet".to_owned(), |kernel| {
                 kernel.version().to_owned()
             });
-        println!("{release:<5} {version}");
+        println!("{release:<6} {version}");
+    }
+    if debug {
+        println!("debug {}", Kernel::debug(&cache)?.version());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -494,8 +501,8 @@ fn guest(setup: Setup, zns: Option<&Zns>) -> Result<Guest> {
     let mut guest = Guest::with(machine.kernel.unwrap_or(Release::Linux6_12))?
         .cpus(machine.cpus.unwrap_or(2))
         .memory_mib(machine.memory.unwrap_or(1024));
-    if ssd.offload {
-        guest = guest.with_f2fs_offload()?;
+    for patched in machine.patched {
+        guest = guest.with_patched(patched)?;
     }
     if files.with_tools {
         guest = guest.with_tools();

@@ -16,6 +16,8 @@ pub(crate) fn way(name: &str) -> Result<(Way, Flags)> {
         "in-device" => (Way::InDevice, Flags::empty()),
         "copy" => (Way::Copy, Flags::NO_IN_DEVICE),
         "host" => (Way::Host, Flags::NO_IN_DEVICE | Flags::NO_COPY),
+        // The device copies, but not blocks that have metadata.
+        "metadata" => (Way::Host, Flags::empty()),
         _ => bail!("there is no way {name}"),
     })
 }
@@ -30,6 +32,10 @@ pub(crate) fn run(folder: &Path, name: &str) -> Result<()> {
     println!("{name}: {capability:?}");
     ensure!(capability.way == way, "{capability:?} for {flags:?}");
     ensure!(capability.max_blocks > 0);
+    if name == "metadata" {
+        let without = query(&root, flags | Flags::NO_HOST)?;
+        ensure!(without.way == Way::None, "{without:?} without the host");
+    }
 
     fragmented(folder, way, flags).context("a fragmented file")?;
     dirty(folder, flags).context("a file that is dirty here and there")?;

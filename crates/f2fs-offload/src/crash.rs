@@ -5,9 +5,11 @@
 //! version that was durable, or a newer one of which the writing had begun ([`oracle`](crate::oracle)).
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io::Write,
+    os::unix::fs::PermissionsExt,
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -140,6 +142,38 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
             marks.durable(new, Part::Still, 1)?;
         }
     }
+    Ok(())
+}
+
+/// Move a file that is durable, without a pause, while only its mode changes and is synced: fsync writes
+/// the node that has the addresses of all blocks.
+pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
+    const FSYNCS: u32 = 40;
+    let file = Known::existing(folder, FILES[0], BLOCKS)?;
+    let same = File::open(&file.path)?;
+    let over = AtomicBool::new(false);
+    let mut moved = 0;
+    Marks(marks).set("synced")?;
+    thread::scope(|scope| {
+        let syncer = scope.spawn(|| {
+            let synced = (0..FSYNCS).try_for_each(|number| {
+                same.set_permissions(Permissions::from_mode(0o600 | (number % 2)))?;
+                same.sync_all()
+            });
+            over.store(true, Ordering::Relaxed);
+            synced
+        });
+        for middle in (0..).map(|round| 1 + round * 7 % (BLOCKS - 1)) {
+            if over.load(Ordering::Relaxed) {
+                break;
+            }
+            let report = relocate(&file, middle, Flags::empty())?;
+            moved += report.ranges.iter().map(|range| range.moved).sum::<u64>();
+        }
+        Ok::<_, anyhow::Error>(syncer.join().expect("it does not panic")?)
+    })?;
+    println!("  {} MiB were moved beside {FSYNCS} fsyncs", moved >> 20);
+    ensure!(moved > 0);
     Ok(())
 }
 

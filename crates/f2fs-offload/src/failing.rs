@@ -16,7 +16,7 @@ use linux_abi::{
 use crate::file::{BLOCK, Known};
 
 /// Bytes of the conventional disk, which comes first in F2FS's addresses.
-const CONVENTIONAL: u64 = 64 << 20;
+pub(crate) const CONVENTIONAL: u64 = 64 << 20;
 
 /// `zoned` is the disk with the zones that `folder` is on.
 pub(crate) fn run(folder: &Path, zoned: &Path, flags: Flags) -> Result<()> {

@@ -205,6 +205,15 @@ impl Known {
         self.range(0, self.blocks())
     }
 
+    /// The whole of it as a range by another descriptor.
+    pub(crate) fn whole_of<'a>(&self, descriptor: &'a File) -> Range<'a> {
+        Range {
+            file: descriptor.as_fd(),
+            start: 0,
+            len: self.blocks() * BLOCK,
+        }
+    }
+
     pub(crate) fn range(&self, block: u64, count: u64) -> Range<'_> {
         Range {
             file: self.file.as_fd(),

@@ -15,6 +15,7 @@ mod crash;
 mod encrypted;
 mod failing;
 mod file;
+mod finish;
 mod killed;
 mod oracle;
 mod refusals;
@@ -47,6 +48,9 @@ fn run(arguments: &[String]) -> Result<()> {
         ["failing", folder, zoned, way] => {
             failing::run(Path::new(folder), Path::new(zoned), basics::way(way)?.1)
         }
+        ["finish", folder, zoned, milliseconds] => {
+            finish::run(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
+        }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
         ["killed", folder] => killed::run(Path::new(folder)),
         ["space", folder, disk, zoned, how @ ("checkpointed" | "any")] => space::run(
@@ -57,6 +61,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ),
         ["prepare", folder] => crash::prepare(Path::new(folder)),
         ["migrate", folder, marks] => crash::migrate(Path::new(folder), Path::new(marks)),
+        ["synced", folder, marks] => crash::synced(Path::new(folder), Path::new(marks)),
         ["after", folder, marks] => crash::after(Path::new(folder), marks),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
         _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | SUBJECT FOLDER …"),

@@ -2,8 +2,16 @@
 
 mod guest;
 
+use flash_model::Profile;
+use flashd::device::Device;
 use guest::{PROGRAM, trial, zns};
-use lab::{Release, ZnsDevice};
+use lab::{Release, Zns, ZnsDevice, ZnsOptions};
+
+/// The profile of a device that has no latencies.
+const ZERO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../flash-model/profiles/zero.toml"
+);
 
 /// The device does it by In_Device_Defragment, and says the same of how much.
 fn on_flashd(release: Release) {
@@ -48,6 +56,69 @@ fn vm_6_1_files_become_contiguous_on_qemus_device() {
 #[test]
 fn vm_6_12_files_become_contiguous_on_qemus_device() {
     on_qemus_device(Release::Linux6_12);
+}
+
+/// Blocks with protection information: a copy would take over the reference tag of the old place, and could
+/// not be read. The device gets no commands of ours, the host reads and writes through the block layer.
+fn protected(release: Release) {
+    let zns = Zns::new(ZnsOptions {
+        device: ZnsDevice::Qemu,
+        namespace: "ms=8,pi=1".into(),
+        ..ZnsOptions::default()
+    })
+    .unwrap();
+    let script = format!(
+        "[ $(cat /sys/block/${{ZNS_ZONED#/dev/}}/integrity/format) = T10-DIF-TYPE1-CRC ]\n\
+         {PROGRAM} basics $ZNS_MOUNT metadata"
+    );
+    trial(release, &zns, &script);
+}
+
+#[test]
+fn vm_6_1_blocks_with_metadata_are_not_copied_by_the_device() {
+    protected(Release::Linux6_1);
+}
+
+#[test]
+fn vm_6_12_blocks_with_metadata_are_not_copied_by_the_device() {
+    protected(Release::Linux6_12);
+}
+
+/// A device that lets few zones be active, and takes its time to finish one: longer than a write to the file
+/// that is moved may take.
+fn finishing(release: Release) {
+    const MILLISECONDS: u64 = 2000;
+    const LIMIT: &str = "10";
+    if !scratch_fs::require_program("blkzone") {
+        return;
+    }
+    let mut profile = std::fs::read_to_string(ZERO).unwrap();
+    for (name, unit, value) in [
+        ("max_active", "count", LIMIT),
+        ("max_open", "count", LIMIT),
+        ("finish_latency", "us", &format!("{}", MILLISECONDS * 1000)),
+    ] {
+        let was = format!("{name} = {{ value = 0, unit = \"{unit}\"");
+        assert!(profile.contains(&was), "{was}");
+        let is = format!("{name} = {{ value = {value}, unit = \"{unit}\"");
+        profile = profile.replace(&was, &is);
+    }
+    let options = ZnsOptions::default();
+    let mut device = options.flashd().unwrap();
+    device.profile = Profile::parse(ZERO, &profile).unwrap();
+    let zns = Zns::serving(Device::open(&device).unwrap(), options).unwrap();
+    let script = format!("{PROGRAM} finish $ZNS_MOUNT $ZNS_ZONED {MILLISECONDS}");
+    trial(release, &zns, &script);
+}
+
+#[test]
+fn vm_6_1_zones_that_are_left_are_finished_with_no_file_locked() {
+    finishing(Release::Linux6_1);
+}
+
+#[test]
+fn vm_6_12_zones_that_are_left_are_finished_with_no_file_locked() {
+    finishing(Release::Linux6_12);
 }
 
 /// What cannot be moved is said, and nothing is touched. (Swap files are missing: on zones `swapon` is

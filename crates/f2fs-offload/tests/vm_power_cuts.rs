@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use flash_model::{Zone, ZoneState};
 use flashd::{
     device::{Device, StoreOptions},
     record::{Keep, Mark, marks, replay},
@@ -71,8 +72,8 @@ fn options() -> ZnsOptions {
     }
 }
 
-/// What a guest does to a device while it moves files.
-fn record(release: Release, recording: &Path) -> Option<()> {
+/// What a guest does to a device while it moves files, by this subject of the program.
+fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     let zns = Zns::new(options()).unwrap();
     let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
     guest::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
@@ -83,7 +84,7 @@ fn record(release: Release, recording: &Path) -> Option<()> {
     let asked = share.path().join("marks");
     fs::create_dir(&asked).unwrap();
     let over = AtomicBool::new(false);
-    let migrate = format!("{PROGRAM} migrate $ZNS_MOUNT /share/marks && umount $ZNS_MOUNT");
+    let migrate = format!("{PROGRAM} {subject} $ZNS_MOUNT /share/marks && umount $ZNS_MOUNT");
     thread::scope(|scope| {
         scope.spawn(|| set_marks(device, &asked, &over));
         let _over = Over(&over);
@@ -191,7 +192,7 @@ fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
 fn power_cuts(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");
-    if record(release, &recording).is_none() {
+    if record(release, "migrate", &recording).is_none() {
         return;
     }
     let marks = marks(&recording).unwrap();
@@ -256,4 +257,93 @@ fn vm_6_12_power_cuts_leave_every_file_whole() {
 #[test]
 fn vm_6_1_power_cuts_leave_every_file_whole() {
     power_cuts(Release::Linux6_1);
+}
+
+/// Bytes of a zone that fsync writes at most; a move writes more.
+const NODES: u64 = 64 << 10;
+
+/// What of the recording has to be kept at this place, right before a flush, so that all nodes are there and no
+/// more than half of what was copied; `None` where there are not both.
+fn nodes_without_copies(recording: &Path, at: u64, folder: &Path) -> Option<Keep> {
+    const SEEDS: u64 = 200;
+    let written = |keep| -> Vec<u64> {
+        let store = folder.join("store");
+        let device = state(recording, &Mark::Entry(at), keep, &store);
+        fs::remove_file(&store).unwrap();
+        device.zones(0).iter().map(filled).collect()
+    };
+    let durable = written(Keep::Durable);
+    let volatile: Vec<u64> = written(Keep::Everything)
+        .iter()
+        .zip(&durable)
+        .map(|(all, durable)| all.saturating_sub(*durable))
+        .collect();
+    let is_nodes = |bytes: u64| bytes <= NODES;
+    if !volatile.iter().any(|&bytes| bytes > 0 && is_nodes(bytes))
+        || volatile.iter().all(|&bytes| is_nodes(bytes))
+    {
+        return None;
+    }
+    (0..SEEDS)
+        .map(|n| Keep::Reordered(at * SEEDS + n))
+        .find(|keep| {
+            let kept = written(*keep);
+            (0..kept.len()).all(|zone| {
+                let kept = kept[zone].saturating_sub(durable[zone]);
+                match volatile[zone] {
+                    bytes if is_nodes(bytes) => kept == bytes,
+                    bytes => kept <= bytes / 2,
+                }
+            })
+        })
+}
+
+/// Bytes of a zone that are written.
+fn filled(zone: &Zone) -> u64 {
+    match zone.state {
+        ZoneState::Full => zone.capacity,
+        _ => zone.write_pointer - zone.start,
+    }
+}
+
+/// An fsync beside a move must not make durable that the file is at a new place before the copies are: the
+/// power is cut when nodes are written and nothing is flushed yet, and what was copied is lost.
+fn beside_fsync(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    if record(release, "synced", &recording).is_none() {
+        return;
+    }
+    let marks = marks(&recording).unwrap();
+    let begun = marks.iter().position(|mark| mark.mark == "mark:synced");
+    let flushes: Vec<u64> = marks[begun.unwrap()..]
+        .iter()
+        .filter(|mark| mark.mark.starts_with("flush:"))
+        .map(|mark| mark.entries - 1)
+        .collect();
+    let states: Vec<Cut> = some(&flushes, u64::MAX)
+        .filter_map(|at| {
+            Some(Cut {
+                mark: Mark::Entry(at),
+                keep: nodes_without_copies(&recording, at, folder.path())?,
+                before: "synced,".to_owned(),
+            })
+        })
+        .take(guest::setting("INDEF_POWER_CUTS", STATES_IN_A_GUEST as u64) as usize)
+        .collect();
+    println!("{} flushes, {} states", flushes.len(), states.len());
+    assert!(!states.is_empty());
+    for states in states.chunks(STATES_IN_A_GUEST) {
+        look(release, &recording, states);
+    }
+}
+
+#[test]
+fn vm_6_12_an_fsync_beside_a_move_loses_nothing() {
+    beside_fsync(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_an_fsync_beside_a_move_loses_nothing() {
+    beside_fsync(Release::Linux6_1);
 }

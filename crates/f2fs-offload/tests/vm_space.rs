@@ -16,7 +16,7 @@ fn space(release: Release) {
     .unwrap();
     let mounted = match release {
         Release::Linux6_1 => "checkpointed",
-        Release::Linux6_12 => "any",
+        Release::Linux6_12 | Release::Newest => "any",
     };
     trial(
         release,

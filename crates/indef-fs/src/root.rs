@@ -384,12 +384,14 @@ fn is_link(directory: impl AsFd, name: &std::ffi::OsStr) -> bool {
     .is_ok_and(|status| FileType::from_raw_mode(status.stx_mode.into()) == FileType::Symlink)
 }
 
-fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refusal {
+pub(crate) fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refusal {
     let reason = match errno {
         Errno::NOENT | Errno::NOTDIR => SkipReason::Gone,
         Errno::LOOP => SkipReason::SymbolicLink,
         Errno::XDEV => SkipReason::Changed,
         Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted,
+        Errno::TXTBSY => SkipReason::RunningBinary,
+        Errno::ROFS => SkipReason::ReadOnlyMount,
         // Somebody holds a lease on it.
         Errno::AGAIN => SkipReason::InUse,
         _ => {

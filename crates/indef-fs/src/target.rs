@@ -17,7 +17,7 @@ use units::Bytes;
 use crate::{
     Entry, FsError, Mounts, Refusal, Root,
     filesystem::block_size,
-    root::{born, id, look_at},
+    root::{born, id, look_at, refuse},
     swap::is_swap_file,
 };
 
@@ -250,26 +250,6 @@ fn open_quietly(entry: &Entry) -> Result<(File, bool), Refusal> {
     opened
         .map(|(fd, noatime)| (File::from(fd), noatime))
         .map_err(|errno| refuse(entry.path(), "open", errno))
-}
-
-fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refusal {
-    let reason = match errno {
-        Errno::NOENT | Errno::NOTDIR => SkipReason::Gone,
-        Errno::ACCESS | Errno::PERM => SkipReason::NotPermitted,
-        Errno::TXTBSY => SkipReason::RunningBinary,
-        Errno::ROFS => SkipReason::ReadOnlyMount,
-        // Somebody holds a lease on it.
-        Errno::AGAIN => SkipReason::InUse,
-        _ => {
-            return Refusal::Failed(FsError {
-                path: path.to_owned(),
-                operation,
-                offset: None,
-                source: errno.into(),
-            });
-        }
-    };
-    Refusal::Skip(reason)
 }
 
 #[cfg(test)]

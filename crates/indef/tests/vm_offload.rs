@@ -6,7 +6,7 @@ mod zoned;
 
 use std::fs;
 
-use lab::{Guest, LabError, Release, Zns, ZnsDevice, ZnsOptions};
+use lab::{Guest, LabError, Patched, Release, Zns, ZnsDevice, ZnsOptions};
 use serde_json::Value;
 use zoned::json;
 
@@ -36,7 +36,7 @@ fn device_copies(release: Release, device: ZnsDevice) {
         ..ZnsOptions::default()
     })
     .unwrap();
-    let guest = Guest::with(release).and_then(Guest::with_f2fs_offload);
+    let guest = Guest::with(release).and_then(|guest| guest.with_patched(Patched::F2fs));
     let Some(folder) = run(guest, &zns, "auto") else {
         return;
     };

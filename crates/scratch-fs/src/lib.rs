@@ -8,12 +8,13 @@
 //! a state that did not come out is an error, never a silently easier test), holes and unwritten
 //! ranges, with [`content`] that can be told again from seed and offset.
 //!
-//! They ignore what no test needs: real-time XFS, several devices, other block sizes than 4 KiB
+//! They ignore what no test needs: real-time XFS, several devices (but F2FS's zones), other block sizes than 4 KiB
 //! where a piece is smaller than a block.
 
 #![forbid(unsafe_code)]
 
 mod aligned;
+mod check;
 mod content;
 mod ext4;
 mod fragment;
@@ -22,6 +23,7 @@ mod shape;
 mod skip;
 
 pub use aligned::AlignedBuffer;
+pub use check::fsck_f2fs_found;
 pub use content::{content, verify};
 pub use fragment::{FragmentOptions, fragment};
 pub use mount::{DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder};

@@ -3,11 +3,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
 use units::Bytes;
+
+use crate::check::check;
 
 /// A scratch file system could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -81,6 +83,7 @@ pub struct ScratchFsBuilder {
     folder: PathBuf,
     copy_of: Option<PathBuf>,
     tools: Option<PathBuf>,
+    zoned: Option<(String, String)>,
 }
 
 impl ScratchFsBuilder {
@@ -120,6 +123,13 @@ impl ScratchFsBuilder {
         self
     }
 
+    /// No loop file: F2FS on these disks, one without zones and one with. What is on them is lost.
+    #[must_use]
+    pub fn on_zones(mut self, conventional: &str, zoned: &str) -> Self {
+        self.zoned = Some((conventional.to_owned(), zoned.to_owned()));
+        self
+    }
+
     /// Make it.
     ///
     /// # Errors
@@ -136,6 +146,8 @@ pub struct ScratchFs {
     kind: String,
     options: String,
     device: String,
+    /// Another disk, where there is no loop file.
+    zoned: Option<String>,
     mounted: bool,
     tools: Option<PathBuf>,
     root: PathBuf,
@@ -155,6 +167,7 @@ impl ScratchFs {
             folder: std::env::temp_dir(),
             copy_of: None,
             tools: None,
+            zoned: None,
         }
     }
 
@@ -162,11 +175,12 @@ impl ScratchFs {
         let ScratchFsBuilder {
             kind,
             size,
-            mkfs,
+            mkfs: mkfs_args,
             options,
             folder,
             copy_of,
             tools,
+            zoned,
         } = builder;
         let unavailable = |why: String| ScratchError::Unavailable {
             kind: kind.clone(),
@@ -195,6 +209,25 @@ impl ScratchFs {
         let directory = tempfile::Builder::new()
             .prefix("indef-scratch-")
             .tempdir_in(folder)?;
+        let root = directory.path().join("mnt");
+        fs::create_dir(&root)?;
+        if let Some((device, zoned)) = zoned {
+            let mut mkfs = Command::new(&program);
+            mkfs.args(["-q", "-f", "-m", "-c", &zoned]);
+            run(mkfs.args(&mkfs_args).arg(&device))?;
+            let mut scratch = Self {
+                kind,
+                options,
+                device,
+                zoned: Some(zoned),
+                mounted: false,
+                tools,
+                root,
+                directory,
+            };
+            scratch.mount()?;
+            return Ok(scratch);
+        }
         let image = directory.path().join("image");
         if let Some(original) = copy_of {
             run(Command::new("cp")
@@ -202,7 +235,7 @@ impl ScratchFs {
                 .args([&original, &image]))?;
             become_another(&kind, &image)?;
         } else {
-            make(&program, &kind, &image, size, &mkfs)?;
+            make(&program, &kind, &image, size, &mkfs_args)?;
         }
         let device = run(Command::new("losetup")
             .args(["--show", "-f", "--direct-io=on"])
@@ -211,12 +244,11 @@ impl ScratchFs {
         // Discards would make holes in the image, which grow again elsewhere.
         let name = device.trim().trim_start_matches("/dev/");
         let _ = fs::write(format!("/sys/block/{name}/queue/discard_max_bytes"), "0");
-        let root = directory.path().join("mnt");
-        fs::create_dir(&root)?;
         let mut scratch = Self {
             kind,
             options,
             device: device.trim().to_owned(),
+            zoned: None,
             mounted: false,
             tools,
             root,
@@ -257,19 +289,24 @@ impl ScratchFs {
     ///
     /// Where sysfs cannot be read.
     pub fn device_bytes(&self) -> std::io::Result<DeviceBytes> {
-        let name = self.device.trim_start_matches("/dev/");
-        let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
-        let sectors = |column: usize| {
-            stat.split_whitespace()
-                .nth(column)
-                .and_then(|word| word.parse().ok())
-                .map(|sectors: u64| Bytes(sectors * 512))
-                .ok_or_else(|| std::io::Error::other(format!("unexpected {name}/stat: {stat}")))
-        };
-        Ok(DeviceBytes {
-            read: sectors(2)?,
-            written: sectors(6)?,
-        })
+        let disks = [Some(&self.device), self.zoned.as_ref()];
+        let mut sum = DeviceBytes::default();
+        for disk in disks.into_iter().flatten() {
+            // It may be another name of the disk.
+            let disk = fs::canonicalize(disk)?;
+            let name = disk.file_name().unwrap_or_default().to_string_lossy();
+            let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+            let sectors = |column: usize| {
+                stat.split_whitespace()
+                    .nth(column)
+                    .and_then(|word| word.parse().ok())
+                    .map(|sectors: u64| Bytes(sectors * 512))
+                    .ok_or_else(|| std::io::Error::other(format!("unexpected {name}/stat: {stat}")))
+            };
+            sum.read += sectors(2)?;
+            sum.written += sectors(6)?;
+        }
+        Ok(sum)
     }
 
     /// Bytes free for anybody, as `statfs` says.
@@ -354,25 +391,9 @@ impl ScratchFs {
     /// What the checker printed, where it is not content.
     pub fn fsck(&mut self) -> Result<(), ScratchError> {
         self.unmount()?;
-        let checked = match self.kind.as_str() {
-            "ext4" => run(Command::new("e2fsck").args(["-fn"]).arg(&self.device)),
-            "xfs" => {
-                let tool = match &self.tools {
-                    Some(folder) => folder.join("xfs_repair"),
-                    None => PathBuf::from("xfs_repair"),
-                };
-                run(Command::new(tool).args(["-n"]).arg(&self.device))
-            }
-            "btrfs" => run(Command::new("btrfs")
-                .args(["check", "--readonly", "--check-data-csum"])
-                .arg(&self.device)),
-            kind => Err(ScratchError::Unavailable {
-                kind: kind.to_owned(),
-                why: "no checker known".into(),
-            }),
-        };
+        let checked = check(&self.kind, &self.device, self.tools.as_deref());
         self.mount()?;
-        checked.map(drop)
+        checked
     }
 }
 
@@ -382,7 +403,9 @@ impl Drop for ScratchFs {
             // Something still has a file open: detach from the tree, the kernel finishes later.
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
         }
-        let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
+        if self.zoned.is_none() {
+            let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
+        }
     }
 }
 
@@ -423,7 +446,7 @@ fn make(
         // As newer tools do by themselves: without it the extents of files cannot be exchanged so that
         // a power cut does no harm.
         "xfs" if !mkfs.iter().any(|arg| arg.contains("rmapbt")) => &["-q", "-f", "-m", "rmapbt=1"],
-        "xfs" => &["-q", "-f"],
+        "xfs" | "f2fs" => &["-q", "-f"],
         _ => &[],
     };
     run(Command::new(program).args(quiet).args(mkfs).arg(image))?;
@@ -448,7 +471,7 @@ fn reserve(image: &Path, size: Bytes) {
     }
 }
 
-fn run(command: &mut Command) -> Result<String, ScratchError> {
+pub(crate) fn run(command: &mut Command) -> Result<String, ScratchError> {
     let failed = |output: String| ScratchError::Command {
         command: format!("{command:?}"),
         output,
@@ -460,7 +483,7 @@ fn run(command: &mut Command) -> Result<String, ScratchError> {
     to_run
         .env("PATH", format!("{path}:/usr/sbin:/sbin"))
         .env("LC_ALL", "C");
-    match to_run.output() {
+    match to_run.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         }

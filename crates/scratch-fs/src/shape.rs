@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use linux_abi::fiemap::{ExtentFlags, FLAG_SYNC, Mapper};
+use linux_abi::{
+    cache::write_and_wait,
+    fiemap::{ExtentFlags, FLAG_SYNC, Mapper},
+};
 use rustix::fs::{FallocateFlags, fallocate};
 use units::{Bytes, FileOffset, FileRange};
 
@@ -15,6 +18,10 @@ use crate::content;
 
 /// `EXT4_SUPER_MAGIC` (linux/magic.h, v6.1).
 const EXT4: i64 = 0xEF53;
+/// `F2FS_SUPER_MAGIC` (linux/magic.h, v6.1).
+const F2FS: i64 = 0xF2F5_2010;
+/// F2FS knows no other.
+const BLOCK: u64 = 4096;
 /// Dummies kept before giving up.
 const TRIES: usize = 24;
 /// Holes from this length on are never allocated.
@@ -135,17 +142,27 @@ impl Shape {
         self.segments.iter().filter_map(pieces).sum()
     }
 
+    /// Whether the file has the fragments asked for; on F2FS more will do, as a section may end in the midst
+    /// of a piece.
+    fn is_as_wanted(&self, file: &File) -> io::Result<bool> {
+        let (is, wanted) = (fragments(file)?, self.fragments());
+        Ok(is == wanted || (is > wanted && is_on_f2fs(file)?))
+    }
+
     /// Make it, replacing what is at `path`.
     ///
     /// Every piece is allocated in turn with one of a nameless dummy file, which separates it from
     /// the next piece; data is written into the allocated blocks afterwards, in large requests.
-    /// Whether it worked is seen before anything is written, and tried again elsewhere if not.
+    /// Whether it worked is seen before anything is written, and tried again elsewhere if not. F2FS gives
+    /// blocks their place when they are written, so there the pieces are written in turn; unwritten ranges
+    /// have no place there, and no number of fragments is insisted on where there are some.
     ///
     /// # Errors
     ///
     /// What failed, as the kernel said it; or that the file did not get the fragments asked for.
     pub fn make(&self, path: &Path) -> io::Result<()> {
         let mut dummies = Vec::new();
+        let mut exact = self.exact;
         let file = loop {
             // A new inode each time: what was allocated in vain stays so, and is out of the way.
             match std::fs::remove_file(path) {
@@ -157,18 +174,25 @@ impl Shape {
                 .write(true)
                 .create_new(true)
                 .open(path)?;
-            self.allocate(&file, path, &mut dummies)?;
-            if !self.exact || fragments(&file)? == self.fragments() || dummies.len() > TRIES {
+            if is_on_f2fs(&file)? {
+                exact &= !self.has_unwritten();
+                dummies.push(self.write_in_turn(&file, path)?);
+                self.settle(&file)?;
+            } else {
+                self.allocate(&file, path, &mut dummies)?;
+            }
+            if !exact || self.is_as_wanted(&file)? || dummies.len() > TRIES {
                 break file;
             }
             dummies.push(file);
         };
-        self.write(&file)?;
-        file.set_len(self.size().get())?;
-        file.sync_all()?;
+        if !is_on_f2fs(&file)? {
+            self.write(&file)?;
+            self.settle(&file)?;
+        }
         drop(dummies);
-        let made = fragments(&file)?;
-        if self.exact && made != self.fragments() {
+        if exact && !self.is_as_wanted(&file)? {
+            let made = fragments(&file)?;
             return Err(io::Error::other(format!(
                 "{}: {made} fragments came out instead of {}",
                 path.display(),
@@ -176,6 +200,47 @@ impl Shape {
             )));
         }
         Ok(())
+    }
+
+    fn settle(&self, file: &File) -> io::Result<()> {
+        file.set_len(self.size().get())?;
+        file.sync_all()
+    }
+
+    fn has_unwritten(&self) -> bool {
+        let unwritten = |segment: &Segment| matches!(segment, Segment::Unwritten { .. });
+        self.segments.iter().any(unwritten)
+    }
+
+    /// Write every piece, and after each as much of a dummy, which comes back.
+    fn write_in_turn(&self, file: &File, path: &Path) -> io::Result<File> {
+        let dummy = nameless(path)?;
+        let mut between = 0;
+        let mut buffer = Vec::new();
+        for (start, segment) in self.placed() {
+            let end = start + segment.len().get();
+            let piece = match segment {
+                Segment::Data { .. } => segment.piece().unwrap_or(1),
+                Segment::Unwritten { len, .. } => {
+                    fallocate(file, FallocateFlags::empty(), start, len.get())?;
+                    continue;
+                }
+                Segment::Hole(_) => continue,
+            };
+            for offset in (start..end).step_by(piece as usize) {
+                let length = piece.min(end - offset);
+                buffer.resize(length as usize, 0);
+                content(&mut buffer, self.seed, FileOffset(offset));
+                file.write_all_at(&buffer, offset)?;
+                write_and_wait(file, offset, length)?;
+                // As much: up to 16 blocks at a time go to another log (`min_hot_blocks`).
+                let apart = length.next_multiple_of(BLOCK);
+                dummy.write_all_at(&vec![0; apart as usize], between)?;
+                write_and_wait(&dummy, between, apart)?;
+                between += apart;
+            }
+        }
+        Ok(dummy)
     }
 
     /// Each segment with its offset.
@@ -314,6 +379,10 @@ pub fn fragments(file: &File) -> io::Result<u64> {
 ///
 /// # Errors
 ///
+fn is_on_f2fs(file: &File) -> io::Result<bool> {
+    Ok(rustix::fs::fstatfs(file)?.f_type == F2FS)
+}
+
 /// What `FICLONE` said: `EOPNOTSUPP` where the file system cannot share.
 pub fn reflink(from: &Path, to: &Path) -> io::Result<()> {
     let target = OpenOptions::new()

@@ -75,11 +75,11 @@ impl Packages {
         command
     }
 
-    /// The package that `meta` of `suite` stands for: the first that it depends on.
-    pub(crate) fn first_dependency(&self, meta: &str, suite: &str) -> Result<String, LabError> {
-        let depends = self.field(&format!("{meta}/{suite}"), "Depends")?;
-        let first = depends.split([' ', ',']).next().unwrap_or_default();
-        Ok(first.to_owned())
+    /// The packages that this one (as [`Self::field`] takes it) depends on; of alternatives the first.
+    pub(crate) fn dependencies(&self, package: &str) -> Result<Vec<String>, LabError> {
+        let depends = self.field(package, "Depends")?;
+        let names = depends.split(", ").map(|one| one.split(' ').next());
+        Ok(names.flatten().map(str::to_owned).collect())
     }
 
     /// What the lists say of a package (`NAME`, `NAME/SUITE` or `NAME=VERSION`) in this field.

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use flashd::device::Device;
-use lab::{Guest, Zns, ZnsOptions, ZnsSetup, standing::Session};
+use lab::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
 use units::Bytes;
 
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
             ..ZnsOptions::default()
         })?;
         let guest = Guest::with(options.release)?
-            .with_f2fs_offload()?
+            .with_patched(Patched::F2fs)?
             .cpus(options.cpus)
             .copy("f2fs_io");
         let kernel = guest.kernel().version().to_owned();

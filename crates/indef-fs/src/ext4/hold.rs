@@ -4,7 +4,8 @@
 //! application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
 //! (fs/ext4/extents.c, v6.18). What the application was told is durable then lies in the new place,
 //! and a power cut brings the old one back. So a step takes a lease on the file, commits, and gives
-//! the lease back: nobody can have written in between.
+//! the lease back: nobody can have written in between. (`kernel/ext4` mends the kernel. Whether that was
+//! done cannot be told soundly from here, so it is done for every kernel.)
 
 use std::{
     collections::HashMap,

@@ -220,25 +220,20 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    /// Move up to `left` bytes of the piece, and stop early where somebody waits for the file. `true`
-    /// where nothing of it is left.
+    /// Move up to `left` bytes of the piece, and stop early where somebody waits for the file.
     fn advance(
         &mut self,
         mut left: Bytes,
         hold: &Hold<'_>,
         moved: &mut Moved,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<(), Refusal> {
         loop {
             let Some(piece) = &mut self.piece else {
-                return Ok(true);
+                return Ok(());
             };
-            if piece.is_done(&mut self.mapper)? {
-                let records = piece.take_settling();
-                self.settling.extend(records);
-                return Ok(true);
-            }
-            if left.is_zero() || (!moved.relocated.is_zero() && hold.is_wanted()) {
-                return Ok(false);
+            let over = left.is_zero() || (!moved.relocated.is_zero() && hold.is_wanted());
+            if over || piece.is_done(&mut self.mapper)? {
+                return Ok(());
             }
             let before = moved.relocated;
             piece.advance(left, moved, &mut self.mapper)?;
@@ -346,7 +341,7 @@ impl Relocation for Ext4Relocation<'_> {
         drop(hold);
         self.moved |= !moved.relocated.is_zero();
         match done {
-            Ok(_) => Ok(Step::Working(moved)),
+            Ok(()) => Ok(Step::Working(moved)),
             Err(refusal) if moved.relocated.is_zero() => Err(refusal),
             Err(refusal) => {
                 self.ended = Some(refusal);

@@ -13,17 +13,23 @@
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
 //! fragments outweighs the fragments that its two ends would cut, so that the file never has more.
 //!
+//! A page has its new address before it is written there (`f2fs_do_write_data_page`, fs/f2fs/data.c, v6.12),
+//! and a direct read asks only once, before it looks for the address, whether anything is being written: one
+//! that comes in between reads what the new place held before. So nobody else may have the file open: a
+//! lease is held until what was moved is on the device. Who opens the file waits for that.
+//!
 //! Needs `CAP_SYS_ADMIN`. Refused by the kernel: atomic and pinned files, compressed ones whose
 //! blocks were released, in-place-update mounts.
 
 use std::{
     fs::File,
     sync::{Arc, Mutex, PoisonError},
-    time::Instant,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use indef_core::SkipReason;
-use linux_abi::{cache::start_writeback, f2fs::defragment};
+use linux_abi::{cache::write_and_wait, f2fs::defragment, lease};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
@@ -32,6 +38,9 @@ use crate::{
     CacheRecord, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Settler,
     Step, StepLimit, Target,
 };
+
+/// When a file must not be open elsewhere, it is asked for once more after each of these (ms).
+const NAPS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Moved data of all files that waits for its writeback.
 const SETTLING: Bytes = Bytes::mib(32);
@@ -100,15 +109,21 @@ impl F2fsRelocation<'_> {
         let (start, len) = (part.start.get(), part.len.get());
         let turn = self.engine.log.lock();
         let turn = turn.unwrap_or_else(PoisonError::into_inner);
+        self.lease()?;
         let began = Instant::now();
         let rewritten = defragment(&self.target.file, start, len);
+        let written = write_and_wait(&self.target.file, start, len);
         let locked = Nanos::from(began.elapsed());
-        // An error is reported by whoever waits for it.
-        let _ = start_writeback(&self.target.file, start, len);
+        // Fails where it was broken because that took too long: then it is gone already.
+        let _ = lease::give_back(&self.target.file);
         drop(turn);
         let path = self.target.path.clone();
         self.engine.settler.push(&self.file, path, record);
         let bytes = Bytes(rewritten.map_err(|error| self.refuse(part, error))?).min(part.len);
+        written.map_err(|error| {
+            let place = Some(part.start);
+            self.target.error("write back moved data", place, error)
+        })?;
         Ok(Moved {
             relocated: bytes,
             host_read: bytes,
@@ -118,6 +133,22 @@ impl F2fsRelocation<'_> {
             locked_bytes: part.len,
             ..Moved::default()
         })
+    }
+
+    /// Have the file to ourselves.
+    fn lease(&self) -> Result<(), Refusal> {
+        for nap in NAPS {
+            match lease::take(&self.target.file) {
+                Ok(true) => return Ok(()),
+                Ok(false) => sleep(Duration::from_millis(nap)),
+                Err(error) => {
+                    let path = self.target.path.display();
+                    tracing::debug!(%path, %error, "cannot ask for a lease");
+                    break;
+                }
+            }
+        }
+        Err(SkipReason::InUse.into())
     }
 
     fn refuse(&self, part: FileRange, error: std::io::Error) -> Refusal {

@@ -82,12 +82,25 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
             }
         }
         EngineKind::BtrfsDefragRange => ScratchFs::builder("btrfs", size),
-        EngineKind::F2fsOffload | EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
+        EngineKind::F2fsDefragment => ScratchFs::builder("f2fs", size),
+        EngineKind::F2fsOffload => {
+            let builder = ScratchFs::builder("f2fs", size);
+            match zones() {
+                Some((conventional, zoned)) => builder.on_zones(&conventional, &zoned),
+                None => builder,
+            }
+        }
     };
     match memory_folder() {
         Some(folder) => builder.folder(folder),
         None => builder,
     }
+}
+
+/// The disks of the zoned SSD that a guest of the lab has: without zones, and with.
+fn zones() -> Option<(String, String)> {
+    let disk = |name| std::env::var(name).ok();
+    Some((disk("ZNS_CONVENTIONAL")?, disk("ZNS_ZONED")?))
 }
 
 /// A folder in memory, if there is plenty: the disk's speed is not under test, and a hundred file

@@ -1,4 +1,5 @@
-//! Every engine keeps the same promises: one suite, run for each engine that this machine can have.
+//! Every engine keeps the same promises: one suite, run for each engine that this machine can have, and in
+//! guests for F2FS's.
 //!
 //! The oracle is always the same: contents equal (by hash, or by what a concurrent user of the file
 //! put there), size, times, attributes, holes, unwritten ranges, sharing and compression as before,
@@ -9,6 +10,7 @@ mod harness;
 mod in_use;
 mod no_room;
 mod state;
+mod vm_f2fs;
 
 macro_rules! suite {
     ($($module:ident: $kind:ident),*; $($case:ident = $function:path),* $(,)?) => {
@@ -23,6 +25,10 @@ macro_rules! suite {
             };
         }
         $(engine!($module, $kind);)*
+
+        /// For engines that this machine's kernel lacks: see `vm_f2fs`.
+        const CASES: &[(&str, fn(indef_fs::EngineKind))] =
+            &[$((stringify!($case), $function)),*];
     };
 }
 

@@ -15,7 +15,9 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use indef_engine::Cancel;
-use lab::{Cache, Guest, Kernel, LabError, Release, Zns, ZnsOptions, ZnsSetup, standing::Session};
+use lab::{
+    Cache, Guest, Kernel, LabError, Patched, Release, Zns, ZnsOptions, ZnsSetup, standing::Session,
+};
 use units::{Bytes, Nanos};
 
 use super::{judge, step::Measurement, stop_if, text};
@@ -117,7 +119,7 @@ fn boot(zns: &Zns, console: &Console, cancel: &Cancel) -> Result<Session, LabErr
         "booting Linux {} with a zoned SSD of flashd's ({PROFILE})",
         guest.kernel().version()
     ));
-    let guest = match guest.with_f2fs_offload() {
+    let guest = match guest.with_patched(Patched::F2fs) {
         Ok(patched) => patched,
         // The story can be told without it: F2FS then moves through the host.
         Err(error) => {
