@@ -2,7 +2,7 @@
 //!
 //! [`Recording`] notes each change in the order in which the store takes it; what the device held
 //! before comes first. [`replay`](mod@replay) builds from it the device at any mark, or any state
-//! that a power cut could have left there. Together they are a way to test the crash consistency of
+//! that a power cut could have left there; [`walk`] does so for many marks in one pass. Together they are a way to test the crash consistency of
 //! whatever runs above: record, then check every flush boundary, and states in between.
 //!
 //! [`entry`] is the format of the file; one whose end is torn off reads up to there.
@@ -11,6 +11,7 @@ mod entry;
 mod replay;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use std::{
     fs::File,
@@ -21,6 +22,7 @@ use std::{
 
 pub use entry::{Entry, Header, Reader, RecordError};
 pub use replay::{Keep, Mark, ParseMarkError, Replayed, marks, replay};
+pub use walk::Walk;
 
 use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
 

@@ -253,10 +253,7 @@ impl Cut {
         let kinds = reader.header().namespaces.clone();
         let mut cut = Self {
             keep,
-            random: SplitMix(match keep {
-                Keep::Reordered(seed) => seed,
-                Keep::Everything | Keep::Durable => 0,
-            }),
+            random: SplitMix::of(keep),
             covered: vec![0; kinds.len()],
             kinds,
             zone_ends: HashMap::new(),
@@ -375,26 +372,15 @@ impl Cut {
             }
             return Ok(part(change, 0, kept).map_or(Ok(()), |change| store.apply(&change))?);
         }
-        if covered || self.keep == Keep::Everything {
-            self.done.volatile_bytes += if covered { 0 } else { len };
+        if covered {
             return Ok(store.apply(change)?);
         }
-        self.done.volatile_bytes += len;
-        self.done.left_out_bytes += len;
-        if self.keep == Keep::Durable {
-            return Ok(());
-        }
-        // A command is lost as a whole, kept as a whole, or torn: none of these too rarely.
-        let quarters = self.random.below(5);
         let block = self.kinds[index].block_bytes;
-        for start in (0..len).step_by(block as usize) {
-            if self.random.below(4) < quarters {
-                self.done.left_out_bytes -= block;
-                if let Some(change) = part(change, start, block) {
-                    store.apply(&change)?;
-                }
-            }
-        }
+        self.done.volatile_bytes += len;
+        let kept = keep_parts(change, block, self.keep, &mut self.random, |part| {
+            Ok(store.apply(part)?)
+        })?;
+        self.done.left_out_bytes += len - kept;
         Ok(())
     }
 
@@ -405,6 +391,45 @@ impl Cut {
             // Before a later reset, everything is as good as nothing.
             Some(end) if end.epoch == epoch => end.cut.saturating_sub(offset).min(len),
             _ => len,
+        }
+    }
+}
+
+/// Bytes that a change writes.
+pub(super) fn len_of(change: &Change<'_>) -> u64 {
+    match *change {
+        Change::Write { data, .. } => data.len() as u64,
+        Change::Zero { len, .. } => len,
+        Change::Flush | Change::Zone { .. } => 0,
+    }
+}
+
+/// Apply what a power cut leaves of a write to a conventional namespace that nothing covered; the
+/// bytes that it leaves come back.
+pub(super) fn keep_parts(
+    change: &Change<'_>,
+    block: u64,
+    keep: Keep,
+    random: &mut SplitMix,
+    mut apply: impl FnMut(&Change<'_>) -> Result<(), RecordError>,
+) -> Result<u64, RecordError> {
+    let len = len_of(change);
+    match keep {
+        Keep::Everything => apply(change).map(|()| len),
+        Keep::Durable => Ok(0),
+        Keep::Reordered(_) => {
+            // A command is lost as a whole, kept as a whole, or torn: none of these too rarely.
+            let quarters = random.below(5);
+            let mut kept = 0;
+            for start in (0..len).step_by(block as usize) {
+                if random.below(4) < quarters
+                    && let Some(part) = part(change, start, block)
+                {
+                    apply(&part)?;
+                    kept += block;
+                }
+            }
+            Ok(kept)
         }
     }
 }
@@ -430,9 +455,17 @@ fn part<'a>(change: &Change<'a>, start: u64, len: u64) -> Option<Change<'a>> {
 }
 
 /// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-struct SplitMix(u64);
+pub(super) struct SplitMix(u64);
 
 impl SplitMix {
+    /// The numbers that choose what is kept.
+    pub(super) fn of(keep: Keep) -> Self {
+        Self(match keep {
+            Keep::Reordered(seed) => seed,
+            Keep::Everything | Keep::Durable => 0,
+        })
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
