@@ -337,6 +337,9 @@ impl Actor<'_> {
             put(&file, &values, range.start)?;
         }
         match how {
+            How::DirectDsync if shared.volume.forgets_size_of_direct_writes() => {
+                shared.model().blocks_synced(subject.id, range);
+            }
             How::Dsync | How::DirectDsync => shared.model().range_synced(subject.id, range),
             How::Sync => shared.model().range_fsynced(subject.id, range, begun_ms),
             How::Buffered | How::Mapped | How::Direct => {}
@@ -408,10 +411,12 @@ impl Actor<'_> {
         let shared = self.shared;
         let directory = shared.path(&self.directory());
         let file = open(&subject.path, OFlags::DIRECT)?;
+        let mut zeroes = AlignedBuffer::new(BLOCK);
         let (between, used) = match &mut self.between {
             Some((between, used)) if *used < BETWEEN => (between, used),
             none => {
                 let (file, used) = none.insert((nameless(&directory)?, 0));
+                rustix::fs::fcntl_setfl(&*file, OFlags::DIRECT)?;
                 (file, used)
             }
         };
@@ -422,7 +427,11 @@ impl Actor<'_> {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         allocate(&file, punch, &range)?;
         for (block, value) in range.zip(values) {
-            fallocate(&*between, FallocateFlags::empty(), *used, BLOCK as u64)?;
+            if shared.volume.places_when_allocating() {
+                fallocate(&*between, FallocateFlags::empty(), *used, BLOCK as u64)?;
+            } else {
+                between.write_all_at(zeroes.slice(), *used)?;
+            }
             *used += BLOCK as u64;
             put(&file, &[value], block)?;
         }

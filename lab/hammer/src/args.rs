@@ -1,10 +1,17 @@
 //! The command line.
 
-use std::{env, path::PathBuf, str::FromStr};
+use std::{
+    env,
+    path::PathBuf,
+    str::FromStr,
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hammer::{Mood, Mover, Options, VOLUMES, Volume};
+use hammer::{Attach, MediumKind, Mood, Mover, Options, VOLUMES, Volume};
+use lab::Release;
 
 /// Hammer a defragmenter: change files in every way while it moves them, cut the power, and look
 /// whether anything is lost
@@ -14,8 +21,10 @@ use hammer::{Mood, Mover, Options, VOLUMES, Volume};
     after_help = "Examples:\n  \
     hammer run --minutes 10                            every volume, seeds of its own\n  \
     hammer run --volume xfs-commit --seed 7            one round that can be repeated\n  \
+    hammer run --kernel 6.12 --volume f2fs             the same in a guest with that kernel\n  \
     hammer run --volume ext4 --mover none --rounds 3   nobody moves: nothing may be found\n  \
-    hammer run --volume ext4 --mood direct --window 0  count what fdatasync loses as any other"
+    hammer run --volume ext4 --mood direct --window 0  count what fdatasync loses as any other\n  \
+    hammer run --volume btrfs --medium cache           on a device with a volatile cache"
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -27,13 +36,30 @@ pub(crate) enum Command {
     /// Run rounds and print a table; exit status 1 if anything was found that cannot be
     ///
     /// A round makes a volume with fragmented files on it, lets actors change them while the mover
-    /// runs, is stopped and killed, copies the device at many instants, and examines each copy as
-    /// after a power cut. "window" counts what is lost in the window of ext4 that docs/hammer.md
+    /// runs, is stopped and killed, cuts the power at many instants, and examines the states that each
+    /// cut may leave: one on a device without a volatile cache, up to five on one that has it (the
+    /// least that is durable, everything, and three between). "window" counts what is lost in the window of ext4 that docs/hammer.md
     /// describes; a round in which nothing was moved is "void". It needs root.
+    ///
+    /// SIGINT and SIGTERM end the round early: everything is unmounted, and what was found is printed;
+    /// the exit status is then 130 or 143.
     Run(RunArgs),
     /// List the volumes
     Volumes,
+    /// Be the device of a round
+    #[command(hide = true)]
+    Medium {
+        /// Where its files are
+        folder: PathBuf,
+        /// Bytes
+        size: u64,
+        /// How it is reached
+        attach: Attach,
+    },
 }
+
+/// In the environment of a hammer that `--kernel` has started in a guest.
+pub(crate) const IN_GUEST: &str = "HAMMER_IN_GUEST";
 
 /// `--seed`.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +103,7 @@ pub(crate) enum MoverName {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Volume to hammer; may be repeated [default: all, see `hammer volumes`]
+    /// Volume to hammer; may be repeated [default: all that the kernel has, see `hammer volumes`]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
 
@@ -93,9 +119,17 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "M", conflicts_with = "rounds")]
     pub(crate) minutes: Option<u64>,
 
+    /// What volumes lie on [default: the seed chooses image or cache]
+    #[arg(long, value_name = "KIND")]
+    medium: Option<MediumKind>,
+
     /// Cuts in a round
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) states: u32,
+
+    /// Run in a guest with this kernel of Debian's: 6.1, 6.12 or newest (docs/lab.md); wants no root
+    #[arg(long, value_name = "RELEASE", conflicts_with = "folder")]
+    pub(crate) kernel: Option<Release>,
 
     /// Who moves
     #[arg(long, value_name = "WHO", default_value = "indef")]
@@ -110,11 +144,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     window: u64,
 
+    /// Wait N times longer between events, and until a run of the mover is ended [default: 1, in a guest 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    slow: Option<u32>,
+
     /// What actors do most [default: the seed says]
     #[arg(long)]
     mood: Option<Mood>,
 
-    /// Where images lie, 2 GiB at most [default: /dev/shm if it has room, else the temporary folder]
+    /// Where media and recordings lie, 4 GiB at most [default: /dev/shm if it has room, else the temporary folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -138,11 +176,22 @@ pub(crate) struct RunArgs {
 impl RunArgs {
     pub(crate) fn volumes(&self) -> Result<Vec<&'static Volume>> {
         if self.volume.is_empty() {
-            return Ok(VOLUMES.iter().collect());
+            let (known, unknown): (Vec<&Volume>, Vec<&Volume>) =
+                { VOLUMES.iter() }.partition(|volume| volume.is_known_to_kernel());
+            for volume in unknown {
+                eprintln!("{}: left out, this kernel does not have it", volume.name);
+            }
+            return Ok(known);
         }
         let named = |name: &String| {
             let found = Volume::named(name);
-            found.with_context(|| format!("no volume '{name}'; see `hammer volumes`"))
+            let volume =
+                found.with_context(|| format!("no volume '{name}'; see `hammer volumes`"))?;
+            ensure!(
+                volume.is_known_to_kernel(),
+                "{name}: this kernel does not have the file system, or the disk; --kernel runs it in a guest"
+            );
+            Ok(volume)
         };
         self.volume.iter().map(named).collect()
     }
@@ -166,28 +215,62 @@ impl RunArgs {
         tools.canonicalize().ok()
     }
 
-    pub(crate) fn options(&self) -> Result<Options> {
+    /// The program that moves, where it is one of ours.
+    pub(crate) fn program(&self) -> Result<Option<PathBuf>> {
+        match self.mover {
+            MoverName::Indef => {
+                let path = std::path::absolute(self.indef()?)?;
+                Ok(Some(path))
+            }
+            MoverName::None | MoverName::E4defrag => Ok(None),
+        }
+    }
+
+    /// Whether this is the hammer in the guest that `--kernel` has asked for.
+    pub(crate) fn is_in_guest(&self) -> bool {
+        env::var_os(IN_GUEST).is_some()
+    }
+
+    /// A time in which all rounds have come to an end, if none takes longer than `round`.
+    pub(crate) fn longest(&self, round: Duration) -> Duration {
+        let volumes = if self.volume.is_empty() {
+            VOLUMES.len()
+        } else {
+            self.volume.len()
+        };
+        let rounds = volumes as u64 * self.rounds.max(1) * (1 + u64::from(self.shrink));
+        let minutes = Duration::from_secs(60 * self.minutes.unwrap_or(0));
+        minutes + round * u32::try_from(rounds).unwrap_or(u32::MAX)
+    }
+
+    fn indef(&self) -> Result<PathBuf> {
+        let beside = || Some(env::current_exe().ok()?.with_file_name("indef"));
+        let given = self.indef.clone();
+        let named = || env::var_os("INDEF").map(PathBuf::from);
+        let indef = given.or_else(named).or_else(beside).unwrap_or_default();
+        ensure!(
+            indef.is_file(),
+            "{}: no such program; build it (cargo build -p indef) or give --indef",
+            indef.display()
+        );
+        Ok(indef)
+    }
+
+    /// `signal` becomes the number of a signal that comes.
+    pub(crate) fn options(&self, signal: &Arc<AtomicUsize>) -> Result<Options> {
         let mover = match self.mover {
             MoverName::None => Mover::None,
             MoverName::E4defrag => Mover::E4defrag,
-            MoverName::Indef => {
-                let beside = || Some(env::current_exe().ok()?.with_file_name("indef"));
-                let given = self.indef.clone();
-                let named = || env::var_os("INDEF").map(PathBuf::from);
-                let indef = given.or_else(named).or_else(beside).unwrap_or_default();
-                ensure!(
-                    indef.is_file(),
-                    "{}: no such program; build it (cargo build -p indef) or give --indef",
-                    indef.display()
-                );
-                Mover::Indef(indef)
-            }
+            MoverName::Indef => Mover::Indef(self.indef()?),
         };
         Ok(Options {
             mover,
+            medium: self.medium,
             states: self.states,
             mood: self.mood,
+            slow: self.slow.unwrap_or(if self.is_in_guest() { 8 } else { 1 }),
             window_ms: self.window,
+            signal: Arc::clone(signal),
         })
     }
 }

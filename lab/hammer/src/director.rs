@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io,
-    path::PathBuf,
     process::Command,
     sync::atomic::Ordering,
     thread,
@@ -11,11 +10,12 @@ use std::{
 };
 
 use anyhow::Result;
-use rustix::{fs::FallocateFlags, process::Signal};
+use rustix::{fs::FallocateFlags, io::Errno, process::Signal};
 
 use crate::{
     age::Facts,
     disk::{Disk, run},
+    medium::{Medium, Taken},
     model::Model,
     mover::Movers,
     script::Event,
@@ -35,7 +35,8 @@ pub(crate) struct Snapshot {
 /// A state to examine.
 pub(crate) struct Cut {
     pub(crate) what: String,
-    pub(crate) image: PathBuf,
+    /// Until it is examined.
+    pub(crate) taken: Option<Taken>,
     pub(crate) model: Model,
     pub(crate) snapshots: Vec<Snapshot>,
 }
@@ -44,6 +45,7 @@ pub(crate) struct Cut {
 pub(crate) struct Director<'a> {
     pub(crate) shared: &'a Shared,
     pub(crate) disk: &'a Disk<'a>,
+    pub(crate) medium: &'a Medium,
     pub(crate) movers: &'a Movers<'a>,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -54,10 +56,13 @@ fn sleep(ms: u32) {
 }
 
 impl Director<'_> {
-    /// Everything of the list, one after the other.
-    pub(crate) fn direct(&mut self, events: &[(u32, Event)]) -> Result<()> {
+    /// Everything of the list, one after the other, with waits so many times longer.
+    pub(crate) fn direct(&mut self, events: &[(u32, Event)], slow: u32) -> Result<()> {
         for (wait_ms, event) in events {
-            sleep(*wait_ms);
+            sleep(*wait_ms * slow);
+            if self.shared.stopped() {
+                return Ok(());
+            }
             self.shared.note(format!("event {event:?}"));
             match *event {
                 Event::Cut => self.cut(*event)?,
@@ -95,11 +100,11 @@ impl Director<'_> {
     fn cut(&mut self, event: Event) -> Result<()> {
         let begun_ms = self.shared.now_ms();
         self.shared.model().begin_cut();
-        let image = self.disk.copy();
+        let taken = self.medium.cut();
         let model = self.shared.model().end_cut(begun_ms);
         self.cuts.push(Cut {
             what: format!("cut {} at {begun_ms} ms ({event:?})", self.cuts.len()),
-            image: image?,
+            taken: Some(taken?),
             model,
             snapshots: self.snapshots.clone(),
         });
@@ -154,8 +159,21 @@ impl Director<'_> {
         sleep(100);
         drop(file);
         fs::remove_file(&path)?;
+        // Only then its space can be had: a mapped write that gets none is a SIGBUS.
+        rustix::fs::syncfs(File::open(&self.shared.root)?)?;
         set(false);
         Ok(())
+    }
+
+    /// Whether the file system takes no writes any more: it has shut down, or turned read-only.
+    pub(crate) fn has_given_up(&self) -> bool {
+        let path = self.shared.path("fill");
+        let written = File::create(&path).and_then(|file| file.sync_all());
+        let _ = fs::remove_file(&path);
+        let errno = written.err().and_then(|error| Errno::from_io_error(&error));
+        errno.is_some_and(|errno| {
+            [Errno::IO, Errno::ROFS, Errno::UCLEAN, Errno::SHUTDOWN].contains(&errno)
+        })
     }
 
     /// Swap to a file for a moment; it must stay where it is. Not every file system can.
@@ -189,6 +207,7 @@ impl Director<'_> {
             Kind::Ext4 => return,
             Kind::Xfs => &["xfs_fsr"],
             Kind::Btrfs => &["btrfs", "filesystem", "defragment"],
+            Kind::F2fs => &["f2fs_io", "defrag_file", "0", "8388608"],
         };
         let name = self.shared.path("a0/main");
         let ran = run(Command::new(words[0]).args(&words[1..]).arg(name));

@@ -1,40 +1,96 @@
-//! Volumes in image files, mounted; and copies of them as a power cut would leave them.
+//! Volumes on loop devices, mounted; and what a power cut left of them.
 //!
-//! All images lie on an outer XFS, where a clone of a file is atomic: it waits for the requests under
-//! way and holds off further ones (`xfs_reflink_remap_prep`, fs/xfs/xfs_reflink.c, v6.18). The loop
-//! devices say that they have no volatile cache, so that flushes, which mean nothing here, cost
-//! nothing.
+//! All media lie on an outer XFS, where a clone of a file takes no time and no room.
 
 use std::{
-    fs::{self, File},
-    os::unix::fs::OpenOptionsExt,
+    fs,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::Command,
-    sync::atomic::{AtomicU32, Ordering},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use scratch_fs::{ScratchError, ScratchFs};
+use scratch_fs::{ScratchError, ScratchFs, fsck_f2fs_found};
 use units::Bytes;
 
+use crate::medium::{Medium, MediumKind};
 use crate::volume::{Kind, Volume};
 
-/// Bytes of a volume's image.
+/// Bytes of a volume.
 const SIZE: u64 = 512 << 20;
 
-/// Where images lie.
+/// A file system whose files can be cloned at an instant.
+#[derive(Debug)]
+enum Outer {
+    /// Made for this.
+    Made(ScratchFs),
+    /// A folder of one that is there.
+    There(tempfile::TempDir),
+}
+
+impl Outer {
+    fn in_folder(folder: &Path) -> Result<Self, ScratchError> {
+        if is_xfs_with_clones(folder)? {
+            let mut made = tempfile::Builder::new();
+            return Ok(Self::There(made.prefix("hammer-").tempdir_in(folder)?));
+        }
+        let builder = ScratchFs::builder("xfs", Bytes::gib(8)).folder(folder);
+        Ok(Self::Made(builder.mkfs_args(["-m", "reflink=1"]).build()?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Made(fs) => fs.path(),
+            Self::There(folder) => folder.path(),
+        }
+    }
+}
+
+fn is_xfs_with_clones(folder: &Path) -> std::io::Result<bool> {
+    // XFS_SUPER_MAGIC (linux/magic.h)
+    const XFS: i64 = 0x5846_5342;
+    if rustix::fs::statfs(folder)?.f_type != XFS {
+        return Ok(false);
+    }
+    let (one, other) = (
+        tempfile::tempfile_in(folder)?,
+        tempfile::tempfile_in(folder)?,
+    );
+    Ok(rustix::fs::ioctl_ficlone(&other, &one).is_ok())
+}
+
+/// Where media are.
 #[derive(Debug)]
 pub(crate) struct Host {
-    outer: ScratchFs,
+    outer: Outer,
     tools: Option<PathBuf>,
+    program: PathBuf,
 }
 
 impl Host {
-    /// An outer file system below `folder`; `tools` has newer tools for XFS, if needed.
-    pub(crate) fn new(folder: &Path, tools: Option<PathBuf>) -> Result<Self, ScratchError> {
-        let builder = ScratchFs::builder("xfs", Bytes::gib(8)).folder(folder);
-        let outer = builder.mkfs_args(["-m", "reflink=1"]).build()?;
-        Ok(Self { outer, tools })
+    /// An outer file system below `folder`, or a folder in it if it is on one; `tools` has newer tools
+    /// for XFS, if needed; `program` is this one.
+    pub(crate) fn new(
+        folder: &Path,
+        tools: Option<PathBuf>,
+        program: PathBuf,
+    ) -> Result<Self, ScratchError> {
+        let outer = Outer::in_folder(folder)?;
+        Ok(Self {
+            outer,
+            tools,
+            program,
+        })
+    }
+
+    /// Where files of media lie.
+    pub(crate) fn path(&self) -> &Path {
+        self.outer.path()
+    }
+
+    /// The hammer, for a process of its own.
+    pub(crate) fn program(&self) -> &Path {
+        &self.program
     }
 
     fn tool(&self, volume: &Volume, name: &str) -> PathBuf {
@@ -44,63 +100,67 @@ impl Host {
         }
     }
 
+    /// A device for a volume.
+    pub(crate) fn medium(&self, kind: MediumKind) -> Result<Medium> {
+        Medium::new(kind, self, SIZE)
+    }
+
     /// A new volume, mounted.
-    pub(crate) fn volume(&self, volume: &'static Volume) -> Result<Disk<'_>> {
-        let image = self.outer.path().join("volume");
-        let file = File::create(&image)?;
-        file.set_len(SIZE)?;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, SIZE)?;
-        drop(file);
-        let mut disk = Disk::attach(self, volume, image, true)?;
+    pub(crate) fn volume(&self, volume: &'static Volume, medium: &Medium) -> Result<Disk<'_>> {
+        let mut disk = Disk::attach(self, volume, medium, true)?;
+        disk.tell_of_cache(medium.has_volatile_cache())?;
         let mut mkfs = Command::new(self.tool(volume, &format!("mkfs.{}", volume.kind.as_str())));
         mkfs.args(match volume.kind {
             Kind::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"][..],
-            Kind::Xfs | Kind::Btrfs => &["-q", "-f"],
+            Kind::Xfs | Kind::Btrfs | Kind::F2fs => &["-q", "-f"],
         });
-        run(mkfs.args(volume.mkfs).args(&disk.loops))?;
+        run(mkfs.args(volume.mkfs).args(&disk.devices))?;
         disk.mount()?;
         Ok(disk)
     }
 
-    /// A copy, mounted: what a power cut left is put in order by the file system itself.
-    pub(crate) fn examine(&self, volume: &'static Volume, image: PathBuf) -> Result<Disk<'_>> {
+    /// A state, mounted: what a power cut left is put in order by the file system itself.
+    pub(crate) fn examine(&self, volume: &'static Volume, medium: &Medium) -> Result<Disk<'_>> {
         // A file that shares blocks takes direct requests of whole blocks only.
-        let mut disk = Disk::attach(self, volume, image, false)?;
+        let mut disk = Disk::attach(self, volume, medium, false)?;
         disk.mount()?;
         Ok(disk)
     }
 }
 
-/// An image with its loop devices.
+/// The loop devices of a medium, or the disk that it is.
 #[derive(Debug)]
 pub(crate) struct Disk<'a> {
     host: &'a Host,
     volume: &'static Volume,
-    image: PathBuf,
     root: PathBuf,
-    loops: Vec<String>,
+    devices: Vec<String>,
+    attached: bool,
     mounted: bool,
-    copies: AtomicU32,
 }
 
 impl<'a> Disk<'a> {
     fn attach(
         host: &'a Host,
         volume: &'static Volume,
-        image: PathBuf,
+        medium: &Medium,
         direct: bool,
     ) -> Result<Self> {
-        let root = image.with_extension("mnt");
+        let root = host.path().join("volume.mnt");
         fs::create_dir_all(&root)?;
         let mut disk = Self {
             host,
             volume,
-            image,
             root,
-            loops: Vec::new(),
+            devices: Vec::new(),
+            attached: !medium.is_disk(),
             mounted: false,
-            copies: 0.into(),
         };
+        if medium.is_disk() {
+            ensure!(volume.devices == 1, "{}: one disk is there", volume.name);
+            disk.devices.push(medium.file().display().to_string());
+            return Ok(disk);
+        }
         let size = SIZE / volume.devices;
         for device in 0..volume.devices {
             let mut losetup = Command::new("losetup");
@@ -112,10 +172,24 @@ impl<'a> Disk<'a> {
             });
             losetup.args(["-o", &(device * size).to_string()]);
             losetup.args(["--sizelimit", &size.to_string()]);
-            let name = run(losetup.arg(&disk.image))?;
-            disk.loops.push(name.trim().to_owned());
+            let name = run(losetup.arg(medium.file()))?;
+            disk.devices.push(name.trim().to_owned());
         }
         Ok(disk)
+    }
+
+    /// Whether file systems are told of a volatile cache, and so flush it: a loop device that was used
+    /// before says what it said last. Without FUA: the kernel flushes instead.
+    pub(crate) fn tell_of_cache(&self, told: bool) -> Result<()> {
+        let wanted = if told { "write back" } else { "write through" };
+        for device in &self.devices {
+            let name = device.trim_start_matches("/dev/");
+            let path = format!("/sys/block/{name}/queue/write_cache");
+            fs::write(&path, wanted).with_context(|| path.clone())?;
+            let is = fs::read_to_string(&path)?;
+            ensure!(is.trim() == wanted, "{path} is {is:?}, not {wanted:?}");
+        }
+        Ok(())
     }
 
     /// Where it is mounted.
@@ -126,7 +200,7 @@ impl<'a> Disk<'a> {
     pub(crate) fn mount(&mut self) -> Result<()> {
         let mut options = vec![self.volume.mount.to_owned()];
         if self.volume.kind == Kind::Btrfs {
-            let others = self.loops.iter().skip(1);
+            let others = self.devices.iter().skip(1);
             options.extend(others.map(|device| format!("device={device}")));
         }
         options.retain(|option| !option.is_empty());
@@ -135,7 +209,7 @@ impl<'a> Disk<'a> {
         if !options.is_empty() {
             mount.args(["-o", &options.join(",")]);
         }
-        run(mount.arg(&self.loops[0]).arg(&self.root))?;
+        run(mount.arg(&self.devices[0]).arg(&self.root))?;
         self.mounted = true;
         Ok(())
     }
@@ -156,7 +230,7 @@ impl<'a> Disk<'a> {
     /// a process that just made a mount namespace of its own has a copy of this mount in it.
     fn wait_until_free(&self) -> Result<()> {
         let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
-        for device in &self.loops {
+        for device in &self.devices {
             let mut tries = 0;
             let open = || {
                 let mut options = fs::OpenOptions::new();
@@ -180,22 +254,18 @@ impl<'a> Disk<'a> {
             Kind::Ext4 => Command::new("e2fsck"),
             Kind::Xfs => Command::new(self.host.tool(self.volume, "xfs_repair")),
             Kind::Btrfs => Command::new("btrfs"),
+            Kind::F2fs => Command::new("fsck.f2fs"),
         };
         command.args(match self.volume.kind {
             Kind::Ext4 => &["-fn"][..],
             Kind::Xfs => &["-n"],
             Kind::Btrfs => &["check", "--readonly", "--check-data-csum"],
+            Kind::F2fs => &["--dry-run"],
         });
-        run(command.arg(&self.loops[0])).map(drop)
-    }
-
-    /// What is on the device at this instant, in a new image.
-    pub(crate) fn copy(&self) -> Result<PathBuf> {
-        let number = self.copies.fetch_add(1, Ordering::Relaxed);
-        let path = self.image.with_extension(format!("cut{number}"));
-        let copy = File::create(&path)?;
-        rustix::fs::ioctl_ficlone(&copy, File::open(&self.image)?).context("clone the image")?;
-        Ok(path)
+        let said = run(command.arg(&self.devices[0]))?;
+        let found = self.volume.kind == Kind::F2fs && fsck_f2fs_found(&said);
+        ensure!(!found, "fsck.f2fs: {said}");
+        Ok(())
     }
 
     /// Run a program on the mount point.
@@ -206,16 +276,19 @@ impl<'a> Disk<'a> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
+        // As it was when it was new.
+        let _ = self.tell_of_cache(true);
         if self.mounted && self.unmount().is_err() {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
         }
-        for device in &self.loops {
+        for device in &self.devices {
             if self.volume.kind == Kind::Btrfs {
                 let _ = run(Command::new("btrfs").args(["device", "scan", "--forget", device]));
             }
-            let _ = run(Command::new("losetup").args(["-d", device]));
+            if self.attached {
+                let _ = run(Command::new("losetup").args(["-d", device]));
+            }
         }
-        let _ = fs::remove_file(&self.image);
         let _ = fs::remove_dir(&self.root);
     }
 }
@@ -229,7 +302,12 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     }
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    command.env("LC_ALL", "C");
+    command.env("LC_ALL", "C").stdin(Stdio::null());
+    // `btrfs check` looks for the other device with libblkid, whose cache is shared with all that goes
+    // on beside, and believed for two seconds.
+    command.env("BLKID_FILE", "/dev/null");
+    // A signal from the terminal is for the hammer alone.
+    command.process_group(0);
     let output = command.output().with_context(|| text.clone())?;
     if !output.status.success() {
         bail!(

@@ -7,14 +7,14 @@
 //! - **Blocks say what they are** ([`Stamp`]): file, block, version; every byte follows from these.
 //! - **The model knows what is allowed** (`model`): for each block the values that a power cut may
 //!   leave: the one known to be durable and each newer one. It accepts nothing else.
-//! - **A cut is a copy of the device at an instant.** The volumes lie in image files of an outer XFS,
-//!   and a reflink of the image is atomic: a state that a power cut leaves on a device without a
-//!   volatile cache. Copies are examined after the round, so they do not slow the actors.
+//! - **A cut is the device at an instant** (`medium`): an image, cloned, or a mark in the recording of a
+//!   software SSD with a volatile cache, from which several states are made. They are examined after the
+//!   round, so they do not slow the actors.
 //! - **Operations follow from the seed alone** (`script`), their timing does not.
 //! - **A round in which nothing was moved is void**, and said to be.
 //!
-//! It knows indef as a program that it runs, and nothing of its insides. It ignores volatile caches
-//! of devices (flashd's replay has them) and file systems that this kernel lacks.
+//! It knows indef as a program that it runs, and nothing of its insides. What this kernel lacks is hammered
+//! in a guest of the lab, by the same program.
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +24,7 @@ mod director;
 mod disk;
 mod examine;
 mod front;
+mod medium;
 mod model;
 mod mover;
 mod rng;
@@ -34,11 +35,15 @@ mod shrink;
 mod stamp;
 mod volume;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
 use anyhow::Result;
 use scratch_fs::ScratchError;
 
+pub use medium::{Attach, MediumKind, serve_medium};
 pub use mover::Mover;
 pub use round::{Options, Round};
 pub use script::Mood;
@@ -53,7 +58,8 @@ pub struct Hammer {
 }
 
 impl Hammer {
-    /// Images will lie below `folder`; `tools` has newer tools for XFS.
+    /// Media will lie below `folder`; `tools` has newer tools for XFS; `program` is one that does
+    /// [`serve_medium`] when it is called as `PROGRAM medium FOLDER BYTES fuse|nvme`.
     ///
     /// # Errors
     ///
@@ -61,9 +67,10 @@ impl Hammer {
     pub fn new(
         folder: &Path,
         tools: Option<PathBuf>,
+        program: PathBuf,
         options: Options,
     ) -> Result<Self, ScratchError> {
-        let host = disk::Host::new(folder, tools)?;
+        let host = disk::Host::new(folder, tools, program)?;
         Ok(Self { host, options })
     }
 
@@ -95,6 +102,9 @@ impl Hammer {
     ) -> Result<(Vec<String>, Vec<String>)> {
         let script = self.script(volume, seed);
         let run = |part: &script::Script| {
+            if self.options.signal.load(Ordering::Relaxed) != 0 {
+                return Ok(Vec::new());
+            }
             let round = round::run(&self.host, volume, seed, part, &self.options)?;
             Ok(round.violations)
         };

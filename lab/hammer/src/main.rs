@@ -3,33 +3,46 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod guest;
 
 use std::{
     env, fs,
-    os::unix::process::CommandExt,
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    path::Path,
     process::{self, ExitCode},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
-use hammer::{Hammer, Round, VOLUMES, Volume};
+use clap::{Parser, ValueEnum};
+use hammer::{Hammer, MediumKind, Round, VOLUMES, Volume, serve_medium};
+use rustix::mount::{UnmountFlags, unmount};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use args::{Cli, Command, RunArgs};
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => in_own_namespace().and_then(|()| run(&args)),
+        Command::Run(args) if guest::is_wanted(&args) => return guest::run(&args),
+        Command::Run(args) => in_own_namespace(&args.folder()).and_then(|()| run(&args)),
         Command::Volumes => {
             for volume in VOLUMES {
                 println!("{}", volume.name);
             }
-            Ok(true)
+            Ok(ExitCode::SUCCESS)
         }
+        Command::Medium {
+            folder,
+            size,
+            attach,
+        } => serve_medium(&folder, size, attach).map(|()| ExitCode::SUCCESS),
     };
     match result {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("hammer: {error:#}");
             ExitCode::from(2)
@@ -39,10 +52,10 @@ fn main() -> ExitCode {
 
 /// Start again in a mount namespace of our own: a namespace that somebody else makes meanwhile would
 /// have copies of our mounts in it, and keep file systems mounted that are to be looked at.
-fn in_own_namespace() -> Result<()> {
+fn in_own_namespace(folder: &Path) -> Result<()> {
     const DONE: &str = "HAMMER_NAMESPACE";
     if env::var_os(DONE).is_some() {
-        return Ok(());
+        return let_others_go(folder);
     }
     let mut unshare = process::Command::new("unshare");
     unshare.args(["--mount", "--propagation", "private", "--"]);
@@ -52,53 +65,104 @@ fn in_own_namespace() -> Result<()> {
     Err(unshare.env(DONE, "1").exec()).context("unshare")
 }
 
-/// Whether all was in order.
-fn run(args: &RunArgs) -> Result<bool> {
-    let hammer = Hammer::new(&args.folder(), args.tools(), args.options()?)?;
+/// The same the other way round: file systems on loop devices that others have mounted are no business of
+/// this namespace. Not the one that `folder` lies on.
+fn let_others_go(folder: &Path) -> Result<()> {
+    let ours = fs::metadata(folder)
+        .with_context(|| folder.display().to_string())?
+        .dev();
+    let table = fs::read_to_string("/proc/self/mountinfo")?;
+    // Those mounted last first: they may lie on the others.
+    for line in table.lines().rev() {
+        // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS … - TYPE SOURCE OPTIONS (proc_pid_mountinfo(5))
+        let source = line
+            .split(" - ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').nth(1));
+        let Some(point) = line.split(' ').nth(4) else {
+            continue;
+        };
+        let point = Path::new(point);
+        let holds_ours = fs::metadata(point).is_ok_and(|meta| meta.dev() == ours);
+        if source.is_some_and(|source| source.starts_with("/dev/loop")) && !holds_ours {
+            // Its name may be written in another way (a blank); it then stays.
+            let _ = unmount(point, UnmountFlags::DETACH);
+        }
+    }
+    Ok(())
+}
+
+/// All rounds; the exit status comes back.
+fn run(args: &RunArgs) -> Result<ExitCode> {
+    let signal = watch_signals()?;
+    let options = args.options(&signal)?;
+    let program = env::current_exe()?;
+    let hammer = Hammer::new(&args.folder(), args.tools(), program, options)?;
     let volumes = args.volumes()?;
     let begun = Instant::now();
     let until = args.minutes.map(|m| Duration::from_secs(m * 60));
     let mut rounds: Vec<Round> = Vec::new();
     let seed = args.seed.first();
+    let interrupted = || signal.load(Ordering::Relaxed) != 0;
     for number in 0.. {
         let over = match until {
             Some(until) => begun.elapsed() >= until,
             None => number >= args.rounds,
         };
-        if over {
+        if over || interrupted() {
             break;
         }
         for volume in &volumes {
+            if interrupted() {
+                break;
+            }
             let round = hammer.round(volume, seed.wrapping_add(number))?;
             say(args, &round);
             if !round.violations.is_empty() {
                 keep_log(args, &round)?;
-                if args.shrink > 0 {
+                if args.shrink > 0 && !interrupted() {
                     shrink(&hammer, volume, &round, args.shrink)?;
                 }
             }
             rounds.push(round);
         }
     }
-    ensure!(!rounds.is_empty(), "no round was run");
+    ensure!(!rounds.is_empty() || interrupted(), "no round was run");
     if args.json {
         let document = serde_json::json!({ "schema": 1, "rounds": rounds });
         println!("{document}");
     } else {
         print!("{}", table(&volumes, &rounds));
     }
-    Ok(rounds.iter().all(|round| round.violations.is_empty()))
+    Ok(match signal.load(Ordering::Relaxed) {
+        0 if rounds.iter().all(|round| round.violations.is_empty()) => ExitCode::SUCCESS,
+        0 => ExitCode::FAILURE,
+        signal => ExitCode::from(128 + signal as u8),
+    })
+}
+
+/// The number of the signal that asks for the end, once it has come. Further ones change nothing:
+/// timeout(1) sends each twice, to its child and to the process group.
+fn watch_signals() -> Result<Arc<AtomicUsize>> {
+    let number = Arc::new(AtomicUsize::new(0));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
+    }
+    Ok(number)
 }
 
 fn say(args: &RunArgs, round: &Round) {
-    let void = if round.is_void() {
+    let void = if round.interrupted {
+        "  INTERRUPTED"
+    } else if round.is_void() {
         "  VOID: nothing was moved"
     } else {
         ""
     };
     eprintln!(
-        "{}: seed {} ({}): {} operations, {} states, {} bytes moved, {} in the window, {} violations{void}",
+        "{} on {}: seed {} ({}): {} operations, {} states, {} bytes moved, {} in the window, {} violations{void}",
         round.volume,
+        round.medium,
         round.seed,
         round.mood,
         round.operations,
@@ -112,8 +176,8 @@ fn say(args: &RunArgs, round: &Round) {
     }
     if !round.violations.is_empty() {
         eprintln!(
-            "  again: hammer run --volume {} --seed {} --states {}, and the same --mood and --mover",
-            round.volume, round.seed, args.states
+            "  again: hammer run --volume {} --medium {} --seed {} --states {}, and the same --mood and --mover",
+            round.volume, round.medium, round.seed, args.states
         );
     }
 }
@@ -145,12 +209,13 @@ fn shrink(hammer: &Hammer, volume: &'static Volume, round: &Round, tries: u32) -
     Ok(())
 }
 
-/// One line for each volume.
+/// One line for each volume on each medium.
 fn table(volumes: &[&'static Volume], rounds: &[Round]) -> String {
     use std::fmt::Write;
     let mut text = format!(
-        "{:<16} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}\n",
+        "{:<16} {:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}\n",
         "volume",
+        "medium",
         "rounds",
         "operations",
         "kills",
@@ -161,15 +226,22 @@ fn table(volumes: &[&'static Volume], rounds: &[Round]) -> String {
         "window",
         "violations"
     );
-    for volume in volumes {
+    let media = MediumKind::value_variants().iter();
+    let media: Vec<&str> = media.map(|medium| medium.as_str()).collect();
+    let lines = volumes
+        .iter()
+        .flat_map(|volume| media.iter().map(move |medium| (volume.name, *medium)));
+    for (volume, medium) in lines {
         let of: Vec<&Round> = { rounds.iter() }
-            .filter(|round| round.volume == volume.name)
+            .filter(|round| round.volume == volume && round.medium == medium)
             .collect();
+        if of.is_empty() {
+            continue;
+        }
         let sum = |value: fn(&Round) -> u64| of.iter().map(|round| value(round)).sum::<u64>();
         let _ = writeln!(
             text,
-            "{:<16} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}",
-            volume.name,
+            "{volume:<16} {medium:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}",
             of.len(),
             sum(|round| round.operations),
             sum(|round| round.kills),

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fs::{self, File},
     io,
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::Mutex,
@@ -42,16 +42,18 @@ pub(crate) struct Moved {
 pub(crate) struct Movers<'a> {
     shared: &'a Shared,
     mover: &'a Mover,
+    slow: u32,
     states: tempfile::TempDir,
     children: Mutex<Vec<Child>>,
     moved: Mutex<Moved>,
 }
 
 impl<'a> Movers<'a> {
-    pub(crate) fn new(shared: &'a Shared, mover: &'a Mover) -> io::Result<Self> {
+    pub(crate) fn new(shared: &'a Shared, mover: &'a Mover, slow: u32) -> io::Result<Self> {
         Ok(Self {
             shared,
             mover,
+            slow,
             states: tempfile::tempdir()?,
             children: Mutex::default(),
             moved: Mutex::default(),
@@ -99,7 +101,7 @@ impl<'a> Movers<'a> {
     fn command(&self, rng: &mut Rng, lane: u32, resume: bool) -> Option<(Command, (u32, Signal))> {
         let root = &self.shared.root;
         let end = (
-            rng.between(150, 2500),
+            rng.between(150, 2500) * self.slow,
             rng.weighted(&[(3, Signal::TERM), (1, Signal::KILL)]),
         );
         let mut command = match self.mover {
@@ -123,6 +125,9 @@ impl<'a> Movers<'a> {
         if resume {
             command.arg("--resume");
         } else {
+            if let Some(engine) = self.shared.volume.engine {
+                command.args(["--engine", engine]);
+            }
             command.args(["--policy", policy]);
             if !budget.is_empty() {
                 command.args(["--budget", budget]);
@@ -140,6 +145,8 @@ impl<'a> Movers<'a> {
         let path = |name: &str| self.states.path().join(format!("{lane}.{name}"));
         let (out, err) = (path("out"), path("err"));
         command.env("LC_ALL", "C").stdin(Stdio::null());
+        // A signal from the terminal is for the hammer alone.
+        command.process_group(0);
         command.stdout(File::create(&out)?);
         command.stderr(File::create(&err)?);
         let words: Vec<_> = command

@@ -1,6 +1,13 @@
 //! A round: make a volume, hammer it, look at it and at each cut of it.
 
-use std::{collections::BTreeMap, thread};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use anyhow::{Context, Result};
 use rustix::process::Signal;
@@ -12,6 +19,7 @@ use crate::{
     director::{Cut, Director, StillFacts},
     disk::{Disk, Host},
     examine::{examine, examine_snapshots, examine_still, inodes_without_name},
+    medium::{Medium, MediumKind, Past, State},
     model::{Findings, Window},
     mover::{Mover, Movers},
     rng::Rng,
@@ -25,13 +33,29 @@ use crate::{
 pub struct Options {
     /// Who moves.
     pub mover: Mover,
-    /// Cuts to examine in a round.
+    /// What the volume lies on, instead of what the seed says.
+    pub medium: Option<MediumKind>,
+    /// Cuts in a round.
     pub states: u32,
     /// What actors do most, instead of what the seed says.
     pub mood: Option<Mood>,
+    /// How many times longer than elsewhere it is waited between events, and until a run of the mover
+    /// is ended.
+    pub slow: u32,
     /// On ext4: the longest time of a mover's step and its commit, in which what others are told
     /// to be durable by `fdatasync` may be lost. 0 for none.
     pub window_ms: u64,
+    /// A signal that came: rounds end early. 0 for none.
+    pub signal: Arc<AtomicUsize>,
+}
+
+impl Options {
+    /// What a round of this seed lies on.
+    fn medium(&self, volume: &Volume, seed: u64) -> MediumKind {
+        let both = [(1, MediumKind::Image), (1, MediumKind::Cache)];
+        let by_seed = Rng::new(seed, 60).weighted(&both);
+        volume.medium.or(self.medium).unwrap_or(by_seed)
+    }
 }
 
 /// What a round did and found.
@@ -39,6 +63,8 @@ pub struct Options {
 pub struct Round {
     /// The volume.
     pub volume: &'static str,
+    /// What it lay on.
+    pub medium: &'static str,
     /// What makes it again.
     pub seed: u64,
     /// What its actors did most.
@@ -51,8 +77,11 @@ pub struct Round {
     pub kills: u64,
     /// Cuts, and shutdowns.
     pub cuts: u64,
-    /// States that were examined: those of the cuts, and the end.
+    /// States that were examined: those of the cuts (several of each, where there is a volatile
+    /// cache), and the end.
     pub states: u64,
+    /// A signal ended it early.
+    pub interrupted: bool,
     /// What the mover says that it moved (e4defrag: in files). A round with 0 is void.
     pub bytes_moved: u64,
     /// Blocks, sizes, names and attributes that were held against the model.
@@ -91,23 +120,30 @@ pub(crate) fn run(
     let window = Window {
         step_ms: match volume.kind {
             Kind::Ext4 => options.window_ms,
-            Kind::Xfs | Kind::Btrfs => 0,
+            Kind::Xfs | Kind::Btrfs | Kind::F2fs => 0,
         },
         stale: volume.mount.contains("data=writeback"),
         replaced: volume.kind == Kind::Btrfs,
         in_steps: volume.kind == Kind::Btrfs,
     };
-    let mut disk = host.volume(volume)?;
-    let shared = Shared::new(disk.path(), volume);
+    let kind = options.medium(volume, seed);
+    let medium = host.medium(kind)?;
+    let mut disk = host.volume(volume, &medium)?;
+    let shared = Shared::new(disk.path(), volume, &options.signal);
     let still = make_files(&shared, &mut Rng::new(seed, 50)).context("files to begin with")?;
     let nameless = inodes_without_name(disk.path())?;
-    let movers = Movers::new(&shared, &options.mover)?;
-    let hammered = hammer(&shared, &disk, &movers, seed, script)?;
-    let mut findings = Findings::default();
-    let mut states = hammered.cuts.len() as u64 + 1;
-    let cuts = states - u64::from(hammered.at_shutdown.is_none());
-    if let Some(model) = &hammered.at_shutdown {
-        findings.merge(after("shutdown", || {
+    if kind == MediumKind::CacheUntold {
+        disk.program(&["sync", "--file-system"])?;
+        disk.tell_of_cache(false)?;
+    }
+    let movers = Movers::new(&shared, &options.mover, options.slow)?;
+    let mut hammered = hammer(&shared, &disk, &medium, &movers, seed, script, options.slow)?;
+    let mut examined = Examined::default();
+    let cuts = hammered.cuts.len() as u64 + u64::from(hammered.at_shutdown.is_some());
+    if shared.interrupted() {
+        // As fast as possible.
+    } else if let Some(model) = &hammered.at_shutdown {
+        examined.add("shutdown", || {
             disk.unmount()?;
             disk.mount()?;
             let mut findings = examine(disk.path(), model, window);
@@ -115,30 +151,33 @@ pub(crate) fn run(
             disk.unmount()?;
             disk.fsck()?;
             Ok(findings)
-        }));
+        });
     } else {
-        findings.merge(after("quiet end", || {
+        examined.add("quiet end", || {
             quiet_end(&shared, &mut disk, &still, &hammered, nameless)
-        }));
+        });
     }
     drop(disk);
-    for cut in hammered.cuts {
-        findings.merge(after(&cut.what.clone(), || {
-            examine_cut(host, volume, cut, &still, window)
-        }));
+    let mut past = medium.end()?;
+    for (number, cut) in (0..).zip(std::mem::take(&mut hammered.cuts)) {
+        let states = Rng::new(seed, 1000 + number).next();
+        let look = |state, cut: &Cut| examine_cut(host, volume, state, cut, &still, window);
+        examine_states(&mut examined, &shared, &mut past, cut, states, look)?;
     }
+    let mut findings = examined.findings;
     findings.merge(shared.take_findings());
-    states -= u64::from(findings.checked == 0);
     let moved = movers.moved();
     Ok(Round {
         volume: volume.name,
+        medium: kind.as_str(),
         seed,
         mood: format!("{:?}", script.mood),
-        operations: shared.operations.load(std::sync::atomic::Ordering::Relaxed),
+        operations: shared.operations.load(Ordering::Relaxed),
         runs: moved.runs,
         kills: moved.kills,
         cuts,
-        states,
+        states: examined.states,
+        interrupted: shared.interrupted(),
         bytes_moved: moved.bytes,
         checked: findings.checked,
         in_doubt: findings.in_doubt,
@@ -148,6 +187,43 @@ pub(crate) fn run(
         refused: shared.take_refused(),
         log: shared.take_log(),
     })
+}
+
+/// What was found in the states that were examined.
+#[derive(Default)]
+struct Examined {
+    findings: Findings,
+    states: u64,
+}
+
+impl Examined {
+    fn add(&mut self, what: &str, examination: impl FnOnce() -> Result<Findings>) {
+        self.findings.merge(after(what, examination));
+        self.states += 1;
+    }
+}
+
+/// All states that a cut may have left, unless a signal comes.
+fn examine_states(
+    examined: &mut Examined,
+    shared: &Shared,
+    past: &mut Past,
+    mut cut: Cut,
+    seed: u64,
+    look: impl Fn(State, &Cut) -> Result<Findings>,
+) -> Result<()> {
+    if shared.interrupted() {
+        return Ok(());
+    }
+    let taken = cut.taken.take().context("a cut is examined once")?;
+    for state in past.states(taken, seed)? {
+        if shared.interrupted() {
+            break;
+        }
+        let what = format!("{}{}", cut.what, state.what);
+        examined.add(&what, || look(state, &cut));
+    }
+    Ok(())
 }
 
 /// What an examination found; that it could not be made is a violation, too: a file system that does
@@ -174,14 +250,17 @@ struct Hammered {
 fn hammer(
     shared: &Shared,
     disk: &Disk<'_>,
+    medium: &Medium,
     movers: &Movers<'_>,
     seed: u64,
     script: &Script,
+    slow: u32,
 ) -> Result<Hammered> {
     shared.note(format!("mood: {:?}", script.mood));
     let mut director = Director {
         shared,
         disk,
+        medium,
         movers,
         cuts: Vec::new(),
         snapshots: Vec::new(),
@@ -193,19 +272,23 @@ fn hammer(
         for lane in 0..2 {
             scope.spawn(move || movers.work(seed, lane));
         }
-        let directed = director.direct(&script.events);
-        let at_shutdown = if directed.is_ok() && script.ends_with_shutdown {
-            director.shut_down().map(Some)
-        } else {
-            Ok(None)
+        let directed = director.direct(&script.events, slow);
+        let at_shutdown = match directed {
+            Ok(()) if script.ends_with_shutdown && !shared.interrupted() => {
+                director.shut_down().map(Some)
+            }
+            Ok(()) => Ok(None),
+            Err(error) if director.has_given_up() => {
+                shared.violation(format!("the file system has given up: {error:#}"));
+                Ok(None)
+            }
+            Err(error) => Err(error),
         };
-        shared
-            .stop
-            .store(true, std::sync::atomic::Ordering::Relaxed);
+        shared.stop.store(true, Ordering::Relaxed);
         if script.ends_with_shutdown {
             movers.signal(Signal::KILL, None);
         }
-        directed.and(at_shutdown)
+        at_shutdown
     });
     for held in &shared.held {
         lock(held).clear();
@@ -251,14 +334,17 @@ fn quiet_end(
     Ok(findings)
 }
 
+/// One of them.
 fn examine_cut(
     host: &Host,
     volume: &'static Volume,
-    cut: Cut,
+    state: State,
+    cut: &Cut,
     still: &StillFacts,
     window: Window,
 ) -> Result<Findings> {
-    let mut disk = host.examine(volume, cut.image)?;
+    let medium = Medium::of_image(state.image);
+    let mut disk = host.examine(volume, &medium)?;
     let mut findings = examine(disk.path(), &cut.model, window);
     findings.merge(examine_snapshots(disk.path(), &cut.snapshots));
     findings.merge(examine_still(disk.path(), still, true, false));

@@ -6,8 +6,8 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// A full disk: a mapped write into a hole would be a SIGBUS.
     pub(crate) filling: AtomicBool,
     pub(crate) stop: AtomicBool,
+    /// A signal came: everything ends.
+    signal: Arc<AtomicUsize>,
     pub(crate) operations: AtomicU64,
     pub(crate) held: [Mutex<Vec<File>>; ACTORS as usize],
     findings: Mutex<Findings>,
@@ -47,7 +49,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    pub(crate) fn new(root: &Path, volume: &'static Volume) -> Self {
+    pub(crate) fn new(root: &Path, volume: &'static Volume, signal: &Arc<AtomicUsize>) -> Self {
         Self {
             root: root.to_owned(),
             volume,
@@ -56,6 +58,7 @@ impl Shared {
             gate: RwLock::new(()),
             filling: false.into(),
             stop: false.into(),
+            signal: Arc::clone(signal),
             operations: 0.into(),
             held: Default::default(),
             findings: Mutex::default(),
@@ -85,7 +88,11 @@ impl Shared {
     }
 
     pub(crate) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stop.load(Ordering::Relaxed) || self.interrupted()
+    }
+
+    pub(crate) fn interrupted(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != 0
     }
 
     pub(crate) fn note(&self, line: String) {

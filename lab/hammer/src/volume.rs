@@ -1,6 +1,13 @@
 //! The kinds of file system that are hammered.
 //!
-//! One entry in [`VOLUMES`] makes another one: f2fs, say, where a kernel has it.
+//! One entry in [`VOLUMES`] makes another one.
+
+use std::{fs, path::Path, process::Command};
+
+use crate::{
+    disk::run,
+    medium::{FABRICS, MediumKind},
+};
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,6 +15,7 @@ pub(crate) enum Kind {
     Ext4,
     Xfs,
     Btrfs,
+    F2fs,
 }
 
 impl Kind {
@@ -17,6 +25,7 @@ impl Kind {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
             Self::Btrfs => "btrfs",
+            Self::F2fs => "f2fs",
         }
     }
 }
@@ -37,6 +46,10 @@ pub struct Volume {
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
     pub(crate) new_tools: bool,
+    /// The only medium that does.
+    pub(crate) medium: Option<MediumKind>,
+    /// The engine that is asked for, where it is not chosen by itself.
+    pub(crate) engine: Option<&'static str>,
 }
 
 const EXT4: Volume = Volume {
@@ -48,6 +61,8 @@ const EXT4: Volume = Volume {
     clones: false,
     wants_closed_files: false,
     new_tools: false,
+    medium: None,
+    engine: None,
 };
 
 const XFS: Volume = Volume {
@@ -95,6 +110,15 @@ pub const VOLUMES: &[Volume] = &[
         new_tools: true,
         ..XFS
     },
+    Volume {
+        name: "xfs-offload",
+        mkfs: &["-i", "exchange=1"],
+        wants_closed_files: false,
+        new_tools: true,
+        medium: Some(MediumKind::Nvme),
+        engine: Some("xfs-offload"),
+        ..XFS
+    },
     BTRFS,
     Volume {
         name: "btrfs-zstd",
@@ -115,6 +139,14 @@ pub const VOLUMES: &[Volume] = &[
         devices: 2,
         ..BTRFS
     },
+    Volume {
+        name: "f2fs",
+        kind: Kind::F2fs,
+        mkfs: &[],
+        mount: "",
+        wants_closed_files: true,
+        ..EXT4
+    },
 ];
 
 impl Volume {
@@ -124,6 +156,20 @@ impl Volume {
         VOLUMES.iter().find(|volume| volume.name == name)
     }
 
+    /// Whether the running kernel has this file system, built in or as a module, and what it lies on.
+    #[must_use]
+    pub fn is_known_to_kernel(&self) -> bool {
+        if self.medium == Some(MediumKind::Nvme) && !Path::new(FABRICS).exists() {
+            return false;
+        }
+        let name = self.kind.as_str();
+        let listed = || {
+            let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+            known.lines().any(|line| line.trim() == name)
+        };
+        listed() || (run(Command::new("modprobe").args(["-q", name])).is_ok() && listed())
+    }
+
     /// Collapsing and inserting ranges.
     pub(crate) fn shifts(&self) -> bool {
         self.kind != Kind::Btrfs
@@ -131,7 +177,18 @@ impl Volume {
 
     /// Files that share blocks.
     pub(crate) fn shares(&self) -> bool {
-        self.kind != Kind::Ext4
+        matches!(self.kind, Kind::Xfs | Kind::Btrfs)
+    }
+
+    /// Allocation gives blocks their place; F2FS gives them one when they are written.
+    pub(crate) fn places_when_allocating(&self) -> bool {
+        self.kind != Kind::F2fs
+    }
+
+    /// A direct write with `O_DSYNC` is made durable before the size that it leaves is set
+    /// (`f2fs_dio_write_iter`, fs/f2fs/file.c, v6.12: only after `iomap_dio_complete`).
+    pub(crate) fn forgets_size_of_direct_writes(&self) -> bool {
+        self.kind == Kind::F2fs
     }
 
     /// The ioctl that ends all work at once, without flushing the journal.

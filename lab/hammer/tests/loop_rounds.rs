@@ -1,36 +1,21 @@
 //! A short round on each volume with fixed seeds, and whether the hammer finds what is known to be
 //! wrong. They need root. `INDEF` names the indef to hammer; without it the workspace's is built.
 
+mod indef;
+
 use std::{
-    env, fs,
+    fs,
     os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-    sync::{Mutex, OnceLock, PoisonError},
+    path::Path,
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
 };
 
+use indef::{WORKSPACE, indef};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-
-const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// The indef of this workspace, built in the profile of this test.
-fn indef() -> &'static Path {
-    static INDEF: OnceLock<PathBuf> = OnceLock::new();
-    INDEF.get_or_init(|| {
-        if let Some(given) = env::var_os("INDEF") {
-            return given.into();
-        }
-        let folder = Path::new(env!("CARGO_BIN_EXE_hammer")).parent().unwrap();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "--locked", "--package", "indef"]);
-        if folder.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let built = cargo.current_dir(WORKSPACE).status().unwrap();
-        assert!(built.success(), "indef could not be built");
-        folder.join("indef")
-    })
-}
 
 /// One at a time: what takes long because another one works beside it is no fault.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -73,6 +58,10 @@ fn violations(rounds: &[Value]) -> Vec<&str> {
 /// Rounds of fixed seeds, on a busy machine more than one until something was moved (the timing does
 /// not follow from the seed): nothing may be found.
 fn round(volume: &str) {
+    round_on("image", volume);
+}
+
+fn round_on(medium: &str, volume: &str) {
     for program in ["mkfs.xfs", "mkfs.btrfs", "mkfs.ext4"] {
         if !scratch_fs::require_program(program) {
             return;
@@ -82,18 +71,28 @@ fn round(volume: &str) {
         scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
         return;
     }
+    if medium == "cache" && !Path::new("/dev/fuse").exists() {
+        scratch_fs::skip("this kernel has no FUSE");
+        return;
+    }
     let indef = indef().to_str().unwrap();
-    let arguments = ["--volume", volume, "--states", "6", "--indef", indef];
-    let Some(rounds) = until(&arguments, |rounds| sum(rounds, "bytes_moved") > 0) else {
+    // Each has several states where there is a volatile cache.
+    let cuts = if medium == "cache" { "3" } else { "6" };
+    let arguments = ["--volume", volume, "--medium", medium];
+    let arguments = [&arguments[..], &["--states", cuts, "--indef", indef]].concat();
+    // Less than this would show nothing.
+    let enough = |rounds: &[Value]| {
+        let states = sum(rounds, "states");
+        let several = medium != "cache" || states > sum(rounds, "cuts") + 1;
+        let doubts = sum(rounds, "in_doubt") > 0;
+        sum(rounds, "bytes_moved") > 0 && states >= 7 && several && doubts
+    };
+    let Some(rounds) = until(&arguments, enough) else {
         return;
     };
     let found = violations(&rounds);
     assert!(found.is_empty(), "{volume}: {found:#?}");
-    assert!(
-        sum(&rounds, "bytes_moved") > 0,
-        "{volume}: nothing was moved"
-    );
-    assert!(sum(&rounds, "states") >= 7 && sum(&rounds, "in_doubt") > 0);
+    assert!(enough(&rounds), "{volume} showed nothing: {rounds:#?}");
 }
 
 /// Rounds of the seeds from 3 on, at most `MOST`, until they are `enough`.
@@ -167,9 +166,71 @@ fn loop_round_btrfs_raid1() {
 }
 
 #[test]
+fn loop_cache_round_ext4() {
+    round_on("cache", "ext4");
+}
+
+#[test]
+fn loop_cache_round_ext4_1k() {
+    round_on("cache", "ext4-1k");
+}
+
+#[test]
+fn loop_cache_round_xfs_swap() {
+    round_on("cache", "xfs-swap");
+}
+
+#[test]
+fn loop_cache_round_xfs_commit() {
+    round_on("cache", "xfs-commit");
+}
+
+#[test]
+fn loop_cache_round_btrfs() {
+    round_on("cache", "btrfs");
+}
+
+#[test]
+fn loop_cache_round_btrfs_raid1() {
+    round_on("cache", "btrfs-raid1");
+}
+
+/// A file system that is not told of the cache flushes nothing, and what it acknowledged is lost: the same
+/// rounds without a mover in which otherwise nothing is found.
+#[test]
+fn loop_a_cache_that_nobody_flushes_is_found() {
+    if !Path::new("/dev/fuse").exists() {
+        scratch_fs::skip("this kernel has no FUSE");
+        return;
+    }
+    for volume in ["ext4", "xfs-swap", "btrfs"] {
+        let of = |medium| {
+            let arguments = ["--volume", volume, "--medium", medium, "--seed", "1"];
+            let none = ["--states", "2", "--mover", "none", "--window", "0"];
+            hammer(&[&arguments[..], &none[..]].concat())
+        };
+        let (Some(told), Some(untold)) = (of("cache"), of("cache-untold")) else {
+            return;
+        };
+        let found = violations(&told);
+        assert!(found.is_empty(), "{volume}: {found:#?}");
+        // Not while the power is on, and of a file system that is whole: it mounts.
+        let lost = |text: &&str| {
+            let at_cut = text.starts_with("cut ") && text.contains(", Durable: ");
+            at_cut && (text.contains("allowed") || text.contains("it is gone"))
+        };
+        let found = violations(&untold);
+        assert!(found.iter().any(lost), "{volume}: {found:#?}");
+        let live = found.iter().any(|text| text.starts_with("quiet end"));
+        assert!(!live, "{volume}: {found:#?}");
+    }
+}
+
+#[test]
 fn loop_nobody_moves_and_nothing_is_found() {
     for volume in ["ext4", "xfs-swap", "btrfs"] {
-        let arguments = ["--volume", volume, "--seed", "1", "--states", "6"];
+        let arguments = ["--volume", volume, "--medium", "image", "--seed", "1"];
+        let arguments = [&arguments[..], &["--states", "6"]].concat();
         let none = ["--mover", "none", "--window", "0"];
         let Some(rounds) = hammer(&[&arguments[..], &none[..]].concat()) else {
             return;
@@ -200,7 +261,8 @@ fn loop_a_mover_that_loses_writes_is_found() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let program = program.to_str().unwrap();
     for volume in ["ext4", "btrfs"] {
-        let arguments = ["--volume", volume, "--states", "6", "--indef", program];
+        let arguments = ["--volume", volume, "--medium", "image", "--states", "6"];
+        let arguments = [&arguments[..], &["--indef", program]].concat();
         let Some(rounds) = until(&arguments, older) else {
             return;
         };
@@ -234,9 +296,58 @@ fn loop_a_mover_that_is_unsafe_at_a_cut_is_found() {
             |text: &&str| text.starts_with("cut ") && text.contains("zeroes, which nobody");
         found.iter().any(at_cut)
     };
-    let arguments = ["--volume", "ext4", "--mood", "everything", "--states", "8"];
+    let arguments = ["--volume", "ext4", "--medium", "image", "--states", "8"];
+    let arguments = [&arguments[..], &["--mood", "everything"]].concat();
     let Some(rounds) = until(&[&arguments[..], &["--indef", program]].concat(), zeroes) else {
         return;
     };
     assert!(zeroes(&rounds), "{:#?}", violations(&rounds));
+}
+
+/// A signal, twice as timeout(1) sends it, in the midst of a round: it ends, says so, and nothing is left.
+#[test]
+fn loop_a_signal_ends_a_round_in_order() {
+    if !rustix::process::geteuid().is_root() {
+        scratch_fs::skip("it needs root");
+        return;
+    }
+    let media: &[&str] = if Path::new("/dev/fuse").exists() {
+        &["image", "cache"]
+    } else {
+        &["image"]
+    };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for medium in media {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_hammer"))
+            .args(["run", "--json", "--volume", "ext4", "--medium", medium])
+            .args(["--states", "500", "--mover", "none", "--folder"])
+            .arg(folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let loops = || {
+            let said = Command::new("losetup").arg("--all").output().unwrap();
+            let said = String::from_utf8(said.stdout).unwrap();
+            said.matches(folder.path().to_str().unwrap()).count()
+        };
+        // The outer file system's, and the volume's.
+        let begun = Instant::now();
+        while loops() < 2 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{medium}");
+            thread::sleep(Duration::from_millis(20));
+        }
+        thread::sleep(Duration::from_secs(1));
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::TERM).unwrap();
+        kill_process(pid, Signal::TERM).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(143), "{medium}");
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let round = &document["rounds"][0];
+        assert_eq!(round["interrupted"], true, "{medium}");
+        assert_eq!(round["violations"].as_array().unwrap().len(), 0);
+        assert_eq!(loops(), 0, "{medium}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{medium}");
+    }
 }

@@ -157,13 +157,17 @@ impl FileModel {
         self.attribute.durable(watched);
     }
 
-    /// Written data of `range` is durable, and the size as far as it is needed to read it. Zeroes
-    /// made by a change of the mapping are not promised.
-    fn data_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
-        for block in range.clone() {
+    /// Written data of `range` is durable. Zeroes made by a change of the mapping are not promised.
+    fn blocks_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
+        for block in range {
             let is_data = |value: &Value| matches!(value, Value::Data(_));
             self.blocks[block as usize].data_durable(is_data, now_ms, watched);
         }
+    }
+
+    /// The same, and the size as far as it is needed to read it.
+    fn data_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
+        self.blocks_durable(range.clone(), now_ms, watched);
         // A write promises no more of the size than it needs itself.
         let promised = (u64::from(range.end) * BLOCK as u64).min(self.len());
         let largest = self.size.allowed().map(|size| size.1).max();
@@ -268,6 +272,12 @@ impl Model {
     pub(crate) fn range_synced(&mut self, file: u32, range: Range<u32>) {
         let (now_ms, watched) = (self.now_ms, self.watched);
         self.files[file as usize].data_durable(range, now_ms, watched);
+    }
+
+    /// A write with `O_DSYNC` has returned, on a file system that may forget the size.
+    pub(crate) fn blocks_synced(&mut self, file: u32, range: Range<u32>) {
+        let (now_ms, watched) = (self.now_ms, self.watched);
+        self.files[file as usize].blocks_durable(range, now_ms, watched);
     }
 
     /// A write with `O_SYNC`, begun at `begun_ms`, has returned.

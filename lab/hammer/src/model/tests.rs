@@ -75,6 +75,28 @@ fn a_write_over_punched_blocks_is_durable_by_fdatasync() {
 }
 
 #[test]
+fn a_size_may_be_forgotten_but_not_the_data_below_it() {
+    let sizes = |model: &mut Model| {
+        let cut = cut(model);
+        let accepts = |blocks: u64| {
+            let mut findings = Findings::default();
+            cut.judge_size(0, blocks * BLOCK as u64, window(0), &mut findings);
+            findings.violations.is_empty()
+        };
+        [8, 10].map(accepts)
+    };
+    let mut model = one_file();
+    let old = model.file(0).live(7);
+    let new = model.write(0, 7..10);
+    model.blocks_synced(0, 7..10);
+    assert_eq!(sizes(&mut model), [true, true]);
+    assert!(accepts(&model, 7, new[0]) && !accepts(&model, 7, old));
+    assert!(accepts(&model, 9, new[2]) && !accepts(&model, 9, Value::Zero));
+    model.range_synced(0, 7..10);
+    assert_eq!(sizes(&mut model), [false, true]);
+}
+
+#[test]
 fn torn_blocks_are_mixtures_of_what_is_allowed() {
     let mut model = one_file();
     let old = model.file(0).live(3).bytes();

@@ -1,0 +1,132 @@
+//! `hammer run --kernel`: the same command in a guest of the lab with another kernel.
+//!
+//! The guest gets this program, indef and the tools at the places that they have here, and a disk with
+//! an XFS for the images. The command line goes along as it is; the environment says that it is there.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use lab::{Guest, Output, Release};
+use units::Bytes;
+
+use crate::args::{IN_GUEST, RunArgs};
+
+/// Programs that every Debian system has.
+const PROGRAMS: [&str; 7] = [
+    "unshare",
+    "fsfreeze",
+    "swapon",
+    "swapoff",
+    "mkswap",
+    "chattr",
+    "fallocate",
+];
+/// Conventional defragmenters.
+const DEFRAGMENTERS: [&str; 3] = ["e4defrag", "xfs_fsr", "f2fs_io"];
+/// What is hammered, and what media need.
+const MODULES: [&str; 6] = ["ext4", "xfs", "btrfs", "f2fs", "fuse", "nvme_tcp"];
+
+/// As many as make a disk's worth of images: they are sparse, and their copies share blocks.
+const DISK: Bytes = Bytes::gib(8);
+const MEMORY_MIB: u32 = 2048;
+/// For each round, at least, beside what `--minutes` says.
+const ROUND: Duration = Duration::from_secs(900);
+
+/// What is put into the folder for logs comes out.
+const SCRIPT: &str = r#"
+ip link set lo up
+mkfs.xfs -q -m reflink=1 /dev/vda && mount -t xfs /dev/vda /mnt || exit 2
+if [ -n "$1" ]; then mkdir -p "$1" && mount -o bind /share "$1" || exit 2; fi
+export "$2"=1 INDEF="$3" TMPDIR=/mnt
+shift 3
+exec "$@"
+"#;
+
+/// Whether it is asked for, and this is not it.
+pub(crate) fn is_wanted(args: &RunArgs) -> bool {
+    args.kernel.is_some() && !args.is_in_guest()
+}
+
+/// Exit as the guest's hammer does.
+pub(crate) fn run(args: &RunArgs) -> ExitCode {
+    match args.kernel.map(|release| in_guest(args, release)) {
+        Some(Ok(status)) => u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from),
+        Some(Err(error)) => {
+            eprintln!("hammer: {error:#}");
+            ExitCode::from(2)
+        }
+        None => ExitCode::from(2),
+    }
+}
+
+fn in_guest(args: &RunArgs, release: Release) -> Result<i32> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
+    }
+    let own = env::current_exe()?;
+    let mut guest = Guest::with(release)?
+        .with_tools()
+        .copy(&own)
+        .disk(DISK)
+        .memory_mib(MEMORY_MIB)
+        .timeout(args.longest(ROUND))
+        .load("loop")
+        // Behind several paths a disk has no request queue of its own, which copying needs.
+        .kernel_argument("nvme_core.multipath=N")
+        .output(Output::Forwarded)
+        .stop(stop);
+    for module in MODULES {
+        guest = guest.load(module);
+    }
+    for program in PROGRAMS {
+        guest = guest.copy(program);
+    }
+    for program in DEFRAGMENTERS {
+        guest = guest.copy_if_there(program);
+    }
+    let indef = args.program()?;
+    if let Some(indef) = &indef {
+        guest = guest.copy(indef);
+    }
+    if let Some(tools) = args.tools() {
+        for file in files_below(&tools).with_context(|| tools.display().to_string())? {
+            guest = guest.copy(file);
+        }
+    }
+    let mut log = PathBuf::new();
+    if let Some(folder) = &args.log {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        guest = guest.share(folder);
+        log.clone_from(folder);
+    }
+    let mut command = ["sh", "-c", SCRIPT, "sh"].map(Into::into).to_vec();
+    command.push(log.into_os_string());
+    command.push(IN_GUEST.into());
+    command.push(indef.unwrap_or_default().into_os_string());
+    command.push(own.into_os_string());
+    command.extend(env::args_os().skip(1));
+    Ok(guest.run(command)?.status)
+}
+
+fn files_below(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![folder.to_owned()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let list = if path.is_dir() {
+                &mut folders
+            } else {
+                &mut files
+            };
+            list.push(path);
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,178 @@
+//! A device with a volatile cache: flashd's, as a file through FUSE, with everything recorded that is
+//! done to it.
+//!
+//! A cut is a mark in the recording. What was flushed before it is durable; a flush that is under way is
+//! noted before it is acknowledged, so nothing that was acknowledged before the cut began comes after its
+//! mark. Of what was written and not flushed, any blocks may be there.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use anyhow::{Context, Result, ensure};
+use flashd::record::{Keep, Walk};
+
+use super::{
+    State,
+    nvme::Controller,
+    process::{Attach, DONE, END, MARK},
+};
+use crate::shared::lock;
+
+/// States of a cut with some of the volatile blocks, beside those with all and none.
+const REORDERED: u64 = 3;
+
+/// See the module. The process ends when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Cache {
+    disk: PathBuf,
+    marks: AtomicU32,
+    // Before the process that serves it.
+    controller: Option<Controller>,
+    // Before the folder in which its file is.
+    process: Mutex<Process>,
+    folder: tempfile::TempDir,
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Cache {
+    pub(super) fn start(program: &Path, folder: &Path, size: u64, attach: Attach) -> Result<Self> {
+        let folder = tempfile::Builder::new()
+            .prefix("cache-")
+            .tempdir_in(folder)?;
+        let mut command = Command::new(program);
+        command
+            .arg("medium")
+            .arg(folder.path())
+            .arg(size.to_string());
+        command.arg(attach.as_str());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        // A signal from the terminal is for the hammer, which ends it in order.
+        let mut child = command.process_group(0).spawn().context("the medium")?;
+        let questions = child.stdin.take();
+        let answers = child.stdout.take().context("the medium has no output")?;
+        let mut process = Process {
+            child,
+            questions,
+            answers: BufReader::new(answers),
+        };
+        let place = process.answer()?;
+        let controller = match (attach, place.split_once(' ')) {
+            (Attach::Nvme, Some((port, nqn))) => Some(Controller::connect(port, nqn)?),
+            _ => None,
+        };
+        let disk = { controller.as_ref() }.map_or(place.into(), |it| it.disk().to_owned());
+        Ok(Self {
+            disk,
+            controller,
+            marks: 0.into(),
+            process: Mutex::new(process),
+            folder,
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.disk
+    }
+
+    pub(super) fn is_disk(&self) -> bool {
+        self.controller.is_some()
+    }
+
+    /// Set a mark, and say which.
+    pub(super) fn mark(&self) -> Result<String> {
+        let number = self.marks.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cut{number}");
+        lock(&self.process).ask(&format!("{MARK}{name}"))?;
+        Ok(name)
+    }
+
+    /// End the recording and the device.
+    pub(super) fn end(self) -> Result<Recorded> {
+        let mut process = self.process.into_inner().unwrap_or_else(|e| e.into_inner());
+        drop(self.controller);
+        process.ask(END)?;
+        drop(process);
+        let recording = self.folder.path().join("recording");
+        let walk = Walk::open(&recording, &self.folder.path().join("base"))?;
+        // Nobody else needs its name.
+        fs::remove_file(&recording)?;
+        let folder = self.folder;
+        Ok(Recorded { walk, folder })
+    }
+}
+
+impl Process {
+    fn ask(&mut self, question: &str) -> Result<String> {
+        let questions = self.questions.as_mut().context("the medium has ended")?;
+        writeln!(questions, "{question}").context("the medium")?;
+        self.answer()
+    }
+
+    /// What comes after "done".
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).context("the medium")?;
+        ensure!(!line.is_empty(), "the medium has ended");
+        let rest = line.trim_end().strip_prefix(DONE);
+        let rest = rest.with_context(|| format!("the medium: {}", line.trim_end()))?;
+        Ok(rest.trim_start().to_owned())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It ends with its questions.
+        self.questions = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// The recording of a device.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    walk: Walk,
+    folder: tempfile::TempDir,
+}
+
+impl Recorded {
+    /// The states at a mark; marks come in their order. The least that is durable, everything that was
+    /// written, and some of those in between; each once, if fewer are possible.
+    pub(super) fn states(&mut self, mark: &str, seed: u64) -> Result<Vec<State>> {
+        self.walk.go_to(mark)?;
+        let ways = [Keep::Durable, Keep::Everything].into_iter();
+        let reordered = (0..REORDERED).map(|number| Keep::Reordered(seed.wrapping_add(number)));
+        let mut states = Vec::new();
+        for keep in ways.chain(reordered) {
+            let image = self.folder.path().join(format!("{mark}.{}", states.len()));
+            let replayed = self.walk.state(keep, &image)?;
+            let (volatile, lost) = (replayed.volatile_bytes, replayed.left_out_bytes);
+            let known = match keep {
+                Keep::Durable => false,
+                Keep::Everything => volatile == 0,
+                Keep::Reordered(_) => lost == 0 || lost == volatile,
+            };
+            if known {
+                fs::remove_file(&image)?;
+                continue;
+            }
+            let what = format!(", {keep:?}: {lost} of {volatile} volatile bytes lost");
+            states.push(State { what, image });
+        }
+        Ok(states)
+    }
+}

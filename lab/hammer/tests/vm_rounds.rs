@@ -1,0 +1,85 @@
+//! Short rounds in guests, on kernels and file systems that the running kernel is not or has not. Fixed
+//! seeds; `INDEF` names the indef to hammer, without it the workspace's is built.
+
+mod indef;
+
+use std::{
+    process::Command,
+    sync::{Mutex, PoisonError},
+};
+
+use indef::{WORKSPACE, indef};
+use lab::{Guest, Release, require};
+use serde_json::Value;
+
+/// One guest at a time: they have the same processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Rounds on this volume until something was moved, at most six: nothing may be found.
+fn round(release: Release, volume: &str) {
+    for program in ["mkfs.xfs", &format!("mkfs.{volume}")] {
+        if !scratch_fs::require_program(program) {
+            return;
+        }
+    }
+    if require(Guest::with(release)).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut moved, mut in_doubt) = (0, 0);
+    for seed in ["5", "6", "7", "8", "9", "10"] {
+        let round = hammer(release, volume, seed);
+        let found = round["violations"].as_array().unwrap();
+        assert!(found.is_empty(), "{volume} on {release}: {found:#?}");
+        let count = |name: &str| round[name].as_u64().unwrap();
+        assert!(count("states") >= 5);
+        moved += count("bytes_moved");
+        in_doubt += count("in_doubt");
+        if moved > 0 && in_doubt > 0 {
+            return;
+        }
+    }
+    panic!("{volume} on {release}: {moved} bytes were moved, {in_doubt} values were in doubt");
+}
+
+fn hammer(release: Release, volume: &str, seed: &str) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_hammer"))
+        .args([
+            "run",
+            "--json",
+            "--kernel",
+            release.name(),
+            "--volume",
+            volume,
+        ])
+        .args(["--states", "4", "--seed", seed, "--indef"])
+        .arg(indef())
+        .current_dir(WORKSPACE)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    eprintln!("{said}");
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    document["rounds"][0].clone()
+}
+
+#[test]
+fn vm_6_12_round_ext4() {
+    round(Release::Linux6_12, "ext4");
+}
+
+#[test]
+fn vm_newest_round_ext4() {
+    round(Release::Newest, "ext4");
+}
+
+#[test]
+fn vm_6_12_round_f2fs() {
+    round(Release::Linux6_12, "f2fs");
+}
+
+#[test]
+fn vm_6_1_round_f2fs() {
+    round(Release::Linux6_1, "f2fs");
+}
