@@ -45,7 +45,10 @@ fn loop_the_harness_measures_what_it_should() {
         assert!(found[0] > 75.0 && found[1] > 90.0, "{name}: {found:?}");
     }
     assert!(gains("whole")[0] < 40.0, "{:?}", gains("whole"));
-    assert_eq!(gains("oracle"), gains("indef"));
+    // The same ranges are moved; two that lie side by side by chance are one request less.
+    for (oracle, indef) in gains("oracle").iter().zip(gains("indef")) {
+        assert!((oracle - indef).abs() < 1.0, "{oracle} and {indef}");
+    }
     for target in &curve.targets {
         let off = target.request_gain_pct - target.predicted_pct;
         assert!(off.abs() < 5.0, "{target:?}");
