@@ -51,6 +51,8 @@ reasons! {
     NoTimeLost = "no-time-lost", "its reads were timed, and lose no time by its fragments";
     /// Extents are shared with a reflink or a snapshot.
     Shared = "shared", "shared with a reflink or snapshot; --allow-unshare would give the sharing up";
+    /// Nor may their sharing be given up: a power cut could mix the files that share.
+    KeepsSharing = "keeps-sharing", "shared, and here sharing cannot be given up safely: a power cut could mix the files";
     /// Compressed extents that cannot be merged further.
     Compressed = "compressed", "compressed extents, which this file system cannot merge further";
     /// Allocated but never written: reads of it reach no device.

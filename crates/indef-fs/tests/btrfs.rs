@@ -440,3 +440,24 @@ fn loop_files_that_nobody_writes_do_not_get_more_fragments_beside_writers() {
         files.len()
     );
 }
+
+/// Without copy-on-write, who is left alone with an extent writes it in place, before that is committed.
+#[test]
+fn loop_what_is_shared_stays_in_files_without_copy_on_write() {
+    let Some(mut bench) = bench("nodatacow") else {
+        return;
+    };
+    let (path, clone) = (bench.path("file"), bench.path("clone"));
+    fragmented(&path, Bytes::mib(1));
+    scratch_fs::reflink(&path, &clone).unwrap();
+    let states = [&path, &clone].map(|path| State::of(path));
+    bench.allow_unshare = true;
+    match bench.relocate(&path, Policy::Whole) {
+        Err(Refusal::Skip(SkipReason::KeepsSharing)) => {}
+        other => panic!("{other:?}"),
+    }
+    for state in states {
+        state.check();
+    }
+    bench.fs.fsck().unwrap();
+}

@@ -13,6 +13,8 @@ mod layout;
 mod refusals;
 #[path = "xfs/shared_gap.rs"]
 mod shared_gap;
+#[path = "xfs/unshared.rs"]
+mod unshared;
 #[path = "xfs/writers.rs"]
 mod writers;
 #[path = "xfs/zeroed.rs"]

@@ -263,6 +263,8 @@ bitflags::bitflags! {
     /// `XFS_EXCHANGE_RANGE_*`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CommitFlags: u64 {
+        /// Return when the exchange is durable.
+        const DURABLE = 1 << 1;
         /// Check and wait for everything, exchange nothing.
         const DRY_RUN = 1 << 2;
         /// Exchange only where the donor has written blocks.

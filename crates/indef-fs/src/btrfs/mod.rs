@@ -16,7 +16,10 @@
 //!   get neighbouring blocks.
 //! - **Sharing is kept.** Rewriting gives it up, so shared extents are left out, as the map says
 //!   right before (a reflink made in the half second between is the one case that it misses; then
-//!   space is lost, not data).
+//!   space is lost, not data). Files without copy-on-write keep it even where it may be given up: an
+//!   extent that nobody else refers to any more is written in place, also if that is not committed
+//!   yet. After a power cut the moved file would be back on its old extents, with what the other one
+//!   has written there (seen on 6.18; it is so without us, too, when a clone is punched or removed).
 //! - **Compression is kept**: see [`compression`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there
 //!   were; see [`space`], and the result of each batch is compared.

@@ -23,6 +23,7 @@ use linux_abi::{
     cache::{start_writeback, wait_writeback},
     fiemap::Mapper,
 };
+use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
@@ -68,6 +69,8 @@ pub(super) struct BtrfsRelocation<'a> {
     mapper: Mapper,
     reader: Reader,
     rules: Rules,
+    /// Shared extents may be moved.
+    may_unshare: bool,
     /// Where the last window cut a range.
     cut_at: Option<FileOffset>,
     /// What no window has taken yet.
@@ -93,6 +96,11 @@ pub(super) struct BtrfsRelocation<'a> {
     interrupts: u32,
 }
 
+/// See "Sharing is kept" in the module above.
+fn is_written_in_place(target: &Target) -> bool {
+    ioctl_getflags(&target.file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
+}
+
 impl<'a> BtrfsRelocation<'a> {
     /// Map until there is something to move; or say why there is nothing.
     pub(super) fn begin(
@@ -109,6 +117,7 @@ impl<'a> BtrfsRelocation<'a> {
             target,
             mapper: Mapper::default(),
             rules: Rules::of(&engine.fs, target),
+            may_unshare: engine.allow_unshare && !is_written_in_place(target),
             ranges: ranges
                 .iter()
                 .map(inside)
@@ -201,9 +210,12 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     fn select(&mut self, layout: &Layout, part: FileRange, cut: bool) {
-        let found = movable(layout, part, self.engine.allow_unshare, cut);
+        let found = movable(layout, part, self.may_unshare, cut);
         for reason in found.reasons {
-            self.note(reason);
+            self.note(match reason {
+                SkipReason::Shared if self.engine.allow_unshare => SkipReason::KeepsSharing,
+                reason => reason,
+            });
         }
         for mut piece in found.pieces {
             match self.rules.way(self.target, piece.range, piece.encoded) {
@@ -345,7 +357,7 @@ impl<'a> BtrfsRelocation<'a> {
         if part.mapped.elapsed() > FRESH {
             let now = FileRange { start, len };
             let layout = self.engine.map(self.target, now, false, &mut self.mapper)?;
-            if let Err(reason) = still_movable(&layout, now, encoded, self.engine.allow_unshare) {
+            if let Err(reason) = still_movable(&layout, now, encoded, self.may_unshare) {
                 return self.rewrite_failed(reason.into());
             }
         }

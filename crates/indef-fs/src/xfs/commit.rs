@@ -25,10 +25,7 @@
 
 use std::{collections::VecDeque, fs::File};
 
-use indef_core::{
-    SkipReason,
-    layout::{ExtentFlags, Layout},
-};
+use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
     fiemap::Mapper,
     xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
@@ -44,7 +41,7 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     admit,
     cached::{Cached, is_dirty},
-    donor::{Donor, allocated_runs, runs},
+    donor::{Donor, allocated_runs, is_shared, runs},
     freshness::Sample,
     offload::{Copied, Offload, Pin},
     open_direct, refuse,
@@ -217,6 +214,14 @@ struct Piece<'a> {
     pin: Option<Pin<'a>>,
 }
 
+impl Piece<'_> {
+    /// Whether somebody else has some of it, too.
+    fn is_shared(&self, layout: &Layout) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|range| is_shared(layout, *range))
+    }
+}
+
 /// From the first to the last byte of ordered ranges.
 fn span(ranges: &[FileRange]) -> FileRange {
     match (ranges.first(), ranges.last()) {
@@ -235,15 +240,6 @@ fn written(layout: &Layout, ranges: &[FileRange]) -> Vec<FileRange> {
         }
     }
     written
-}
-
-/// Whether somebody else has some of it, too.
-fn has_shared(layout: &Layout, ranges: &[FileRange]) -> bool {
-    let is_shared = |range: &FileRange| {
-        let mut extents = layout.clipped(*range);
-        extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
-    };
-    ranges.iter().any(is_shared)
 }
 
 /// How many fragments fewer the file has once what is written lies where the donor has it.
@@ -416,7 +412,7 @@ impl<'a> Commit<'a> {
             first.end() + self.target.block_size,
         );
         piece.layout = map_file(self.target, around)?;
-        if !self.allow_unshare && has_shared(&piece.layout, &piece.ranges) {
+        if !self.allow_unshare && piece.is_shared(&piece.layout) {
             return Err(SkipReason::Shared.into());
         }
         piece.written = written(&piece.layout, &piece.ranges);
@@ -504,7 +500,9 @@ impl<'a> Commit<'a> {
             // The file is not as it was when its pieces were cut.
             return Ok(());
         }
-        let flags = CommitFlags::DONOR_WRITTEN;
+        let mut flags = CommitFlags::DONOR_WRITTEN;
+        // See (5) in the module: then we may be killed, too.
+        flags.set(CommitFlags::DURABLE, piece.is_shared(&piece.layout));
         // See (4) in the module.
         if is_dirty(self.target, span) != Some(false) || !self.is_as_copied(pin.as_ref(), &piece)? {
             drop(pin);
@@ -527,6 +525,7 @@ impl<'a> Commit<'a> {
                 ));
             }
         }
+        self.donor.settle(span)?;
         self.tries = 0;
         self.progress = true;
         moved.relocated += piece.bytes;
@@ -546,7 +545,7 @@ impl<'a> Commit<'a> {
             &mut Mapper::default(),
         )?;
         // A pin shares what it pins.
-        let shared = pin.is_none() && !self.allow_unshare && has_shared(&now, &piece.ranges);
+        let shared = pin.is_none() && !self.allow_unshare && piece.is_shared(&now);
         Ok(!shared
             && written(&now, &piece.ranges) == piece.written
             && pin.is_none_or(|pin| pin.is_what(&now, &piece.written)))

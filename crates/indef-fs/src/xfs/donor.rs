@@ -14,7 +14,7 @@ use linux_abi::{
 use rustix::{
     fs::{
         FallocateFlags, Gid, OFlags, Uid, XattrFlags, fallocate, fchown, fdatasync, fsetxattr,
-        fstat,
+        fstat, fsync,
     },
     io::Errno,
 };
@@ -171,6 +171,16 @@ impl<'a> Donor<'a> {
         fdatasync(&self.file).map_err(|errno| self.refuse("sync the donor", None, errno.into()))
     }
 
+    /// After an exchange of `span`, before the donor gives back what it got: where that is shared with
+    /// somebody else, the exchange is made durable. See (5) in the module.
+    pub(super) fn settle(&self, span: FileRange) -> Result<(), Refusal> {
+        if is_shared(&self.layout(span)?, span) {
+            fsync(&self.target.file)
+                .map_err(|errno| self.refuse("make an exchange durable", None, errno.into()))?;
+        }
+        Ok(())
+    }
+
     /// What a failure on the donor means.
     pub(super) fn refuse(
         &self,
@@ -206,6 +216,12 @@ pub(super) fn runs(layout: &Layout, range: FileRange, written: bool) -> Vec<File
 /// The runs of allocated bytes inside `range`, ordered.
 pub(super) fn allocated_runs(layout: &Layout, range: FileRange) -> Vec<FileRange> {
     join(layout, range, |_| true)
+}
+
+/// Whether somebody else has some of it, too.
+pub(super) fn is_shared(layout: &Layout, range: FileRange) -> bool {
+    let mut extents = layout.clipped(range);
+    extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))
 }
 
 fn join(layout: &Layout, range: FileRange, wanted: impl Fn(ExtentFlags) -> bool) -> Vec<FileRange> {

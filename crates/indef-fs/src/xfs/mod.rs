@@ -12,7 +12,8 @@
 //!
 //! Both exchanges check under the file's locks that its modification and change times are those
 //! that we looked at *before* copying (fs/xfs/xfs_exchrange.c, fs/xfs/xfs_bmap_util.c, v6.12), and
-//! do nothing otherwise. Four things could still slip through, and [`freshness`] is about them:
+//! do nothing otherwise. Five things could still slip through; [`freshness`] is about the
+//! first four:
 //!
 //! 1. Times have the granularity of a tick (until Linux 6.13): a write in the same tick as the last
 //!    one changes nothing. So after looking at the times, we wait until the clock has moved on.
@@ -25,6 +26,12 @@
 //! 4. A page fault sets the times some instructions before it takes the lock that a barrier would
 //!    wait for. Where somebody else has the file open, dirty pages are looked for right before the
 //!    exchange.
+//! 5. What the donor gets is given back when it goes. If somebody else shares it, that one may be its
+//!    only owner from then on, and XFS lets only owners write in place: at once, not when what made them
+//!    the only ones is durable. After a power cut the file has its old blocks, and in them what the other
+//!    one has written. So an exchange of shared blocks is durable before the donor goes, and where
+//!    somebody may have cloned the file meanwhile, we look. Who is killed gives back at once, so
+//!    `xfs-swap-extents`, which cannot tell the kernel, leaves shared blocks alone.
 //!
 //! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
 //! has reached the device before the exchange begins. The donor has no name, so it is freed when

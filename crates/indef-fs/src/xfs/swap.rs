@@ -127,7 +127,14 @@ impl SwapExtents {
             true,
             &mut Mapper::default(),
         )?;
-        let mut chosen = choose(&layout, ranges, file, target.block_size, self.allow_unshare)?;
+        // What is shared stays: this exchange cannot be made durable before it returns, and whoever is
+        // killed then gives the blocks back; see (5) in the module.
+        let mut chosen = choose(&layout, ranges, file, target.block_size, false).map_err(
+            |reason| match reason {
+                SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
+                reason => reason,
+            },
+        )?;
         if !geometry.features.contains(Features::REFLINK) {
             // Nothing can be shared with the donor, so all has to be copied.
             chosen = vec![file];
@@ -353,6 +360,7 @@ impl Swap<'_> {
             // Direct reads of the old blocks may be under way; they end before the blocks are freed.
             barrier(self.target, &self.geometry)?;
         }
+        self.donor.settle(self.file)?;
         Ok(Moved {
             relocated: self.relocated,
             locked,

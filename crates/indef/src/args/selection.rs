@@ -78,6 +78,9 @@ pub(crate) struct BoundArgs {
     min_free: Option<f64>,
 
     /// Move ranges that are shared with reflinks or snapshots, too; their sharing is given up
+    ///
+    /// On XFS this takes the exchange feature (xfs-commit-range), and on Btrfs copy-on-write: else a
+    /// power cut soon after could leave one file's data in the other.
     #[arg(long)]
     pub(crate) allow_unshare: bool,
 }
