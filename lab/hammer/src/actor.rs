@@ -455,7 +455,10 @@ impl Actor<'_> {
         let values: Vec<Value> = { range.clone() }
             .map(|block| model.file(subject.id).live(block))
             .collect();
-        model.put(other.id, range.start, &values);
+        match what {
+            What::Dedupe(_) => model.put(other.id, range.start, &values),
+            _ => model.share(other.id, range.start, &values),
+        }
         drop(model);
         match what {
             What::CloneFile => rustix::fs::ioctl_ficlone(&to, &from)?,

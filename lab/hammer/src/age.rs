@@ -212,7 +212,7 @@ fn share(shared: &Shared) -> io::Result<()> {
         let values: Vec<Value> = { blocks }
             .map(|block| model.file(original).live(block))
             .collect();
-        model.put(id, 0, &values);
+        model.share(id, 0, &values);
     }
     Ok(())
 }

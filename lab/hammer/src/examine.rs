@@ -142,37 +142,46 @@ pub(crate) fn examine_snapshots(root: &Path, snapshots: &[Snapshot]) -> Findings
     findings
 }
 
-/// Files that nobody wrote: after a cut what lasts, else everything, and fragments not more.
-pub(crate) fn examine_still(
-    root: &Path,
-    facts: &StillFacts,
-    cut: bool,
-    snapshots: bool,
-) -> Findings {
+/// Files that nobody wrote, after a cut: what lasts.
+pub(crate) fn examine_lasting(root: &Path, facts: &StillFacts) -> Findings {
     let mut findings = Findings::default();
     for (name, before) in facts {
         findings.checked += 1;
-        let path = root.join(name);
-        if cut {
-            match Lasting::of(&path) {
-                Ok(now) if now == before.lasting => {}
-                Ok(now) => {
-                    findings.violation(format!("{name}: was {:?}, is {now:?}", before.lasting))
-                }
-                Err(error) => findings.violation(format!("{name}: {error}")),
-            }
-            continue;
+        match Lasting::of(&root.join(name)) {
+            Ok(now) if now == before.lasting => {}
+            Ok(now) => findings.violation(format!("{name}: was {:?}, is {now:?}", before.lasting)),
+            Err(error) => findings.violation(format!("{name}: {error}")),
         }
-        match Facts::of(&path) {
+    }
+    findings
+}
+
+/// How many shared bytes files may have at the end that nobody wrote.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sharing {
+    /// Snapshots share what they hold.
+    pub(crate) more: bool,
+    /// The mover may give it up.
+    pub(crate) less: bool,
+}
+
+/// Files that nobody wrote: everything, and fragments not more.
+pub(crate) fn examine_still(root: &Path, facts: &StillFacts, sharing: Sharing) -> Findings {
+    let mut findings = Findings::default();
+    for (name, before) in facts {
+        findings.checked += 1;
+        match Facts::of(&root.join(name)) {
             Ok(mut now) => {
                 if now.fragments > before.fragments {
                     let (was, is) = (before.fragments, now.fragments);
                     findings.violation(format!("{name}: {was} fragments became {is}"));
                 }
                 now.fragments = before.fragments;
-                // Snapshots share what they hold.
-                if snapshots {
+                if sharing.more {
                     now.shared_bytes = now.shared_bytes.min(before.shared_bytes);
+                }
+                if sharing.less {
+                    now.shared_bytes = now.shared_bytes.max(before.shared_bytes);
                 }
                 if now != *before {
                     findings.violation(format!("{name}: was {before:?}, is {now:?}"));

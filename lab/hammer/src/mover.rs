@@ -129,6 +129,9 @@ impl<'a> Movers<'a> {
                 command.args(["--engine", engine]);
             }
             command.args(["--policy", policy]);
+            if self.shared.volume.unshares {
+                command.arg("--allow-unshare");
+            }
             if !budget.is_empty() {
                 command.args(["--budget", budget]);
             }

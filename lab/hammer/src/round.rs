@@ -18,7 +18,9 @@ use crate::{
     age::make_files,
     director::{Cut, Director, StillFacts},
     disk::{Disk, Host},
-    examine::{examine, examine_snapshots, examine_still, inodes_without_name},
+    examine::{
+        Sharing, examine, examine_lasting, examine_snapshots, examine_still, inodes_without_name,
+    },
     medium::{Medium, MediumKind, Past, State},
     model::{Findings, Window},
     mover::{Mover, Movers},
@@ -125,6 +127,7 @@ pub(crate) fn run(
         stale: volume.mount.contains("data=writeback"),
         replaced: volume.kind == Kind::Btrfs,
         in_steps: volume.kind == Kind::Btrfs,
+        in_place: volume.kind == Kind::Xfs,
     };
     let kind = options.medium(volume, seed);
     let medium = host.medium(kind)?;
@@ -147,7 +150,7 @@ pub(crate) fn run(
             disk.unmount()?;
             disk.mount()?;
             let mut findings = examine(disk.path(), model, window);
-            findings.merge(examine_still(disk.path(), &still, true, false));
+            findings.merge(examine_lasting(disk.path(), &still));
             disk.unmount()?;
             disk.fsck()?;
             Ok(findings)
@@ -318,12 +321,11 @@ fn quiet_end(
     disk.mount()?;
     findings.merge(examine(disk.path(), &model, exactly));
     findings.merge(examine_snapshots(disk.path(), &hammered.snapshots));
-    findings.merge(examine_still(
-        disk.path(),
-        still,
-        false,
-        hammered.snapshotted,
-    ));
+    let sharing = Sharing {
+        more: hammered.snapshotted,
+        less: shared.volume.unshares,
+    };
+    findings.merge(examine_still(disk.path(), still, sharing));
     let now = inodes_without_name(disk.path())?;
     if now != nameless {
         findings.violation(format!(
@@ -347,7 +349,7 @@ fn examine_cut(
     let mut disk = host.examine(volume, &medium)?;
     let mut findings = examine(disk.path(), &cut.model, window);
     findings.merge(examine_snapshots(disk.path(), &cut.snapshots));
-    findings.merge(examine_still(disk.path(), still, true, false));
+    findings.merge(examine_lasting(disk.path(), still));
     disk.unmount()?;
     disk.fsck()?;
     Ok(findings)

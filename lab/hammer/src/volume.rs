@@ -42,6 +42,8 @@ pub struct Volume {
     pub(crate) devices: u64,
     /// Actors share blocks between files that they write.
     pub(crate) clones: bool,
+    /// The mover is told to give sharing up.
+    pub(crate) unshares: bool,
     /// The mover leaves files alone that anybody has open: actors must close theirs.
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
@@ -59,6 +61,7 @@ const EXT4: Volume = Volume {
     mount: "commit=300",
     devices: 1,
     clones: false,
+    unshares: false,
     wants_closed_files: false,
     new_tools: false,
     medium: None,
@@ -119,7 +122,20 @@ pub const VOLUMES: &[Volume] = &[
         engine: Some("xfs-offload"),
         ..XFS
     },
+    Volume {
+        name: "xfs-unshare",
+        mkfs: &["-i", "exchange=1"],
+        wants_closed_files: false,
+        new_tools: true,
+        unshares: true,
+        ..XFS
+    },
     BTRFS,
+    Volume {
+        name: "btrfs-unshare",
+        unshares: true,
+        ..BTRFS
+    },
     Volume {
         name: "btrfs-zstd",
         mount: "compress-force=zstd",

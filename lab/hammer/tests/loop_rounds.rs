@@ -67,7 +67,9 @@ fn round_on(medium: &str, volume: &str) {
             return;
         }
     }
-    if volume == "xfs-commit" && !Path::new(WORKSPACE).join("target/xfsprogs").is_dir() {
+    if ["xfs-commit", "xfs-unshare"].contains(&volume)
+        && !Path::new(WORKSPACE).join("target/xfsprogs").is_dir()
+    {
         scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
         return;
     }
@@ -143,6 +145,11 @@ fn loop_round_xfs_swap() {
 #[test]
 fn loop_round_xfs_commit() {
     round("xfs-commit");
+}
+
+#[test]
+fn loop_round_xfs_unshare() {
+    round("xfs-unshare");
 }
 
 #[test]

@@ -8,13 +8,31 @@ pub(crate) struct Obsolete<T> {
     pub(crate) acknowledged_ms: u64,
 }
 
+/// A value that it had, and what may be found in its place: on XFS, of a block that is shared no more,
+/// what the other owner has written there since (see [`super::Model::write`]).
+#[derive(Clone, Debug)]
+struct Kept<T> {
+    value: T,
+    written_over: Vec<T>,
+}
+
+impl<T> Kept<T> {
+    fn new(value: T) -> Self {
+        let written_over = Vec::new();
+        Self {
+            value,
+            written_over,
+        }
+    }
+}
+
 /// A block, a size, a name, an attribute: `kept` begins with the value that is known to be durable;
 /// each newer one, the live one last, may be on the device or not.
 #[derive(Clone, Debug)]
 pub(crate) struct History<T> {
-    kept: Vec<T>,
+    kept: Vec<Kept<T>>,
     /// No longer allowed, but they were when the cut began that is being made right now.
-    passed: Vec<T>,
+    passed: Vec<Kept<T>>,
     obsolete: Vec<Obsolete<T>>,
 }
 
@@ -22,7 +40,7 @@ impl<T: Clone + PartialEq> History<T> {
     /// With a durable value.
     pub(crate) fn new(durable: T) -> Self {
         Self {
-            kept: vec![durable],
+            kept: vec![Kept::new(durable)],
             passed: Vec::new(),
             obsolete: Vec::new(),
         }
@@ -30,13 +48,25 @@ impl<T: Clone + PartialEq> History<T> {
 
     /// What it is while the power is on.
     pub(crate) fn live(&self) -> &T {
-        self.kept.last().expect("never empty")
+        &self.kept.last().expect("never empty").value
+    }
+
+    /// Whoever had the same block with `old` in it has written `new` there. If this one has the block
+    /// no more (but a cut may still show it), that is found in it. `gone`: nor has it what is live.
+    pub(crate) fn written_over(&mut self, old: &T, new: &T, gone: bool) {
+        let former = self.kept.len() - usize::from(!gone);
+        let former = self.passed.iter_mut().chain(&mut self.kept[..former]);
+        for kept in former {
+            if kept.value == *old || kept.written_over.contains(old) {
+                kept.written_over.push(new.clone());
+            }
+        }
     }
 
     /// It gets a new value; from the moment where the call begins, a cut may show it.
     pub(crate) fn push(&mut self, value: T) {
         if *self.live() != value {
-            self.kept.push(value);
+            self.kept.push(Kept::new(value));
         }
     }
 
@@ -56,12 +86,12 @@ impl<T: Clone + PartialEq> History<T> {
 
     /// The last value of which `counts` is true is durable, by a call that promises it for data only.
     pub(crate) fn data_durable(&mut self, counts: impl Fn(&T) -> bool, now_ms: u64, watched: bool) {
-        let Some(floor) = self.kept.iter().rposition(counts) else {
+        let Some(floor) = self.kept.iter().rposition(|kept| counts(&kept.value)) else {
             return;
         };
-        for value in &self.kept[..floor] {
+        for kept in &self.kept[..floor] {
             self.obsolete.push(Obsolete {
-                value: value.clone(),
+                value: kept.value.clone(),
                 acknowledged_ms: now_ms,
             });
         }
@@ -82,7 +112,14 @@ impl<T: Clone + PartialEq> History<T> {
 
     /// All that a cut may show.
     pub(crate) fn allowed(&self) -> impl Iterator<Item = &T> {
-        self.passed.iter().chain(&self.kept)
+        let all = self.passed.iter().chain(&self.kept);
+        all.map(|kept| &kept.value)
+    }
+
+    /// What may be found instead of one of these.
+    pub(crate) fn instead(&self) -> impl Iterator<Item = &T> {
+        let all = self.passed.iter().chain(&self.kept);
+        all.flat_map(|kept| &kept.written_over)
     }
 
     /// What may not be there any more but for a window that the caller grants.
@@ -92,7 +129,7 @@ impl<T: Clone + PartialEq> History<T> {
 
     /// The durable value.
     pub(crate) fn floor(&self) -> &T {
-        &self.kept[0]
+        &self.kept[0].value
     }
 
     /// Whether anything but the live value is allowed.

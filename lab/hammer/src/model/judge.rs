@@ -20,6 +20,9 @@ pub(crate) struct Window {
     /// On Btrfs a file that was replaced by a rename may be back under its name, when the one that
     /// replaced it was renamed away again and fsynced before a commit.
     pub(crate) replaced: bool,
+    /// XFS writes a block in place as soon as nobody else shares it, also if that is not durable yet:
+    /// after a cut, who shared it before has what was written.
+    pub(crate) in_place: bool,
     /// Btrfs truncates a file in several transactions, each of which leaves a size in between.
     pub(crate) in_steps: bool,
 }
@@ -87,12 +90,14 @@ impl Model {
         findings.checked += 1;
         findings.in_doubt += u64::from(history.in_doubt());
         let found = Value::of(bytes);
+        let instead = || history.instead().filter(|_| window.in_place);
+        let may_be = || history.allowed().chain(instead());
         if let Some(found) = found
-            && history.allowed().any(|value| *value == found)
+            && may_be().any(|value| *value == found)
         {
             return;
         }
-        if found.is_none() && torn(bytes, history.allowed().copied()) {
+        if found.is_none() && torn(bytes, may_be().copied()) {
             return;
         }
         let obsolete = history.obsolete().iter();
@@ -108,10 +113,10 @@ impl Model {
             return;
         }
         let floor = *history.floor();
-        let allowed: Vec<String> = history.allowed().map(ToString::to_string).collect();
+        let allowed: Vec<String> = may_be().map(ToString::to_string).collect();
         findings.violation(format!(
             "file {file} block {block}: {}; allowed: {}",
-            explain(file, found, floor, history.allowed()),
+            explain(file, found, floor, may_be()),
             allowed.join(", ")
         ));
     }

@@ -10,7 +10,10 @@ mod judge;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use history::History;
 
@@ -73,6 +76,10 @@ impl FileModel {
     /// What a block holds now.
     pub(crate) fn live(&self, block: u32) -> Value {
         *self.blocks[block as usize].live()
+    }
+
+    fn live_range(&self, range: Range<u32>) -> Vec<Value> {
+        range.map(|block| self.live(block)).collect()
     }
 
     fn grow(&mut self, end: u32) {
@@ -206,14 +213,49 @@ impl Model {
         self.now_ms = now_ms;
     }
 
-    /// New content for a range of blocks, which is returned.
+    /// New content for a range of blocks, which is returned. It is written in place, unless the block
+    /// is shared.
     pub(crate) fn write(&mut self, file: u32, range: Range<u32>) -> Vec<Value> {
-        self.files[file as usize].write(file, range)
+        let old = self.file(file).live_range(range.clone());
+        let new = self.files[file as usize].write(file, range);
+        self.written_over(&old, &new);
+        new
     }
 
-    /// Given content from a block on: clones and copies.
+    /// Given content from a block on, written like any other.
     pub(crate) fn put(&mut self, file: u32, start: u32, values: &[Value]) {
+        let old = { self.file(file) }.live_range(start..start + values.len() as u32);
+        self.share(file, start, values);
+        self.written_over(&old, values);
+    }
+
+    /// Given content from a block on, in blocks that come with it.
+    pub(crate) fn share(&mut self, file: u32, start: u32, values: &[Value]) {
         self.files[file as usize].put(start, values);
+    }
+
+    /// Blocks with `old` in them, wherever they were shared, now hold `new`.
+    fn written_over(&mut self, old: &[Value], new: &[Value]) {
+        let names = self.names.values();
+        let named: BTreeSet<u32> = names.clone().filter_map(|name| *name.live()).collect();
+        let may_be_back = names.flat_map(|name| name.allowed().flatten().copied());
+        let may_be: BTreeSet<u32> = may_be_back.collect();
+        let written: Vec<(Value, Value)> = { old.iter().copied().zip(new.iter().copied()) }
+            .filter(|(old, new)| *old != Value::Zero && old != new)
+            .collect();
+        for number in may_be {
+            let gone = !named.contains(&number);
+            let file = &mut self.files[number as usize];
+            for history in file
+                .blocks
+                .iter_mut()
+                .filter(|block| gone || block.in_doubt())
+            {
+                for (old, new) in &written {
+                    history.written_over(old, new, gone);
+                }
+            }
+        }
     }
 
     /// Zeroes.

@@ -51,6 +51,57 @@ fn a_durable_block_is_the_only_one_allowed() {
     assert!(!accepts(&model, 3, model.file(0).live(4)), "another place");
 }
 
+/// What may be found in this block of a file after a cut, on XFS.
+fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
+    let window = Window {
+        in_place: true,
+        ..Window::default()
+    };
+    let mut findings = Findings::default();
+    model.judge_block(file, block, &value.bytes(), window, &mut findings);
+    findings.violations.is_empty()
+}
+
+#[test]
+fn what_is_shared_no_more_may_be_written_by_the_other() {
+    let mut model = one_file();
+    let clone = model.add_file(8, BLOCKS);
+    model.set_name("a/side", Some(clone));
+    let old = model.file(0).live_range(0..8);
+    model.share(clone, 0, &old);
+    model.all_synced(0);
+    let while_shared = model.write(0, 0..1)[0];
+    model.zero(clone, 1..3);
+    let first = model.write(0, 1..2)[0];
+    let second = model.write(0, 1..2)[0];
+    assert!(!on_xfs(&model, clone, 0, while_shared), "copied on write");
+    for value in [old[1], Value::Zero, first, second] {
+        assert!(on_xfs(&model, clone, 1, value));
+    }
+    assert!(!accepts(&model, 2, first) && !on_xfs(&model, clone, 2, first));
+    let mut elsewhere = Findings::default();
+    model.judge_block(clone, 1, &first.bytes(), window(0), &mut elsewhere);
+    assert_eq!(elsewhere.violations.len(), 1, "not where it is not so");
+    model.fsynced(clone, 1);
+    assert!(on_xfs(&model, clone, 1, Value::Zero) && !on_xfs(&model, clone, 1, second));
+    let third = model.write(0, 1..2)[0];
+    assert!(!on_xfs(&model, clone, 1, third), "its hole is durable");
+}
+
+#[test]
+fn a_file_that_is_gone_may_be_back_with_what_the_other_wrote() {
+    let mut model = one_file();
+    let clone = model.add_file(8, BLOCKS);
+    model.set_name("a/side", Some(clone));
+    let old = model.file(0).live_range(0..8);
+    model.share(clone, 0, &old);
+    model.all_synced(0);
+    model.set_name("a/side", None);
+    let new = model.write(0, 3..4)[0];
+    assert!(on_xfs(&model, clone, 3, new) && on_xfs(&model, clone, 3, old[3]));
+    assert!(!on_xfs(&model, clone, 4, new));
+}
+
 #[test]
 fn punched_data_stays_away_once_that_is_durable() {
     let mut model = one_file();
