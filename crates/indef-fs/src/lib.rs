@@ -24,6 +24,7 @@ mod error;
 mod ext4;
 mod f2fs;
 mod filesystem;
+mod hold;
 mod inode_table;
 mod kind;
 mod map;

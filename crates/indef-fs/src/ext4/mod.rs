@@ -6,7 +6,7 @@
 //! committed before the data is on the device (fs/ext4/move_extent.c, v6.1 and v6.18). So contents
 //! are safe against everybody at every moment, as long as there is a journal, but for one thing: what
 //! an application writes to moved blocks before the move is committed is not durable, whatever
-//! `fdatasync` says ([`hold`]). So every step ends with a commit, and nobody can open the file before.
+//! `fdatasync` says ([`relocation`]). So every step ends with a commit, and nobody can open the file before.
 //! What is left to do here is to choose a better place, to bound the time under the locks, and to
 //! have the data in memory, in the right form, when the kernel looks for it.
 //!
@@ -23,7 +23,6 @@
 //! that appear while the file is moved.
 
 mod donor;
-mod hold;
 mod piece;
 mod queue;
 mod relocation;
@@ -41,10 +40,10 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileRange};
 
-use self::{hold::Holds, relocation::Ext4Relocation};
+use self::relocation::Ext4Relocation;
 use crate::{
     Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
-    Relocator, Settler, Target, cache::READ_PIECE, map::for_each_batch, survey,
+    Relocator, Settler, Target, cache::READ_PIECE, hold::Holds, map::for_each_batch, survey,
 };
 
 /// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).

@@ -1,4 +1,11 @@
 //! A relocation: ranges are cut into pieces that each get a donor, one piece after the other.
+//!
+//! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of an
+//! application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
+//! (fs/ext4/extents.c, v6.18). What the application was told is durable then lies in the new place,
+//! and a power cut brings the old one back. So a step takes a lease on the file, commits, and gives
+//! the lease back: nobody can have written in between. (`kernel/ext4` mends the kernel. Whether that was
+//! done cannot be told soundly from here, so it is done for every kernel.)
 
 use std::{collections::VecDeque, fs::File, sync::Arc, time::Instant};
 
@@ -7,10 +14,11 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::{Ext4MoveExtent, donor::Donor, hold::Hold, piece::Piece};
+use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
 use crate::{
     CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
+    hold::{Hold, NAPS},
     survey::{Cursor, Survey},
 };
 
@@ -32,8 +40,6 @@ const SETTLING: Bytes = Bytes::mib(16);
 /// A step moves no more where others have the file open: until it is committed, what they are told
 /// is durable is not.
 const CONTESTED_STEP: Bytes = Bytes::mib(1);
-/// When a file must not be open elsewhere, it is asked for once more after each of these (ms).
-const NAPS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
@@ -321,7 +327,7 @@ impl Relocation for Ext4Relocation<'_> {
             };
         }
         let (engine, target) = (self.engine, self.target);
-        let naps: &[u64] = if engine.strict { &NAPS } else { &NAPS[..2] };
+        let naps = if engine.strict { NAPS } else { &NAPS[..2] };
         let hold = engine.holds.take(target, naps);
         let mut limit = limit.bytes;
         if !hold.is_leased() {

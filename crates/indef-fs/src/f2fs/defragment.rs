@@ -24,12 +24,11 @@
 use std::{
     fs::File,
     sync::{Arc, Mutex, PoisonError},
-    thread::sleep,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use indef_core::SkipReason;
-use linux_abi::{cache::write_and_wait, f2fs::defragment, lease};
+use linux_abi::{cache::write_and_wait, f2fs::defragment};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
@@ -37,10 +36,8 @@ use super::{admit, cost, parts::Parts};
 use crate::{
     CacheRecord, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Settler,
     Step, StepLimit, Target,
+    hold::{Holds, NAPS},
 };
-
-/// When a file must not be open elsewhere, it is asked for once more after each of these (ms).
-const NAPS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 
 /// Moved data of all files that waits for its writeback.
 const SETTLING: Bytes = Bytes::mib(32);
@@ -48,6 +45,7 @@ const SETTLING: Bytes = Bytes::mib(32);
 /// The engine for F2FS.
 pub(crate) struct F2fsDefragment {
     settler: Settler,
+    holds: Holds,
     /// Whoever has it is the one that adds to the log.
     log: Mutex<()>,
 }
@@ -56,6 +54,7 @@ impl Default for F2fsDefragment {
     fn default() -> Self {
         Self {
             settler: Settler::new(SETTLING),
+            holds: Holds::default(),
             log: Mutex::default(),
         }
     }
@@ -109,13 +108,15 @@ impl F2fsRelocation<'_> {
         let (start, len) = (part.start.get(), part.len.get());
         let turn = self.engine.log.lock();
         let turn = turn.unwrap_or_else(PoisonError::into_inner);
-        self.lease()?;
+        let hold = self.engine.holds.take(self.target, NAPS);
+        if !hold.is_leased() {
+            return Err(SkipReason::InUse.into());
+        }
         let began = Instant::now();
         let rewritten = defragment(&self.target.file, start, len);
         let written = write_and_wait(&self.target.file, start, len);
         let locked = Nanos::from(began.elapsed());
-        // Fails where it was broken because that took too long: then it is gone already.
-        let _ = lease::give_back(&self.target.file);
+        drop(hold);
         drop(turn);
         let path = self.target.path.clone();
         self.engine.settler.push(&self.file, path, record);
@@ -133,22 +134,6 @@ impl F2fsRelocation<'_> {
             locked_bytes: part.len,
             ..Moved::default()
         })
-    }
-
-    /// Have the file to ourselves.
-    fn lease(&self) -> Result<(), Refusal> {
-        for nap in NAPS {
-            match lease::take(&self.target.file) {
-                Ok(true) => return Ok(()),
-                Ok(false) => sleep(Duration::from_millis(nap)),
-                Err(error) => {
-                    let path = self.target.path.display();
-                    tracing::debug!(%path, %error, "cannot ask for a lease");
-                    break;
-                }
-            }
-        }
-        Err(SkipReason::InUse.into())
     }
 
     fn refuse(&self, part: FileRange, error: std::io::Error) -> Refusal {

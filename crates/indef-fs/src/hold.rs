@@ -1,11 +1,7 @@
 //! Files that nobody else can open for the moment.
 //!
-//! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of an
-//! application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
-//! (fs/ext4/extents.c, v6.18). What the application was told is durable then lies in the new place,
-//! and a power cut brings the old one back. So a step takes a lease on the file, commits, and gives
-//! the lease back: nobody can have written in between. (`kernel/ext4` mends the kernel. Whether that was
-//! done cannot be told soundly from here, so it is done for every kernel.)
+//! A lease, where nobody else has the file open; it is given back when the step is done and durable, and
+//! who opens the file meanwhile waits for that.
 
 use std::{
     collections::HashMap,
@@ -19,10 +15,14 @@ use linux_abi::lease;
 
 use crate::{Target, TargetId};
 
+/// After each of these (ms) a file that must not be open elsewhere is asked for once more: some only look
+/// at it, and a process that is just being started has what its parent has open.
+pub(crate) const NAPS: &[u64] = &[1, 2, 4, 8, 16, 32];
+
 /// The leases of an engine. A lease belongs to an open file description, so workers that move parts
 /// of one file share it.
 #[derive(Debug, Default)]
-pub(super) struct Holds {
+pub(crate) struct Holds {
     held: Mutex<HashMap<TargetId, Held>>,
     released: Condvar,
 }
@@ -36,7 +36,7 @@ struct Held {
 impl Holds {
     /// Hold the target until the answer is dropped, with a lease if nobody else has it open. Asks
     /// again after each of `naps` (ms): some only look at a file.
-    pub(super) fn take<'a>(&'a self, target: &'a Target, naps: &[u64]) -> Hold<'a> {
+    pub(crate) fn take<'a>(&'a self, target: &'a Target, naps: &[u64]) -> Hold<'a> {
         let mut naps = naps.iter();
         let mut held = self.lock();
         loop {
@@ -106,7 +106,7 @@ fn is_wanted(file: &File) -> bool {
 
 /// A file that is held.
 #[derive(Debug)]
-pub(super) struct Hold<'a> {
+pub(crate) struct Hold<'a> {
     holds: &'a Holds,
     target: &'a Target,
     leased: bool,
@@ -114,18 +114,18 @@ pub(super) struct Hold<'a> {
 
 impl Hold<'_> {
     /// Whether nobody else had the file open, nor can have opened it since.
-    pub(super) fn is_leased(&self) -> bool {
+    pub(crate) fn is_leased(&self) -> bool {
         self.leased
     }
 
     /// Whether the lease may have been taken away since then: somebody wants the file, and has wanted
     /// it for long enough, perhaps.
-    pub(super) fn is_lost(&self, since: Instant) -> bool {
+    pub(crate) fn is_lost(&self, since: Instant) -> bool {
         self.is_wanted() && since.elapsed() >= longest()
     }
 
     /// Whether somebody waits for the file.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.leased && is_wanted(&self.target.file)
     }
 }
@@ -152,9 +152,6 @@ impl Drop for Hold<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// A process that another test is just starting holds what we have open.
-    const NAPS: &[u64] = &[1, 2, 4, 8, 16, 32, 64];
 
     fn target() -> Option<(tempfile::TempDir, Target)> {
         let dir = tempfile::tempdir_in(".").unwrap();
