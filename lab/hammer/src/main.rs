@@ -99,9 +99,35 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     let program = env::current_exe()?;
     let hammer = Hammer::new(&args.folder(), args.tools(), program, options)?;
     let volumes = args.volumes()?;
+    let mut rounds = Vec::new();
+    // What was found before something went wrong is told, too.
+    let ended = all_rounds(args, &hammer, &volumes, &signal, &mut rounds);
+    let interrupted = signal.load(Ordering::Relaxed) != 0;
+    if args.json {
+        let document = serde_json::json!({ "schema": 1, "rounds": rounds });
+        println!("{document}");
+    } else if !rounds.is_empty() {
+        print!("{}", table(&volumes, &rounds));
+    }
+    ended?;
+    ensure!(!rounds.is_empty() || interrupted, "no round was run");
+    Ok(match signal.load(Ordering::Relaxed) {
+        0 if rounds.iter().all(|round| round.violations.is_empty()) => ExitCode::SUCCESS,
+        0 => ExitCode::FAILURE,
+        signal => ExitCode::from(128 + signal as u8),
+    })
+}
+
+/// Round after round, until there are enough, the time is over, or a signal comes.
+fn all_rounds(
+    args: &RunArgs,
+    hammer: &Hammer,
+    volumes: &[&'static Volume],
+    signal: &AtomicUsize,
+    rounds: &mut Vec<Round>,
+) -> Result<()> {
     let begun = Instant::now();
     let until = args.minutes.map(|m| Duration::from_secs(m * 60));
-    let mut rounds: Vec<Round> = Vec::new();
     let seed = args.seed.first();
     let interrupted = || signal.load(Ordering::Relaxed) != 0;
     for number in 0.. {
@@ -112,7 +138,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
         if over || interrupted() {
             break;
         }
-        for volume in &volumes {
+        for volume in volumes {
             if interrupted() {
                 break;
             }
@@ -121,24 +147,13 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
             if !round.violations.is_empty() {
                 keep_log(args, &round)?;
                 if args.shrink > 0 && !interrupted() {
-                    shrink(&hammer, volume, &round, args.shrink)?;
+                    shrink(hammer, volume, &round, args.shrink)?;
                 }
             }
             rounds.push(round);
         }
     }
-    ensure!(!rounds.is_empty() || interrupted(), "no round was run");
-    if args.json {
-        let document = serde_json::json!({ "schema": 1, "rounds": rounds });
-        println!("{document}");
-    } else {
-        print!("{}", table(&volumes, &rounds));
-    }
-    Ok(match signal.load(Ordering::Relaxed) {
-        0 if rounds.iter().all(|round| round.violations.is_empty()) => ExitCode::SUCCESS,
-        0 => ExitCode::FAILURE,
-        signal => ExitCode::from(128 + signal as u8),
-    })
+    Ok(())
 }
 
 /// The number of the signal that asks for the end, once it has come. Further ones change nothing:

@@ -1,6 +1,6 @@
 //! indef and the tool that each file system brings along, on the same states.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::ffi::OsString;
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
@@ -99,6 +99,12 @@ fn cases() -> Vec<Case> {
         Files::Many(2000),
         Wanted::Faster(3.0),
     );
+    let xfs_many = case(
+        "xfs 2,000 × 1 MiB",
+        Fs::Xfs,
+        Files::Many(2000),
+        Wanted::Faster(1.5),
+    );
     let ext4_cached = case(
         "ext4 256 MiB cached",
         Fs::Ext4,
@@ -135,6 +141,10 @@ fn cases() -> Vec<Case> {
             ..ext4_many
         },
         case("xfs 256 MiB", Fs::Xfs, SINGLE, Wanted::Faster(1.5)),
+        Case {
+            size: Bytes::gib(6),
+            ..xfs_many
+        },
         case("btrfs 256 MiB", Fs::Btrfs, SINGLE, Wanted::Faster(1.0)),
     ];
     cases.extend(half);
@@ -243,12 +253,13 @@ impl Contender {
                 },
             ));
         }
-        let target: PathBuf = match files.as_slice() {
-            [only] => only.clone(),
-            _ => folder,
-        };
         let mut command = self.command.clone();
-        command.push(target.into());
+        match files.as_slice() {
+            [only] => command.push(only.into()),
+            // It takes a file system or files, not folders.
+            _ if command[0] == "xfs_fsr" => command.extend(files.iter().map(OsString::from)),
+            _ => command.push(folder.into()),
+        }
         let sample = measure::timed(scratch, || Ok(Some(measure::run(&command)?)))?;
         // From the device, not from what the run left in memory.
         measure::drop_caches(scratch)?;
