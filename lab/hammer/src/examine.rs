@@ -27,9 +27,13 @@ pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
             }
         };
         let candidates = model.judge_name(name, inode, &mut findings);
-        let judged = candidates
-            .into_iter()
-            .map(|file| judge_file(&path, model, file, window));
+        let judged = candidates.into_iter().map(|file| {
+            if window.replaced && model.is_gone(file) {
+                read_replaced(&path, file)
+            } else {
+                judge_file(&path, model, file, window)
+            }
+        });
         // An inode number that was used again: one of the files it is.
         if let Some(best) = judged.min_by_key(|findings| findings.violations.len()) {
             findings.merge(best);
@@ -72,6 +76,17 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
     fs::read_dir(folder)?
         .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
         .collect()
+}
+
+/// A file that is back although it was replaced: whatever is in it, it can be read.
+fn read_replaced(path: &Path, file: u32) -> Findings {
+    let mut findings = Findings::default();
+    findings.checked += 1;
+    let read = open_unnoticed(path).and_then(|mut file| io::copy(&mut file, &mut io::sink()));
+    if let Err(error) = read {
+        findings.violation(format!("file {file}, which was replaced: {error}"));
+    }
+    findings
 }
 
 fn judge_file(path: &Path, model: &Model, file: u32, window: Window) -> Findings {

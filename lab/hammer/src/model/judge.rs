@@ -18,7 +18,8 @@ pub(crate) struct Window {
     /// doubt (ext4(5)); it is counted, too.
     pub(crate) stale: bool,
     /// On Btrfs a file that was replaced by a rename may be back under its name, when the one that
-    /// replaced it was renamed away again and fsynced before a commit.
+    /// replaced it was renamed away again and fsynced before a commit; and what it has then may be that
+    /// of the last commit, without what was fsynced since.
     pub(crate) replaced: bool,
     /// XFS writes a block in place as soon as nobody else shares it, also if that is not durable yet:
     /// after a cut, who shared it before has what was written.

@@ -362,6 +362,11 @@ impl Model {
         self.commits_ms.push((begun_ms, self.now_ms));
     }
 
+    /// Whether it has no name any more.
+    pub(crate) fn is_gone(&self, file: u32) -> bool {
+        self.names.values().all(|name| *name.live() != Some(file))
+    }
+
     /// Whose name it is now.
     pub(crate) fn named(&self, name: &str) -> Option<u32> {
         *self.names.get(name)?.live()
