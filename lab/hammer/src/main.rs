@@ -169,13 +169,13 @@ fn watch_signals() -> Result<Arc<AtomicUsize>> {
 fn say(args: &RunArgs, round: &Round) {
     let void = if round.interrupted {
         "  INTERRUPTED"
-    } else if round.is_void() {
-        "  VOID: nothing was moved"
+    } else if round.void {
+        "  VOID: nothing was moved, or not by the device"
     } else {
         ""
     };
     eprintln!(
-        "{} on {}: seed {} ({}): {} operations, {} states, {} bytes moved, {} in the window, {} violations{void}",
+        "{} on {}: seed {} ({}): {} operations, {} states, {} bytes moved, {} by the device, {} in the window, {} violations{void}",
         round.volume,
         round.medium,
         round.seed,
@@ -183,6 +183,7 @@ fn say(args: &RunArgs, round: &Round) {
         round.operations,
         round.states,
         round.bytes_moved,
+        round.bytes_offloaded,
         round.window,
         round.violations.len(),
     );
@@ -228,7 +229,7 @@ fn shrink(hammer: &Hammer, volume: &'static Volume, round: &Round, tries: u32) -
 fn table(volumes: &[&'static Volume], rounds: &[Round]) -> String {
     use std::fmt::Write;
     let mut text = format!(
-        "{:<16} {:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}\n",
+        "{:<16} {:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>9} {:>7} {:>10}\n",
         "volume",
         "medium",
         "rounds",
@@ -238,6 +239,7 @@ fn table(volumes: &[&'static Volume], rounds: &[Round]) -> String {
         "states",
         "void",
         "MiB moved",
+        "by device",
         "window",
         "violations"
     );
@@ -256,14 +258,15 @@ fn table(volumes: &[&'static Volume], rounds: &[Round]) -> String {
         let sum = |value: fn(&Round) -> u64| of.iter().map(|round| value(round)).sum::<u64>();
         let _ = writeln!(
             text,
-            "{volume:<16} {medium:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>7} {:>10}",
+            "{volume:<16} {medium:<12} {:>7} {:>10} {:>6} {:>6} {:>6} {:>7} {:>9} {:>9} {:>7} {:>10}",
             of.len(),
             sum(|round| round.operations),
             sum(|round| round.kills),
             sum(|round| round.cuts),
             sum(|round| round.states),
-            sum(|round| u64::from(round.is_void())),
+            sum(|round| u64::from(round.void)),
             sum(|round| round.bytes_moved) >> 20,
+            sum(|round| round.bytes_offloaded) >> 20,
             sum(|round| round.window),
             sum(|round| round.violations.len() as u64),
         );

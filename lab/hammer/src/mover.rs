@@ -36,6 +36,8 @@ pub(crate) struct Moved {
     pub(crate) runs: u64,
     pub(crate) kills: u64,
     pub(crate) bytes: u64,
+    /// What the device copied for it.
+    pub(crate) offloaded: u64,
 }
 
 /// The movers of a round.
@@ -125,7 +127,7 @@ impl<'a> Movers<'a> {
         if resume {
             command.arg("--resume");
         } else {
-            if let Some(engine) = self.shared.volume.engine {
+            if let Some(engine) = self.shared.volume.offload {
                 command.args(["--engine", engine]);
             }
             command.args(["--policy", policy]);
@@ -224,8 +226,9 @@ impl<'a> Movers<'a> {
             // It says of each file what share of it is done.
             moved.bytes += text.matches("[ OK ]").count() as u64;
         } else if let Ok(document) = serde_json::from_str::<serde_json::Value>(&text) {
-            let bytes = &document["totals"]["bytes_relocated"];
-            moved.bytes += bytes.as_u64().unwrap_or(0);
+            let total = |name: &str| document["totals"][name].as_u64().unwrap_or(0);
+            moved.bytes += total("bytes_relocated");
+            moved.offloaded += total("bytes_offloaded");
             drop(moved);
             self.note_outcomes(&document);
         }

@@ -84,8 +84,12 @@ pub struct Round {
     pub states: u64,
     /// A signal ended it early.
     pub interrupted: bool,
-    /// What the mover says that it moved (e4defrag: in files). A round with 0 is void.
+    /// What the mover says that it moved (e4defrag: in files).
     pub bytes_moved: u64,
+    /// What the device copied for it, be it then refused by the file system.
+    pub bytes_offloaded: u64,
+    /// Nothing was moved, or nothing in the way that the volume is there for: it shows nothing.
+    pub void: bool,
     /// Blocks, sizes, names and attributes that were held against the model.
     pub checked: u64,
     /// Of these, those that could have been different.
@@ -101,14 +105,6 @@ pub struct Round {
     /// What was done, with milliseconds.
     #[serde(skip)]
     pub log: Vec<String>,
-}
-
-impl Round {
-    /// Whether nothing was moved, so that it shows nothing.
-    #[must_use]
-    pub fn is_void(&self) -> bool {
-        self.bytes_moved == 0
-    }
 }
 
 /// Run a script on a new volume.
@@ -182,6 +178,8 @@ pub(crate) fn run(
         states: examined.states,
         interrupted: shared.interrupted(),
         bytes_moved: moved.bytes,
+        bytes_offloaded: moved.offloaded,
+        void: moved.bytes == 0 || (volume.offload.is_some() && moved.offloaded == 0),
         checked: findings.checked,
         in_doubt: findings.in_doubt,
         window: findings.window,

@@ -50,8 +50,9 @@ pub struct Volume {
     pub(crate) new_tools: bool,
     /// The only medium that does.
     pub(crate) medium: Option<MediumKind>,
-    /// The engine that is asked for, where it is not chosen by itself.
-    pub(crate) engine: Option<&'static str>,
+    /// The engine that is asked for: one in which the device copies. It must have done so, or a round
+    /// shows nothing.
+    pub(crate) offload: Option<&'static str>,
 }
 
 const EXT4: Volume = Volume {
@@ -65,7 +66,7 @@ const EXT4: Volume = Volume {
     wants_closed_files: false,
     new_tools: false,
     medium: None,
-    engine: None,
+    offload: None,
 };
 
 const XFS: Volume = Volume {
@@ -119,7 +120,7 @@ pub const VOLUMES: &[Volume] = &[
         wants_closed_files: false,
         new_tools: true,
         medium: Some(MediumKind::Nvme),
-        engine: Some("xfs-offload"),
+        offload: Some("xfs-offload"),
         ..XFS
     },
     Volume {

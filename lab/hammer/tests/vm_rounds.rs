@@ -4,6 +4,7 @@
 mod indef;
 
 use std::{
+    path::Path,
     process::Command,
     sync::{Mutex, PoisonError},
 };
@@ -17,7 +18,9 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Rounds on this volume until something was moved, at most six: nothing may be found.
 fn round(release: Release, volume: &str) {
-    for program in ["mkfs.xfs", &format!("mkfs.{volume}")] {
+    // A volume's name begins with its file system's.
+    let kind = volume.split('-').next().unwrap_or(volume);
+    for program in ["mkfs.xfs", &format!("mkfs.{kind}")] {
         if !scratch_fs::require_program(program) {
             return;
         }
@@ -26,20 +29,20 @@ fn round(release: Release, volume: &str) {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut moved, mut in_doubt) = (0, 0);
+    let (mut shown, mut in_doubt) = (false, 0);
     for seed in ["5", "6", "7", "8", "9", "10"] {
         let round = hammer(release, volume, seed);
         let found = round["violations"].as_array().unwrap();
         assert!(found.is_empty(), "{volume} on {release}: {found:#?}");
         let count = |name: &str| round[name].as_u64().unwrap();
         assert!(count("states") >= 5);
-        moved += count("bytes_moved");
+        shown |= round["void"] == false;
         in_doubt += count("in_doubt");
-        if moved > 0 && in_doubt > 0 {
+        if shown && in_doubt > 0 {
             return;
         }
     }
-    panic!("{volume} on {release}: {moved} bytes were moved, {in_doubt} values were in doubt");
+    panic!("{volume} on {release}: moved at all: {shown}, values in doubt: {in_doubt}");
 }
 
 fn hammer(release: Release, volume: &str, seed: &str) -> Value {
@@ -82,4 +85,13 @@ fn vm_6_12_round_f2fs() {
 #[test]
 fn vm_6_1_round_f2fs() {
     round(Release::Linux6_1, "f2fs");
+}
+
+#[test]
+fn vm_6_12_round_xfs_offload() {
+    if !Path::new(WORKSPACE).join("target/xfsprogs").is_dir() {
+        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+        return;
+    }
+    round(Release::Linux6_12, "xfs-offload");
 }
