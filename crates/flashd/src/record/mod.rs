@@ -12,6 +12,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 mod walk;
+mod zone_ends;
 
 use std::{
     fs::File,
@@ -22,7 +23,7 @@ use std::{
 
 pub use entry::{Entry, Header, Reader, RecordError};
 pub use replay::{Keep, Mark, ParseMarkError, Replayed, marks, replay};
-pub use walk::Walk;
+pub use walk::{Form, Walk};
 
 use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
 

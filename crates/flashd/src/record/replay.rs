@@ -5,12 +5,15 @@
 //! covered; of the rest, any blocks at all, each as any of its unflushed writes has left it; in a
 //! zone, any number of blocks from its durable end on. Zone management is durable.
 
-use std::{collections::HashMap, fmt, path::Path, str::FromStr};
+use std::{fmt, path::Path, str::FromStr};
 
 use serde::Serialize;
 
-use super::{Entry, Reader, RecordError};
-use crate::store::{Change, FileOptions, Store, StoreKind, ZoneChange};
+use super::{
+    Entry, Reader, RecordError,
+    zone_ends::{ZoneCuts, ZoneEnds, zone_at},
+};
+use crate::store::{Change, FileOptions, Store, StoreKind};
 
 /// A place in a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,25 +228,13 @@ struct Cut {
     /// For each namespace, the number of the entry before which everything is covered: its last
     /// flush.
     covered: Vec<u64>,
-    /// For each zone that has volatile blocks, the epoch and the place where the cut goes.
-    zone_ends: HashMap<(usize, usize), ZoneEnd>,
-    /// Number of resets of each zone so far, in the second pass.
-    epochs: HashMap<(usize, usize), u64>,
+    /// Where zones are cut.
+    zone_cuts: ZoneCuts,
+    /// The zones as they are so far, in the second pass.
+    zones: ZoneEnds,
     sequence: u64,
     torn: bool,
     done: Replayed,
-}
-
-/// Where a zone's data ends after the cut.
-#[derive(Clone, Copy, Debug, Default)]
-struct ZoneEnd {
-    /// Resets before these writes.
-    epoch: u64,
-    /// Bytes of the namespace: end of what is durable, and of what was written.
-    durable: u64,
-    written: u64,
-    /// Place of the cut between the two.
-    cut: u64,
 }
 
 impl Cut {
@@ -256,8 +247,8 @@ impl Cut {
             random: SplitMix::of(keep),
             covered: vec![0; kinds.len()],
             kinds,
-            zone_ends: HashMap::new(),
-            epochs: HashMap::new(),
+            zone_cuts: ZoneCuts::default(),
+            zones: ZoneEnds::default(),
             sequence: 0,
             torn: false,
             done: Replayed::default(),
@@ -275,70 +266,18 @@ impl Cut {
         }
         cut.torn = reader.is_torn();
         cut.sequence = 0;
-        let mut zones: Vec<(usize, usize)> = cut.zone_ends.keys().copied().collect();
-        // In a fixed order: the same seed gives the same state.
-        zones.sort_unstable();
-        for key in zones {
-            let block = cut.kinds[key.0].block_bytes;
-            let end = cut.zone_ends.get_mut(&key).expect("its key was just there");
-            let blocks = end.written.saturating_sub(end.durable) / block;
-            end.cut = match keep {
-                Keep::Everything => end.written,
-                Keep::Durable => end.durable,
-                Keep::Reordered(_) => end.durable + cut.random.below(blocks + 1) * block,
-            };
-        }
+        let ends = std::mem::take(&mut cut.zones);
+        cut.zone_cuts = ends.cut(&cut.kinds, keep, &mut cut.random);
         Ok(cut)
     }
 
     fn look_at(&mut self, namespace: usize, change: &Change<'_>) {
-        let zones = self.kinds[namespace].zones;
-        match *change {
-            Change::Flush => {
-                self.covered[namespace] = self.sequence;
-                self.done.flushes += 1;
-                for ((of, _), end) in &mut self.zone_ends {
-                    if *of == namespace {
-                        end.durable = end.written;
-                    }
-                }
-            }
-            Change::Write { offset, data, fua } => {
-                self.look_at_write(namespace, offset, data.len() as u64, fua);
-            }
-            Change::Zero { offset, len, fua } => self.look_at_write(namespace, offset, len, fua),
-            Change::Zone { zone, change } => {
-                let Some(zones) = zones else { return };
-                let end = self.zone_ends.entry((namespace, zone)).or_default();
-                match change {
-                    ZoneChange::Reset => {
-                        let start = zone as u64 * zones.size_bytes;
-                        *end = ZoneEnd {
-                            epoch: end.epoch + 1,
-                            durable: start,
-                            written: start,
-                            cut: start,
-                        };
-                    }
-                    ZoneChange::Finish | ZoneChange::ReadOnly | ZoneChange::Offline => {
-                        end.durable = end.written;
-                    }
-                }
-            }
+        if *change == Change::Flush {
+            self.covered[namespace] = self.sequence;
+            self.done.flushes += 1;
         }
-    }
-
-    fn look_at_write(&mut self, namespace: usize, offset: u64, len: u64, fua: bool) {
-        let Some(zones) = self.kinds[namespace].zones else {
-            return;
-        };
-        let zone = (offset / zones.size_bytes) as usize;
-        let start = zone as u64 * zones.size_bytes;
-        let end = self.zone_ends.entry((namespace, zone)).or_default();
-        end.durable = end.durable.max(start);
-        end.written = end.written.max(offset + len);
-        if fua {
-            end.durable = end.written;
+        if let Some(zones) = self.kinds[namespace].zones {
+            self.zones.look_at(namespace, zones, change);
         }
     }
 
@@ -351,21 +290,20 @@ impl Cut {
     ) -> Result<(), RecordError> {
         let index = namespace as usize - 1;
         let store = &into.namespaces[index];
+        if let Some(zones) = self.kinds[index].zones {
+            self.zones.look_at(index, zones, change);
+        }
         let (offset, len, fua) = match *change {
             Change::Flush => return Ok(()),
-            Change::Zone { zone, change: kind } => {
-                if kind == ZoneChange::Reset {
-                    *self.epochs.entry((index, zone)).or_default() += 1;
-                }
-                return Ok(store.apply(change)?);
-            }
+            Change::Zone { .. } => return Ok(store.apply(change)?),
             Change::Write { offset, data, fua } => (offset, data.len() as u64, fua),
             Change::Zero { offset, len, fua } => (offset, len, fua),
         };
         let covered = fua || self.sequence < self.covered[index];
         if let Some(zones) = self.kinds[index].zones {
-            let zone = (offset / zones.size_bytes) as usize;
-            let kept = self.kept_in_zone(index, zone, offset, len);
+            let zone = zone_at(zones, offset);
+            let epoch = self.zones.epoch(index, zone);
+            let kept = self.zone_cuts.kept(index, zone, epoch, offset, len);
             if !covered {
                 self.done.volatile_bytes += len;
                 self.done.left_out_bytes += len - kept;
@@ -382,16 +320,6 @@ impl Cut {
         })?;
         self.done.left_out_bytes += len - kept;
         Ok(())
-    }
-
-    /// How many of `len` bytes at `offset` are before the cut of their zone.
-    fn kept_in_zone(&self, index: usize, zone: usize, offset: u64, len: u64) -> u64 {
-        let epoch = self.epochs.get(&(index, zone)).copied().unwrap_or(0);
-        match self.zone_ends.get(&(index, zone)) {
-            // Before a later reset, everything is as good as nothing.
-            Some(end) if end.epoch == epoch => end.cut.saturating_sub(offset).min(len),
-            _ => len,
-        }
     }
 }
 
@@ -435,7 +363,7 @@ pub(super) fn keep_parts(
 }
 
 /// The part of a write that begins `start` bytes into it.
-fn part<'a>(change: &Change<'a>, start: u64, len: u64) -> Option<Change<'a>> {
+pub(super) fn part<'a>(change: &Change<'a>, start: u64, len: u64) -> Option<Change<'a>> {
     if len == 0 {
         return None;
     }
@@ -475,7 +403,7 @@ impl SplitMix {
     }
 
     /// A number below `end`.
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }

@@ -1,44 +1,57 @@
 //! One pass over a recording, for states at many marks of it.
 //!
 //! [`replay`](super::replay()) reads a recording from its beginning for each state. A [`Walk`] goes from
-//! mark to mark: what is durable by then is in its base, an image that only grows newer; what is not is
+//! mark to mark: what is durable by then is in its base, a file that only grows newer; what is not is
 //! kept apart. A state is a copy of the base, by reference where the host's file system can, and as much of
 //! the rest as its [`Keep`] says. It is the same, byte for byte, that `replay` makes.
-//!
-//! For recordings of one conventional namespace.
 
+mod base;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::FileExt,
-    path::{Path, PathBuf},
-};
-
-use rustix::fs::FallocateFlags;
+use std::path::{Path, PathBuf};
 
 use super::{
-    Entry, Keep, Mark, Reader, RecordError, Replayed,
-    replay::{SplitMix, keep_parts, len_of},
+    Entry, Header, Keep, Mark, Reader, RecordError, Replayed,
+    replay::{SplitMix, keep_parts, len_of, part},
+    zone_ends::{ZoneEnds, zone_at},
 };
-use crate::store::Change;
+use crate::store::{Change, ZoneChange};
+use base::Base;
+
+/// What the file of a state is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The bytes of the only namespace, which has no zones.
+    Image,
+    /// A device's backing file ([`FileOptions`](crate::store::FileOptions)), whatever namespaces there are.
+    Store,
+}
 
 /// See the module.
 #[derive(Debug)]
 pub struct Walk {
     recording: PathBuf,
     reader: Reader,
-    block: u64,
-    base: Image,
+    header: Header,
+    base: Base,
     volatile: Vec<Volatile>,
+    zones: ZoneEnds,
     flushes: u64,
 }
 
-/// A change since the last flush.
+/// A change since the last flush of its namespace.
 #[derive(Debug)]
-enum Volatile {
+struct Volatile {
+    /// Its index.
+    namespace: usize,
+    /// Resets of its zone before it.
+    epoch: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
     Write {
         offset: u64,
         data: Vec<u8>,
@@ -49,47 +62,52 @@ enum Volatile {
         len: u64,
         fua: bool,
     },
+    Zone {
+        zone: usize,
+        change: ZoneChange,
+    },
 }
 
 impl Volatile {
     fn change(&self) -> Change<'_> {
-        match *self {
-            Self::Write {
+        match self.what {
+            What::Write {
                 offset,
                 ref data,
                 fua,
             } => Change::Write { offset, data, fua },
-            Self::Zero { offset, len, fua } => Change::Zero { offset, len, fua },
+            What::Zero { offset, len, fua } => Change::Zero { offset, len, fua },
+            What::Zone { zone, change } => Change::Zone { zone, change },
         }
     }
 }
 
 impl Walk {
-    /// At the beginning of a recording. The base will be at `base`, a file that is not there yet.
+    /// At the beginning of a recording. The base will be at `base`, a file that is not there yet; it and
+    /// all states have this form.
     ///
     /// # Errors
     ///
-    /// The recording cannot be read or has something else than one conventional namespace, or the
-    /// file cannot be made.
-    pub fn open(recording: &Path, base: &Path) -> Result<Self, RecordError> {
+    /// The recording cannot be read or has something else than the form can have, or the file cannot be
+    /// made.
+    pub fn open(recording: &Path, base: &Path, form: Form) -> Result<Self, RecordError> {
         let reader = Reader::open(recording)?;
-        let [only] = &reader.header().namespaces[..] else {
-            return Err(unusable(recording, "it has several namespaces"));
-        };
-        if only.zones.is_some() {
-            return Err(unusable(recording, "its namespace has zones"));
+        let header = reader.header().clone();
+        if form == Form::Image {
+            let [only] = &header.namespaces[..] else {
+                return Err(unusable(recording, "it has several namespaces"));
+            };
+            if only.zones.is_some() {
+                return Err(unusable(recording, "its namespace has zones"));
+            }
         }
-        let block = only.block_bytes;
-        let file = File::create_new(base)
-            .and_then(|file| file.set_len(only.size_bytes).map(|()| file))
-            .map_err(|source| RecordError::io(base, source))?;
-        let path = base.to_owned();
         Ok(Self {
             recording: recording.to_owned(),
             reader,
-            block,
-            base: Image { file, path },
+            base: Base::new(base, form, &header)?,
+            header,
             volatile: Vec::new(),
+            zones: ZoneEnds::default(),
             flushes: 0,
         })
     }
@@ -101,32 +119,39 @@ impl Walk {
     /// It does not come any more, the recording is damaged, or the base cannot be written.
     pub fn go_to(&mut self, name: &str) -> Result<(), RecordError> {
         while let Some(entry) = self.reader.next_entry()? {
-            let change = match entry {
-                Entry::Mark { name: found } if found == name => return Ok(()),
+            let (namespace, change) = match entry {
+                Entry::Mark { name: found } if found == name => return self.base.finish(),
                 Entry::Mark { .. } | Entry::PowerCut => continue,
-                Entry::Change { change, .. } => change,
+                Entry::Change { namespace, change } => (namespace as usize - 1, change),
             };
-            match change {
+            let mut epoch = 0;
+            if let Some(zones) = self.header.namespaces[namespace].zones {
+                if let Change::Write { offset, .. } | Change::Zero { offset, .. } = change {
+                    epoch = self.zones.epoch(namespace, zone_at(zones, offset));
+                }
+                self.zones.look_at(namespace, zones, &change);
+            }
+            let what = match change {
                 Change::Flush => {
                     self.flushes += 1;
-                    for volatile in self.volatile.drain(..) {
-                        self.base.apply(&volatile.change())?;
+                    let durable = |volatile: &mut Volatile| volatile.namespace == namespace;
+                    for volatile in self.volatile.extract_if(.., durable) {
+                        self.base.apply(namespace, &volatile.change())?;
                     }
+                    continue;
                 }
                 Change::Write { offset, data, fua } => {
                     let data = data.to_vec();
-                    self.volatile.push(Volatile::Write { offset, data, fua });
+                    What::Write { offset, data, fua }
                 }
-                Change::Zero { offset, len, fua } => {
-                    self.volatile.push(Volatile::Zero { offset, len, fua });
-                }
-                Change::Zone { .. } => {
-                    return Err(unusable(
-                        &self.recording,
-                        "a zone changes, and there is none",
-                    ));
-                }
-            }
+                Change::Zero { offset, len, fua } => What::Zero { offset, len, fua },
+                Change::Zone { zone, change } => What::Zone { zone, change },
+            };
+            self.volatile.push(Volatile {
+                namespace,
+                epoch,
+                what,
+            });
         }
         Err(RecordError::NoSuchMark {
             path: self.recording.clone(),
@@ -134,40 +159,57 @@ impl Walk {
         })
     }
 
-    /// Make the image of a state here, in a file that is not there yet.
+    /// Make a state here, in a file that is not there yet.
     ///
     /// # Errors
     ///
     /// The file cannot be made.
     pub fn state(&self, keep: Keep, to: &Path) -> Result<Replayed, RecordError> {
-        let failed = |source| RecordError::io(to, source);
-        let file = File::create_new(to).map_err(failed)?;
-        if rustix::fs::ioctl_ficlone(&file, &self.base.file).is_err() {
-            fs::copy(&self.base.path, to).map_err(failed)?;
-        }
-        let path = to.to_owned();
-        let image = Image { file, path };
+        let state = self.base.copy(to, &self.header)?;
         let mut random = SplitMix::of(keep);
         let mut done = Replayed {
             entries: self.reader.sequence(),
             flushes: self.flushes,
             ..Replayed::default()
         };
+        let kinds = &self.header.namespaces;
+        let cuts = self.zones.cut(kinds, keep, &mut random);
         for volatile in &self.volatile {
-            let change = volatile.change();
-            // What FUA covers stays in its place among the others: it is newer than those before it.
-            let (Change::Write { fua: false, .. } | Change::Zero { fua: false, .. }) = change
-            else {
-                image.apply(&change)?;
-                continue;
+            let (namespace, change) = (volatile.namespace, volatile.change());
+            let apply = |change: &Change<'_>| state.apply(namespace, change);
+            let (offset, fua) = match change {
+                Change::Write { offset, fua, .. } | Change::Zero { offset, fua, .. } => {
+                    (offset, fua)
+                }
+                Change::Zone { .. } | Change::Flush => {
+                    apply(&change)?;
+                    continue;
+                }
             };
             let len = len_of(&change);
-            let kept = keep_parts(&change, self.block, keep, &mut random, |part| {
-                image.apply(part)
-            })?;
-            done.volatile_bytes += len;
-            done.left_out_bytes += len - kept;
+            let kept = if let Some(zones) = kinds[namespace].zones {
+                let zone = zone_at(zones, offset);
+                let kept = cuts.kept(namespace, zone, volatile.epoch, offset, len);
+                part(&change, 0, kept).map_or(Ok(()), |change| apply(&change))?;
+                kept
+            } else if fua {
+                // It stays in its place among the others: it is newer than those before it.
+                apply(&change).map(|()| len)?
+            } else {
+                keep_parts(
+                    &change,
+                    kinds[namespace].block_bytes,
+                    keep,
+                    &mut random,
+                    apply,
+                )?
+            };
+            if !fua {
+                done.volatile_bytes += len;
+                done.left_out_bytes += len - kept;
+            }
         }
+        state.finish()?;
         Ok(done)
     }
 }
@@ -176,31 +218,5 @@ fn unusable(recording: &Path, reason: &str) -> RecordError {
     RecordError::Unusable {
         path: recording.to_owned(),
         reason: reason.to_owned(),
-    }
-}
-
-/// The bytes of a namespace in a file.
-#[derive(Debug)]
-struct Image {
-    file: File,
-    path: PathBuf,
-}
-
-impl Image {
-    fn apply(&self, change: &Change<'_>) -> Result<(), RecordError> {
-        let done = match *change {
-            Change::Write { offset, data, .. } => self.file.write_all_at(data, offset),
-            Change::Zero { offset, len, .. } => self.zero(offset, len),
-            Change::Flush | Change::Zone { .. } => Ok(()),
-        };
-        done.map_err(|source| RecordError::io(&self.path, source))
-    }
-
-    fn zero(&self, offset: u64, len: u64) -> io::Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        Ok(rustix::fs::fallocate(&self.file, mode, offset, len)?)
     }
 }

@@ -18,7 +18,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use flashd::record::{Keep, Walk};
+use flashd::record::{Form, Keep, Walk};
 
 use super::{
     State,
@@ -108,7 +108,8 @@ impl Cache {
         process.ask(END)?;
         drop(process);
         let recording = self.folder.path().join("recording");
-        let walk = Walk::open(&recording, &self.folder.path().join("base"))?;
+        let base = self.folder.path().join("base");
+        let walk = Walk::open(&recording, &base, Form::Image)?;
         // Nobody else needs its name.
         fs::remove_file(&recording)?;
         let folder = self.folder;

@@ -1,17 +1,18 @@
 //! A walk against [`replay`]: the same states, byte for byte.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use proptest::prelude::*;
 
-use super::Walk;
+use super::{Form, Walk};
 use crate::{
     record::{Keep, Mark, RecordError, Recording, replay},
-    store::{Change, Store, StoreKind, ZoneLayout},
+    store::{Change, FileOptions, Store, StoreKind, ZoneChange, ZoneLayout, ZoneRest},
 };
 
 const BLOCK: u64 = 512;
 const BLOCKS: u64 = 16;
+const ZONE_BLOCKS: u64 = 8;
 
 fn kind() -> StoreKind {
     StoreKind {
@@ -21,21 +22,141 @@ fn kind() -> StoreKind {
     }
 }
 
+fn zoned() -> StoreKind {
+    let zones = ZoneLayout {
+        size_bytes: ZONE_BLOCKS * BLOCK,
+        capacity_bytes: ZONE_BLOCKS * BLOCK,
+        count: (BLOCKS / ZONE_BLOCKS) as usize,
+    };
+    StoreKind {
+        zones: Some(zones),
+        ..kind()
+    }
+}
+
+/// What is done; to a namespace with zones, of a place only the zone counts.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u64, u64, bool),
     Zero(u64, u64, bool),
     Flush,
+    /// Of a zone: finish it, or else reset it.
+    Zone(u64, bool),
     Mark,
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
+fn step() -> impl Strategy<Value = (usize, Step)> {
+    let step = prop_oneof![
         8 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| Step::Write(at, count, fua == 0)),
         2 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| Step::Zero(at, count, fua == 0)),
         2 => Just(Step::Flush),
+        2 => (0..BLOCKS, 0u8..4).prop_map(|(at, finish)| Step::Zone(at, finish == 0)),
         3 => Just(Step::Mark),
-    ]
+    ];
+    (0..2usize, step)
+}
+
+/// All that is in a device.
+#[derive(Debug, PartialEq)]
+struct Shown(Vec<(Vec<u8>, Vec<ZoneRest>)>);
+
+impl Shown {
+    fn of(store: &Store) -> Self {
+        let namespaces = store.namespaces.iter().map(|namespace| {
+            let mut bytes = vec![0; namespace.size_bytes() as usize];
+            namespace.read(0, &mut bytes).unwrap();
+            (bytes, namespace.durable_zones())
+        });
+        Self(namespaces.collect())
+    }
+
+    fn of_state(file: &Path, form: Form, kinds: &[StoreKind]) -> Self {
+        if form == Form::Image {
+            return Self(vec![(fs::read(file).unwrap(), Vec::new())]);
+        }
+        let options = FileOptions {
+            path: file.to_owned(),
+            sparse: true,
+            host_sync: false,
+        };
+        Self::of(&Store::open(&options, kinds, 0, "test").unwrap().0)
+    }
+}
+
+/// Record the steps; the number of marks comes back.
+fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
+    let store = Store::in_memory(kinds, 64 * BLOCK).unwrap();
+    store.namespaces[0]
+        .write(3 * BLOCK, &[0xaa; 512], true)
+        .unwrap();
+    let recording = Recording::default();
+    recording.begin(path, "test", kinds, &store).unwrap();
+    let mut marks = 0;
+    for (version, (namespace, step)) in (1u8..).zip(steps) {
+        let index = namespace % kinds.len();
+        let namespace = &store.namespaces[index];
+        // Where a zone is written next, and no further than it goes.
+        let range = |at: u64, count: u64| {
+            let (at, end) = match namespace.zone_layout() {
+                None => (at * BLOCK, BLOCKS * BLOCK),
+                Some(zones) => {
+                    let zone = at / ZONE_BLOCKS;
+                    let rest = namespace.zones_now()[zone as usize];
+                    let end = match rest {
+                        ZoneRest::Written(_) => zones.capacity_bytes,
+                        _ => rest.written(),
+                    };
+                    let start = zone * zones.size_bytes;
+                    (start + rest.written(), start + end)
+                }
+            };
+            (at, (count * BLOCK).min(end - at))
+        };
+        let data;
+        let change = match *step {
+            Step::Write(at, count, fua) => {
+                let (offset, len) = range(at, count);
+                data = vec![version; len as usize];
+                Change::Write {
+                    offset,
+                    data: &data,
+                    fua,
+                }
+            }
+            Step::Zero(at, count, fua) => {
+                let (offset, len) = range(at, count);
+                Change::Zero { offset, len, fua }
+            }
+            Step::Flush => Change::Flush,
+            Step::Zone(at, finish) => {
+                let zone = (at / ZONE_BLOCKS) as usize;
+                let change = if finish {
+                    ZoneChange::Finish
+                } else {
+                    ZoneChange::Reset
+                };
+                if namespace.zone_layout().is_none() {
+                    continue;
+                }
+                Change::Zone { zone, change }
+            }
+            Step::Mark => {
+                recording.mark(&format!("m{marks}")).unwrap();
+                marks += 1;
+                continue;
+            }
+        };
+        if matches!(
+            change,
+            Change::Write { data: &[], .. } | Change::Zero { len: 0, .. }
+        ) {
+            continue;
+        }
+        namespace.apply(&change).unwrap();
+        recording.lock().note(index as u32 + 1, &change);
+    }
+    recording.end().unwrap();
+    marks
 }
 
 proptest! {
@@ -43,42 +164,19 @@ proptest! {
 
     #[test]
     fn a_walk_makes_the_states_that_a_replay_makes(
-        steps in proptest::collection::vec(step(), 1..60),
+        steps in proptest::collection::vec(step(), 1..80),
         seeds: [u64; 3],
+        form in prop_oneof![Just(Form::Image), Just(Form::Store)],
     ) {
+        let kinds = match form {
+            Form::Image => vec![kind()],
+            Form::Store => vec![kind(), zoned()],
+        };
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording");
-        let store = Store::in_memory(&[kind()], 64 * BLOCK).unwrap();
-        store.namespaces[0].write(3 * BLOCK, &[0xaa; 512], true).unwrap();
-        let recording = Recording::default();
-        recording.begin(&path, "test", &[kind()], &store).unwrap();
-        let mut marks = 0;
-        for (version, step) in (1u8..).zip(&steps) {
-            let range = |at: u64, count: u64| (at * BLOCK, count.min(BLOCKS - at) * BLOCK);
-            let data;
-            let change = match *step {
-                Step::Write(at, count, fua) => {
-                    let (offset, len) = range(at, count);
-                    data = vec![version; len as usize];
-                    Change::Write { offset, data: &data, fua }
-                }
-                Step::Zero(at, count, fua) => {
-                    let (offset, len) = range(at, count);
-                    Change::Zero { offset, len, fua }
-                }
-                Step::Flush => Change::Flush,
-                Step::Mark => {
-                    recording.mark(&format!("m{marks}")).unwrap();
-                    marks += 1;
-                    continue;
-                }
-            };
-            store.namespaces[0].apply(&change).unwrap();
-            recording.lock().note(1, &change);
-        }
-        recording.end().unwrap();
+        let marks = record(&path, &kinds, &steps);
 
-        let mut walk = Walk::open(&path, &folder.path().join("base")).unwrap();
+        let mut walk = Walk::open(&path, &folder.path().join("base"), form).unwrap();
         let to = folder.path().join("state");
         for mark in 0..marks {
             let name = format!("m{mark}");
@@ -87,9 +185,8 @@ proptest! {
             for keep in [Keep::Durable, Keep::Everything, a, b, c] {
                 let walked = walk.state(keep, &to).unwrap();
                 let (store, replayed) = replay(&path, &Mark::Name(name.clone()), keep, None).unwrap();
-                let mut expected = vec![0; (BLOCKS * BLOCK) as usize];
-                store.namespaces[0].read(0, &mut expected).unwrap();
-                prop_assert!(fs::read(&to).unwrap() == expected, "{} {:?}", name, keep);
+                let made = Shown::of_state(&to, form, &kinds);
+                prop_assert_eq!(made, Shown::of(&store), "{} {:?}", name, keep);
                 prop_assert_eq!(walked, replayed);
                 fs::remove_file(&to).unwrap();
             }
@@ -100,19 +197,10 @@ proptest! {
 }
 
 #[test]
-fn only_recordings_of_one_conventional_namespace_are_walked() {
-    let zones = ZoneLayout {
-        size_bytes: 8 * BLOCK,
-        capacity_bytes: 8 * BLOCK,
-        count: 2,
-    };
-    let zoned = StoreKind {
-        zones: Some(zones),
-        ..kind()
-    };
+fn an_image_has_one_conventional_namespace() {
     for (kinds, why) in [
         (vec![kind(), kind()], "several namespaces"),
-        (vec![zoned], "has zones"),
+        (vec![zoned()], "has zones"),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("recording");
@@ -120,7 +208,8 @@ fn only_recordings_of_one_conventional_namespace_are_walked() {
         let recording = Recording::default();
         recording.begin(&path, "test", &kinds, &store).unwrap();
         recording.end().unwrap();
-        let error = Walk::open(&path, &folder.path().join("base")).unwrap_err();
+        let base = folder.path().join("base");
+        let error = Walk::open(&path, &base, Form::Image).unwrap_err();
         assert!(error.to_string().contains(why), "{error}");
     }
 }
