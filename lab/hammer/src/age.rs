@@ -7,7 +7,10 @@ use std::{
     path::Path,
 };
 
-use linux_abi::fiemap::{ExtentFlags, FLAG_SYNC, Mapper};
+use linux_abi::{
+    cache::write_and_wait,
+    fiemap::{ExtentFlags, FLAG_SYNC, Mapper},
+};
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags, fallocate};
 use scratch_fs::AlignedBuffer;
 
@@ -186,6 +189,10 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Rng) -> io::Result<(
         } else {
             put(&file, &values[at as usize..(at + count) as usize], at)?;
             between.write_all_at(&zeroes.slice()[..len], offset)?;
+            // On zones F2FS writes through the cache, and before Linux 6.4 leaves it there.
+            for file in [&file, &between] {
+                write_and_wait(file, offset, len as u64)?;
+            }
         }
         at += count;
     }

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use hammer::{Attach, MediumKind, Mood, Mover, Options, VOLUMES, Volume};
-use lab::Release;
+use hammer::{Attach, Beginning, MediumKind, Mood, Mover, Options, VOLUMES, Volume};
+use lab::{Patched, Release};
 
 /// Hammer a defragmenter: change files in every way while it moves them, cut the power, and look
 /// whether anything is lost
@@ -22,6 +22,7 @@ use lab::Release;
     hammer run --minutes 10                            every volume, seeds of its own\n  \
     hammer run --volume xfs-commit --seed 7            one round that can be repeated\n  \
     hammer run --kernel 6.12 --volume f2fs             the same in a guest with that kernel\n  \
+    hammer run --kernel 6.12 --volume f2fs-offload     the device copies (or xfs-offload)\n  \
     hammer run --volume ext4 --mover none --rounds 3   nobody moves: nothing may be found\n  \
     hammer run --volume ext4 --mood direct --window 0  count what fdatasync loses as any other\n  \
     hammer run --volume btrfs --medium cache           on a device with a volatile cache"
@@ -38,8 +39,9 @@ pub(crate) enum Command {
     /// A round makes a volume with fragmented files on it, lets actors change them while the mover
     /// runs, is stopped and killed, cuts the power at many instants, and examines the states that each
     /// cut may leave: one on a device without a volatile cache, up to five on one that has it (the
-    /// least that is durable, everything, and three between). "window" counts what is lost in the window of ext4 that docs/hammer.md
-    /// describes; a round in which nothing was moved is "void". It needs root.
+    /// least that is durable, everything, and three between). "window" counts what is lost in the window of ext4
+    /// that docs/hammer.md describes; a round in which nothing was moved, or nothing by the device on a volume
+    /// that is there for it, is "void". It needs root, or a guest (--kernel).
     ///
     /// SIGINT and SIGTERM end the round early: everything is unmounted, and what was found is printed;
     /// the exit status is then 130 or 143.
@@ -51,10 +53,10 @@ pub(crate) enum Command {
     Medium {
         /// Where its files are
         folder: PathBuf,
-        /// Bytes
-        size: u64,
         /// How it is reached
         attach: Attach,
+        #[command(flatten)]
+        beginning: Beginning,
     },
 }
 
@@ -103,7 +105,8 @@ pub(crate) enum MoverName {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Volume to hammer; may be repeated [default: all that the kernel has, see `hammer volumes`]
+    /// Volume to hammer; may be repeated [default: all that the kernel has, see `hammer volumes`;
+    /// f2fs-offload needs a patched kernel, which --kernel has if it is named]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
 
@@ -189,7 +192,7 @@ impl RunArgs {
                 found.with_context(|| format!("no volume '{name}'; see `hammer volumes`"))?;
             ensure!(
                 volume.is_known_to_kernel(),
-                "{name}: this kernel does not have the file system, or the disk; --kernel runs it in a guest"
+                "{name}: this kernel does not have the file system, the disk or our patches; --kernel runs it in a guest"
             );
             Ok(volume)
         };
@@ -229,6 +232,15 @@ impl RunArgs {
     /// Whether this is the hammer in the guest that `--kernel` has asked for.
     pub(crate) fn is_in_guest(&self) -> bool {
         env::var_os(IN_GUEST).is_some()
+    }
+
+    /// The patches of ours that volumes need which are asked for by name.
+    pub(crate) fn patches(&self) -> Vec<Patched> {
+        let named = self.volume.iter().filter_map(|name| Volume::named(name));
+        let needed: Vec<Patched> = named.filter_map(Volume::patched).collect();
+        let mut all = Patched::ALL.to_vec();
+        all.retain(|patched| needed.contains(patched));
+        all
     }
 
     /// A time in which all rounds have come to an end, if none takes longer than `round`.

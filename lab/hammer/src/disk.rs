@@ -114,7 +114,18 @@ impl Host {
             Kind::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"][..],
             Kind::Xfs | Kind::Btrfs | Kind::F2fs => &["-q", "-f"],
         });
-        run(mkfs.args(volume.mkfs).args(&disk.devices))?;
+        mkfs.args(volume.mkfs);
+        match (volume.kind, &disk.devices[..]) {
+            // F2FS lies on the disk that is named last, and has the others beside it.
+            (Kind::F2fs, [first, others @ ..]) => {
+                for other in others {
+                    mkfs.args(["-c", other]);
+                }
+                mkfs.arg(first)
+            }
+            (_, all) => mkfs.args(all),
+        };
+        run(&mut mkfs)?;
         disk.mount()?;
         Ok(disk)
     }
@@ -128,7 +139,7 @@ impl Host {
     }
 }
 
-/// The loop devices of a medium, or the disk that it is.
+/// The loop devices of a medium, or the disks that it is.
 #[derive(Debug)]
 pub(crate) struct Disk<'a> {
     host: &'a Host,
@@ -156,9 +167,15 @@ impl<'a> Disk<'a> {
             attached: !medium.is_disk(),
             mounted: false,
         };
+        let files = medium.files();
         if medium.is_disk() {
-            ensure!(volume.devices == 1, "{}: one disk is there", volume.name);
-            disk.devices.push(medium.file().display().to_string());
+            let (wanted, there) = (volume.devices, files.len() as u64);
+            let name = volume.name;
+            ensure!(wanted == there, "{name}: disks: {there}, not {wanted}");
+            disk.devices = files
+                .iter()
+                .map(|disk| disk.display().to_string())
+                .collect();
             return Ok(disk);
         }
         let size = SIZE / volume.devices;
@@ -172,7 +189,7 @@ impl<'a> Disk<'a> {
             });
             losetup.args(["-o", &(device * size).to_string()]);
             losetup.args(["--sizelimit", &size.to_string()]);
-            let name = run(losetup.arg(medium.file()))?;
+            let name = run(losetup.args(files))?;
             disk.devices.push(name.trim().to_owned());
         }
         Ok(disk)
@@ -183,7 +200,9 @@ impl<'a> Disk<'a> {
     pub(crate) fn tell_of_cache(&self, told: bool) -> Result<()> {
         let wanted = if told { "write back" } else { "write through" };
         for device in &self.devices {
-            let name = device.trim_start_matches("/dev/");
+            // It may be a link.
+            let device = fs::canonicalize(device).with_context(|| device.clone())?;
+            let name = device.file_name().unwrap_or_default().display();
             let path = format!("/sys/block/{name}/queue/write_cache");
             fs::write(&path, wanted).with_context(|| path.clone())?;
             let is = fs::read_to_string(&path)?;

@@ -34,7 +34,8 @@ const MODULES: [&str; 6] = ["ext4", "xfs", "btrfs", "f2fs", "fuse", "nvme_tcp"];
 
 /// As many as make a disk's worth of images: they are sparse, and their copies share blocks.
 const DISK: Bytes = Bytes::gib(8);
-const MEMORY_MIB: u32 = 2048;
+/// A device of flashd's is in memory, and a log-structured file system writes to much of it.
+const MEMORY_MIB: u32 = 3072;
 /// For each round, at least, beside what `--minutes` says.
 const ROUND: Duration = Duration::from_secs(900);
 
@@ -71,7 +72,11 @@ fn in_guest(args: &RunArgs, release: Release) -> Result<i32> {
         signal_hook::flag::register(signal, Arc::clone(&stop)).context("signals")?;
     }
     let own = env::current_exe()?;
-    let mut guest = Guest::with(release)?
+    let mut guest = Guest::with(release)?;
+    for patched in args.patches() {
+        guest = guest.with_patched(patched)?;
+    }
+    guest = guest
         .with_tools()
         .copy(&own)
         .disk(DISK)

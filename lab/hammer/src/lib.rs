@@ -43,7 +43,7 @@ use std::{
 use anyhow::Result;
 use scratch_fs::ScratchError;
 
-pub use medium::{Attach, MediumKind, serve_medium};
+pub use medium::{Attach, Beginning, MediumKind, serve_medium};
 pub use mover::Mover;
 pub use round::{Options, Round};
 pub use script::Mood;
@@ -59,7 +59,7 @@ pub struct Hammer {
 
 impl Hammer {
     /// Media will lie below `folder`; `tools` has newer tools for XFS; `program` is one that does
-    /// [`serve_medium`] when it is called as `PROGRAM medium FOLDER BYTES fuse|nvme`.
+    /// [`serve_medium`] when it is called as `PROGRAM medium FOLDER fuse|nvme` and with a [`Beginning`].
     ///
     /// # Errors
     ///

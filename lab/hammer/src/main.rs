@@ -37,9 +37,9 @@ fn main() -> ExitCode {
         }
         Command::Medium {
             folder,
-            size,
             attach,
-        } => serve_medium(&folder, size, attach).map(|()| ExitCode::SUCCESS),
+            beginning,
+        } => serve_medium(&folder, attach, beginning).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(status) => status,

@@ -130,12 +130,12 @@ pub(crate) fn run(
     let mut disk = host.volume(volume, &medium)?;
     let shared = Shared::new(disk.path(), volume, &options.signal);
     let still = make_files(&shared, &mut Rng::new(seed, 50)).context("files to begin with")?;
-    let nameless = inodes_without_name(disk.path())?;
+    let nameless = inodes_without_name(disk.path()).context("inodes to begin with")?;
     if kind == MediumKind::CacheUntold {
         disk.program(&["sync", "--file-system"])?;
         disk.tell_of_cache(false)?;
     }
-    let movers = Movers::new(&shared, &options.mover, options.slow)?;
+    let movers = Movers::new(&shared, &options.mover, options.slow).context("movers")?;
     let mut hammered = hammer(&shared, &disk, &medium, &movers, seed, script, options.slow)?;
     let mut examined = Examined::default();
     let cuts = hammered.cuts.len() as u64 + u64::from(hammered.at_shutdown.is_some());
@@ -160,8 +160,15 @@ pub(crate) fn run(
     let mut past = medium.end()?;
     for (number, cut) in (0..).zip(std::mem::take(&mut hammered.cuts)) {
         let states = Rng::new(seed, 1000 + number).next();
-        let look = |state, cut: &Cut| examine_cut(host, volume, state, cut, &still, window);
-        examine_states(&mut examined, &shared, &mut past, cut, states, look)?;
+        let look = |state: State, cut: &Cut| {
+            let medium = Medium::of_state(host, state.left)?;
+            let what = format!("{}{}", cut.what, state.what);
+            examined.add(&what, || {
+                examine_cut(host, volume, &medium, cut, &still, window)
+            });
+            Ok(())
+        };
+        examine_states(&shared, &mut past, cut, states, look)?;
     }
     let mut findings = examined.findings;
     findings.merge(shared.take_findings());
@@ -206,12 +213,11 @@ impl Examined {
 
 /// All states that a cut may have left, unless a signal comes.
 fn examine_states(
-    examined: &mut Examined,
     shared: &Shared,
     past: &mut Past,
     mut cut: Cut,
     seed: u64,
-    look: impl Fn(State, &Cut) -> Result<Findings>,
+    mut look: impl FnMut(State, &Cut) -> Result<()>,
 ) -> Result<()> {
     if shared.interrupted() {
         return Ok(());
@@ -221,8 +227,7 @@ fn examine_states(
         if shared.interrupted() {
             break;
         }
-        let what = format!("{}{}", cut.what, state.what);
-        examined.add(&what, || look(state, &cut));
+        look(state, &cut)?;
     }
     Ok(())
 }
@@ -338,13 +343,12 @@ fn quiet_end(
 fn examine_cut(
     host: &Host,
     volume: &'static Volume,
-    state: State,
+    medium: &Medium,
     cut: &Cut,
     still: &StillFacts,
     window: Window,
 ) -> Result<Findings> {
-    let medium = Medium::of_image(state.image);
-    let mut disk = host.examine(volume, &medium)?;
+    let mut disk = host.examine(volume, medium)?;
     let mut findings = examine(disk.path(), &cut.model, window);
     findings.merge(examine_snapshots(disk.path(), &cut.snapshots));
     findings.merge(examine_lasting(disk.path(), still));

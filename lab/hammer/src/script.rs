@@ -223,7 +223,7 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
         (2 * commits, Event::Freeze),
         (commits, Event::ReadOnly),
         (2 * fill, Event::Fill),
-        (1, Event::Swap),
+        (u32::from(volume.swaps), Event::Swap),
         (1, Event::Defragment),
         (2 * btrfs, Event::Snapshot),
         (2 * btrfs, Event::DropSnapshot),

@@ -4,6 +4,8 @@
 
 use std::{fs, path::Path, process::Command};
 
+use lab::Patched;
+
 use crate::{
     disk::run,
     medium::{FABRICS, MediumKind},
@@ -38,7 +40,7 @@ pub struct Volume {
     pub(crate) kind: Kind,
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) mount: &'static str,
-    /// Loop devices, of equal size, in one image.
+    /// Disks: loop devices, of equal size, in one image, or those of the medium.
     pub(crate) devices: u64,
     /// Actors share blocks between files that they write.
     pub(crate) clones: bool,
@@ -53,6 +55,10 @@ pub struct Volume {
     /// The engine that is asked for: one in which the device copies. It must have done so, or a round
     /// shows nothing.
     pub(crate) offload: Option<&'static str>,
+    /// The patches of ours (`kernel/`) that it needs, and a function that the kernel has only with them.
+    patched: Option<(Patched, &'static str)>,
+    /// A file can be swapped to.
+    pub(crate) swaps: bool,
 }
 
 const EXT4: Volume = Volume {
@@ -67,6 +73,8 @@ const EXT4: Volume = Volume {
     new_tools: false,
     medium: None,
     offload: None,
+    patched: None,
+    swaps: true,
 };
 
 const XFS: Volume = Volume {
@@ -164,6 +172,19 @@ pub const VOLUMES: &[Volume] = &[
         wants_closed_files: true,
         ..EXT4
     },
+    Volume {
+        name: "f2fs-offload",
+        kind: Kind::F2fs,
+        mkfs: &["-m"],
+        mount: "",
+        devices: 2,
+        medium: Some(MediumKind::NvmeZoned),
+        offload: Some("f2fs-offload"),
+        patched: Some((Patched::F2fs, "f2fs_ioc_offload")),
+        // On zones, swapon fails on 6.1 and brings 6.12 down, with and without the patches.
+        swaps: false,
+        ..EXT4
+    },
 ];
 
 impl Volume {
@@ -176,7 +197,7 @@ impl Volume {
     /// Whether the running kernel has this file system, built in or as a module, and what it lies on.
     #[must_use]
     pub fn is_known_to_kernel(&self) -> bool {
-        if self.medium == Some(MediumKind::Nvme) && !Path::new(FABRICS).exists() {
+        if self.medium.is_some_and(MediumKind::is_nvme) && !Path::new(FABRICS).exists() {
             return false;
         }
         let name = self.kind.as_str();
@@ -184,7 +205,15 @@ impl Volume {
             let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
             known.lines().any(|line| line.trim() == name)
         };
-        listed() || (run(Command::new("modprobe").args(["-q", name])).is_ok() && listed())
+        let known =
+            listed() || (run(Command::new("modprobe").args(["-q", name])).is_ok() && listed());
+        known && (self.patched).is_none_or(|(_, function)| has_function(function))
+    }
+
+    /// The patches of ours that it needs.
+    #[must_use]
+    pub fn patched(&self) -> Option<Patched> {
+        self.patched.map(|(patched, _)| patched)
     }
 
     /// Collapsing and inserting ranges.
@@ -212,4 +241,12 @@ impl Volume {
     pub(crate) fn shuts_down(&self) -> bool {
         self.kind != Kind::Btrfs
     }
+}
+
+/// Whether the kernel or one of its modules has this function: nothing else tells what a file system can do
+/// before it is mounted.
+fn has_function(name: &str) -> bool {
+    // ADDRESS TYPE NAME, and the module's name.
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    { symbols.lines() }.any(|line| line.split_ascii_whitespace().nth(2) == Some(name))
 }

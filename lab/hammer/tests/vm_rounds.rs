@@ -10,7 +10,7 @@ use std::{
 };
 
 use indef::{WORKSPACE, indef};
-use lab::{Guest, Release, require};
+use lab::{Guest, LabError, Patched, Release, require};
 use serde_json::Value;
 
 /// One guest at a time: they have the same processors.
@@ -18,6 +18,11 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Rounds on this volume until something was moved, at most six: nothing may be found.
 fn round(release: Release, volume: &str) {
+    round_in(Guest::with(release), release, volume);
+}
+
+/// The same, where there is such a guest.
+fn round_in(guest: Result<Guest, LabError>, release: Release, volume: &str) {
     // A volume's name begins with its file system's.
     let kind = volume.split('-').next().unwrap_or(volume);
     for program in ["mkfs.xfs", &format!("mkfs.{kind}")] {
@@ -25,7 +30,7 @@ fn round(release: Release, volume: &str) {
             return;
         }
     }
-    if require(Guest::with(release)).is_none() {
+    if require(guest).is_none() {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,4 +99,19 @@ fn vm_6_12_round_xfs_offload() {
         return;
     }
     round(Release::Linux6_12, "xfs-offload");
+}
+
+fn round_f2fs_offload(release: Release) {
+    let guest = Guest::with(release).and_then(|guest| guest.with_patched(Patched::F2fs));
+    round_in(guest, release, "f2fs-offload");
+}
+
+#[test]
+fn vm_6_12_round_f2fs_offload() {
+    round_f2fs_offload(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_round_f2fs_offload() {
+    round_f2fs_offload(Release::Linux6_1);
 }

@@ -1,5 +1,5 @@
-//! A device with a volatile cache: flashd's, as a file through FUSE, with everything recorded that is
-//! done to it.
+//! A device with a volatile cache: flashd's, as a file through FUSE or as NVMe disks, with everything recorded
+//! that is done to it.
 //!
 //! A cut is a mark in the recording. What was flushed before it is durable; a flush that is under way is
 //! noted before it is acknowledged, so nothing that was acknowledged before the cut began comes after its
@@ -21,9 +21,9 @@ use anyhow::{Context, Result, ensure};
 use flashd::record::{Form, Keep, Walk};
 
 use super::{
-    State,
+    Left, State,
     nvme::Controller,
-    process::{Attach, DONE, END, MARK},
+    process::{Attach, Beginning, DONE, END, MARK},
 };
 use crate::shared::lock;
 
@@ -33,13 +33,16 @@ const REORDERED: u64 = 3;
 /// See the module. The process ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Cache {
-    disk: PathBuf,
+    files: Vec<PathBuf>,
+    form: Form,
     marks: AtomicU32,
     // Before the process that serves it.
     controller: Option<Controller>,
     // Before the folder in which its file is.
     process: Mutex<Process>,
     folder: tempfile::TempDir,
+    /// Where it began with a state, which goes with it.
+    _store: Option<tempfile::TempPath>,
 }
 
 #[derive(Debug)]
@@ -50,16 +53,24 @@ struct Process {
 }
 
 impl Cache {
-    pub(super) fn start(program: &Path, folder: &Path, size: u64, attach: Attach) -> Result<Self> {
+    /// `program` is the hammer; what is kept of it lies in `folder`.
+    pub(super) fn start(
+        program: &Path,
+        folder: &Path,
+        attach: Attach,
+        beginning: Beginning,
+    ) -> Result<Self> {
+        let links = folder;
         let folder = tempfile::Builder::new()
             .prefix("cache-")
             .tempdir_in(folder)?;
         let mut command = Command::new(program);
-        command
-            .arg("medium")
-            .arg(folder.path())
-            .arg(size.to_string());
+        command.arg("medium").arg(folder.path());
         command.arg(attach.as_str());
+        if let Some(store) = &beginning.store {
+            command.arg("--store").arg(store);
+        }
+        command.args(beginning.namespaces.iter().map(ToString::to_string));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // A signal from the terminal is for the hammer, which ends it in order.
         let mut child = command.process_group(0).spawn().context("the medium")?;
@@ -71,22 +82,34 @@ impl Cache {
             answers: BufReader::new(answers),
         };
         let place = process.answer()?;
-        let controller = match (attach, place.split_once(' ')) {
-            (Attach::Nvme, Some((port, nqn))) => Some(Controller::connect(port, nqn)?),
+        let words: Vec<&str> = place.split(' ').collect();
+        let controller = match (attach, &words[..]) {
+            (Attach::Nvme, [port, nqn, disks]) => {
+                Some(Controller::connect(port, nqn, disks.parse()?, links)?)
+            }
             _ => None,
         };
-        let disk = { controller.as_ref() }.map_or(place.into(), |it| it.disk().to_owned());
+        let files = match &controller {
+            Some(controller) => controller.disks().to_vec(),
+            None => vec![place.into()],
+        };
         Ok(Self {
-            disk,
+            files,
+            form: beginning.form(),
             controller,
             marks: 0.into(),
             process: Mutex::new(process),
             folder,
+            _store: beginning
+                .store
+                .map(tempfile::TempPath::try_from_path)
+                .transpose()?,
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.disk
+    /// The file for loop devices, or the disks.
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     pub(super) fn is_disk(&self) -> bool {
@@ -108,12 +131,11 @@ impl Cache {
         process.ask(END)?;
         drop(process);
         let recording = self.folder.path().join("recording");
-        let base = self.folder.path().join("base");
-        let walk = Walk::open(&recording, &base, Form::Image)?;
+        let (form, folder) = (self.form, self.folder);
+        let walk = Walk::open(&recording, &folder.path().join("base"), form)?;
         // Nobody else needs its name.
         fs::remove_file(&recording)?;
-        let folder = self.folder;
-        Ok(Recorded { walk, folder })
+        Ok(Recorded { walk, form, folder })
     }
 }
 
@@ -147,6 +169,7 @@ impl Drop for Process {
 #[derive(Debug)]
 pub(crate) struct Recorded {
     walk: Walk,
+    form: Form,
     folder: tempfile::TempDir,
 }
 
@@ -159,8 +182,8 @@ impl Recorded {
         let reordered = (0..REORDERED).map(|number| Keep::Reordered(seed.wrapping_add(number)));
         let mut states = Vec::new();
         for keep in ways.chain(reordered) {
-            let image = self.folder.path().join(format!("{mark}.{}", states.len()));
-            let replayed = self.walk.state(keep, &image)?;
+            let file = self.folder.path().join(format!("{mark}.{}", states.len()));
+            let replayed = self.walk.state(keep, &file)?;
             let (volatile, lost) = (replayed.volatile_bytes, replayed.left_out_bytes);
             let known = match keep {
                 Keep::Durable => false,
@@ -168,11 +191,15 @@ impl Recorded {
                 Keep::Reordered(_) => lost == 0 || lost == volatile,
             };
             if known {
-                fs::remove_file(&image)?;
+                fs::remove_file(&file)?;
                 continue;
             }
             let what = format!(", {keep:?}: {lost} of {volatile} volatile bytes lost");
-            states.push(State { what, image });
+            let left = match self.form {
+                Form::Image => Left::Image(file),
+                Form::Store => Left::Store(file),
+            };
+            states.push(State { what, left });
         }
         Ok(states)
     }

@@ -35,7 +35,7 @@ impl Image {
         Self { path, copies }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &PathBuf {
         &self.path
     }
 

@@ -2,23 +2,32 @@
 //!
 //! - [`image`]: a file. Its bytes are the device without a volatile cache; a cut is a clone.
 //! - [`cache`]: a software SSD with a volatile cache, which records what is done to it. A cut is a mark in
-//!   the recording, and several states follow from it. It is a file for a loop device, or an [`nvme`] disk.
+//!   the recording, and several states follow from it. It is a file for a loop device, or [`nvme`] disks; a
+//!   state of a device that has zones is looked at on such a device again.
 
 mod cache;
 mod image;
 mod nvme;
 mod process;
 
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, slice};
 
 use anyhow::Result;
+use flash_model::NamespaceKind;
+use units::Bytes;
 
 use crate::disk::Host;
 use cache::{Cache, Recorded};
 use image::Image;
 
 pub(crate) use nvme::FABRICS;
-pub use process::{Attach, serve as serve_medium};
+use process::Namespace;
+pub use process::{Attach, Beginning, serve as serve_medium};
+
+/// The zones of a zoned disk together: F2FS wants sections to spare.
+const ZONES: Bytes = Bytes::gib(2);
+/// What lies beside them, for F2FS's metadata: with more, it would put data there.
+const BESIDE_ZONES: Bytes = Bytes::mib(64);
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -32,6 +41,8 @@ pub enum MediumKind {
     CacheUntold,
     /// As cache, but an NVMe disk: for engines that have the disk copy (it needs nvme_tcp, see --kernel)
     Nvme,
+    /// Two NVMe disks of one device: a small one as nvme, and a zoned one
+    NvmeZoned,
 }
 
 impl MediumKind {
@@ -43,6 +54,33 @@ impl MediumKind {
             Self::Cache => "cache",
             Self::CacheUntold => "cache-untold",
             Self::Nvme => "nvme",
+            Self::NvmeZoned => "nvme-zoned",
+        }
+    }
+
+    /// How a device of this kind is reached, if it is one.
+    fn attach(self) -> Option<Attach> {
+        match self {
+            Self::Image => None,
+            Self::Cache | Self::CacheUntold => Some(Attach::Fuse),
+            Self::Nvme | Self::NvmeZoned => Some(Attach::Nvme),
+        }
+    }
+
+    /// Whether it needs a kernel that connects to [`FABRICS`].
+    pub(crate) fn is_nvme(self) -> bool {
+        self.attach() == Some(Attach::Nvme)
+    }
+
+    /// What the device has, if `size` bytes are asked for.
+    fn namespaces(self, size: u64) -> Vec<Namespace> {
+        let namespace = |kind, bytes| Namespace { kind, bytes };
+        match self {
+            Self::NvmeZoned => vec![
+                namespace(NamespaceKind::Conventional, BESIDE_ZONES.get()),
+                namespace(NamespaceKind::Zoned, ZONES.get()),
+            ],
+            _ => vec![namespace(NamespaceKind::Conventional, size)],
         }
     }
 }
@@ -68,8 +106,17 @@ pub(crate) enum Taken {
 pub(crate) struct State {
     /// Which one, if there are several.
     pub(crate) what: String,
-    /// The device's bytes.
-    pub(crate) image: PathBuf,
+    /// The device.
+    pub(crate) left: Left,
+}
+
+/// What a state is in.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// The bytes of the only disk.
+    Image(PathBuf),
+    /// The backing file of a device.
+    Store(PathBuf),
 }
 
 /// A device after its round: what is left is to look at its cuts, in the order in which they were made.
@@ -82,31 +129,36 @@ pub(crate) enum Past {
 impl Medium {
     pub(crate) fn new(kind: MediumKind, host: &Host, size: u64) -> Result<Self> {
         let folder = host.path();
-        Ok(match kind {
-            MediumKind::Image => Self::Image(Image::new(folder, size)?),
-            MediumKind::Cache | MediumKind::CacheUntold => {
-                Self::Cache(Cache::start(host.program(), folder, size, Attach::Fuse)?)
-            }
-            MediumKind::Nvme => {
-                Self::Cache(Cache::start(host.program(), folder, size, Attach::Nvme)?)
+        Ok(match kind.attach() {
+            None => Self::Image(Image::new(folder, size)?),
+            Some(attach) => {
+                let beginning = Beginning::new(kind.namespaces(size));
+                Self::Cache(Cache::start(host.program(), folder, attach, beginning)?)
             }
         })
     }
 
-    /// An image that is there already, to look at.
-    pub(crate) fn of_image(path: PathBuf) -> Self {
-        Self::Image(Image::of(path))
+    /// What a cut left, to look at.
+    pub(crate) fn of_state(host: &Host, left: Left) -> Result<Self> {
+        Ok(match left {
+            Left::Image(path) => Self::Image(Image::of(path)),
+            Left::Store(path) => {
+                let beginning = Beginning::of_store(path);
+                let (program, folder) = (host.program(), host.path());
+                Self::Cache(Cache::start(program, folder, Attach::Nvme, beginning)?)
+            }
+        })
     }
 
-    /// The file for loop devices, or the disk itself.
-    pub(crate) fn file(&self) -> &Path {
+    /// The file for loop devices, or the disks themselves.
+    pub(crate) fn files(&self) -> &[PathBuf] {
         match self {
-            Self::Image(image) => image.path(),
-            Self::Cache(cache) => cache.path(),
+            Self::Image(image) => slice::from_ref(image.path()),
+            Self::Cache(cache) => cache.files(),
         }
     }
 
-    /// Whether it is a disk, which needs no loop device.
+    /// Whether it is disks, which need no loop device.
     pub(crate) fn is_disk(&self) -> bool {
         match self {
             Self::Image(_) => false,
@@ -142,8 +194,8 @@ impl Past {
         match (self, taken) {
             (Self::Recorded(recorded), Taken::Mark(mark)) => recorded.states(&mark, seed),
             (_, Taken::Image(image)) => {
-                let what = String::new();
-                Ok(vec![State { what, image }])
+                let (what, left) = (String::new(), Left::Image(image));
+                Ok(vec![State { what, left }])
             }
             (Self::Images, Taken::Mark(mark)) => anyhow::bail!("{mark}: nothing was recorded"),
         }

@@ -3,30 +3,33 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
+    os::unix::fs::symlink,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 
 /// Where connections are made (module `nvme_tcp`).
 pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
 /// Any will do; it is always the same host.
 const HOST: &str = "6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11";
-/// Times of 50 ms that the disk may take to come.
+/// Times of 50 ms that a disk may take to come.
 const PATIENCE: u32 = 400;
 
-/// A controller. It is let go when it is dropped: nothing may use its disk then.
+/// A controller. It is let go when it is dropped: nothing may use its disks then.
 #[derive(Debug)]
 pub(super) struct Controller {
     sysfs: PathBuf,
-    disk: PathBuf,
+    /// Links, in the order of the namespaces' identifiers.
+    disks: Vec<PathBuf>,
 }
 
 impl Controller {
-    /// Connect to the subsystem `nqn` on a port of this machine. It has one namespace.
-    pub(super) fn connect(port: &str, nqn: &str) -> Result<Self> {
+    /// Connect to the subsystem `nqn` on a port of this machine, with so many namespaces. Their disks get
+    /// names in `links` that are always the same: F2FS finds its disks by those that it was made with.
+    pub(super) fn connect(port: &str, nqn: &str, namespaces: u32, links: &Path) -> Result<Self> {
         let mut options = File::options();
         let mut fabrics = { options.read(true).write(true).open(FABRICS) }.context(FABRICS)?;
         // What nvme-cli's `connect` writes there.
@@ -43,38 +46,67 @@ impl Controller {
             .find_map(|word| word.strip_prefix("instance="));
         let instance = instance.with_context(|| format!("{FABRICS} says {answer:?}"))?;
         let sysfs = PathBuf::from(format!("/sys/class/nvme/nvme{instance}"));
-        let disk = PathBuf::new();
-        let mut controller = Self { sysfs, disk };
-        for _ in 0..PATIENCE {
-            if let Some(disk) = controller.find() {
-                controller.disk = disk;
-                return Ok(controller);
-            }
-            thread::sleep(Duration::from_millis(50));
+        let disks = Vec::new();
+        let mut controller = Self { sysfs, disks };
+        for nsid in 1..=namespaces {
+            let disk = controller.wait_for(nsid)?;
+            let link = links.join(format!("disk{nsid}"));
+            symlink(&disk, &link).with_context(|| link.display().to_string())?;
+            controller.disks.push(link);
+            keep_order_in_zones(&disk)?;
         }
-        ensure!(false, "{}: no disk comes", controller.sysfs.display());
         Ok(controller)
     }
 
+    fn wait_for(&self, nsid: u32) -> Result<PathBuf> {
+        for _ in 0..PATIENCE {
+            if let Some(disk) = self.find(nsid) {
+                return Ok(disk);
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        bail!("{}: disk {nsid} does not come", self.sysfs.display());
+    }
+
     /// With a request queue of its own, as long as there are no several paths to it
-    /// (`nvme_core.multipath=N`).
-    fn find(&self) -> Option<PathBuf> {
+    /// (`nvme_core.multipath=N`). That comes a moment after the disk's name.
+    fn find(&self, nsid: u32) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.sysfs).ok()?;
         entries.flatten().find_map(|entry| {
-            let nsid = fs::read_to_string(entry.path().join("nsid")).ok()?;
+            let found = fs::read_to_string(entry.path().join("nsid")).ok()?;
             let disk = Path::new("/dev").join(entry.file_name());
-            (nsid.trim() == "1" && disk.exists()).then_some(disk)
+            let is_there = disk.exists() && queue_of(&disk).join("scheduler").exists();
+            (found.trim() == nsid.to_string() && is_there).then_some(disk)
         })
     }
 
-    /// The namespace's disk.
-    pub(super) fn disk(&self) -> &Path {
-        &self.disk
+    /// The namespaces' disks.
+    pub(super) fn disks(&self) -> &[PathBuf] {
+        &self.disks
     }
+}
+
+/// Writes to a zone stay in order with this scheduler only, before Linux 6.10.
+fn keep_order_in_zones(disk: &Path) -> Result<()> {
+    let queue = queue_of(disk);
+    let failed = || queue.display().to_string();
+    let zoned = fs::read_to_string(queue.join("zoned")).with_context(failed)?;
+    if zoned.trim() == "none" {
+        return Ok(());
+    }
+    fs::write(queue.join("scheduler"), "mq-deadline").with_context(failed)
+}
+
+fn queue_of(disk: &Path) -> PathBuf {
+    let name = disk.file_name().unwrap_or_default();
+    Path::new("/sys/block").join(name).join("queue")
 }
 
 impl Drop for Controller {
     fn drop(&mut self) {
         let _ = fs::write(self.sysfs.join("delete_controller"), "1");
+        for link in &self.disks {
+            let _ = fs::remove_file(link);
+        }
     }
 }

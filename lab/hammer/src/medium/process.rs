@@ -5,18 +5,21 @@
 //! one, and ends with that input, so that nothing is left of it whatever becomes of the hammer.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{self, BufRead, Write},
-    path::Path,
+    path::{Path, PathBuf},
+    str::FromStr,
     sync::Arc,
 };
 
 use anyhow::{Context, Result};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions},
+    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
     mount::{self, Mounted},
+    record::Form,
     serve::{Target, TargetOptions},
+    store::FileOptions,
 };
 use units::Bytes;
 
@@ -49,29 +52,116 @@ impl Attach {
     }
 }
 
-/// Be that process: a device of `size` bytes, mounted in `folder`/ssd or served on a port of this machine,
-/// recorded from its beginning to `folder`/recording.
+/// A namespace of a device to be: `conventional:BYTES` or `zoned:BYTES`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Namespace {
+    pub(super) kind: NamespaceKind,
+    pub(super) bytes: u64,
+}
+
+const CONVENTIONAL: &str = "conventional";
+const ZONED: &str = "zoned";
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            NamespaceKind::Conventional => CONVENTIONAL,
+            NamespaceKind::Zoned => ZONED,
+        };
+        write!(f, "{kind}:{}", self.bytes)
+    }
+}
+
+impl FromStr for Namespace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text.split_once(':').and_then(|(kind, bytes)| {
+            let kind = match kind {
+                CONVENTIONAL => NamespaceKind::Conventional,
+                ZONED => NamespaceKind::Zoned,
+                _ => return None,
+            };
+            let bytes = bytes.parse().ok()?;
+            Some(Self { kind, bytes })
+        });
+        parsed.ok_or_else(|| format!("'{text}' is no namespace"))
+    }
+}
+
+/// What a device is when it begins.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Beginning {
+    /// A state of an earlier device, to look at: its backing file
+    #[arg(long)]
+    pub(super) store: Option<PathBuf>,
+    /// Else these, empty
+    pub(super) namespaces: Vec<Namespace>,
+}
+
+impl Beginning {
+    /// New, with these namespaces.
+    pub(super) fn new(namespaces: Vec<Namespace>) -> Self {
+        let store = None;
+        Self { store, namespaces }
+    }
+
+    /// As it was left.
+    pub(super) fn of_store(store: PathBuf) -> Self {
+        Self {
+            store: Some(store),
+            namespaces: Vec::new(),
+        }
+    }
+
+    /// What its states are made as: where one disk is all, its bytes, for a loop device.
+    pub(super) fn form(&self) -> Form {
+        match &self.namespaces[..] {
+            [only] if only.kind == NamespaceKind::Conventional => Form::Image,
+            _ => Form::Store,
+        }
+    }
+
+    /// A new device is recorded to `folder`/recording.
+    fn options(self, folder: &Path) -> Result<DeviceOptions> {
+        // Nothing takes any time: the hammer is as fast as without it.
+        let profile = Profile::builtin("zero").context("no profile without latencies")?;
+        let namespaces: Vec<NamespaceOptions> = { self.namespaces.iter() }
+            .map(|namespace| NamespaceOptions {
+                kind: namespace.kind,
+                size: Bytes(namespace.bytes),
+            })
+            .collect();
+        let mut options = DeviceOptions::in_memory(profile, &namespaces);
+        match self.store {
+            None => options.record = Some(folder.join("recording")),
+            Some(path) => {
+                options.store = StoreOptions::File(FileOptions {
+                    path,
+                    sparse: true,
+                    host_sync: false,
+                });
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Be that process: a device, mounted in `folder`/ssd or served on a port of this machine.
 ///
 /// # Errors
 ///
 /// There can be no such device here.
-pub fn serve(folder: &Path, size: u64, attach: Attach) -> Result<()> {
+pub fn serve(folder: &Path, attach: Attach, beginning: Beginning) -> Result<()> {
     mount::become_io_path();
-    // Nothing takes any time: the hammer is as fast as without it.
-    let profile = Profile::builtin("zero").context("no profile without latencies")?;
-    let namespace = NamespaceOptions {
-        kind: NamespaceKind::Conventional,
-        size: Bytes(size),
-    };
-    let mut options = DeviceOptions::in_memory(profile, &[namespace]);
-    options.record = Some(folder.join("recording"));
-    let device = Device::open(&options)?;
+    let device = Device::open(&beginning.options(folder)?)?;
     // Writeback goes through this process, and somebody may swap to it.
     mount::lock_memory();
     if attach == Attach::Nvme {
         let address = "127.0.0.1:0".parse()?;
         let target = Target::listen(Arc::clone(&device), address, TargetOptions::default())?;
-        println!("{DONE} {} {}", target.address().port(), target.nqn());
+        let (port, disks) = (target.address().port(), device.namespaces().len());
+        println!("{DONE} {port} {} {disks}", target.nqn());
         answer(&device)?;
         return Ok(());
     }
