@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    fs::File,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -132,7 +133,7 @@ pub(crate) fn run(
     let still = make_files(&shared, &mut Rng::new(seed, 50)).context("files to begin with")?;
     let nameless = inodes_without_name(disk.path()).context("inodes to begin with")?;
     if kind == MediumKind::CacheUntold {
-        disk.program(&["sync", "--file-system"])?;
+        rustix::fs::syncfs(File::open(disk.path())?)?;
         disk.tell_of_cache(false)?;
     }
     let movers = Movers::new(&shared, &options.mover, options.slow).context("movers")?;

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{self, Read, Write},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     thread,
@@ -53,7 +53,6 @@ impl Controller {
             let link = links.join(format!("disk{nsid}"));
             symlink(&disk, &link).with_context(|| link.display().to_string())?;
             controller.disks.push(link);
-            keep_order_in_zones(&disk)?;
         }
         Ok(controller)
     }
@@ -61,7 +60,14 @@ impl Controller {
     fn wait_for(&self, nsid: u32) -> Result<PathBuf> {
         for _ in 0..PATIENCE {
             if let Some(disk) = self.find(nsid) {
-                return Ok(disk);
+                match keep_order_in_zones(&disk) {
+                    // Its request queue comes a moment after its name, and takes a scheduler still later.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                    done => {
+                        done.with_context(|| disk.display().to_string())?;
+                        return Ok(disk);
+                    }
+                }
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -69,14 +75,13 @@ impl Controller {
     }
 
     /// With a request queue of its own, as long as there are no several paths to it
-    /// (`nvme_core.multipath=N`). That comes a moment after the disk's name.
+    /// (`nvme_core.multipath=N`).
     fn find(&self, nsid: u32) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.sysfs).ok()?;
         entries.flatten().find_map(|entry| {
             let found = fs::read_to_string(entry.path().join("nsid")).ok()?;
             let disk = Path::new("/dev").join(entry.file_name());
-            let is_there = disk.exists() && queue_of(&disk).join("scheduler").exists();
-            (found.trim() == nsid.to_string() && is_there).then_some(disk)
+            (found.trim() == nsid.to_string() && disk.exists()).then_some(disk)
         })
     }
 
@@ -87,19 +92,13 @@ impl Controller {
 }
 
 /// Writes to a zone stay in order with this scheduler only, before Linux 6.10.
-fn keep_order_in_zones(disk: &Path) -> Result<()> {
-    let queue = queue_of(disk);
-    let failed = || queue.display().to_string();
-    let zoned = fs::read_to_string(queue.join("zoned")).with_context(failed)?;
-    if zoned.trim() == "none" {
+fn keep_order_in_zones(disk: &Path) -> io::Result<()> {
+    let name = disk.file_name().unwrap_or_default();
+    let queue = Path::new("/sys/block").join(name).join("queue");
+    if fs::read_to_string(queue.join("zoned"))?.trim() == "none" {
         return Ok(());
     }
-    fs::write(queue.join("scheduler"), "mq-deadline").with_context(failed)
-}
-
-fn queue_of(disk: &Path) -> PathBuf {
-    let name = disk.file_name().unwrap_or_default();
-    Path::new("/sys/block").join(name).join("queue")
+    fs::write(queue.join("scheduler"), "mq-deadline")
 }
 
 impl Drop for Controller {
