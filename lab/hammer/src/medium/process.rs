@@ -198,3 +198,30 @@ fn answer(device: &Arc<Device>) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_written_as_it_is_read() {
+        for text in ["conventional:67108864", "zoned:2147483648"] {
+            assert_eq!(text.parse::<Namespace>().unwrap().to_string(), text);
+        }
+        for wrong in ["zoned", "zoned:", "zones:1", "zoned:-1"] {
+            assert!(wrong.parse::<Namespace>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_has_zones_cannot_be_an_image() {
+        let beginning = |texts: &[&str]| {
+            let namespaces = texts.iter().map(|text| text.parse().unwrap());
+            Beginning::new(namespaces.collect()).form()
+        };
+        assert_eq!(beginning(&["conventional:4096"]), Form::Image);
+        assert_eq!(beginning(&["zoned:4096"]), Form::Store);
+        let both = ["conventional:4096", "zoned:4096"];
+        assert_eq!(beginning(&both), Form::Store);
+    }
+}
