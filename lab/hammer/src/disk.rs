@@ -287,6 +287,15 @@ impl<'a> Disk<'a> {
         Ok(())
     }
 
+    /// The same where a cut's log was replayed. On Btrfs an unwritten extent may have checksums then (seen on
+    /// 6.18 without a mover): nothing reads them, and what is written there gets its own.
+    pub(crate) fn fsck_after_cut(&self) -> Result<()> {
+        match self.fsck() {
+            Err(error) if is_odd_checksums_only(&format!("{error:#}")) => Ok(()),
+            checked => checked,
+        }
+    }
+
     /// Run a program on the mount point.
     pub(crate) fn program(&self, words: &[&str]) -> Result<()> {
         run(Command::new(words[0]).args(&words[1..]).arg(&self.root)).map(drop)
@@ -310,6 +319,18 @@ impl Drop for Disk<'_> {
         }
         let _ = fs::remove_dir(&self.root);
     }
+}
+
+/// Whether `btrfs check` has printed that unwritten extents have checksums, and nothing else.
+fn is_odd_checksums_only(said: &str) -> bool {
+    let mut inodes = said
+        .lines()
+        .filter(|line| line.starts_with("root ") && line.contains(" errors "));
+    let mut others = { said.lines() }.filter(|line| line.starts_with("ERROR"));
+    let is_odd = |line: &str| line.ends_with(" errors 800, odd csum item");
+    inodes.clone().next().is_some()
+        && inodes.all(is_odd)
+        && others.all(|line| line == "ERROR: errors found in fs roots")
 }
 
 /// Run a program of the system; what it printed comes back.
@@ -337,4 +358,24 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
         );
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_odd_checksums_only;
+
+    #[test]
+    fn other_faults_beside_odd_checksums_are_faults() {
+        let odd = "[4/7] checking fs roots\nroot 5 inode 260 errors 800, odd csum item\n";
+        let end = "ERROR: errors found in fs roots\n";
+        assert!(is_odd_checksums_only(&format!("{odd}{end}")));
+        for worse in [
+            end.to_owned(),
+            format!("{odd}root 5 inode 261 errors 1000, some csum missing\n{end}"),
+            format!("{odd}root 5 inode 261 errors 840, odd csum item, file extent overlap\n{end}"),
+            format!("{odd}{end}ERROR: errors found in csum tree\n"),
+        ] {
+            assert!(!is_odd_checksums_only(&worse), "{worse}");
+        }
+    }
 }

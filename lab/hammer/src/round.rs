@@ -149,7 +149,7 @@ pub(crate) fn run(
             let mut findings = examine(disk.path(), model, window);
             findings.merge(examine_lasting(disk.path(), &still));
             disk.unmount()?;
-            disk.fsck()?;
+            disk.fsck_after_cut()?;
             Ok(findings)
         });
     } else {
@@ -354,6 +354,6 @@ fn examine_cut(
     findings.merge(examine_snapshots(disk.path(), &cut.snapshots));
     findings.merge(examine_lasting(disk.path(), still));
     disk.unmount()?;
-    disk.fsck()?;
+    disk.fsck_after_cut()?;
     Ok(findings)
 }
