@@ -312,11 +312,13 @@ fn loop_fewer_bytes_than_btrfs_filesystem_defragment() {
         bench.fs.sync().unwrap();
         Some((bench.fs.device_bytes().unwrap() - before).written)
     };
-    let (Some(ours), Some(theirs)) = (written(true), written(false)) else {
+    // Usually 47 to 49 percent fewer; where somebody on this machine syncs in between, metadata is written
+    // twice, so the least of three counts.
+    let least = |by_us| (0..3).map_while(|_| written(by_us)).min();
+    let (Some(ours), Some(theirs)) = (least(true), least(false)) else {
         return;
     };
     eprintln!("{ours} instead of {theirs}");
-    // Usually 47 to 49 percent fewer; a commit in between writes metadata twice.
     assert!(
         ours.get() as f64 <= 0.6 * theirs.get() as f64,
         "{ours} instead of {theirs}"
