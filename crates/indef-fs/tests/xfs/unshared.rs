@@ -41,8 +41,10 @@ fn write_in_place(path: &Path) {
     file.write_all_at(buffer.slice(), 0).unwrap();
 }
 
-/// What a power cut leaves.
-fn cut(fs: &mut ScratchFs) {
+/// Write to the clone once the mover's blocks are given back; what a power cut leaves then.
+fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
+    std::thread::sleep(GIVEN_BACK);
+    write_in_place(clone);
     shutdown::without_flush(File::open(fs.path()).unwrap()).unwrap();
     fs.remount().unwrap();
 }
@@ -69,9 +71,7 @@ fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
             return;
         }
         assert_eq!(moved.unwrap().relocated, Bytes(LEN));
-        std::thread::sleep(GIVEN_BACK);
-        write_in_place(&clone);
-        cut(fs);
+        write_and_cut(fs, &clone);
         assert!(
             State::of(&path).has_content_of(&before),
             "the clone's bytes"
@@ -106,9 +106,7 @@ fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
         assert!(matches!(last, Ok(Step::Done(moved)) if moved.relocated == Bytes(LEN)));
         drop(relocation);
         drop(target);
-        std::thread::sleep(GIVEN_BACK);
-        write_in_place(&clone);
-        cut(fs);
+        write_and_cut(fs, &clone);
         assert!(
             State::of(&path).has_content_of(&before),
             "the clone's bytes"

@@ -62,14 +62,20 @@ fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
     findings.violations.is_empty()
 }
 
-#[test]
-fn what_is_shared_no_more_may_be_written_by_the_other() {
+/// The clone's number, and what both have.
+fn a_file_and_its_clone() -> (Model, u32, Vec<Value>) {
     let mut model = one_file();
     let clone = model.add_file(8, BLOCKS);
     model.set_name("a/side", Some(clone));
     let old = model.file(0).live_range(0..8);
     model.share(clone, 0, &old);
     model.all_synced(0);
+    (model, clone, old)
+}
+
+#[test]
+fn what_is_shared_no_more_may_be_written_by_the_other() {
+    let (mut model, clone, old) = a_file_and_its_clone();
     let while_shared = model.write(0, 0..1)[0];
     model.zero(clone, 1..3);
     let first = model.write(0, 1..2)[0];
@@ -90,12 +96,7 @@ fn what_is_shared_no_more_may_be_written_by_the_other() {
 
 #[test]
 fn a_file_that_is_gone_may_be_back_with_what_the_other_wrote() {
-    let mut model = one_file();
-    let clone = model.add_file(8, BLOCKS);
-    model.set_name("a/side", Some(clone));
-    let old = model.file(0).live_range(0..8);
-    model.share(clone, 0, &old);
-    model.all_synced(0);
+    let (mut model, clone, old) = a_file_and_its_clone();
     model.set_name("a/side", None);
     let new = model.write(0, 3..4)[0];
     assert!(on_xfs(&model, clone, 3, new) && on_xfs(&model, clone, 3, old[3]));
