@@ -87,6 +87,14 @@ const XFS: Volume = Volume {
     ..EXT4
 };
 
+const XFS_COMMIT: Volume = Volume {
+    name: "xfs-commit",
+    mkfs: &["-i", "exchange=1"],
+    wants_closed_files: false,
+    new_tools: true,
+    ..XFS
+};
+
 const BTRFS: Volume = Volume {
     name: "btrfs",
     kind: Kind::Btrfs,
@@ -115,29 +123,17 @@ pub const VOLUMES: &[Volume] = &[
         ..EXT4
     },
     XFS,
-    Volume {
-        name: "xfs-commit",
-        mkfs: &["-i", "exchange=1"],
-        wants_closed_files: false,
-        new_tools: true,
-        ..XFS
-    },
+    XFS_COMMIT,
     Volume {
         name: "xfs-offload",
-        mkfs: &["-i", "exchange=1"],
-        wants_closed_files: false,
-        new_tools: true,
         medium: Some(MediumKind::Nvme),
         offload: Some("xfs-offload"),
-        ..XFS
+        ..XFS_COMMIT
     },
     Volume {
         name: "xfs-unshare",
-        mkfs: &["-i", "exchange=1"],
-        wants_closed_files: false,
-        new_tools: true,
         unshares: true,
-        ..XFS
+        ..XFS_COMMIT
     },
     BTRFS,
     Volume {
