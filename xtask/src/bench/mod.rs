@@ -43,7 +43,7 @@ pub(crate) enum Bench {
     /// Peak memory, by file size and with 1,000,000 files
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
-    Writers(Common),
+    Writers(writers::WritersArgs),
     /// What of a SQLite or RocksDB database has to move
     Databases(Common),
     /// What tracing costs fio, at each layer
@@ -119,8 +119,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         | Bench::Memory(common)
         | Bench::Databases(common)
         | Bench::Overhead(common)
-        | Bench::Target(common)
-        | Bench::Writers(common) => common,
+        | Bench::Target(common) => common,
+        Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
         Bench::ProfileMerge => return profile::merge(),
@@ -154,8 +154,8 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
     if matches!(bench, Bench::Overhead(_)) {
         overhead::measure(common, &mut report)?;
     }
-    if matches!(bench, Bench::Writers(_)) {
-        writers::measure(common, &mut report)?;
+    if let Bench::Writers(args) = bench {
+        writers::measure(args, &mut report)?;
     }
     if matches!(bench, Bench::Target(_)) {
         target::measure(common, &mut report)?;

@@ -28,14 +28,14 @@ pub(crate) struct PeersArgs {
 
 /// File systems with a tool of their own.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Fs {
+pub(super) enum Fs {
     Ext4,
     Xfs,
     Btrfs,
 }
 
 impl Fs {
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
             Self::Xfs => "xfs",
@@ -141,6 +141,18 @@ fn cases() -> Vec<Case> {
             ..ext4_many
         },
         case("xfs 256 MiB", Fs::Xfs, SINGLE, Wanted::Faster(1.5)),
+        case(
+            "xfs 256 MiB in 16 KiB",
+            Fs::Xfs,
+            Files::Pieces(Bytes::mib(256), Bytes::kib(16)),
+            Wanted::Faster(1.5),
+        ),
+        case(
+            "xfs 256 MiB in 64 KiB",
+            Fs::Xfs,
+            Files::Pieces(Bytes::mib(256), Bytes::kib(64)),
+            Wanted::Faster(1.5),
+        ),
         Case {
             size: Bytes::gib(6),
             ..xfs_many

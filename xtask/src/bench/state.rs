@@ -18,6 +18,8 @@ use units::{Bytes, FileOffset};
 pub(super) enum Files {
     /// One file in fragments of 4 KiB.
     Single(Bytes),
+    /// One file of this size, in fragments of that size.
+    Pieces(Bytes, Bytes),
     /// As many files of 1 MiB in fragments of 4 KiB.
     Many(u32),
     /// One file, 32 × 4 KiB and then 128 KiB, repeating.
@@ -75,6 +77,7 @@ impl State {
     fn name(&self) -> String {
         let files = match self.files {
             Files::Single(size) => format!("single-{}", size.get()),
+            Files::Pieces(size, piece) => format!("single-{}-{}", size.get(), piece.get()),
             Files::Many(files) => format!("many-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
             Files::Tree(files) => format!("tree-{files}"),
@@ -83,16 +86,18 @@ impl State {
     }
 
     fn fill(&self, folder: &Path) -> io::Result<()> {
+        let single = |size, piece| {
+            let options = FragmentOptions {
+                size,
+                piece,
+                seed: 1,
+            };
+            fragment(&folder.join("file"), options)
+        };
         let piece = Bytes::kib(4);
         match self.files {
-            Files::Single(size) => fragment(
-                &folder.join("file"),
-                FragmentOptions {
-                    size,
-                    piece,
-                    seed: 1,
-                },
-            ),
+            Files::Single(size) => single(size, piece),
+            Files::Pieces(size, piece) => single(size, piece),
             Files::Many(files) => (0..files).try_for_each(|i| {
                 let options = FragmentOptions {
                     size: Bytes::mib(1),

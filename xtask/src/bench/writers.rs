@@ -14,10 +14,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use clap::Args;
 use units::{Bytes, Nanos};
 
 use super::{
     Common, measure,
+    peers::Fs,
     report::{Report, Row, Verdict},
     state::{FOLDER, Files, State},
 };
@@ -26,11 +28,24 @@ use super::{
 const MAX_STALL: Duration = Duration::from_millis(50);
 const SIZE: Bytes = Bytes::gib(1);
 
+/// Which part of it.
+#[derive(Args)]
+pub(crate) struct WritersArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Only this file system
+    #[arg(long)]
+    fs: Option<Fs>,
+}
+
 /// Measure on each file system, with direct and with buffered writes.
-pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
-    for fs in ["ext4", "xfs", "btrfs"] {
+pub(super) fn measure(args: &WritersArgs, report: &mut Report) -> Result<()> {
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        if args.fs.is_some_and(|only| only != fs) {
+            continue;
+        }
         for direct in [true, false] {
-            pair(fs, direct, common, report)?;
+            pair(fs.name(), direct, &args.common, report)?;
         }
     }
     Ok(())
