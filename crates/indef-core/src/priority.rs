@@ -12,7 +12,8 @@ pub fn iodp(alpha: f64, beta: f64, fragmentation: &Fragmentation, reads: u64) ->
     finite(degree * reads as f64)
 }
 
-/// Not NaN, not negative, not infinite: what can be sorted, summed and written as JSON.
+/// Clamp to a value that is not NaN, negative or infinite, so that it can be sorted, summed and
+/// written as JSON.
 pub(crate) fn finite(value: f64) -> f64 {
     match value.is_nan() {
         true => 0.0,
@@ -25,18 +26,18 @@ pub(crate) fn finite(value: f64) -> f64 {
 pub struct Entry {
     /// IODP.
     pub iodp: f64,
-    /// Where the range begins; orders equal priorities.
+    /// First byte of the range; orders equal priorities.
     pub start: FileOffset,
-    /// How many I/O entries it stands for (a chunk may join several contiguous ones).
+    /// Number of I/O entries that it stands for (a chunk may join several contiguous ones).
     pub weight: u64,
-    /// The caller's name of the range.
+    /// The caller's identifier of the range.
     pub index: usize,
 }
 
 /// The ranges of one file, ordered by IODP, then by place: InDeF's IODP tree.
 ///
-/// It is built once and walked from its lowest entry, so a sorted array serves better than a
-/// red-black tree: the order is the same, and a million entries take one allocation.
+/// It is built once and walked from its lowest entry, so a sorted array is better than a red-black
+/// tree: the order is the same, and a million entries take one allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IodpTree {
     entries: Vec<Entry>,
@@ -62,8 +63,7 @@ impl IodpTree {
     }
 
     /// The entries that truncation by `pct` percent drops: the lowest `⌊n · pct / 100⌋` of all `n`
-    /// I/O entries, never more than was asked for. An entry that stands for several is dropped only
-    /// as a whole.
+    /// I/O entries, and never more. An entry that stands for several is dropped only as a whole.
     #[must_use]
     pub fn truncated(&self, pct: f64) -> &[Entry] {
         let total: u64 = self.entries.iter().map(|e| e.weight).sum();

@@ -1,11 +1,11 @@
-//! What this crate claims about the kernel's structures, as data: `cargo xtask abi-check` turns it
-//! into a C file of static assertions and compiles that against the installed headers.
+//! This crate's view of the kernel's structures, as data: `cargo xtask abi-check` turns it into a C
+//! file of static assertions and compiles that against the installed headers.
 
 /// One structure, with the ioctl requests that take it.
 #[derive(Clone, Copy, Debug)]
 pub struct AbiItem {
-    /// The header to include: `linux/fiemap.h`. Not every installation has every one. (Those of our own
-    /// kernel patches are in `kernel/`.)
+    /// The header to include: `linux/fiemap.h`. Not every installation has every header. (Those of the
+    /// project's own kernel patches are in `kernel/`.)
     pub header: &'static str,
     /// The type in C: `struct fiemap_extent`; empty for an item of constants only.
     pub c_type: &'static str,
@@ -48,7 +48,7 @@ mod tests {
             assert!(item.header.ends_with(".h"), "{item:?}");
             assert!(!item.c_type.is_empty() || item.fields.is_empty());
             assert!(item.fields.iter().all(|(_, offset)| *offset < item.size));
-            // ioctl numbers carry the size of their argument; an item of constants only has none.
+            // An ioctl number contains the size of its argument; an item with only constants has none.
             for (name, request) in item.requests {
                 if name.contains("_IOC") && !item.c_type.is_empty() {
                     assert_eq!((request >> 16 & 0x3FFF) as usize, item.size, "{name}");

@@ -1,4 +1,4 @@
-//! Wait until every processor has left what it was doing: membarrier(2).
+//! Wait for all running RCU readers: membarrier(2).
 
 use std::io;
 

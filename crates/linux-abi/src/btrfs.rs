@@ -21,13 +21,13 @@ bitflags::bitflags! {
     /// (before 5.17 with `EINVAL`, or not at all).
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct DefragFlags: u64 {
-        /// Compress what is rewritten; every extent of the range is.
+        /// Rewrite every extent of the range, compressed.
         const COMPRESS = 1;
         /// Start writeback before returning.
         const START_IO = 2;
         /// The compression type comes with a level (6.15).
         const COMPRESS_LEVEL = 4;
-        /// Do not compress what is rewritten; every extent of the range is (6.17).
+        /// Rewrite every extent of the range, uncompressed (6.17).
         const NOCOMPRESS = 8;
     }
 }
@@ -51,7 +51,7 @@ unsafe impl ioctl::IoctlArgument for DefragRangeArgs {
     const REQUEST: u32 = ioctl::request(ioctl::WRITE, MAGIC, 16, size_of::<DefragRangeArgs>());
 }
 
-/// How file data is compressed: `BTRFS_COMPRESS_*` (fs/btrfs/compression.h, on-disk values).
+/// Compression of file data: `BTRFS_COMPRESS_*` (fs/btrfs/compression.h, on-disk values).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
     /// zlib.
@@ -82,8 +82,8 @@ impl Compression {
 }
 
 /// Rewrite the extents of `start..start + len` that are shorter than `threshold` bytes. With
-/// [`DefragFlags::COMPRESS`], `compression` says how, and at which level if
-/// [`DefragFlags::COMPRESS_LEVEL`] is set, too.
+/// [`DefragFlags::COMPRESS`], `compression` gives the type, and the level if
+/// [`DefragFlags::COMPRESS_LEVEL`] is also set.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ const _: () = {
     assert!(offset_of!(FileExtentItem, kind) == 20);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[
     device::FS_INFO,
     device::DEV_INFO,
@@ -298,7 +298,7 @@ struct Found<'a> {
     item: &'a [u8],
 }
 
-/// Visit items from `key` on until there are no more or `visit` says stop (`false`).
+/// Visit items from `key` on, until there are no more or `visit` returns `false`.
 fn search(
     fd: impl AsFd,
     mut key: SearchKey,
@@ -322,7 +322,7 @@ fn search(
                 break;
             };
             last = Some((found.objectid, found.kind, found.offset));
-            // The search goes through whole key ranges; other kinds come along.
+            // The search covers whole key ranges, with items of other kinds.
             if wanted.contains(&found.kind) && !visit(&found) {
                 return Ok(());
             }
@@ -330,7 +330,7 @@ fn search(
         let Some((objectid, kind, offset)) = last else {
             return Ok(());
         };
-        // The key behind the last one; the largest has none.
+        // The key after the last one; the largest key has none.
         (key.min_objectid, key.min_type, key.min_offset) = match offset.checked_add(1) {
             Some(offset) => (objectid, kind, offset),
             None => match objectid.checked_add(1) {
@@ -344,7 +344,7 @@ fn search(
     }
 }
 
-/// Cut the next header and item off.
+/// Split the next header and item off.
 fn take_item<'a>(rest: &mut &'a [u8]) -> Option<Found<'a>> {
     let header = rest.get(..size_of::<SearchHeader>())?;
     let len = u32_at(header, offset_of!(SearchHeader, len))? as usize;
@@ -372,8 +372,8 @@ fn disk_u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
-/// Each way in which extents of a file that begin in `start..end` are compressed; `None` stands for
-/// one that this module does not know.
+/// The compression types of the extents of a file that begin in `start..end`; `None` stands for a
+/// type that this module does not know.
 ///
 /// # Errors
 ///
@@ -438,8 +438,8 @@ pub fn data_block_groups(file: impl AsFd) -> io::Result<Vec<(u64, u64)>> {
     Ok(groups)
 }
 
-/// Free extents (start, length) of the address range, as of the last commit, until `visit` says
-/// stop (`false`). Free space that is kept as a bitmap, since it is in small pieces, is not shown.
+/// Visit the free extents (start, length) of the address range, as of the last commit, until `visit`
+/// returns `false`. Free space in small pieces, which Btrfs keeps as a bitmap, is not visited.
 ///
 /// # Errors
 ///
@@ -459,7 +459,7 @@ pub fn free_extents(
         max_offset: u64::MAX,
         ..SearchKey::default()
     };
-    // The key itself says it all: from where, and how long.
+    // The key alone has the start and the length.
     search(file, key, |found| visit(found.objectid, found.offset))
 }
 

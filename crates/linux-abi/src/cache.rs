@@ -1,4 +1,4 @@
-//! The page cache of a file: what is in it, and writing it back in pieces
+//! The page cache of a file: its pages, and writing them back in pieces
 //! (linux/mman.h, v6.5, for `cachestat`; linux/fs.h, v6.1, for `sync_file_range`).
 
 use std::{
@@ -17,7 +17,7 @@ struct CachestatRange {
     len: u64,
 }
 
-/// `struct cachestat`: pages of a range, by what they are.
+/// `struct cachestat`: numbers of pages of a range, by state.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cachestat {
@@ -39,7 +39,7 @@ const _: () = {
     assert!(offset_of!(Cachestat, nr_recently_evicted) == 32);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "linux/mman.h",
@@ -109,13 +109,13 @@ pub fn cachestat(fd: impl AsFd, off: u64, len: u64) -> io::Result<Cachestat> {
 }
 
 /// Which pages of a range are in the cache and up to date, one `bool` for each page from the one
-/// that holds `offset`. Nothing is read in: the file is mapped without any access for the time of
-/// the call. Mapping a file counts as reading it, so use a descriptor with `O_NOATIME`.
+/// that holds `offset`. The call reads nothing in: it maps the file without access for its own
+/// duration. Mapping a file counts as reading it, so use a descriptor with `O_NOATIME`.
 ///
 /// # Errors
 ///
-/// What `mmap` or `mincore` says. For a file that the caller may not write, the kernel says that
-/// every page is there.
+/// The errno of `mmap` or `mincore`. For a file that the caller may not write, the kernel reports
+/// every page as present.
 pub fn resident_pages(fd: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<bool>> {
     let page = rustix::param::page_size();
     let start = offset - offset % page as u64;
@@ -171,11 +171,11 @@ const WRITE: u32 = libc::SYNC_FILE_RANGE_WRITE;
 const WAIT_AFTER: u32 = libc::SYNC_FILE_RANGE_WAIT_AFTER;
 
 /// Start writing dirty pages of a range back, without waiting for them. A `len` of 0 means up to
-/// the end. Says nothing about durability: metadata and device caches are not flushed.
+/// the end. It makes nothing durable: metadata and device caches are not flushed.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The kernel's errno.
 pub fn start_writeback(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     sync_file_range(fd.as_fd(), offset, len, WRITE)
 }
@@ -184,16 +184,16 @@ pub fn start_writeback(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the kernel says, an earlier I/O error included.
+/// The kernel's errno, including that of an earlier I/O error.
 pub fn wait_writeback(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     sync_file_range(fd.as_fd(), offset, len, WAIT_BEFORE)
 }
 
-/// Write dirty pages of a range back and wait for them, also for those that are on their way.
+/// Write dirty pages of a range back and wait for them, and for those already under writeback.
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The kernel's errno.
 pub fn write_and_wait(fd: impl AsFd, offset: u64, len: u64) -> io::Result<()> {
     sync_file_range(fd.as_fd(), offset, len, WAIT_BEFORE | WRITE | WAIT_AFTER)
 }

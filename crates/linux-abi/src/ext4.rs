@@ -29,7 +29,7 @@ const _: () = {
     assert!(<MoveExtent as ioctl::IoctlArgument>::REQUEST == 0xC028_660F);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/ext4.h",
     c_type: "struct move_extent",
@@ -59,17 +59,17 @@ unsafe impl ioctl::IoctlArgument for MoveExtent {
     );
 }
 
-/// What a call did.
+/// The outcome of a call.
 #[derive(Debug)]
 pub struct MoveResult {
-    /// Blocks that changed place, also where the call failed in the end. Holes do not count.
+    /// Blocks that changed place, even if the call failed in the end. Holes do not count.
     pub moved_blocks: u64,
-    /// Whether it came to its end.
+    /// Whether the call succeeded.
     pub result: io::Result<()>,
 }
 
-/// Give `blocks` blocks of `file` from `file_block` on the places that `donor` has from
-/// `donor_block` on, and the donor theirs; the data stays with `file`. Both offsets must be the
+/// Swap the places of `blocks` blocks of `file` from `file_block` on with those of `donor` from
+/// `donor_block` on; the data stays with `file`. Both offsets must be the
 /// same modulo blocks per page.
 pub fn move_extents(
     file: impl AsFd,

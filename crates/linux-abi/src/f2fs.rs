@@ -27,7 +27,7 @@ const _: () = {
     assert!(<WriteCheckpoint as ioctl::IoctlArgument>::REQUEST == 0xF507);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/f2fs.h",
     c_type: "struct f2fs_defragment",
@@ -49,8 +49,8 @@ unsafe impl ioctl::IoctlArgument for Defragment {
         ioctl::request(ioctl::READ | ioctl::WRITE, 0xF5, 8, size_of::<Defragment>());
 }
 
-/// Rewrite `len` bytes from `start` on (both multiples of 4 KiB) in one piece, as far as there is a
-/// free one. Returns the bytes that were rewritten: 0 where the range was in one piece already.
+/// Rewrite `len` bytes from `start` on (both multiples of 4 KiB) in one piece, as far as free space
+/// allows. Returns the bytes that were rewritten: 0 if the range was in one piece already.
 ///
 /// # Errors
 ///
@@ -71,8 +71,8 @@ unsafe impl ioctl::IoctlArgument for StartAtomicWrite {
     const REQUEST: u32 = ioctl::request(0, 0xF5, 1, 0);
 }
 
-/// From now on what is written to the file is there at once, by an ioctl, or not at all
-/// (`F2FS_IOC_START_ATOMIC_WRITE`; closing the file ends it): for tests of what happens to such a file.
+/// Begin an atomic write: data written from now on becomes visible as a whole, by an ioctl, or not at
+/// all (`F2FS_IOC_START_ATOMIC_WRITE`; closing the file ends it). For tests with such a file.
 ///
 /// # Errors
 ///
@@ -82,7 +82,7 @@ pub fn start_atomic_write(file: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// The argument of `F2FS_IOC_RESIZE_FS`: blocks of 4 KiB that the file system shall have.
+/// The argument of `F2FS_IOC_RESIZE_FS`: the new size of the file system in blocks of 4 KiB.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, Default)]
 struct Resize(u64);
@@ -92,14 +92,14 @@ unsafe impl ioctl::IoctlArgument for Resize {
     const REQUEST: u32 = ioctl::request(ioctl::WRITE, 0xF5, 16, size_of::<Resize>());
 }
 
-/// Make the file system smaller: it has so many blocks of 4 KiB afterwards, a multiple of its sections.
-/// What lies beyond is moved away before.
+/// Shrink the file system to this many blocks of 4 KiB, a multiple of its sections. Data past the new
+/// end is moved first.
 ///
 /// # Errors
 ///
-/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` where the number is none that it can
-/// have, `ENOSPC` where its data would not fit, `EAGAIN` where garbage is being collected just now or
-/// something could not be moved.
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EINVAL` for an impossible number, `ENOSPC` if
+/// the data would not fit, `EAGAIN` while garbage is being collected or if something could not be
+/// moved.
 pub fn resize(on: impl AsFd, blocks: u64) -> io::Result<()> {
     ioctl::call(on, &mut Resize(blocks))?;
     Ok(())
@@ -115,7 +115,7 @@ unsafe impl ioctl::IoctlArgument for WriteCheckpoint {
     const REQUEST: u32 = ioctl::request(0, 0xF5, 7, 0);
 }
 
-/// Write a checkpoint now; dirty pages of files are not written before it.
+/// Write a checkpoint now, without writing dirty pages of files first.
 ///
 /// # Errors
 ///

@@ -59,7 +59,7 @@ pub struct RawExtent {
 }
 
 impl RawExtent {
-    /// An extent as the kernel would report it, for tests of what is done with it.
+    /// An extent as the kernel would report it, for tests.
     #[must_use]
     pub const fn new(logical: u64, physical: u64, length: u64, flags: u32) -> Self {
         Self {
@@ -80,7 +80,7 @@ const _: () = {
     assert!(offset_of!(Request, extents) == 32);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "linux/fiemap.h",
@@ -147,7 +147,7 @@ struct Request {
     extents: [RawExtent; BATCH],
 }
 
-// SAFETY: FS_IOC_FIEMAP is _IOWR('f', 11, struct fiemap) with a flexible array behind the 32-byte
+// SAFETY: FS_IOC_FIEMAP is _IOWR('f', 11, struct fiemap) with a flexible array after the 32-byte
 // header; `extent_count` tells the kernel how many entries there are, and is never more than BATCH.
 unsafe impl ioctl::IoctlArgument for Request {
     const REQUEST: u32 = ioctl::request(ioctl::READ | ioctl::WRITE, b'f', 11, size_of::<Header>());
@@ -171,7 +171,7 @@ impl Default for Mapper {
 
 impl Mapper {
     /// The next batch of extents that intersect `start..start + length`, at most [`BATCH`]. Empty
-    /// means that there are no more. The caller continues behind the last one returned.
+    /// means that there are no more. The caller continues after the last returned extent.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ bitflags::bitflags! {
         const PREALLOC = 0x2;
         /// Has an extent size hint.
         const EXTSIZE = 0x800;
-        /// "Do not defragment": backup and defragmentation programs leave it alone.
+        /// "Do not defragment": backup and defragmentation programs leave the file alone.
         const NODEFRAG = 0x2000;
         /// Accessed directly on persistent memory.
         const DAX = 0x8000;
@@ -48,7 +48,7 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == 28);
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/fs.h",
     c_type: "struct fsxattr",
@@ -79,14 +79,14 @@ unsafe impl IoctlArgument for Set {
     const REQUEST: u32 = ioctl::request(WRITE, b'X', 32, size_of::<Raw>());
 }
 
-/// What an inode says of itself.
+/// Flags, project and hints of an inode.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     raw: Raw,
 }
 
 impl Attributes {
-    /// Of an open file.
+    /// Read those of an open file.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Attributes {
     ///
     /// # Errors
     ///
-    /// `EPERM`, and `EINVAL` for a combination that the file system does not want.
+    /// `EPERM`, and `EINVAL` for a combination that the file system refuses.
     pub fn set(self, fd: impl AsFd) -> io::Result<()> {
         ioctl::call(fd, &mut Set(self.raw)).map(drop)
     }
@@ -132,7 +132,7 @@ impl Attributes {
         self
     }
 
-    /// The same without a hint how long extents should be.
+    /// The same without an extent size hint.
     #[must_use]
     pub fn without_hints(mut self) -> Self {
         self.raw.extent_size = 0;

@@ -1,7 +1,7 @@
-//! Open a file by what it is instead of by a name: open_by_handle_at(2).
+//! Open a file by its identity instead of by a name: open_by_handle_at(2).
 //!
 //! A handle is made of the inode number and its generation, in the way of each file system
-//! (include/linux/exportfs.h, v6.1), so one can be built from what a trace says.
+//! (include/linux/exportfs.h, v6.1), so one can be built from a trace.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ const _: () = {
     assert!(std::mem::offset_of!(RawHandle, f_handle) == 8);
 };
 
-/// What the kernel finds a file by, without a path.
+/// The identity by which the kernel finds a file without a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileHandle {
     /// `FILEID_INO32_GEN`: ext4, F2FS and most others.
@@ -89,11 +89,11 @@ impl FileHandle {
     }
 }
 
-/// The handle of an open file: what it would be opened by.
+/// Get the handle of an open file.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` where the file system has no handles, or has others than those known here.
+/// `EOPNOTSUPP` if the file system has no handles, or has a kind that is unknown here.
 pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
     let mut raw = RawHandle {
         handle_bytes: 24,
@@ -101,8 +101,8 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
         f_handle: [0; 24],
     };
     let mut mount_id = 0_i32;
-    // SAFETY: the path is a constant with its end; the kernel writes the header and at most
-    // `handle_bytes` bytes behind it, all inside of `raw`, and an int. Both outlive the call.
+    // SAFETY: the path is a constant that ends with a NUL; the kernel writes the header and at most
+    // `handle_bytes` bytes after it, all inside of `raw`, and an int. Both outlive the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -135,7 +135,7 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
     }
 }
 
-/// Open the file (`O_PATH`: to look at, not to read) on the file system that `mount` lies on.
+/// Open the file (`O_PATH`: to examine, not to read) on the file system that `mount` lies on.
 ///
 /// # Errors
 ///
@@ -143,7 +143,7 @@ pub fn of(file: impl AsFd) -> io::Result<FileHandle> {
 /// file system has no handles.
 pub fn open(mount: impl AsFd, handle: FileHandle) -> io::Result<OwnedFd> {
     let mut raw = handle.raw();
-    // SAFETY: the kernel reads `handle_bytes` (at most 24) bytes behind the two header fields, all
+    // SAFETY: the kernel reads `handle_bytes` (at most 24) bytes after the two header fields, all
     // inside of `raw`, which outlives the call.
     let fd = unsafe {
         libc::syscall(

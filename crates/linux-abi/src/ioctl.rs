@@ -31,11 +31,11 @@ pub const fn request(direction: u32, kind: u8, number: u8, size: usize) -> u32 {
     direction << 30 | (size as u32) << 16 | (kind as u32) << 8 | number as u32
 }
 
-/// Issue the ioctl; the non-negative result comes back.
+/// Issue the ioctl and return its non-negative result.
 ///
 /// # Errors
 ///
-/// The kernel's errno, as an [`io::Error`]. `EINTR` is tried again.
+/// The kernel's errno, as an [`io::Error`]. After `EINTR` the call is repeated.
 pub fn call<A: IoctlArgument>(fd: impl AsFd, argument: &mut A) -> io::Result<u32> {
     let raw = fd.as_fd().as_raw_fd();
     loop {

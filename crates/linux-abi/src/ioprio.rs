@@ -1,4 +1,4 @@
-//! `ioprio_set`: how urgent a thread's I/O is (linux/ioprio.h, v6.1).
+//! `ioprio_set`: the priority of a thread's I/O (linux/ioprio.h, v6.1).
 
 use std::io;
 
@@ -12,7 +12,7 @@ const WHO_PROCESS: libc::c_long = 1;
 /// A scheduling class, with the level where it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// As the thread's CPU priority (`IOPRIO_CLASS_NONE`): what every thread begins with.
+    /// As the thread's CPU priority (`IOPRIO_CLASS_NONE`): the default of every thread.
     Default,
     /// `IOPRIO_CLASS_BE`: from 0, the most urgent, to 7.
     BestEffort(u8),
@@ -32,12 +32,12 @@ impl IoPriority {
     }
 }
 
-/// Set the I/O priority of the calling thread. Which effect it has is up to the device's I/O
-/// scheduler; many have none.
+/// Set the I/O priority of the calling thread. Its effect depends on the device's I/O scheduler; many
+/// ignore it.
 ///
 /// # Errors
 ///
-/// Where the system call is not allowed.
+/// The system call is not allowed.
 pub fn set_for_this_thread(priority: IoPriority) -> io::Result<()> {
     // SAFETY: ioprio_set takes three integers and touches no memory; 0 means the calling thread.
     let result = unsafe {

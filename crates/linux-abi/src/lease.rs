@@ -1,5 +1,5 @@
-//! File leases (fcntl(2), F_SETLEASE): as a question, whether anybody else has this file open; and
-//! held, so that nobody opens it for a while.
+//! File leases (fcntl(2), F_SETLEASE): taken for a moment, a lease shows whether anybody else has the
+//! file open; held, it keeps others from opening the file for a while.
 
 use std::{
     io,
@@ -17,20 +17,19 @@ fn fcntl(fd: impl AsFd, command: i32, argument: i32) -> io::Result<i32> {
     }
 }
 
-/// Take a write lease: it is granted only where `file` (open for writing) is the only open file
+/// Take a write lease. The kernel grants it only if `file` (open for writing) is the only open file
 /// description of its inode (fs/locks.c, v6.12). Memory mappings, and requests that io_uring or the
-/// kernel's AIO still work on, hold a file open, so with a lease no write by anybody else is under
-/// way, and whoever opens the file waits until it is given back, or for
-/// `/proc/sys/fs/lease-break-time` (45 s). It ends with the description. `false` where somebody else
-/// has the file open.
+/// kernel's AIO still work on, hold a file open; so with a lease, nobody else has a write under way.
+/// An open of the file waits until the lease is given back, or for `/proc/sys/fs/lease-break-time`
+/// (45 s). The lease ends with the description. `false` means that somebody else has the file open.
 ///
 /// # Errors
 ///
 /// `EACCES` where the caller neither owns the file nor has `CAP_LEASE`, `EINVAL` where the file
 /// system has no leases.
 pub fn take(file: impl AsFd) -> io::Result<bool> {
-    // Should somebody open the file, the holder of the lease gets a signal, which would end the
-    // process if it were the default SIGIO. SIGURG is ignored by default.
+    // If somebody opens the file, the holder of the lease gets a signal. The default, SIGIO, would
+    // end the process; SIGURG is ignored by default.
     fcntl(&file, F_SETSIG, libc::SIGURG)?;
     match fcntl(&file, libc::F_SETLEASE, libc::F_WRLCK) {
         Ok(_) => Ok(true),
@@ -39,31 +38,31 @@ pub fn take(file: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody waits for the lease on `file`, or it is gone already.
+/// Whether somebody waits for the lease on `file`, or the lease is gone already.
 ///
 /// # Errors
 ///
-/// None that is known.
+/// No error is known.
 pub fn is_wanted(file: impl AsFd) -> io::Result<bool> {
-    // One that is being broken is reported as what it will become.
+    // The kernel reports a lease that is being broken as the type that it will become.
     fcntl(file, libc::F_GETLEASE, 0).map(|kind| kind != libc::F_WRLCK)
 }
 
-/// Give the lease on `file` back: who waits goes on.
+/// Give the lease on `file` back; waiting opens then go on.
 ///
 /// # Errors
 ///
-/// `EAGAIN` where there is none any more.
+/// `EAGAIN` if there is no lease any more.
 pub fn give_back(file: impl AsFd) -> io::Result<()> {
     fcntl(file, libc::F_SETLEASE, libc::F_UNLCK).map(drop)
 }
 
-/// Whether `file` (open for writing) is the only open file description of its inode at this moment:
-/// a lease is taken and given back at once.
+/// Whether `file` (open for writing) is the only open file description of its inode at this moment.
+/// Takes a lease and gives it back at once.
 ///
 /// # Errors
 ///
-/// Those of [`take`].
+/// As for [`take`].
 pub fn is_sole_opener(file: impl AsFd) -> io::Result<bool> {
     let sole = take(&file)?;
     if sole {

@@ -2,8 +2,8 @@
 //!
 //! Each structure is `repr(C)`, names the header and kernel version that it comes from, and asserts
 //! its size and offsets at compile time; `cargo xtask abi-check` holds them against the installed
-//! headers. Functions take borrowed descriptors and plain values and return `io::Result`: which call
-//! to make, when, and what a refusal means is decided elsewhere.
+//! headers. Functions take borrowed descriptors and plain values and return `io::Result`. Other crates
+//! decide which call to make, and when, and how to take a refusal.
 
 pub mod abi;
 pub mod barrier;
@@ -27,7 +27,7 @@ pub mod usage;
 pub mod xfs;
 pub mod xfs_handle;
 
-/// What a call said that returns 0 if all is well, and else has just set `errno`.
+/// Convert the result of a call that returns 0 on success, and else has just set `errno`.
 fn check(result: impl Into<i64>) -> std::io::Result<()> {
     match result.into() {
         0 => Ok(()),

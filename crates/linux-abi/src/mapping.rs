@@ -1,5 +1,4 @@
-//! A file mapped shared, as applications have it (`mmap`, sys/mman.h): for tests of what happens to
-//! a mapped file.
+//! A shared file mapping, as applications have it (`mmap`, sys/mman.h), for tests with mapped files.
 
 use std::{
     io,
@@ -12,8 +11,7 @@ use crate::check;
 /// The first bytes of a file, mapped for reading and writing, accessed a byte at a time with
 /// atomics, so that others may change them at the same time.
 ///
-/// A file that is cut shorter than the mapping makes an access beyond its end a SIGBUS, as for any
-/// program.
+/// If the file is cut shorter than the mapping, an access past its end is a SIGBUS, as in any program.
 #[derive(Debug)]
 pub struct SharedBytes {
     address: *mut libc::c_void,
@@ -25,7 +23,7 @@ impl SharedBytes {
     ///
     /// # Errors
     ///
-    /// What `mmap` said.
+    /// The errno of `mmap`.
     pub fn map(file: impl AsFd, len: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
         let address = unsafe {
@@ -44,12 +42,11 @@ impl SharedBytes {
         Ok(Self { address, len })
     }
 
-    /// Tell the kernel that pages will be needed in no order (`MADV_RANDOM`): it then reads none
-    /// ahead.
+    /// Announce random access (`MADV_RANDOM`): the kernel then reads no pages ahead.
     ///
     /// # Errors
     ///
-    /// What `madvise` said.
+    /// The errno of `madvise`.
     pub fn expect_random(&self) -> io::Result<()> {
         // SAFETY: the range is that of our mapping, and the advice changes no memory.
         check(unsafe { libc::madvise(self.address, self.len, libc::MADV_RANDOM) })
@@ -59,7 +56,7 @@ impl SharedBytes {
     ///
     /// # Panics
     ///
-    /// Behind the end of the mapping.
+    /// If `at` is past the end of the mapping.
     #[must_use]
     pub fn load(&self, at: usize) -> u8 {
         self.byte(at).load(Ordering::Relaxed)
@@ -69,7 +66,7 @@ impl SharedBytes {
     ///
     /// # Panics
     ///
-    /// Behind the end of the mapping.
+    /// If `at` is past the end of the mapping.
     pub fn store(&self, at: usize, value: u8) {
         self.byte(at).store(value, Ordering::Relaxed);
     }

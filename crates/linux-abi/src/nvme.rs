@@ -1,6 +1,6 @@
-//! Admin commands that only read, sent to an NVMe device as they are (linux/nvme_ioctl.h, v6.1).
+//! Admin commands that only read, passed through to an NVMe device (linux/nvme_ioctl.h, v6.1).
 //!
-//! Commands that could change anything are in [`command`]. The kernel wants `CAP_SYS_ADMIN`, whatever
+//! Commands that could change anything are in [`command`]. The kernel requires `CAP_SYS_ADMIN`, whatever
 //! the mode in which the device is open.
 
 pub mod command;
@@ -13,13 +13,13 @@ use std::{
 
 use crate::{abi::AbiItem, ioctl};
 
-/// How long a command may take: a device that does not answer must not hold anybody up.
+/// Time limit of a command: a device that does not answer must not hold anybody up.
 const TIMEOUT_MS: u32 = 5_000;
 /// Get Log Page (NVMe Base §5.16).
 const GET_LOG_PAGE: u8 = 0x02;
 /// Identify (NVMe Base §5.17).
 const IDENTIFY: u8 = 0x06;
-/// Get Log Page, dword 10: RAE, keep the event of which the page tells.
+/// Get Log Page, dword 10: RAE, retain the event that the page reports.
 const RETAIN_EVENT: u32 = 1 << 15;
 
 /// `struct nvme_passthru_cmd`.
@@ -60,7 +60,7 @@ const _: () = {
     assert!(<NamespaceId as ioctl::IoctlArgument>::REQUEST == 0x4E40);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "linux/nvme_ioctl.h",
@@ -108,17 +108,17 @@ unsafe impl ioctl::IoctlArgument for NamespaceId {
     const REQUEST: u32 = ioctl::request(0, b'N', 0x40, 0);
 }
 
-/// What a device answered.
+/// The answer of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// The data is there.
     Success,
-    /// The command was refused with this status: code (bits 7:0), code type (10:8), and flags, as in
+    /// The device refused the command with this status: code (bits 7:0), code type (10:8), and flags, as in
     /// a completion's status field without the phase (Base §3.3.3.2.1).
     Status(u16),
 }
 
-/// NSID of the namespace that the open block device is.
+/// The NSID of an open block device.
 ///
 /// # Errors
 ///
@@ -127,13 +127,13 @@ pub fn namespace_id(device: impl AsFd) -> io::Result<u32> {
     ioctl::call(device, &mut NamespaceId)
 }
 
-/// Read a part of a log page, `offset` (a multiple of 4) bytes from its start, as much as fits
-/// `data`, whose length is a multiple of 4. Events that the page tells of stay.
+/// Read a part of a log page, from `offset` (a multiple of 4) on, as much as fits `data`, whose length
+/// is a multiple of 4. Events that the page reports are retained.
 ///
 /// # Errors
 ///
 /// The kernel's errno: `EACCES` or `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where the device is not
-/// NVMe, `EINVAL` for a length of 0 or that is no multiple of 4.
+/// NVMe, `EINVAL` for a length that is 0 or no multiple of 4.
 pub fn get_log_page(
     device: impl AsFd,
     page: u8,
@@ -158,8 +158,8 @@ pub fn get_log_page(
     read(device, command, data)
 }
 
-/// Identify: the data structure `structure` (CNS), of the namespace `nsid` where it is one of a
-/// namespace, as the command set `command_set` (CSI) has it.
+/// Identify: read the data structure `structure` (CNS) of the command set `command_set` (CSI); `nsid`
+/// names the namespace for structures of a namespace.
 ///
 /// # Errors
 ///
@@ -184,7 +184,7 @@ pub fn identify(
 fn read(device: impl AsFd, mut command: PassthroughCommand, data: &mut [u8]) -> io::Result<Answer> {
     let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
     command.data_len = u32::try_from(data.len()).map_err(invalid)?;
-    // Valid and exclusive until the ioctl is back.
+    // Valid and exclusive until the ioctl returns.
     command.addr = data.as_mut_ptr() as u64;
     command.timeout_ms = TIMEOUT_MS;
     let status = ioctl::call(device, &mut command)?;

@@ -1,15 +1,15 @@
-//! `sched_setscheduler`: who gets a processor first (linux/sched.h, v6.1).
+//! `sched_setscheduler`: the scheduling policy of a thread (linux/sched.h, v6.1).
 
 use std::io;
 
 use crate::check;
 
-/// Let the calling thread run only while nobody else wants its processor (`SCHED_IDLE`): whatever
-/// wakes up takes its place at once.
+/// Let the calling thread run only while no other thread wants its processor (`SCHED_IDLE`): a thread
+/// that wakes up takes its place at once.
 ///
 /// # Errors
 ///
-/// Where the system call is not allowed.
+/// The system call is not allowed.
 pub fn become_idle() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the structure is read and not kept; 0 means the calling thread.

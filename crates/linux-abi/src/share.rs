@@ -25,8 +25,8 @@ unsafe impl IoctlArgument for RawClone {
     const REQUEST: u32 = ioctl::request(WRITE, 0x94, 13, size_of::<Self>());
 }
 
-/// Let a range of `to` share the blocks of the same range of `from`. Block aligned, but that it may
-/// end with `from`.
+/// Let a range of `to` share the blocks of the same range of `from`. The range is block-aligned, but it
+/// may end with `from`.
 ///
 /// # Errors
 ///
@@ -63,13 +63,13 @@ const _: () = {
     assert!(offset_of!(RawDedupe, status) == 48);
 };
 
-// SAFETY: FIDEDUPERANGE is _IOWR(0x94, 54, struct file_dedupe_range) with a flexible array behind
+// SAFETY: FIDEDUPERANGE is _IOWR(0x94, 54, struct file_dedupe_range) with a flexible array after
 // the 24-byte header; `count` is always 1, as many as there are.
 unsafe impl IoctlArgument for RawDedupe {
     const REQUEST: u32 = ioctl::request(READ | WRITE, 0x94, 54, 24);
 }
 
-/// What this module claims. (`FIDEDUPERANGE` carries the size of its header only.)
+/// Structures and numbers of this module, for `cargo xtask abi-check`. (`FIDEDUPERANGE` carries the size of its header only.)
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/fs.h",
     c_type: "struct file_clone_range",
@@ -78,7 +78,7 @@ pub const ABI: &[AbiItem] = &[AbiItem {
     requests: &[("FICLONERANGE", RawClone::REQUEST)],
 }];
 
-/// What a comparison of two ranges found.
+/// The result of a comparison of two ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
     /// They were equal, and share their blocks now.

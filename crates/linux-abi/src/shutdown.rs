@@ -1,5 +1,5 @@
 //! `EXT4_IOC_SHUTDOWN`, `XFS_IOC_GOINGDOWN` (fs/ext4/ext4.h, xfs/xfs_fs.h, v6.12; F2FS has it, too):
-//! end all work on a file system at once, for tests of what a power cut leaves.
+//! end all work on a file system at once, to test the state after a power cut.
 
 use std::{io, os::fd::AsFd};
 
@@ -8,7 +8,7 @@ use crate::{
     ioctl::{self, IoctlArgument, READ},
 };
 
-/// `*_GOING_FLAGS_NOLOGFLUSH`: what only memory knows is gone.
+/// `*_GOING_FLAGS_NOLOGFLUSH`: everything that is only in memory is lost.
 const NO_LOG_FLUSH: u32 = 2;
 
 #[repr(transparent)]
@@ -20,7 +20,7 @@ unsafe impl IoctlArgument for Flags {
     const REQUEST: u32 = ioctl::request(READ, b'X', 125, size_of::<u32>());
 }
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "xfs/xfs.h",
     c_type: "",

@@ -1,7 +1,7 @@
-//! `wait4`: how a child ended and what it used (sys/resource.h, glibc 2.36; kernel/exit.c, v6.1).
+//! `wait4`: exit status and resource usage of a child (sys/resource.h, glibc 2.36; kernel/exit.c, v6.1).
 //!
 //! The peak that the kernel reports for a child includes the memory of the process that started it,
-//! up to `execve` (fs/exec.c, `exec_mmap`): a large parent measures itself.
+//! up to `execve` (fs/exec.c, `exec_mmap`): a large parent is measured in place of a small child.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use std::{
 
 use units::Bytes;
 
-/// What a child used, with the children that it waited for.
+/// Resources that a child used, with the children that it waited for.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
     /// Peak of the resident memory of the largest of these processes (`ru_maxrss`).

@@ -2,7 +2,7 @@
 //!
 //! `SWAPEXT` exchanges two whole files, `COMMIT_RANGE` a range of them; both only if the target's
 //! modification and change times are what the caller says. `EXCHANGE_RANGE` has no such check and
-//! so is of no use to anybody who copies data while others may write it; it is not here.
+//! so is useless for copying data while others may write it; it is left out here.
 
 use std::{
     io,
@@ -61,7 +61,7 @@ unsafe impl IoctlArgument for RawGeometry {
     const REQUEST: u32 = ioctl::request(READ, b'X', 126, size_of::<Self>());
 }
 
-/// What the file system of an open file looks like.
+/// Geometry of the file system of an open file.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     /// Block size in bytes.
@@ -154,7 +154,7 @@ unsafe impl IoctlArgument for RawSwap {
 ///
 /// # Errors
 ///
-/// `EBUSY` other times, `EFAULT` another size, `EINVAL` incompatible inodes.
+/// `EBUSY` for other times, `EFAULT` for another size, `EINVAL` for incompatible inodes.
 pub fn swap_extents(
     target: impl AsFd,
     donor: impl AsFd,
@@ -176,7 +176,7 @@ pub fn swap_extents(
     ioctl::call(target, &mut raw).map(drop)
 }
 
-/// What this module claims; without `COMMIT_RANGE`, which headers before 6.12 lack.
+/// Structures and numbers of this module, for `cargo xtask abi-check`; without `COMMIT_RANGE`, which headers before 6.12 lack.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "xfs/xfs.h",
@@ -233,13 +233,13 @@ const _: () = {
     assert!(offset_of!(RawBulkStat, fork_offset) == 64 + 126);
 };
 
-// SAFETY: XFS_IOC_BULKSTAT is _IOR('X', 127, struct xfs_bulkstat_req) with a flexible array behind
+// SAFETY: XFS_IOC_BULKSTAT is _IOR('X', 127, struct xfs_bulkstat_req) with a flexible array after
 // the 64-byte header; `wanted` is 1, as many as there are.
 unsafe impl IoctlArgument for RawBulkStat {
     const REQUEST: u32 = ioctl::request(READ, b'X', 127, 64);
 }
 
-/// Bytes that an inode has for extents where attributes follow them, 0 where none can follow.
+/// Bytes of an inode for extents, if attributes follow them; 0 if none can follow.
 ///
 /// # Errors
 ///
@@ -251,7 +251,7 @@ pub fn fork_offset(fd: impl AsFd, inode: u64) -> io::Result<u16> {
         ..RawBulkStat::default()
     };
     ioctl::call(fd, &mut raw)?;
-    // The kernel goes on to the next inode where this one is free.
+    // The kernel goes on to the next inode if this one is free.
     if raw.got == 1 && raw.found == inode {
         Ok(raw.fork_offset)
     } else {
@@ -272,7 +272,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What a file was like when `START_COMMIT` looked at it; opaque.
+/// State of a file at the time of `START_COMMIT`; opaque.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness([u64; 6]);
 
@@ -312,7 +312,7 @@ unsafe impl IoctlArgument for Commit {
     const REQUEST: u32 = ioctl::request(WRITE, b'X', 131, size_of::<RawCommit>());
 }
 
-/// `XFS_IOC_START_COMMIT`: remember what `target` is like now.
+/// `XFS_IOC_START_COMMIT`: remember the current state of `target`.
 ///
 /// # Errors
 ///

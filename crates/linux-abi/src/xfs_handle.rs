@@ -1,4 +1,4 @@
-//! XFS: open a file so that what is done to it leaves its times alone (xfs/xfs_fs.h, v6.1).
+//! XFS: open a file so that changes through it leave its times alone (xfs/xfs_fs.h, v6.1).
 //!
 //! A file that `XFS_IOC_OPEN_BY_HANDLE` opened has the kernel's "no change and modification time
 //! update" mode (fs/xfs/xfs_handle.c, v6.12), which exists for backup and defragmentation programs.
@@ -71,7 +71,7 @@ unsafe impl IoctlArgument for OpenByHandle {
     const REQUEST: u32 = ioctl::request(READ | WRITE, b'X', 107, size_of::<RawRequest>());
 }
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "xfs/xfs.h",
     c_type: "struct xfs_fsop_handlereq",
@@ -103,8 +103,8 @@ fn handle(file: impl AsFd) -> io::Result<Handle> {
     }
 }
 
-/// Open `file` once more, for reading and writing, so that its times stay as they are whatever is
-/// done to it. `directory` is any directory of the same file system *and* mount; the caller checks
+/// Open `file` once more, for reading and writing, so that its times stay as they are whatever changes
+/// are made through it. `directory` is any directory of the same file system *and* mount; the caller checks
 /// that it got the same inode.
 ///
 /// # Errors

@@ -44,19 +44,19 @@ impl Bytes {
         self.0
     }
 
-    /// Whether there are none.
+    /// Whether the count is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// Difference, zero where `other` is larger.
+    /// Difference, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// Sum, the largest count where it would overflow.
+    /// Sum, or the largest count if it would overflow.
     #[must_use]
     pub const fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))

@@ -107,7 +107,7 @@ impl FileRange {
         }
     }
 
-    /// From `start` up to, not including, `end`; empty where `end` is not behind `start`.
+    /// From `start` up to, but not including, `end`; empty if `end` is not past `start`.
     #[must_use]
     pub const fn between(start: FileOffset, end: FileOffset) -> Self {
         Self {
@@ -116,19 +116,19 @@ impl FileRange {
         }
     }
 
-    /// The first byte behind the range (the largest offset where it would overflow).
+    /// The first byte past the range (the largest offset if it would overflow).
     #[must_use]
     pub const fn end(self) -> FileOffset {
         FileOffset(self.start.0.saturating_add(self.len.0))
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the range is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.len.0 == 0
     }
 
-    /// The bytes that both have.
+    /// The bytes that both ranges have.
     #[must_use]
     pub fn intersect(self, other: Self) -> Self {
         Self::between(self.start.max(other.start), self.end().min(other.end()))
@@ -140,7 +140,7 @@ impl FileRange {
         !self.intersect(other).is_empty()
     }
 
-    /// Grown outward to multiples of `unit`.
+    /// The range, extended outward to multiples of `unit`.
     #[must_use]
     pub const fn align_outward(self, unit: Bytes) -> Self {
         Self::between(self.start.align_down(unit), self.end().align_up(unit))

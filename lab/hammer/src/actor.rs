@@ -1,4 +1,4 @@
-//! Somebody who works with two files.
+//! An actor: a thread that works on two files.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -33,21 +33,21 @@ use crate::{
 
 /// The attribute that is set.
 pub(crate) const ATTRIBUTE: &str = "user.hammer";
-/// `O_DSYNC` (asm-generic/fcntl.h, v6.1). rustix 1.1 has the value of `O_SYNC` for it, which commits
-/// what `O_DSYNC` does not.
+/// `O_DSYNC` (asm-generic/fcntl.h, v6.1). rustix 1.1 uses the value of `O_SYNC` for it, which commits
+/// more than `O_DSYNC`.
 const DSYNC: OFlags = OFlags::from_bits_retain(0o10000);
 /// Blocks of a file that replaces another one.
 const REPLACEMENT: u32 = 256;
 /// `FS_XFLAG_IMMUTABLE` (linux/fs.h, v6.1).
 const IMMUTABLE: u32 = 0x8;
-/// Bytes that lie between the blocks of scattered files, at most.
+/// Largest number of bytes between the blocks of scattered files.
 const BETWEEN: u64 = 16 << 20;
 
 const fn bytes(blocks: u32) -> u64 {
     blocks as u64 * BLOCK as u64
 }
 
-/// One of the files, as it is now.
+/// One of the files, in its current state.
 struct Subject {
     id: u32,
     name: String,
@@ -58,11 +58,11 @@ struct Subject {
 pub(crate) struct Actor<'a> {
     shared: &'a Shared,
     number: u32,
-    /// A file without a name, whose blocks come between others.
+    /// A file without a name, whose blocks are allocated between those of others.
     between: Option<(File, u64)>,
 }
 
-/// Run all steps, or until the round stops.
+/// Run all steps, until the round stops.
 pub(crate) fn act(shared: &Shared, number: u32, steps: &[Step]) {
     let mut actor = Actor {
         shared,
@@ -87,7 +87,7 @@ pub(crate) fn act(shared: &Shared, number: u32, steps: &[Step]) {
     }
 }
 
-/// What is known of a step after it: blocks that it was to change, and of which file.
+/// The blocks that a step was to change, and their file.
 struct Changed {
     file: u32,
     path: PathBuf,
@@ -99,7 +99,7 @@ impl Actor<'_> {
         format!("a{}", self.number)
     }
 
-    /// The main file or the one beside it, under whichever of its names it is.
+    /// The main file or the second one, under its current name.
     fn subject(&self, side: bool) -> Option<Subject> {
         let base = if side { "side" } else { "main" };
         let model = self.shared.model();
@@ -138,8 +138,8 @@ impl Actor<'_> {
         }
     }
 
-    /// After a call that failed half way: what there is now is known from looking, and must be one
-    /// of the values that may be.
+    /// After a call that failed half way: read the current content, which must be one of the allowed
+    /// values.
     fn settle(&self, changed: &Changed) -> io::Result<()> {
         let file = File::open(&changed.path)?;
         let size = file.metadata()?.len();
@@ -175,7 +175,7 @@ impl Actor<'_> {
         Ok(start..start + place.blocks)
     }
 
-    /// The part of it inside of the file.
+    /// The part of it that is inside of the file.
     fn inside(&self, subject: &Subject, place: Place) -> io::Result<Range<u32>> {
         let range = self.place(&subject.path, place)?;
         let len = self.shared.model().file(subject.id).len_blocks();
@@ -372,7 +372,7 @@ impl Actor<'_> {
         Ok(())
     }
 
-    /// Between two fsyncs, so that no write before it can show up in another place.
+    /// Collapse or insert between two fsyncs, so that no earlier write can show up in another place.
     fn shift(
         &self,
         subject: &Subject,
@@ -384,7 +384,7 @@ impl Actor<'_> {
         let shared = self.shared;
         let len = shared.model().file(subject.id).len_blocks();
         let count = range.end - range.start;
-        // The last block is not to be collapsed, and nothing is inserted at the end.
+        // The last block must not be collapsed, and nothing may be inserted at the end.
         if range.is_empty() || range.end >= len || (!collapse && len + count > MOST_BLOCKS) {
             return Ok(());
         }
@@ -465,7 +465,7 @@ impl Actor<'_> {
             What::CloneRange(_) => clone_range(&from, &to, start, len)?,
             What::Dedupe(_) => {
                 put(&to, &values, range.start)?;
-                // Whether they are equal is for the kernel to say; nothing changes.
+                // The kernel decides whether they are equal; the contents do not change.
                 dedupe_range(&from, &to, start, len)?;
             }
             _ => {
@@ -578,7 +578,7 @@ pub(crate) fn put(file: &File, values: &[Value], start: u32) -> io::Result<()> {
     file.write_all_at(buffer.slice(), bytes(start))
 }
 
-/// Read as much as there is; the rest of `buffer` stays.
+/// Read up to the end of the file; the rest of `buffer` stays as it is.
 pub(crate) fn read_up_to(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {

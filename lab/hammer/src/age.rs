@@ -1,4 +1,4 @@
-//! Files in fragments, to begin with; among them some that nobody will write.
+//! Fragmented files at the beginning of a round, among them some that nobody will write.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -35,18 +35,18 @@ const STILL_BLOCKS: u32 = 384;
 /// Blocks of the swap file.
 const SWAP_BLOCKS: u32 = 64;
 
-/// What must stay as it is on a file that nobody writes.
+/// Everything that must stay as it is on a file that nobody writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) lasting: Lasting,
     atime: (i64, i64),
-    /// Ranges that are allocated, and whether they are unwritten.
+    /// Allocated ranges, and whether they are unwritten.
     allocated: Vec<(u64, u64, bool)>,
     pub(crate) shared_bytes: u64,
     pub(crate) fragments: u64,
 }
 
-/// What a cut must not change, either.
+/// The part that a cut must not change, either.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lasting {
     size: u64,
@@ -74,7 +74,7 @@ impl Lasting {
 }
 
 impl Facts {
-    /// Without changing its access time.
+    /// Read it without changing its access time.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         let meta = fs::symlink_metadata(path)?;
         let file = open_unnoticed(path)?;
@@ -111,7 +111,7 @@ impl Facts {
     }
 }
 
-/// For reading, leaving the access time alone.
+/// Open for reading, without changing the access time.
 pub(crate) fn open_unnoticed(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -119,7 +119,7 @@ pub(crate) fn open_unnoticed(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Make all files, known to the model and durable. The still ones' facts come back.
+/// Make all files, known to the model and durable. Returns the facts of the still ones.
 pub(crate) fn make_files(shared: &Shared, rng: &mut Rng) -> io::Result<Vec<(String, Facts)>> {
     for actor in 0..ACTORS {
         fs::create_dir(shared.path(&format!("a{actor}")))?;
@@ -189,7 +189,7 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Rng) -> io::Result<(
         } else {
             put(&file, &values[at as usize..(at + count) as usize], at)?;
             between.write_all_at(&zeroes.slice()[..len], offset)?;
-            // On zones F2FS writes through the cache, and before Linux 6.4 leaves it there.
+            // On zones F2FS writes through the cache, and before Linux 6.4 leaves the data there.
             for file in [&file, &between] {
                 write_and_wait(file, offset, len as u64)?;
             }
@@ -202,7 +202,7 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Rng) -> io::Result<(
     file.sync_all()
 }
 
-/// `still/sharing` shares the blocks of `still/shared`, where the file system can.
+/// Make `still/sharing`, which shares the blocks of `still/shared` if the file system can.
 fn share(shared: &Shared) -> io::Result<()> {
     if !shared.volume.shares() {
         return Ok(());
@@ -224,7 +224,7 @@ fn share(shared: &Shared) -> io::Result<()> {
     Ok(())
 }
 
-/// A swap file, not swapped to yet. Its content is the kernel's.
+/// A swap file that is not yet in use. Its content belongs to the kernel.
 fn make_swap_file(shared: &Shared) -> io::Result<()> {
     let path = shared.path("swap");
     let file = File::create_new(&path)?;

@@ -13,8 +13,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use hammer::{Attach, Beginning, MediumKind, Mood, Mover, Options, VOLUMES, Volume};
 use lab::{Patched, Release};
 
-/// Hammer a defragmenter: change files in every way while it moves them, cut the power, and look
-/// whether anything is lost
+/// Hammer a defragmenter: change files in every way while it moves them, cut the power, and check
+/// that nothing is lost
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -34,33 +34,33 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run rounds and print a table; exit status 1 if anything was found that cannot be
+    /// Run rounds and print a table; exit status 1 if there was a violation
     ///
     /// A round makes a volume with fragmented files on it, lets actors change them while the mover
     /// runs, is stopped and killed, cuts the power at many instants, and examines the states that each
-    /// cut may leave: one on a device without a volatile cache, up to five on one that has it (the
-    /// least that is durable, everything, and three between). "window" counts what is lost in the window of ext4
-    /// that docs/hammer.md describes; a round in which nothing was moved, or nothing by the device on a volume
-    /// that is there for it, is "void". It needs root, or a guest (--kernel).
+    /// cut may leave: one on a device without a volatile cache, up to five on a device with one (only
+    /// the durable data, everything, and three between). "window" counts losses in the window of ext4
+    /// that docs/hammer.md describes. A round in which nothing was moved is "void", and so is one in which
+    /// the device moved nothing on a volume for device copies. It needs root, or a guest (--kernel).
     ///
-    /// SIGINT and SIGTERM end the round early: everything is unmounted, and what was found is printed;
+    /// SIGINT and SIGTERM end the round early: the hammer unmounts everything and prints its findings;
     /// the exit status is then 130 or 143.
     Run(RunArgs),
     /// List the volumes
     Volumes,
-    /// Be the device of a round
+    /// Serve the device of a round
     #[command(hide = true)]
     Medium {
-        /// Where its files are
+        /// Folder of its files
         folder: PathBuf,
-        /// How it is reached
+        /// How it is attached
         attach: Attach,
         #[command(flatten)]
         beginning: Beginning,
     },
 }
 
-/// In the environment of a hammer that `--kernel` has started in a guest.
+/// Set in the environment of a hammer that `--kernel` has started in a guest.
 pub(crate) const IN_GUEST: &str = "HAMMER_IN_GUEST";
 
 /// `--seed`.
@@ -83,7 +83,7 @@ impl FromStr for Seed {
 }
 
 impl Seed {
-    /// Of the first round; each further one has the next.
+    /// The seed of the first round; each further round has the next one.
     pub(crate) fn first(self) -> u64 {
         match self {
             Self::Number(number) => number,
@@ -105,12 +105,12 @@ pub(crate) enum MoverName {
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Volume to hammer; may be repeated [default: all that the kernel has, see `hammer volumes`;
-    /// f2fs-offload needs a patched kernel, which --kernel has if it is named]
+    /// Volume to hammer; may be repeated [default: all that the kernel supports, see `hammer volumes`;
+    /// f2fs-offload needs a patched kernel, which --kernel boots if the volume is named]
     #[arg(long, value_name = "NAME")]
     volume: Vec<String>,
 
-    /// Seed of the first round, each further one has the next; or random
+    /// Seed of the first round (each further round has the next one), or random
     #[arg(long, value_name = "S|random", default_value = "random")]
     pub(crate) seed: Seed,
 
@@ -118,11 +118,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) rounds: u64,
 
-    /// Begin rounds for this many minutes, however many they are
+    /// Begin rounds for this many minutes, whatever their number
     #[arg(long, value_name = "M", conflicts_with = "rounds")]
     pub(crate) minutes: Option<u64>,
 
-    /// What volumes lie on [default: the seed chooses image or cache]
+    /// Medium of the volumes [default: the seed chooses image or cache]
     #[arg(long, value_name = "KIND")]
     medium: Option<MediumKind>,
 
@@ -130,11 +130,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) states: u32,
 
-    /// Run in a guest with this kernel of Debian's: 6.1, 6.12 or newest (docs/lab.md); wants no root
+    /// Run in a guest with this Debian kernel: 6.1, 6.12 or newest (docs/lab.md); needs no root
     #[arg(long, value_name = "RELEASE", conflicts_with = "folder")]
     pub(crate) kernel: Option<Release>,
 
-    /// Who moves
+    /// The mover
     #[arg(long, value_name = "WHO", default_value = "indef")]
     mover: MoverName,
 
@@ -142,20 +142,22 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "PROGRAM")]
     indef: Option<PathBuf>,
 
-    /// On ext4: longest time of a step and its commit, during which the loss of what fdatasync
-    /// acknowledged is counted apart; 0 to count it as any other
+    /// On ext4: longest time of a step and its commit, during which losses of data that fdatasync
+    /// acknowledged are counted apart; 0 to count them as any other
     #[arg(long, value_name = "MS", default_value_t = 1000)]
     window: u64,
 
-    /// Wait N times longer between events, and until a run of the mover is ended [default: 1, in a guest 8]
+    /// Wait N times longer between events, and before a run of the mover is ended [default: 1, in a
+    /// guest 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     slow: Option<u32>,
 
-    /// What actors do most [default: the seed says]
+    /// Operations that actors prefer [default: the seed chooses]
     #[arg(long)]
     mood: Option<Mood>,
 
-    /// Where media and recordings lie, 4 GiB at most [default: /dev/shm if it has room, else the temporary folder]
+    /// Folder for media and recordings, 4 GiB at most [default: /dev/shm if it has room, else the
+    /// temporary folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 
@@ -163,7 +165,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     tools: Option<PathBuf>,
 
-    /// After a violation: leave out steps while it still comes, in at most N rounds
+    /// After a violation: leave out steps while it still occurs, in at most N rounds
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) shrink: u32,
 
@@ -200,7 +202,7 @@ impl RunArgs {
     }
 
     pub(crate) fn folder(&self) -> PathBuf {
-        // In memory nobody's disk is in the way. Images are sparse.
+        // In memory no disk slows the round down. Images are sparse.
         const ENOUGH: u64 = 4 << 30;
         let memory = || {
             let folder = PathBuf::from("/dev/shm");
@@ -214,11 +216,11 @@ impl RunArgs {
     pub(crate) fn tools(&self) -> Option<PathBuf> {
         let default = || Some(PathBuf::from("target/xfsprogs")).filter(|dir| dir.is_dir());
         let tools = self.tools.clone().or_else(default)?;
-        // Programs of a relative folder would be looked for in PATH.
+        // A program name without a slash would be searched for in PATH.
         tools.canonicalize().ok()
     }
 
-    /// The program that moves, where it is one of ours.
+    /// The program that moves, if it is one of ours.
     pub(crate) fn program(&self) -> Result<Option<PathBuf>> {
         match self.mover {
             MoverName::Indef => {
@@ -234,7 +236,7 @@ impl RunArgs {
         env::var_os(IN_GUEST).is_some()
     }
 
-    /// The patches of ours that volumes need which are asked for by name.
+    /// The project's patches that volumes need which were named.
     pub(crate) fn patches(&self) -> Vec<Patched> {
         let named = self.volume.iter().filter_map(|name| Volume::named(name));
         let needed: Vec<Patched> = named.filter_map(Volume::patched).collect();
@@ -243,7 +245,7 @@ impl RunArgs {
         all
     }
 
-    /// A time in which all rounds have come to an end, if none takes longer than `round`.
+    /// An upper bound for the time of all rounds, if none takes longer than `round`.
     pub(crate) fn longest(&self, round: Duration) -> Duration {
         let volumes = if self.volume.is_empty() {
             VOLUMES.len()
@@ -268,7 +270,7 @@ impl RunArgs {
         Ok(indef)
     }
 
-    /// `signal` becomes the number of a signal that comes.
+    /// The options of a round; `signal` will hold the number of a signal that arrives.
     pub(crate) fn options(&self, signal: &Arc<AtomicUsize>) -> Result<Options> {
         let mover = match self.mover {
             MoverName::None => Mover::None,

@@ -1,4 +1,4 @@
-//! What happens to the whole volume: cuts, freezes, a full disk.
+//! Events of the whole volume: cuts, freezes, a full disk.
 
 use std::{
     fs::{self, File},
@@ -23,7 +23,7 @@ use crate::{
     volume::Kind,
 };
 
-/// A snapshot of the whole volume (Btrfs), and what it must hold.
+/// A snapshot of the whole volume (Btrfs), and its required content.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) name: String,
@@ -35,7 +35,7 @@ pub(crate) struct Snapshot {
 /// A state to examine.
 pub(crate) struct Cut {
     pub(crate) what: String,
-    /// Until it is examined.
+    /// The cut, until it is examined.
     pub(crate) taken: Option<Taken>,
     pub(crate) model: Model,
     pub(crate) snapshots: Vec<Snapshot>,
@@ -56,7 +56,7 @@ fn sleep(ms: u32) {
 }
 
 impl Director<'_> {
-    /// Everything of the list, one after the other, with waits so many times longer.
+    /// Run all events of the list, one after the other, with waits `slow` times longer.
     pub(crate) fn direct(&mut self, events: &[(u32, Event)], slow: u32) -> Result<()> {
         for (wait_ms, event) in events {
             sleep(*wait_ms * slow);
@@ -121,7 +121,7 @@ impl Director<'_> {
         Ok(())
     }
 
-    /// As far as the mover has no file open for writing.
+    /// Remount read-only, which works unless the mover has a file open for writing.
     fn read_only(&self) -> Result<()> {
         let _nobody = self.shared.nobody();
         for held in &self.shared.held {
@@ -159,13 +159,13 @@ impl Director<'_> {
         sleep(100);
         drop(file);
         fs::remove_file(&path)?;
-        // Only then its space can be had: a mapped write that gets none is a SIGBUS.
+        // Only then is its space free again: a mapped write that gets none is a SIGBUS.
         rustix::fs::syncfs(File::open(&self.shared.root)?)?;
         set(false);
         Ok(())
     }
 
-    /// Whether the file system takes no writes any more: it has shut down, or turned read-only.
+    /// Whether the file system refuses writes: it has shut down, or turned read-only.
     pub(crate) fn has_given_up(&self) -> bool {
         let path = self.shared.path("fill");
         let written = File::create(&path).and_then(|file| file.sync_all());
@@ -176,7 +176,7 @@ impl Director<'_> {
         })
     }
 
-    /// Swap to a file for a moment; it must stay where it is. Not every file system can.
+    /// Swap to a file for a moment; the file must not move. Not every file system can swap.
     fn swap(&self) -> Result<()> {
         let path = self.shared.path("swap");
         let place = || {
@@ -200,8 +200,8 @@ impl Director<'_> {
         Ok(())
     }
 
-    /// The conventional tool, beside. Not on ext4, where e4defrag loses by itself what is hammered
-    /// for: `--mover e4defrag` shows it.
+    /// Run the conventional tool beside the mover. Not on ext4, where e4defrag itself loses the data that
+    /// the hammer looks for: `--mover e4defrag` shows it.
     fn defragment(&self) {
         let words: &[&str] = match self.shared.volume.kind {
             Kind::Ext4 => return,
@@ -258,7 +258,7 @@ impl Director<'_> {
         }
     }
 
-    /// The last state: the file system ends all work, and its journal stays unflushed.
+    /// The last state: the file system shuts down without flushing its journal.
     pub(crate) fn shut_down(&self) -> Result<Model> {
         let _nobody = self.shared.nobody();
         let begun_ms = self.shared.now_ms();

@@ -1,4 +1,4 @@
-//! Volumes on loop devices, mounted; and what a power cut left of them.
+//! Mounted volumes on loop devices, and their states after a power cut.
 //!
 //! All media lie on an outer XFS, where a clone of a file takes no time and no room.
 
@@ -22,9 +22,9 @@ const SIZE: u64 = 512 << 20;
 /// A file system whose files can be cloned at an instant.
 #[derive(Debug)]
 enum Outer {
-    /// Made for this.
+    /// Made for this purpose.
     Made(ScratchFs),
-    /// A folder of one that is there.
+    /// A folder of an existing one.
     There(tempfile::TempDir),
 }
 
@@ -59,7 +59,7 @@ fn is_xfs_with_clones(folder: &Path) -> std::io::Result<bool> {
     Ok(rustix::fs::ioctl_ficlone(&other, &one).is_ok())
 }
 
-/// Where media are.
+/// The place of all media.
 #[derive(Debug)]
 pub(crate) struct Host {
     outer: Outer,
@@ -83,12 +83,12 @@ impl Host {
         })
     }
 
-    /// Where files of media lie.
+    /// Folder of the media's files.
     pub(crate) fn path(&self) -> &Path {
         self.outer.path()
     }
 
-    /// The hammer, for a process of its own.
+    /// This program, to start a device as a process of its own.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
@@ -116,7 +116,7 @@ impl Host {
         });
         mkfs.args(volume.mkfs);
         match (volume.kind, &disk.devices[..]) {
-            // F2FS lies on the disk that is named last, and has the others beside it.
+            // The disk that is named last is the main one of F2FS; it uses the others, too.
             (Kind::F2fs, [first, others @ ..]) => {
                 for other in others {
                     mkfs.args(["-c", other]);
@@ -130,16 +130,16 @@ impl Host {
         Ok(disk)
     }
 
-    /// A state, mounted: what a power cut left is put in order by the file system itself.
+    /// Mount a state: the file system itself recovers from the power cut.
     pub(crate) fn examine(&self, volume: &'static Volume, medium: &Medium) -> Result<Disk<'_>> {
-        // A file that shares blocks takes direct requests of whole blocks only.
+        // A file with shared blocks takes only direct requests of whole blocks.
         let mut disk = Disk::attach(self, volume, medium, false)?;
         disk.mount()?;
         Ok(disk)
     }
 }
 
-/// The loop devices of a medium, or the disks that it is.
+/// The loop devices of a medium, or its disks.
 #[derive(Debug)]
 pub(crate) struct Disk<'a> {
     host: &'a Host,
@@ -195,8 +195,8 @@ impl<'a> Disk<'a> {
         Ok(disk)
     }
 
-    /// Whether file systems are told of a volatile cache, and so flush it: a loop device that was used
-    /// before says what it said last. Without FUA: the kernel flushes instead.
+    /// Set whether file systems see a volatile cache, and so flush it: a reused loop device keeps its
+    /// last setting. There is no FUA; the kernel flushes instead.
     pub(crate) fn tell_of_cache(&self, told: bool) -> Result<()> {
         let wanted = if told { "write back" } else { "write through" };
         for device in &self.devices {
@@ -211,7 +211,7 @@ impl<'a> Disk<'a> {
         Ok(())
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub(crate) fn path(&self) -> &Path {
         &self.root
     }
@@ -233,7 +233,7 @@ impl<'a> Disk<'a> {
         Ok(())
     }
 
-    /// Unmount; a file that a mover just lets go of may take a moment.
+    /// Unmount; the mover may need a moment to close its last file.
     pub(crate) fn unmount(&mut self) -> Result<()> {
         let mut tries = 0;
         while let Err(error) = run(Command::new("umount").arg(&self.root)) {
@@ -245,8 +245,8 @@ impl<'a> Disk<'a> {
         self.wait_until_free()
     }
 
-    /// Until the file system has really let go of its devices: Btrfs closes them a moment later, and
-    /// a process that just made a mount namespace of its own has a copy of this mount in it.
+    /// Wait until the file system has released its devices: Btrfs closes them a moment later, and a
+    /// process that has just made its own mount namespace holds a copy of this mount.
     fn wait_until_free(&self) -> Result<()> {
         let exclusive = rustix::fs::OFlags::EXCL.bits().cast_signed();
         for device in &self.devices {
@@ -267,7 +267,7 @@ impl<'a> Disk<'a> {
         Ok(())
     }
 
-    /// The file system's own checker, changing nothing. Not while it is mounted.
+    /// Run the file system's own checker, which changes nothing. Not while it is mounted.
     pub(crate) fn fsck(&self) -> Result<()> {
         let mut command = match self.volume.kind {
             Kind::Ext4 => Command::new("e2fsck"),
@@ -287,8 +287,8 @@ impl<'a> Disk<'a> {
         Ok(())
     }
 
-    /// The same where a cut's log was replayed. On Btrfs an unwritten extent may have checksums then (seen on
-    /// 6.18 without a mover): nothing reads them, and what is written there gets its own.
+    /// The same after the replay of a cut's log. On Btrfs an unwritten extent may then have checksums
+    /// (seen on 6.18 without a mover): nothing reads them, and data that is written there gets new ones.
     pub(crate) fn fsck_after_cut(&self) -> Result<()> {
         match self.fsck() {
             Err(error) if is_odd_checksums_only(&format!("{error:#}")) => Ok(()),
@@ -296,7 +296,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// Run a program on the mount point.
+    /// Run a program with the mount point.
     pub(crate) fn program(&self, words: &[&str]) -> Result<()> {
         run(Command::new(words[0]).args(&words[1..]).arg(&self.root)).map(drop)
     }
@@ -304,7 +304,7 @@ impl<'a> Disk<'a> {
 
 impl Drop for Disk<'_> {
     fn drop(&mut self) {
-        // As it was when it was new.
+        // Restore the setting of a new loop device.
         let _ = self.tell_of_cache(true);
         if self.mounted && self.unmount().is_err() {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
@@ -321,7 +321,7 @@ impl Drop for Disk<'_> {
     }
 }
 
-/// Whether `btrfs check` has printed that unwritten extents have checksums, and nothing else.
+/// Whether `btrfs check` reported checksums of unwritten extents, and nothing else.
 fn is_odd_checksums_only(said: &str) -> bool {
     let mut inodes = said
         .lines()
@@ -333,7 +333,7 @@ fn is_odd_checksums_only(said: &str) -> bool {
         && others.all(|line| line == "ERROR: errors found in fs roots")
 }
 
-/// Run a program of the system; what it printed comes back.
+/// Run a program of the system and return its output.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let mut text = command.get_program().to_string_lossy().into_owned();
     for word in command.get_args() {
@@ -343,10 +343,10 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
     command.env("LC_ALL", "C").stdin(Stdio::null());
-    // `btrfs check` looks for the other device with libblkid, whose cache is shared with all that goes
-    // on beside, and believed for two seconds.
+    // `btrfs check` looks for the other device with libblkid, whose cache is shared with all other
+    // processes and trusted for two seconds.
     command.env("BLKID_FILE", "/dev/null");
-    // A signal from the terminal is for the hammer alone.
+    // A signal from the terminal is only for the hammer.
     command.process_group(0);
     let output = command.output().with_context(|| text.clone())?;
     if !output.status.success() {

@@ -1,4 +1,4 @@
-//! Looking at a mounted volume, file by file, with the model at hand.
+//! Comparison of a mounted volume with the model, file by file.
 
 use std::{collections::BTreeSet, fs, io, os::unix::fs::MetadataExt, path::Path};
 
@@ -11,7 +11,7 @@ use crate::{
     stamp::BLOCK,
 };
 
-/// Hold everything below `root` against the model.
+/// Compare everything below `root` with the model.
 pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
     let mut findings = Findings::default();
     let mut expected = BTreeSet::new();
@@ -34,7 +34,7 @@ pub(crate) fn examine(root: &Path, model: &Model, window: Window) -> Findings {
                 judge_file(&path, model, file, window)
             }
         });
-        // An inode number that was used again: one of the files it is.
+        // The inode number was reused: the file must be one of these.
         if let Some(best) = judged.min_by_key(|findings| findings.violations.len()) {
             findings.merge(best);
         }
@@ -78,7 +78,7 @@ fn names_in(folder: &Path) -> io::Result<Vec<String>> {
         .collect()
 }
 
-/// A file that is back although it was replaced: whatever is in it, it can be read.
+/// Check a replaced file that is back: it must be readable, whatever its content.
 fn read_replaced(path: &Path, file: u32) -> Findings {
     let mut findings = Findings::default();
     findings.checked += 1;
@@ -136,7 +136,7 @@ fn try_judge_file(
     Ok(())
 }
 
-/// Snapshots hold exactly what was there when they were made.
+/// Check that snapshots hold exactly the content of the time when they were made.
 pub(crate) fn examine_snapshots(root: &Path, snapshots: &[Snapshot]) -> Findings {
     let mut findings = Findings::default();
     for snapshot in snapshots.iter().filter(|snapshot| !snapshot.in_doubt) {
@@ -157,7 +157,7 @@ pub(crate) fn examine_snapshots(root: &Path, snapshots: &[Snapshot]) -> Findings
     findings
 }
 
-/// Files that nobody wrote, after a cut: what lasts.
+/// Check files that nobody wrote, after a cut: the part that is durable.
 pub(crate) fn examine_lasting(root: &Path, facts: &StillFacts) -> Findings {
     let mut findings = Findings::default();
     for (name, before) in facts {
@@ -171,16 +171,16 @@ pub(crate) fn examine_lasting(root: &Path, facts: &StillFacts) -> Findings {
     findings
 }
 
-/// How many shared bytes files may have at the end that nobody wrote.
+/// How many shared bytes files that nobody wrote may have at the end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sharing {
-    /// Snapshots share what they hold.
+    /// Snapshots share their content.
     pub(crate) more: bool,
-    /// The mover may give it up.
+    /// The mover may give sharing up.
     pub(crate) less: bool,
 }
 
-/// Files that nobody wrote: everything, and fragments not more.
+/// Check files that nobody wrote: everything as before, and no more fragments.
 pub(crate) fn examine_still(root: &Path, facts: &StillFacts, sharing: Sharing) -> Findings {
     let mut findings = Findings::default();
     for (name, before) in facts {
@@ -208,11 +208,11 @@ pub(crate) fn examine_still(root: &Path, facts: &StillFacts, sharing: Sharing) -
     findings
 }
 
-/// Inodes in use beyond those that have a name, where the file system counts them: what a mover
-/// forgot to give back.
+/// Number of inodes in use without a name, which a mover forgot to release; `None` if the file system
+/// does not count inodes.
 pub(crate) fn inodes_without_name(root: &Path) -> io::Result<Option<i64>> {
-    // F2FS_SUPER_MAGIC (linux/magic.h): it counts nodes, of which a large file has several; fsck.f2fs
-    // finds those that nobody reaches.
+    // F2FS_SUPER_MAGIC (linux/magic.h): F2FS counts nodes, of which a large file has several; fsck.f2fs
+    // finds unreachable ones.
     const COUNTS_NODES: i64 = 0xF2F5_2010;
     let fs = rustix::fs::statfs(root)?;
     if fs.f_files == 0 || fs.f_type == COUNTS_NODES {

@@ -1,4 +1,4 @@
-//! Where the mover is.
+//! The position of the mover in a file.
 
 use std::{fs::File, io};
 
@@ -7,8 +7,7 @@ use linux_abi::fiemap::Mapper;
 use crate::stamp::BLOCK;
 
 /// The first block whose place on the device does not follow its predecessor's: the mover goes
-/// through a file from its beginning, so what it moves next begins about here. 0 where all is in one
-/// piece.
+/// through a file from its beginning, so it works about here next. 0 if the file is in one piece.
 pub(crate) fn front(file: &File) -> io::Result<u32> {
     let mut mapper = Mapper::default();
     let mut end: Option<(u64, u64)> = None;

@@ -1,7 +1,7 @@
 //! `hammer run --kernel`: the same command in a guest of the lab with another kernel.
 //!
-//! The guest gets this program, indef and the tools at the places that they have here, and a disk with
-//! an XFS for the images. The command line goes along as it is; the environment says that it is there.
+//! The guest gets this program, indef and the tools at their paths on the host, and a disk with an XFS for
+//! the images. It gets the same command line; an environment variable tells it that it is the guest.
 
 use std::{
     env, fs, io,
@@ -29,17 +29,17 @@ const PROGRAMS: [&str; 7] = [
 ];
 /// Conventional defragmenters.
 const DEFRAGMENTERS: [&str; 3] = ["e4defrag", "xfs_fsr", "f2fs_io"];
-/// What is hammered, and what media need.
+/// Kernel modules that volumes and media need.
 const MODULES: [&str; 6] = ["ext4", "xfs", "btrfs", "f2fs", "fuse", "nvme_tcp"];
 
-/// As many as make a disk's worth of images: they are sparse, and their copies share blocks.
+/// Size of the disk for images: they are sparse, and their copies share blocks.
 const DISK: Bytes = Bytes::gib(8);
-/// A device of flashd's is in memory, and a log-structured file system writes to much of it.
+/// Memory of the guest. It holds flashd's device, much of which a log-structured file system writes.
 const MEMORY_MIB: u32 = 3072;
-/// For each round, at least, beside what `--minutes` says.
+/// Time allowed for each round, in addition to `--minutes`.
 const ROUND: Duration = Duration::from_secs(900);
 
-/// What is put into the folder for logs comes out.
+/// The guest's script. Files in the folder for logs appear in the host's folder (`/share`).
 const SCRIPT: &str = r#"
 ip link set lo up
 mkfs.xfs -q -m reflink=1 /dev/vda && mount -t xfs /dev/vda /mnt || exit 2
@@ -49,12 +49,12 @@ shift 3
 exec "$@"
 "#;
 
-/// Whether it is asked for, and this is not it.
+/// Whether a guest is asked for, and this is not that guest.
 pub(crate) fn is_wanted(args: &RunArgs) -> bool {
     args.kernel.is_some() && !args.is_in_guest()
 }
 
-/// Exit as the guest's hammer does.
+/// Run in the guest and return its hammer's exit status.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     match args.kernel.map(|release| in_guest(args, release)) {
         Some(Ok(status)) => u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from),
@@ -83,7 +83,7 @@ fn in_guest(args: &RunArgs, release: Release) -> Result<i32> {
         .memory_mib(MEMORY_MIB)
         .timeout(args.longest(ROUND))
         .load("loop")
-        // Behind several paths a disk has no request queue of its own, which copying needs.
+        // With multipath a disk has no request queue of its own, which copying needs.
         .kernel_argument("nvme_core.multipath=N")
         .output(Output::Forwarded)
         .stop(stop);

@@ -1,20 +1,20 @@
 //! A hammer for defragmenters.
 //!
 //! Actors do everything that changes the content or the mapping of files while a mover works beside
-//! them; the power is cut again and again; and an oracle says whether anything is there that cannot
-//! be. What the hammer rests on:
+//! them; the power is cut again and again; and an oracle reports every state that is not allowed. Its
+//! principles:
 //!
-//! - **Blocks say what they are** ([`Stamp`]): file, block, version; every byte follows from these.
-//! - **The model knows what is allowed** (`model`): for each block the values that a power cut may
-//!   leave: the one known to be durable and each newer one. It accepts nothing else.
+//! - **Blocks identify themselves** ([`Stamp`]): file, block, version; every byte follows from these.
+//! - **The model has the allowed values** (`model`): for each block the values that a power cut may
+//!   leave, which are the one known to be durable and each newer one. It accepts nothing else.
 //! - **A cut is the device at an instant** (`medium`): an image, cloned, or a mark in the recording of a
 //!   software SSD with a volatile cache, from which several states are made. They are examined after the
 //!   round, so they do not slow the actors.
 //! - **Operations follow from the seed alone** (`script`), their timing does not.
-//! - **A round in which nothing was moved is void**, and said to be.
+//! - **A round in which nothing was moved is void**, and reported so.
 //!
-//! It knows indef as a program that it runs, and nothing of its insides. What this kernel lacks is hammered
-//! in a guest of the lab, by the same program.
+//! The hammer knows indef only as a program that it runs. Volumes that this kernel lacks are hammered in a
+//! guest of the lab, by the same program.
 
 #![forbid(unsafe_code)]
 
@@ -58,12 +58,12 @@ pub struct Hammer {
 }
 
 impl Hammer {
-    /// Media will lie below `folder`; `tools` has newer tools for XFS; `program` is one that does
+    /// Prepare rounds: media lie below `folder`; `tools` has newer tools for XFS; `program` runs
     /// [`serve_medium`] when it is called as `PROGRAM medium FOLDER fuse|nvme` and with a [`Beginning`].
     ///
     /// # Errors
     ///
-    /// Where the outer file system cannot be made.
+    /// The outer file system could not be made.
     pub fn new(
         folder: &Path,
         tools: Option<PathBuf>,
@@ -74,11 +74,11 @@ impl Hammer {
         Ok(Self { host, options })
     }
 
-    /// A round of this seed.
+    /// Run the round of this seed.
     ///
     /// # Errors
     ///
-    /// Where it could not be run; what it found is in its result.
+    /// The round could not be run; its findings are in its result.
     pub fn round(&self, volume: &'static Volume, seed: u64) -> Result<Round> {
         let script = self.script(volume, seed);
         round::run(&self.host, volume, seed, &script, &self.options)
@@ -89,7 +89,7 @@ impl Hammer {
     }
 
     /// Leave out steps of a round with violations as long as it still has some, in at most `tries`
-    /// rounds. The steps that are left come back, and the violations.
+    /// rounds. Returns the steps that are left, and the violations.
     ///
     /// # Errors
     ///

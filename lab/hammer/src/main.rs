@@ -1,4 +1,4 @@
-//! `hammer run`: rounds on volumes, and a table of what came out.
+//! `hammer run`: rounds on volumes, and a table of the results.
 
 #![forbid(unsafe_code)]
 
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Start again in a mount namespace of our own: a namespace that somebody else makes meanwhile would
-/// have copies of our mounts in it, and keep file systems mounted that are to be looked at.
+/// Start again in a mount namespace of our own: a namespace that another process makes meanwhile would
+/// contain copies of our mounts, and keep file systems mounted that are to be examined.
 fn in_own_namespace(folder: &Path) -> Result<()> {
     const DONE: &str = "HAMMER_NAMESPACE";
     if env::var_os(DONE).is_some() {
@@ -65,14 +65,14 @@ fn in_own_namespace(folder: &Path) -> Result<()> {
     Err(unshare.env(DONE, "1").exec()).context("unshare")
 }
 
-/// The same the other way round: file systems on loop devices that others have mounted are no business of
-/// this namespace. Not the one that `folder` lies on.
+/// The same in the other direction: unmount, in this namespace, file systems on loop devices that others
+/// have mounted. Not the one that `folder` lies on.
 fn let_others_go(folder: &Path) -> Result<()> {
     let ours = fs::metadata(folder)
         .with_context(|| folder.display().to_string())?
         .dev();
     let table = fs::read_to_string("/proc/self/mountinfo")?;
-    // Those mounted last first: they may lie on the others.
+    // The last mounts come first: they may lie on the others.
     for line in table.lines().rev() {
         // ID PARENT MAJOR:MINOR ROOT POINT OPTIONS … - TYPE SOURCE OPTIONS (proc_pid_mountinfo(5))
         let source = line
@@ -85,14 +85,14 @@ fn let_others_go(folder: &Path) -> Result<()> {
         let point = Path::new(point);
         let holds_ours = fs::metadata(point).is_ok_and(|meta| meta.dev() == ours);
         if source.is_some_and(|source| source.starts_with("/dev/loop")) && !holds_ours {
-            // Its name may be written in another way (a blank); it then stays.
+            // A name with escaped characters (a blank) is not found; the mount then stays.
             let _ = unmount(point, UnmountFlags::DETACH);
         }
     }
     Ok(())
 }
 
-/// All rounds; the exit status comes back.
+/// Run all rounds and return the exit status.
 fn run(args: &RunArgs) -> Result<ExitCode> {
     let signal = watch_signals()?;
     let options = args.options(&signal)?;
@@ -100,7 +100,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     let hammer = Hammer::new(&args.folder(), args.tools(), program, options)?;
     let volumes = args.volumes()?;
     let mut rounds = Vec::new();
-    // What was found before something went wrong is told, too.
+    // Also report the findings before an error.
     let ended = all_rounds(args, &hammer, &volumes, &signal, &mut rounds);
     let interrupted = signal.load(Ordering::Relaxed) != 0;
     if args.json {
@@ -118,7 +118,7 @@ fn run(args: &RunArgs) -> Result<ExitCode> {
     })
 }
 
-/// Round after round, until there are enough, the time is over, or a signal comes.
+/// Run round after round, until there are enough, the time is over, or a signal comes.
 fn all_rounds(
     args: &RunArgs,
     hammer: &Hammer,
@@ -156,7 +156,7 @@ fn all_rounds(
     Ok(())
 }
 
-/// The number of the signal that asks for the end, once it has come. Further ones change nothing:
+/// The number of the signal that ends the run, once it has come. Further signals change nothing:
 /// timeout(1) sends each twice, to its child and to the process group.
 fn watch_signals() -> Result<Arc<AtomicUsize>> {
     let number = Arc::new(AtomicUsize::new(0));

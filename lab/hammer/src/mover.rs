@@ -1,4 +1,4 @@
-//! Those who move files: indef with arguments from the seed, stopped and killed; or others.
+//! The movers: indef with arguments from the seed, stopped and killed; or another program.
 
 use std::{
     collections::BTreeMap,
@@ -19,10 +19,10 @@ use crate::{
     shared::{Shared, lock},
 };
 
-/// Who moves.
+/// The mover of a round.
 #[derive(Clone, Debug)]
 pub enum Mover {
-    /// Nobody: what is found then is a fault of the kernel, or of the hammer.
+    /// None: a violation is then a fault of the kernel or of the hammer.
     None,
     /// This program, with indef's command line.
     Indef(PathBuf),
@@ -30,13 +30,13 @@ pub enum Mover {
     E4defrag,
 }
 
-/// What the movers did in a round.
+/// The work of the movers in a round.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Moved {
     pub(crate) runs: u64,
     pub(crate) kills: u64,
     pub(crate) bytes: u64,
-    /// What the device copied for it.
+    /// Bytes that the device copied for it.
     pub(crate) offloaded: u64,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Movers<'a> {
         *lock(&self.moved)
     }
 
-    /// Run again and again until the round stops. Lane 1 comes and goes: two at once.
+    /// Run again and again until the round stops. Lane 1 comes and goes, so that at times two run at once.
     pub(crate) fn work(&self, seed: u64, lane: u32) {
         let mut rng = Rng::new(seed, 100 + u64::from(lane));
         let mut resume = false;
@@ -99,7 +99,7 @@ impl<'a> Movers<'a> {
         }
     }
 
-    /// The next run, and how and when it is to be ended if it has not by then.
+    /// The next run, and how and when to end it if it has not ended by then.
     fn command(&self, rng: &mut Rng, lane: u32, resume: bool) -> Option<(Command, (u32, Signal))> {
         let root = &self.shared.root;
         let end = (
@@ -111,7 +111,7 @@ impl<'a> Movers<'a> {
             Mover::E4defrag => {
                 let mut command = Command::new("e4defrag");
                 command.arg(root);
-                // It takes its time, and cannot be stopped in order.
+                // It takes long and cannot be stopped in order.
                 return Some((command, (6000, Signal::TERM)));
             }
             Mover::Indef(program) => Command::new(program),
@@ -150,7 +150,7 @@ impl<'a> Movers<'a> {
         let path = |name: &str| self.states.path().join(format!("{lane}.{name}"));
         let (out, err) = (path("out"), path("err"));
         command.env("LC_ALL", "C").stdin(Stdio::null());
-        // A signal from the terminal is for the hammer alone.
+        // A signal from the terminal is only for the hammer.
         command.process_group(0);
         command.stdout(File::create(&out)?);
         command.stderr(File::create(&err)?);
@@ -188,7 +188,7 @@ impl<'a> Movers<'a> {
         Ok(status)
     }
 
-    /// The status of a child that has ended.
+    /// Reap a child that has ended and return its status.
     fn reap(&self, id: u32) -> io::Result<Option<ExitStatus>> {
         let mut children = lock(&self.children);
         let Some(at) = children.iter().position(|child| child.id() == id) else {
@@ -201,7 +201,7 @@ impl<'a> Movers<'a> {
         Ok(status)
     }
 
-    /// Send a signal to one or all. They cannot be gone: whoever reaps them holds the same lock.
+    /// Send a signal to one or all. They cannot be gone: reaping takes the same lock.
     pub(crate) fn signal(&self, signal: Signal, only: Option<u32>) {
         let children = lock(&self.children);
         let chosen = children
@@ -223,7 +223,7 @@ impl<'a> Movers<'a> {
         moved.runs += 1;
         let text = fs::read_to_string(out).unwrap_or_default();
         if let Mover::E4defrag = self.mover {
-            // It says of each file what share of it is done.
+            // It prints the share of each file that is done.
             moved.bytes += text.matches("[ OK ]").count() as u64;
         } else if let Ok(document) = serde_json::from_str::<serde_json::Value>(&text) {
             let total = |name: &str| document["totals"][name].as_u64().unwrap_or(0);
@@ -234,7 +234,7 @@ impl<'a> Movers<'a> {
         }
     }
 
-    /// What became of files, for the log.
+    /// The outcome of files, for the log.
     fn note_outcomes(&self, document: &serde_json::Value) {
         let mut outcomes = BTreeMap::<String, u64>::new();
         for file in document["files"].as_array().into_iter().flatten() {

@@ -5,7 +5,7 @@
 pub(crate) struct Rng(u64);
 
 impl Rng {
-    /// A stream of its own for each `stream` of a seed.
+    /// An independent generator for each `stream` of a seed.
     pub(crate) fn new(seed: u64, stream: u64) -> Self {
         let mut rng = Self(seed ^ stream.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         rng.next();
@@ -20,22 +20,22 @@ impl Rng {
         value ^ value >> 31
     }
 
-    /// In `0..bound`; 0 for an empty range.
+    /// A number in `0..bound`; 0 for an empty range.
     pub(crate) fn below(&mut self, bound: u32) -> u32 {
         (self.next() % u64::from(bound.max(1))) as u32
     }
 
-    /// In `from..to`.
+    /// A number in `from..to`.
     pub(crate) fn between(&mut self, from: u32, to: u32) -> u32 {
         from + self.below(to.saturating_sub(from))
     }
 
-    /// With this probability in percent.
+    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
 
-    /// One of a choice, each with its weight.
+    /// One of the choices, each with its weight.
     pub(crate) fn weighted<T: Copy>(&mut self, choice: &[(u32, T)]) -> T {
         let total = choice.iter().map(|(weight, _)| weight).sum();
         let mut at = self.below(total);

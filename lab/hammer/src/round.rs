@@ -1,4 +1,4 @@
-//! A round: make a volume, hammer it, look at it and at each cut of it.
+//! A round: make a volume, hammer it, examine it and each of its cuts.
 
 use std::{
     collections::BTreeMap,
@@ -31,29 +31,28 @@ use crate::{
     volume::{Kind, Volume},
 };
 
-/// What does not follow from the seed.
+/// Options that do not follow from the seed.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who moves.
+    /// The mover.
     pub mover: Mover,
-    /// What the volume lies on, instead of what the seed says.
+    /// The medium of the volume, in place of the seed's choice.
     pub medium: Option<MediumKind>,
     /// Cuts in a round.
     pub states: u32,
-    /// What actors do most, instead of what the seed says.
+    /// The mood of the actors, in place of the seed's choice.
     pub mood: Option<Mood>,
-    /// How many times longer than elsewhere it is waited between events, and until a run of the mover
-    /// is ended.
+    /// Factor for the waits between events, and for the time limit of a run of the mover.
     pub slow: u32,
-    /// On ext4: the longest time of a mover's step and its commit, in which what others are told
-    /// to be durable by `fdatasync` may be lost. 0 for none.
+    /// On ext4: the longest time of a mover's step and its commit, in which data that `fdatasync`
+    /// acknowledged to others may be lost. 0 for none.
     pub window_ms: u64,
-    /// A signal that came: rounds end early. 0 for none.
+    /// A signal that arrived: rounds end early. 0 for none.
     pub signal: Arc<AtomicUsize>,
 }
 
 impl Options {
-    /// What a round of this seed lies on.
+    /// The medium of a round of this seed.
     fn medium(&self, volume: &Volume, seed: u64) -> MediumKind {
         let both = [(1, MediumKind::Image), (1, MediumKind::Cache)];
         let by_seed = Rng::new(seed, 60).weighted(&both);
@@ -61,16 +60,16 @@ impl Options {
     }
 }
 
-/// What a round did and found.
+/// The work and the findings of a round.
 #[derive(Clone, Debug, Serialize)]
 pub struct Round {
     /// The volume.
     pub volume: &'static str,
-    /// What it lay on.
+    /// Its medium.
     pub medium: &'static str,
-    /// What makes it again.
+    /// The command that repeats it.
     pub seed: u64,
-    /// What its actors did most.
+    /// The mood of its actors.
     pub mood: String,
     /// Calls of actors.
     pub operations: u64,
@@ -80,30 +79,29 @@ pub struct Round {
     pub kills: u64,
     /// Cuts, and shutdowns.
     pub cuts: u64,
-    /// States that were examined: those of the cuts (several of each, where there is a volatile
-    /// cache), and the end.
+    /// Examined states: those of the cuts (several of each on a volatile cache), and the end.
     pub states: u64,
     /// A signal ended it early.
     pub interrupted: bool,
-    /// What the mover says that it moved (e4defrag: in files).
+    /// Bytes that the mover reports as moved (e4defrag: files).
     pub bytes_moved: u64,
-    /// What the device copied for it, be it then refused by the file system.
+    /// Bytes that the device copied for it, even if the file system then refused the exchange.
     pub bytes_offloaded: u64,
-    /// Nothing was moved, or nothing in the way that the volume is there for: it shows nothing.
+    /// Nothing was moved, or nothing by the device on a volume for device copies: it shows nothing.
     pub void: bool,
-    /// Blocks, sizes, names and attributes that were held against the model.
+    /// Blocks, sizes, names and attributes that were compared with the model.
     pub checked: u64,
-    /// Of these, those that could have been different.
+    /// Of these, those that had several allowed values.
     pub in_doubt: u64,
     /// Losses in the window of ext4.
     pub window: u64,
     /// Old data in blocks whose content was in doubt (`data=writeback`).
     pub stale: u64,
-    /// Everything that cannot be.
+    /// Everything that is not allowed.
     pub violations: Vec<String>,
-    /// What was refused, and how often.
+    /// Refused operations, and how often.
     pub refused: BTreeMap<String, u64>,
-    /// What was done, with milliseconds.
+    /// The operations, with their times in milliseconds.
     #[serde(skip)]
     pub log: Vec<String>,
 }
@@ -141,7 +139,7 @@ pub(crate) fn run(
     let mut examined = Examined::default();
     let cuts = hammered.cuts.len() as u64 + u64::from(hammered.at_shutdown.is_some());
     if shared.interrupted() {
-        // As fast as possible.
+        // Run as fast as possible.
     } else if let Some(model) = &hammered.at_shutdown {
         examined.add("shutdown", || {
             disk.unmount()?;
@@ -198,7 +196,7 @@ pub(crate) fn run(
     })
 }
 
-/// What was found in the states that were examined.
+/// The findings in the examined states.
 #[derive(Default)]
 struct Examined {
     findings: Findings,
@@ -212,7 +210,7 @@ impl Examined {
     }
 }
 
-/// All states that a cut may have left, unless a signal comes.
+/// Examine all states that a cut may have left, unless a signal comes.
 fn examine_states(
     shared: &Shared,
     past: &mut Past,
@@ -233,7 +231,7 @@ fn examine_states(
     Ok(())
 }
 
-/// What an examination found; that it could not be made is a violation, too: a file system that does
+/// The findings of an examination. An examination that fails is a violation, too: the file system does
 /// not mount or is not in order.
 fn after(what: &str, examination: impl FnOnce() -> Result<Findings>) -> Findings {
     let mut findings = examination().unwrap_or_else(|error| {
@@ -308,7 +306,7 @@ fn hammer(
     })
 }
 
-/// All reads with the power on, then an orderly unmount, and everything again.
+/// Read everything with the power on, unmount in order, and read everything again.
 fn quiet_end(
     shared: &Shared,
     disk: &mut Disk<'_>,
@@ -340,7 +338,7 @@ fn quiet_end(
     Ok(findings)
 }
 
-/// One of them.
+/// Examine one state.
 fn examine_cut(
     host: &Host,
     volume: &'static Volume,

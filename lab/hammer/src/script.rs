@@ -1,17 +1,17 @@
-//! What will be done: from the seed alone.
+//! The operations of a round, from the seed alone.
 
 use crate::{
     rng::Rng,
     volume::{Kind, Volume},
 };
 
-/// Where in a file.
+/// A place in a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Where {
     /// At this block.
     Block(u32),
-    /// This far from the mover's front: the first block whose place on the device does not follow
-    /// its predecessor's. That is where moved and unmoved blocks meet.
+    /// At this distance from the mover's front: the first block whose place on the device does not
+    /// follow its predecessor's. Moved and unmoved blocks meet there.
     Front(i32),
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Place {
     pub(crate) blocks: u32,
 }
 
-/// How something is written.
+/// The way of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum How {
     Buffered,
@@ -39,13 +39,13 @@ pub(crate) enum How {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
     Write(Place, How),
-    /// A write to blocks that are inside of the file.
+    /// A write to blocks inside of the file.
     Overwrite(Place, How),
     Read(Place, bool),
     Fsync,
     Fdatasync,
     FlushRange(Place),
-    /// Another size in blocks, smaller or larger.
+    /// Set another size in blocks, smaller or larger.
     Truncate(u32),
     /// `fallocate`, keeping the size or not.
     Allocate(Place, bool),
@@ -54,15 +54,15 @@ pub(crate) enum What {
     Collapse(Place),
     Insert(Place),
     Unshare(Place),
-    /// Punch and write again, block by block, with another file's blocks in between: fragments.
+    /// Make fragments: punch and write again, block by block, with another file's blocks in between.
     Scatter(Place),
     CloneFile,
     CloneRange(Place),
     Dedupe(Place),
     Copy(Place),
-    /// To the other one of its two names.
+    /// Rename to the other one of its two names.
     Rename,
-    /// A second name, or away with it.
+    /// Add a second name, or remove it.
     Link,
     /// Write a new file and rename it over the old one.
     Replace,
@@ -72,7 +72,7 @@ pub(crate) enum What {
     Immutable,
     /// Keep files open between operations, or not.
     Hold(bool),
-    /// Close everything and do nothing for so many milliseconds.
+    /// Close everything and do nothing for this many milliseconds.
     Rest(u32),
 }
 
@@ -85,13 +85,13 @@ pub(crate) struct Step {
     pub(crate) pause_us: u32,
 }
 
-/// What happens to the whole volume, or to the mover.
+/// Events of the whole volume, or of the mover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event {
     Cut,
-    /// Stop the mover, wait so many milliseconds, cut, let it go on.
+    /// Stop the mover, wait this many milliseconds, cut, let it go on.
     StopAndCut(u32),
-    /// Kill the mover, wait so many milliseconds, cut.
+    /// Kill the mover, wait this many milliseconds, cut.
     KillAndCut(u32),
     Sync,
     Freeze,
@@ -115,7 +115,7 @@ impl Event {
 pub(crate) struct Script {
     pub(crate) mood: Mood,
     pub(crate) actors: Vec<Vec<Step>>,
-    /// Each with the milliseconds to wait before it.
+    /// Events, each with the milliseconds to wait before it.
     pub(crate) events: Vec<(u32, Event)>,
     /// It ends with a shutdown of the file system instead of an orderly unmount.
     pub(crate) ends_with_shutdown: bool,
@@ -127,26 +127,25 @@ pub(crate) const ACTORS: u32 = 3;
 pub(crate) const MAIN_BLOCKS: u32 = 1536;
 /// And of its second.
 pub(crate) const SIDE_BLOCKS: u32 = 512;
-/// Most blocks of a file.
+/// Largest number of blocks of a file.
 pub(crate) const MOST_BLOCKS: u32 = 2048;
-/// Below this a file is not truncated: nothing would be left to move.
+/// A file is not truncated below this size: nothing would be left to move.
 const FEWEST_BLOCKS: u32 = 512;
 
-/// What the actors of a round do most: some faults show only where something else is *not* done.
+/// The operations that the actors of a round prefer: some faults show only if others are *not* done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Mood {
-    /// Everything.
+    /// All operations.
     Everything,
-    /// Nothing that promises more than data (`fsync`, `O_SYNC`): it would commit what `fdatasync`
+    /// No operation that promises more than data (`fsync`, `O_SYNC`): it would commit what `fdatasync`
     /// does not.
     DataOnly,
-    /// Only what allocates no blocks, either: on ext4 `fdatasync` commits after an allocation.
+    /// In addition, no operation that allocates blocks: on ext4 `fdatasync` commits after an allocation.
     Overwrite,
-    /// Only that, and around the page cache: for a page that is busy, a step of ext4 has the journal
-    /// committed.
+    /// In addition, no operation that uses the page cache: for a busy page, a step of ext4 has the
+    /// journal committed.
     Direct,
-    /// Above all holes, all over the file, in bursts: some will be made between a mover's copy and its
-    /// exchange.
+    /// Above all, bursts of holes all over the file: some fall between a mover's copy and its exchange.
     Holes,
 }
 
@@ -186,7 +185,7 @@ impl Script {
         self.actors.iter().map(Vec::len).sum::<usize>() + self.events.len()
     }
 
-    /// Only what `keep` says, by number.
+    /// The script with only the parts that `keep` selects, by number.
     pub(crate) fn only(&self, keep: &[usize]) -> Self {
         let mut number = 0..;
         let mut kept = |_: &_| {
@@ -212,7 +211,7 @@ impl Script {
 fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
     let wait = rng.below(60);
     let commits = u32::from(matches!(mood, Mood::Everything | Mood::Holes));
-    // Who gets no space has the journal committed.
+    // An allocation that finds no space has the journal committed.
     let fill = u32::from(!matches!(mood, Mood::Overwrite | Mood::Direct));
     let btrfs = u32::from(volume.kind == Kind::Btrfs);
     rng.weighted(&[
@@ -230,7 +229,7 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
     ])
 }
 
-/// Steps of an actor: many more than a round needs; it ends with its events.
+/// Steps of an actor: many more than a round needs, which ends with its events.
 const STEPS: usize = 6000;
 
 fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
@@ -239,7 +238,7 @@ fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
             side: rng.percent(30),
             what: what(volume, mood, rng),
             pause_us: match mood {
-                // Now and then the mover has the time to come through.
+                // Now and then the mover gets the time to finish a file.
                 Mood::Holes if rng.percent(30) => rng.below(30_000),
                 Mood::Holes => rng.below(300),
                 _ if rng.percent(50) => rng.below(500),

@@ -1,4 +1,4 @@
-//! What all threads of a round share.
+//! State that all threads of a round share.
 
 use std::{
     collections::BTreeMap,
@@ -30,12 +30,12 @@ pub(crate) struct Shared {
     pub(crate) volume: &'static Volume,
     pub(crate) started: Instant,
     model: Mutex<Model>,
-    /// Held for reading by an operation, for writing by whoever wants none under way.
+    /// An operation holds it for reading; a thread that wants no operation under way, for writing.
     pub(crate) gate: RwLock<()>,
     /// A full disk: a mapped write into a hole would be a SIGBUS.
     pub(crate) filling: AtomicBool,
     pub(crate) stop: AtomicBool,
-    /// A signal came: everything ends.
+    /// A signal arrived: everything ends.
     signal: Arc<AtomicUsize>,
     pub(crate) operations: AtomicU64,
     pub(crate) held: [Mutex<Vec<File>>; ACTORS as usize],
@@ -71,14 +71,14 @@ impl Shared {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// The model, at the present time.
+    /// The model, with its time set to now.
     pub(crate) fn model(&self) -> MutexGuard<'_, Model> {
         let mut model = lock(&self.model);
         model.set_now(self.now_ms());
         model
     }
 
-    /// No operation is under way until this is dropped.
+    /// Wait for all operations; none begins until the guard is dropped.
     pub(crate) fn nobody(&self) -> RwLockWriteGuard<'_, ()> {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,7 +123,7 @@ impl Shared {
         std::mem::take(&mut lock(&self.findings))
     }
 
-    /// An operation failed: a refusal that may be, or a violation.
+    /// Note a failed operation: an allowed refusal, or a violation.
     pub(crate) fn failed(&self, what: &str, error: &io::Error) {
         if may_be_refused(error) {
             let kind = what.split(['(', ' ']).next().unwrap_or(what);
@@ -135,13 +135,13 @@ impl Shared {
         }
     }
 
-    /// What was refused, and how often.
+    /// Refused operations, and how often.
     pub(crate) fn take_refused(&self) -> BTreeMap<String, u64> {
         std::mem::take(&mut lock(&self.refused))
     }
 }
 
-/// Whether a file system in order may answer so. Never `EIO`, `EUCLEAN`, `EBADMSG`, `ESHUTDOWN`.
+/// Whether a healthy file system may return this error: never `EIO`, `EUCLEAN`, `EBADMSG`, `ESHUTDOWN`.
 fn may_be_refused(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     errno.is_some_and(|errno| {

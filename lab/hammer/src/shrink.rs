@@ -1,13 +1,13 @@
 //! The smallest script that still fails (delta debugging: Zeller and Hildebrandt 2002, ddmin).
 //!
-//! Timing does not follow from the script, so a part that does not fail once might another time:
-//! what comes out fails, but need not be the very smallest.
+//! Timing does not follow from the script, so a part that passes once may fail another time: the result
+//! fails, but need not be the very smallest.
 
 use anyhow::Result;
 
 use crate::script::Script;
 
-/// The steps left and their violations, after at most `tries` runs.
+/// The remaining steps and their violations, after at most `tries` runs.
 pub(crate) fn shrink(
     script: &Script,
     tries: u32,

@@ -1,18 +1,18 @@
-//! Blocks that say what they are.
+//! Blocks that identify themselves.
 
 /// Bytes of a block of the model.
 pub(crate) const BLOCK: usize = 4096;
 const MAGIC: u32 = 0x4841_4D21;
-/// Words repeat with this period, so that file systems that compress do so.
+/// Words repeat with this period, so that compressing file systems can compress them.
 const PERIOD: usize = 16;
 
-/// The content of a block: who wrote it, where to, and which of this file's writes it was. All its
-/// bytes follow from that, so a block that was read tells what it is, or that it is none.
+/// The content of a block: its file, its place, and the number of the write. All its bytes follow from
+/// these, so a block that was read identifies itself, or is recognised as foreign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stamp {
     /// The file.
     pub file: u32,
-    /// The block of the file that was written. Collapsing, inserting and cloning carry it elsewhere.
+    /// The block of the file that was written. Collapsing, inserting and cloning move it elsewhere.
     pub block: u32,
     /// The write.
     pub version: u32,
@@ -30,7 +30,7 @@ impl std::fmt::Display for Stamp {
 }
 
 impl Stamp {
-    /// Make `block` this one.
+    /// Fill `block` with this content.
     pub(crate) fn fill(self, block: &mut [u8]) {
         let mut pattern = [0_u64; PERIOD];
         let mut key = u64::from(self.file) << 40 ^ u64::from(self.block) << 20;
@@ -65,12 +65,12 @@ impl Stamp {
     }
 }
 
-/// What a block holds, or shall hold.
+/// The actual or required content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// Zeroes: a hole, unwritten, punched, zeroed, or behind the end.
+    /// Zeroes: a hole, unwritten, punched, zeroed, or past the end.
     Zero,
-    /// What was written.
+    /// Written content.
     Data(Stamp),
 }
 
@@ -84,7 +84,7 @@ impl std::fmt::Display for Value {
 }
 
 impl Value {
-    /// The bytes of it.
+    /// Its bytes.
     pub(crate) fn bytes(self) -> [u8; BLOCK] {
         let mut bytes = [0; BLOCK];
         if let Self::Data(stamp) = self {
@@ -93,7 +93,7 @@ impl Value {
         bytes
     }
 
-    /// What `bytes` (a block, or the beginning of one) are; `None` for anything else.
+    /// Identify `bytes` (a block, or the beginning of one); `None` for anything else.
     pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
         if bytes.iter().all(|byte| *byte == 0) {
             return Some(Self::Zero);

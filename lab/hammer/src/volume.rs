@@ -1,6 +1,4 @@
-//! The kinds of file system that are hammered.
-//!
-//! One entry in [`VOLUMES`] makes another one.
+//! The kinds of file system that are hammered: one entry in [`VOLUMES`] for each.
 
 use std::{fs, path::Path, process::Command};
 
@@ -21,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// As `mount -t` calls it.
+    /// The name for `mount -t`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -32,7 +30,7 @@ impl Kind {
     }
 }
 
-/// How a volume is made, and what can be done on it.
+/// How a volume is made, and which operations it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Volume {
     /// Its name on the command line.
@@ -40,24 +38,24 @@ pub struct Volume {
     pub(crate) kind: Kind,
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) mount: &'static str,
-    /// Disks: loop devices, of equal size, in one image, or those of the medium.
+    /// Number of disks: loop devices of equal size in one image, or those of the medium.
     pub(crate) devices: u64,
     /// Actors share blocks between files that they write.
     pub(crate) clones: bool,
     /// The mover is told to give sharing up.
     pub(crate) unshares: bool,
-    /// The mover leaves files alone that anybody has open: actors must close theirs.
+    /// The mover leaves open files alone, so actors must close theirs.
     pub(crate) wants_closed_files: bool,
     /// Newer tools than Debian 12's are needed (`scripts/xfsprogs`).
     pub(crate) new_tools: bool,
-    /// The only medium that does.
+    /// The only medium that it can use.
     pub(crate) medium: Option<MediumKind>,
-    /// The engine that is asked for: one in which the device copies. It must have done so, or a round
-    /// shows nothing.
+    /// The engine to ask for, in which the device copies. The device must have copied, or a round shows
+    /// nothing.
     pub(crate) offload: Option<&'static str>,
-    /// The patches of ours (`kernel/`) that it needs, and a function that the kernel has only with them.
+    /// The project's patches (`kernel/`) that it needs, and a function that only the patched kernel has.
     patched: Option<(Patched, &'static str)>,
-    /// A file can be swapped to.
+    /// It can hold a swap file.
     pub(crate) swaps: bool,
 }
 
@@ -104,7 +102,7 @@ const BTRFS: Volume = Volume {
     ..EXT4
 };
 
-/// All of them.
+/// All volumes.
 pub const VOLUMES: &[Volume] = &[
     EXT4,
     Volume {
@@ -150,7 +148,7 @@ pub const VOLUMES: &[Volume] = &[
         name: "btrfs-nodatacow",
         mount: "nodatacow",
         // A block that is no longer shared is written in place before that is committed: after a
-        // cut the other file has the new content, mover or none (seen on 6.18).
+        // cut the other file has the new content, with or without a mover (seen on 6.18).
         clones: false,
         ..BTRFS
     },
@@ -184,13 +182,13 @@ pub const VOLUMES: &[Volume] = &[
 ];
 
 impl Volume {
-    /// The one with this name.
+    /// The volume with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         VOLUMES.iter().find(|volume| volume.name == name)
     }
 
-    /// Whether the running kernel has this file system, built in or as a module, and what it lies on.
+    /// Whether the running kernel has this file system, built in or as a module, and its medium.
     #[must_use]
     pub fn is_known_to_kernel(&self) -> bool {
         if self.medium.is_some_and(MediumKind::is_nvme) && !Path::new(FABRICS).exists() {
@@ -206,41 +204,41 @@ impl Volume {
         known && (self.patched).is_none_or(|(_, function)| has_function(function))
     }
 
-    /// The patches of ours that it needs.
+    /// The project's patches that it needs.
     #[must_use]
     pub fn patched(&self) -> Option<Patched> {
         self.patched.map(|(patched, _)| patched)
     }
 
-    /// Collapsing and inserting ranges.
+    /// Whether ranges can be collapsed and inserted.
     pub(crate) fn shifts(&self) -> bool {
         self.kind != Kind::Btrfs
     }
 
-    /// Files that share blocks.
+    /// Whether files can share blocks.
     pub(crate) fn shares(&self) -> bool {
         matches!(self.kind, Kind::Xfs | Kind::Btrfs)
     }
 
-    /// Allocation gives blocks their place; F2FS gives them one when they are written.
+    /// Whether an allocation gives blocks their place; F2FS places blocks when they are written.
     pub(crate) fn places_when_allocating(&self) -> bool {
         self.kind != Kind::F2fs
     }
 
-    /// A direct write with `O_DSYNC` is made durable before the size that it leaves is set
+    /// Whether a direct write with `O_DSYNC` is made durable before its new size is set
     /// (`f2fs_dio_write_iter`, fs/f2fs/file.c, v6.12: only after `iomap_dio_complete`).
     pub(crate) fn forgets_size_of_direct_writes(&self) -> bool {
         self.kind == Kind::F2fs
     }
 
-    /// The ioctl that ends all work at once, without flushing the journal.
+    /// Whether it has the ioctl that shuts it down without flushing the journal.
     pub(crate) fn shuts_down(&self) -> bool {
         self.kind != Kind::Btrfs
     }
 }
 
-/// Whether the kernel or one of its modules has this function: nothing else tells what a file system can do
-/// before it is mounted.
+/// Whether the kernel or one of its modules has this function: before a mount, nothing else shows the
+/// abilities of a file system.
 fn has_function(name: &str) -> bool {
     // ADDRESS TYPE NAME, and the module's name.
     let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();

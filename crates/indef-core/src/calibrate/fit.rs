@@ -1,9 +1,9 @@
-//! Weighted least squares with a handful of columns, none of whose coefficients may be negative, and
-//! which a minority of wild values does not lead astray.
+//! Robust weighted least squares with few columns and without negative coefficients: a minority of
+//! wild values does not distort the result.
 //!
-//! The normal equations of four columns are so small that all sixteen subsets can be solved: the best
-//! of those without a negative coefficient is the exact optimum of the constrained problem, because
-//! it is the unconstrained optimum of the columns that it uses.
+//! The normal equations of four columns are so small that all sixteen subsets can be solved. The best
+//! subset without a negative coefficient is the exact optimum of the constrained problem, because it is
+//! the unconstrained optimum of the columns that it uses.
 
 /// Constant, length, DoLF − 1, DoPF.
 pub(super) const COLUMNS: usize = 4;
@@ -27,7 +27,7 @@ pub(super) struct Row {
     pub(super) weight: f64,
 }
 
-/// What [`robust`] finds.
+/// The result of [`robust`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     pub(super) coefficients: [f64; COLUMNS],
@@ -64,8 +64,8 @@ impl Normal {
         sums
     }
 
-    /// The inverse of the sub-matrix of the columns of `subset`, the others zero; `None` if they
-    /// depend on each other.
+    /// The inverse of the sub-matrix of the columns of `subset`, the others zero; `None` if these
+    /// columns depend on each other.
     fn inverse(&self, subset: u32) -> Option<[[f64; COLUMNS]; COLUMNS]> {
         let used = |i: usize| subset & (1 << i) != 0;
         let mut left = self.xx;
@@ -98,8 +98,8 @@ impl Normal {
         Some(std::array::from_fn(|i| dot(&inverse[i], &self.xy)))
     }
 
-    /// The best coefficients of the usable columns that are not negative, and which columns they
-    /// use. What the fit takes off the sum of squares is `b · X'y`.
+    /// The best non-negative coefficients of the usable columns, and the columns that they use. The fit
+    /// reduces the sum of squares by `b · X'y`.
     fn non_negative(&self, usable: u32) -> ([f64; COLUMNS], u32) {
         let mut best = ([0.0; COLUMNS], 0, 0.0);
         for subset in (1..1 << COLUMNS).filter(|subset| subset & !usable == 0) {
@@ -119,7 +119,7 @@ fn dot(a: &[f64; COLUMNS], b: &[f64; COLUMNS]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// The median; 0 of nothing. Reorders `values`.
+/// The median, or 0 without values. Reorders `values`.
 fn median(values: &mut [f64]) -> f64 {
     if values.is_empty() {
         return 0.0;
@@ -182,13 +182,13 @@ pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
     let usable = (0..COLUMNS)
         .filter(|i| usable[*i])
         .fold(0, |subset, i| subset | 1 << i);
-    // Where most of the rows fit exactly, the median would be nothing, and rounding an outlier.
+    // If most of the rows fit exactly, the median would be 0, and rounding errors would be outliers.
     let largest = rows.iter().map(|row| row.y).fold(0.0, f64::max);
     let least_scale = 1.0 + largest * 1e-12;
     let mut trust = vec![1.0; rows.len()];
     let mut state = Step::new(rows, &trust, usable, &scales, least_scale);
-    // Huber's problem has one optimum, found from anywhere; Tukey's starts from it, and keeps its
-    // scale so that it settles.
+    // Huber's problem has one optimum, found from any start. Tukey's starts from that optimum and
+    // keeps its scale, so that it converges.
     for (shape, keeps_scale) in [(huber as fn(f64) -> f64, false), (tukey, true)] {
         let first_scale = state.scale;
         for _ in 0..ROUNDS {
@@ -221,7 +221,7 @@ fn tukey(error: f64) -> f64 {
     (1.0 - part * part).powi(2)
 }
 
-/// One solution on the way.
+/// One intermediate solution.
 struct Step {
     /// For scaled columns.
     solution: [f64; COLUMNS],

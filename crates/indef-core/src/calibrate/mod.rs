@@ -1,8 +1,7 @@
-//! `--weight measured`: what fragments cost on this device, from the times of the reads that were
-//! traced.
+//! `--weight measured`: the cost of fragments on this device, from the times of traced reads.
 //!
 //! InDeF weighs logical and physical fragmentation with α = 4 and β = 1 (§IV), which its authors
-//! found by trying on one device. Where a collector timed reads, the same form (eq. 2) can carry
+//! found by experiment on one device. If a collector timed reads, the same form (eq. 2) can have
 //! measured weights, and the priority becomes a time:
 //!
 //! ```text
@@ -11,26 +10,26 @@
 //! gain of a chunk     = IODP now − IODP of the ideal layout     = time lost per read × reads
 //! ```
 //!
-//! That time grows by a constant with each fragment is what FAST 2024 §3.2 found at queue depth 1:
-//! a read that is split waits for each further request (85 µs on its NVMe drive, 136 µs on SATA).
-//! At greater depths requests overlap, and the slope found here is smaller by itself.
+//! FAST 2024 §3.2 found at queue depth 1 that time grows by a constant with each fragment: a split
+//! read waits for each further request (85 µs on its NVMe drive, 136 µs on SATA). At greater depths
+//! requests overlap, and the measured slope is smaller accordingly.
 //!
 //! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by `n / (n + k)`
 //!   for `n` timed reads. `k` is the variance of single reads ÷ that of the true means of ranges
-//!   around the model, found from how much less the means of many reads scatter. Weights are not negative (no layout gives time
-//!   back), which is solved exactly: of the few subsets of four columns the best feasible one.
-//!   Outliers are held down by Huber's and at last set aside by Tukey's weights, on a scale taken
-//!   from the median.
-//! - **A range of its own** ([`Weights::correction`]). A range that was timed itself may be worse or
-//!   better than its degrees tell. What its mean differs from the model by is believed by `n / (n + k)`
-//!   as well (the best linear estimate under this model), and up to three standard deviations: where
-//!   reads scatter and ranges do not, hardly at all. Ranges never timed follow the model.
+//!   around the model; it follows from how much less the means of many reads scatter. Weights are not
+//!   negative (no layout gives time back); the exact solution is the best feasible one of the few
+//!   subsets of four columns. Huber's weights limit outliers, Tukey's finally set them aside, on a
+//!   scale taken from the median.
+//! - **A timed range** ([`Weights::correction`]). A range that was timed itself may be worse or better
+//!   than its degrees predict. The difference between its mean and the model counts by `n / (n + k)` as
+//!   well (the best linear estimate under this model), up to three standard deviations; if reads
+//!   scatter and ranges do not, hardly at all. Ranges that were never timed follow the model.
 //!
-//! Samples that are too few, all alike, or do not show that fragments cost time, give
+//! Samples that are too few, all alike, or do not show that fragments cost time give
 //! [`CannotCalibrate`]; a plan then uses the paper's weights, and says so. The order of samples does
 //! not matter, and no result is ever NaN, infinite or negative.
 //!
-//! Ignored: other load on the device while tracing, beside what a median holds off; differences
+//! Ignored: other load on the device during the trace, except for what a median absorbs; differences
 //! between devices (one set of weights for a whole plan, so plan different devices apart); the queue
 //! depth, unless the trace is typical of it.
 
@@ -46,23 +45,23 @@ use crate::{
 };
 use fit::{COLUMNS, Fit, Row};
 
-/// `k`, where the samples do not tell it.
+/// `k`, if it does not follow from the samples.
 const USUAL_PRIOR: f64 = 8.0;
 
 /// The bounds of `k`.
 const PRIORS: (f64, f64) = (0.5, 1e6);
 
-/// The fewest timed ranges that can be calibrated from.
+/// The smallest number of timed ranges for a calibration.
 pub const FEWEST_RANGES: usize = 16;
 
-/// How many standard errors the cost of fragments must be away from nothing.
+/// Number of standard errors by which the cost of fragments must differ from zero.
 const SIGNIFICANT: f64 = 3.0;
 
-/// How many standard deviations the time of a single range may be away from the model.
+/// Number of standard deviations by which the time of a single range may differ from the model.
 const LIMIT: f64 = 3.0;
 
-/// The least share of DoLF that length does not explain: below, the one cannot be told from the
-/// other.
+/// The smallest share of DoLF that length must leave unexplained: below it, the effects of the two
+/// cannot be separated.
 const TELLABLE: f64 = 1e-3;
 
 /// One timed range.
@@ -70,15 +69,15 @@ const TELLABLE: f64 = 1e-3;
 pub struct Sample {
     /// Its length.
     pub len: Bytes,
-    /// How fragmented it is.
+    /// Its degrees of fragmentation.
     pub fragmentation: Fragmentation,
-    /// How its reads were.
+    /// The times of its reads.
     pub observed: Observed,
 }
 
 impl Sample {
     /// The range as a sample; `None` if it was not timed, holds no data, or is longer than
-    /// `max_request`: then it was merged from reads of parts of it, whose times are not its own.
+    /// `max_request`. Such a range was merged from reads of its parts, whose times are not its own.
     #[must_use]
     pub fn of(
         layout: &Layout,
@@ -111,7 +110,7 @@ impl Sample {
     }
 }
 
-/// What the mean time of a read is made of, in the order of [`Weights`].
+/// The terms of the mean time of a read, in the order of [`Weights`].
 fn columns(len: Bytes, fragmentation: &Fragmentation) -> [f64; COLUMNS] {
     [
         1.0,
@@ -121,26 +120,26 @@ fn columns(len: Bytes, fragmentation: &Fragmentation) -> [f64; COLUMNS] {
     ]
 }
 
-/// What reads cost on the device that was traced. All finite and not negative.
+/// The cost of reads on the traced device. All values are finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Weights {
-    /// Any read.
+    /// Cost of any read.
     pub base_ns: f64,
-    /// Each byte of it.
+    /// Cost of each byte.
     pub per_byte_ns: f64,
-    /// Each fragment beyond the first; takes the place of α.
+    /// Cost of each fragment beyond the first; takes the place of α.
     pub per_fragment_ns: f64,
-    /// Each unit of DoPF; takes the place of β.
+    /// Cost of each unit of DoPF; takes the place of β.
     pub per_dopf_ns: f64,
     /// Standard deviation of the true mean times of single ranges around the model.
     pub spread_ns: f64,
-    /// As many timed reads of a range say as much about it as the model does.
+    /// The number of timed reads at which a range's own times count as much as the model.
     pub prior_reads: f64,
 }
 
 impl Weights {
-    /// Whether every weight is a number that can be planned with.
+    /// Whether every weight is a number that a plan can use.
     #[must_use]
     pub fn are_sound(&self) -> bool {
         let all = [
@@ -154,7 +153,7 @@ impl Weights {
         all.iter().all(|weight| (0.0..=1e18).contains(weight))
     }
 
-    /// What one read of the range takes by the model, in nanoseconds.
+    /// The time of one read of the range by the model, in nanoseconds.
     #[must_use]
     pub fn read_ns(&self, len: Bytes, fragmentation: &Fragmentation) -> f64 {
         let columns = columns(len, fragmentation);
@@ -166,8 +165,8 @@ impl Weights {
         )
     }
 
-    /// What one read of this range takes longer (or shorter, negative) than the model says, as far
-    /// as its own times can be believed, in nanoseconds.
+    /// The time by which one read of this range takes longer (or, if negative, shorter) than the model
+    /// predicts, as far as its own times count, in nanoseconds.
     #[must_use]
     pub fn correction(
         &self,
@@ -186,12 +185,12 @@ impl Weights {
     }
 }
 
-/// Weights, and how well they explain what was seen.
+/// Weights, and how well they explain the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Calibration {
     /// The weights.
     pub weights: Weights,
-    /// Timed ranges that they are from.
+    /// Timed ranges that the fit uses.
     pub ranges: u64,
     /// Timed reads of these.
     pub reads: u64,
@@ -203,14 +202,14 @@ pub struct Calibration {
     pub typical_error_ns: f64,
 }
 
-/// There are no measured weights; the message tells why.
+/// There are no measured weights; the message gives the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CannotCalibrate {
-    /// Nothing was timed.
+    /// No read was timed.
     #[error("the profile holds no times of reads; record it with `indef trace`")]
     NoTimes,
-    /// Not enough was timed.
+    /// Too few ranges were timed.
     #[error(
         "the profile times {found} ranges that a request can hold, but at least {FEWEST_RANGES} are needed; trace for longer"
     )]
@@ -218,12 +217,12 @@ pub enum CannotCalibrate {
         /// Timed ranges.
         found: usize,
     },
-    /// Nothing to compare with.
+    /// There is nothing to compare with.
     #[error(
         "the ranges that were timed are all fragmented alike, so what a fragment costs cannot be told"
     )]
     Alike,
-    /// Fragments that cost no time that can be seen.
+    /// Fragments show no cost in time.
     #[error(
         "the times seen do not show that fragmented ranges are slower than contiguous ones on this device"
     )]
@@ -234,7 +233,7 @@ pub enum CannotCalibrate {
 ///
 /// # Errors
 ///
-/// Why the samples do not tell: see [`CannotCalibrate`].
+/// [`CannotCalibrate`], with the reason.
 pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrate> {
     samples.retain(|sample| sample.observed.timed > 0);
     match samples.len() {
@@ -242,7 +241,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         found if found < FEWEST_RANGES => return Err(CannotCalibrate::TooFew { found }),
         _ => {}
     }
-    // Sums of fractions depend on the order, so it is always the same.
+    // Sums of fractions depend on the order, so the order is always the same.
     samples.sort_unstable_by(|a, b| {
         let key = |s: &Sample| {
             (
@@ -262,7 +261,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
     if dolf < TELLABLE && dopf < TELLABLE {
         return Err(CannotCalibrate::Alike);
     }
-    // What cannot be told from the length is left to the length.
+    // An effect that cannot be separated from that of the length is attributed to the length.
     let usable = [true, true, dolf >= TELLABLE, dopf >= TELLABLE];
     let prior_reads = prior_reads(&samples, &fit::robust(&rows, usable));
     let fit = fit::robust(&rows_with(&samples, prior_reads), usable);
@@ -298,15 +297,15 @@ fn rows_with(samples: &[Sample], prior_reads: f64) -> Vec<Row> {
     samples.iter().map(|s| s.row(prior_reads)).collect()
 }
 
-/// `k`: the squared distance of a range's mean of `n` reads from the model is, on average, the
-/// variance of ranges plus that of reads ÷ n. A fit of the one to the other gives both.
+/// Estimate `k`. The squared distance of a range's mean of `n` reads from the model is, on average, the
+/// variance of ranges plus the variance of reads ÷ n; a linear fit gives both variances.
 fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
     let squares: Vec<Row> = samples
         .iter()
         .map(|sample| {
             let Row { x, y, .. } = sample.row(0.0);
             let model: f64 = x.iter().zip(fit.coefficients).map(|(x, b)| x * b).sum();
-            // Beyond the limit it is an outlier, which says nothing about the others.
+            // Beyond the limit it is an outlier and says nothing about the others.
             let share = sample.timed() / (sample.timed() + USUAL_PRIOR);
             let limit = LIMIT * fit.scale / share.sqrt();
             let off = (y - model).clamp(-limit, limit) / fit.scale;
@@ -327,7 +326,7 @@ fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
         return USUAL_PRIOR;
     }
     let [ranges, reads, ..] = fit::least_squares(&squares);
-    // Nothing but reads that scatter: the quotient is infinite, or of nothing.
+    // Only reads scatter: the quotient is infinite, or 0 ÷ 0.
     match (ranges > 0.0, reads > 0.0) {
         (true, _) => (reads / ranges).clamp(PRIORS.0, PRIORS.1),
         (false, true) => PRIORS.1,

@@ -1,4 +1,4 @@
-//! Weights that are known are found again; nonsense never leads to nonsense.
+//! Known weights are found again; nonsense in gives an error or finite weights.
 
 use proptest::prelude::*;
 use units::{Bytes, FileRange, Nanos};
@@ -184,7 +184,7 @@ fn what_scatters_is_found_out_ranges_or_reads() {
         );
         assert_near(weights.spread_ns, ranges, 0.25, "spread");
     }
-    // Where only reads scatter, a range's own times say little: the best guess is the model.
+    // If only reads scatter, a range's own times say little: the model is the best estimate.
     let weights = calibrate(scattered(0.0, 100_000.0)).unwrap().weights;
     assert!(weights.prior_reads > 200.0, "{weights:?}");
     let fragmentation = Fragmentation {

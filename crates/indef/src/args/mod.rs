@@ -1,7 +1,7 @@
-//! The command line: what can be asked for, and nothing of how it is done.
+//! The command line: the definition of all commands and options, without their work.
 //!
-//! Help texts, man pages and shell completions all come from these definitions. Values are checked
-//! while they are parsed (exit status 2); whether files exist is found out later (exit status 1).
+//! Help texts, man pages and shell completions all come from these definitions. Parsing checks values
+//! (exit status 2); whether files exist is checked later (exit status 1).
 
 mod profile;
 mod selection;
@@ -27,9 +27,9 @@ pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
 
 /// Finds the fragments that make reads slow on flash, and moves only those
 ///
-/// indef looks at files on mounted ext4, XFS and Btrfs file systems, plans which of their ranges
-/// are worth moving, and gives those new, contiguous blocks, while applications keep using the
-/// files. File contents never change, whatever happens on the way.
+/// indef examines files on mounted ext4, XFS, Btrfs and F2FS file systems, plans which of their
+/// ranges are worth moving, and gives those new, contiguous blocks, while applications keep using
+/// the files. File contents never change, whatever happens meanwhile.
 #[derive(Debug, Parser)]
 #[command(
     name = "indef",
@@ -39,7 +39,7 @@ pub(crate) use trace::{HeldArgs, LayerName, TraceArgs};
     disable_help_subcommand = true,
     after_help = "Try first:\n  \
         indef scan ~/data            how fragmented are my files?\n  \
-        indef run --dry-run ~/data   what would be moved?\n  \
+        indef run --dry-run ~/data   which files would be moved?\n  \
         sudo indef demo              see it work, on a file system of its own\n\n\
         Exit status: 0 done (skipped files are no failure), 1 something failed, 2 wrong usage,\n\
         3 stopped by a limit or a signal with work left (indef run --resume continues)."
@@ -63,7 +63,7 @@ pub(crate) struct CommonArgs {
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say more: every file; twice: every decision
+    /// Print more: every file; twice: every decision
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
@@ -108,8 +108,8 @@ pub(crate) enum Command {
 
 /// Show how fragmented files are, where, and what that costs
 ///
-/// Walks the paths in parallel and reads only metadata: nothing is changed, no file content is
-/// read. Directories are walked without leaving their file system.
+/// Walks the paths in parallel and reads only metadata: it changes nothing and reads no file
+/// content. It does not leave the file systems of the given directories.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef scan /var/lib/postgresql           the 20 worst files, a histogram, totals\n  \
@@ -129,15 +129,15 @@ pub(crate) struct ScanArgs {
     #[arg(long, value_name = "SIZE", default_value = "128KiB", value_parser = values::io_size)]
     pub(crate) io_size: Bytes,
 
-    /// Accesses that were recorded: shows heat beside fragmentation, the costliest first
+    /// Recorded accesses: shows heat beside fragmentation, the costliest files first
     #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     pub(crate) profile: Option<PathBuf>,
 
-    /// How far the kernel reads ahead of a sequential reader; 0 for not at all (with a profile)
+    /// How far the kernel reads ahead of a sequential reader; 0 for no read-ahead (with a profile)
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     pub(crate) readahead: Bytes,
 
-    /// The device's inside, for DoPF: auto (ask it), unknown, striped:granule=SIZE,dies=N or
+    /// Geometry of the device, for DoPF: auto (ask it), unknown, striped:granule=SIZE,dies=N or
     /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]
     #[arg(long, value_name = "SPEC", value_parser = selection::geometry)]
     pub(crate) geometry: Option<GeometryChoice>,
@@ -149,20 +149,20 @@ pub(crate) struct ScanArgs {
 /// How many threads.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Workers {
-    /// Files looked at (or moved) at the same time [default: number of processors, at least 4]
+    /// Files examined (or moved) at the same time [default: number of processors, at least 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 }
 
 impl Workers {
-    /// The number asked for, or what suits this machine: the work waits for the device more than
-    /// it computes, so a few threads more than processors do no harm.
+    /// The given number, or a default for this machine: the work waits for the device more than it
+    /// computes, so a few threads more than processors do no harm.
     pub(crate) fn count(self) -> usize {
         self.given()
             .unwrap_or_else(|| std::thread::available_parallelism().map_or(4, |n| n.get().max(4)))
     }
 
-    /// The number asked for, if any.
+    /// The given number, if any.
     pub(crate) fn given(self) -> Option<usize> {
         self.jobs.map(usize::from)
     }
@@ -170,11 +170,11 @@ impl Workers {
 
 /// Decide what would move, what it costs and what it gains
 ///
-/// Nothing is changed. With -o the plan is kept in a file that `indef run --plan` executes later,
-/// checking again everything that may have changed meanwhile.
+/// Changes nothing. -o writes the plan to a file that `indef run --plan` executes later, after it has
+/// checked again everything that may have changed meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    indef plan /srv/db                               what would be moved, as a table\n  \
+    indef plan /srv/db                               the files to be moved, as a table\n  \
     indef plan /srv/db -o db.plan                    keep the plan, run it tonight\n  \
     indef plan /srv/db --profile db.profile --truncate 30 -o db.plan\n  \
     indef plan / --budget 2GiB                       the best 2 GiB of it\n\n\
@@ -192,7 +192,7 @@ pub(crate) struct PlanCommandArgs {
     #[arg(short, long, value_name = "PLAN", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// How many of the files to list
+    /// How many files to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) top: usize,
 
@@ -209,15 +209,15 @@ pub(crate) struct PlanCommandArgs {
 /// Give fragmented ranges new, contiguous blocks
 ///
 /// Plans and runs in one go, or runs a plan. Contents, sizes, times, holes and sharing stay as
-/// they are; the files may be in use. Interrupt it at any time: the current step is finished,
-/// what was moved stays moved, and --resume continues.
+/// they are; the files may be in use. You can interrupt it at any time: it finishes the current
+/// step, moved data stays moved, and --resume continues.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    indef run ~/vm-images                    repair what is fragmented there\n  \
-    indef run --dry-run /srv                 only say what would be done\n  \
+    indef run ~/vm-images                    repair the fragmented files there\n  \
+    indef run --dry-run /srv                 only show what would be done\n  \
     indef run --plan db.plan --rate 50MiB    run a plan, at most 50 MiB written a second\n  \
     indef run /srv --time-limit 1h --budget 10GiB\n  \
-    indef run --resume                       go on with what was stopped last")]
+    indef run --resume                       continue the run that was stopped last")]
 pub(crate) struct RunArgs {
     /// Files and directories
     #[arg(
@@ -233,7 +233,7 @@ pub(crate) struct RunArgs {
           conflicts_with_all = ["resume", "selection"])]
     pub(crate) plan_file: Option<PathBuf>,
 
-    /// Go on with the run that was stopped last, with the options that it had; those given now
+    /// Continue the run that was stopped last, with the options that it had; options given now
     /// replace them
     #[arg(long, conflicts_with = "selection")]
     pub(crate) resume: bool,
@@ -251,11 +251,11 @@ pub(crate) struct RunArgs {
     pub(crate) workers: Workers,
 }
 
-/// How a run goes about it.
+/// How a run works.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Execution")]
 pub(crate) struct HowArgs {
-    /// Say what would be done, change nothing
+    /// Show what would be done, change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 
@@ -273,14 +273,13 @@ pub(crate) struct HowArgs {
     #[arg(long, value_name = "BYTES/S", value_parser = values::rate)]
     pub(crate) rate: Option<Bytes>,
 
-    /// Leave a file alone that somebody else has open, where a power cut right after a step could
-    /// take back what its writer was told is durable (ext4)
+    /// Leave a file alone that somebody else has open if a power cut right after a step could undo
+    /// writes that its writer was told are durable (ext4)
     #[arg(long)]
     pub(crate) strict: bool,
 
-    /// How long a write of an application may wait for one step, in milliseconds: steps are made
-    /// so small that they should take half of it; the result says how many took longer
-    /// [default: 50]
+    /// How long an application's write may wait for one step, in milliseconds: steps are sized to
+    /// take half of it; the result says how many took longer [default: 50]
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
     max_stall: Option<u64>,
 
@@ -290,12 +289,12 @@ pub(crate) struct HowArgs {
 }
 
 impl HowArgs {
-    /// The engine asked for by name, if any.
+    /// The engine that was given by name, if any.
     pub(crate) fn engine(&self) -> Option<EngineKind> {
         self.engine.and_then(EngineChoice::named)
     }
 
-    /// The options that were given, over those of `base`.
+    /// The given options, over those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
             queue_depth: self.queue_depth.unwrap_or(base.queue_depth),
@@ -320,7 +319,7 @@ pub(crate) enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The engine asked for by name, if any.
+    /// The engine that was given by name, if any.
     pub(crate) fn named(self) -> Option<EngineKind> {
         match self {
             Self::Auto => None,
@@ -338,7 +337,7 @@ fn engine(text: &str) -> Result<EngineChoice, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Show plans and results of runs: as text, HTML or JSON
+/// Show plans and results of runs as text, HTML or JSON
 ///
 /// Reads plan files (`indef plan -o`) and saved results (`indef run --json > run.json`, also of
 /// the demo), in any mixture, and shows them in the order given.
@@ -364,8 +363,8 @@ pub(crate) struct ReportArgs {
 ///
 /// Makes a file system on a loop file, ages it with interleaved writers and a SQLite database,
 /// scans, plans and runs, proves that all contents are equal and the file system is clean, times
-/// cold reads before and after, and cleans up. Without root it does what it can in a directory of
-/// yours, and says what root would add.
+/// cold reads before and after, and cleans up. Without root it works in a directory of yours, and
+/// says what root would add.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     sudo indef demo                  ext4 on a loop file\n  \
@@ -378,12 +377,12 @@ pub(crate) struct DemoArgs {
     #[arg(long, conflicts_with = "dir")]
     pub(crate) fs: Option<DemoFs>,
 
-    /// Make no file system: work in this directory, in a folder that is removed again
+    /// Make no file system: work in a temporary folder of this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
-    /// In a virtual machine: F2FS on a zoned (ZNS) SSD that copies by itself. Needs QEMU and, the first
-    /// time, a network for a kernel of Debian's; neither root nor a ZNS SSD
+    /// In a virtual machine: F2FS on a zoned (ZNS) SSD that copies by itself. Needs QEMU and, the
+    /// first time, a network to fetch one of Debian's kernels; needs neither root nor a ZNS SSD
     #[arg(long, conflicts_with_all = ["fs", "dir"])]
     pub(crate) zns: bool,
 
@@ -406,9 +405,9 @@ impl DemoArgs {
 /// A part of `demo --zns`, in the guest.
 #[derive(Debug, Args)]
 pub(crate) struct DemoStepArgs {
-    /// Which
+    /// The part to run
     pub(crate) step: DemoStep,
-    /// The folder
+    /// The folder to work in
     pub(crate) dir: PathBuf,
     /// How much data to age
     #[arg(long, value_parser = values::demo_size, default_value = "32MiB")]
@@ -435,7 +434,7 @@ pub(crate) enum DemoFs {
 }
 
 impl DemoFs {
-    /// As mkfs and mount call it.
+    /// The name for mkfs and mount.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ext4 => "ext4",
@@ -445,17 +444,17 @@ impl DemoFs {
     }
 }
 
-/// Write what packages ship.
+/// Write the files that packages ship.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Generate {
     /// Man pages, one for each command
     Man {
-        /// Where to
+        /// Target folder
         dir: PathBuf,
     },
     /// Completions for bash, zsh and fish
     Completions {
-        /// Where to
+        /// Target folder
         dir: PathBuf,
     },
 }

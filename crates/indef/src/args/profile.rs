@@ -11,7 +11,7 @@ use units::Bytes;
 
 use super::{trace::LayerName, values};
 
-/// Look into profiles, merge them, and bring traces of other tools into them
+/// Show, export and merge profiles, and import traces of other tools
 ///
 /// A profile says which parts of which files are read and written, and how often. It is either a
 /// store (a database that `indef trace` adds to, with heat that fades) or text (docs/profile.md):
@@ -20,7 +20,7 @@ use super::{trace::LayerName, values};
 #[command(
     subcommand_required = true,
     after_help = "Examples:\n  \
-    indef profile show db.profile                    what is hot?\n  \
+    indef profile show db.profile                    which files are hot?\n  \
     indef profile import db.profile iolog.txt        a trace of fio, strace, perf trace, blkparse\n  \
     indef profile export db.profile --format csv -o db.csv\n  \
     indef profile merge all.profile monday.profile tuesday.profile"
@@ -30,7 +30,7 @@ pub(crate) struct ProfileArgs {
     pub(crate) what: ProfileCommand,
 }
 
-/// What to do with profiles.
+/// The commands on profiles.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProfileCommand {
     Show(ShowArgs),
@@ -39,9 +39,9 @@ pub(crate) enum ProfileCommand {
     Merge(MergeArgs),
 }
 
-/// Show what a profile holds: totals, sessions, the hottest files
+/// Show the content of a profile: totals, sessions, the hottest files
 ///
-/// Heat is that of now: an access counts half after each half-life of the store.
+/// Shows current heat: an access counts half after each half-life of the store.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef profile show db.profile\n  \
@@ -59,12 +59,12 @@ pub(crate) struct ShowArgs {
 
 /// Write a store as text: lines that `--profile` reads, or a table for other tools
 ///
-/// The counts are those of now, with fading done. Sessions and half-life are not exported.
+/// Writes current counts, after fading. Sessions and half-life are not exported.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef profile export db.profile -o db.lines\n  \
     indef profile export db.profile --format csv | sort -t, -k6nr | head\n  \
-    indef profile export --json db.profile -o db.lines    says what was written")]
+    indef profile export --json db.profile -o db.lines    with a summary as JSON")]
 pub(crate) struct ExportArgs {
     /// A store
     #[arg(value_name = "STORE", value_hint = ValueHint::FilePath)]
@@ -79,10 +79,10 @@ pub(crate) struct ExportArgs {
     pub(crate) format: ExportFormat,
 }
 
-/// What can be written.
+/// The formats of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
-    /// One line for each range, with files named before (docs/profile.md)
+    /// One line for each range, after a line that names its file (docs/profile.md)
     Lines,
     /// A table with one row for each range
     Csv,
@@ -90,8 +90,8 @@ pub(crate) enum ExportFormat {
 
 /// Add a trace of another tool, or exported text, to a store
 ///
-/// The trace may be longer than memory. Lines that are not understood and accesses that do not tell
-/// their file or place are counted and left out.
+/// The trace may be longer than memory. Lines that are not understood, and accesses without a known
+/// file or place, are counted and left out.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     fio --write_iolog=iolog.txt job.fio      && indef profile import db.profile iolog.txt\n  \
@@ -100,10 +100,10 @@ pub(crate) enum ExportFormat {
     blkparse -i sda | indef profile import db.profile - --map /srv/db\n  \
     indef profile import new.profile db.lines --half-life 30days\n  \
     indef profile import --json db.profile iolog.txt | jq .accesses\n\n\
-    Read-ahead is modelled for what programs asked for (layer syscall), and not for what reached\n\
-    the device (layer fs).")]
+    Read-ahead is modelled for accesses that programs asked for (layer syscall), not for accesses\n\
+    that reached the device (layer fs).")]
 pub(crate) struct ImportArgs {
-    /// The store; made if it is not there
+    /// The store; created if it does not exist
     #[arg(value_name = "STORE", value_hint = ValueHint::FilePath)]
     pub(crate) store: PathBuf,
 
@@ -111,11 +111,11 @@ pub(crate) struct ImportArgs {
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) input: PathBuf,
 
-    /// What wrote it [default: told by its first lines]
+    /// Format of the trace [default: recognised by its first lines]
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<ImportFormat>,
 
-    /// Where the accesses were seen [default: fs for blkparse, else syscall]
+    /// The layer at which the accesses were seen [default: fs for blkparse, else syscall]
     #[arg(long, value_name = "LAYER")]
     pub(crate) layer: Option<LayerName>,
 
@@ -123,12 +123,12 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) folder: Option<PathBuf>,
 
-    /// blkparse: files, or folders with files, that the device's blocks are looked up in (may be
-    /// given several times); they must lie as they lay then
+    /// blkparse: files, or folders with files, in which to look the device's blocks up (may be given
+    /// several times); the files must not have moved since
     #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) map: Vec<PathBuf>,
 
-    /// How far the kernel read ahead of a sequential reader; 0 for not at all
+    /// How far the kernel read ahead of a sequential reader; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     pub(crate) readahead: Bytes,
 
@@ -163,7 +163,7 @@ fn max_size(text: &str) -> Result<Bytes, String> {
 pub(crate) enum ImportFormat {
     /// An iolog of `fio --write_iolog`
     Fio,
-    /// Text of strace; with -f for children, with -y for files that were open before
+    /// Text of strace; with -f for children, with -y for files that were already open
     Strace,
     /// Text of perf trace
     Perf,
@@ -190,13 +190,13 @@ impl From<ImportFormat> for Format {
 
 /// Add other stores to a store
 ///
-/// Equal ranges of the same file add up, each with the heat that is left of it now.
+/// Equal ranges of the same file add up, each with its current heat.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef profile merge all.profile monday.profile tuesday.profile\n  \
     indef profile merge --json all.profile monday.profile")]
 pub(crate) struct MergeArgs {
-    /// The store that the others are added to; made if it is not there
+    /// The store that the others are added to; created if it does not exist
     #[arg(value_name = "STORE", value_hint = ValueHint::FilePath)]
     pub(crate) store: PathBuf,
 

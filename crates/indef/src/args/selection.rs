@@ -1,4 +1,4 @@
-//! The options that `plan` and `run` share: what to choose.
+//! The options that `plan` and `run` share: the selection of ranges.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ use crate::geometry::GeometryChoice;
 #[command(next_help_heading = "Selection")]
 #[group(id = "selection", multiple = true)]
 pub(crate) struct PlanArgs {
-    /// Accesses that were recorded: decides what is worth moving
+    /// Recorded accesses, which decide what is worth moving
     #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     pub(crate) profile: Option<PathBuf>,
 
@@ -26,7 +26,7 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     policy: Option<PolicyName>,
 
-    /// What fragments weigh: the paper's alpha and beta, or what the times in the profile tell
+    /// Weight of fragments: the paper's alpha and beta, or weights measured from the profile's times
     #[arg(long, default_value = "paper", requires_if("measured", "profile"))]
     weight: WeightName,
 
@@ -47,15 +47,15 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "WEIGHT", value_parser = values::weight, allow_negative_numbers = true)]
     beta: Option<f64>,
 
-    /// Size of one read: ranges are judged in pieces of it [default: 128KiB]
+    /// Size of one read: ranges are judged in pieces of this size [default: 128KiB]
     #[arg(long, value_name = "SIZE", value_parser = values::io_size)]
     io_size: Option<Bytes>,
 
-    /// How far the kernel reads ahead of a sequential reader; 0 for not at all (with a profile)
+    /// How far the kernel reads ahead of a sequential reader; 0 for no read-ahead (with a profile)
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     pub(crate) readahead: Bytes,
 
-    /// The device's inside: auto (ask it), unknown, striped:granule=SIZE,dies=N or
+    /// Geometry of the device: auto (ask it), unknown, striped:granule=SIZE,dies=N or
     /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]
     #[arg(long, value_name = "SPEC", value_parser = geometry)]
     pub(crate) geometry: Option<GeometryChoice>,
@@ -77,10 +77,10 @@ pub(crate) struct BoundArgs {
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     min_free: Option<f64>,
 
-    /// Move ranges that are shared with reflinks or snapshots, too; their sharing is given up
+    /// Also move ranges that are shared with reflinks or snapshots; this gives their sharing up
     ///
-    /// On XFS this takes the exchange feature (xfs-commit-range), and on Btrfs copy-on-write: else a
-    /// power cut soon after could leave one file's data in the other.
+    /// On XFS this needs the exchange feature (xfs-commit-range), and on Btrfs copy-on-write: else a
+    /// power cut soon afterwards could leave one file's data in the other.
     #[arg(long)]
     pub(crate) allow_unshare: bool,
 }
@@ -124,7 +124,7 @@ impl PlanArgs {
         self.weight == WeightName::Measured
     }
 
-    /// For the planner: what was not given stays at the planner's default.
+    /// For the planner: an option that was not given stays at the planner's default.
     pub(crate) fn options(&self, bounds: &BoundArgs, geometry: Geometry) -> PlanOptions {
         let default = PlanOptions::default();
         let by_input = if self.profile.is_some() {
@@ -134,8 +134,8 @@ impl PlanArgs {
         };
         PlanOptions {
             policy: self.policy.map_or(by_input, PolicyName::policy),
-            // A target chooses by itself what is not worth it; what truncation takes away could be
-            // needed to reach it.
+            // A target leaves out by itself what is not worth moving; it could need the ranges that
+            // truncation takes away.
             truncate_pct: match (self.truncate, self.target_gain) {
                 (Some(pct), _) => pct,
                 (None, Some(_)) => 0.0,
@@ -155,7 +155,7 @@ impl PlanArgs {
 }
 
 impl BoundArgs {
-    /// The bounds that were given, over those of `base`.
+    /// The given bounds, over those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
             budget: self.budget.or(base.budget),

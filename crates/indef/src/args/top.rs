@@ -12,22 +12,22 @@ use super::{BoundArgs, HowArgs, Workers, values};
 /// A list like that of top(1), but of file ranges: those that are read most and lie in many
 /// fragments, with the device time that this costs. `r` gives the selected range new, contiguous
 /// blocks, `R` all listed ranges of its file; `?` shows all keys. Counts come from a collector that
-/// watches the whole machine (needs root), or from a profile that was recorded before.
+/// watches the whole machine (needs root), or from a profile.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    sudo indef top                        what is read now, on all file systems\n  \
+    sudo indef top                        current reads, on all file systems\n  \
     sudo indef top /srv/db                only files there\n  \
-    indef top --profile db.profile        what was read when the profile was recorded\n  \
+    indef top --profile db.profile        the reads of a recorded profile\n  \
     indef top --profile db.profile --once | head     as text, once\n  \
     sudo indef top --once --watch 30s --json         watch for 30 s, one JSON document\n\n\
     The time lost is the device time of a range's reads, times the share of its fragments that\n\
-    repair would take away. Where reads were not timed it is estimated from those that were.")]
+    a repair would take away. For ranges without timed reads it is estimated from the others.")]
 pub(crate) struct TopArgs {
     /// Only files below these paths
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Show this profile instead of what is read now
+    /// Show this profile instead of current reads
     #[arg(long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     pub(crate) profile: Option<PathBuf>,
 
@@ -62,7 +62,7 @@ pub(crate) struct TopArgs {
     pub(crate) workers: Workers,
 }
 
-/// Often enough to be called live, seldom enough to cost nothing.
+/// A refresh interval: often enough to be live, seldom enough to cost nothing.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = values::duration(text)?;
     if (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&interval) {

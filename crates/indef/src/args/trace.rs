@@ -11,25 +11,25 @@ use super::values;
 /// Learn what applications really read and write
 ///
 /// Watches with eBPF, in the kernel, at the cost of some percent; needs root, or CAP_BPF,
-/// CAP_PERFMON and CAP_DAC_READ_SEARCH. Ends with the command, at --duration, or with Ctrl-C; what
-/// was learned is added to the profile, whose heat fades with time. `indef plan --profile` then
-/// moves only what is both fragmented and read.
+/// CAP_PERFMON and CAP_DAC_READ_SEARCH. Ends with the command, at --duration, or with Ctrl-C, and
+/// adds the accesses to the profile, whose heat fades with time. `indef plan --profile` then moves
+/// only ranges that are both fragmented and read.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     indef trace -o db.profile -- psql -f report.sql    a command, with all its children\n  \
     indef trace -o db.profile --comm mysqld --duration 1h\n  \
-    indef trace -o vm.profile --path /var/lib/libvirt  whoever reads below that folder\n  \
-    indef trace --duration 10s                         only look, keep nothing\n  \
+    indef trace -o vm.profile --path /var/lib/libvirt  all accesses below that folder\n  \
+    indef trace --duration 10s                         only show, keep nothing\n  \
     indef trace --check                                what can be seen on this kernel?\n\n\
     Layers:\n  \
-    fs       what reaches the device, after page cache and read-ahead: the default\n  \
-    syscall  what the application asks for; what read-ahead makes of it is modelled")]
+    fs       accesses that reach the device, after page cache and read-ahead (the default)\n  \
+    syscall  accesses that the application asks for; the effect of read-ahead is modelled")]
 pub(crate) struct TraceArgs {
-    /// Add what is learned to this profile (made if it is not there)
+    /// Add the accesses to this profile (created if it does not exist)
     #[arg(short, long, value_name = "PROFILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Option<PathBuf>,
 
-    /// Where to look
+    /// The layer at which accesses count
     #[arg(long, value_name = "LAYER", default_value = "fs")]
     pub(crate) layer: LayerName,
 
@@ -45,7 +45,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
 
-    /// Show what can be seen on this kernel, and what not and why; trace nothing
+    /// Show what this kernel lets indef see, and what not and why; trace nothing
     #[arg(long, conflicts_with_all = ["output", "command"])]
     pub(crate) check: bool,
 
@@ -60,13 +60,13 @@ pub(crate) struct TraceArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Whose accesses count.
+/// Filters: the processes and files that count.
 #[derive(Debug, Args)]
 #[command(
     next_help_heading = "Filters (all that are given must hold; of several paths or devices, one)"
 )]
 pub(crate) struct FilterArgs {
-    /// Only this process, with the children that it gets (may be given several times)
+    /// Only this process and its later children (may be given several times)
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
 
@@ -95,7 +95,7 @@ pub(crate) struct FilterArgs {
     only: Option<Only>,
 }
 
-/// How what is learned is kept.
+/// How the profile is kept.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Profile")]
 pub(crate) struct KeepArgs {
@@ -107,7 +107,7 @@ pub(crate) struct KeepArgs {
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(crate) max_size: Option<Bytes>,
 
-    /// Layer syscall: how far the kernel reads ahead of a sequential reader; 0 for not at all
+    /// Layer syscall: how far the kernel reads ahead of a sequential reader; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "128KiB")]
     readahead: Bytes,
 }
@@ -115,9 +115,9 @@ pub(crate) struct KeepArgs {
 /// The layers by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LayerName {
-    /// What reaches the device
+    /// Accesses that reach the device
     Fs,
-    /// What the application asks for
+    /// Accesses that the application asks for
     Syscall,
 }
 
@@ -170,8 +170,8 @@ fn user(text: &str) -> Result<u32, String> {
     id.ok_or_else(|| format!("there is no user '{text}' in /etc/passwd; give the number"))
 }
 
-/// Wait to be continued, then become the command (`indef trace -- CMD` runs it through this, so that
-/// nothing of it escapes).
+/// Wait to be continued, then become the command (`indef trace -- CMD` starts the command through
+/// this, so that the trace misses nothing of it).
 #[derive(Debug, Args)]
 pub(crate) struct HeldArgs {
     #[arg(last = true, required = true)]

@@ -31,12 +31,12 @@ pub(super) fn demo_size(text: &str) -> Result<Bytes, String> {
     }
 }
 
-/// A rate: a size, with `/s` behind it if you like.
+/// A rate: a size, optionally followed by `/s`.
 pub(super) fn rate(text: &str) -> Result<Bytes, String> {
     size(text.strip_suffix("/s").unwrap_or(text))
 }
 
-/// A percentage, with `%` behind it if you like.
+/// A percentage, optionally followed by `%`.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
         Ok(value) if (0.0..=100.0).contains(&value) => Ok(value),

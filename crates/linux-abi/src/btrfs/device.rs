@@ -1,5 +1,5 @@
-//! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: what of its devices a file system has not given to
-//! any block group yet.
+//! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: the space of its devices that a file system has not
+//! given to any block group yet.
 
 use std::{
     io,
@@ -79,14 +79,14 @@ pub(super) const DEV_INFO: AbiItem = AbiItem {
     )],
 };
 
-/// Device numbers that are asked for; numbers of removed devices are not used again.
+/// Device numbers to ask for; numbers of removed devices are not used again.
 const MAX_DEVICES: u64 = 256;
 
-/// Bytes of the device that has most of them that belong to no block group.
+/// Bytes that belong to no block group, on the device that has most of them.
 ///
 /// # Errors
 ///
-/// What the kernel said: `ENOTTY` on other file systems.
+/// The kernel's errno: `ENOTTY` on other file systems.
 pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
     let file = file.as_fd();
     let mut info = Box::new(FsInfo {

@@ -1,5 +1,5 @@
 //! `F2FS_IOC_OFFLOAD`: give ranges of files new, contiguous blocks, and have the device copy the data
-//! (kernel/f2fs/f2fs_offload.h; a kernel without that patch says `ENOTTY`).
+//! (kernel/f2fs/f2fs_offload.h; a kernel without that patch returns `ENOTTY`).
 
 use std::{
     io,
@@ -9,11 +9,11 @@ use std::{
 
 use crate::{abi::AbiItem, ioctl};
 
-/// Most ranges of one call.
+/// Largest number of ranges in one call.
 pub const MAX_RANGES: usize = 1024;
 
 bitflags::bitflags! {
-    /// `F2FS_OFFLOAD_*`: what the kernel may do. A flag that it does not know is `EINVAL`.
+    /// `F2FS_OFFLOAD_*`: which ways the kernel may use. An unknown flag is `EINVAL`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct Flags: u32 {
         /// Not by In_Device_Defragment.
@@ -22,14 +22,14 @@ bitflags::bitflags! {
         const NO_COPY = 0x02;
         /// Not by reading and writing in the host.
         const NO_HOST = 0x04;
-        /// Write a checkpoint before returning: what was moved is durable then.
+        /// Write a checkpoint before returning, which makes the moves durable.
         const CHECKPOINT = 0x08;
-        /// Move nothing: only say which way there is.
+        /// Move nothing: only report the available way.
         const QUERY = 0x10;
     }
 }
 
-/// `enum f2fs_offload_way`: how clean data is moved.
+/// `enum f2fs_offload_way`: the way in which clean data is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     /// Not at all.
@@ -54,12 +54,12 @@ impl Way {
     }
 }
 
-/// `enum f2fs_offload_status`: what became of a range.
+/// `enum f2fs_offload_status`: the outcome for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It is contiguous now.
     Done,
-    /// The call ended before it came to this range.
+    /// The call ended before this range.
     NotReached,
     /// It was contiguous before; nothing was moved.
     Contiguous,
@@ -67,9 +67,9 @@ pub enum Status {
     Hole,
     /// Not a regular file, or not open for reading.
     NotRegular,
-    /// A file of another file system than the one that the call was made on.
+    /// The file is on another file system than the one of the call.
     OtherFs,
-    /// Start or length unaligned, nothing, or beyond the end.
+    /// The start or the length is unaligned, the range is empty, or it lies past the end.
     Range,
     /// The file is pinned.
     Pinned,
@@ -89,9 +89,9 @@ pub enum Status {
     Device(i32),
     /// The file was truncated or deleted meanwhile.
     Changed,
-    /// A signal came.
+    /// A signal ended the call.
     Interrupted,
-    /// A number that is not known here.
+    /// A number that this version does not know.
     Unknown(u32),
 }
 
@@ -125,35 +125,35 @@ impl Status {
 pub struct Range<'a> {
     /// The file, open for reading.
     pub file: BorrowedFd<'a>,
-    /// Where it begins.
+    /// Its first byte.
     pub start: u64,
-    /// How long it is.
+    /// Its length.
     pub len: u64,
 }
 
-/// What became of a range.
+/// The outcome for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeOutcome {
-    /// In a word.
+    /// Its status.
     pub status: Status,
-    /// Bytes of it that have new blocks: all that are no holes, or less where it did not end with
+    /// Bytes of it that have new blocks: all except holes, or fewer if it did not end with
     /// [`Status::Done`].
     pub moved: u64,
 }
 
-/// Which way there is, and how much goes into a command.
+/// The available way, and the capacity of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capability {
-    /// The best that the device has and the flags allow.
+    /// The best way that the device has and the flags allow.
     pub way: Way,
-    /// Most blocks of 4 KiB that one command moves.
+    /// Largest number of 4 KiB blocks that one command moves.
     pub max_blocks: u32,
 }
 
-/// What a call did.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// How clean data was moved.
+    /// The way in which clean data was moved.
     pub capability: Capability,
     /// For each range, in the order of the call.
     pub ranges: Vec<RangeOutcome>,
@@ -163,7 +163,7 @@ pub struct Report {
     pub bytes_copied: u64,
     /// Bytes that the host read and wrote.
     pub bytes_host: u64,
-    /// Bytes that were dirty in the page cache, and were written from there.
+    /// Bytes that were dirty in the page cache and were written from there.
     pub bytes_from_memory: u64,
     /// Commands to the device.
     pub commands: u64,
@@ -217,7 +217,7 @@ const _: () = {
     assert!(<Offload as ioctl::IoctlArgument>::REQUEST == 0xC080_F540);
 };
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "f2fs_offload.h",
@@ -280,7 +280,7 @@ unsafe impl ioctl::IoctlArgument for Offload {
     const REQUEST: u32 = ioctl::request(ioctl::READ | ioctl::WRITE, 0xF5, 64, size_of::<Offload>());
 }
 
-/// Which way there is on the file system of `file`; nothing is moved.
+/// Ask for the available way on the file system of `file`; this moves nothing.
 ///
 /// # Errors
 ///
@@ -290,9 +290,9 @@ pub fn query(file: impl AsFd, flags: Flags) -> io::Result<Capability> {
     call(file.as_fd(), &[], flags | Flags::QUERY).map(|report| report.capability)
 }
 
-/// Give each of these ranges contiguous blocks, in the order in which they stand. `on` is any file or
-/// folder of the file system. That a range could not be moved is its [`Status`], not an error. A
-/// signal ends the call early: the ranges behind are [`Status::NotReached`].
+/// Give each of these ranges contiguous blocks, in the given order. `on` is any file or folder of the
+/// file system. A range that could not be moved is not an error but has a [`Status`]. A signal ends
+/// the call early: the remaining ranges are [`Status::NotReached`].
 ///
 /// # Errors
 ///
@@ -320,7 +320,7 @@ fn call(on: BorrowedFd<'_>, ranges: &[Range<'_>], flags: Flags) -> io::Result<Re
         size: size_of::<Offload>() as u32,
         flags: flags.bits(),
         count: u32::try_from(raw.len()).map_err(|_| too_many())?,
-        // Valid, exclusive and unmoved until the ioctl is back.
+        // Valid, exclusive and unmoved until the ioctl returns.
         ranges: raw.as_mut_ptr() as u64,
         ..Offload::default()
     };

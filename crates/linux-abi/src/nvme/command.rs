@@ -1,12 +1,12 @@
-//! Copy and Flush, sent to an NVMe namespace as they are.
+//! Copy and Flush, passed through to an NVMe namespace.
 //!
-//! These write below the file system, which knows nothing of it: which blocks may be written, and
-//! for how long nobody else may have them, is the caller's business.
+//! Copy writes below the file system, which does not know of it: the caller decides which blocks may be
+//! written, and keeps others from using them for as long as needed.
 //!
 //! The calls wait until the command is over, and no signal ends that wait (`blk_execute_rq`,
-//! block/blk-mq.c, v6.12): a process that is killed ends only after its command, and until then all
-//! its files stay open. `io_uring` commands are not used, since those are left to the kernel when a
-//! process is killed, after its files were closed.
+//! block/blk-mq.c, v6.12): a killed process ends only after its command, and all its files stay open
+//! until then. `io_uring` commands are not used: when a process is killed, the kernel goes on with them
+//! after the files were closed.
 
 use std::{
     io,
@@ -27,7 +27,7 @@ const COPY: u8 = 0x19;
 const DESCRIPTOR: usize = 32;
 /// Source ranges are counted in 8 bits, zero-based.
 const MOST_RANGES: usize = 256;
-/// Status code type 3h: errors of the path, among them those that the host makes up itself
+/// Status code type 3h: errors of the path, among them those that the host generates itself
 /// (Base §3.3.3.2.1).
 const PATH_RELATED: u16 = 3;
 
@@ -44,7 +44,7 @@ unsafe impl IoctlArgument for IoCommand {
 
 const _: () = assert!(IoCommand::REQUEST == 0xC048_4E43);
 
-/// What this module claims.
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
 pub const ABI: &[AbiItem] = &[AbiItem {
     header: "linux/nvme_ioctl.h",
     c_type: "",
@@ -53,22 +53,22 @@ pub const ABI: &[AbiItem] = &[AbiItem {
     requests: &[("NVME_IOCTL_IO_CMD", IoCommand::REQUEST)],
 }];
 
-/// How a command ended that was given to the driver.
+/// The end of a command that was given to the driver.
 #[derive(Debug)]
 pub enum Fate {
     /// It is done.
     Done,
-    /// The device has ended it with this status: code (bits 7:0), code type (10:8), and flags. What
-    /// it was to write may be written in part.
+    /// The device ended it with this status: code (bits 7:0), code type (10:8), and flags. It may have
+    /// written a part of the data.
     Refused(u16),
-    /// Nobody has heard from the device: a timeout, a reset, a lost connection. Over a network the
-    /// device may go on with the command for a while.
+    /// The device gave no answer: a timeout, a reset, a lost connection. Over a network the device may
+    /// go on with the command for a while.
     Unknown(io::Error),
 }
 
 /// Copy blocks inside a namespace: those of the source ranges (`descriptors`, 1 to 256 in descriptor
-/// format 0h, 32 bytes each) one after the other to `destination` and on. What is done is in the
-/// device's volatile cache, as after a write.
+/// format 0h, 32 bytes each) one after the other, to `destination` and on. The copy is in the device's
+/// volatile cache, as after a write.
 ///
 /// # Errors
 ///
@@ -99,7 +99,7 @@ pub fn copy(
     )
 }
 
-/// Make durable what is in the volatile cache of the namespace.
+/// Make the content of the namespace's volatile cache durable.
 ///
 /// # Errors
 ///
@@ -115,7 +115,7 @@ pub fn flush(device: impl AsFd, nsid: u32) -> io::Result<Fate> {
     )
 }
 
-/// Send it once: not [`ioctl::call`], which would send a cancelled command again.
+/// Send the command once: [`ioctl::call`] would send a cancelled command again.
 fn send(device: impl AsFd, command: PassthroughCommand) -> io::Result<Fate> {
     let mut command = IoCommand(command);
     let device = device.as_fd().as_raw_fd();
@@ -136,7 +136,8 @@ fn send(device: impl AsFd, command: PassthroughCommand) -> io::Result<Fate> {
     })
 }
 
-/// Errors of the checks before a command is sent are errors; after any other, nobody knows.
+/// Errors of the checks before a command is sent are errors; after any other error the outcome is
+/// unknown.
 fn fate_of(error: io::Error) -> io::Result<Fate> {
     match error.raw_os_error() {
         Some(

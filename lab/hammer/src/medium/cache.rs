@@ -1,9 +1,9 @@
-//! A device with a volatile cache: flashd's, as a file through FUSE or as NVMe disks, with everything recorded
-//! that is done to it.
+//! A device with a volatile cache: flashd's, as a file through FUSE or as NVMe disks, with a recording of all
+//! its commands.
 //!
-//! A cut is a mark in the recording. What was flushed before it is durable; a flush that is under way is
-//! noted before it is acknowledged, so nothing that was acknowledged before the cut began comes after its
-//! mark. Of what was written and not flushed, any blocks may be there.
+//! A cut is a mark in the recording. Data that was flushed before it is durable. A flush is recorded before
+//! it is acknowledged, so nothing that was acknowledged before the cut began comes after its mark. Of data
+//! that was written and not flushed, any blocks may be there.
 
 use std::{
     fs,
@@ -27,7 +27,7 @@ use super::{
 };
 use crate::shared::lock;
 
-/// States of a cut with some of the volatile blocks, beside those with all and none.
+/// States of a cut with some of the volatile blocks, in addition to those with all and none.
 const REORDERED: u64 = 3;
 
 /// See the module. The process ends when it is dropped.
@@ -36,12 +36,12 @@ pub(crate) struct Cache {
     files: Vec<PathBuf>,
     form: Form,
     marks: AtomicU32,
-    // Before the process that serves it.
+    // Dropped before the process that serves it.
     controller: Option<Controller>,
-    // Before the folder in which its file is.
+    // Dropped before the folder of its file.
     process: Mutex<Process>,
     folder: tempfile::TempDir,
-    /// Where it began with a state, which goes with it.
+    /// The file of the state that it began with, removed with it.
     _store: Option<tempfile::TempPath>,
 }
 
@@ -53,7 +53,7 @@ struct Process {
 }
 
 impl Cache {
-    /// `program` is the hammer; what is kept of it lies in `folder`.
+    /// Start a device: `program` is the hammer; its files lie in `folder`.
     pub(super) fn start(
         program: &Path,
         folder: &Path,
@@ -72,7 +72,7 @@ impl Cache {
         }
         command.args(beginning.namespaces.iter().map(ToString::to_string));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // A signal from the terminal is for the hammer, which ends it in order.
+        // A signal from the terminal is for the hammer, which ends the device in order.
         let mut child = command.process_group(0).spawn().context("the medium")?;
         let questions = child.stdin.take();
         let answers = child.stdout.take().context("the medium has no output")?;
@@ -116,7 +116,7 @@ impl Cache {
         self.controller.is_some()
     }
 
-    /// Set a mark, and say which.
+    /// Set a mark and return its name.
     pub(super) fn mark(&self) -> Result<String> {
         let number = self.marks.fetch_add(1, Ordering::Relaxed);
         let name = format!("cut{number}");
@@ -133,7 +133,7 @@ impl Cache {
         let recording = self.folder.path().join("recording");
         let (form, folder) = (self.form, self.folder);
         let walk = Walk::open(&recording, &folder.path().join("base"), form)?;
-        // Nobody else needs its name.
+        // Nothing else needs its name.
         fs::remove_file(&recording)?;
         Ok(Recorded { walk, form, folder })
     }
@@ -146,7 +146,7 @@ impl Process {
         self.answer()
     }
 
-    /// What comes after "done".
+    /// The part of the answer after "done".
     fn answer(&mut self) -> Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line).context("the medium")?;
@@ -159,7 +159,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It ends with its questions.
+        // It ends when its input is closed.
         self.questions = None;
         let _ = self.child.wait();
     }
@@ -174,8 +174,8 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
-    /// The states at a mark; marks come in their order. The least that is durable, everything that was
-    /// written, and some of those in between; each once, if fewer are possible.
+    /// The states at a mark (marks are passed in order): only the durable data, everything that was
+    /// written, and some states between; each once, if fewer are possible.
     pub(super) fn states(&mut self, mark: &str, seed: u64) -> Result<Vec<State>> {
         self.walk.go_to(mark)?;
         let ways = [Keep::Durable, Keep::Everything].into_iter();

@@ -1,6 +1,6 @@
 //! A device without a volatile cache: a file on the outer XFS.
 //!
-//! A cut is a clone of the file, which is atomic: it waits for the requests under way and holds off
+//! A cut is a clone of the file, which is atomic: it waits for the requests under way and blocks
 //! further ones (`xfs_reflink_remap_prep`, fs/xfs/xfs_reflink.c, v6.18).
 
 use std::{
@@ -20,7 +20,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// A new one.
+    /// Make a new one.
     pub(super) fn new(folder: &Path, size: u64) -> Result<Self> {
         let image = Self::of(folder.join("volume"));
         let file = File::create(&image.path)?;
@@ -29,7 +29,7 @@ impl Image {
         Ok(image)
     }
 
-    /// One that is there already.
+    /// Use an existing one.
     pub(super) fn of(path: PathBuf) -> Self {
         let copies = 0.into();
         Self { path, copies }
@@ -39,7 +39,7 @@ impl Image {
         &self.path
     }
 
-    /// What is on the device at this instant.
+    /// Clone the content of the device at this instant.
     pub(super) fn copy(&self) -> Result<PathBuf> {
         let number = self.copies.fetch_add(1, Ordering::Relaxed);
         let path = self.path.with_extension(format!("cut{number}"));

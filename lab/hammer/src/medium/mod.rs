@@ -1,9 +1,9 @@
-//! What volumes lie on, and the states that a power cut leaves of it.
+//! The media of volumes, and the states that a power cut leaves of them.
 //!
 //! - [`image`]: a file. Its bytes are the device without a volatile cache; a cut is a clone.
-//! - [`cache`]: a software SSD with a volatile cache, which records what is done to it. A cut is a mark in
-//!   the recording, and several states follow from it. It is a file for a loop device, or [`nvme`] disks; a
-//!   state of a device that has zones is looked at on such a device again.
+//! - [`cache`]: a software SSD with a volatile cache, which records its commands. A cut is a mark in the
+//!   recording, and several states follow from it. It is a file for a loop device, or [`nvme`] disks; a state
+//!   of a device that has zones is examined on such a device again.
 
 mod cache;
 mod image;
@@ -24,20 +24,20 @@ pub(crate) use nvme::FABRICS;
 use process::Namespace;
 pub use process::{Attach, Beginning, serve as serve_medium};
 
-/// The zones of a zoned disk together: F2FS wants sections to spare.
+/// Size of all zones of a zoned disk: F2FS needs spare sections.
 const ZONES: Bytes = Bytes::gib(2);
-/// What lies beside them, for F2FS's metadata: with more, it would put data there.
+/// Size of the disk without zones, for F2FS's metadata: on a larger one, it would put data there.
 const BESIDE_ZONES: Bytes = Bytes::mib(64);
 
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum MediumKind {
-    /// Without a volatile cache: what was written is there
+    /// Without a volatile cache: written data is durable
     Image,
-    /// With a volatile cache: what was flushed is there, and of the rest anything in any order
+    /// With a volatile cache: flushed data is durable, of the rest anything may be there, in any order
     Cache,
-    /// The same, and file systems are not told of the cache, so that they flush nothing: what is
-    /// lost must be found (it tries the hammer itself)
+    /// As cache, but file systems do not see the cache and flush nothing: the losses must be found
+    /// (it tests the hammer itself)
     CacheUntold,
     /// As cache, but an NVMe disk: for engines that have the disk copy (it needs nvme_tcp, see --kernel)
     Nvme,
@@ -46,7 +46,7 @@ pub enum MediumKind {
 }
 
 impl MediumKind {
-    /// As on the command line.
+    /// The name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -58,7 +58,7 @@ impl MediumKind {
         }
     }
 
-    /// How a device of this kind is reached, if it is one.
+    /// How a device of this kind is attached, if it is one.
     fn attach(self) -> Option<Attach> {
         match self {
             Self::Image => None,
@@ -72,7 +72,7 @@ impl MediumKind {
         self.attach() == Some(Attach::Nvme)
     }
 
-    /// What the device has, if `size` bytes are asked for.
+    /// The namespaces of a device of `size` bytes.
     fn namespaces(self, size: u64) -> Vec<Namespace> {
         let namespace = |kind, bytes| Namespace { kind, bytes };
         match self {
@@ -92,10 +92,10 @@ pub(crate) enum Medium {
     Cache(Cache),
 }
 
-/// What was taken at a cut.
+/// The capture of a cut.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    /// The device as it was.
+    /// A clone of the device.
     Image(PathBuf),
     /// The name of a mark in the recording.
     Mark(String),
@@ -104,13 +104,13 @@ pub(crate) enum Taken {
 /// A state that a cut may have left.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// Which one, if there are several.
+    /// Its description, if there are several.
     pub(crate) what: String,
     /// The device.
     pub(crate) left: Left,
 }
 
-/// What a state is in.
+/// The form of a state.
 #[derive(Debug)]
 pub(crate) enum Left {
     /// The bytes of the only disk.
@@ -119,7 +119,7 @@ pub(crate) enum Left {
     Store(PathBuf),
 }
 
-/// A device after its round: what is left is to look at its cuts, in the order in which they were made.
+/// A device after its round, for the examination of its cuts in the order in which they were made.
 #[derive(Debug)]
 pub(crate) enum Past {
     Images,
@@ -138,7 +138,7 @@ impl Medium {
         })
     }
 
-    /// What a cut left, to look at.
+    /// Make a device of a state, to examine it.
     pub(crate) fn of_state(host: &Host, left: Left) -> Result<Self> {
         Ok(match left {
             Left::Image(path) => Self::Image(Image::of(path)),
@@ -158,7 +158,7 @@ impl Medium {
         }
     }
 
-    /// Whether it is disks, which need no loop device.
+    /// Whether it consists of disks, which need no loop device.
     pub(crate) fn is_disk(&self) -> bool {
         match self {
             Self::Image(_) => false,
@@ -166,7 +166,7 @@ impl Medium {
         }
     }
 
-    /// Whether what is written is not durable until it is flushed.
+    /// Whether written data is durable only after a flush.
     pub(crate) fn has_volatile_cache(&self) -> bool {
         matches!(self, Self::Cache(_))
     }
@@ -179,7 +179,7 @@ impl Medium {
         }
     }
 
-    /// Nobody uses it any more.
+    /// End the device after its round.
     pub(crate) fn end(self) -> Result<Past> {
         match self {
             Self::Image(_) => Ok(Past::Images),
@@ -189,7 +189,7 @@ impl Medium {
 }
 
 impl Past {
-    /// The states that a cut may have left. `seed` chooses among those that are too many.
+    /// The states that a cut may have left. `seed` chooses if there are too many.
     pub(crate) fn states(&mut self, taken: Taken, seed: u64) -> Result<Vec<State>> {
         match (self, taken) {
             (Self::Recorded(recorded), Taken::Mark(mark)) => recorded.states(&mark, seed),

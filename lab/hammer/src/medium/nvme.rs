@@ -11,14 +11,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-/// Where connections are made (module `nvme_tcp`).
+/// The kernel's device for connections (module `nvme_tcp`).
 pub(crate) const FABRICS: &str = "/dev/nvme-fabrics";
-/// Any will do; it is always the same host.
+/// A host identifier; any constant will do.
 const HOST: &str = "6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11";
-/// Times of 50 ms that a disk may take to come.
+/// Number of 50 ms periods that a disk may take to appear.
 const PATIENCE: u32 = 400;
 
-/// A controller. It is let go when it is dropped: nothing may use its disks then.
+/// A controller. It is disconnected when it is dropped: nothing may use its disks then.
 #[derive(Debug)]
 pub(super) struct Controller {
     sysfs: PathBuf,
@@ -27,12 +27,12 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    /// Connect to the subsystem `nqn` on a port of this machine, with so many namespaces. Their disks get
-    /// names in `links` that are always the same: F2FS finds its disks by those that it was made with.
+    /// Connect to the subsystem `nqn` on a port of this machine, with this many namespaces. Their disks get
+    /// constant names in `links`: F2FS finds its disks by the names that mkfs was given.
     pub(super) fn connect(port: &str, nqn: &str, namespaces: u32, links: &Path) -> Result<Self> {
         let mut options = File::options();
         let mut fabrics = { options.read(true).write(true).open(FABRICS) }.context(FABRICS)?;
-        // What nvme-cli's `connect` writes there.
+        // As nvme-cli's `connect` writes it.
         let wanted = format!(
             "transport=tcp,traddr=127.0.0.1,trsvcid={port},nqn={nqn},nr_io_queues=2,hostid={HOST},\
              hostnqn=nqn.2014-08.org.nvmexpress:uuid:{HOST}"
@@ -61,7 +61,7 @@ impl Controller {
         for _ in 0..PATIENCE {
             if let Some(disk) = self.find(nsid) {
                 match keep_order_in_zones(&disk) {
-                    // Its request queue comes a moment after its name, and takes a scheduler still later.
+                    // Its request queue appears a moment after its name, and accepts a scheduler later still.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     done => {
                         done.with_context(|| disk.display().to_string())?;
@@ -74,7 +74,7 @@ impl Controller {
         bail!("{}: disk {nsid} does not come", self.sysfs.display());
     }
 
-    /// With a request queue of its own, as long as there are no several paths to it
+    /// Find the disk of a namespace. It has a request queue of its own only without multipath
     /// (`nvme_core.multipath=N`).
     fn find(&self, nsid: u32) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.sysfs).ok()?;
@@ -91,7 +91,7 @@ impl Controller {
     }
 }
 
-/// Writes to a zone stay in order with this scheduler only, before Linux 6.10.
+/// Before Linux 6.10, only this scheduler keeps writes to a zone in order.
 fn keep_order_in_zones(disk: &Path) -> io::Result<()> {
     let name = disk.file_name().unwrap_or_default();
     let queue = Path::new("/sys/block").join(name).join("queue");

@@ -1,8 +1,8 @@
-//! The process that a device with a volatile cache is.
+//! The process of a device with a volatile cache.
 //!
-//! It is not the hammer's own: whoever waits for a device that has ended with its process, and is part of
-//! that process, waits forever. It is told what to do by lines on its standard input, answers each with
-//! one, and ends with that input, so that nothing is left of it whatever becomes of the hammer.
+//! It is not the hammer's own process: a process that waits for a device which has ended with it waits
+//! forever. It reads commands as lines on its standard input and answers each with one line. It ends with
+//! that input, so that nothing is left of it whatever happens to the hammer.
 
 use std::{
     fmt, fs,
@@ -23,17 +23,17 @@ use flashd::{
 };
 use units::Bytes;
 
-/// How often it asks, five times a second, whether its file is still in use before it lets go of it
-/// by force.
+/// How often it checks, five times a second, whether its file is still in use before it unmounts by
+/// force.
 const PATIENCE: u32 = 25;
 
-/// What it can be told.
+/// The commands.
 pub(super) const MARK: &str = "mark ";
 pub(super) const END: &str = "end";
-/// How an answer begins; any other one is an error.
+/// The beginning of an answer; any other answer is an error.
 pub(super) const DONE: &str = "done";
 
-/// How the device is reached.
+/// How the device is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Attach {
     /// As a file
@@ -43,7 +43,7 @@ pub enum Attach {
 }
 
 impl Attach {
-    /// As on the command line.
+    /// The name on the command line.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Fuse => "fuse",
@@ -52,7 +52,7 @@ impl Attach {
     }
 }
 
-/// A namespace of a device to be: `conventional:BYTES` or `zoned:BYTES`.
+/// A namespace of a new device: `conventional:BYTES` or `zoned:BYTES`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Namespace {
     pub(super) kind: NamespaceKind,
@@ -89,13 +89,13 @@ impl FromStr for Namespace {
     }
 }
 
-/// What a device is when it begins.
+/// The initial content of a device.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Beginning {
-    /// A state of an earlier device, to look at: its backing file
+    /// A state of an earlier device, to examine: its backing file
     #[arg(long)]
     pub(super) store: Option<PathBuf>,
-    /// Else these, empty
+    /// Otherwise these empty namespaces
     pub(super) namespaces: Vec<Namespace>,
 }
 
@@ -106,7 +106,7 @@ impl Beginning {
         Self { store, namespaces }
     }
 
-    /// As it was left.
+    /// The state in this backing file.
     pub(super) fn of_store(store: PathBuf) -> Self {
         Self {
             store: Some(store),
@@ -114,7 +114,7 @@ impl Beginning {
         }
     }
 
-    /// What its states are made as: where one disk is all, its bytes, for a loop device.
+    /// The form of its states: the bytes of the disk if there is only one, for a loop device.
     pub(super) fn form(&self) -> Form {
         match &self.namespaces[..] {
             [only] if only.kind == NamespaceKind::Conventional => Form::Image,
@@ -122,9 +122,9 @@ impl Beginning {
         }
     }
 
-    /// A new device is recorded to `folder`/recording.
+    /// Options of the device. A new one is recorded to `folder`/recording.
     fn options(self, folder: &Path) -> Result<DeviceOptions> {
-        // Nothing takes any time: the hammer is as fast as without it.
+        // The device takes no time, so that it does not slow the hammer down.
         let profile = Profile::builtin("zero").context("no profile without latencies")?;
         let namespaces: Vec<NamespaceOptions> = { self.namespaces.iter() }
             .map(|namespace| NamespaceOptions {
@@ -147,15 +147,15 @@ impl Beginning {
     }
 }
 
-/// Be that process: a device, mounted in `folder`/ssd or served on a port of this machine.
+/// Run as that process: a device, mounted in `folder`/ssd or served on a port of this machine.
 ///
 /// # Errors
 ///
-/// There can be no such device here.
+/// The device cannot be made here.
 pub fn serve(folder: &Path, attach: Attach, beginning: Beginning) -> Result<()> {
     mount::become_io_path();
     let device = Device::open(&beginning.options(folder)?)?;
-    // Writeback goes through this process, and somebody may swap to it.
+    // Writeback goes through this process, and a volume may swap to it.
     mount::lock_memory();
     if attach == Attach::Nvme {
         let address = "127.0.0.1:0".parse()?;
@@ -179,7 +179,7 @@ pub fn serve(folder: &Path, attach: Attach, beginning: Beginning) -> Result<()> 
     Ok(())
 }
 
-/// Until there are no more questions.
+/// Answer commands until the input ends.
 fn answer(device: &Arc<Device>) -> io::Result<()> {
     let mut output = io::stdout();
     for line in io::stdin().lock().lines() {

@@ -1,15 +1,15 @@
-//! The values that one thing had, as far as a power cut may bring them back.
+//! The past values of one item, as far as a power cut may bring them back.
 
-/// A value that a call which synchronizes data (but no more) has made obsolete.
+/// A value that was made obsolete by a call which synchronizes only data.
 #[derive(Clone, Debug)]
 pub(crate) struct Obsolete<T> {
     pub(crate) value: T,
-    /// When the call returned.
+    /// The time at which the call returned.
     pub(crate) acknowledged_ms: u64,
 }
 
-/// A value that it had, and what may be found in its place: on XFS, of a block that is shared no more,
-/// what the other owner has written there since (see [`super::Model::write`]).
+/// A past value, and one that may be found in its place: on XFS, for a block that is no longer shared,
+/// the data that the other owner has written there since (see [`super::Model::write`]).
 #[derive(Clone, Debug)]
 struct Kept<T> {
     value: T,
@@ -26,18 +26,18 @@ impl<T> Kept<T> {
     }
 }
 
-/// A block, a size, a name, an attribute: `kept` begins with the value that is known to be durable;
-/// each newer one, the live one last, may be on the device or not.
+/// The history of a block, a size, a name or an attribute: `kept` begins with the value that is known
+/// to be durable; each newer one, the live one last, may be on the device or not.
 #[derive(Clone, Debug)]
 pub(crate) struct History<T> {
     kept: Vec<Kept<T>>,
-    /// No longer allowed, but they were when the cut began that is being made right now.
+    /// Values that are no longer allowed, but were when the cut in progress began.
     passed: Vec<Kept<T>>,
     obsolete: Vec<Obsolete<T>>,
 }
 
 impl<T: Clone + PartialEq> History<T> {
-    /// With a durable value.
+    /// A history with a durable value.
     pub(crate) fn new(durable: T) -> Self {
         Self {
             kept: vec![Kept::new(durable)],
@@ -46,13 +46,14 @@ impl<T: Clone + PartialEq> History<T> {
         }
     }
 
-    /// What it is while the power is on.
+    /// The value while the power is on.
     pub(crate) fn live(&self) -> &T {
         &self.kept.last().expect("never empty").value
     }
 
-    /// Whoever had the same block with `old` in it has written `new` there. If this one has the block
-    /// no more (but a cut may still show it), that is found in it. `gone`: nor has it what is live.
+    /// Another owner of the same block with `old` in it has written `new` there. If this one has given
+    /// the block up (but a cut may still show it), `new` is found in it. `gone`: it does not have the
+    /// live value, either.
     pub(crate) fn written_over(&mut self, old: &T, new: &T, gone: bool) {
         let former = self.kept.len() - usize::from(!gone);
         let former = self.passed.iter_mut().chain(&mut self.kept[..former]);
@@ -63,28 +64,29 @@ impl<T: Clone + PartialEq> History<T> {
         }
     }
 
-    /// It gets a new value; from the moment where the call begins, a cut may show it.
+    /// Set a new value; a cut may show it from the beginning of the call.
     pub(crate) fn push(&mut self, value: T) {
         if *self.live() != value {
             self.kept.push(Kept::new(value));
         }
     }
 
-    /// The live value is durable. `watched`: a cut is being made, which may still show older ones.
+    /// Make the live value durable. `watched`: a cut is in progress, which may still show older values.
     pub(crate) fn durable(&mut self, watched: bool) {
         self.drop_older(self.kept.len() - 1, watched);
         self.end_obsolete(watched);
     }
 
-    /// What was made obsolete by a call for data is so by one for everything. A cut that is being
-    /// made may still show it if it may show it at all, which is for the window to say.
+    /// A call that synchronizes everything supersedes values that a call for data made obsolete. A cut in
+    /// progress may still show such a value if the window allows it at all.
     pub(crate) fn end_obsolete(&mut self, watched: bool) {
         if !watched {
             self.obsolete.clear();
         }
     }
 
-    /// The last value of which `counts` is true is durable, by a call that promises it for data only.
+    /// Make the last value for which `counts` is true durable, by a call that promises that only for
+    /// data.
     pub(crate) fn data_durable(&mut self, counts: impl Fn(&T) -> bool, now_ms: u64, watched: bool) {
         let Some(floor) = self.kept.iter().rposition(|kept| counts(&kept.value)) else {
             return;
@@ -105,24 +107,24 @@ impl<T: Clone + PartialEq> History<T> {
         }
     }
 
-    /// The cut is made.
+    /// End the cut.
     pub(crate) fn forget_passed(&mut self) {
         self.passed.clear();
     }
 
-    /// All that a cut may show.
+    /// All values that a cut may show.
     pub(crate) fn allowed(&self) -> impl Iterator<Item = &T> {
         let all = self.passed.iter().chain(&self.kept);
         all.map(|kept| &kept.value)
     }
 
-    /// What may be found instead of one of these.
+    /// Values that may be found instead of one of these.
     pub(crate) fn instead(&self) -> impl Iterator<Item = &T> {
         let all = self.passed.iter().chain(&self.kept);
         all.flat_map(|kept| &kept.written_over)
     }
 
-    /// What may not be there any more but for a window that the caller grants.
+    /// Values that are allowed only within a window that the caller grants.
     pub(crate) fn obsolete(&self) -> &[Obsolete<T>] {
         &self.obsolete
     }

@@ -1,10 +1,10 @@
-//! Holding what was found against the model.
+//! Comparison of findings with the model.
 
 use super::{BLOCK, FileModel, Model, Value};
 
-/// What is known to be lost, and therefore counted by itself. On stock ext4 a mover swaps blocks,
-/// and `fdatasync` of a writer that has the file open at the same time does not commit the swap
-/// (`ext4_swap_extents` does not advance `i_datasync_tid`, fs/ext4/move_extent.c, v6.18). Only
+/// Known losses, which are counted apart. On stock ext4 a mover swaps blocks, and `fdatasync` of a
+/// writer that has the file open at the same time does not commit the swap (`ext4_swap_extents` does
+/// not advance `i_datasync_tid`, fs/ext4/extents.c, v6.18). The window covers only
 ///
 /// - an older version of the same block, made obsolete by `fdatasync` or `O_DSYNC` and nothing more,
 /// - while nothing has committed the journal since,
@@ -14,42 +14,42 @@ use super::{BLOCK, FileModel, Model, Value};
 pub(crate) struct Window {
     /// The longest time from a mover's step to the end of its commit; 0 grants nothing.
     pub(crate) step_ms: u64,
-    /// With `data=writeback` a cut may leave old data of whatever file in blocks whose content is in
-    /// doubt (ext4(5)); it is counted, too.
+    /// With `data=writeback` a cut may leave old data of any file in blocks whose content is in doubt
+    /// (ext4(5)); such blocks are counted, too.
     pub(crate) stale: bool,
-    /// On Btrfs a file that was replaced by a rename may be back under its name, when the one that
-    /// replaced it was renamed away again and fsynced before a commit; and what it has then may be that
-    /// of the last commit, without what was fsynced since.
+    /// On Btrfs a file that was replaced by a rename may be back under its name, if the file that
+    /// replaced it was renamed away again and fsynced before a commit. Its content may then be that of
+    /// the last commit, without later fsyncs.
     pub(crate) replaced: bool,
-    /// XFS writes a block in place as soon as nobody else shares it, also if that is not durable yet:
-    /// after a cut, who shared it before has what was written.
+    /// XFS writes a block in place as soon as no other file shares it, even if that is not durable yet:
+    /// after a cut, a file that shared it before has the new data.
     pub(crate) in_place: bool,
     /// Btrfs truncates a file in several transactions, each of which leaves a size in between.
     pub(crate) in_steps: bool,
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
-    /// Blocks, sizes, names and attributes that were held against the model.
+    /// Blocks, sizes, names and attributes that were compared with the model.
     pub(crate) checked: u64,
-    /// Of these, those that could have been different (a cut only).
+    /// Of these, those that had several allowed values (only after a cut).
     pub(crate) in_doubt: u64,
     /// Losses within the [`Window`].
     pub(crate) window: u64,
     /// Old data in blocks in doubt.
     pub(crate) stale: u64,
-    /// Each with file, place, and what it is.
+    /// Violations, each with file, place, and description.
     pub(crate) violations: Vec<String>,
 }
 
 impl Findings {
-    /// One more violation.
+    /// Add a violation.
     pub(crate) fn violation(&mut self, what: String) {
         self.violations.push(what);
     }
 
-    /// With another's.
+    /// Add the findings of another check.
     pub(crate) fn merge(&mut self, other: Self) {
         self.checked += other.checked;
         self.in_doubt += other.in_doubt;
@@ -60,7 +60,7 @@ impl Findings {
 }
 
 impl Model {
-    /// Whether `value` in this block is what is allowed but for the window.
+    /// Whether the window covers the loss of data that was acknowledged at `acknowledged_ms`.
     fn in_window(&self, acknowledged_ms: u64, window: Window) -> bool {
         let committed_since = |ms: u64| {
             let mut commits = self.commits_ms.iter();
@@ -78,7 +78,7 @@ impl Model {
         young || self.halts_ms.iter().any(halted)
     }
 
-    /// A block of a file, or the part of it that is there, after a cut.
+    /// Judge a block of a file, or the part of it that is there, after a cut.
     pub(crate) fn judge_block(
         &self,
         file: u32,
@@ -122,7 +122,7 @@ impl Model {
         ));
     }
 
-    /// A block while the power is on.
+    /// Judge a block while the power is on.
     pub(crate) fn judge_live(&self, file: u32, block: u32, bytes: &[u8], findings: &mut Findings) {
         let live = self.file(file).live(block);
         findings.checked += 1;
@@ -135,7 +135,7 @@ impl Model {
         }
     }
 
-    /// A size after a cut.
+    /// Judge a size after a cut.
     pub(crate) fn judge_size(
         &self,
         file: u32,
@@ -165,7 +165,7 @@ impl Model {
         ));
     }
 
-    /// The attribute of the hammer after a cut.
+    /// Judge the attribute of the hammer after a cut.
     pub(crate) fn judge_attribute(&self, file: u32, value: u32, findings: &mut Findings) {
         let attribute = &self.file(file).attribute;
         findings.checked += 1;
@@ -177,8 +177,8 @@ impl Model {
         }
     }
 
-    /// Which file a name leads to after a cut, going by its inode. Several if an inode number was
-    /// used again; none is a violation unless the name may be free.
+    /// Judge which file a name leads to after a cut, by its inode. Returns several files if an inode
+    /// number was reused; none is a violation unless the name may be free.
     pub(crate) fn judge_name(
         &self,
         name: &str,
@@ -210,15 +210,16 @@ impl Model {
 }
 
 impl FileModel {
-    /// Whether block `block` lies (in part) below `bytes`, and how much of it.
+    /// How much of block `block` lies below `bytes`, if any.
     pub(crate) fn part_below(block: u32, bytes: u64) -> usize {
         let start = u64::from(block) * BLOCK as u64;
         bytes.saturating_sub(start).min(BLOCK as u64) as usize
     }
 }
 
-/// A block may be written while its page is being changed, and a file system's blocks may be smaller
-/// than ours: then each byte is that of one of the allowed values. Never where only one is allowed.
+/// Judge a torn block: a block may be written while its page is being changed, and a file system's
+/// blocks may be smaller than ours. Then each byte is that of one of the allowed values; if only one is
+/// allowed, a block is never torn.
 fn torn(bytes: &[u8], allowed: impl Iterator<Item = Value>) -> bool {
     let allowed: Vec<_> = allowed.map(Value::bytes).collect();
     let one_of = |(at, byte): (usize, &u8)| allowed.iter().any(|value| value[at] == *byte);

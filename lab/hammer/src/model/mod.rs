@@ -1,9 +1,9 @@
-//! What every file must hold, and may hold after a cut.
+//! The required content of every file, and its allowed content after a cut.
 //!
-//! Each file is changed by one actor only, one operation at a time. An operation tells the model
-//! *before* it begins what it will leave: from then on a cut may show it. What has become durable is
-//! told after the call that promises it has returned. So at each instant the model allows exactly
-//! what is durable and everything newer.
+//! Only one actor changes a file, one operation at a time. *Before* an operation begins, it tells the
+//! model its result: from then on a cut may show it. *After* a call that promises durability has
+//! returned, the model is told so. At each instant the model thus allows exactly the durable value and
+//! everything newer.
 
 pub(crate) mod history;
 mod judge;
@@ -21,7 +21,7 @@ use crate::stamp::{BLOCK, Stamp, Value};
 
 pub(crate) use judge::{Findings, Window};
 
-/// Sizes in bytes, both included: a write that extends a file leaves any size on the way.
+/// Sizes in bytes, both included: a write that extends a file may leave any size between them.
 pub(crate) type Sizes = (u64, u64);
 
 /// One inode.
@@ -34,15 +34,15 @@ pub(crate) struct FileModel {
     versions: u32,
 }
 
-/// Everything; cloned at a cut.
+/// The whole model; cloned at a cut.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     files: Vec<FileModel>,
     names: BTreeMap<String, History<Option<u32>>>,
     watched: bool,
-    /// When calls began and returned that commit everything before them.
+    /// Begin and end of calls that commit everything before them.
     commits_ms: Vec<(u64, u64)>,
-    /// From when to when a mover may have been between a step and its commit, not working.
+    /// Periods in which a stopped or killed mover may have been between a step and its commit.
     halts_ms: Vec<(u64, u64)>,
     now_ms: u64,
 }
@@ -58,12 +58,12 @@ impl FileModel {
         }
     }
 
-    /// Most blocks that it may get.
+    /// The largest number of blocks that it may get.
     pub(crate) fn most_blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
 
-    /// Its live size in blocks; part of a block counts.
+    /// Its live size in blocks; a part of a block counts as one.
     pub(crate) fn len_blocks(&self) -> u32 {
         self.len().div_ceil(BLOCK as u64) as u32
     }
@@ -73,7 +73,7 @@ impl FileModel {
         self.size.live().1
     }
 
-    /// What a block holds now.
+    /// The live content of a block.
     pub(crate) fn live(&self, block: u32) -> Value {
         *self.blocks[block as usize].live()
     }
@@ -86,12 +86,12 @@ impl FileModel {
         let (old, new) = (self.len(), u64::from(end) * BLOCK as u64);
         if new > old {
             self.size.push((old, new));
-            // From here on it is this size while the power is on.
+            // From here on the live size is this one.
             self.size.push((new, new));
         }
     }
 
-    /// New content for `range`, which is returned.
+    /// Set and return new content for `range`.
     fn write(&mut self, file: u32, range: Range<u32>) -> Vec<Value> {
         self.grow(range.end);
         self.versions += 1;
@@ -109,7 +109,7 @@ impl FileModel {
             .collect()
     }
 
-    /// `values` from `start` on.
+    /// Set `values` from `start` on.
     fn put(&mut self, start: u32, values: &[Value]) {
         self.grow(start + values.len() as u32);
         for (block, value) in (start..).zip(values) {
@@ -123,16 +123,16 @@ impl FileModel {
         }
     }
 
-    /// Another size; what is behind it is zero from then on.
+    /// Set another size; everything past it is zero from then on.
     fn resize(&mut self, blocks: u32) {
         let new = u64::from(blocks) * BLOCK as u64;
         self.zero(blocks.min(self.most_blocks())..self.most_blocks());
         self.size.push((new, new));
     }
 
-    /// Blocks from `range.end` on move to `range.start` (`collapse`), or those from `range.start` on
-    /// make room. The kernel moves extent by extent in transactions of their own: what is on its way
-    /// is a hole for a while.
+    /// Move blocks from `range.end` on to `range.start` (`collapse`), or make room by moving those from
+    /// `range.start` on. The kernel moves each extent in a transaction of its own: a moving extent is a
+    /// hole for a while.
     fn shift(&mut self, range: Range<u32>, collapse: bool) {
         let (len, count) = (self.len_blocks(), range.end - range.start);
         let old: Vec<Value> = (0..self.most_blocks()).map(|b| self.live(b)).collect();
@@ -164,7 +164,7 @@ impl FileModel {
         self.attribute.durable(watched);
     }
 
-    /// Written data of `range` is durable. Zeroes made by a change of the mapping are not promised.
+    /// Make written data of `range` durable. Zeroes made by a change of the mapping are not promised.
     fn blocks_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
         for block in range {
             let is_data = |value: &Value| matches!(value, Value::Data(_));
@@ -172,10 +172,10 @@ impl FileModel {
         }
     }
 
-    /// The same, and the size as far as it is needed to read it.
+    /// The same, and the size as far as it is needed to read the data.
     fn data_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
         self.blocks_durable(range.clone(), now_ms, watched);
-        // A write promises no more of the size than it needs itself.
+        // A write promises only the part of the size that it needs itself.
         let promised = (u64::from(range.end) * BLOCK as u64).min(self.len());
         let largest = self.size.allowed().map(|size| size.1).max();
         let smaller = self.size.allowed().any(|size| size.0 < promised);
@@ -197,7 +197,7 @@ impl FileModel {
 }
 
 impl Model {
-    /// A new, empty file, not known under any name yet.
+    /// Add a new, empty file that has no name yet.
     pub(crate) fn add_file(&mut self, inode: u64, most_blocks: u32) -> u32 {
         self.files.push(FileModel::new(inode, most_blocks));
         self.files.len() as u32 - 1
@@ -208,13 +208,13 @@ impl Model {
         &self.files[file as usize]
     }
 
-    /// Time since the beginning, for what happens next.
+    /// Set the time since the beginning, for the next operation.
     pub(crate) fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
     }
 
-    /// New content for a range of blocks, which is returned. It is written in place, unless the block
-    /// is shared.
+    /// Set and return new content for a range of blocks. It is written in place, unless the block is
+    /// shared.
     pub(crate) fn write(&mut self, file: u32, range: Range<u32>) -> Vec<Value> {
         let old = self.file(file).live_range(range.clone());
         let new = self.files[file as usize].write(file, range);
@@ -222,19 +222,19 @@ impl Model {
         new
     }
 
-    /// Given content from a block on, written like any other.
+    /// Set the given content from a block on, written like any other data.
     pub(crate) fn put(&mut self, file: u32, start: u32, values: &[Value]) {
         let old = { self.file(file) }.live_range(start..start + values.len() as u32);
         self.share(file, start, values);
         self.written_over(&old, values);
     }
 
-    /// Given content from a block on, in blocks that come with it.
+    /// Set the given content from a block on, in blocks that come with it (a clone).
     pub(crate) fn share(&mut self, file: u32, start: u32, values: &[Value]) {
         self.files[file as usize].put(start, values);
     }
 
-    /// Blocks with `old` in them, wherever they were shared, now hold `new`.
+    /// Note that blocks with `old` in them, wherever they were shared, now hold `new`.
     fn written_over(&mut self, old: &[Value], new: &[Value]) {
         let names = self.names.values();
         let named: BTreeSet<u32> = names.clone().filter_map(|name| *name.live()).collect();
@@ -258,27 +258,27 @@ impl Model {
         }
     }
 
-    /// Zeroes.
+    /// Set zeroes.
     pub(crate) fn zero(&mut self, file: u32, range: Range<u32>) {
         self.files[file as usize].zero(range);
     }
 
-    /// A size in blocks.
+    /// Set a size in blocks.
     pub(crate) fn resize(&mut self, file: u32, blocks: u32) {
         self.files[file as usize].resize(blocks);
     }
 
-    /// A block that was found after a call that failed.
+    /// Set a block as it was found after a failed call.
     pub(crate) fn found(&mut self, file: u32, block: u32, value: Value) {
         self.files[file as usize].blocks[block as usize].push(value);
     }
 
-    /// A size that was found after a call that failed.
+    /// Set a size as it was found after a failed call.
     pub(crate) fn found_size(&mut self, file: u32, bytes: u64) {
         self.files[file as usize].size.push((bytes, bytes));
     }
 
-    /// Allocation that makes the file longer.
+    /// Note an allocation that extends the file.
     pub(crate) fn grow(&mut self, file: u32, end: u32) {
         self.files[file as usize].grow(end);
     }
@@ -288,41 +288,41 @@ impl Model {
         self.files[file as usize].shift(range, collapse);
     }
 
-    /// The attribute of the hammer now.
+    /// The live value of the hammer's attribute.
     pub(crate) fn attribute(&self, file: u32) -> u32 {
         *self.file(file).attribute.live()
     }
 
-    /// The attribute of the hammer.
+    /// Set the hammer's attribute.
     pub(crate) fn set_attribute(&mut self, file: u32, value: u32) {
         self.files[file as usize].attribute.push(value);
     }
 
-    /// `fsync` of the file, begun at `begun_ms`, has returned.
+    /// Note that `fsync` of the file, begun at `begun_ms`, has returned.
     pub(crate) fn fsynced(&mut self, file: u32, begun_ms: u64) {
         self.files[file as usize].durable(self.watched);
         self.commits_ms.push((begun_ms, self.now_ms));
     }
 
-    /// `fdatasync` of the file has returned.
+    /// Note that `fdatasync` of the file has returned.
     pub(crate) fn data_synced(&mut self, file: u32) {
         let all = 0..self.file(file).most_blocks();
         self.range_synced(file, all);
     }
 
-    /// A write with `O_DSYNC` has returned.
+    /// Note that a write with `O_DSYNC` has returned.
     pub(crate) fn range_synced(&mut self, file: u32, range: Range<u32>) {
         let (now_ms, watched) = (self.now_ms, self.watched);
         self.files[file as usize].data_durable(range, now_ms, watched);
     }
 
-    /// A write with `O_DSYNC` has returned, on a file system that may forget the size.
+    /// Note that a write with `O_DSYNC` has returned, on a file system that may forget the size.
     pub(crate) fn blocks_synced(&mut self, file: u32, range: Range<u32>) {
         let (now_ms, watched) = (self.now_ms, self.watched);
         self.files[file as usize].blocks_durable(range, now_ms, watched);
     }
 
-    /// A write with `O_SYNC`, begun at `begun_ms`, has returned.
+    /// Note that a write with `O_SYNC`, begun at `begun_ms`, has returned.
     pub(crate) fn range_fsynced(&mut self, file: u32, range: Range<u32>, begun_ms: u64) {
         let watched = self.watched;
         let file = &mut self.files[file as usize];
@@ -334,7 +334,7 @@ impl Model {
         self.commits_ms.push((begun_ms, self.now_ms));
     }
 
-    /// `syncfs` or a freeze has returned, and no operation was under way while it ran.
+    /// Note that `syncfs` or a freeze has returned; no operation was under way while it ran.
     pub(crate) fn all_synced(&mut self, begun_ms: u64) {
         for file in &mut self.files {
             file.durable(self.watched);
@@ -345,7 +345,7 @@ impl Model {
         self.commits_ms.push((begun_ms, self.now_ms));
     }
 
-    /// The name will be that of this file, or of none.
+    /// Give the name to this file, or to none.
     pub(crate) fn set_name(&mut self, name: &str, file: Option<u32>) {
         self.names
             .entry(name.to_owned())
@@ -353,7 +353,7 @@ impl Model {
             .push(file);
     }
 
-    /// `fsync` of a directory has returned.
+    /// Note that `fsync` of a directory has returned.
     pub(crate) fn directory_synced(&mut self, directory: &str, begun_ms: u64) {
         let within = |name: &str| name.split('/').next() == Some(directory);
         for (_, history) in self.names.iter_mut().filter(|(name, _)| within(name)) {
@@ -362,12 +362,12 @@ impl Model {
         self.commits_ms.push((begun_ms, self.now_ms));
     }
 
-    /// Whether it has no name any more.
+    /// Whether the file has no name any more.
     pub(crate) fn is_gone(&self, file: u32) -> bool {
         self.names.values().all(|name| *name.live() != Some(file))
     }
 
-    /// Whose name it is now.
+    /// The file that has this name now.
     pub(crate) fn named(&self, name: &str) -> Option<u32> {
         *self.names.get(name)?.live()
     }
@@ -379,23 +379,23 @@ impl Model {
             .map(|(name, history)| (name.as_str(), history))
     }
 
-    /// A mover is stopped, or killed.
+    /// Note that a mover is stopped or killed.
     pub(crate) fn mover_halted(&mut self) -> usize {
         self.halts_ms.push((self.now_ms, u64::MAX));
         self.halts_ms.len() - 1
     }
 
-    /// It goes on.
+    /// Note that the mover goes on.
     pub(crate) fn mover_continues(&mut self, halt: usize) {
         self.halts_ms[halt].1 = self.now_ms;
     }
 
-    /// A cut begins: whatever is allowed from now to [`Self::end_cut`] is allowed in it.
+    /// Begin a cut: it may show every value that is allowed from now to [`Self::end_cut`].
     pub(crate) fn begin_cut(&mut self) {
         self.watched = true;
     }
 
-    /// The cut is made; the model that it is to be judged by comes back.
+    /// End the cut and return the model by which to judge it.
     pub(crate) fn end_cut(&mut self, begun_ms: u64) -> Self {
         let mut cut = self.clone();
         cut.now_ms = begun_ms;

@@ -1,4 +1,4 @@
-//! The oracle accepts what may be, and nothing else: with faults planted on a simulated device.
+//! The oracle accepts allowed states and nothing else: with planted faults on a simulated device.
 
 use proptest::prelude::*;
 
@@ -51,7 +51,7 @@ fn a_durable_block_is_the_only_one_allowed() {
     assert!(!accepts(&model, 3, model.file(0).live(4)), "another place");
 }
 
-/// What may be found in this block of a file after a cut, on XFS.
+/// The allowed content of this block of a file after a cut, on XFS.
 fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
     let window = Window {
         in_place: true,
@@ -62,7 +62,7 @@ fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
     findings.violations.is_empty()
 }
 
-/// The clone's number, and what both have.
+/// The clone's number, and the content of both files.
 fn a_file_and_its_clone() -> (Model, u32, Vec<Value>) {
     let mut model = one_file();
     let clone = model.add_file(8, BLOCKS);
@@ -365,7 +365,7 @@ fn what_becomes_durable_while_a_cut_is_made_may_be_in_it_or_not() {
     assert!(!accepts(&model, 3, old), "the next cut is another matter");
 }
 
-/// A device that loses what is not durable, by its own book-keeping, which is not the model's.
+/// A device that loses data that is not durable, by book-keeping of its own, not the model's.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u32, u32),
@@ -392,7 +392,7 @@ proptest! {
         choices in prop::collection::vec(any::<prop::sample::Index>(), BLOCKS as usize),
     ) {
         let mut model = one_file();
-        // For each block all it ever held, and the index of the last one that is promised.
+        // For each block all of its values, and the index of the last one that is promised.
         let mut held: Vec<(Vec<Value>, usize)> =
             (0..BLOCKS).map(|block| (vec![model.file(0).live(block)], 0)).collect();
         for step in &steps {
