@@ -9,7 +9,7 @@ use libbpf_rs::btf::{
     types::{Func, FuncProto, Ptr, Typedef},
 };
 
-use super::Layer;
+use super::options::Layer;
 
 /// One thing to be seen, and whether it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Source {
 
 /// A way to see something.
 #[derive(Clone, Copy)]
-enum Hook {
+pub(super) enum Hook {
     /// A tracepoint, with its arguments in the kernel's BTF.
     Tracepoint(&'static str),
     /// A tracepoint whose arguments changed: only with so many.
@@ -190,10 +190,6 @@ const SYSCALL: &[Wanted] = &[
 /// The sources of a layer on the kernel whose types are `btf`. Without `functions`, only tracepoints
 /// are considered, and `refusal` says why.
 pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str) -> Vec<Source> {
-    let layer = match layer {
-        Layer::Fs => FS,
-        Layer::Syscall => SYSCALL,
-    };
     let choose = |wanted: &Wanted| {
         let way = wanted.ways.iter().find(|(_, hook)| match hook {
             Function(_) | Probe(_) if !functions => false,
@@ -219,14 +215,26 @@ pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str
             why_not,
         }
     };
-    COMMON.iter().chain(layer).map(choose).collect()
+    wanted(layer).map(choose).collect()
 }
 
-/// Whether a program watches a function rather than a tracepoint.
-pub(super) fn watches_function(program: &str) -> bool {
-    let all = COMMON.iter().chain(FS).chain(SYSCALL);
-    all.flat_map(|wanted| wanted.ways)
-        .any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
+/// What a layer is to see.
+fn wanted(layer: Layer) -> impl Iterator<Item = &'static Wanted> {
+    let layer = match layer {
+        Layer::Fs => FS,
+        Layer::Syscall => SYSCALL,
+    };
+    COMMON.iter().chain(layer)
+}
+
+/// The programs of a layer, each with its hook.
+pub(super) fn ways(layer: Layer) -> impl Iterator<Item = &'static (&'static str, Hook)> {
+    wanted(layer).flat_map(|wanted| wanted.ways)
+}
+
+/// Whether a program of a layer watches a function rather than a tracepoint.
+pub(super) fn watches_function(layer: Layer, program: &str) -> bool {
+    ways(layer).any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
 }
 
 impl Hook {
