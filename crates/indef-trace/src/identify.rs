@@ -13,7 +13,7 @@ use linux_abi::{
     handle::{self, FileHandle},
 };
 
-use crate::{FileKey, FsId, TracedFile};
+use crate::tally::{FileKey, FsId, TracedFile};
 
 /// The file, and whether it is there: a regular file at its path, and with its inode number if the
 /// profile knows one. Where it is not, it is known by its path alone.

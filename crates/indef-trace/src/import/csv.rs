@@ -15,8 +15,9 @@ use indef_core::{
 use units::{FileRange, Nanos};
 
 use super::{
-    Format, ImportError,
+    format::Format,
     lines::{Lines, Out, number},
+    report::ImportError,
 };
 
 /// The first line.

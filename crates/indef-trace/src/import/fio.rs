@@ -16,8 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use units::FileRange;
 
 use super::{
-    Format, ImportError, ImportOptions,
+    format::Format,
     lines::{Lines, first_word, last_word, number},
+    report::{ImportError, ImportOptions},
 };
 
 pub(super) fn import<R: BufRead, S: ProfileSink>(

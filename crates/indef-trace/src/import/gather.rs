@@ -17,8 +17,9 @@ use indef_core::{
 use units::{Bytes, FileRange};
 
 use crate::{
-    FileKey, Tally, TracedFile, identify,
+    identify,
     store::{SessionId, Store, StoreError},
+    tally::{FileKey, Tally, TracedFile},
 };
 
 /// Accesses in a batch, of 32 bytes each.

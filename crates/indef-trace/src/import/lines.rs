@@ -13,7 +13,7 @@ use indef_core::{
 };
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::Imported;
+use super::report::Imported;
 
 /// The longest line that is looked at; what is behind is dropped. Strings of strace are cut by it
 /// long before.

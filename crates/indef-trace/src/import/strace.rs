@@ -14,9 +14,9 @@ use std::{collections::HashMap, io::BufRead};
 use indef_core::profile::ProfileSink;
 
 use super::{
-    ImportError, ImportOptions,
     descriptors::{Arg, Call, Descriptors, decoded, is_followed},
     lines::{Lines, Out, first_word, number},
+    report::{ImportError, ImportOptions},
 };
 
 /// Calls that have not come back; there cannot be more than threads.

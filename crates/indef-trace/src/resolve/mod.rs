@@ -23,8 +23,8 @@ use linux_abi::{
 use rustix::fs::{FileType, fstat};
 
 use crate::{
-    FileKey, FsId, TracedFile,
     mounts::{self, Mount, stat_device},
+    tally::{FileKey, FsId, TracedFile},
 };
 
 const XFS_MAGIC: u64 = 0x5846_5342;
@@ -44,16 +44,16 @@ pub struct Located {
 /// Looks files up; knows what is mounted.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    places: Vec<Place>,
+    mounted: Vec<MountedFs>,
     /// Whether handles may be opened, once that is known.
     refused: bool,
     /// Mounts that only other processes see, by process.
-    foreign: HashMap<u32, Vec<Place>>,
+    foreign: HashMap<u32, Vec<MountedFs>>,
 }
 
 /// A mounted file system to look things up on.
 #[derive(Debug)]
-struct Place {
+struct MountedFs {
     mount: Mount,
     /// As `stat` shows the root of the mount.
     dev: u64,
@@ -67,7 +67,7 @@ impl Resolver {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            places: places(&mounts::all(), Path::new("/")),
+            mounted: open_all(&mounts::all(), Path::new("/")),
             ..Self::default()
         }
     }
@@ -76,12 +76,12 @@ impl Resolver {
     #[must_use]
     pub fn find(&self, file: &TracedFile) -> Option<Located> {
         if !self.refused {
-            let matching = |place: &&Place| is_file_system(place, &file.fs, file.key.dev);
-            let mut places: Vec<&Place> = self.places.iter().filter(matching).collect();
+            let matching = |mounted: &&MountedFs| is_file_system(mounted, &file.fs, file.key.dev);
+            let mut matches: Vec<&MountedFs> = self.mounted.iter().filter(matching).collect();
             // Of copies that are mounted beside each other, the one that has the number of then.
-            places.sort_by_key(|place| place.dev != file.key.dev);
-            for place in places {
-                match open(place, &file.key, file.fs.magic) {
+            matches.sort_by_key(|mounted| mounted.dev != file.key.dev);
+            for mounted in matches {
+                match open(mounted, &file.key, file.fs.magic) {
                     Ok(located) => return located.map(|found| named(found, file)),
                     Err(error) if is_gone(&error) => return None,
                     Err(_) => {}
@@ -103,13 +103,17 @@ impl Resolver {
         if self.refused {
             return None;
         }
-        if !self.places.iter().any(|place| place.mount.sb_dev == sb_dev) {
+        if !self
+            .mounted
+            .iter()
+            .any(|mounted| mounted.mount.sb_dev == sb_dev)
+        {
             // Mounted since, or only elsewhere.
-            self.places = places(&mounts::all(), Path::new("/"));
+            self.mounted = open_all(&mounts::all(), Path::new("/"));
         }
-        let own = self.places.iter().filter(|p| p.mount.sb_dev == sb_dev);
-        for place in own {
-            match open(place, key, fs.magic) {
+        let own = self.mounted.iter().filter(|p| p.mount.sb_dev == sb_dev);
+        for mounted in own {
+            match open(mounted, key, fs.magic) {
                 Ok(Some(located)) if located.path.is_some() => return located.path,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.refused = true;
@@ -135,17 +139,17 @@ impl Resolver {
         if Some(&theirs) == namespace(Path::new("/proc/self")).as_ref() {
             return None;
         }
-        let places = self
+        let foreign = self
             .foreign
             .entry(pid)
-            .or_insert_with(|| places(&mounts::of(&process), &process.join("root")));
+            .or_insert_with(|| open_all(&mounts::of(&process), &process.join("root")));
         // The kernel names it as that process does; we get there through its root.
         let root = process.join("root");
-        places
+        foreign
             .iter()
-            .filter(|place| place.mount.sb_dev == sb_dev)
-            .find_map(|place| {
-                let file = open_handle(place, key, fs.magic).ok()?;
+            .filter(|mounted| mounted.mount.sb_dev == sb_dev)
+            .find_map(|mounted| {
+                let file = open_handle(mounted, key, fs.magic).ok()?;
                 let (path, status) = (kernel_path(&file)?, fstat(&file).ok()?);
                 let path = root.join(path.strip_prefix("/").ok()?);
                 is_at(&path, status.st_dev, status.st_ino).then_some(path)
@@ -154,7 +158,7 @@ impl Resolver {
 }
 
 /// Open every mount of a file system that has handles, below `root`.
-fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
+fn open_all(mounts: &[Mount], root: &Path) -> Vec<MountedFs> {
     let usable = |mount: &&Mount| {
         matches!(
             mount.fs_type.as_str(),
@@ -169,7 +173,7 @@ fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
             // Reading is needed by the ioctl that tells the UUID.
             let at = root.join(point);
             let root = File::open(&at).ok()?;
-            Some(Place {
+            Some(MountedFs {
                 dev: root.metadata().ok()?.dev(),
                 uuid: fsuuid::of(&root).ok(),
                 mount: mount.clone(),
@@ -179,16 +183,16 @@ fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
         .collect()
 }
 
-fn is_file_system(place: &Place, fs: &FsId, dev: u64) -> bool {
-    match place.uuid {
+fn is_file_system(mounted: &MountedFs, fs: &FsId, dev: u64) -> bool {
+    match mounted.uuid {
         Some(uuid) if fs.uuid != [0; 16] => uuid == fs.uuid,
-        _ => place.dev == dev || stat_device(place.mount.sb_dev) == dev,
+        _ => mounted.dev == dev || stat_device(mounted.mount.sb_dev) == dev,
     }
 }
 
 /// The file itself. `None`: it is no regular file.
-fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
-    let file = open_handle(place, key, magic)?;
+fn open(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
+    let file = open_handle(mounted, key, magic)?;
     let status = fstat(&file)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(None);
@@ -200,7 +204,7 @@ fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>>
     }))
 }
 
-fn open_handle(place: &Place, key: &FileKey, magic: u64) -> io::Result<OwnedFd> {
+fn open_handle(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<OwnedFd> {
     let (inode, generation) = (key.inode, key.generation);
     let handle = match magic {
         BTRFS_MAGIC => FileHandle::Btrfs {
@@ -216,8 +220,8 @@ fn open_handle(place: &Place, key: &FileKey, magic: u64) -> io::Result<OwnedFd> 
     };
     // Opened anew each time: a tracer may run for days, and would keep the file system from being
     // unmounted.
-    let root = File::open(&place.at)?;
-    if root.metadata()?.dev() != place.dev {
+    let root = File::open(&mounted.at)?;
+    if root.metadata()?.dev() != mounted.dev {
         return Err(io::ErrorKind::NotFound.into());
     }
     handle::open(&root, handle)

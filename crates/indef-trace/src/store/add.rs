@@ -1,24 +1,20 @@
 //! Adding what was seen.
 
-use std::{
-    collections::HashMap,
-    os::unix::ffi::OsStrExt,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashMap, os::unix::ffi::OsStrExt, time::SystemTime};
 
-use rusqlite::{
-    Connection, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, Statement, Transaction, params};
 
 use super::{
-    SMALLEST, SessionId, SessionInfo, Store, StoreError, StoreOptions,
     decay::Decay,
-    error::{Result, meaning},
-    nanos,
+    error::Result,
+    handle::Store,
+    model::{SMALLEST, SessionId, SessionInfo, StoreOptions},
+    pages::Room,
     read::settings,
-    since_1970,
+    time::{nanos, since_1970},
+    transaction::Stop,
 };
-use crate::{FileKey, FsId, Tally, TracedFile};
+use crate::tally::{FileKey, FsId, Tally, TracedFile};
 
 /// A row of `ranges`, its counts weighted for the store's epoch.
 #[derive(Clone, Copy, Debug)]
@@ -33,27 +29,6 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn heat(&self) -> f64 {
         self.counts[0] + self.counts[1]
-    }
-}
-
-/// Why a transaction was given up.
-pub(super) enum Stop {
-    Error(rusqlite::Error),
-    /// The file would grow beyond its size.
-    TooLarge,
-    /// Another store could not be read.
-    Other(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<rusqlite::Error> for Stop {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Error(error)
     }
 }
 
@@ -164,49 +139,6 @@ impl Store {
             )?;
             Ok(())
         })
-    }
-
-    /// Run a transaction that does not make the file larger than may be.
-    pub(super) fn write<T>(
-        &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T> {
-        let begin = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate);
-        begin
-            .and_then(|transaction| {
-                let done = work(&transaction)?;
-                transaction.commit()?;
-                Ok(done)
-            })
-            .map_err(|error| meaning(&self.path, error))
-    }
-
-    /// Run a transaction that adds ranges. Where the store grows too large, it is rolled back, the
-    /// coldest ranges are dropped, and it runs again; if that is not enough, it may only update.
-    pub(super) fn bounded<T>(
-        &mut self,
-        work: impl Fn(&Transaction<'_>, bool) -> std::result::Result<T, Stop>,
-    ) -> Result<T> {
-        for attempt in 0.. {
-            let done = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(Stop::Error)
-                .and_then(|transaction| {
-                    let done = work(&transaction, attempt > 0)?;
-                    transaction.commit()?;
-                    Ok(done)
-                });
-            match done {
-                Ok(done) => return Ok(done),
-                Err(Stop::TooLarge) => self.shrink()?,
-                Err(Stop::Error(error)) => return Err(meaning(&self.path, error)),
-                Err(Stop::Other(error)) => return Err(error),
-            }
-        }
-        unreachable!("the loop ends by returning")
     }
 }
 
@@ -353,57 +285,3 @@ fn put(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
     ])?;
     Ok(())
 }
-
-/// How many rows fit for sure: looking at the file's size costs as much as adding a row.
-struct Room {
-    limit: i64,
-    rows: i64,
-}
-
-/// Pages that one row may add at most: splits of a leaf and of the three levels above, and a root.
-const SPLITS: i64 = 5;
-
-impl Room {
-    fn new(connection: &Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            limit: limit_pages(connection)?,
-            rows: 0,
-        })
-    }
-
-    fn take(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
-        if self.rows == 0 {
-            self.check(connection)?;
-        }
-        self.rows -= 1;
-        Ok(())
-    }
-
-    fn check(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
-        let free = self.limit - used_pages(connection)?;
-        self.rows = free / SPLITS;
-        match self.rows > 0 {
-            true => Ok(()),
-            false => Err(Stop::TooLarge),
-        }
-    }
-}
-
-/// The largest number of pages, with some left for what is no range.
-pub(super) fn limit_pages(connection: &Connection) -> rusqlite::Result<i64> {
-    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let max_size = settings(connection)?.max_size.0;
-    Ok(i64::try_from(max_size).unwrap_or(i64::MAX) / page.max(1))
-}
-
-/// Pages that hold something.
-pub(super) fn used_pages(connection: &Connection) -> rusqlite::Result<i64> {
-    let mut page_count = connection.prepare_cached("PRAGMA page_count")?;
-    let mut free = connection.prepare_cached("PRAGMA freelist_count")?;
-    let all: i64 = page_count.query_row([], |row| row.get(0))?;
-    let free: Option<i64> = free.query_row([], |row| row.get(0)).optional()?;
-    Ok(all - free.unwrap_or(0))
-}
-
-/// Sessions that have not added for so long are over, whatever they say.
-pub(super) const ABANDONED: Duration = Duration::from_secs(24 * 3600);

@@ -27,7 +27,7 @@ pub enum StoreProblem {
     #[error(
         "a store of format {found}, but this indef uses format {}; export it with the indef that made it \
          (indef profile export) and import that, or name another file",
-        super::schema::VERSION
+        super::format::VERSION
     )]
     Version {
         /// Which.

@@ -5,11 +5,13 @@ use std::{collections::HashMap, time::SystemTime};
 use rusqlite::{Transaction, params};
 
 use super::{
-    Session, SessionId, Store,
-    add::{Row, Stop, put_file, put_rows},
+    add::{Row, put_file, put_rows},
     error::Result,
+    handle::Store,
+    model::{Session, SessionId},
     read::settings,
-    since_1970,
+    time::since_1970,
+    transaction::Stop,
 };
 
 /// Rows that are held at a time.

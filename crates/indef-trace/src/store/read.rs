@@ -11,12 +11,13 @@ use rusqlite::{Connection, Row, types::Type};
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
-    Heat, Session, SessionId, SessionInfo, Store, StoreError, at_nanos,
     decay::Decay,
-    error::{Result, meaning},
-    since_1970,
+    error::{Result, StoreError, meaning},
+    handle::Store,
+    model::{Heat, Session, SessionId, SessionInfo},
+    time::{at_nanos, since_1970},
 };
-use crate::{FileKey, FsId, TracedFile};
+use crate::tally::{FileKey, FsId, TracedFile};
 
 /// A range of which less than this part of an access is left is forgotten: a single one after ten
 /// half-lives.

@@ -11,18 +11,9 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::{
-    StoreError, StoreProblem,
-    error::{Result, meaning},
+    error::{Result, StoreError, StoreProblem, meaning},
+    format::{APPLICATION, SQLITE, VERSION},
 };
-
-/// The schema's version, SQLite's `user_version`.
-pub(super) const VERSION: i64 = 1;
-
-/// SQLite's `application_id`: "inDf".
-const APPLICATION: i32 = 0x696E_4466;
-
-/// The first bytes of every SQLite database (SQLite file format, §1.3).
-const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 /// How long to wait for another program's transaction.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -4,23 +4,53 @@
 //! ranges the whole file is written anew (SQLite's VACUUM); as each time a third of the room is made
 //! free, that cost spreads over as many new ranges.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    Store,
-    add::{ABANDONED, limit_pages, used_pages},
     error::{Result, meaning},
-    nanos, since_1970,
+    handle::Store,
+    pages::{limit_pages, used_pages},
+    time::{nanos, since_1970},
+    transaction::Stop,
 };
 
 /// The share of the largest size that is used afterwards.
 const KEPT: f64 = 0.66;
 
+/// Sessions that have not added for so long are over, whatever they say.
+const ABANDONED: Duration = Duration::from_secs(24 * 3600);
+
 impl Store {
+    /// Run a transaction that adds ranges. Where the store grows too large, it is rolled back, the
+    /// coldest ranges are dropped, and it runs again; if that is not enough, it may only update.
+    pub(super) fn bounded<T>(
+        &mut self,
+        work: impl Fn(&Transaction<'_>, bool) -> std::result::Result<T, Stop>,
+    ) -> Result<T> {
+        for attempt in 0.. {
+            let done = self
+                .connection
+                .transaction_with_behavior(TransactionBehavior::Immediate)
+                .map_err(Stop::Error)
+                .and_then(|transaction| {
+                    let done = work(&transaction, attempt > 0)?;
+                    transaction.commit()?;
+                    Ok(done)
+                });
+            match done {
+                Ok(done) => return Ok(done),
+                Err(Stop::TooLarge) => self.shrink()?,
+                Err(Stop::Error(error)) => return Err(meaning(&self.path, error)),
+                Err(Stop::Other(error)) => return Err(error),
+            }
+        }
+        unreachable!("the loop ends by returning")
+    }
+
     /// Make room for new ranges.
-    pub(super) fn shrink(&mut self) -> Result<()> {
+    fn shrink(&mut self) -> Result<()> {
         let now = since_1970(SystemTime::now());
         self.write(|transaction| {
             // Another process may have been quicker.

@@ -4,15 +4,18 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
-use indef_core::access::Observed;
+use indef_core::access::{AccessRange, Observed};
 use proptest::prelude::*;
+use rusqlite::Connection;
 use tempfile::TempDir;
-use units::{FileRange, Nanos};
+use units::{Bytes, FileRange, Nanos};
 
-use super::*;
-use crate::{FsId, Tally};
+use super::{error::Result, *};
+use crate::tally::{FileKey, FsId, Tally, TracedFile};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
