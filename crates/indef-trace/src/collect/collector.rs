@@ -1,4 +1,4 @@
-//! A trace that runs: take from the programs what they counted.
+//! A running trace: take the counts from the programs.
 
 use std::time::{Duration, Instant};
 
@@ -111,7 +111,7 @@ impl Collector {
         })
     }
 
-    /// What is seen, and what is not.
+    /// The kinds of events that are seen, and those that are not.
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         &self.sources
@@ -137,7 +137,7 @@ impl Collector {
         self.intake.inbox().ranges() >= MANY.min(self.options.held / 2)
     }
 
-    /// Take what was counted. Call it about once a second; most of it stays in the kernel until it is
+    /// Take the counts. Call it about once a second; most of it stays in the kernel until it is
     /// worth the effort.
     ///
     /// # Errors
@@ -206,7 +206,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Empty the slots and the ring, and hand out what was counted.
+    /// Empty the slots and the ring, and hand out the counts.
     fn empty(&mut self, drained: &mut Drained, sink: &mut dyn FnMut(Drained)) {
         let began = Instant::now();
         for (range, counters) in self.programs.variables.take_slots() {
@@ -269,7 +269,7 @@ impl Collector {
         self.files.learn_untold(&self.programs, &mut drained.files);
     }
 
-    /// Complete what is handed out: new files, single accesses, losses.
+    /// Complete the results: new files, single accesses, losses.
     fn deliver(&mut self, drained: &mut Drained) {
         self.learn_files(drained);
         let accesses = std::mem::take(&mut self.intake.inbox().accesses);

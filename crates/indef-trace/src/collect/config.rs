@@ -38,7 +38,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         let name = &comm.as_bytes()[..comm.len().min(kept)];
         config.comm[..name.len()].copy_from_slice(name);
         config.comm_len = name.len() as u32;
-        // A shorter name must end where ours ends.
+        // A shorter name has to end here: its zero is compared, too.
         if name.len() < kept {
             config.comm_len += 1;
         }
@@ -109,8 +109,8 @@ fn devices(config: &mut Config, filter: &Filter) -> Result<(), TraceError> {
         }
         let device = kernel_device(status.rdev());
         push_device(config, device)?;
-        // A file system with a number of its own (Btrfs) is known by what it is mounted from, which
-        // may be another one of its devices.
+        // A file system with a device number of its own (Btrfs) is found by the device that it is
+        // mounted from, which may be another one of its devices.
         let siblings = btrfs::siblings(device);
         for mount in mounts.iter().filter(|mount| is_on(mount, &siblings)) {
             push_device(config, mount.sb_dev)?;

@@ -1,10 +1,10 @@
-//! What a collector hands out.
+//! The results that a collector hands out.
 
 use units::{FileRange, Nanos};
 
 use crate::tally::{FileKey, Tally, TracedFile};
 
-/// What was counted since the last time.
+/// The counts, files and accesses since the last time.
 #[derive(Debug, Default)]
 pub struct Drained {
     /// Ranges with their counts. A range may occur more than once.

@@ -39,7 +39,7 @@ const _: () = assert!(RING_BYTES as usize / (RING_HEADER + size_of::<CountedEven
 /// The reader's nice value.
 const FIRST: i32 = -10;
 
-/// How much may wait to be taken.
+/// How many records may wait to be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Different ranges.
@@ -60,7 +60,7 @@ fn part_of(range: &RangeKey) -> usize {
     (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS
 }
 
-/// What has arrived and was not taken yet.
+/// The records that have arrived and were not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     /// Files that were accessed for the first time.
@@ -101,12 +101,12 @@ impl Inbox {
         }
     }
 
-    /// How many ranges are there.
+    /// Number of ranges.
     pub(super) fn ranges(&self) -> usize {
         self.counted.iter().map(HashMap::len).sum()
     }
 
-    /// Take what was counted in one of the [`PARTS`].
+    /// Take the counts of one of the [`PARTS`].
     pub(super) fn take_part(&mut self, part: usize) -> Vec<(RangeKey, Counters)> {
         self.counted[part].drain().collect()
     }
@@ -160,12 +160,12 @@ impl Intake {
         })
     }
 
-    /// Read what is in the ring now.
+    /// Read all records that are in the ring now.
     pub(super) fn catch_up(&self) {
         self.shared.read();
     }
 
-    /// What has arrived.
+    /// The records that have arrived.
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.shared.inbox)
     }

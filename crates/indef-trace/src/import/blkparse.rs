@@ -4,12 +4,12 @@
 //!   7,0    1       17     0.000812634  1234  D   R 264192 + 256 [cat]
 //! ```
 //!
-//! Of all actions only `D` counts, a request given to the device: it names the device, the first
-//! sector and the number of sectors, of 512 bytes each. Which file that is, a [`BlockMap`] tells; it
-//! has to be made of the files as they lay when the trace was taken.
+//! Of all actions only `D` counts, a request issued to the device: it names the device, the first
+//! sector and the number of sectors, of 512 bytes each. A [`BlockMap`](super::BlockMap) tells which
+//! file that is; it has to show the files where they were when the trace was taken.
 //!
-//! Not followed: devices that pass requests on to others (device mapper, md), and file systems whose
-//! maps show places on no one device (Btrfs).
+//! Left out: devices that pass requests on to others (device mapper, md), and file systems whose maps
+//! do not show offsets on one device (Btrfs).
 
 use std::io::BufRead;
 
@@ -20,7 +20,7 @@ use super::{
     report::{ImportError, ImportOptions},
 };
 
-/// Bytes in a sector of the block layer, whatever the device's own are.
+/// Bytes in a sector of the block layer, on any device.
 const SECTOR: u64 = 512;
 
 pub(super) fn import<R: BufRead, S: ProfileSink>(
@@ -29,7 +29,7 @@ pub(super) fn import<R: BufRead, S: ProfileSink>(
 ) -> Result<(), ImportError> {
     let mut map = options.blocks.clone();
     map.sort();
-    // The summary at the end is of another shape.
+    // The summary at the end has another format.
     let mut summary = false;
     while let Some((line, out)) = lines.next()? {
         summary |= line.starts_with(b"CPU") || line.starts_with(b"Total (");
@@ -71,7 +71,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
     event(line).is_some()
 }
 
-/// An event; `Some(None)` if it is none that counts.
+/// An event; `Some(None)` if it does not count.
 fn event(line: &[u8]) -> Option<Option<Request>> {
     let (device, rest) = first_word(line);
     let comma = device.iter().position(|byte| *byte == b',')?;

@@ -29,14 +29,14 @@ impl MappedExtent {
 }
 
 impl BlockMap {
-    /// A file; the number is for [`extent`](Self::extent).
+    /// Add a file; returns the number for [`extent`](Self::extent).
     pub fn file(&mut self, path: PathBuf) -> usize {
         self.files.push(path);
         self.files.len() - 1
     }
 
-    /// An extent of it: where it begins on the device (of the given major and minor number), and
-    /// which bytes of the file it holds.
+    /// Add an extent of a file: where it begins on the device (of the given major and minor number),
+    /// and which bytes of the file it holds.
     pub fn extent(&mut self, file: usize, device: (u32, u32), phys: PhysOffset, range: FileRange) {
         self.sorted = false;
         self.extents.push(MappedExtent {
@@ -52,7 +52,7 @@ impl BlockMap {
         if !self.sorted {
             self.extents
                 .sort_by_key(|extent| (extent.device, extent.phys));
-            // Each byte of a device is one file's from here on.
+            // From here on, each byte of a device belongs to one file.
             let mut taken = ((0, 0), 0);
             self.extents.retain_mut(|extent| {
                 if taken.0 == extent.device {
@@ -71,8 +71,8 @@ impl BlockMap {
         }
     }
 
-    /// Call `see` with each part of a file that lies there; `false` if none does. Where extents are
-    /// shared, the first file stands for all.
+    /// Call `see` with each part of a file that lies there; `false` if none does. A shared extent
+    /// counts for the first file.
     pub(super) fn find(
         &self,
         device: (u32, u32),

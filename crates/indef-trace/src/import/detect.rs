@@ -1,9 +1,9 @@
-//! Which format a trace has, by its beginning.
+//! Recognise the format of a trace by its first lines.
 
 use super::{blkparse, csv, format::Format, perf, strace};
 
 impl Format {
-    /// Tell by the beginning of a trace.
+    /// The format of a trace that begins so.
     #[must_use]
     pub fn detect(begin: &[u8]) -> Option<Self> {
         let first = begin
@@ -18,7 +18,7 @@ impl Format {
         if first.starts_with(csv::HEADER.as_bytes()) {
             return Some(Self::Csv);
         }
-        // The others have no header; most of their first lines have their shape.
+        // The others have no header: most of the first lines have to look like theirs.
         let votes = |is: fn(&[u8]) -> bool| begin.split(|b| *b == b'\n').filter(|l| is(l)).count();
         let candidates = [
             (votes(perf::is_line), Self::Perf),

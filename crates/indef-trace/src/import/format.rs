@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What wrote a trace.
+/// The tool that wrote a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// `fio --write_iolog`, versions 2 and 3.
@@ -15,7 +15,7 @@ pub enum Format {
     Blkparse,
     /// indef's own profile of lines (docs/profile.md).
     Lines,
-    /// A table of ranges, as [`CsvWriter`] writes it.
+    /// A table of ranges, as [`CsvWriter`](super::CsvWriter) writes it.
     Csv,
 }
 

@@ -5,14 +5,13 @@
 //! trace, so that a trace need not fit into memory and the read-ahead model can follow its readers.
 //!
 //! - A line that cannot be understood is counted, and the first of them is kept for the message:
-//!   traces are cut off, interleaved with a program's own output, and written by versions that
-//!   nobody here has seen.
-//! - An access whose file or place the trace does not tell is counted, never guessed.
-//! - Calls that failed did nothing.
+//!   traces are cut off, interleaved with a program's own output, and written by unknown versions.
+//! - An access whose file or offset the trace does not tell is counted, never guessed.
+//! - A call that failed accessed nothing.
 //!
-//! [`Gather`] brings what an importer hands out into a store, in bounded memory.
+//! [`Gather`] adds the accesses of an importer to a store, in bounded memory.
 //!
-//! Not followed: memory-mapped reads, io_uring and asynchronous I/O, which these tools do not show.
+//! Left out: memory-mapped reads, io_uring and asynchronous I/O, which these tools do not show.
 
 mod blkparse;
 mod block_map;
@@ -45,7 +44,7 @@ use lines::Lines;
 ///
 /// # Errors
 ///
-/// It cannot be read, or is something else; what came before has been handed out.
+/// It cannot be read, or is something else; the accesses before that have been handed out.
 pub fn import(
     format: Format,
     input: impl BufRead,

@@ -1,4 +1,4 @@
-//! What an import needs, and what it reports.
+//! The options of an import, its results and errors.
 
 use std::{io, path::PathBuf};
 
@@ -6,7 +6,7 @@ use indef_core::profile::ProfileError;
 
 use super::{block_map::BlockMap, format::Format};
 
-/// What an importer has to know beside the trace.
+/// What an importer has to know besides the trace.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The folder in which the traced program was started: relative paths begin there.
@@ -15,7 +15,7 @@ pub struct ImportOptions {
     pub blocks: BlockMap,
 }
 
-/// What became of a trace.
+/// The result of importing a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Lines read.
@@ -24,9 +24,9 @@ pub struct Imported {
     pub accesses: u64,
     /// Lines that were not understood.
     pub unknown: u64,
-    /// The first of them: its number, and what stands there, short and printable.
+    /// The first of them: its number and its text, short and printable.
     pub first_unknown: Option<(u64, String)>,
-    /// Accesses whose file or place the trace does not tell.
+    /// Accesses whose file or offset the trace does not tell.
     pub unplaced: u64,
 }
 
@@ -37,13 +37,13 @@ pub enum ImportError {
     /// Reading it failed.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is not what it was taken for.
+    /// It has another format.
     #[error("this is no {0} trace; name what it is with --format")]
     Foreign(Format),
     /// A version that is not known.
     #[error("fio iolog version {0}, but versions 2 and 3 can be read; write it with another fio")]
     FioVersion(String),
-    /// A damaged profile of lines, which is not skipped over: it was to be exact.
+    /// A damaged profile of lines: its lines are never skipped, as they are exact.
     #[error("{0}")]
     Profile(#[from] ProfileError),
 }

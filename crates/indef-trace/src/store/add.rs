@@ -1,4 +1,4 @@
-//! Adding what was seen.
+//! Adding tallies to a store.
 
 use std::{collections::HashMap, os::unix::ffi::OsStrExt, time::SystemTime};
 
@@ -48,11 +48,11 @@ const FILE: &str = "INSERT INTO files \
      session = max(session, excluded.session) RETURNING id";
 
 impl Store {
-    /// Begin a session, and put the store's options into effect.
+    /// Begin a session, and apply the store's options.
     ///
     /// # Errors
     ///
-    /// Nothing is changed then; see [`super::StoreError::may_pass`].
+    /// Nothing is changed in that case; see [`super::StoreError::may_pass`].
     pub fn begin(&mut self, session: &SessionInfo, now: SystemTime) -> Result<SessionId> {
         let options = self.options;
         // Files of sessions that ended may be dropped at any time.
@@ -69,11 +69,11 @@ impl Store {
         })
     }
 
-    /// Add what a session saw at `now`, in one transaction: all of it, or nothing and an error.
+    /// Add the tallies of a session at `now`, in one transaction: all of them, or none and an error.
     ///
     /// Each file needs to be given once since [`begin`](Self::begin), and may be given again; a tally
-    /// whose file was not is kept under its key alone. The cost follows the number of tallies that
-    /// lie far apart in the store, so collect some seconds' worth. Where the file would grow beyond
+    /// whose file was not given is kept under its key alone. The cost follows the number of tallies that
+    /// lie far apart in the store, so collect the tallies of some seconds. Where the file would grow beyond
     /// its size, the coldest ranges are dropped, those of this call included.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Store {
             )?;
             Ok(fresh)
         });
-        // What was rolled back has no numbers.
+        // Files that were rolled back have no numbers.
         let added = added.map(|fresh: HashMap<FileKey, i64>| known.extend(fresh));
         self.files = known;
         added
@@ -142,7 +142,7 @@ impl Store {
     }
 }
 
-/// Put what was asked for into effect, and move the epoch if it is far.
+/// Apply the options, and move the epoch if it is far.
 fn configure(
     transaction: &Transaction<'_>,
     options: &StoreOptions,
@@ -151,7 +151,7 @@ fn configure(
     let held = settings(transaction)?;
     let half_life = options.half_life.map(nanos);
     let (mut decay, factor) = match half_life {
-        // What there is has decayed by the old one up to now.
+        // The values that are there have decayed by the old half-life up to now.
         Some(other) if other != held.decay.half_life_ns => held.decay.restarted(now),
         _ => held.decay.moved(now).unwrap_or((held.decay, 1.0)),
     };
@@ -188,11 +188,11 @@ fn nameless(key: FileKey) -> TracedFile {
     }
 }
 
-/// What a file is known by for good.
+/// The identity of a file, which never changes.
 fn identity(file: &TracedFile) -> Vec<u8> {
     let key = &file.key;
     let mut identity = Vec::with_capacity(44);
-    // Without a UUID only the device number tells file systems apart.
+    // Without a UUID, only the device number distinguishes file systems.
     if file.fs.uuid == [0; 16] {
         identity.extend(key.dev.to_be_bytes());
     } else {
@@ -205,7 +205,7 @@ fn identity(file: &TracedFile) -> Vec<u8> {
     identity
 }
 
-/// Insert or refresh a file; its number.
+/// Insert or refresh a file; returns its number.
 pub(super) fn put_file(
     connection: &Connection,
     file: &TracedFile,
@@ -271,7 +271,7 @@ pub(super) fn put_rows(
             Err(stop) => return Err(stop),
         }
     }
-    // What was added for files and sessions counts, too.
+    // The rows of files and sessions take room, too.
     match updates_only {
         true => Ok(()),
         false => room.check(connection),

@@ -1,4 +1,4 @@
-//! A store that is open.
+//! Opening a store.
 
 use std::{
     collections::HashMap,
@@ -22,18 +22,18 @@ use crate::tally::FileKey;
 pub struct Store {
     pub(super) path: PathBuf,
     pub(super) connection: Connection,
-    /// To be set when a session begins.
+    /// Applied when a session begins.
     pub(super) options: StoreOptions,
     /// Numbers of the files that were added through this connection.
     pub(super) files: HashMap<FileKey, i64>,
 }
 
 impl Store {
-    /// Open a store for adding; make it if it is not there.
+    /// Open a store for adding; create it if it does not exist.
     ///
     /// # Errors
     ///
-    /// What is there is no store, another version's, damaged or locked; it cannot be made.
+    /// The file is no store, of another version, damaged or locked; or it cannot be created.
     pub fn create(path: &Path, options: &StoreOptions) -> Result<Self> {
         let half_life = options.half_life.unwrap_or(DEFAULT_HALF_LIFE);
         let max_size = options.max_size.unwrap_or(DEFAULT_MAX_SIZE);
@@ -49,12 +49,12 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// There is none, or something else, or it is another version's, damaged or locked.
+    /// The file does not exist, is no store, of another version, damaged or locked.
     pub fn open(path: &Path) -> Result<Self> {
         Self::opened(path, StoreOptions::default(), None)
     }
 
-    /// Whether the file is a store and no profile of lines, as far as its first bytes tell.
+    /// Whether the file is a store and no profile of lines, judging by its first bytes.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Store {
     }
 
     fn opened(path: &Path, options: StoreOptions, new: Option<[i64; 3]>) -> Result<Self> {
-        // Absolute, because SQLite gives some names a meaning of their own.
+        // Absolute, because SQLite gives some names a special meaning.
         let path = std::path::absolute(path).map_err(|error| StoreError::io(path, &error))?;
         Ok(Self {
             connection: schema::open(&path, new)?,

@@ -18,8 +18,8 @@ use super::{
 const BATCH: usize = 64 << 10;
 
 impl Store {
-    /// Add all that another store holds, with the heat that is left at `now`, and its sessions. All
-    /// of it or, with an error, nothing.
+    /// Add the contents of another store, with the heat that is left at `now`, and its sessions: all
+    /// of them or, with an error, nothing.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Store {
     }
 }
 
-/// The sessions of another store; the number of the last one.
+/// Insert the sessions of another store; returns the number of the last one.
 fn put_sessions(
     transaction: &Transaction<'_>,
     sessions: &[Session],
@@ -74,7 +74,7 @@ fn put_sessions(
         statement.execute(params![
             since_1970(session.began),
             latest,
-            // What runs there does not run here.
+            // A session that runs there does not run here.
             session.ended.map_or(latest, since_1970),
             session.info.layer,
             session.info.command,

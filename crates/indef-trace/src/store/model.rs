@@ -7,7 +7,7 @@ use units::Bytes;
 
 use crate::tally::TracedFile;
 
-/// How a store behaves. What is `None` stays as it is in a store that is there already.
+/// How a store behaves. An option that is `None` stays as it is in an existing store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreOptions {
     /// After this time, an access counts half; zero: heat never decays. A new store gets
@@ -18,13 +18,13 @@ pub struct StoreOptions {
     pub max_size: Option<Bytes>,
 }
 
-/// Half-life of a new store: a week, so that what is read on workdays outlives the weekend.
+/// Half-life of a new store: a week, so that ranges that are read on workdays outlive the weekend.
 pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Largest size of a new store: some four million ranges.
 pub const DEFAULT_MAX_SIZE: Bytes = Bytes::mib(256);
 
-/// The smallest [`StoreOptions::max_size`]; less is taken for it.
+/// The smallest [`StoreOptions::max_size`]; smaller ones are raised to it.
 pub const SMALLEST: Bytes = Bytes::kib(256);
 
 /// Where accesses were seen.
@@ -32,7 +32,7 @@ pub const SMALLEST: Bytes = Bytes::kib(256);
 pub struct SessionInfo {
     /// The layer, by name: `fs`, `syscall`, or where an import came from.
     pub layer: String,
-    /// What was traced, for people.
+    /// The command that was traced, for people.
     pub command: String,
     /// Release of the kernel that it ran on.
     pub kernel: String,
@@ -47,7 +47,7 @@ pub struct SessionId(pub i64);
 pub struct Session {
     /// Its number.
     pub id: SessionId,
-    /// What it was.
+    /// Its layer, command and kernel.
     pub info: SessionInfo,
     /// When it began.
     pub began: SystemTime,
@@ -57,13 +57,13 @@ pub struct Session {
     pub ended: Option<SystemTime>,
     /// Reads that it added, as they were counted then.
     pub reads: u64,
-    /// Writes likewise.
+    /// Writes that it added, likewise.
     pub writes: u64,
     /// Events that it knows it missed.
     pub lost: u64,
 }
 
-/// What a store holds at one moment.
+/// The contents of a store at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heat {
     /// Every file that has ranges.

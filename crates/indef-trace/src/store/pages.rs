@@ -4,7 +4,8 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::{read::settings, transaction::Stop};
 
-/// How many rows fit for sure: looking at the file's size costs as much as adding a row.
+/// How many rows are certain to fit. It is counted, as asking for the file's size costs as much as
+/// adding a row.
 pub(super) struct Room {
     limit: i64,
     rows: i64,
@@ -39,14 +40,14 @@ impl Room {
     }
 }
 
-/// The largest number of pages, with some left for what is no range.
+/// The largest number of pages.
 pub(super) fn limit_pages(connection: &Connection) -> rusqlite::Result<i64> {
     let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     let max_size = settings(connection)?.max_size.0;
     Ok(i64::try_from(max_size).unwrap_or(i64::MAX) / page.max(1))
 }
 
-/// Pages that hold something.
+/// The number of pages in use.
 pub(super) fn used_pages(connection: &Connection) -> rusqlite::Result<i64> {
     let mut page_count = connection.prepare_cached("PRAGMA page_count")?;
     let mut free = connection.prepare_cached("PRAGMA freelist_count")?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-/// Nanoseconds since 1970; the ends of the number line for what lies behind them.
+/// Nanoseconds since 1970, saturating.
 pub(super) fn since_1970(time: SystemTime) -> i64 {
     match time.duration_since(SystemTime::UNIX_EPOCH) {
         Ok(after) => nanos(after),

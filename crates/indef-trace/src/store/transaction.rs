@@ -1,4 +1,4 @@
-//! Running a transaction: all of it, or nothing.
+//! Transactions: all of the work, or none.
 
 use rusqlite::{Transaction, TransactionBehavior};
 
@@ -29,7 +29,7 @@ impl From<rusqlite::Error> for Stop {
 }
 
 impl Store {
-    /// Run a transaction that does not make the file larger than may be.
+    /// Run a transaction that adds no ranges.
     pub(super) fn write<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
