@@ -98,7 +98,7 @@ macro_rules! copied {
 }
 
 impl Variables {
-    /// Map the variables of a loaded object, which has no other mapping of this kind.
+    /// Map the variables of a loaded object. To be called once for an object.
     pub(super) fn map(state: &dyn MapCore, slots: &dyn MapCore) -> io::Result<Self> {
         Ok(Self {
             state: Mapping::of(state)?,

@@ -41,21 +41,21 @@ pub(super) struct Arg<'a> {
 
 impl<'a> Call<'a> {
     /// An argument by its name, or by its index if arguments have no names.
-    fn arg(&self, name: &str, place: usize) -> Option<&'a [u8]> {
+    fn arg(&self, name: &str, index: usize) -> Option<&'a [u8]> {
         let named = self.args.iter().any(|arg| arg.name.is_some());
         let found = match named {
             true => self
                 .args
                 .iter()
                 .find(|arg| arg.name == Some(name.as_bytes())),
-            false => self.args.get(place),
+            false => self.args.get(index),
         };
         found.map(|arg| arg.value)
     }
 
     /// A number; perf leaves out zeros.
-    fn number(&self, name: &str, place: usize) -> Option<i64> {
-        match self.arg(name, place) {
+    fn number(&self, name: &str, index: usize) -> Option<i64> {
+        match self.arg(name, index) {
             Some(value) => std::str::from_utf8(value).ok()?.parse().ok(),
             None if self.args.iter().any(|arg| arg.name.is_some()) => Some(0),
             None => None,
@@ -63,8 +63,8 @@ impl<'a> Call<'a> {
     }
 
     /// Whether one of the words joined by `|` is there, with or without its prefix.
-    fn flag(&self, name: &str, place: usize, flag: &str) -> bool {
-        let value = self.arg(name, place).unwrap_or_default();
+    fn flag(&self, name: &str, index: usize, flag: &str) -> bool {
+        let value = self.arg(name, index).unwrap_or_default();
         value
             .split(|byte| matches!(byte, b'|' | b' ' | b',' | b'=' | b'{' | b'}'))
             .any(|word| {
@@ -215,9 +215,9 @@ impl Descriptors {
             b"open" | b"openat" | b"openat2" | b"creat" => self.open(call),
             b"read" | b"readv" => self.at_position(call, Op::Read, out),
             b"write" | b"writev" => self.at_position(call, Op::Write, out),
-            b"pread64" | b"pread" | b"preadv" | b"preadv2" => self.at_place(call, Op::Read, out),
+            b"pread64" | b"pread" | b"preadv" | b"preadv2" => self.at_offset(call, Op::Read, out),
             b"pwrite64" | b"pwrite" | b"pwritev" | b"pwritev2" => {
-                self.at_place(call, Op::Write, out);
+                self.at_offset(call, Op::Write, out);
             }
             b"sendfile" | b"sendfile64" => self.sent(call, out),
             b"lseek" => self.descriptor(call, "fd", 0, |open| {
@@ -321,7 +321,7 @@ impl Descriptors {
             };
             Some(joined(&base?, &path))
         });
-        let flag = |word| flags.is_some_and(|place| call.flag("flags", place, word));
+        let flag = |word| flags.is_some_and(|index| call.flag("flags", index, word));
         let open = Open {
             path,
             position: Some(0),
@@ -362,10 +362,10 @@ impl Descriptors {
         &mut self,
         call: &Call<'_>,
         name: &str,
-        place: usize,
+        index: usize,
         with: impl FnOnce(&mut Open),
     ) {
-        let Some((number, shown)) = call.arg(name, place).and_then(descriptor) else {
+        let Some((number, shown)) = call.arg(name, index).and_then(descriptor) else {
             return;
         };
         let table = self.table(call.pid);
@@ -400,13 +400,13 @@ impl Descriptors {
     }
 
     /// pread and similar calls. Offset -1 means the file's position (preadv2).
-    fn at_place<S: ProfileSink>(&mut self, call: &Call<'_>, op: Op, out: &mut Out<'_, S>) {
+    fn at_offset<S: ProfileSink>(&mut self, call: &Call<'_>, op: Op, out: &mut Out<'_, S>) {
         let vectors = call.name.ends_with(b"v") || call.name.ends_with(b"v2");
-        let place = call.number(if vectors { "pos_l" } else { "pos" }, 3);
+        let offset = call.number(if vectors { "pos_l" } else { "pos" }, 3);
         let len = call.result.unsigned_abs();
-        self.descriptor(call, "fd", 0, |open| match place {
+        self.descriptor(call, "fd", 0, |open| match offset {
             Some(-1) => transfer(open, op, len, None, out),
-            Some(place @ 0..) => transfer(open, op, len, Some(place.unsigned_abs()), out),
+            Some(offset @ 0..) => transfer(open, op, len, Some(offset.unsigned_abs()), out),
             _ => out.unplaced(),
         });
     }
@@ -414,20 +414,20 @@ impl Descriptors {
     /// sendfile reads its second descriptor.
     fn sent<S: ProfileSink>(&mut self, call: &Call<'_>, out: &mut Out<'_, S>) {
         let len = call.result.unsigned_abs();
-        let place = match call.arg("offset", 2) {
+        let offset = match call.arg("offset", 2) {
             Some(b"NULL") | None => None,
             // `[0] => [4096]`: before and after.
             Some(shown) => {
                 let before = shown.strip_prefix(b"[").unwrap_or_default();
                 let end = before.iter().position(|b| *b == b']').unwrap_or(0);
                 match number(&before[..end]) {
-                    Some(place) => Some(place),
+                    Some(offset) => Some(offset),
                     None => return out.unplaced(),
                 }
             }
         };
         self.descriptor(call, "in_fd", 1, |open| {
-            transfer(open, Op::Read, len, place, out)
+            transfer(open, Op::Read, len, offset, out)
         });
     }
 }
@@ -441,16 +441,16 @@ fn transfer<S: ProfileSink>(
     open: &mut Open,
     op: Op,
     len: u64,
-    place: Option<u64>,
+    offset: Option<u64>,
     out: &mut Out<'_, S>,
 ) {
     let append = open.append && op == Op::Write;
     let start = if append {
         None
     } else {
-        place.or(open.position)
+        offset.or(open.position)
     };
-    if place.is_none() {
+    if offset.is_none() {
         let moved = open.position.and_then(|at| at.checked_add(len));
         open.position = if append { None } else { moved };
     }
