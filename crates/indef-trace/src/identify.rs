@@ -1,5 +1,4 @@
-//! Which file a path means, in the words of the kernel: the way back from a trace that only knows
-//! names.
+//! From a path to the key by which the kernel knows the file, for traces that only have names.
 
 use std::{
     fs::{self, File},
@@ -13,10 +12,10 @@ use linux_abi::{
     handle::{self, FileHandle},
 };
 
-use crate::{FileKey, FsId, TracedFile};
+use crate::tally::{FileKey, FsId, TracedFile};
 
-/// The file, and whether it is there: a regular file at its path, and with its inode number if the
-/// profile knows one. Where it is not, it is known by its path alone.
+/// The file, and whether it exists: a regular file at its path, with its inode number if the profile
+/// has one. A file that does not exist is known by its path alone.
 pub(crate) fn file(file: &ProfileFile) -> (TracedFile, bool) {
     let same = |found: &TracedFile| file.inode.is_none_or(|inode| inode == found.key.inode);
     match at(&file.path).filter(same) {
@@ -34,7 +33,7 @@ pub(crate) fn file(file: &ProfileFile) -> (TracedFile, bool) {
 
 /// The regular file at a path.
 fn at(path: &Path) -> Option<TracedFile> {
-    // A fifo would wait for its other end.
+    // Opening a fifo would wait for its other end.
     if !fs::metadata(path).ok()?.is_file() {
         return None;
     }
@@ -67,8 +66,8 @@ fn at(path: &Path) -> Option<TracedFile> {
     })
 }
 
-/// The key of a file of which nothing but the path is known. No file system has device number 0;
-/// the inode number stands for the path (FNV-1a, so that it is the same for ever).
+/// The key of a file of which only the path is known. No file system has device number 0; the inode
+/// number is a hash of the path (FNV-1a, which will always give the same).
 fn by_path(path: &Path) -> FileKey {
     let bytes = path.as_os_str().as_bytes();
     let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash: u64, byte| {
@@ -115,7 +114,7 @@ mod tests {
         assert!(!file(&named("/dev/null".into(), None)).1);
     }
 
-    /// The way there and back is the same file, on each file system.
+    /// From path to key and back is the same file, on each file system.
     #[test]
     fn loop_a_path_becomes_what_the_resolver_finds() {
         for kind in ["ext4", "xfs", "btrfs"] {

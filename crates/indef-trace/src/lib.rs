@@ -1,14 +1,14 @@
-//! Learn what applications really read, and keep it.
+//! Learn which ranges of files applications really read, and keep them.
 //!
-//! - [`collect`]: eBPF programs that see reads and writes, at one of two layers.
-//! - [`resolve`]: from what the kernel knows a file by to where it is now.
-//! - A *tally* is what the collector hands out: one range of one file, and how often it was read or
-//!   written since the last time ([`Tally`]).
-//! - A *store* keeps tallies of many traces, with heat that fades ([`store`]).
-//! - Traces of other tools come into it, too ([`import`]).
-//! - A file is known by what the kernel knows it by ([`FileKey`]); its path is only for people.
+//! - [`collect`]: eBPF programs that count reads and writes, at one of two layers.
+//! - [`resolve`]: from the key by which the kernel knows a file to its path.
+//! - A *tally* is one range of one file, with the number of its reads and writes since the last tally
+//!   ([`Tally`]). The collector hands out tallies.
+//! - A *store* keeps the tallies of many traces, with heat that fades ([`store`]).
+//! - [`import`] adds the traces of other tools to a store.
+//! - A file is known by the kernel's key ([`FileKey`]); its path is only for people.
 //!
-//! What this crate does not know: how fragmented a file is, and what is worth moving.
+//! This crate does not know how fragmented a file is, or which ranges are worth moving.
 
 #![deny(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What is mounted where, by the kernel's device number: `/proc/PID/mountinfo` (proc(5)).
+//! The mounted file systems, with the kernel's device numbers: `/proc/PID/mountinfo` (proc(5)).
 
 use std::{
     collections::HashSet,
@@ -33,18 +33,18 @@ pub(crate) fn stat_device(dev: u32) -> u64 {
     makedev(dev >> 20, dev & 0xf_ffff)
 }
 
-/// What this process sees; empty without `/proc`.
+/// The mounts that this process sees; none without `/proc`.
 pub(crate) fn all() -> Vec<Mount> {
     of(Path::new("/proc/self"))
 }
 
-/// What any process sees, in its own mount namespace.
+/// The mounts that any process sees, in its own mount namespace.
 pub(crate) fn everywhere() -> Vec<Mount> {
     let mut mounts = all();
     let mut known = HashSet::new();
     for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let process = process.path();
-        // Links that are not those of processes, or may not be read, are nobody's namespace.
+        // Entries of other things than processes, and links that may not be read, are skipped.
         if let Ok(namespace) = fs::read_link(process.join("ns/mnt"))
             && known.insert(namespace)
         {
@@ -54,7 +54,7 @@ pub(crate) fn everywhere() -> Vec<Mount> {
     mounts
 }
 
-/// What the process of this folder of `/proc` sees.
+/// The mounts that the process of this folder of `/proc` sees.
 pub(crate) fn of(process: &Path) -> Vec<Mount> {
     let table = fs::read(process.join("mountinfo")).unwrap_or_default();
     table
@@ -81,7 +81,7 @@ fn parse(line: &[u8]) -> Option<Mount> {
     })
 }
 
-/// Blanks, tabs, newlines and backslashes stand as three octal digits.
+/// Decode a field: blanks, tabs, newlines and backslashes are written as three octal digits.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut at = 0;

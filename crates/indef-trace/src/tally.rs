@@ -1,25 +1,25 @@
-//! What a collector hands out.
+//! Tallies: the counts of a trace, and the files that they are about.
 
 use std::path::PathBuf;
 
 use indef_core::access::Observed;
 use units::FileRange;
 
-/// Which file, as the kernel knows it: it stays the same when the file is renamed, and is never that
-/// of another file as long as the file system is mounted.
+/// Which file, as the kernel knows it: the key stays the same when the file is renamed, and is never
+/// that of another file as long as the file system is mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
     /// Device number as `stat` shows it (`st_dev`); on Btrfs each subvolume has its own.
     pub dev: u64,
     /// Inode number.
     pub inode: u64,
-    /// Generation of the inode: another one after the number was used again.
+    /// Generation of the inode: it changes when the number is used again.
     pub generation: u32,
     /// Btrfs: the number of the subvolume's tree; 0 elsewhere.
     pub subvolume: u64,
 }
 
-/// What one range of one file met with since the last time.
+/// The accesses to one range of one file since the last tally of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tally {
     /// Which file.
@@ -30,7 +30,7 @@ pub struct Tally {
     pub reads: u64,
     /// How often it was written.
     pub writes: u64,
-    /// What the reads cost.
+    /// The cost of the reads.
     pub observed: Observed,
 }
 

@@ -1,4 +1,4 @@
-//! A store under what processes and disks do to it: killed writers, several writers, no space.
+//! A store with killed writers, with several writers, and without space.
 
 use std::{
     env,
@@ -54,7 +54,7 @@ fn tally(block: u64) -> Tally {
     }
 }
 
-/// No test: what the other process does. Adds, and notes each time that it came back.
+/// Not a test, but the other process: adds, and notes each time that an addition returned.
 #[test]
 fn adds_until_it_is_killed() {
     let Some(path) = env::var_os(STORE).map(PathBuf::from) else {
@@ -110,7 +110,7 @@ fn a_killed_writer_loses_at_most_what_was_not_complete() {
     let mut least = 0;
     for round in 0..14_u64 {
         let mut child = start(&path, None);
-        // At another moment each time, the making of the store included.
+        // At another moment each time, also while the store is created.
         let millis = if round < 4 {
             4 + round * 7
         } else {
@@ -122,7 +122,7 @@ fn a_killed_writer_loses_at_most_what_was_not_complete() {
         let notes = std::fs::metadata(progress(&path, child.id()));
         least += notes.map_or(0, |notes| notes.len());
         if is_there(&path) {
-            // A store whose making was broken off is made by the next writer.
+            // A store whose creation was broken off is created by the next writer.
             drop(Store::create(&path, &never()).unwrap());
             let adds = adds_in(&path);
             // One more may have been complete without being noted.
@@ -179,7 +179,7 @@ fn loop_a_full_disk_loses_nothing_that_was_there() {
     assert!(blocks > 0);
     assert_eq!(held(&store), blocks);
 
-    // Someone takes what is left, so that not even a journal fits.
+    // Another file takes the rest of the space, so that not even a journal fits.
     let filler = fs.path().join("filler");
     fill(&filler);
     let error = store.add(session, &[], &[tally(1 << 30)], now).unwrap_err();

@@ -1,25 +1,25 @@
 //! Merging of overlapping requests (FragPicker Algorithm 1; InDeF §III-A: "preserves the largest
 //! address range"), without the chains that this makes of small unaligned requests.
 //!
-//! Requests that overlap, directly or through others, make one *cluster*. The papers make one range
-//! of it, with the sum of the counts. Where small reads that are not aligned lie all over a file, the
-//! cluster is the file, and one count for all of it says nothing about which part is hot. So:
+//! Requests that overlap, directly or through others, form one *cluster*. The papers turn it into one
+//! range, with the sum of the counts. If small reads that are not aligned lie all over a file, the
+//! cluster is the file, and one count for all of it does not tell which part is hot. So:
 //!
 //! - A cluster of equal requests, or no longer than a *piece*, is one range with the sums, as in the
 //!   papers.
-//! - Any other is cut at multiples of the piece, and each access is counted for every piece that it
-//!   touches: no piece has less than the accesses of its hottest byte. Neighbouring pieces that the
+//! - Any other is cut at multiples of the piece, and each access counts for every piece that it
+//!   touches: no piece has fewer than the accesses of its hottest byte. Neighbouring pieces that the
 //!   same accesses touch stay together.
 //! - A piece is [`PIECE_OF_REQUESTS`] times the longest request of the cluster, rounded up to a power
 //!   of two of blocks, and at most [`AccessOptions::max_range`]. It follows the requests because DoLF
-//!   is about the data of one, and because one limit for all would rank a short cluster of small
-//!   reads, which sums up, before the same reads in a long one.
+//!   is about the data of one request, and because one limit for all would rank a short cluster of
+//!   small reads, which sums up, before the same reads in a long one.
 //!
-//! What was observed of a request that touches several pieces counts in each of them, so that the
-//! means (time for each timed read, requests for each read) hold.
+//! The observations of a request that touches several pieces count in each of them, so that the means
+//! (time for each timed read, requests for each read) hold.
 //!
-//! Both inputs are ordered by file and place; time is O(n log n) in the worst case, linear where few
-//! requests overlap at a time, and memory beside the result follows how many do.
+//! Both inputs are ordered by file and offset; time is O(n log n) in the worst case, linear if few
+//! requests overlap at a time, and memory besides the result is proportional to that number.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ use units::{Bytes, FileOffset, FileRange};
 
 use super::{AccessOptions, AccessRange, AccessRecord, FileAccesses, Observed, Op};
 
-/// How many of the longest requests a piece holds: of evenly spread ones, a quarter at most lies
-/// across a cut, where a fragment's boundary is in neither piece.
+/// How many of the longest requests a piece holds: of evenly spread ones, at most a quarter crosses a
+/// cut, where a fragment's boundary is in neither piece.
 const PIECE_OF_REQUESTS: u64 = 4;
 
 /// Merge aligned records and ranges. Requests that only touch stay apart: each is a request of its
@@ -58,7 +58,7 @@ pub(super) fn merge(
     merged
 }
 
-/// What is left of both inputs. A copy of it walks the same requests again.
+/// The rest of both inputs. A copy of it walks the same requests again.
 #[derive(Clone, Copy)]
 struct Requests<'a> {
     records: &'a [AccessRecord],
@@ -68,7 +68,7 @@ struct Requests<'a> {
 impl Iterator for Requests<'_> {
     type Item = (u32, AccessRange);
 
-    /// The next one of either input, by file and place.
+    /// The next request of either input, by file and offset.
     fn next(&mut self) -> Option<Self::Item> {
         let by_record = match (self.records.first(), self.ranges.first()) {
             (Some(record), Some((file, range))) => {
@@ -102,15 +102,15 @@ fn of_record(record: &AccessRecord) -> AccessRange {
 struct Cluster<'a> {
     /// From its first request on.
     requests: Requests<'a>,
-    /// How many they are.
+    /// Number of requests.
     len: usize,
     /// The longest of them, in bytes.
     longest: u64,
-    /// What the papers would make of it.
+    /// The range into which the papers would merge it.
     merged: AccessRange,
 }
 
-/// Call `emit` with each range that results.
+/// Call `emit` with each resulting range.
 fn clusters(
     mut requests: Requests<'_>,
     options: &AccessOptions,
@@ -166,12 +166,12 @@ impl Cluster<'_> {
         Bytes(blocks.saturating_mul(block).min(most.0))
     }
 
-    /// Emit its pieces. Between the borders of pieces in which a request begins or ends, the same
-    /// requests are touched: these borders are all that is looked at.
+    /// Emit its pieces. Only the borders of pieces in which a request begins or ends are visited:
+    /// between two of them, the same requests are touched.
     fn cut(&self, piece: Bytes, mut emit: impl FnMut(AccessRange)) {
         let all = self.merged.range;
         let mut sums = Sums::default();
-        // What stops counting where.
+        // The counts that end at each offset.
         let mut ends: BTreeMap<u64, Sums> = BTreeMap::new();
         let mut from = all.start.0;
         let mut emit_to = |from: &mut u64, to: u64, sums: &Sums| {
@@ -193,7 +193,7 @@ impl Cluster<'_> {
             emit_to(&mut from, begin, &sums);
             let counts = Sums::of(&request);
             sums.add(&counts);
-            // Rounding up saturates at the top, where the end itself has to do.
+            // Rounding up saturates at the top; there the end itself is used.
             let end = request.range.end().align_up(piece).max(request.range.end());
             ends.entry(end.min(all.end()).0).or_default().add(&counts);
         }
@@ -204,7 +204,7 @@ impl Cluster<'_> {
     }
 }
 
-/// Counts that can be taken back, which saturating ones cannot.
+/// Counts that can be subtracted again, which saturating ones cannot.
 #[derive(Clone, Copy, Default)]
 struct Sums([u128; 5]);
 

@@ -1,15 +1,15 @@
 //! From access records to per-file ranges with their heat.
 //!
 //! The steps are those of FragPicker §4.1.2 and of InDeF's information management (§III-A):
-//! requests are aligned outward to file system blocks, buffered sequential reads grow to what the
-//! kernel's read-ahead fetches, and overlapping requests merge to the widest range and add up,
-//! as long as that does not make a chain of them.
+//! requests are aligned outward to file system blocks, buffered sequential reads grow to the windows
+//! that the kernel's read-ahead fetches, and overlapping requests merge to the widest range and add
+//! up, as long as that does not make a chain of them.
 //!
-//! What was counted where the device is ([`join`]'s ranges) has met the page cache and read-ahead
-//! already: it is only merged.
+//! Ranges that were counted at the device ([`join`]) have passed the page cache and read-ahead
+//! already: they are only merged.
 //!
-//! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 56 bytes for each range
-//! that is left. The order in which records are given does not matter; their `time` does.
+//! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 56 bytes for each resulting
+//! range. The order in which records are given does not matter; their `time` does.
 
 mod merge;
 mod readahead;
@@ -29,11 +29,11 @@ pub struct AccessRange {
     pub reads: u64,
     /// How many writes touched it.
     pub writes: u64,
-    /// What its reads cost, where that was seen.
+    /// The cost of its reads, if it was observed.
     pub observed: Observed,
 }
 
-/// What the reads of a range cost the device, where a collector saw it.
+/// The cost of the reads of a range for the device, if a collector observed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Requests that the device got for all reads of the range; 0 if they were not counted.
@@ -52,7 +52,7 @@ impl AddAssign for Observed {
     }
 }
 
-/// What an access did.
+/// The direction of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Read.
@@ -72,7 +72,7 @@ pub struct AccessRecord {
     pub len: Bytes,
     /// Read or write.
     pub op: Op,
-    /// Whether it went around the page cache (`O_DIRECT`), and so around read-ahead.
+    /// Whether it bypassed the page cache (`O_DIRECT`), and so read-ahead.
     pub direct: bool,
     /// When, on any clock; only the order counts.
     pub time: Nanos,
@@ -87,14 +87,14 @@ pub struct AccessOptions {
     pub block_size: Bytes,
     /// How far the kernel reads ahead of a sequential buffered reader; zero turns the model off.
     pub readahead: Bytes,
-    /// Merging makes no range longer than this, unless the same accesses reach through all of it;
-    /// zero lets it merge whatever overlaps, as the papers do.
+    /// Merging makes no range longer than this, unless the same accesses span all of it; zero lets it
+    /// merge all ranges that overlap, as the papers do.
     pub max_range: Bytes,
 }
 
 impl Default for AccessOptions {
     /// 4 KiB blocks, Linux' default read-ahead of 128 KiB, and ranges of the largest request that
-    /// plans reckon with (256 KiB, InDeF §II-A).
+    /// plans assume (256 KiB, InDeF §II-A).
     fn default() -> Self {
         Self {
             block_size: Bytes::kib(4),
@@ -104,7 +104,7 @@ impl Default for AccessOptions {
     }
 }
 
-/// The ranges of all files: for each file ordered by place, without overlap.
+/// The ranges of all files: for each file ordered by offset, without overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileAccesses {
     /// Each file that has ranges, ascending, with the end of its ranges.
@@ -152,7 +152,7 @@ pub fn ranges(records: Vec<AccessRecord>, options: &AccessOptions) -> FileAccess
 }
 
 /// Turn records, and ranges that were counted already, into per-file ranges. Read-ahead is modelled
-/// for the records alone. What has no bytes or no counts is ignored.
+/// for the records alone. Records and ranges without bytes or counts are ignored.
 #[must_use]
 pub fn join(
     mut records: Vec<AccessRecord>,
@@ -166,7 +166,7 @@ pub fn join(
     ReadAhead::apply_to_all(&mut records, &options);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     counted.retain_mut(|(_, r)| {
-        // Before it is aligned: nothing in the middle of a block would become that block.
+        // Before it is aligned: an empty range in the middle of a block would become that block.
         let counts = !r.range.is_empty() && (r.reads, r.writes) != (0, 0);
         r.range = r.range.align_outward(options.block_size);
         counts

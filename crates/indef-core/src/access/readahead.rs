@@ -1,21 +1,21 @@
-//! What the kernel's read-ahead makes of buffered reads.
+//! A model of the kernel's read-ahead for buffered reads.
 //!
 //! A profile is taken above the page cache, where a program's 4 KiB reads are seen although the
 //! device gets 128 KiB requests. So, as FragPicker §4.1.2 does:
 //!
-//! - A buffered read that begins where an earlier one of its file ended (or behind it, in the rest of
+//! - A buffered read that begins where an earlier one of its file ended (or after it, in the rest of
 //!   the same block) is *sequential*.
-//! - A sequential reader fetches windows of `readahead` bytes, one behind the other. The first one
+//! - A sequential reader fetches windows of `readahead` bytes, one after the other. The first one
 //!   begins where the reader began: the read that turned out to be the first of a series is widened.
-//! - Reads inside a window are served from memory and do not count; the first that reaches behind it
+//! - Reads inside a window are served from memory and do not count; the first that reaches past it
 //!   stands for the next window.
 //! - Up to [`STREAMS`] sequential readers of one file are told apart; the least recent is forgotten.
 //!
-//! A single small read, however often repeated, is never widened. `O_DIRECT` reads and writes are
-//! only aligned.
+//! A single small read is never widened, however often it is repeated. `O_DIRECT` reads and writes
+//! are only aligned.
 //!
-//! Ignored: the ramp-up of the window, thrashing, what was in the cache already, and
-//! `POSIX_FADV_RANDOM`. A window may reach behind the end of the file, whose size is not known here;
+//! Left out: the ramp-up of the window, thrashing, pages that were in the cache already, and
+//! `POSIX_FADV_RANDOM`. A window may reach past the end of the file, whose size is not known here;
 //! planning cuts it.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use units::{Bytes, FileOffset};
 use super::{AccessOptions, AccessRecord, Op};
 
 /// Sequential readers of one file that are told apart. The kernel keeps one state for each open
-/// file; a profile does not say which one was used.
+/// file; a profile does not tell which open file was used.
 const STREAMS: usize = 8;
 
 /// Files whose readers are remembered from one batch of records to the next.
@@ -36,9 +36,9 @@ const FILES: usize = 64 << 10;
 struct Stream {
     /// Where its latest read ended.
     next: u64,
-    /// Where its latest window ended; what lies before it is in memory. On a block boundary.
+    /// Where its latest window ended; the bytes before it are in memory. On a block boundary.
     window_end: u64,
-    /// Its only record so far, as long as nothing continued it.
+    /// Its only record so far, until a read continues it.
     first: Option<usize>,
 }
 
@@ -53,7 +53,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// With no readers yet.
+    /// A model without any readers.
     #[must_use]
     pub fn new(options: &AccessOptions) -> Self {
         Self {
@@ -65,15 +65,16 @@ impl ReadAhead {
         }
     }
 
-    /// Turn accesses into what they fetch: all are aligned to blocks, some widened, some removed.
-    /// They come back by file, then time; no batch may reach back in time before the one before.
+    /// Turn accesses into the ranges that they fetch: all are aligned to blocks, some widened, some
+    /// removed. The result is ordered by file, then time; no batch may begin earlier than the last
+    /// one ended.
     pub fn apply(&mut self, records: &mut Vec<AccessRecord>) {
         records.retain(|r| !r.len.is_zero());
         records.sort_unstable_by_key(|r| (r.file, r.time, r.offset, r.len, r.op, r.direct));
         self.follow(records);
     }
 
-    /// The same without a next batch.
+    /// The same for a trace of one batch.
     pub(super) fn apply_to_all(records: &mut Vec<AccessRecord>, options: &AccessOptions) {
         Self::new(options).apply(records);
     }
@@ -88,7 +89,7 @@ impl ReadAhead {
             streams: Vec::with_capacity(STREAMS),
         };
         let mut file = None;
-        // Records before `kept` are results, those from `next` on are still to be seen.
+        // Records before `kept` are results, those from `next` on are still to come.
         let mut kept = 0;
         for next in 0..records.len() {
             let mut record = records[next];
@@ -110,17 +111,17 @@ impl ReadAhead {
 
 struct Model<'a> {
     options: &'a AccessOptions,
-    /// Those of the current file.
+    /// The readers of the current file.
     streams: Vec<Stream>,
 }
 
 impl Model<'_> {
-    /// Lay the readers of one file aside and take up those of another.
+    /// Store the readers of one file and fetch those of another.
     fn change(&mut self, all: &mut HashMap<u32, Vec<Stream>>, from: Option<u32>, to: Option<u32>) {
         if let Some(from) = from
             && !self.streams.is_empty()
         {
-            // The records that they began with are not there any more in the next batch.
+            // Their first records are gone in the next batch.
             self.streams
                 .iter_mut()
                 .for_each(|stream| stream.first = None);

@@ -58,7 +58,7 @@ fn large_sequential_reads_stay_whole() {
     let large = [(0, 1024 * KIB), (1024 * KIB, 1024 * KIB)];
     let expected = [(0, 1024 * KIB, 1), (1024 * KIB, 1024 * KIB, 1)];
     assert_eq!(shown(reads(false, &large)), expected);
-    // 100 KiB at a time: windows go on where the last one ended.
+    // 100 KiB at a time: a window begins where the last one ended.
     let uneven: Vec<_> = (0..4).map(|i| (i * 100 * KIB, 100 * KIB)).collect();
     let windows: Vec<_> = (0..4).map(|i| (i * 128 * KIB, 128 * KIB, 1)).collect();
     assert_eq!(shown(reads(false, &uneven)), windows[..4]);
@@ -380,7 +380,7 @@ proptest! {
             let longest = requests.iter().map(|r| r.0.len.0).max().unwrap_or(0);
             for piece in of {
                 let touching: Vec<_> = requests.iter().filter(|r| r.0.overlaps(piece.range)).collect();
-                // Never less than at the hottest byte, and never more than what touches it.
+                // Never fewer than at the hottest byte, and never more than touch the range.
                 let hottest = (piece.range.start.0 / BLOCK..piece.range.end().0 / BLOCK)
                     .map(|block| {
                         let block = FileRange::new(block * BLOCK, BLOCK);
@@ -390,10 +390,10 @@ proptest! {
                     .unwrap();
                 prop_assert!(piece.reads >= hottest);
                 prop_assert!(piece.reads <= touching.iter().map(|r| r.1).sum::<u64>());
-                // Observations go with the reads that they are of.
+                // Observations stay with their reads.
                 prop_assert_eq!(piece.observed.requests, piece.observed.timed * 3);
                 prop_assert_eq!(piece.observed.time.0, piece.observed.timed * 7);
-                // No chains: what is longer than a piece, each request reaches through.
+                // No chains: each request spans a range that is longer than a piece.
                 let limit = (longest * 4 / BLOCK).next_power_of_two().min(most.max(1)) * BLOCK;
                 let through = |r: &FileRange| {
                     r.start.0 < piece.range.start.0 + limit && r.end().0 + limit > piece.range.end().0
@@ -436,7 +436,7 @@ proptest! {
         let mut model = ReadAhead::new(&options);
         model.apply(&mut one);
         model.apply(&mut two);
-        // At most the first window of each reader is another one.
+        // At most the first window of each reader differs.
         prop_assert!(whole.len().abs_diff(one.len() + two.len()) <= 4);
         let bytes = |records: &[AccessRecord]| records.iter().map(|r| r.len.0).sum::<u64>();
         prop_assert!(bytes(&whole).abs_diff(bytes(&one) + bytes(&two)) <= 4 * 128 * KIB);

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A path as one word: printable ASCII but `%` stays, every other byte becomes `%XX`, spaces too.
+/// A path as one word: printable ASCII except `%` stays, every other byte becomes `%XX`, spaces too.
 #[must_use]
 pub fn encode(path: &Path) -> String {
     let mut text = String::new();
@@ -21,11 +21,11 @@ pub fn encode(path: &Path) -> String {
     text
 }
 
-/// The path that was meant. Bytes that need no encoding may stand as they are.
+/// The path of an encoded word. Bytes that need no encoding may be encoded or not.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The problem with the word.
 pub fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

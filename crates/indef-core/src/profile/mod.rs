@@ -9,8 +9,8 @@
 //! range 1 262144 65536 reads=40 writes=0 requests=80
 //! ```
 //!
-//! `read` and `write` are single accesses as a program made them; a `range` was counted already, where
-//! the device is.
+//! `read` and `write` are single accesses as a program made them; a `range` was counted already, at the
+//! device.
 
 mod escape;
 mod reader;
@@ -33,10 +33,10 @@ pub const MAX_LINE: usize = 16 << 10;
 /// The first word of a profile.
 const MAGIC: &str = "indef-profile";
 
-/// A file that a profile is about.
+/// A file of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileFile {
-    /// Where it was.
+    /// Its path when it was recorded.
     pub path: PathBuf,
     /// Device number (`st_dev`), if known.
     pub dev: Option<u64>,
@@ -44,7 +44,7 @@ pub struct ProfileFile {
     pub inode: Option<u64>,
 }
 
-/// What was accessed.
+/// The accesses of a trace, and their files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
     /// The files; an [`AccessRecord`]'s `file` is an index into them.
@@ -55,8 +55,8 @@ pub struct Profile {
     pub ranges: Vec<(u32, AccessRange)>,
 }
 
-/// What takes a profile item by item, so that nobody has to hold it. Files are numbered in the order
-/// in which they come: 0, 1, 2 … Whoever has enough breaks off.
+/// Takes a profile item by item, so that nobody has to hold all of it. Files are numbered in the order
+/// in which they come: 0, 1, 2 … A sink that has enough breaks off.
 pub trait ProfileSink {
     /// A file, before anything else of it.
     fn file(&mut self, file: ProfileFile) -> ControlFlow<()>;

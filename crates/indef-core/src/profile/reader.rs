@@ -12,16 +12,16 @@ use units::{Bytes, FileRange, Nanos};
 use super::{MAGIC, MAX_LINE, Profile, ProfileFile, ProfileSink, VERSION, escape::decode};
 use crate::access::{AccessRange, AccessRecord, Observed, Op};
 
-/// A profile cannot be used: which line, what is wrong, what to do.
+/// A profile cannot be used: the line, the problem, and advice.
 #[derive(Debug)]
 pub struct ProfileError {
     /// Counted from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// The problem with a line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -52,10 +52,10 @@ pub enum Problem {
     Count {
         /// Records read.
         found: u64,
-        /// Records that the last line speaks of.
+        /// Records that the last line promises.
         promised: u64,
     },
-    /// Something behind the end.
+    /// Something follows the end.
     #[error(
         "there is something behind the end of the profile; remove it or record the profile anew"
     )]
@@ -91,7 +91,7 @@ impl Profile {
     }
 }
 
-/// Read a profile item by item. What came before an error has been given away by then.
+/// Read a profile item by item. The items before an error have been handed out.
 ///
 /// # Errors
 ///
@@ -117,12 +117,12 @@ struct Reader<'s, R, S> {
     input: R,
     buffer: Vec<u8>,
     line: u64,
-    /// From the number in the profile to the index in the list.
+    /// From a file's number in the profile to its index.
     ids: HashMap<u32, u32>,
     sink: &'s mut S,
     /// Records and ranges.
     counted: u64,
-    /// Of the latest record.
+    /// The time of the latest record.
     time: Option<u64>,
     /// The sink broke off.
     enough: bool,
@@ -300,7 +300,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
         Ok(())
     }
 
-    /// `ID OFFSET LENGTH`: the index of the file, the bytes, and what is behind.
+    /// `ID OFFSET LENGTH`: the index of the file, the bytes, and the rest of the line.
     fn place<'l>(&self, rest: &'l [u8]) -> Result<(u32, FileRange, &'l [u8]), String> {
         let (id, rest) = first_word(rest);
         let (offset, rest) = first_word(rest);
@@ -339,7 +339,7 @@ fn unexpected(word: &[u8]) -> String {
     format!("'{}' is not expected here", show(word))
 }
 
-/// The first word, and what is behind it.
+/// The first word, and the rest.
 fn first_word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let end = text

@@ -14,7 +14,7 @@ pub struct ProfileWriter<W: Write> {
 }
 
 impl<W: Write> ProfileWriter<W> {
-    /// Begin. The header promises an `end` line, so that a reader notices a cut-off profile.
+    /// Write the header. It promises an `end` line, so that a reader notices a cut-off profile.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl<W: Write> ProfileWriter<W> {
         Ok(())
     }
 
-    /// Hand on what `out` may have buffered, so that a collector's profile grows as it collects.
+    /// Flush `out`, so that a collector's profile grows as it collects.
     ///
     /// # Errors
     ///

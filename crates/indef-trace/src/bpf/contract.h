@@ -1,38 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the BPF programs and user space agree on. The Rust types are generated from here when the
- * crate is built, so every structure is free of implicit padding.
+ * What the BPF programs and user space agree on: every structure, number and limit that both read.
+ * The Rust side is generated from this file when the crate is built (build/contract.rs), so it
+ * keeps to simple forms: a #define of a number, an enum whose values are given, and a struct of
+ * integers, arrays and other structs, without implicit padding.
  *
- * Numbers of devices are the kernel's (major << 20 | minor), times are nanoseconds of
- * CLOCK_MONOTONIC, places and lengths are bytes.
+ * Device numbers are the kernel's (major << 20 | minor), times are nanoseconds of CLOCK_MONOTONIC,
+ * offsets and lengths are bytes.
  */
 #ifndef INDEF_CONTRACT_H
 #define INDEF_CONTRACT_H
 
-#ifndef __VMLINUX_H__
 #include <linux/types.h>
-#endif
 
+/* log2 of the bytes of a page; ranges are handed out in whole pages. */
+#define PAGE_BITS 12
 /* Ranges that are counted in place at the same time: a power of two. */
 #define SLOTS 4096
+/* Size of the ring, in bytes: a power of two, and a multiple of the page size. */
+#define RING_BYTES 4194304
 /* Files that are known at the same time. */
 #define FILES 131072
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
-/* Requests of io_uring that are in flight. */
-#define INFLIGHT 16384
-/* Timed reads that are in flight, and their requests. */
-#define TIMINGS 2048
-#define TIMED_BIOS 4096
-/* --path takes this many, with the mounts below; --device this many. */
+/* --path takes this many, with the mounts below them; --device this many. */
 #define MAX_ROOTS 4096
 #define MAX_DEVICES 32
-/* How deep below a --path a file may lie. */
-#define MAX_DEPTH 64
-/* Names (hard links) of a file that are looked at for that. */
-#define MAX_NAMES 16
+/* Bytes of a task's name, with the zero at its end (include/linux/sched.h: TASK_COMM_LEN). */
+#define COMM_BYTES 16
+/* Bytes of a file system's UUID. */
+#define UUID_BYTES 16
 
-/* How a range was met with; a field of struct range_key. */
+/* How a range was accessed; a field of struct range_key. */
 enum range_kind {
 	KIND_READ = 0,
 	KIND_WRITE = 1,
@@ -48,15 +47,15 @@ struct file_key {
 	__u32 generation;
 };
 
-/* What user space has to know of a file beside its key. */
+/* What user space has to know of a file besides its key. */
 struct file_entry {
-	__u8 uuid[16];
+	__u8 uuid[UUID_BYTES];
 	__u64 magic;
 	/* The short name of the file in range_key. */
 	__u32 id;
 	/* s_dev: the device of its file system as mountinfo shows it. */
 	__u32 sb_dev;
-	/* The process that met with it first: it can reach it. */
+	/* The process that accessed it first: it can reach the file. */
 	__u32 pid;
 	/* Whether it passes --path and --device. */
 	__u32 wanted;
@@ -80,8 +79,8 @@ struct counters {
 };
 
 /*
- * One range that is being counted. Whoever sets `busy` from 0 to 1 owns it until he sets it back.
- * It is as large as a cache line.
+ * One range that is being counted. Whoever sets `busy` from 0 to 1 owns the slot until he sets it
+ * back. It is as large as a cache line.
  */
 struct slot {
 	struct range_key key;
@@ -92,14 +91,53 @@ struct slot {
 	__u64 reserved;
 };
 
-/* What the ring buffer carries. */
+/* A read or write that a task has under way (fs layer); user space takes those left at the end. */
+struct pending {
+	/* The kernel's address of the inode. */
+	__u64 inode;
+	/* Where the batch or direct I/O begins and ends. */
+	__u64 start;
+	__u64 end;
+	/* The part of it that was queued; none if `to` is 0. */
+	__u64 from;
+	__u64 to;
+	/* Head page of the folio. */
+	__u64 folio;
+	/* The bio that was queued last. */
+	__u64 bio;
+	/* Timed: key in `timings`; else 0. */
+	__u64 timing;
+	__u32 file;
+	__u32 requests;
+	/* enum pending_kind of fs.bpf.c. */
+	__u32 kind;
+	/* KIND_READ or KIND_WRITE. */
+	__u32 range_kind;
+	__u32 bdev;
+	/* What was learned of the inode of the last read, as long as it is still that file. */
+	__u32 known_file;
+	__u64 known_inode;
+	__u64 known_number;
+	__u32 known_generation;
+	__u32 known_bdev;
+};
+
+/* A run that goes on (syscall layer); user space takes those left at the end. */
+struct run {
+	__u64 start;
+	__u64 end;
+	__u32 file;
+	__u32 reads;
+};
+
+/* What a record of the ring is; its first field. */
 enum event_kind {
 	EVENT_FILE = 1,
 	EVENT_RANGE = 2,
 	EVENT_COUNTED = 3,
 };
 
-/* A file is met with for the first time. */
+/* A file is accessed for the first time. */
 struct file_event {
 	__u32 kind;
 	__u32 reserved;
@@ -117,7 +155,7 @@ struct range_event {
 	__u32 direct;
 };
 
-/* What was counted of a range since it was told the last time. */
+/* What was counted of a range since it was last handed out. */
 struct counted_event {
 	__u32 kind;
 	__u32 reserved;
@@ -135,7 +173,7 @@ struct root {
 /* Read-only settings, fixed before the programs are loaded. */
 struct config {
 	__u32 devices[MAX_DEVICES];
-	__u8 comm[16];
+	__u8 comm[COMM_BYTES];
 	__u32 devices_len;
 	__u32 comm_len;
 	__u32 uid;
@@ -150,12 +188,12 @@ struct config {
 	__u8 raw;
 	__u8 by_root;
 	/* The process that collects: its own I/O does not count. */
-	__u32 self;
+	__u32 collector;
 };
 
 /* What changes while the programs run. */
 struct state {
-	/* So many reads are timed before user space allows more. */
+	/* This many reads are timed before user space allows more. */
 	__u32 timings_left;
 	__u32 next_file;
 	/* Requests of timed reads that are in flight. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Which file: identity, the short name that ranges carry, and whether it passes --path and
- * --device. All of it is found out once for each file.
+ * Which file: its identity, the short name that ranges carry, and whether it passes --path and
+ * --device. All of it is looked up once for each file.
  */
 #ifndef INDEF_FILE_H
 #define INDEF_FILE_H
@@ -39,7 +39,12 @@ static __always_inline void key_of(struct inode *inode, struct file_key *key)
 	}
 }
 
-/* What --path names. */
+/* How deep below a --path a file may lie. */
+#define MAX_DEPTH 64
+/* Names (hard links) of a file that are looked at for that. */
+#define MAX_NAMES 16
+
+/* The trees and files that --path names. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_ROOTS);
@@ -58,7 +63,7 @@ static __always_inline bool is_root(struct inode *inode)
 	return bpf_map_lookup_elem(&roots, &root);
 }
 
-/* Whether a name lies in a tree of --path. */
+/* Whether the name at this address, a dentry, lies in a tree of --path. */
 __noinline int is_below_root(__u64 address)
 {
 	struct dentry *dentry = (void *)address, *parent;
@@ -75,8 +80,8 @@ __noinline int is_below_root(__u64 address)
 }
 
 /*
- * Whether a file lies in a tree of --path: by any of its names that the kernel knows just now.
- * (Global functions, here and elsewhere, are verified once, not anew for every call.)
+ * Whether a file lies in a tree of --path: by any of its names that are in the kernel's memory.
+ * (Global functions, here and elsewhere, are verified once, not again for every call.)
  */
 __noinline int in_roots(__u64 address)
 {
@@ -106,8 +111,8 @@ static __always_inline bool on_devices(__u32 sb_dev, __u32 bdev)
 }
 
 /*
- * The short name of a file, or 0 if it does not count. Zero is also given when no more files can be
- * known; that is counted as lost by the caller's accesses.
+ * The short name of a file, or 0 if it does not count. It is also 0 when no more files can be
+ * known: then one access is counted as lost.
  */
 __noinline __u32 intern(__u64 address)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whose accesses count: the command and its children, processes, names, users, control groups.
+ * Whose accesses count: those of the command and its children, of processes, names, users, control
+ * groups.
  */
 #ifndef INDEF_FILTER_H
 #define INDEF_FILTER_H
 
 #include "maps.h"
 
-/* Processes (thread groups) that are followed; their children are added when they are born. */
+/* Processes (thread groups) that are followed; their children are added when they are forked. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TASKS);
@@ -22,18 +23,12 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
-/* Whether a filter on processes is on. Writeback is done by kernel threads: see fs.h. */
-static __always_inline bool filters_tasks(void)
-{
-	return config.by_task || config.by_uid || config.by_cgroup || config.comm_len;
-}
-
 static __always_inline bool has_comm(void)
 {
-	char comm[16] = {};
+	char comm[COMM_BYTES] = {};
 
 	bpf_get_current_comm(comm, sizeof(comm));
-	for (int i = 0; i < 16; i++) {
+	for (int i = 0; i < COMM_BYTES; i++) {
 		if (i >= config.comm_len)
 			return true;
 		if (comm[i] != config.comm[i])
@@ -47,7 +42,7 @@ static __always_inline bool task_wanted(void)
 {
 	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 
-	if (tgid == config.self)
+	if (tgid == config.collector)
 		return false;
 	if (config.by_task && !bpf_map_lookup_elem(&followed, &tgid))
 		return false;
@@ -58,8 +53,8 @@ static __always_inline bool task_wanted(void)
 	return !config.comm_len || has_comm();
 }
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+/* The children of a followed process are followed. */
+static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
 {
 	__u32 from = parent->tgid, to = child->tgid, one = 1;
 
@@ -67,7 +62,15 @@ int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 		if (bpf_map_update_elem(&followed, &to, &one, BPF_ANY))
 			lost(&state.lost_tasks);
 	}
-	return 0;
+}
+
+/* With its last thread, a process ends. */
+static __always_inline void unfollow(struct task_struct *task)
+{
+	__u32 tgid = task->tgid;
+
+	if (task->signal->live.counter <= 0)
+		bpf_map_delete_elem(&followed, &tgid);
 }
 
 #endif

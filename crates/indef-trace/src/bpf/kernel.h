@@ -213,7 +213,6 @@ struct pt_regs {
 #error "indef: the registers of this architecture are not known here"
 #endif
 
-#define PAGE_BITS 12
 #define PAGE_BYTES (1ull << PAGE_BITS)
 #define S_IFMT 0170000
 #define S_IFREG 0100000

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What all programs share, and how an access gets into it.
+ * What both objects have: settings, state, slots, files and the ring. Each object has its own, and
+ * only one object is loaded at a time. Here, too, is how an access is counted.
  *
- * Ranges are counted in slots: which one, a hash of the range tells. A range that comes to a slot
- * where another one is pushes that out, into the ring, whose reader adds up what he gets. So what
- * is read often is counted in place, and what is not costs one line of a cache and one record of
- * the ring, never a look-up in a map that is larger than the caches. User space empties the slots
- * from time to time, and owns a slot meanwhile just as a program does.
+ * Ranges are counted in slots, chosen by a hash of the range. A range that comes to a slot which
+ * holds another one pushes that out into the ring, whose reader adds up what it gets. So a range
+ * that is read often is counted in place, and any other costs one cache line and one record of the
+ * ring, never a look-up in a map that is larger than the caches. User space empties the slots from
+ * time to time, and meanwhile owns a slot just as a program does.
+ *
+ * Each variable has a section, and thereby a map, of its own: user space finds it at offset 0.
  */
 #ifndef INDEF_MAPS_H
 #define INDEF_MAPS_H
 
 #include "kernel.h"
 
-const volatile struct config config;
-struct state state;
-
-struct slot slots[SLOTS] __attribute__((aligned(64)));
+const volatile struct config config SEC(".rodata.config");
+struct state state SEC(".bss.state");
+struct slot slots[SLOTS] SEC(".bss.slots");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -28,7 +30,7 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 22);
+	__uint(max_entries, RING_BYTES);
 } events SEC(".maps");
 
 static __always_inline void lost(__u64 *counter)
@@ -36,8 +38,9 @@ static __always_inline void lost(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
-/* Tell what was counted of a range. The ring's reader looks often enough: he is not woken. */
-static __always_inline void hand_out(const struct range_key *key, const struct counters *counters)
+/* Send what was counted of a range. The ring's reader looks often enough: it is not woken. */
+static __always_inline void send_counted(const struct range_key *key,
+					 const struct counters *counters)
 {
 	struct counted_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -75,9 +78,9 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 	if (!key || !more)
 		return 0;
 	slot = slot_of(key);
-	/* Another processor has it, or a program that an interrupt has stopped. */
+	/* Another processor owns it, or a program that an interrupt has stopped. */
 	if (__sync_lock_test_and_set(&slot->busy, 1)) {
-		hand_out(key, more);
+		send_counted(key, more);
 		return 0;
 	}
 	if (slot->used && same_range(&slot->key, key)) {
@@ -88,18 +91,18 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 		slot->counters.time += more->time;
 	} else {
 		if (slot->used)
-			hand_out(&slot->key, &slot->counters);
+			send_counted(&slot->key, &slot->counters);
 		slot->key = *key;
 		slot->counters = *more;
 		slot->used = 1;
 	}
-	/* With a barrier: whoever gets it next sees what was counted. */
+	/* With a barrier: the next owner sees what was counted. */
 	__sync_lock_test_and_set(&slot->busy, 0);
 	return 0;
 }
 
-/* --raw: hand out one access; the caller has counted it, if it counts. */
-static __always_inline void tell(const struct range_key *key, __u32 requests, __u32 direct)
+/* --raw: send one access; the caller has counted it, if it counts. */
+static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
 {
 	struct range_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 

@@ -1,16 +1,16 @@
-//! Which block devices belong to mounted Btrfs file systems: `/sys/fs/btrfs/UUID/devices`.
+//! The block devices of mounted Btrfs file systems: `/sys/fs/btrfs/UUID/devices`.
 //!
-//! A Btrfs file does not know its device, and bios of the same pages may be queued again below, on
-//! the parts of a device mapper or a loop device. Those of Btrfs' own devices count.
+//! A Btrfs file does not know its device, and bios of the same pages may be queued again on the
+//! devices below a device mapper or a loop device. Only bios to Btrfs' own devices count.
 
 use std::{fs, path::Path};
 
-/// The kernel's numbers of the devices of all of them.
+/// The kernel's numbers of all their devices.
 pub(super) fn devices() -> Vec<u32> {
     file_systems().flatten().collect()
 }
 
-/// All devices of the file system that has this one; of another device, it alone.
+/// All devices of the file system that has this one; for a device without Btrfs, it alone.
 pub(super) fn siblings(device: u32) -> Vec<u32> {
     file_systems()
         .find(|devices| devices.contains(&device))
@@ -32,7 +32,7 @@ fn file_systems() -> impl Iterator<Item = Vec<u32>> {
     })
 }
 
-/// `dev` of a device's folder: `7:3`.
+/// The number in `dev` of a device's folder: `7:3`.
 fn number(device: &Path) -> Option<u32> {
     let text = fs::read_to_string(device.join("dev")).ok()?;
     let (major, minor) = text.trim().split_once(':')?;

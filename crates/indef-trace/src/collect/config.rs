@@ -6,44 +6,49 @@ use std::{
     path::Path,
 };
 
-use super::{Filter, Layer, TraceError, TraceOptions, btrfs, skeleton::types};
+use super::{
+    btrfs,
+    contract::{COMM_BYTES, Config, MAX_DEVICES, MAX_ROOTS, Root},
+    error::TraceError,
+    options::{Filter, Layer, TraceOptions},
+};
 use crate::mounts::{self, Mount, kernel_device};
 
-/// `MAX_ROOTS` of the contract.
-const MAX_ROOTS: usize = 4096;
-/// `MAX_DEVICES` of the contract.
-const MAX_DEVICES: usize = 32;
-
-/// Fill in the settings.
-pub(super) fn fill(config: &mut types::config, options: &TraceOptions) -> Result<(), TraceError> {
+/// The settings that the programs are loaded with.
+pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
     let filter = &options.filter;
-    config.reads = options.reads.into();
-    config.writes = options.writes.into();
-    config.raw = options.raw.into();
-    config.runs = (options.layer == Layer::Syscall && options.readahead.0 > 0).into();
-    config.by_task = (filter.only_followed || !filter.pids.is_empty()).into();
-    config.by_cgroup = filter.cgroup.is_some().into();
-    config.slf = std::process::id();
+    let mut config = Config {
+        reads: options.reads.into(),
+        writes: options.writes.into(),
+        raw: options.raw.into(),
+        runs: (options.layer == Layer::Syscall && options.readahead.0 > 0).into(),
+        by_task: (filter.only_followed || !filter.pids.is_empty()).into(),
+        by_cgroup: filter.cgroup.is_some().into(),
+        by_root: (!filter.paths.is_empty()).into(),
+        collector: std::process::id(),
+        ..Config::default()
+    };
     if let Some(uid) = filter.uid {
         config.by_uid = 1;
         config.uid = uid;
     }
     if let Some(comm) = &filter.comm {
-        // The kernel keeps 15 bytes of a name.
-        let name = &comm.as_bytes()[..comm.len().min(15)];
+        // The kernel keeps one byte less than it has room for.
+        let kept = COMM_BYTES as usize - 1;
+        let name = &comm.as_bytes()[..comm.len().min(kept)];
         config.comm[..name.len()].copy_from_slice(name);
         config.comm_len = name.len() as u32;
-        // A shorter name must end where ours ends.
-        if name.len() < 15 {
+        // A shorter name has to end here: its zero is compared, too.
+        if name.len() < kept {
             config.comm_len += 1;
         }
     }
-    config.by_root = u8::from(!filter.paths.is_empty());
-    devices(config, filter)
+    devices(&mut config, filter)?;
+    Ok(config)
 }
 
 /// `--path`: each file or folder, and every mount below it.
-pub(super) fn roots(filter: &Filter) -> Result<Vec<types::root>, TraceError> {
+pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
     let mounts = mounts::all();
     let mut roots = Vec::new();
     for path in &filter.paths {
@@ -66,17 +71,17 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<types::root>, TraceError> {
             }
         }
     }
-    if roots.len() > MAX_ROOTS {
+    if roots.len() > MAX_ROOTS as usize {
         return Err(TraceError::TooMany {
             what: "paths, with the mounts below them",
-            limit: MAX_ROOTS,
+            limit: MAX_ROOTS as usize,
         });
     }
     Ok(roots)
 }
 
-fn root(status: &fs::Metadata) -> types::root {
-    types::root {
+fn root(status: &fs::Metadata) -> Root {
+    Root {
         inode: status.ino(),
         dev: kernel_device(status.dev()),
         reserved: 0,
@@ -84,7 +89,7 @@ fn root(status: &fs::Metadata) -> types::root {
 }
 
 /// `--device`: the device itself, and the file systems that it carries.
-fn devices(config: &mut types::config, filter: &Filter) -> Result<(), TraceError> {
+fn devices(config: &mut Config, filter: &Filter) -> Result<(), TraceError> {
     if filter.devices.is_empty() {
         return Ok(());
     }
@@ -104,8 +109,8 @@ fn devices(config: &mut types::config, filter: &Filter) -> Result<(), TraceError
         }
         let device = kernel_device(status.rdev());
         push_device(config, device)?;
-        // A file system with a number of its own (Btrfs) is known by what it is mounted from, which
-        // may be another one of its devices.
+        // A file system with a device number of its own (Btrfs) is found by the device that it is
+        // mounted from, which may be another one of its devices.
         let siblings = btrfs::siblings(device);
         for mount in mounts.iter().filter(|mount| is_on(mount, &siblings)) {
             push_device(config, mount.sb_dev)?;
@@ -122,7 +127,7 @@ fn is_on(mount: &Mount, devices: &[u32]) -> bool {
         })
 }
 
-fn push_device(config: &mut types::config, device: u32) -> Result<(), TraceError> {
+fn push_device(config: &mut Config, device: u32) -> Result<(), TraceError> {
     let len = config.devices_len as usize;
     if config.devices[..len].contains(&device) {
         return Ok(());
@@ -130,7 +135,7 @@ fn push_device(config: &mut types::config, device: u32) -> Result<(), TraceError
     let Some(free) = config.devices.get_mut(len) else {
         return Err(TraceError::TooMany {
             what: "devices, with the file systems on them",
-            limit: MAX_DEVICES,
+            limit: MAX_DEVICES as usize,
         });
     };
     *free = device;

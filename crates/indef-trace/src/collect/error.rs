@@ -1,4 +1,4 @@
-//! Why nothing can be collected, and what to do.
+//! Errors of collecting, and advice.
 
 use std::{fs, io, path::PathBuf};
 
@@ -21,26 +21,26 @@ pub enum TraceError {
          built with CONFIG_DEBUG_INFO_BTF, as those of all larger distributions are since Linux 5.10"
     )]
     NoTypes,
-    /// The kernel lacks something without which nothing can be seen.
+    /// The kernel lacks a source that is required.
     #[error("{what} cannot be seen on this kernel: {why}")]
     NoSource {
-        /// What cannot be seen.
+        /// The kind of access or event.
         what: &'static str,
-        /// And why.
+        /// Why.
         why: String,
     },
     /// A filter cannot be set.
     #[error("{}: {problem}", .path.display())]
     Filter {
-        /// What was given.
+        /// The path of the filter.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem, with advice.
         problem: String,
     },
     /// More of something than the programs have room for.
     #[error("too many {what}: at most {limit} can be given")]
     TooMany {
-        /// Of what.
+        /// The kind of thing.
         what: &'static str,
         /// How many there may be.
         limit: usize,
@@ -48,20 +48,20 @@ pub enum TraceError {
     /// The kernel refused a program or a map.
     #[error("{doing}: {source}{}", explained(.log))]
     Kernel {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// What it said.
+        /// The error that it returned.
         #[source]
         source: libbpf_rs::Error,
-        /// The last lines of what libbpf and the kernel's verifier had to say.
+        /// The last messages of libbpf and the kernel's verifier.
         log: String,
     },
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: String,
-        /// What it said.
+        /// The error that it returned.
         #[source]
         source: io::Error,
     },
@@ -79,7 +79,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 const CAP_BPF: u32 = 39;
 
-/// Check what can be checked before the kernel refuses with a bare `EPERM`.
+/// Check the capabilities, before the kernel refuses with a bare `EPERM`.
 pub(super) fn check_permission() -> Result<(), TraceError> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let Some(effective) = effective(&status) else {
@@ -100,7 +100,7 @@ pub(super) fn check_permission() -> Result<(), TraceError> {
     })
 }
 
-/// `CapEff` of `/proc/PID/status`.
+/// The effective capabilities: `CapEff` of `/proc/PID/status`.
 fn effective(status: &str) -> Option<u64> {
     let line = status
         .lines()

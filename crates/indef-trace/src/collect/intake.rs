@@ -1,8 +1,8 @@
-//! What the programs hand out: taken from their ring by a thread of its own, and added up.
+//! The records of the programs' ring, read by a thread of its own and added up.
 //!
-//! The ring is small, and whoever uses a collector may be busy for seconds (a full disk, a locked
+//! The ring is small, and the user of a collector may be busy for seconds (a full disk, a locked
 //! store). The thread is not: it looks often enough that the ring does not fill at millions of
-//! records a second, and adds up what it gets. What it holds is bounded ([`Limits`]); beyond that,
+//! records a second, and adds up what it reads. What it holds is bounded ([`Limits`]); beyond that,
 //! accesses are counted as lost.
 
 use std::{
@@ -18,7 +18,13 @@ use std::{
 use foldhash::fast::RandomState;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 
-use super::{skeleton::types, wire};
+use super::{
+    contract::{
+        CountedEvent, Counters, EVENT_COUNTED, EVENT_FILE, EVENT_RANGE, FileEvent, PAGE_BITS,
+        RING_BYTES, RangeEvent, RangeKey,
+    },
+    wire,
+};
 
 /// How often the ring is looked at: it holds 65,536 records, and two processors were seen to make a
 /// million a second.
@@ -26,11 +32,14 @@ const CALM: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_millis(4);
 /// Records at once that count as busy.
 const MANY: i32 = 8192;
+/// Bytes before each record (BPF_RINGBUF_HDR_SZ in include/uapi/linux/bpf.h, v6.1).
+const RING_HEADER: usize = 8;
+const _: () = assert!(RING_BYTES as usize / (RING_HEADER + size_of::<CountedEvent>()) == 65_536);
 
 /// The reader's nice value.
 const FIRST: i32 = -10;
 
-/// How much may wait to be taken.
+/// How many records may wait to be taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Different ranges.
@@ -39,36 +48,25 @@ pub(super) struct Limits {
     pub(super) accesses: usize,
 }
 
-/// A range, as the key of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Place {
-    start: u64,
-    len: u64,
-    file: u32,
-    kind: u32,
-}
-
-impl Place {
-    /// The part of the table in which the range is counted.
-    fn part(&self) -> usize {
-        let mixed = (self.start >> 12) ^ (u64::from(self.file) << 32) ^ (self.len << 20);
-        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS
-    }
-}
-
-/// The table is in parts, each of which grows for itself: the whole is never there twice because it
-/// grows.
+/// The table is in parts, each of which grows by itself: so the whole is never in memory twice, as a
+/// table that grows is.
 pub(super) const PARTS: usize = 16;
 
-type Part = HashMap<Place, types::counters, RandomState>;
+type Part = HashMap<RangeKey, Counters, RandomState>;
 
-/// What has come and was not taken yet.
+/// The part of the table in which a range is counted.
+fn part_of(range: &RangeKey) -> usize {
+    let mixed = (range.start >> PAGE_BITS) ^ (u64::from(range.file) << 32) ^ (range.len << 20);
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize % PARTS
+}
+
+/// The records that have arrived and were not taken yet.
 #[derive(Default)]
 pub(super) struct Inbox {
-    /// Files that were met with for the first time.
-    pub(super) files: Vec<types::file_event>,
+    /// Files that were accessed for the first time.
+    pub(super) files: Vec<FileEvent>,
     /// Single accesses.
-    pub(super) accesses: Vec<types::range_event>,
+    pub(super) accesses: Vec<RangeEvent>,
     counted: [Part; PARTS],
     /// Single accesses for which there was no room.
     pub(super) lost_accesses: u64,
@@ -79,13 +77,11 @@ pub(super) struct Inbox {
 impl Inbox {
     fn receive(&mut self, record: &[u8], limits: Limits) {
         match wire::read::<u32>(record) {
-            Some(1) => self.files.extend(wire::read::<types::file_event>(record)),
-            Some(2) if self.accesses.len() >= limits.accesses => self.lost_accesses += 1,
-            Some(2) => self
-                .accesses
-                .extend(wire::read::<types::range_event>(record)),
-            Some(3) => {
-                if let Some(event) = wire::read::<types::counted_event>(record) {
+            Some(EVENT_FILE) => self.files.extend(wire::read::<FileEvent>(record)),
+            Some(EVENT_RANGE) if self.accesses.len() >= limits.accesses => self.lost_accesses += 1,
+            Some(EVENT_RANGE) => self.accesses.extend(wire::read::<RangeEvent>(record)),
+            Some(EVENT_COUNTED) => {
+                if let Some(event) = wire::read::<CountedEvent>(record) {
                     self.count(&event.range, &event.counters, limits);
                 }
             }
@@ -93,16 +89,10 @@ impl Inbox {
         }
     }
 
-    fn count(&mut self, range: &types::range_key, more: &types::counters, limits: Limits) {
-        let place = Place {
-            start: range.start,
-            len: range.len,
-            file: range.file,
-            kind: range.kind,
-        };
-        let part = &mut self.counted[place.part()];
+    fn count(&mut self, range: &RangeKey, more: &Counters, limits: Limits) {
+        let part = &mut self.counted[part_of(range)];
         let full = part.len() >= limits.ranges.div_ceil(PARTS);
-        match part.entry(place) {
+        match part.entry(*range) {
             Entry::Occupied(mut have) => add(have.get_mut(), more),
             Entry::Vacant(_) if full => self.lost_counts += u64::from(more.count),
             Entry::Vacant(free) => {
@@ -111,28 +101,19 @@ impl Inbox {
         }
     }
 
-    /// How many ranges are there.
+    /// Number of ranges.
     pub(super) fn ranges(&self) -> usize {
         self.counted.iter().map(HashMap::len).sum()
     }
 
-    /// Take what was counted in one of the [`PARTS`].
-    pub(super) fn take_part(&mut self, part: usize) -> Vec<(types::range_key, types::counters)> {
-        let counted = self.counted[part].drain().map(|(place, counters)| {
-            let key = types::range_key {
-                start: place.start,
-                len: place.len,
-                file: place.file,
-                kind: place.kind,
-            };
-            (key, counters)
-        });
-        counted.collect()
+    /// Take the counts of one of the [`PARTS`].
+    pub(super) fn take_part(&mut self, part: usize) -> Vec<(RangeKey, Counters)> {
+        self.counted[part].drain().collect()
     }
 }
 
 /// Times are added at full width; counts saturate.
-fn add(into: &mut types::counters, more: &types::counters) {
+fn add(into: &mut Counters, more: &Counters) {
     into.time += more.time;
     into.count = into.count.saturating_add(more.count);
     into.requests = into.requests.saturating_add(more.requests);
@@ -179,18 +160,18 @@ impl Intake {
         })
     }
 
-    /// Read what is in the ring now.
+    /// Read all records that are in the ring now.
     pub(super) fn catch_up(&self) {
         self.shared.read();
     }
 
-    /// What has come.
+    /// The records that have arrived.
     pub(super) fn inbox(&self) -> MutexGuard<'_, Inbox> {
         lock(&self.shared.inbox)
     }
 
-    /// Add what was found elsewhere.
-    pub(super) fn count(&self, range: &types::range_key, counters: &types::counters) {
+    /// Add what was counted elsewhere.
+    pub(super) fn count(&self, range: &RangeKey, counters: &Counters) {
         self.inbox().count(range, counters, self.limits);
     }
 }
@@ -212,8 +193,8 @@ impl Shared {
     }
 
     fn read_on(&self) {
-        // Applications that keep all processors busy are those with the most to tell. Without the
-        // right to go first, it goes in turn. (On Linux this is about the calling thread.)
+        // Applications that keep all processors busy access the most. Without the right to run
+        // first, the thread takes its turn. (On Linux this call affects the calling thread.)
         let _ = rustix::process::setpriority_process(None, FIRST);
         while !self.stop.load(Ordering::Relaxed) {
             let busy = self.read() >= MANY;
@@ -236,19 +217,19 @@ mod tests {
     };
 
     fn counted(start: u64, count: u32) -> Vec<u8> {
-        let event = types::counted_event {
-            kind: 3,
-            range: types::range_key {
+        let event = CountedEvent {
+            kind: EVENT_COUNTED,
+            range: RangeKey {
                 start,
                 len: 4096,
                 file: 1,
                 kind: 0,
             },
-            counters: types::counters {
+            counters: Counters {
                 count,
-                ..types::counters::default()
+                ..Counters::default()
             },
-            ..types::counted_event::default()
+            ..CountedEvent::default()
         };
         wire::bytes(&event).to_vec()
     }

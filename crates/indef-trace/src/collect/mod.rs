@@ -1,28 +1,37 @@
 //! Collect reads and writes with eBPF.
 //!
-//! The programs (`src/bpf`) count in the kernel what is read again and again, and hand out the rest
-//! to a thread that adds it up; [`Collector::drain`] takes what was counted. One
-//! layer is watched at a time ([`Layer`]). What cannot be seen on a kernel is named
-//! ([`Collector::sources`]), what was lost for want of room is counted ([`Drained::lost`]).
+//! There is one BPF object for each layer ([`Layer`]), and one layer is watched at a time. The
+//! programs (`src/bpf`) count in the kernel the ranges that are accessed again and again, and send
+//! the others to a thread that adds them up; [`Collector::drain`] takes the counts. The collector
+//! names what cannot be seen on a kernel ([`Collector::sources`]), and counts what was lost for want
+//! of room ([`Drained::lost`]).
 //!
-//! Cost: one access is one line of a cache and at most one record of a ring. Everything larger than
-//! the processor's caches, where each look-up would make the application wait for memory, is in
-//! user space, on another processor if one is free.
+//! Cost: one access is one cache line and at most one record of a ring. Everything larger than the
+//! processor's caches, where each look-up would make the application wait for memory, is in user
+//! space, on another processor if one is free.
+//!
+//! The modules use one another in one direction: `collector` → `programs`, `intake`, `files` →
+//! `config`, `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
 
 mod btrfs;
 mod collector;
 mod config;
+#[allow(unsafe_code, reason = "derived for the generated structures")]
+mod contract;
+mod drained;
 mod error;
+mod files;
 mod intake;
+mod log;
 mod options;
-#[allow(unsafe_code, reason = "generated")]
-mod skeleton;
+mod programs;
 mod sources;
 mod tallies;
-#[allow(unsafe_code, reason = "structures from the bytes of maps and events")]
+#[allow(unsafe_code, reason = "structures from bytes, and shared memory")]
 mod wire;
 
-pub use collector::{Access, Collector, Drained};
+pub use collector::Collector;
+pub use drained::{Access, Drained};
 pub use error::TraceError;
 pub use options::{Filter, Layer, TraceOptions};
 pub use sources::Source;

@@ -1,4 +1,4 @@
-//! What is to be collected, and whose.
+//! Options: the layer, the filters, and the limits of a trace.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// The word of the command line and the profile.
+    /// The name on the command line and in the profile.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -24,12 +24,12 @@ impl Layer {
     }
 }
 
-/// Whose accesses count. Several filters must all be passed; of several paths or devices, one.
+/// The accesses that count. They have to pass all filters; of several paths or devices, one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only these processes, with all children that are born while they are watched. Empty: all.
+    /// Only these processes, with all children that they fork while they are watched. Empty: all.
     pub pids: Vec<u32>,
-    /// Only processes that may still be named ([`super::Collector::follow`]).
+    /// Only followed processes, even if none is named yet (`Collector::follow`).
     pub only_followed: bool,
     /// Only processes of this name (`/proc/PID/comm`).
     pub comm: Option<String>,
@@ -43,24 +43,24 @@ pub struct Filter {
     pub devices: Vec<PathBuf>,
 }
 
-/// What is to be collected.
+/// How to collect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// Where.
+    /// Where reads and writes are seen.
     pub layer: Layer,
     /// Whether reads count.
     pub reads: bool,
     /// Whether writes count.
     pub writes: bool,
-    /// Whose.
+    /// Which accesses count.
     pub filter: Filter,
-    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; zero counts
-    /// what was asked for.
+    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; with
+    /// zero, each read counts as it was asked for.
     pub readahead: Bytes,
-    /// Hand out every single access, too ([`super::Drained::accesses`]).
+    /// Hand out every single access, too (`Drained::accesses`).
     pub raw: bool,
-    /// How many ranges, and how many single accesses, may wait for [`super::Collector::drain`]; what
-    /// comes beyond that is lost, and counted as such. About 50 bytes each.
+    /// How many ranges, and how many single accesses, may wait for `Collector::drain`; further ones are
+    /// lost, and counted as lost. About 50 bytes each.
     pub held: usize,
 }
 

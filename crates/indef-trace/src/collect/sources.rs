@@ -1,22 +1,22 @@
-//! Which BPF programs are wanted, and which of several ways to see the same thing this kernel has.
+//! The BPF programs of each layer, and which of several ways to see the same event this kernel has.
 //!
 //! Tracepoints come first: they work everywhere and are meant for this. Where a kernel has none,
-//! the function itself is watched (fentry), if that is allowed. Each program is optional; what is
-//! not seen for want of one is said.
+//! the function itself is watched (fentry), if that is allowed. Most programs are optional; an event
+//! that is not seen for want of a program is reported.
 
 use libbpf_rs::btf::{
     Btf, ReferencesType,
     types::{Func, FuncProto, Ptr, Typedef},
 };
 
-use super::Layer;
+use super::options::Layer;
 
-/// One thing to be seen, and whether it is.
+/// One kind of event, and whether it is seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// What is seen with it.
+    /// The kind of event.
     pub what: &'static str,
-    /// The program that sees it; `None` if no way is open.
+    /// The program that sees it; `None` if it cannot be seen.
     pub program: Option<&'static str>,
     /// Where it is attached, like `tracepoint block_bio_queue`.
     pub hook: String,
@@ -28,25 +28,25 @@ pub struct Source {
 
 /// A way to see something.
 #[derive(Clone, Copy)]
-enum Hook {
+pub(super) enum Hook {
     /// A tracepoint, with its arguments in the kernel's BTF.
     Tracepoint(&'static str),
-    /// A tracepoint whose arguments changed: only with so many.
+    /// A tracepoint whose arguments changed: only with this number of them.
     TracepointWith(&'static str, usize),
     /// The entry of a kernel function of at most [`MAX_ARGUMENTS`] arguments.
     Function(&'static str),
-    /// The same by kprobe: slower, and whatever the function's arguments.
+    /// The same by kprobe: slower, but for any number of arguments.
     Probe(&'static str),
 }
 
-/// What a function may have to be watched on x86-64 before v6.6 (`save_args` in
-/// arch/x86/net/bpf_jit_comp.c): it is refused when it is attached.
+/// The most arguments of a function that can be watched on x86-64 before v6.6 (`save_args` in
+/// arch/x86/net/bpf_jit_comp.c); with more, attaching is refused.
 const MAX_ARGUMENTS: usize = 6;
 
 struct Wanted {
     what: &'static str,
     required: bool,
-    /// The best first.
+    /// In order of preference.
     ways: &'static [(&'static str, Hook)],
 }
 
@@ -151,7 +151,7 @@ const SYSCALL: &[Wanted] = &[
         required: false,
         ways: &[
             ("on_uring_submit", Tracepoint("io_uring_submit_req")),
-            // v6.0 to v6.2; earlier ones have other arguments.
+            // v6.0 to v6.2; in earlier kernels it has other arguments.
             (
                 "on_uring_submit_sqe",
                 TracepointWith("io_uring_submit_sqe", 2),
@@ -190,10 +190,6 @@ const SYSCALL: &[Wanted] = &[
 /// The sources of a layer on the kernel whose types are `btf`. Without `functions`, only tracepoints
 /// are considered, and `refusal` says why.
 pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str) -> Vec<Source> {
-    let layer = match layer {
-        Layer::Fs => FS,
-        Layer::Syscall => SYSCALL,
-    };
     let choose = |wanted: &Wanted| {
         let way = wanted.ways.iter().find(|(_, hook)| match hook {
             Function(_) | Probe(_) if !functions => false,
@@ -219,14 +215,26 @@ pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str
             why_not,
         }
     };
-    COMMON.iter().chain(layer).map(choose).collect()
+    wanted(layer).map(choose).collect()
 }
 
-/// Whether a program watches a function rather than a tracepoint.
-pub(super) fn watches_function(program: &str) -> bool {
-    let all = COMMON.iter().chain(FS).chain(SYSCALL);
-    all.flat_map(|wanted| wanted.ways)
-        .any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
+/// The kinds of events that a layer needs.
+fn wanted(layer: Layer) -> impl Iterator<Item = &'static Wanted> {
+    let layer = match layer {
+        Layer::Fs => FS,
+        Layer::Syscall => SYSCALL,
+    };
+    COMMON.iter().chain(layer)
+}
+
+/// The programs of a layer, each with its hook.
+pub(super) fn ways(layer: Layer) -> impl Iterator<Item = &'static (&'static str, Hook)> {
+    wanted(layer).flat_map(|wanted| wanted.ways)
+}
+
+/// Whether a program of a layer watches a function rather than a tracepoint.
+pub(super) fn watches_function(layer: Layer, program: &str) -> bool {
+    ways(layer).any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
 }
 
 impl Hook {

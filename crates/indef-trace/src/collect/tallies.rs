@@ -1,24 +1,61 @@
-//! From the counters of the kernel to tallies: whole blocks, and runs become read-ahead windows.
+//! From the kernel's counters to tallies: ranges grow to whole blocks, and runs become read-ahead
+//! windows.
 
 use indef_core::access::Observed;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::skeleton::types::{counters, range_key};
-use crate::{FileKey, Tally};
+use super::contract::{
+    Counters, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, Pending, RangeKey, Run,
+};
+use crate::tally::{FileKey, Tally};
 
-/// `enum range_kind` of the contract.
-pub(super) const READ: u32 = 0;
-pub(super) const WRITE: u32 = 1;
-pub(super) const READ_RUN: u32 = 2;
+/// Ranges are handed out in whole blocks of this size.
+const BLOCK: Bytes = Bytes(1 << PAGE_BITS);
 
-/// Ranges are counted in whole blocks of this size.
-const BLOCK: Bytes = Bytes::kib(4);
+/// The range and counts of a read or write that was under way when the programs were detached, as
+/// `settle` of fs.bpf.c counts it; `None` if nothing of it was queued.
+pub(super) fn of_pending(pending: &Pending) -> Option<(RangeKey, Counters)> {
+    let start = FileOffset(pending.from).align_down(BLOCK).0;
+    let end = FileOffset(pending.to).align_up(BLOCK).0;
+    let key = RangeKey {
+        start,
+        len: end.saturating_sub(start),
+        file: pending.file,
+        kind: pending.range_kind,
+    };
+    let counters = Counters {
+        count: 1,
+        requests: pending.requests,
+        ..Counters::default()
+    };
+    (pending.to != 0 && pending.file != 0).then_some((key, counters))
+}
 
-/// What one entry of the kernel's map stands for.
+/// The range and counts of a run that went on then, as `end_run` of syscall.bpf.c counts it.
+pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
+    let key = RangeKey {
+        start: run.start,
+        len: run.end - run.start,
+        file: run.file,
+        kind: if run.reads > 1 {
+            KIND_READ_RUN
+        } else {
+            KIND_READ
+        },
+    };
+    let counters = Counters {
+        count: 1,
+        reads: run.reads,
+        ..Counters::default()
+    };
+    (key, counters)
+}
+
+/// Add the tallies of one range with its counts.
 pub(super) fn expand(
     file: FileKey,
-    range: &range_key,
-    counted: &counters,
+    range: &RangeKey,
+    counted: &Counters,
     readahead: Bytes,
     into: &mut Vec<Tally>,
 ) {
@@ -32,11 +69,11 @@ pub(super) fn expand(
         observed: Observed::default(),
     };
     match range.kind {
-        WRITE => into.push(Tally {
+        KIND_WRITE => into.push(Tally {
             writes: count,
             ..tally(bytes.align_outward(BLOCK))
         }),
-        READ_RUN => into.extend(windows(bytes, window_of(bytes, counted, readahead)).map(
+        KIND_READ_RUN => into.extend(windows(bytes, window_of(bytes, counted, readahead)).map(
             |window| Tally {
                 reads: count,
                 ..tally(window)
@@ -54,14 +91,14 @@ pub(super) fn expand(
     }
 }
 
-/// Reads that are longer than read-ahead are fetched as they are.
-fn window_of(run: FileRange, counted: &counters, readahead: Bytes) -> Bytes {
+/// The window of a run: reads that are longer than read-ahead are fetched as they are.
+fn window_of(run: FileRange, counted: &Counters, readahead: Bytes) -> Bytes {
     let bytes = run.len.0.saturating_mul(counted.count.into());
     readahead.max(Bytes(bytes / u64::from(counted.reads).max(1)))
 }
 
-/// What read-ahead fetches for a run of reads: windows one behind the other, the first from the
-/// block in which the run began (as `indef_core::access` models it).
+/// The windows that read-ahead fetches for a run of reads, one after the other, from the block in
+/// which the run begins (as `indef_core::access` models it).
 fn windows(run: FileRange, window: Bytes) -> impl Iterator<Item = FileRange> {
     let step = window.0.max(BLOCK.0);
     let mut start = run.start.align_down(BLOCK);
@@ -90,8 +127,8 @@ mod tests {
         subvolume: 0,
     };
 
-    fn key(start: u64, len: u64, kind: u32) -> range_key {
-        range_key {
+    fn key(start: u64, len: u64, kind: u32) -> RangeKey {
+        RangeKey {
             start,
             len,
             file: 1,
@@ -99,9 +136,9 @@ mod tests {
         }
     }
 
-    /// Three times, with so many reads each.
-    fn counted(reads: u32) -> counters {
-        counters {
+    /// Three runs of this many reads each.
+    fn counted(reads: u32) -> Counters {
+        Counters {
             count: 3,
             requests: 7,
             timed: 2,
@@ -110,7 +147,7 @@ mod tests {
         }
     }
 
-    fn expanded(range: &range_key, reads: u32, readahead: Bytes) -> Vec<Tally> {
+    fn expanded(range: &RangeKey, reads: u32, readahead: Bytes) -> Vec<Tally> {
         let mut tallies = Vec::new();
         expand(KEY, range, &counted(reads), readahead, &mut tallies);
         tallies
@@ -144,7 +181,7 @@ mod tests {
             };
             let records: Vec<_> = sizes.iter().map(record).collect();
             let modelled = ranges(records, &AccessOptions::default());
-            let run = expanded(&key(start, offset - start, READ_RUN), sizes.len() as u32, Bytes::kib(128));
+            let run = expanded(&key(start, offset - start, KIND_READ_RUN), sizes.len() as u32, Bytes::kib(128));
             let windows: Vec<_> = run.iter().map(|t| t.range).collect();
             let expected: Vec<_> = modelled.of(0).iter().map(|r| r.range).collect();
             prop_assert_eq!(windows, expected);

@@ -1,22 +1,23 @@
-//! The contract's structures: as bytes of maps and events, and in memory that is shared with the
+//! The contract's structures as bytes of maps and events, and in memory that is shared with the
 //! programs.
 
 use std::{
-    marker::PhantomData,
-    ptr,
+    io,
+    ptr::{self, NonNull},
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use libbpf_rs::MapCore;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::skeleton::{CollectMaps, types};
+use super::contract::{Counters, RangeKey, SLOTS, Slot, State};
 
-/// A structure of `bpf/contract.h`: valid whatever its bytes are ([`FromBytes`]), and with no byte
-/// that is not a field's ([`IntoBytes`]): padding is not initialised, and the kernel compares keys
-/// byte by byte.
+/// A structure of `bpf/contract.h`: valid whatever its bytes are ([`FromBytes`]), and without any
+/// byte that is not a field's ([`IntoBytes`]): padding is not initialised, and the kernel compares
+/// keys byte by byte.
 ///
-/// Both are derived where `build.rs` says so (`WIRE`), so that a structure with padding, a pointer
-/// or a `bool` does not compile.
+/// The generated structures derive both, so that one with padding does not compile.
 pub(super) trait Wire: FromBytes + IntoBytes + Immutable {}
 
 impl<T: FromBytes + IntoBytes + Immutable> Wire for T {}
@@ -35,102 +36,131 @@ pub(super) fn bytes<T: Wire>(value: &T) -> &[u8] {
 ///
 /// A Rust reference to it would promise that nobody else writes there, so there is none, and values
 /// are copied out by volatile reads: whole words, each as it was at some time. Only `busy` of a
-/// slot is a reference, to an atomic, as everybody changes it by atomic instructions.
-pub(super) struct Shared<'obj> {
-    bss: *mut types::bss,
-    /// The mapping lives as long as the object.
-    object: PhantomData<&'obj ()>,
+/// slot is accessed by reference, to an atomic, as everybody changes it by atomic instructions.
+pub(super) struct Variables {
+    state: Mapping<State>,
+    slots: Mapping<[Slot; SLOTS as usize]>,
 }
 
-// SAFETY: nothing about the mapping belongs to a thread; a copy cannot be made, and what changes
-// something needs `&mut self`.
-unsafe impl Send for Shared<'_> {}
+/// The memory of a map with one entry.
+struct Mapping<T> {
+    at: NonNull<T>,
+}
 
-/// The place of a field of the variables.
-macro_rules! place {
-    ($shared:ident . $($field:tt)+) => {{
-        // SAFETY: the mapping is there for 'obj, and the field is in it.
-        unsafe { &raw mut (*$shared.bss).$($field)+ }
+// SAFETY: nothing about the mapping belongs to a thread; a copy cannot be made, and changing its
+// memory needs `&mut Variables`.
+unsafe impl<T> Send for Mapping<T> {}
+
+impl<T: Wire> Mapping<T> {
+    fn of(map: &dyn MapCore) -> io::Result<Self> {
+        assert_eq!(map.value_size() as usize, size_of::<T>());
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+        let at = unsafe {
+            mmap(
+                ptr::null_mut(),
+                size_of::<T>(),
+                protection,
+                MapFlags::SHARED,
+                map.as_fd(),
+                0,
+            )
+        }?;
+        let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { at })
+    }
+}
+
+impl<T> Drop for Mapping<T> {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and no pointer into it outlives it. The call fails
+        // only for other addresses.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), size_of::<T>()) };
+    }
+}
+
+/// The address of a field of the state.
+macro_rules! field {
+    ($variables:ident . $field:ident) => {{
+        // SAFETY: the mapping lives as long as the variables, and the field is in it.
+        unsafe { &raw mut (*$variables.state.at.as_ptr()).$field }
     }};
 }
 
-/// A copy of a field.
+/// A copy of a field of the state.
 macro_rules! copied {
-    ($($field:tt)+) => {{
-        let place = place!($($field)+);
-        // SAFETY: the place can be read and is aligned, and any bytes there are a value (`Wire`). It
+    ($variables:ident . $field:ident) => {{
+        let field = field!($variables.$field);
+        // SAFETY: the field can be read and is aligned, and any bytes there are a value (`Wire`). It
         // may change meanwhile, as volatile reads allow.
-        unsafe { place.read_volatile() }
+        unsafe { field.read_volatile() }
     }};
 }
 
-impl<'obj> Shared<'obj> {
-    /// The variables of a loaded object; taken from it, so that there is one of this.
-    pub(super) fn of(maps: &mut CollectMaps<'obj>) -> Self {
-        let bss = std::mem::replace(&mut maps.bss_data, ptr::null_mut());
-        assert!(!bss.is_null(), "the variables are taken once");
-        Self {
-            bss,
-            object: PhantomData,
-        }
+impl Variables {
+    /// Map the variables of a loaded object. To be called once for an object.
+    pub(super) fn map(state: &dyn MapCore, slots: &dyn MapCore) -> io::Result<Self> {
+        Ok(Self {
+            state: Mapping::of(state)?,
+            slots: Mapping::of(slots)?,
+        })
     }
 
-    /// What the programs tell of themselves.
-    pub(super) fn state(&self) -> types::state {
-        types::state {
-            timings_left: copied!(self.state.timings_left),
-            next_file: copied!(self.state.next_file),
-            timing: copied!(self.state.timing),
+    /// The programs' account of themselves.
+    pub(super) fn state(&self) -> State {
+        State {
+            timings_left: copied!(self.timings_left),
+            next_file: copied!(self.next_file),
+            timing: copied!(self.timing),
             reserved: 0,
-            lost_tallies: copied!(self.state.lost_tallies),
-            lost_tasks: copied!(self.state.lost_tasks),
-            lost_files: copied!(self.state.lost_files),
-            lost_events: copied!(self.state.lost_events),
-            untold_files: copied!(self.state.untold_files),
-            unjoined: copied!(self.state.unjoined),
+            lost_tallies: copied!(self.lost_tallies),
+            lost_tasks: copied!(self.lost_tasks),
+            lost_files: copied!(self.lost_files),
+            lost_events: copied!(self.lost_events),
+            untold_files: copied!(self.untold_files),
+            unjoined: copied!(self.unjoined),
         }
     }
 
-    /// Let at least so many reads be timed. A read that is counted off meanwhile may be lost.
+    /// Let at least this many reads be timed. A read that is counted off meanwhile may be lost.
     pub(super) fn allow_timings(&mut self, reads: u32) {
-        let left = copied!(self.state.timings_left).max(reads);
-        let place = place!(self.state.timings_left);
-        // SAFETY: the place can be written and is aligned; nobody has a reference to it.
-        unsafe { place.write_volatile(left) }
+        let left = copied!(self.timings_left).max(reads);
+        let field = field!(self.timings_left);
+        // SAFETY: the field can be written and is aligned; nobody has a reference to it.
+        unsafe { field.write_volatile(left) }
     }
 
-    /// Take all ranges that are counted in slots, and leave these empty; but not those that a program
-    /// is at just now.
-    pub(super) fn take_slots(
-        &mut self,
-    ) -> impl Iterator<Item = (types::range_key, types::counters)> + use<'_, 'obj> {
-        let slots: *mut [types::slot] = place!(self.slots);
-        (0..slots.len()).filter_map(move |index| {
+    /// Take all ranges that are counted in slots, and leave these empty; except slots that a program
+    /// owns at the moment.
+    pub(super) fn take_slots(&mut self) -> impl Iterator<Item = (RangeKey, Counters)> + use<'_> {
+        let slots = self.slots.at.as_ptr().cast::<Slot>();
+        (0..SLOTS as usize).filter_map(move |index| {
             // SAFETY: the index is below the length of the array.
-            let slot = unsafe { slots.cast::<types::slot>().add(index) };
-            // SAFETY: the slot is in the mapping, and everybody keeps to its contract.
+            let slot = unsafe { slots.add(index) };
+            // SAFETY: the slot is in the mapping, which is borrowed, and everybody keeps to its
+            // contract.
             unsafe { take(slot) }
         })
     }
 }
 
-/// Take the range that is counted in a slot, and leave the slot empty; `None` if there is none, or
-/// if a program is at it just now.
+/// Take the range that is counted in a slot, and leave the slot empty; `None` if it holds none, or if
+/// a program owns it at the moment.
 ///
 /// # Safety
 ///
 /// The slot can be read and written, and whoever else does so has set `busy` from 0 to 1 before, by
 /// an atomic instruction.
-unsafe fn take(slot: *mut types::slot) -> Option<(types::range_key, types::counters)> {
+unsafe fn take(slot: *mut Slot) -> Option<(RangeKey, Counters)> {
     // SAFETY: the slot is there.
     let used = unsafe { &raw mut (*slot).used };
-    // SAFETY: the place can be read; it may change meanwhile, and only decides whether to look.
+    // SAFETY: the field can be read; it may change meanwhile, and only decides whether to look.
     if unsafe { used.read_volatile() } == 0 {
         return None;
     }
     // SAFETY: the slot is there.
     let busy = unsafe { &raw mut (*slot).busy };
-    // SAFETY: the place is aligned, and everybody changes it by atomic instructions only.
+    // SAFETY: the field is aligned, and everybody changes it by atomic instructions only.
     let busy = unsafe { AtomicU32::from_ptr(busy) };
     if busy.swap(1, Ordering::Acquire) != 0 {
         return None;
@@ -152,24 +182,24 @@ mod tests {
 
     use super::*;
 
-    fn slot() -> types::slot {
-        types::slot {
-            key: types::range_key {
+    fn slot() -> Slot {
+        Slot {
+            key: RangeKey {
                 start: 4096,
                 len: 8192,
                 file: 3,
                 kind: 1,
             },
-            counters: types::counters {
+            counters: Counters {
                 count: 7,
-                ..types::counters::default()
+                ..Counters::default()
             },
             used: 1,
-            ..types::slot::default()
+            ..Slot::default()
         }
     }
 
-    fn take_from(slot: &mut types::slot) -> Option<(u64, u32)> {
+    fn take_from(slot: &mut Slot) -> Option<(u64, u32)> {
         // SAFETY: it is borrowed by us alone.
         let taken = unsafe { take(slot) };
         taken.map(|(key, counters)| (key.start, counters.count))
@@ -196,7 +226,7 @@ mod tests {
     /// # Safety
     ///
     /// As for [`take`].
-    unsafe fn count(slot: *mut types::slot) -> bool {
+    unsafe fn count(slot: *mut Slot) -> bool {
         // SAFETY: the caller's.
         let busy = unsafe { &raw mut (*slot).busy };
         // SAFETY: everybody changes it by atomic instructions.
@@ -219,11 +249,11 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_or_taken_twice_beside_a_program() {
-        struct Slot(*mut types::slot);
+        struct Shared(*mut Slot);
         // SAFETY: the threads keep to the slot's contract.
-        unsafe impl Sync for Slot {}
-        let mut memory = types::slot { used: 0, ..slot() };
-        let shared = Slot(&raw mut memory);
+        unsafe impl Sync for Shared {}
+        let mut memory = Slot { used: 0, ..slot() };
+        let shared = Shared(&raw mut memory);
         let shared = &shared;
         let done = AtomicBool::new(false);
         let (counted, mut taken) = thread::scope(|scope| {
@@ -249,8 +279,8 @@ mod tests {
     #[test]
     fn structures_are_their_bytes() {
         let key = slot().key;
-        let read_back: types::range_key = read(bytes(&key)).unwrap();
+        let read_back: RangeKey = read(bytes(&key)).unwrap();
         assert_eq!((read_back.start, read_back.kind), (4096, 1));
-        assert!(read::<types::range_key>(&bytes(&key)[1..]).is_none());
+        assert!(read::<RangeKey>(&bytes(&key)[1..]).is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Tables of ranges for other tools, and back.
+//! Tables of ranges, to and from other tools.
 //!
 //! One line for each range. A path is one cell without quotes: bytes that are no printable ASCII,
 //! blanks, `%`, `,` and `"` are percent-encoded, as in profiles of lines.
@@ -15,8 +15,9 @@ use indef_core::{
 use units::{FileRange, Nanos};
 
 use super::{
-    Format, ImportError,
+    format::Format,
     lines::{Lines, Out, number},
+    report::ImportError,
 };
 
 /// The first line.
@@ -32,7 +33,7 @@ pub struct CsvWriter<W: Write> {
 }
 
 impl<W: Write> CsvWriter<W> {
-    /// Begin with the header.
+    /// Begin a table with the header.
     ///
     /// # Errors
     ///
@@ -45,7 +46,7 @@ impl<W: Write> CsvWriter<W> {
         })
     }
 
-    /// The ranges that follow are of this file.
+    /// Set the file of the following ranges.
     pub fn file(&mut self, file: &ProfileFile) {
         let cell = |number: Option<u64>| number.map_or_else(String::new, |n| n.to_string());
         let path = encode_path(&file.path)
@@ -54,7 +55,7 @@ impl<W: Write> CsvWriter<W> {
         self.file = format!("{path},{},{}", cell(file.dev), cell(file.inode));
     }
 
-    /// A range of the current file.
+    /// Write a range of the current file.
     ///
     /// # Errors
     ///

@@ -1,10 +1,9 @@
-//! From system calls to accesses: which descriptor of which process is which file, and where it
-//! stands.
+//! From system calls to accesses: which descriptor of which process is which file, and its position.
 //!
-//! What open, dup, fcntl, close, fork, exec, chdir and lseek do to descriptors is followed, so that
-//! `read(3, …) = 4096` becomes bytes of a file. What was opened before the trace began is known by
-//! name only if the tracer shows names (`strace -y`, `perf trace`), and its position only after an
-//! lseek.
+//! The effects of open, dup, fcntl, close, fork, exec, chdir and lseek on descriptors are followed, so
+//! that `read(3, …) = 4096` becomes bytes of a file. The name of a file that was opened before the
+//! trace began is known only if the tracer shows names (`strace -y`, `perf trace`), and its position
+//! only after an lseek.
 
 use std::{
     cell::RefCell,
@@ -20,43 +19,43 @@ use units::FileRange;
 
 use super::lines::{Out, number};
 
-/// A system call that came back.
+/// A system call that returned.
 pub(super) struct Call<'a> {
     /// Thread; 0 where the trace is of one alone.
     pub(super) pid: u32,
     pub(super) name: &'a [u8],
     pub(super) args: Vec<Arg<'a>>,
-    /// What it returned; errors are negative.
+    /// Its result; errors are negative.
     pub(super) result: i64,
-    /// The path that the tracer shows behind a returned descriptor.
+    /// The path that the tracer shows with a returned descriptor.
     pub(super) result_path: Option<PathBuf>,
 }
 
 /// An argument as it stands in the trace.
 #[derive(Clone, Copy)]
 pub(super) struct Arg<'a> {
-    /// Its name, where the tracer writes it.
+    /// Its name, if the tracer shows it.
     pub(super) name: Option<&'a [u8]>,
     pub(super) value: &'a [u8],
 }
 
 impl<'a> Call<'a> {
-    /// An argument by its name, or its place where arguments have no names.
-    fn arg(&self, name: &str, place: usize) -> Option<&'a [u8]> {
+    /// An argument by its name, or by its index if arguments have no names.
+    fn arg(&self, name: &str, index: usize) -> Option<&'a [u8]> {
         let named = self.args.iter().any(|arg| arg.name.is_some());
         let found = match named {
             true => self
                 .args
                 .iter()
                 .find(|arg| arg.name == Some(name.as_bytes())),
-            false => self.args.get(place),
+            false => self.args.get(index),
         };
         found.map(|arg| arg.value)
     }
 
-    /// A number; perf leaves out what is zero.
-    fn number(&self, name: &str, place: usize) -> Option<i64> {
-        match self.arg(name, place) {
+    /// A number; perf leaves out zeros.
+    fn number(&self, name: &str, index: usize) -> Option<i64> {
+        match self.arg(name, index) {
             Some(value) => std::str::from_utf8(value).ok()?.parse().ok(),
             None if self.args.iter().any(|arg| arg.name.is_some()) => Some(0),
             None => None,
@@ -64,8 +63,8 @@ impl<'a> Call<'a> {
     }
 
     /// Whether one of the words joined by `|` is there, with or without its prefix.
-    fn flag(&self, name: &str, place: usize, flag: &str) -> bool {
-        let value = self.arg(name, place).unwrap_or_default();
+    fn flag(&self, name: &str, index: usize, flag: &str) -> bool {
+        let value = self.arg(name, index).unwrap_or_default();
         value
             .split(|byte| matches!(byte, b'|' | b' ' | b',' | b'=' | b'{' | b'}'))
             .any(|word| {
@@ -77,7 +76,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The calls that are followed; the others need not be taken apart.
+/// Whether a call is followed; the others need not be parsed.
 pub(super) fn is_followed(name: &[u8]) -> bool {
     matches!(
         name,
@@ -121,7 +120,7 @@ struct Open {
     path: Option<PathBuf>,
     position: Option<u64>,
     direct: bool,
-    /// Writes go to the end, wherever that is.
+    /// Writes go to the end of the file.
     append: bool,
 }
 
@@ -131,7 +130,7 @@ struct Descriptor {
     closed_by_exec: bool,
 }
 
-/// What threads of a process share.
+/// The descriptors and the folder that threads of a process share.
 #[derive(Clone)]
 struct Table {
     descriptors: HashMap<i64, Descriptor>,
@@ -141,12 +140,12 @@ struct Table {
 /// The descriptors of all processes of a trace.
 pub(super) struct Descriptors {
     threads: HashMap<u32, Rc<RefCell<Table>>>,
-    /// Where processes are that nobody saw beginning.
+    /// The folder of processes that began before the trace.
     folder: PathBuf,
-    /// Whether the path shown behind a descriptor is what it was at that call. perf looks it up some
-    /// time later, when it may be another file's.
+    /// Whether the path shown with a descriptor is the one at the time of the call. perf looks it up
+    /// some time later, when the descriptor may be another file's.
     shown_is_right: bool,
-    /// Threads that are in a call that makes another: it may appear before the call comes back.
+    /// Threads that are in a fork: the child may appear before the call returns.
     forking: Vec<(u32, bool)>,
 }
 
@@ -160,7 +159,7 @@ impl Descriptors {
         }
     }
 
-    /// A thread is in a call that has not come back yet.
+    /// Note that a thread is in a call that has not returned yet.
     pub(super) fn begins(&mut self, pid: u32, name: &[u8], arguments: &[u8]) {
         if is_fork(name) {
             let shares = arguments.windows(11).any(|w| w == b"CLONE_FILES");
@@ -168,7 +167,7 @@ impl Descriptors {
         }
     }
 
-    /// A thread is no more.
+    /// Note that a thread has ended.
     pub(super) fn ends(&mut self, pid: u32) {
         self.threads.remove(&pid);
     }
@@ -204,7 +203,7 @@ impl Descriptors {
         }
     }
 
-    /// Follow a call, and hand out the access that it is.
+    /// Follow a call, and hand out its access, if it is one.
     pub(super) fn call<S: ProfileSink>(&mut self, call: &Call<'_>, out: &mut Out<'_, S>) {
         if is_fork(call.name) {
             self.forking.retain(|(pid, _)| *pid != call.pid);
@@ -216,9 +215,9 @@ impl Descriptors {
             b"open" | b"openat" | b"openat2" | b"creat" => self.open(call),
             b"read" | b"readv" => self.at_position(call, Op::Read, out),
             b"write" | b"writev" => self.at_position(call, Op::Write, out),
-            b"pread64" | b"pread" | b"preadv" | b"preadv2" => self.at_place(call, Op::Read, out),
+            b"pread64" | b"pread" | b"preadv" | b"preadv2" => self.at_offset(call, Op::Read, out),
             b"pwrite64" | b"pwrite" | b"pwritev" | b"pwritev2" => {
-                self.at_place(call, Op::Write, out);
+                self.at_offset(call, Op::Write, out);
             }
             b"sendfile" | b"sendfile64" => self.sent(call, out),
             b"lseek" => self.descriptor(call, "fd", 0, |open| {
@@ -272,7 +271,7 @@ impl Descriptors {
         let Ok(child) = u32::try_from(call.result) else {
             return;
         };
-        // The child sees 0, and may have been met with already.
+        // The child sees 0, and may have appeared already.
         if child == 0 || self.threads.contains_key(&child) {
             return;
         }
@@ -286,7 +285,7 @@ impl Descriptors {
                 .args
                 .iter()
                 .any(|arg| arg.value.windows(11).any(|w| w == b"CLONE_FILES"));
-        // The parent may have done nothing yet.
+        // The parent may not have appeared yet.
         self.table(call.pid);
         let table = self.inherited(call.pid, shares);
         self.threads.insert(child, table);
@@ -322,7 +321,7 @@ impl Descriptors {
             };
             Some(joined(&base?, &path))
         });
-        let flag = |word| flags.is_some_and(|place| call.flag("flags", place, word));
+        let flag = |word| flags.is_some_and(|index| call.flag("flags", index, word));
         let open = Open {
             path,
             position: Some(0),
@@ -353,20 +352,20 @@ impl Descriptors {
                     },
                 );
             }
-            // It is something else from now on.
+            // From now on it is a file that is not known.
             None => drop(table.descriptors.remove(&call.result)),
         }
     }
 
-    /// Call `with` with what a descriptor is, as far as it is known.
+    /// Call `with` with the open file of a descriptor, as far as it is known.
     fn descriptor(
         &mut self,
         call: &Call<'_>,
         name: &str,
-        place: usize,
+        index: usize,
         with: impl FnOnce(&mut Open),
     ) {
-        let Some((number, shown)) = call.arg(name, place).and_then(descriptor) else {
+        let Some((number, shown)) = call.arg(name, index).and_then(descriptor) else {
             return;
         };
         let table = self.table(call.pid);
@@ -385,7 +384,7 @@ impl Descriptors {
             });
         let mut open = found.open.borrow_mut();
         if shown.is_some() && open.path != shown && (open.path.is_none() || self.shown_is_right) {
-            // Opened by a call that is not in the trace; where it stands is not known then.
+            // Opened by a call that is not in the trace: then its position is not known.
             if open.path.is_some() {
                 open.position = None;
             }
@@ -394,20 +393,20 @@ impl Descriptors {
         with(&mut open);
     }
 
-    /// read, write and their kin: where the file stands, which moves on.
+    /// read, write and similar calls: at the file's position, which moves on.
     fn at_position<S: ProfileSink>(&mut self, call: &Call<'_>, op: Op, out: &mut Out<'_, S>) {
         let len = call.result.unsigned_abs();
         self.descriptor(call, "fd", 0, |open| transfer(open, op, len, None, out));
     }
 
-    /// pread and its kin. Position -1 means where the file stands (preadv2).
-    fn at_place<S: ProfileSink>(&mut self, call: &Call<'_>, op: Op, out: &mut Out<'_, S>) {
+    /// pread and similar calls. Offset -1 means the file's position (preadv2).
+    fn at_offset<S: ProfileSink>(&mut self, call: &Call<'_>, op: Op, out: &mut Out<'_, S>) {
         let vectors = call.name.ends_with(b"v") || call.name.ends_with(b"v2");
-        let place = call.number(if vectors { "pos_l" } else { "pos" }, 3);
+        let offset = call.number(if vectors { "pos_l" } else { "pos" }, 3);
         let len = call.result.unsigned_abs();
-        self.descriptor(call, "fd", 0, |open| match place {
+        self.descriptor(call, "fd", 0, |open| match offset {
             Some(-1) => transfer(open, op, len, None, out),
-            Some(place @ 0..) => transfer(open, op, len, Some(place.unsigned_abs()), out),
+            Some(offset @ 0..) => transfer(open, op, len, Some(offset.unsigned_abs()), out),
             _ => out.unplaced(),
         });
     }
@@ -415,20 +414,20 @@ impl Descriptors {
     /// sendfile reads its second descriptor.
     fn sent<S: ProfileSink>(&mut self, call: &Call<'_>, out: &mut Out<'_, S>) {
         let len = call.result.unsigned_abs();
-        let place = match call.arg("offset", 2) {
+        let offset = match call.arg("offset", 2) {
             Some(b"NULL") | None => None,
             // `[0] => [4096]`: before and after.
             Some(shown) => {
                 let before = shown.strip_prefix(b"[").unwrap_or_default();
                 let end = before.iter().position(|b| *b == b']').unwrap_or(0);
                 match number(&before[..end]) {
-                    Some(place) => Some(place),
+                    Some(offset) => Some(offset),
                     None => return out.unplaced(),
                 }
             }
         };
         self.descriptor(call, "in_fd", 1, |open| {
-            transfer(open, Op::Read, len, place, out)
+            transfer(open, Op::Read, len, offset, out)
         });
     }
 }
@@ -442,16 +441,16 @@ fn transfer<S: ProfileSink>(
     open: &mut Open,
     op: Op,
     len: u64,
-    place: Option<u64>,
+    offset: Option<u64>,
     out: &mut Out<'_, S>,
 ) {
     let append = open.append && op == Op::Write;
     let start = if append {
         None
     } else {
-        place.or(open.position)
+        offset.or(open.position)
     };
-    if place.is_none() {
+    if offset.is_none() {
         let moved = open.position.and_then(|at| at.checked_add(len));
         open.position = if append { None } else { moved };
     }
@@ -487,7 +486,7 @@ fn descriptor(text: &[u8]) -> Option<(i64, Option<PathBuf>)> {
     Some((number, path))
 }
 
-/// A path that a tracer shows behind a descriptor.
+/// A path that a tracer shows with a descriptor.
 pub(super) fn decoded(text: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescaped(text)))
 }
@@ -501,8 +500,8 @@ fn quoted(text: &[u8]) -> Option<PathBuf> {
 fn unescaped(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
-    while let [first, behind @ ..] = rest {
-        rest = behind;
+    while let [first, after @ ..] = rest {
+        rest = after;
         if *first != b'\\' {
             bytes.push(*first);
             continue;
@@ -526,7 +525,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
                 bytes.push(value(8, &rest[..count]));
                 rest = &rest[count..];
             }
-            [letter, behind @ ..] => {
+            [letter, after @ ..] => {
                 bytes.push(match letter {
                     b'n' => b'\n',
                     b't' => b'\t',
@@ -538,7 +537,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
                     b'e' => 0x1b,
                     other => *other,
                 });
-                rest = behind;
+                rest = after;
             }
             [] => bytes.push(b'\\'),
         }

@@ -16,8 +16,9 @@ use std::os::unix::ffi::OsStrExt;
 use units::FileRange;
 
 use super::{
-    Format, ImportError, ImportOptions,
+    format::Format,
     lines::{Lines, first_word, last_word, number},
+    report::{ImportError, ImportOptions},
 };
 
 pub(super) fn import<R: BufRead, S: ProfileSink>(
@@ -56,16 +57,16 @@ pub(super) fn import<R: BufRead, S: ProfileSink>(
     Ok(())
 }
 
-/// What a line does, if it moves data.
+/// The access of a line, if it moves data.
 type Access = Option<(Op, FileRange)>;
 
 /// The file of a line, and its access.
 fn action(line: &[u8], timed: bool) -> Option<(&[u8], Access)> {
     let mut rest = line.trim_ascii();
     if timed {
-        let (time, behind) = first_word(rest);
+        let (time, after) = first_word(rest);
         number(time)?;
-        rest = behind;
+        rest = after;
     }
     let (before, last) = last_word(rest);
     if matches!(last, b"add" | b"open" | b"close") {
@@ -78,7 +79,7 @@ fn action(line: &[u8], timed: bool) -> Option<(&[u8], Access)> {
     let op = match action {
         b"read" => Some(Op::Read),
         b"write" => Some(Op::Write),
-        // What else fio can replay moves no data of the file.
+        // The other actions that fio can replay move no data of the file.
         b"sync" | b"datasync" | b"trim" | b"wait" | b"sync_file_range" => None,
         _ => return None,
     };

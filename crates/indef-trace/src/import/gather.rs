@@ -1,12 +1,12 @@
 //! From single accesses to the ranges of a store, in bounded memory.
 //!
 //! Accesses are collected in batches; each goes through the read-ahead model and is counted in a
-//! table of ranges. When the table is full it goes into the store, sorted, in a few transactions. A
-//! trace that meets the same ranges again and again, as most do, is so counted in memory and written
-//! once; one that never does costs the writing of every range.
+//! table of ranges. When the table is full, it is added to the store, sorted, in a few transactions.
+//! So a trace that accesses the same ranges again and again, as most do, is counted in memory and
+//! written once; one that never does costs a write for every range.
 //!
-//! 160 MiB at the most, however long the trace: a batch of 32 MiB, the table, and its sorted copy
-//! while it is written. Added to that is what the store itself takes (8 MiB), and the names of files.
+//! It takes at most 160 MiB, for a trace of any length: a batch of 32 MiB, the table, and its sorted
+//! copy while it is written. The store itself (8 MiB) and the names of files come on top.
 
 use std::{collections::HashMap, ops::ControlFlow, time::SystemTime};
 
@@ -17,14 +17,15 @@ use indef_core::{
 use units::{Bytes, FileRange};
 
 use crate::{
-    FileKey, Tally, TracedFile, identify,
+    identify,
     store::{SessionId, Store, StoreError},
+    tally::{FileKey, Tally, TracedFile},
 };
 
 /// Accesses in a batch, of 32 bytes each.
 const BATCH: usize = 1 << 20;
 
-/// Ranges in the table: what a hash table of 2²¹ places of 33 bytes takes before it would grow.
+/// Ranges in the table: as many as a hash table of 2²¹ places of 33 bytes takes without growing.
 const TABLE: usize = (1 << 21) / 8 * 7;
 
 /// Ranges in one transaction, which has to stay in memory as a whole.
@@ -36,12 +37,12 @@ type Key = (u32, u64, u64);
 /// Reads and writes.
 type Counts = [u32; 2];
 
-/// Takes what an importer hands out.
+/// Adds the accesses of an importer to a store.
 pub struct Gather<'a> {
     store: &'a mut Store,
     session: SessionId,
     now: SystemTime,
-    /// Numbers of the trace to what the files are known by.
+    /// The keys of the files, by their numbers in the trace.
     files: Vec<FileKey>,
     /// Not yet in the store.
     new_files: Vec<TracedFile>,
@@ -54,22 +55,22 @@ pub struct Gather<'a> {
     error: Option<StoreError>,
 }
 
-/// What went into the store.
+/// The additions to the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gathered {
     /// Files of the trace.
     pub files: u64,
-    /// Those of them that are not there any more, or never were on this machine: they are kept by
-    /// their path.
+    /// Those of them that do not exist any more, or never did on this machine: they are kept by their
+    /// path.
     pub absent: u64,
-    /// Ranges written, those that met an equal one included.
+    /// Ranges written, including those that were added to an equal one.
     pub ranges: u64,
     /// How often the table was full.
     pub spills: u64,
 }
 
 impl<'a> Gather<'a> {
-    /// Into a session of a store, as of `now`. A `readahead` of zero means that the accesses are
+    /// Add to a session of a store, as of `now`. A `readahead` of zero means that the accesses are
     /// those of the device.
     pub fn new(
         store: &'a mut Store,
@@ -96,11 +97,11 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Write what is left.
+    /// Write the rest.
     ///
     /// # Errors
     ///
-    /// The store could not take it, now or earlier; what was written before is in it.
+    /// The store failed, now or earlier; ranges that were written before are in it.
     pub fn finish(mut self) -> Result<Gathered, StoreError> {
         if self.error.is_none() {
             let done = self.count().and_then(|()| self.spill());

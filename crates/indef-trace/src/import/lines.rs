@@ -1,4 +1,4 @@
-//! Lines in, accesses out, and the counting of both.
+//! Lines in, accesses out, and the counts of both.
 
 use std::{
     collections::HashMap,
@@ -13,10 +13,10 @@ use indef_core::{
 };
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::Imported;
+use super::report::Imported;
 
-/// The longest line that is looked at; what is behind is dropped. Strings of strace are cut by it
-/// long before.
+/// The longest line that is read; the rest of a longer one is dropped. strace cuts its strings long
+/// before that.
 const LONGEST: u64 = 1 << 20;
 
 /// A trace on its way through an importer.
@@ -95,7 +95,7 @@ impl<S: ProfileSink> Out<'_, S> {
         more.is_continue().then_some(number)
     }
 
-    /// An access, which comes behind the one before it. One of no bytes did nothing.
+    /// Hand out an access, later than the one before it. An access of no bytes is ignored.
     pub(super) fn access(&mut self, path: &Path, op: Op, direct: bool, range: FileRange) {
         let end = range.start.0.checked_add(range.len.0);
         if range.is_empty() || end.is_none_or(|end| i64::try_from(end).is_err()) {
@@ -113,18 +113,18 @@ impl<S: ProfileSink> Out<'_, S> {
         }
     }
 
-    /// An access whose file or place is not known.
+    /// Count an access whose file or offset is not known.
     pub(super) fn unplaced(&mut self) {
         self.imported.unplaced += 1;
     }
 
-    /// The current line was not understood.
+    /// Count the current line as not understood.
     pub(super) fn unknown(&mut self, line: &[u8]) {
         self.imported.unknown += 1;
         if self.imported.first_unknown.is_none() {
             let shown = &line[..line.len().min(60)];
             let more = if shown.len() < line.len() { "…" } else { "" };
-            // Escaping leaves UTF-8 of other languages unreadable, but never a control character.
+            // Escaping makes other scripts unreadable, but leaves no control character.
             let text = format!("{}{more}", shown.escape_ascii());
             self.imported.first_unknown = Some((self.imported.lines, text));
         }
@@ -135,7 +135,7 @@ impl<S: ProfileSink> Out<'_, S> {
     }
 }
 
-/// What is handed out is counted.
+/// Counts what it hands out.
 impl<S: ProfileSink> ProfileSink for Out<'_, S> {
     fn file(&mut self, file: ProfileFile) -> ControlFlow<()> {
         let more = self.sink.file(file);
@@ -175,6 +175,6 @@ pub(super) fn last_word(text: &[u8]) -> (&[u8], &[u8]) {
 pub(super) fn first_word(text: &[u8]) -> (&[u8], &[u8]) {
     let text = text.trim_ascii_start();
     let end = text.iter().position(u8::is_ascii_whitespace);
-    let (word, behind) = text.split_at(end.unwrap_or(text.len()));
-    (word, behind.trim_ascii_start())
+    let (word, after) = text.split_at(end.unwrap_or(text.len()));
+    (word, after.trim_ascii_start())
 }

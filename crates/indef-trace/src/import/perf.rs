@@ -7,20 +7,20 @@
 //!    165.645 ( 0.533 ms): cat/811  ... [continued]: read()) = 1
 //! ```
 //!
-//! Arguments that are zero are left out, file names may be mere addresses; the path behind a
-//! descriptor is then what names the file.
+//! Arguments that are zero are left out, and file names may be mere addresses: then the path shown
+//! with a descriptor names the file.
 
 use std::{collections::HashMap, io::BufRead};
 
 use indef_core::profile::ProfileSink;
 
 use super::{
-    ImportError, ImportOptions,
     descriptors::{Arg, Call, Descriptors, is_followed},
     lines::{Lines, Out, number},
+    report::{ImportError, ImportOptions},
 };
 
-/// Calls that have not come back; there cannot be more than threads.
+/// Calls that have not returned; there cannot be more than threads.
 const UNFINISHED: usize = 64 << 10;
 
 pub(super) fn import<R: BufRead, S: ProfileSink>(
@@ -51,7 +51,7 @@ fn event<S: ProfileSink>(
     let (pid, text) = beginning(line)?;
     if let Some(rest) = text.trim_ascii_start().strip_prefix(b"... [continued]: ") {
         let open = rest.iter().position(|byte| *byte == b'(')?;
-        let behind = rest[open..]
+        let after = rest[open..]
             .strip_prefix(b"())")
             .or_else(|| rest[open..].strip_prefix(b"()"))?;
         let Some(mut whole) = unfinished.remove(&pid) else {
@@ -60,7 +60,7 @@ fn event<S: ProfileSink>(
         if !whole.starts_with(&rest[..open]) {
             return None;
         }
-        whole.extend_from_slice(behind);
+        whole.extend_from_slice(after);
         return call(pid, &whole, descriptors, out);
     }
     let open = text.iter().position(|byte| *byte == b'(')?;
@@ -92,7 +92,7 @@ fn call<S: ProfileSink>(
     if !is_followed(name) {
         return Some(());
     }
-    // Paths are not escaped: the last closing parenthesis before a result is the one.
+    // Paths are not escaped: the arguments end at the last closing parenthesis before a result.
     let equals = rest.windows(2).rposition(|w| w == b"= ")?;
     let close = rest[..equals].iter().rposition(|byte| *byte == b')')?;
     if !rest[close + 1..equals].trim_ascii().is_empty() {
@@ -103,7 +103,7 @@ fn call<S: ProfileSink>(
         .iter()
         .position(|b| !(b.is_ascii_digit() || *b == b'-'));
     let result = &result[..end.unwrap_or(result.len())];
-    // The child's side of a fork, or a call that did not come back.
+    // The child's side of a fork, or a call that did not return.
     if result.is_empty() {
         return Some(());
     }
@@ -137,7 +137,7 @@ fn beginning(line: &[u8]) -> Option<(u32, &[u8])> {
         return None;
     }
     let text = line[close + 2..].trim_ascii_start();
-    // A program's name may hold blanks and slashes; the thread is what stands before the call.
+    // A program's name may hold blanks and slashes; the thread stands right before the call.
     let paren = text
         .iter()
         .position(|byte| *byte == b'(')

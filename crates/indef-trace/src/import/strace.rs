@@ -7,19 +7,19 @@
 //! ```
 //!
 //! Process numbers (`-f`, also as `[pid 575]`), times (`-t` to `-ttt`, `-r`) and paths (`-y`, `-yy`)
-//! may be there or not; times are not needed, as lines stand in order.
+//! may be there or not; times are not needed, as the lines are in order.
 
 use std::{collections::HashMap, io::BufRead};
 
 use indef_core::profile::ProfileSink;
 
 use super::{
-    ImportError, ImportOptions,
     descriptors::{Arg, Call, Descriptors, decoded, is_followed},
     lines::{Lines, Out, first_word, number},
+    report::{ImportError, ImportOptions},
 };
 
-/// Calls that have not come back; there cannot be more than threads.
+/// Calls that have not returned; there cannot be more than threads.
 const UNFINISHED: usize = 64 << 10;
 
 pub(super) fn import<R: BufRead, S: ProfileSink>(
@@ -40,7 +40,7 @@ pub(super) fn import<R: BufRead, S: ProfileSink>(
 
 struct Trace {
     descriptors: Descriptors,
-    /// What stood on the first line of a call, by thread.
+    /// The first line of a call that is not complete, by thread.
     unfinished: HashMap<u32, Vec<u8>>,
 }
 
@@ -59,7 +59,7 @@ impl Trace {
         if let Some(resumed) = text.strip_prefix(b"<... ") {
             let at = resumed.windows(8).position(|w| w == b"resumed>")?;
             let name = resumed[..at].trim_ascii();
-            // What began before the trace did is complete only by half.
+            // Of a call that began before the trace, the first half is missing.
             let Some(mut whole) = self.unfinished.remove(&pid) else {
                 return Some(());
             };
@@ -97,17 +97,17 @@ impl Trace {
         if !is_followed(name) {
             return Some(());
         }
-        let (args, behind) = arguments(&rest[1..])?;
-        let behind = behind
+        let (args, after) = arguments(&rest[1..])?;
+        let after = after
             .trim_ascii_start()
             .strip_prefix(b"=")?
             .trim_ascii_start();
-        let (result, _) = first_word(behind);
-        // A result that nobody saw: the thread ended in the call.
+        let (result, _) = first_word(after);
+        // A result that strace did not see: the thread ended in the call.
         if result == b"?" {
             return Some(());
         }
-        let shown = behind.iter().position(|byte| *byte == b'<');
+        let shown = after.iter().position(|byte| *byte == b'<');
         let end = result
             .iter()
             .position(|byte| *byte == b'<')
@@ -115,7 +115,7 @@ impl Trace {
         let value: i64 = std::str::from_utf8(&result[..end]).ok()?.parse().ok()?;
         let result_path = shown
             .filter(|_| end < result.len())
-            .and_then(|at| behind[at + 1..].strip_suffix(b">"))
+            .and_then(|at| after[at + 1..].strip_suffix(b">"))
             .map(decoded);
         let call = Call {
             pid,
@@ -160,7 +160,7 @@ fn beginning(line: &[u8]) -> Option<(u32, &[u8])> {
             text = rest;
         }
     }
-    // A time of any kind; a sign is that of the difference to a line printed out of order.
+    // A time of any kind; it may have a sign if it is the difference to a line printed out of order.
     let (word, rest) = first_word(text);
     let is_time = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b':' | b'.' | b'-' | b'+');
     if word.first().is_some_and(u8::is_ascii_digit) && word.iter().all(is_time) {
@@ -169,7 +169,7 @@ fn beginning(line: &[u8]) -> Option<(u32, &[u8])> {
     (!text.is_empty()).then_some((pid, text))
 }
 
-/// The arguments up to the closing parenthesis, and what is behind it.
+/// The arguments up to the closing parenthesis, and the rest of the line.
 fn arguments(text: &[u8]) -> Option<(Vec<Arg<'_>>, &[u8])> {
     let mut args = Vec::new();
     let mut depth = 0_u32;
@@ -178,7 +178,7 @@ fn arguments(text: &[u8]) -> Option<(Vec<Arg<'_>>, &[u8])> {
     while at < text.len() {
         match text[at] {
             b'"' => at = end_of_string(text, at)?,
-            // The path behind a descriptor.
+            // The path of a descriptor.
             b'<' if at > 0 && (text[at - 1].is_ascii_digit() || text[at - 1] == b'D') => {
                 at = end_of_path(text, at)?;
             }
@@ -206,7 +206,7 @@ fn unnamed(value: &[u8]) -> Arg<'_> {
     }
 }
 
-/// The place of the closing quote.
+/// The index of the closing quote.
 fn end_of_string(text: &[u8], open: usize) -> Option<usize> {
     let mut at = open + 1;
     while at < text.len() {
@@ -220,7 +220,7 @@ fn end_of_string(text: &[u8], open: usize) -> Option<usize> {
     None
 }
 
-/// The place of the closing bracket; `-yy` shows devices in inner ones.
+/// The index of the closing bracket; `-yy` shows devices in inner ones.
 fn end_of_path(text: &[u8], open: usize) -> Option<usize> {
     let mut depth = 0_u32;
     for (at, byte) in text.iter().enumerate().skip(open) {

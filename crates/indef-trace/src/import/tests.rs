@@ -39,7 +39,7 @@ fn of(profile: &Profile, path: &str) -> Vec<(char, bool, u64, u64)> {
         .collect()
 }
 
-/// What the traced program did to its data file.
+/// The accesses of the traced program to its data file.
 fn data() -> Vec<(char, bool, u64, u64)> {
     let buffered = [
         (0, 4096),

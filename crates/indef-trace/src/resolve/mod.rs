@@ -1,9 +1,9 @@
-//! From what the kernel knows a file by to where it is now, without walking a tree.
+//! From the key by which the kernel knows a file to its path, without walking a tree.
 //!
 //! The inode number and its generation make a file handle; opening it gives the file itself, even if
-//! it was renamed, and never another one that got its number. Which file system is meant is told by
-//! its UUID, since device numbers change from boot to boot. Where handles may not be opened
-//! (`CAP_DAC_READ_SEARCH`), the path that was noted is believed if it still has the same numbers.
+//! it was renamed, and never another one that got its number. The file system is found by its UUID,
+//! since device numbers change from boot to boot. Where handles may not be opened
+//! (`CAP_DAC_READ_SEARCH`), the recorded path is used if the file there has the same inode number.
 
 use std::{
     collections::HashMap,
@@ -23,8 +23,8 @@ use linux_abi::{
 use rustix::fs::{FileType, fstat};
 
 use crate::{
-    FileKey, FsId, TracedFile,
     mounts::{self, Mount, stat_device},
+    tally::{FileKey, FsId, TracedFile},
 };
 
 const XFS_MAGIC: u64 = 0x5846_5342;
@@ -41,21 +41,21 @@ pub struct Located {
     pub path: Option<PathBuf>,
 }
 
-/// Looks files up; knows what is mounted.
+/// Looks files up on the mounted file systems.
 #[derive(Debug, Default)]
 pub struct Resolver {
-    places: Vec<Place>,
-    /// Whether handles may be opened, once that is known.
+    mounted: Vec<MountedFs>,
+    /// Whether the kernel has refused to open a handle.
     refused: bool,
-    /// Mounts that only other processes see, by process.
-    foreign: HashMap<u32, Vec<Place>>,
+    /// The mounts that another process sees, by process.
+    foreign: HashMap<u32, Vec<MountedFs>>,
 }
 
-/// A mounted file system to look things up on.
+/// A mounted file system on which files can be looked up.
 #[derive(Debug)]
-struct Place {
+struct MountedFs {
     mount: Mount,
-    /// As `stat` shows the root of the mount.
+    /// Device number as `stat` shows it at the root of the mount.
     dev: u64,
     uuid: Option<[u8; 16]>,
     /// A path to the root of the mount.
@@ -63,11 +63,11 @@ struct Place {
 }
 
 impl Resolver {
-    /// See what is mounted.
+    /// Open the file systems that are mounted now.
     #[must_use]
     pub fn new() -> Self {
         Self {
-            places: places(&mounts::all(), Path::new("/")),
+            mounted: open_all(&mounts::all(), Path::new("/")),
             ..Self::default()
         }
     }
@@ -76,12 +76,12 @@ impl Resolver {
     #[must_use]
     pub fn find(&self, file: &TracedFile) -> Option<Located> {
         if !self.refused {
-            let matching = |place: &&Place| is_file_system(place, &file.fs, file.key.dev);
-            let mut places: Vec<&Place> = self.places.iter().filter(matching).collect();
-            // Of copies that are mounted beside each other, the one that has the number of then.
-            places.sort_by_key(|place| place.dev != file.key.dev);
-            for place in places {
-                match open(place, &file.key, file.fs.magic) {
+            let matching = |mounted: &&MountedFs| is_file_system(mounted, &file.fs, file.key.dev);
+            let mut matches: Vec<&MountedFs> = self.mounted.iter().filter(matching).collect();
+            // Of several copies that are mounted, the one with the recorded device number comes first.
+            matches.sort_by_key(|mounted| mounted.dev != file.key.dev);
+            for mounted in matches {
+                match open(mounted, &file.key, file.fs.magic) {
                     Ok(located) => return located.map(|found| named(found, file)),
                     Err(error) if is_gone(&error) => return None,
                     Err(_) => {}
@@ -91,7 +91,7 @@ impl Resolver {
         by_path(file)
     }
 
-    /// Find a file that was just met with: `sb_dev` is the kernel's number of its file system,
+    /// Find a file that was just accessed: `sb_dev` is the kernel's device number of its file system,
     /// `pid` a process that can reach it.
     pub(crate) fn locate(
         &mut self,
@@ -103,13 +103,17 @@ impl Resolver {
         if self.refused {
             return None;
         }
-        if !self.places.iter().any(|place| place.mount.sb_dev == sb_dev) {
-            // Mounted since, or only elsewhere.
-            self.places = places(&mounts::all(), Path::new("/"));
+        if !self
+            .mounted
+            .iter()
+            .any(|mounted| mounted.mount.sb_dev == sb_dev)
+        {
+            // It was mounted since, or only in another namespace.
+            self.mounted = open_all(&mounts::all(), Path::new("/"));
         }
-        let own = self.places.iter().filter(|p| p.mount.sb_dev == sb_dev);
-        for place in own {
-            match open(place, key, fs.magic) {
+        let own = self.mounted.iter().filter(|p| p.mount.sb_dev == sb_dev);
+        for mounted in own {
+            match open(mounted, key, fs.magic) {
                 Ok(Some(located)) if located.path.is_some() => return located.path,
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.refused = true;
@@ -121,7 +125,7 @@ impl Resolver {
         self.in_namespace_of(key, fs, sb_dev, pid)
     }
 
-    /// Another mount namespace: through the root of a process in it.
+    /// Find a file of another mount namespace, through the root of a process in it.
     fn in_namespace_of(
         &mut self,
         key: &FileKey,
@@ -135,17 +139,17 @@ impl Resolver {
         if Some(&theirs) == namespace(Path::new("/proc/self")).as_ref() {
             return None;
         }
-        let places = self
+        let foreign = self
             .foreign
             .entry(pid)
-            .or_insert_with(|| places(&mounts::of(&process), &process.join("root")));
-        // The kernel names it as that process does; we get there through its root.
+            .or_insert_with(|| open_all(&mounts::of(&process), &process.join("root")));
+        // The kernel's path is the one that the process sees; its root leads there.
         let root = process.join("root");
-        places
+        foreign
             .iter()
-            .filter(|place| place.mount.sb_dev == sb_dev)
-            .find_map(|place| {
-                let file = open_handle(place, key, fs.magic).ok()?;
+            .filter(|mounted| mounted.mount.sb_dev == sb_dev)
+            .find_map(|mounted| {
+                let file = open_handle(mounted, key, fs.magic).ok()?;
                 let (path, status) = (kernel_path(&file)?, fstat(&file).ok()?);
                 let path = root.join(path.strip_prefix("/").ok()?);
                 is_at(&path, status.st_dev, status.st_ino).then_some(path)
@@ -154,7 +158,7 @@ impl Resolver {
 }
 
 /// Open every mount of a file system that has handles, below `root`.
-fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
+fn open_all(mounts: &[Mount], root: &Path) -> Vec<MountedFs> {
     let usable = |mount: &&Mount| {
         matches!(
             mount.fs_type.as_str(),
@@ -166,10 +170,10 @@ fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
         .filter(usable)
         .filter_map(|mount| {
             let point = mount.point.strip_prefix("/").unwrap_or(&mount.point);
-            // Reading is needed by the ioctl that tells the UUID.
+            // The ioctl that returns the UUID needs an open file.
             let at = root.join(point);
             let root = File::open(&at).ok()?;
-            Some(Place {
+            Some(MountedFs {
                 dev: root.metadata().ok()?.dev(),
                 uuid: fsuuid::of(&root).ok(),
                 mount: mount.clone(),
@@ -179,16 +183,16 @@ fn places(mounts: &[Mount], root: &Path) -> Vec<Place> {
         .collect()
 }
 
-fn is_file_system(place: &Place, fs: &FsId, dev: u64) -> bool {
-    match place.uuid {
+fn is_file_system(mounted: &MountedFs, fs: &FsId, dev: u64) -> bool {
+    match mounted.uuid {
         Some(uuid) if fs.uuid != [0; 16] => uuid == fs.uuid,
-        _ => place.dev == dev || stat_device(place.mount.sb_dev) == dev,
+        _ => mounted.dev == dev || stat_device(mounted.mount.sb_dev) == dev,
     }
 }
 
-/// The file itself. `None`: it is no regular file.
-fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
-    let file = open_handle(place, key, magic)?;
+/// Open the file by its handle. `None`: it is no regular file.
+fn open(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<Option<Located>> {
+    let file = open_handle(mounted, key, magic)?;
     let status = fstat(&file)?;
     if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile {
         return Ok(None);
@@ -200,7 +204,7 @@ fn open(place: &Place, key: &FileKey, magic: u64) -> io::Result<Option<Located>>
     }))
 }
 
-fn open_handle(place: &Place, key: &FileKey, magic: u64) -> io::Result<OwnedFd> {
+fn open_handle(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<OwnedFd> {
     let (inode, generation) = (key.inode, key.generation);
     let handle = match magic {
         BTRFS_MAGIC => FileHandle::Btrfs {
@@ -214,17 +218,17 @@ fn open_handle(place: &Place, key: &FileKey, magic: u64) -> io::Result<OwnedFd> 
             generation,
         },
     };
-    // Opened anew each time: a tracer may run for days, and would keep the file system from being
+    // Opened again each time: a tracer may run for days, and would keep the file system from being
     // unmounted.
-    let root = File::open(&place.at)?;
-    if root.metadata()?.dev() != place.dev {
+    let root = File::open(&mounted.at)?;
+    if root.metadata()?.dev() != mounted.dev {
         return Err(io::ErrorKind::NotFound.into());
     }
     handle::open(&root, handle)
 }
 
-/// What `/proc` says, if it is true: a deleted file has no path, and one that nobody looked up by
-/// name since it came into memory has a wrong one.
+/// The path that `/proc` shows, if it is right: a deleted file has no path, and a file that nobody
+/// looked up by name since it came into memory is shown with a wrong one.
 fn path_of(file: &OwnedFd, dev: u64, inode: u64) -> Option<PathBuf> {
     let path = kernel_path(file)?;
     is_at(&path, dev, inode).then_some(path)
@@ -239,7 +243,8 @@ fn is_at(path: &Path, dev: u64, inode: u64) -> bool {
         && fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (dev, inode))
 }
 
-/// A handle knows no name: the one that was noted serves if it still leads there.
+/// A file that was opened by its handle may have no name: the recorded path serves if it still leads
+/// there.
 fn named(mut located: Located, file: &TracedFile) -> Located {
     if located.path.is_none()
         && let Some(path) = &file.path
@@ -254,11 +259,11 @@ fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::STALE.raw_os_error())
 }
 
-/// Without handles: what lies where the file was, if its number is the same.
+/// Without handles: the file at the recorded path, if its inode number is the same.
 fn by_path(file: &TracedFile) -> Option<Located> {
     let path = file.path.as_ref()?;
     let found = fs::symlink_metadata(path).ok()?;
-    // Of some imported traces nothing but the path is known; their device number is 0.
+    // Of files of some imported traces only the path is known; their device number is 0.
     let same = file.key.dev == 0 || found.ino() == file.key.inode;
     (found.is_file() && same).then(|| Located {
         dev: found.dev(),

@@ -1,24 +1,20 @@
-//! Adding what was seen.
+//! Adding tallies to a store.
 
-use std::{
-    collections::HashMap,
-    os::unix::ffi::OsStrExt,
-    time::{Duration, SystemTime},
-};
+use std::{collections::HashMap, os::unix::ffi::OsStrExt, time::SystemTime};
 
-use rusqlite::{
-    Connection, OptionalExtension, Statement, Transaction, TransactionBehavior, params,
-};
+use rusqlite::{Connection, Statement, Transaction, params};
 
 use super::{
-    SMALLEST, SessionId, SessionInfo, Store, StoreError, StoreOptions,
     decay::Decay,
-    error::{Result, meaning},
-    nanos,
+    error::Result,
+    handle::Store,
+    model::{SMALLEST, SessionId, SessionInfo, StoreOptions},
+    pages::Room,
     read::settings,
-    since_1970,
+    time::{nanos, since_1970},
+    transaction::Stop,
 };
-use crate::{FileKey, FsId, Tally, TracedFile};
+use crate::tally::{FileKey, FsId, Tally, TracedFile};
 
 /// A row of `ranges`, its counts weighted for the store's epoch.
 #[derive(Clone, Copy, Debug)]
@@ -33,27 +29,6 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn heat(&self) -> f64 {
         self.counts[0] + self.counts[1]
-    }
-}
-
-/// Why a transaction was given up.
-pub(super) enum Stop {
-    Error(rusqlite::Error),
-    /// The file would grow beyond its size.
-    TooLarge,
-    /// Another store could not be read.
-    Other(StoreError),
-}
-
-impl From<StoreError> for Stop {
-    fn from(error: StoreError) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<rusqlite::Error> for Stop {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Error(error)
     }
 }
 
@@ -73,11 +48,11 @@ const FILE: &str = "INSERT INTO files \
      session = max(session, excluded.session) RETURNING id";
 
 impl Store {
-    /// Begin a session, and put the store's options into effect.
+    /// Begin a session, and apply the store's options.
     ///
     /// # Errors
     ///
-    /// Nothing is changed then; see [`super::StoreError::may_pass`].
+    /// Nothing is changed in that case; see [`super::StoreError::may_pass`].
     pub fn begin(&mut self, session: &SessionInfo, now: SystemTime) -> Result<SessionId> {
         let options = self.options;
         // Files of sessions that ended may be dropped at any time.
@@ -94,11 +69,11 @@ impl Store {
         })
     }
 
-    /// Add what a session saw at `now`, in one transaction: all of it, or nothing and an error.
+    /// Add the tallies of a session at `now`, in one transaction: all of them, or none and an error.
     ///
     /// Each file needs to be given once since [`begin`](Self::begin), and may be given again; a tally
-    /// whose file was not is kept under its key alone. The cost follows the number of tallies that
-    /// lie far apart in the store, so collect some seconds' worth. Where the file would grow beyond
+    /// whose file was not given is kept under its key alone. The cost follows the number of tallies that
+    /// lie far apart in the store, so collect the tallies of some seconds. Where the file would grow beyond
     /// its size, the coldest ranges are dropped, those of this call included.
     ///
     /// # Errors
@@ -144,7 +119,7 @@ impl Store {
             )?;
             Ok(fresh)
         });
-        // What was rolled back has no numbers.
+        // Files that were rolled back have no numbers.
         let added = added.map(|fresh: HashMap<FileKey, i64>| known.extend(fresh));
         self.files = known;
         added
@@ -165,52 +140,9 @@ impl Store {
             Ok(())
         })
     }
-
-    /// Run a transaction that does not make the file larger than may be.
-    pub(super) fn write<T>(
-        &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T> {
-        let begin = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate);
-        begin
-            .and_then(|transaction| {
-                let done = work(&transaction)?;
-                transaction.commit()?;
-                Ok(done)
-            })
-            .map_err(|error| meaning(&self.path, error))
-    }
-
-    /// Run a transaction that adds ranges. Where the store grows too large, it is rolled back, the
-    /// coldest ranges are dropped, and it runs again; if that is not enough, it may only update.
-    pub(super) fn bounded<T>(
-        &mut self,
-        work: impl Fn(&Transaction<'_>, bool) -> std::result::Result<T, Stop>,
-    ) -> Result<T> {
-        for attempt in 0.. {
-            let done = self
-                .connection
-                .transaction_with_behavior(TransactionBehavior::Immediate)
-                .map_err(Stop::Error)
-                .and_then(|transaction| {
-                    let done = work(&transaction, attempt > 0)?;
-                    transaction.commit()?;
-                    Ok(done)
-                });
-            match done {
-                Ok(done) => return Ok(done),
-                Err(Stop::TooLarge) => self.shrink()?,
-                Err(Stop::Error(error)) => return Err(meaning(&self.path, error)),
-                Err(Stop::Other(error)) => return Err(error),
-            }
-        }
-        unreachable!("the loop ends by returning")
-    }
 }
 
-/// Put what was asked for into effect, and move the epoch if it is far.
+/// Apply the options, and move the epoch if it is far.
 fn configure(
     transaction: &Transaction<'_>,
     options: &StoreOptions,
@@ -219,7 +151,7 @@ fn configure(
     let held = settings(transaction)?;
     let half_life = options.half_life.map(nanos);
     let (mut decay, factor) = match half_life {
-        // What there is has decayed by the old one up to now.
+        // The values that are there have decayed by the old half-life up to now.
         Some(other) if other != held.decay.half_life_ns => held.decay.restarted(now),
         _ => held.decay.moved(now).unwrap_or((held.decay, 1.0)),
     };
@@ -256,11 +188,11 @@ fn nameless(key: FileKey) -> TracedFile {
     }
 }
 
-/// What a file is known by for good.
+/// The identity of a file, which never changes.
 fn identity(file: &TracedFile) -> Vec<u8> {
     let key = &file.key;
     let mut identity = Vec::with_capacity(44);
-    // Without a UUID only the device number tells file systems apart.
+    // Without a UUID, only the device number distinguishes file systems.
     if file.fs.uuid == [0; 16] {
         identity.extend(key.dev.to_be_bytes());
     } else {
@@ -273,7 +205,7 @@ fn identity(file: &TracedFile) -> Vec<u8> {
     identity
 }
 
-/// Insert or refresh a file; its number.
+/// Insert or refresh a file; returns its number.
 pub(super) fn put_file(
     connection: &Connection,
     file: &TracedFile,
@@ -339,7 +271,7 @@ pub(super) fn put_rows(
             Err(stop) => return Err(stop),
         }
     }
-    // What was added for files and sessions counts, too.
+    // The rows of files and sessions take room, too.
     match updates_only {
         true => Ok(()),
         false => room.check(connection),
@@ -353,57 +285,3 @@ fn put(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
     ])?;
     Ok(())
 }
-
-/// How many rows fit for sure: looking at the file's size costs as much as adding a row.
-struct Room {
-    limit: i64,
-    rows: i64,
-}
-
-/// Pages that one row may add at most: splits of a leaf and of the three levels above, and a root.
-const SPLITS: i64 = 5;
-
-impl Room {
-    fn new(connection: &Connection) -> rusqlite::Result<Self> {
-        Ok(Self {
-            limit: limit_pages(connection)?,
-            rows: 0,
-        })
-    }
-
-    fn take(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
-        if self.rows == 0 {
-            self.check(connection)?;
-        }
-        self.rows -= 1;
-        Ok(())
-    }
-
-    fn check(&mut self, connection: &Connection) -> std::result::Result<(), Stop> {
-        let free = self.limit - used_pages(connection)?;
-        self.rows = free / SPLITS;
-        match self.rows > 0 {
-            true => Ok(()),
-            false => Err(Stop::TooLarge),
-        }
-    }
-}
-
-/// The largest number of pages, with some left for what is no range.
-pub(super) fn limit_pages(connection: &Connection) -> rusqlite::Result<i64> {
-    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
-    let max_size = settings(connection)?.max_size.0;
-    Ok(i64::try_from(max_size).unwrap_or(i64::MAX) / page.max(1))
-}
-
-/// Pages that hold something.
-pub(super) fn used_pages(connection: &Connection) -> rusqlite::Result<i64> {
-    let mut page_count = connection.prepare_cached("PRAGMA page_count")?;
-    let mut free = connection.prepare_cached("PRAGMA freelist_count")?;
-    let all: i64 = page_count.query_row([], |row| row.get(0))?;
-    let free: Option<i64> = free.query_row([], |row| row.get(0)).optional()?;
-    Ok(all - free.unwrap_or(0))
-}
-
-/// Sessions that have not added for so long are over, whatever they say.
-pub(super) const ABANDONED: Duration = Duration::from_secs(24 * 3600);

@@ -1,11 +1,11 @@
-//! Heat that decays, without touching what lies still.
+//! Heat that decays, without rewriting values that do not change.
 //!
 //! The heat of an access is halved with every half-life that passes. Instead of lowering all values
-//! all the time, a store keeps each as of one moment for all, its *epoch*: an access `n` half-lives
-//! later counts 2ⁿ. So values add up whatever their order, the coldest is the smallest, and reading
-//! takes one factor. Before the factor leaves what a double holds well, the epoch is moved.
+//! all the time, a store keeps all of them as of one moment, its *epoch*: an access `n` half-lives
+//! later counts 2ⁿ. So values add up in any order, the coldest is the smallest, and reading takes one
+//! factor. Before the factor exceeds the range of a double, the epoch is moved.
 //!
-//! A clock that stands before the epoch is wrong; its accesses count as of the epoch.
+//! A clock that is before the epoch is wrong; its accesses count as of the epoch.
 
 /// How values of a store relate to counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,17 +20,17 @@ pub(super) struct Decay {
 const FAR: f64 = 256.0;
 
 impl Decay {
-    /// What one access at `now` adds to a value.
+    /// The amount that one access at `now` adds to a value.
     pub(super) fn weight(&self, now_ns: i64) -> f64 {
         self.half_lives(now_ns).min(2.0 * FAR).exp2()
     }
 
-    /// The epoch `now`, if it is time to move it, and the factor for all values.
+    /// The decay with the epoch `now`, if it is time to move it, and the factor for all values.
     pub(super) fn moved(&self, now_ns: i64) -> Option<(Self, f64)> {
         (self.half_lives(now_ns) > FAR).then(|| self.restarted(now_ns))
     }
 
-    /// With `now` as its epoch, and the factor for all values.
+    /// The decay with the epoch `now`, and the factor for all values.
     pub(super) fn restarted(&self, now_ns: i64) -> (Self, f64) {
         let epoch_ns = now_ns.max(self.epoch_ns);
         let factor = (-self.half_lives(now_ns)).exp2();
@@ -82,7 +82,7 @@ mod tests {
             value / decay.weight(now),
             value * factor / moved.weight(now)
         );
-        // A clock that ran away by thousands of years leaves numbers behind.
+        // A clock that is wrong by thousands of years still leaves numbers.
         assert!(decay.weight(i64::MAX).is_finite());
     }
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a store, and what to do about it.
+//! Errors of a store, with advice.
 
 use std::{
     fmt, io,
@@ -7,54 +7,54 @@ use std::{
 
 use rusqlite::ErrorCode;
 
-/// A store cannot be used: which one, what is wrong, what to do.
+/// A store cannot be used: its path, the problem, and advice.
 #[derive(Debug)]
 pub struct StoreError {
-    /// Where the store is.
+    /// The path of the store.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     pub problem: StoreProblem,
 }
 
-/// What is wrong with a store.
+/// The problem with a store.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreProblem {
-    /// Something else, which is left as it is.
+    /// Something else than a store, which is left as it is.
     #[error("this is not an indef store ({0}); nothing was changed. Name another file")]
     Foreign(&'static str),
     /// Made by another version.
     #[error(
         "a store of format {found}, but this indef uses format {}; export it with the indef that made it \
          (indef profile export) and import that, or name another file",
-        super::schema::VERSION
+        super::format::VERSION
     )]
     Version {
-        /// Which.
+        /// The version.
         found: i64,
     },
-    /// Not what a store looks like inside.
+    /// The contents are not those of a store.
     #[error(
         "the store is damaged ({0}); nothing was changed. Take it from a backup, or trace into a new file"
     )]
     Damaged(String),
-    /// Another program has been using it all the time that was waited.
+    /// Another program kept it in use while this one waited.
     #[error(
         "another program keeps the store locked; nothing was changed. Try again when it is done"
     )]
     Locked,
-    /// No room for what was to be added.
+    /// There is no room for the addition.
     #[error(
         "no space left on the device; the store holds what it held before. Make room and try again"
     )]
     Full,
-    /// It may not be written, or not be read.
+    /// It may not be written or read.
     #[error(
         "no permission ({0}); run as a user that may, or name a file of yours (a store whose writer was killed \
          has to be opened by one that may write it)"
     )]
     Permission(String),
-    /// The system could not do it.
+    /// A system call failed.
     #[error("{0}; nothing was changed")]
     System(String),
 }
@@ -63,8 +63,8 @@ pub enum StoreProblem {
 pub(super) type Result<T> = std::result::Result<T, StoreError>;
 
 impl StoreError {
-    /// Whether what was to be added should be kept and given again: the store is whole, and what
-    /// was in the way may pass.
+    /// Whether the caller should keep the tallies and add them again: the store is whole, and the
+    /// obstacle may pass.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -96,7 +96,7 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// What SQLite's error means for a store at `path`.
+/// The meaning of SQLite's error for a store at `path`.
 pub(super) fn meaning(path: &Path, error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
     let text = match &error {
@@ -108,13 +108,13 @@ pub(super) fn meaning(path: &Path, error: rusqlite::Error) -> StoreError {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreProblem::Locked,
         Some(ErrorCode::NotADatabase) => StoreProblem::Foreign("no SQLite database"),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreProblem::Permission(text),
-        // A journal that cannot be made says only that much.
+        // SQLite does not say why a journal cannot be made.
         Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) if no_room(path) => {
             StoreProblem::Full
         }
         Some(ErrorCode::CannotOpen) => StoreProblem::Permission(text),
         Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => StoreProblem::System(text),
-        // Values of another type, missing tables, violated constraints: none is ours.
+        // Values of another type, missing tables, violated constraints: no store has them.
         _ => StoreProblem::Damaged(text),
     };
     StoreError {
@@ -123,7 +123,7 @@ pub(super) fn meaning(path: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Whether the file system has no space, or no room for another file.
+/// Whether the file system has no space or no inode left.
 fn no_room(path: &Path) -> bool {
     let folder = path.parent().unwrap_or(Path::new("/"));
     rustix::fs::statvfs(folder)

@@ -5,19 +5,21 @@ use std::{collections::HashMap, time::SystemTime};
 use rusqlite::{Transaction, params};
 
 use super::{
-    Session, SessionId, Store,
-    add::{Row, Stop, put_file, put_rows},
+    add::{Row, put_file, put_rows},
     error::Result,
+    handle::Store,
+    model::{Session, SessionId},
     read::settings,
-    since_1970,
+    time::since_1970,
+    transaction::Stop,
 };
 
 /// Rows that are held at a time.
 const BATCH: usize = 64 << 10;
 
 impl Store {
-    /// Add all that another store holds, with the heat that is left at `now`, and its sessions. All
-    /// of it or, with an error, nothing.
+    /// Add the contents of another store, with the heat that is left at `now`, and its sessions: all
+    /// of them or, with an error, nothing.
     ///
     /// # Errors
     ///
@@ -57,7 +59,7 @@ impl Store {
     }
 }
 
-/// The sessions of another store; the number of the last one.
+/// Insert the sessions of another store; returns the number of the last one.
 fn put_sessions(
     transaction: &Transaction<'_>,
     sessions: &[Session],
@@ -72,7 +74,7 @@ fn put_sessions(
         statement.execute(params![
             since_1970(session.began),
             latest,
-            // What runs there does not run here.
+            // A session that runs there does not run here.
             session.ended.map_or(latest, since_1970),
             session.info.layer,
             session.info.command,

@@ -1,4 +1,4 @@
-//! Reading what a store holds, decayed to a moment.
+//! Reading the contents of a store, decayed to a moment.
 
 use std::{
     ffi::OsString,
@@ -11,18 +11,19 @@ use rusqlite::{Connection, Row, types::Type};
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
-    Heat, Session, SessionId, SessionInfo, Store, StoreError, at_nanos,
     decay::Decay,
-    error::{Result, meaning},
-    since_1970,
+    error::{Result, StoreError, meaning},
+    handle::Store,
+    model::{Heat, Session, SessionId, SessionInfo},
+    time::{at_nanos, since_1970},
 };
-use crate::{FileKey, FsId, TracedFile};
+use crate::tally::{FileKey, FsId, TracedFile};
 
-/// A range of which less than this part of an access is left is forgotten: a single one after ten
+/// A range with less heat than this part of an access is forgotten: one of a single access after ten
 /// half-lives.
 const FORGOTTEN: f64 = 1.0 / 1024.0;
 
-/// How a store is set.
+/// The settings of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// After this time, an access counts half; zero: heat never decays.
@@ -31,7 +32,7 @@ pub struct Settings {
     pub max_size: Bytes,
 }
 
-/// The same for the store itself.
+/// The settings as the store keeps them.
 pub(super) struct Held {
     pub(super) decay: Decay,
     pub(super) max_size: Bytes,
@@ -52,7 +53,7 @@ pub(super) fn settings(connection: &Connection) -> rusqlite::Result<Held> {
 }
 
 impl Store {
-    /// Everything that the store holds, with the heat that is left at `now`.
+    /// The contents of the store, with the heat that is left at `now`.
     ///
     /// # Errors
     ///
@@ -70,7 +71,7 @@ impl Store {
         Ok(heat)
     }
 
-    /// Call `see` with each range, by file, then place, with the file's number in the store: without
+    /// Call `see` with each range, by file, then offset, and the file's number in the store, without
     /// holding them all in memory. Other programs cannot write meanwhile.
     ///
     /// # Errors
@@ -122,7 +123,7 @@ impl Store {
         read().map_err(|error| meaning(&self.path, error))
     }
 
-    /// How the store is set.
+    /// The settings of the store.
     ///
     /// # Errors
     ///
@@ -146,7 +147,7 @@ impl Store {
         ) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let fail = |error| E::from(meaning(&self.path, error));
-        // One state for all that is read.
+        // One transaction, so that all rows are of one state.
         let transaction = self.connection.unchecked_transaction().map_err(fail)?;
         let decay = settings(&transaction).map_err(fail)?.decay;
         let mut one_file = transaction
@@ -192,7 +193,7 @@ fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
     })
 }
 
-/// A row's file, range and counts, where they can be.
+/// A row's file, range and counts, if they are possible.
 fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
     let (start, len): (i64, i64) = (row.get(1)?, row.get(2)?);
     let mut counts = [0.0_f64; 5];
@@ -216,8 +217,8 @@ fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
     Ok((row.get(0)?, range, counts))
 }
 
-/// Rounded counts; `None` for what is forgotten. Where less than one access is left, it counts as
-/// one, and what was observed grows with it, so that its means hold.
+/// Rounded counts; `None` if the range is forgotten. If less than one access is left, it counts as
+/// one, and the observations grow with it, so that their means hold.
 fn counted(range: FileRange, counts: [f64; 5]) -> Option<AccessRange> {
     let most = counts[0].max(counts[1]);
     if counts[0] + counts[1] < FORGOTTEN {

@@ -1,4 +1,4 @@
-//! The tables, and telling a store from everything else.
+//! The tables, and how a store is told from everything else.
 
 use std::{
     fs::{self, File},
@@ -11,26 +11,17 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::{
-    StoreError, StoreProblem,
-    error::{Result, meaning},
+    error::{Result, StoreError, StoreProblem, meaning},
+    format::{APPLICATION, SQLITE, VERSION},
 };
-
-/// The schema's version, SQLite's `user_version`.
-pub(super) const VERSION: i64 = 1;
-
-/// SQLite's `application_id`: "inDf".
-const APPLICATION: i32 = 0x696E_4466;
-
-/// The first bytes of every SQLite database (SQLite file format, §1.3).
-const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 /// How long to wait for another program's transaction.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Each is kept by SQLite as it stands here, so that a store is recognised by them.
+/// SQLite keeps each statement literally, so that a store is recognised by them.
 ///
-/// - `files.identity` is what a file is known by for good (see `identity` in the module for adding).
-/// - The counts of `ranges` are as of the epoch in `settings` (see the module for decay).
+/// - `files.identity` never changes (see `identity` in the module `add`).
+/// - The counts of `ranges` are as of the epoch in `settings` (see the module `decay`).
 /// - A session without an end is running, or was killed.
 const TABLES: [(&str, &str); 4] = [
     (
@@ -68,8 +59,8 @@ pub(super) fn is_store(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Open the store at `path`, an absolute path; `new` are the half-life, the epoch and the size that
-/// it gets if it is not there yet.
+/// Open the store at `path`, an absolute path; `new` are the half-life, the epoch and the size of a
+/// store that is created.
 pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
     examine(path, new.is_some())?;
     let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -80,7 +71,7 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
     if let Some(new) = new
         && is_empty(&connection).map_err(fail)?
     {
-        found(&mut connection, new).map_err(fail)?;
+        create_tables(&mut connection, new).map_err(fail)?;
     }
     check(path, &connection)?;
     if new.is_none() {
@@ -109,7 +100,7 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     if status.len() == 0 && may_be_new {
         return Ok(());
     }
-    // The parts of the header that say what it is (SQLite file format, §1.3).
+    // The parts of the header that identify the file (SQLite file format, §1.3).
     let mut header = [0; 100];
     let file = File::open(path).map_err(|error| StoreError::io(path, &error))?;
     match file.read_exact_at(&mut header, 0) {
@@ -127,20 +118,20 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
         return wrong(StoreProblem::Foreign("no SQLite database"));
     }
     let word = |at: usize| i32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
-    // Unmarked is also a store whose first transaction is not complete, or was broken off.
+    // A store whose first transaction is not complete, or was broken off, is not marked either.
     if word(68) != APPLICATION && word(68) != 0 {
         return wrong(StoreProblem::Foreign("another program's database"));
     }
     Ok(())
 }
 
-/// What holds for every connection.
+/// Configure a connection.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(PATIENCE)?;
-    // Nothing in a file that somebody else may have made is run.
+    // Nothing of a file that somebody else may have made is executed.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    // 4 MiB: a collector stays small, and what is added is sorted.
+    // 4 MiB: a collector stays small, and rows are added in order.
     connection.pragma_update(None, "cache_size", -4096)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(())
@@ -152,8 +143,8 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     })
 }
 
-/// Make the tables, unless another process just did.
-fn found(connection: &mut Connection, new: [i64; 3]) -> rusqlite::Result<()> {
+/// Create the tables, unless another process just did.
+fn create_tables(connection: &mut Connection, new: [i64; 3]) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if is_empty(&transaction)? {
         for (_, create) in TABLES {
@@ -190,7 +181,7 @@ fn check(path: &Path, connection: &Connection) -> Result<()> {
         VERSION => {}
         found => return wrong(StoreProblem::Version { found }),
     }
-    // As long as this reads, nobody writes.
+    // While this reads, nobody writes.
     let transaction = connection.unchecked_transaction().map_err(fail)?;
     let mut statement = transaction
         .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")

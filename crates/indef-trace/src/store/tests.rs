@@ -4,19 +4,22 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
-use indef_core::access::Observed;
+use indef_core::access::{AccessRange, Observed};
 use proptest::prelude::*;
+use rusqlite::Connection;
 use tempfile::TempDir;
-use units::{FileRange, Nanos};
+use units::{Bytes, FileRange, Nanos};
 
-use super::*;
-use crate::{FsId, Tally};
+use super::{error::Result, *};
+use crate::tally::{FileKey, FsId, Tally, TracedFile};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A moment that lies behind every store's making.
+/// A moment after the creation of every store.
 fn later(days: u32) -> SystemTime {
     SystemTime::now() + 100 * DAY + days * DAY
 }
@@ -139,7 +142,7 @@ fn a_file_stays_the_same_under_another_device_number_and_name() {
         ..tally(5, 0, 4096, 4)
     };
     store.add(id, &[moved.clone()], &[after], now).unwrap();
-    // Another generation is another file; and one of which nobody said where it is.
+    // A file of another generation, and one that was not given.
     let mut other = file(5);
     other.key.generation = 8;
     let unknown = FileKey {
@@ -182,16 +185,16 @@ fn heat_decays_by_the_half_life_and_is_forgotten() {
     };
     assert_eq!(reads(&store, 0), Some((800, 3200)));
     assert_eq!(reads(&store, 2), Some((400, 1600)));
-    // What came later counts in full.
+    // Later accesses count in full.
     store
         .add(id, &[], &[tally(1, 0, 4096, 100)], later(4))
         .unwrap();
     assert_eq!(reads(&store, 4), Some((300, 1200)));
-    // Less than one is one, with the means of what was observed.
+    // Less than one counts as one, with the means of the observations.
     assert_eq!(reads(&store, 24), Some((1, 4)));
     assert_eq!(reads(&store, 60), None);
 
-    // Another half-life counts from now on.
+    // A new half-life counts from now on.
     let days = |n| StoreOptions {
         half_life: Some(n * DAY),
         max_size: None,
@@ -200,7 +203,7 @@ fn heat_decays_by_the_half_life_and_is_forgotten() {
     session(&mut store, later(4));
     assert_eq!(reads(&store, 4), Some((300, 1200)));
     assert_eq!(reads(&store, 6), Some((75, 300)));
-    // And stays when nothing else is asked for; years do not matter.
+    // It stays if no other is asked for, even after years.
     let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
     assert_eq!(store.settings().unwrap().half_life, DAY);
     let id = session(&mut store, later(3000));
@@ -268,7 +271,7 @@ fn a_store_stays_below_its_size_and_keeps_the_hottest() {
     let heat = store.load(now).unwrap();
     let hot_left = heat.ranges.iter().filter(|(_, r)| r.reads == 1_000_000);
     assert_eq!(hot_left.count(), 500);
-    // At least half of what could be there is.
+    // At least half of the ranges that fit are there.
     assert!(
         heat.ranges.len() as u64 > max_size.0 / 2 / 80,
         "{}",
@@ -276,7 +279,7 @@ fn a_store_stays_below_its_size_and_keeps_the_hottest() {
     );
     store.finish(id, 0, now).unwrap();
 
-    // More than fits in one go: the hottest of it stay.
+    // More than fits in one transaction: the hottest ranges stay.
     let many: Vec<_> = (0..100_000)
         .map(|i| tally(2, i << 12, 4096, 1 + i))
         .collect();
@@ -401,7 +404,7 @@ fn every_kind_of_damage_is_noticed_and_nothing_panics() {
     drop(store);
     let whole = fs::read(&path).unwrap();
 
-    // Tables of the wrong kind, and something that SQLite would run.
+    // Tables of the wrong kind, and a trigger that SQLite would run.
     for change in [
         "ALTER TABLE ranges ADD COLUMN more",
         "CREATE TRIGGER t AFTER INSERT ON ranges BEGIN DELETE FROM files; END",
@@ -417,7 +420,7 @@ fn every_kind_of_damage_is_noticed_and_nothing_panics() {
         );
         fs::write(&path, &whole).unwrap();
     }
-    // Values that cannot be.
+    // Impossible values.
     for change in [
         "UPDATE ranges SET reads = -1",
         "UPDATE ranges SET reads = 'many'",

@@ -1,8 +1,8 @@
-//! A process of its own that does what it is told, line by line: the collector does not count what
-//! its own process does.
+//! A process of its own that follows commands, line by line: the collector does not count the accesses
+//! of its own process.
 //!
 //! It is this test program again, with only the test [`play`] in it. Files are kept open in slots;
-//! each line is a verb with its arguments, each answer the number of bytes that the kernel said.
+//! each line is a verb with its arguments, each answer the number of bytes that the kernel returned.
 
 use std::{
     collections::HashMap,
@@ -73,7 +73,7 @@ impl Actor {
         self.child.id()
     }
 
-    /// Do it; what it returned.
+    /// Run a command; returns its answer.
     #[track_caller]
     pub(crate) fn act(&mut self, line: &str) -> u64 {
         writeln!(self.lines, "{line}").expect("the actor lives");
@@ -83,7 +83,7 @@ impl Actor {
             .unwrap_or_else(|_| panic!("{line}: {answer}"))
     }
 
-    /// Several, one a line; what the last one returned.
+    /// Run several commands, one a line; returns the answer of the last.
     #[track_caller]
     pub(crate) fn acts(&mut self, lines: &str) -> u64 {
         let mut last = 0;

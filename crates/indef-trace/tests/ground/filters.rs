@@ -1,4 +1,4 @@
-//! Filters, at both layers: what passes is complete, and nothing else is there.
+//! Filters, at both layers: all accesses that pass are there, and no others.
 
 use std::{fs, path::PathBuf};
 

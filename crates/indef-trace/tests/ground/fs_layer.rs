@@ -1,4 +1,4 @@
-//! Layer fs, through the page cache: what reaches the device, no more and no less.
+//! Layer fs, through the page cache: the accesses that reach the device, no more and no less.
 
 use indef_trace::collect::Layer;
 

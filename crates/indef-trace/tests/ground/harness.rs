@@ -1,4 +1,4 @@
-//! A file system, a collector that watches it, and what it saw in a form that can be compared.
+//! A file system, a collector that watches it, and its results in a form that can be compared.
 
 use std::{
     collections::BTreeMap,
@@ -82,7 +82,7 @@ pub(crate) fn name(path: &Path) -> String {
     path.to_str().expect("a plain temporary path").to_owned()
 }
 
-/// Whoever does something on this mount.
+/// All accesses on this mount.
 pub(crate) fn options(layer: Layer, mount: &Path) -> TraceOptions {
     TraceOptions {
         layer,
@@ -95,7 +95,7 @@ pub(crate) fn options(layer: Layer, mount: &Path) -> TraceOptions {
     }
 }
 
-/// How a range was met with: reads, writes.
+/// The accesses to a range: reads, writes.
 pub(crate) type Counts = (u64, u64);
 /// By first byte and length.
 pub(crate) type Ranges = BTreeMap<(u64, u64), Counts>;
@@ -127,7 +127,7 @@ impl Seen {
             self.timed += tally.observed.timed;
         }
         for ranges in self.ranges.values_mut() {
-            // Time may be told after the count; of itself it is no access.
+            // Time may be handed out after the count; alone it is no access.
             ranges.retain(|_, counts| *counts != (0, 0));
         }
         self.ranges.retain(|_, ranges| !ranges.is_empty());
@@ -142,7 +142,7 @@ impl Seen {
             .copied()
     }
 
-    /// What was seen of a file.
+    /// The ranges that were seen of a file.
     #[track_caller]
     pub(crate) fn of(&self, path: impl AsRef<Path>) -> Ranges {
         let key = self.key_of(path.as_ref());
@@ -161,12 +161,12 @@ impl Seen {
         self.of(path).values().map(|counts| counts.0).sum()
     }
 
-    /// Every file that something was seen of.
+    /// Every file of which an access was seen.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&FileKey, &Ranges)> {
         self.ranges.iter()
     }
 
-    /// How many files something was seen of.
+    /// The number of files of which an access was seen.
     pub(crate) fn touched(&self) -> usize {
         self.ranges.len()
     }
@@ -199,14 +199,14 @@ impl Watch {
         }
     }
 
-    /// Take what is there in the middle of it, as a long trace does.
+    /// Take the counts in the middle of it, as a long trace does.
     pub(crate) fn drain(&mut self) {
         let drained = self.collector.drain().unwrap();
         self.seen.add(drained);
     }
 
     pub(crate) fn finish(mut self) -> Seen {
-        // What completes in an interrupt may be a moment late.
+        // A request that completes in an interrupt may be a moment late.
         thread::sleep(Duration::from_millis(20));
         let drained = self.collector.finish().unwrap();
         self.seen.add(drained);

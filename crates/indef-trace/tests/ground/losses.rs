@@ -1,4 +1,4 @@
-//! What finds no room is counted: what was done is what was seen and what was lost.
+//! Accesses that find no room are counted: those seen and those lost are all that were made.
 
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ fn loop_nothing_is_lost_while_it_is_emptied() {
         rounds += 1;
         std::thread::scope(|scope| {
             for actor in &mut actors {
-                // The ring holds what both do in a round, whoever is kept from emptying it.
+                // The ring holds the accesses of both in a round, even if nobody empties it.
                 scope.spawn(|| assert_eq!(actor.act("sweep f 20480"), 20_480));
             }
             watch.drain();

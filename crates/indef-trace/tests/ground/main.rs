@@ -1,4 +1,4 @@
-//! Ground truth: what is collected equals what was done, at both layers, on real file systems.
+//! Ground truth: the accesses collected equal those made, at both layers, on real file systems.
 //!
 //! A child process ([`actor`]) does reads and writes that the test dictates step by step; the test
 //! knows each of them, and holds what the collector hands out against it ([`harness`]). Nothing may

@@ -1,4 +1,4 @@
-//! A file stays the same, whatever it is called and wherever it is mounted.
+//! A file stays the same under any name and at any mount.
 
 use std::{fs, path::Path};
 

@@ -21,7 +21,7 @@ fn add(into: &mut Ranges, more: Ranges) {
     }
 }
 
-/// What fio says that it did: `TIME FILE read OFFSET LENGTH`.
+/// The accesses that fio reports: `TIME FILE read OFFSET LENGTH`.
 fn iolog(path: &Path) -> Ranges {
     let mut all = Ranges::new();
     for line in fs::read_to_string(path).unwrap().lines() {
@@ -44,11 +44,11 @@ fn iolog(path: &Path) -> Ranges {
     all
 }
 
-/// Run fio on a new file of 8 MiB; what it did, what was seen.
+/// Run fio on a new file of 8 MiB; returns its accesses, and those that were seen.
 fn fio(fs: &ScratchFs, layer: Layer, more: &[&str]) -> (Ranges, Ranges) {
     let file = fs.path().join("file");
     let filename = format!("--filename={}", plain_file(&file, 8 * MIB));
-    // The log is no part of what is watched.
+    // The log is on another file system than the watched one.
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("log");
     let write_log = format!("--write_iolog={}", log.display());
@@ -168,12 +168,12 @@ fn loop_sqlite_cold() {
         );
         let query = [path.as_str(), "select sum(length(b)) from t"];
         let size = fs::metadata(&database).unwrap().len();
-        // What it asks for …
+        // Its requests …
         let watch = Watch::start(&options(Layer::Syscall, &database));
         run("sqlite3", &query);
         let asked = blocks(&watch.finish().of(&database));
         assert_eq!(asked.len() as u64, size / BLOCK, "{kind}: the whole table");
-        // … is read from the device once, and not again from the cache.
+        // … are read from the device once, and not again from the cache.
         forget(&database);
         let watch = Watch::start(&options(Layer::Fs, &database));
         run("sqlite3", &query);
@@ -249,7 +249,7 @@ fn loop_rocksdb() {
             assert_eq!(seen.of(table), expected, "{kind}");
             forget(table);
         }
-        // Cold, below the cache: nothing twice, nothing that lies behind the end.
+        // Cold, below the cache: nothing twice, nothing past the end.
         let mut actor = Actor::new();
         let watch = Watch::start(&options(Layer::Fs, &folder));
         actor.act(&format!("run sst_dump --command=verify {file}"));

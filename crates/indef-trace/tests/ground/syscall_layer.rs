@@ -1,4 +1,4 @@
-//! Layer syscall: what the application asked for, call by call.
+//! Layer syscall: the requests of the application, call by call.
 
 use indef_core::access::{AccessOptions, AccessRecord, Op, ranges};
 use indef_trace::collect::Layer;
@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Do `steps` with FILE and OTHER open as `f` and `g`; what was seen of the two.
+/// Do `steps` with FILE and OTHER open as `f` and `g`; returns the accesses seen of the two.
 fn seen_of(kind: &str, steps: &[String]) -> Option<(Ranges, Ranges)> {
     let fs = scratch(kind)?;
     let (file, other) = (fs.path().join("file"), fs.path().join("other"));
@@ -175,8 +175,8 @@ fn loop_two_threads_at_one_place() {
     assert_eq!(actor.act("threads f 4096"), 4 * MIB);
     let seen = watch.finish();
     assert_eq!(seen.reads_of(&file), 1024, "none is missing, none made up");
-    // Where a read began is only told by where its open file stands when it returns: if the other
-    // thread has read on by then, it is told at the other one's place.
+    // A read's offset follows from the position of its open file when it returns: if the other thread
+    // has read on by then, the read is counted at the other one's offset.
     let every_block = reads_at((0..1024).map(|n| n * BLOCK), BLOCK);
     let right = (seen.of(&file).iter())
         .filter(|(range, counts)| every_block.get(*range) == Some(*counts))
@@ -273,7 +273,7 @@ fn loop_mapped_files() {
             actor.act(&format!("touch f {}", at + 5000));
         }
         let seen = watch.finish();
-        // Each fault names its page; the kernel may map along what is in the cache around it.
+        // Each fault names its page; the kernel may map the cached pages around it, too.
         for at in &touched {
             let page = (at + 5000) / BLOCK * BLOCK;
             let ranges = seen.of(&file);
@@ -323,7 +323,7 @@ fn loop_what_a_tracer_of_calls_says() {
     assert_eq!(seen.of(&database), expected);
 }
 
-/// Place and length of each read of the file named db, as strace prints them:
+/// Offset and length of each read of the file named db, as strace prints them:
 /// `PID pread64(3</…/db>, "…"..., 4096, 8192) = 4096`.
 fn calls_in(text: &str) -> impl Iterator<Item = (u64, u64)> {
     let mut position = 0;

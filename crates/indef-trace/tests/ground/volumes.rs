@@ -142,7 +142,7 @@ fn loop_compressed_btrfs() {
     let watch = Watch::start(&options(Layer::Fs, fs.path()));
     actor.act(&format!("run cat {}", name(&file)));
     let seen = watch.finish();
-    // Extents are read into pages of their own: what counts is the window that asked for them.
+    // Extents are read into pages of their own: the window that asked for them counts.
     assert_once(&seen.of(&file), 0, MIB);
     let requests: u64 = seen.requests_of(&file).values().sum();
     assert!(

@@ -1,69 +1,43 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Layer fs: what really reaches the device, after the page cache and read-ahead (InDeF III-A).
+ * Layer fs: the reads and writes that reach the device, after the page cache and read-ahead (InDeF
+ * III-A).
  *
- * A *read* is what the file system was asked for in one piece: a read-ahead window or a direct
- * read. It is known from its tracepoint, and kept for the task as *pending*. The bios that the task
- * then queues say what of it really is fetched: their hull is the range that counts, their number,
- * after splitting and merging, that of its requests. A read of which nothing reaches the device
- * does not count, nor do holes at its ends.
+ * A *read* is one request to the file system: a read-ahead window or a direct read. Its tracepoint
+ * announces it, and it is kept for the task as *pending*. The bios that the task then queues show
+ * which part of it is really fetched: the range that counts is their hull, and the number of its
+ * requests is theirs, after splitting and merging. A read of which nothing reaches the device does
+ * not count, nor do holes at its ends.
  *
- * A read ends when the task begins another. What is pending at the end is taken by user space.
+ * A read ends when the task begins another. User space takes the reads that are pending at the end.
  *
- * Bios carry pages of the page cache, and these know their file; those of direct I/O carry the
- * application's pages, and belong to the direct read or write that the task is in. Metadata is
- * neither: its pages belong to no regular file, or, on XFS, to a bio that iomap did not make.
+ * Bios of buffered I/O carry pages of the page cache, and these know their file. Bios of direct I/O
+ * carry the application's pages, and belong to the direct read or write that the task is in.
+ * Metadata is neither: its pages belong to no regular file, or, on XFS, to a bio that iomap did not
+ * make.
  *
- * Writes are counted when they are queued: each bio is one, or as many as it has places in the
- * file.
+ * Writes are counted when they are queued: each bio counts as one write, or, if its pages are not
+ * contiguous in the file, as one for each contiguous run.
  *
  * Left out: file contents that reach the device in other pages than the file's (encrypted writes,
- * compressed Btrfs writes, RAID5/6 of Btrfs). Compressed extents that are read count as the whole
- * read-ahead window that asked for them; without read-ahead they are not seen.
+ * compressed Btrfs writes, RAID5/6 of Btrfs). A compressed extent that is read counts as the whole
+ * read-ahead window that asked for it; without read-ahead it is not seen.
  */
-#ifndef INDEF_FS_H
-#define INDEF_FS_H
-
 #include "file.h"
 #include "filter.h"
 
+char LICENSE[] SEC("license") = "GPL";
+
 enum pending_kind {
 	PENDING_NONE = 0,
-	/* Read-ahead: bios with pages inside of the batch belong to it. */
+	/* Read-ahead: bios with pages inside the batch belong to it. */
 	PENDING_BATCH,
 	/* A folio that was read alone: bios with pages of the same folio belong to it. */
 	PENDING_FOLIO,
 	/* Direct I/O: bios with foreign pages belong to it. */
 	PENDING_DIRECT,
-	/* Not counted, but its bios must not be taken for somebody else's. */
+	/* Not counted, but its bios must not be attributed to another read. */
 	PENDING_IGNORED,
-};
-
-struct pending {
-	/* The kernel's address of the inode. */
-	__u64 inode;
-	/* Where the batch or direct I/O begins and ends. */
-	__u64 start, end;
-	/* What was queued of it; nothing if `to` is 0. */
-	__u64 from, to;
-	/* Head page of the folio. */
-	__u64 folio;
-	/* The bio that was queued last. */
-	__u64 bio;
-	/* Timed: key in `timings`; else 0. */
-	__u64 timing;
-	__u32 file;
-	__u32 requests;
-	__u32 kind;
-	/* REQ_OP_READ or REQ_OP_WRITE. */
-	__u32 op;
-	__u32 bdev;
-	/* What was found out about the inode of the last read, as long as it is still that file. */
-	__u32 known_file;
-	__u64 known_inode;
-	__u64 known_number;
-	__u32 known_generation;
-	__u32 known_bdev;
 };
 
 struct {
@@ -74,7 +48,11 @@ struct {
 	__type(value, struct pending);
 } pendings SEC(".maps");
 
-/* A timed read. Whoever takes the last hold adds it to the counters. */
+/* Timed reads that are in flight, and their bios. */
+#define TIMINGS 2048
+#define TIMED_BIOS 4096
+
+/* A timed read. Whoever drops the last hold adds it to the counters. */
 struct timing {
 	__u64 begin, end;
 	/* One for the pending read, one for each of its bios. */
@@ -91,7 +69,7 @@ struct {
 
 /* Bios of one request that are looked at, and pages of one bio. */
 #define MAX_BIOS 32
-#define MAX_PIECES 256
+#define MAX_BIO_PAGES 256
 
 /* From a bio to the timed read that it belongs to. */
 struct {
@@ -127,7 +105,7 @@ static __always_inline void drop_hold(struct timing *timing, __u64 id)
 	bpf_map_delete_elem(&timings, &id);
 }
 
-/* The pending read or write is complete: count what was queued of it. */
+/* The pending read or write is complete: count the part of it that was queued. */
 __noinline int settle(struct pending *pending)
 {
 	struct counters more = { .count = 1 };
@@ -142,11 +120,11 @@ __noinline int settle(struct pending *pending)
 		key.start = pending->from & ~(PAGE_BYTES - 1);
 		key.len = ((pending->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 		key.file = pending->file;
-		key.kind = pending->op == REQ_OP_READ ? KIND_READ : KIND_WRITE;
+		key.kind = pending->range_kind;
 		more.requests = pending->requests;
 		count(&key, &more);
 		if (config.raw)
-			tell(&key, pending->requests, pending->kind == PENDING_DIRECT);
+			send_access(&key, pending->requests, pending->kind == PENDING_DIRECT);
 	}
 	if (id) {
 		timing = bpf_map_lookup_elem(&timings, &id);
@@ -179,7 +157,7 @@ static __always_inline struct pending *pending_of_task(void)
 
 /* End what is pending and begin something else. */
 static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __u64 start,
-					     __u64 end, __u32 op)
+					     __u64 end, __u32 range_kind)
 {
 	struct pending *pending = pending_of_task();
 
@@ -193,9 +171,9 @@ static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __
 	pending->bio = 0;
 	pending->file = 0;
 	pending->requests = 0;
-	pending->op = op;
-	if ((op == REQ_OP_READ && !config.reads) || (op == REQ_OP_WRITE && !config.writes) ||
-	    !is_regular(inode) || !task_wanted()) {
+	pending->range_kind = range_kind;
+	if ((range_kind == KIND_READ && !config.reads) ||
+	    (range_kind == KIND_WRITE && !config.writes) || !is_regular(inode) || !task_wanted()) {
 		pending->kind = PENDING_IGNORED;
 		return pending;
 	}
@@ -203,7 +181,7 @@ static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __
 	return pending;
 }
 
-/* See when a bio is done. */
+/* Watch for the completion of a bio. */
 static __always_inline long watch(__u64 bio, __u64 id)
 {
 	long refused = bpf_map_update_elem(&inflight, &bio, &id, BPF_ANY);
@@ -231,7 +209,7 @@ static __always_inline __u32 file_of_pending(struct pending *pending)
 	return pending->known_file;
 }
 
-/* One more bio: `from` up to `to` of the file are under way. */
+/* Add a bio to the pending read or write: `from` up to `to` of the file are under way. */
 static __always_inline void join(struct pending *pending, struct bio *bio, __u64 from, __u64 to)
 {
 	__u64 id, at = (__u64)bio;
@@ -243,9 +221,9 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 		pending->file = file_of_pending(pending);
 		pending->from = from;
 		pending->to = to;
-		if (pending->op != REQ_OP_READ || !pending->file)
+		if (pending->range_kind != KIND_READ || !pending->file)
 			return;
-		/* Processors may race for the last ones: a few more are no harm. */
+		/* Processors may race for the last ones: a few too many do no harm. */
 		if (!state.timings_left)
 			return;
 		state.timings_left--;
@@ -256,7 +234,7 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 			return;
 		pending->timing = id;
 		if (watch(at, id)) {
-			/* Not timed after all. */
+			/* It cannot be timed. */
 			bpf_map_delete_elem(&timings, &id);
 			pending->timing = 0;
 		}
@@ -277,18 +255,20 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 		drop_hold(timing, id);
 }
 
-/* A bio of one file: where in the file its bytes are. */
-struct place {
+/* Which bytes of which file a bio carries. */
+struct bio_range {
 	struct inode *inode;
 	__u64 from, to;
 	__u64 folio;
+	/* Its pages are of the page cache of a file on this device. */
 	bool cached;
-	/* Pages of a block device, where ext4 and others keep their maps, or of Btrfs' trees. */
+	/* They are of a block device, where ext4 and others keep their maps, or of Btrfs' trees. */
 	bool metadata;
 };
 
-static __always_inline __u64 place_in_file(struct bio_vec *vec, __u64 *folio_at,
-					   struct address_space **mapping)
+/* Where in its file the page of a bio_vec begins; sets its folio and mapping. */
+static __always_inline __u64 file_offset(struct bio_vec *vec, __u64 *folio_at,
+					 struct address_space **mapping)
 {
 	struct page *page = BPF_CORE_READ(vec, bv_page);
 	unsigned long head = BPF_CORE_READ(page, compound_head);
@@ -309,8 +289,7 @@ static __always_inline __u64 place_in_file(struct bio_vec *vec, __u64 *folio_at,
 	return (index + inside) * PAGE_BYTES + BPF_CORE_READ(vec, bv_offset);
 }
 
-/* Whether the bio is on a device that the file system itself drives, not on one below (dm, loop).
- */
+/* Whether the bio is on a device that the file system itself drives, not one below (dm, loop). */
 static __always_inline bool is_own_device(struct super_block *sb, struct bio *bio)
 {
 	__u32 bdev = bio->bi_bdev->bd_dev;
@@ -325,7 +304,7 @@ static __always_inline bool is_own_device(struct super_block *sb, struct bio *bi
 	return magic == F2FS_SUPER_MAGIC && !(bio->bi_flags & (1 << BIO_CLONED));
 }
 
-static __always_inline void look_at(struct bio *bio, struct place *place)
+static __always_inline void locate(struct bio *bio, struct bio_range *range)
 {
 	struct bio_vec *vec = bio->bi_io_vec;
 	struct address_space *mapping;
@@ -334,9 +313,9 @@ static __always_inline void look_at(struct bio *bio, struct place *place)
 	unsigned int first = bio->bi_iter.bi_idx;
 	unsigned int done = bio->bi_iter.bi_bvec_done;
 
-	place->cached = false;
-	place->metadata = false;
-	place->from = place_in_file(vec + first, &place->folio, &mapping) + done;
+	range->cached = false;
+	range->metadata = false;
+	range->from = file_offset(vec + first, &range->folio, &mapping) + done;
 	/* The lowest bits mark anonymous memory. */
 	if (!mapping || ((__u64)mapping & 3))
 		return;
@@ -344,7 +323,7 @@ static __always_inline void look_at(struct bio *bio, struct place *place)
 	if (!inode)
 		return;
 	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFBLK) {
-		place->metadata = true;
+		range->metadata = true;
 		return;
 	}
 	sb = BPF_CORE_READ(inode, i_sb);
@@ -352,19 +331,19 @@ static __always_inline void look_at(struct bio *bio, struct place *place)
 		return;
 	if (BPF_CORE_READ(inode, i_ino) == BTRFS_BTREE_INODE &&
 	    BPF_CORE_READ(sb, s_magic) == BTRFS_SUPER_MAGIC) {
-		place->metadata = true;
+		range->metadata = true;
 		return;
 	}
-	place->inode = inode;
-	place->cached = true;
-	place->to = place->from + bio->bi_iter.bi_size;
+	range->inode = inode;
+	range->cached = true;
+	range->to = range->from + bio->bi_iter.bi_size;
 }
 
 /*
- * Pages of a bio touch on the device. In the file there may be holes between them: then the last
- * page says where it ends.
+ * The pages of a bio are contiguous on the device. In the file there may be holes between them:
+ * then the last page tells where the range ends.
  */
-static __always_inline void reach_over_holes(struct bio *bio, struct place *place)
+static __always_inline void extend_over_holes(struct bio *bio, struct bio_range *range)
 {
 	struct address_space *mapping;
 	unsigned int last = bio->bi_vcnt;
@@ -374,33 +353,39 @@ static __always_inline void reach_over_holes(struct bio *bio, struct place *plac
 	if (bio->bi_flags & (1 << BIO_CLONED) || last < 2)
 		return;
 	vec += last - 1;
-	to = place_in_file(vec, &folio, &mapping) + BPF_CORE_READ(vec, bv_len);
-	if (to > place->to)
-		place->to = to;
+	to = file_offset(vec, &folio, &mapping) + BPF_CORE_READ(vec, bv_len);
+	if (to > range->to)
+		range->to = to;
 }
 
-static __always_inline void read_queued(struct bio *bio, struct place *place)
+static __always_inline void read_queued(struct bio *bio, struct bio_range *range)
 {
 	struct pending *pending = pending_of_task();
 
 	if (!pending)
 		return;
-	if (pending->inode == (__u64)place->inode && pending->op == REQ_OP_READ) {
+	if (pending->inode == (__u64)range->inode && pending->range_kind == KIND_READ) {
 		if ((pending->kind == PENDING_BATCH || pending->kind == PENDING_IGNORED) &&
-		    place->from >= pending->start && place->from < pending->end)
+		    range->from >= pending->start && range->from < pending->end)
 			goto joins;
-		if (pending->kind == PENDING_FOLIO && pending->folio == place->folio)
+		if (pending->kind == PENDING_FOLIO && pending->folio == range->folio)
 			goto joins;
 	}
-	pending = begin(PENDING_FOLIO, place->inode, place->from, place->to, REQ_OP_READ);
+	pending = begin(PENDING_FOLIO, range->inode, range->from, range->to, KIND_READ);
 	if (!pending)
 		return;
-	pending->folio = place->folio;
+	pending->folio = range->folio;
 joins:
 	if (pending->kind != PENDING_IGNORED) {
 		pending->bdev = bio->bi_bdev->bd_dev;
-		join(pending, bio, place->from, place->to);
+		join(pending, bio, range->from, range->to);
 	}
+}
+
+/* Whether a filter on processes is on. Kernel threads do the writeback: see `dirtied`. */
+static __always_inline bool filters_tasks(void)
+{
+	return config.by_task || config.by_uid || config.by_cgroup || config.comm_len;
 }
 
 /* Files that a process that counts has made dirty: their writeback counts, whoever does it. */
@@ -420,19 +405,19 @@ static __always_inline void written(__u32 file, __u64 from, __u64 to)
 	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 	count(&key, &more);
 	if (config.raw)
-		tell(&key, 1, 0);
+		send_access(&key, 1, 0);
 }
 
-/* Pages that touch on the device, but not in the file, are told piece by piece. */
-static __always_inline void written_in_pieces(__u32 file, struct bio *bio)
+/* Pages that are contiguous on the device, but not in the file, count as one write for each run. */
+static __always_inline void written_in_runs(__u32 file, struct bio *bio)
 {
 	struct address_space *mapping;
 	struct bio_vec *vec = bio->bi_io_vec;
 	__u64 from = 0, to = 0, start, folio;
 	unsigned int pages = bio->bi_vcnt;
 
-	for (int i = 0; i < MAX_PIECES && i < pages; i++) {
-		start = place_in_file(vec + i, &folio, &mapping);
+	for (int i = 0; i < MAX_BIO_PAGES && i < pages; i++) {
+		start = file_offset(vec + i, &folio, &mapping);
 		if (start != to) {
 			if (to)
 				written(file, from, to);
@@ -444,26 +429,26 @@ static __always_inline void written_in_pieces(__u32 file, struct bio *bio)
 		written(file, from, to);
 }
 
-static __always_inline void write_queued(struct place *place, struct bio *bio)
+static __always_inline void write_queued(struct bio *bio, struct bio_range *range)
 {
-	__u64 to = place->to;
+	__u64 to = range->to;
 	__u32 file;
 
-	if (!config.writes || !is_regular(place->inode))
+	if (!config.writes || !is_regular(range->inode))
 		return;
-	file = intern((__u64)place->inode);
+	file = intern((__u64)range->inode);
 	if (!file)
 		return;
 	if (filters_tasks() && !bpf_map_lookup_elem(&dirtied, &file))
 		return;
-	reach_over_holes(bio, place);
-	if (place->to == to)
-		written(file, place->from, to);
+	extend_over_holes(bio, range);
+	if (range->to == to)
+		written(file, range->from, to);
 	else
-		written_in_pieces(file, bio);
+		written_in_runs(file, bio);
 }
 
-/* Whether a bio is surely one of direct I/O: iomap made it. Btrfs makes its own. */
+/* Whether a bio is certainly one of direct I/O: iomap made it. Btrfs makes its own. */
 static __always_inline bool is_direct(struct bio *bio)
 {
 	return &iomap_dio_bio_end_io && bio->bi_end_io == &iomap_dio_bio_end_io;
@@ -471,7 +456,7 @@ static __always_inline bool is_direct(struct bio *bio)
 
 /*
  * Compressed extents of Btrfs are read into pages of their own, and fill the window that was asked
- * for: what else a task reads meanwhile with foreign pages would be direct.
+ * for: any other read with foreign pages would be direct, and the task is not in one.
  */
 static __always_inline void compressed_queued(struct pending *pending, struct bio *bio)
 {
@@ -486,7 +471,8 @@ static __always_inline void compressed_queued(struct pending *pending, struct bi
 	join(pending, bio, pending->start, pending->end < size ? pending->end : size);
 }
 
-/* A bio with foreign pages: of the direct I/O that the task is in, compressed, or metadata. */
+/* A bio with foreign pages: it is of the direct I/O that the task is in, compressed, or metadata.
+ */
 static __always_inline void direct_queued(struct bio *bio)
 {
 	__u32 tid = bpf_get_current_pid_tgid(), bdev = bio->bi_bdev->bd_dev;
@@ -516,35 +502,42 @@ static __always_inline void direct_queued(struct bio *bio)
 		pending->known_bdev = bdev;
 }
 
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}
+
 SEC("tp_btf/block_bio_queue")
 int BPF_PROG(on_bio_queue, struct bio *bio)
 {
 	__u32 op = bio->bi_opf & REQ_OP_MASK;
-	struct place place = {};
+	struct bio_range range = {};
 
 	if (!bio->bi_iter.bi_size)
 		return 0;
 	if (op != REQ_OP_READ && op != REQ_OP_WRITE && op != REQ_OP_ZONE_APPEND)
 		return 0;
 	if (!is_direct(bio))
-		look_at(bio, &place);
-	if (!place.cached) {
-		if (!place.metadata)
+		locate(bio, &range);
+	if (!range.cached) {
+		if (!range.metadata)
 			direct_queued(bio);
 		return 0;
 	}
 	if (op == REQ_OP_READ) {
-		if (!is_regular(place.inode))
+		if (!is_regular(range.inode))
 			return 0;
-		reach_over_holes(bio, &place);
-		read_queued(bio, &place);
+		extend_over_holes(bio, &range);
+		read_queued(bio, &range);
 	} else {
-		write_queued(&place, bio);
+		write_queued(bio, &range);
 	}
 	return 0;
 }
 
-/* The task's read if `bdev` is where its requests go. */
+/* The task's pending read or write, if its requests go to `bdev`. */
 static __always_inline struct pending *pending_on(__u32 bdev)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -565,7 +558,7 @@ int BPF_PROG(on_split, struct bio *bio)
 	return 0;
 }
 
-/* A bio that joined a request of before is none of its own. */
+/* A bio that was merged into an earlier request is no request of its own. */
 static __always_inline void merged(struct bio *bio)
 {
 	struct pending *pending = pending_on(bio->bi_bdev->bd_dev);
@@ -605,7 +598,7 @@ static __always_inline void bio_done(struct bio *bio)
 	drop_hold(timing, id);
 }
 
-/* Devices with a queue of requests: a request may carry several bios. */
+/* Devices with a request queue: a request may carry several bios. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(on_request_complete, struct request *request)
 {
@@ -621,7 +614,7 @@ int BPF_PROG(on_request_complete, struct request *request)
 	return 0;
 }
 
-/* Devices without. */
+/* Devices without one. */
 SEC("tp_btf/block_bio_complete")
 int BPF_PROG(on_bio_complete, void *queue, struct bio *bio)
 {
@@ -634,7 +627,7 @@ static __always_inline void batch(struct inode *inode, __u64 index, __u64 pages)
 {
 	if (is_regular(inode))
 		begin(PENDING_BATCH, inode, index * PAGE_BYTES, (index + pages) * PAGE_BYTES,
-		      REQ_OP_READ);
+		      KIND_READ);
 }
 
 /* The window that read-ahead decided on (mm/readahead.c, v6.18). */
@@ -674,9 +667,9 @@ int BPF_PROG(on_readahead_order_function, struct readahead_control *ractl, struc
 }
 
 /*
- * Kernels where they cannot: pages that are added to the page cache one behind the other, before a
- * bio fetches the first, are one window. Written pages are added, too; no bio follows, and they
- * count for nothing.
+ * Kernels where they cannot be watched: pages that are added to the page cache one after the other,
+ * before a bio fetches the first, are one window. Written pages are added, too; no bio follows, and
+ * they do not count.
  */
 SEC("tp_btf/mm_filemap_add_to_page_cache")
 int BPF_PROG(on_page_added, void *folio)
@@ -713,11 +706,11 @@ static __always_inline void direct(struct inode *inode, __u64 from, __u64 len, b
 {
 	__u64 to = from + len, size = BPF_CORE_READ(inode, i_size);
 
-	/* What is asked for behind the end of the file is not read. */
+	/* Nothing past the end of the file is read. */
 	if (!writes && to > size)
 		to = size;
 	if (from < to)
-		begin(PENDING_DIRECT, inode, from, to, writes ? REQ_OP_WRITE : REQ_OP_READ);
+		begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ);
 }
 
 SEC("tp_btf/iomap_dio_rw_begin")
@@ -734,7 +727,7 @@ int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 	return 0;
 }
 
-/* v5.17 to v6.5: it has more arguments than can be watched otherwise. */
+/* v5.17 to v6.5: the function has more arguments than fentry can take. */
 SEC("kprobe/__iomap_dio_rw")
 int on_direct_probe(struct pt_regs *regs)
 {
@@ -763,7 +756,7 @@ int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
 	return 0;
 }
 
-/* A task ends: so does what it was reading. */
+/* A task ends, and with it the read that it has pending. */
 static __always_inline void settle_task(__u32 tid)
 {
 	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
@@ -777,12 +770,7 @@ static __always_inline void settle_task(__u32 tid)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
-
 	settle_task(task->pid);
-	if (task->signal->live.counter <= 0)
-		bpf_map_delete_elem(&followed, &tgid);
+	unfollow(task);
 	return 0;
 }
-
-#endif

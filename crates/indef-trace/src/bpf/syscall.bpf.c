@@ -2,76 +2,34 @@
 /*
  * Layer syscall: reads and writes as the application asks for them (FragPicker 4.1.2).
  *
- * A call is remembered when it is entered, with its file and place, and counted when it returns,
+ * A call is remembered when it is entered, with its file and offset, and counted when it returns,
  * with the bytes that were really read or written. Buffered reads of one open file by one task that
- * begin where the last one ended are joined to a *run*: user space makes of it what read-ahead
- * fetches. Mapped files are seen when they fault: the page that was missing; or, if it was in the
- * page cache, the pages around it that the kernel mapped in one go, of which it is not told which.
+ * begin where the last one ended are joined to a *run*: user space turns it into the windows that
+ * read-ahead fetches. Mapped files are seen when they fault: as the page that was missing; or, if
+ * it was in the page cache, as the pages around it that the kernel mapped in one go, since the
+ * kernel does not tell which of them was wanted.
  *
- * Left out: 32-bit programs, reads of what a mapping has faulted in already, writes to mappings,
- * requests of io_uring that ask for no completion when they succeed, and vectors of more than
- * MAX_VECTORS buffers or batches of more than MAX_BATCH in libaio. What libaio submits counts as
- * done. Where several append to one file at once, and give a place that the kernel ignores, their
- * writes may be told as lying where a later one does.
+ * Left out: 32-bit programs, reads of pages that a mapping has faulted in already, writes to
+ * mappings, requests of io_uring that ask for no completion when they succeed, and vectors of more
+ * than MAX_VECTORS buffers or batches of more than MAX_BATCH in libaio. Requests that libaio
+ * submits count as done. Where several tasks append to one file at once, and give an offset that
+ * the kernel ignores, a write may be counted at the offset of a later one.
  */
-#ifndef INDEF_SYSCALL_H
-#define INDEF_SYSCALL_H
-
 #include "file.h"
 #include "filter.h"
+#include "syscalls.h"
+
+char LICENSE[] SEC("license") = "GPL";
 
 #define MAX_BATCH 64
 #define MAX_VECTORS 16
 
-#if defined(__TARGET_ARCH_x86)
-/* arch/x86/entry/syscalls/syscall_64.tbl */
-enum {
-	NR_read = 0,
-	NR_write = 1,
-	NR_close = 3,
-	NR_pread64 = 17,
-	NR_pwrite64 = 18,
-	NR_readv = 19,
-	NR_writev = 20,
-	NR_sendfile = 40,
-	NR_io_submit = 209,
-	NR_splice = 275,
-	NR_preadv = 295,
-	NR_pwritev = 296,
-	NR_copy_file_range = 326,
-	NR_preadv2 = 327,
-	NR_pwritev2 = 328,
-};
-#define O_DIRECT 040000
-#elif defined(__TARGET_ARCH_arm64)
-/* include/uapi/asm-generic/unistd.h */
-enum {
-	NR_io_submit = 2,
-	NR_close = 57,
-	NR_read = 63,
-	NR_write = 64,
-	NR_readv = 65,
-	NR_writev = 66,
-	NR_pread64 = 67,
-	NR_pwrite64 = 68,
-	NR_preadv = 69,
-	NR_pwritev = 70,
-	NR_sendfile = 71,
-	NR_splice = 76,
-	NR_copy_file_range = 285,
-	NR_preadv2 = 286,
-	NR_pwritev2 = 287,
-};
-#define O_DIRECT 0200000
-#else
-#error "indef: the numbers of this architecture's system calls are not known here"
-#endif
-
-#define O_APPEND 02000
-/* Where a side's place is not in the call, but that of the open file. */
+/* The offset of a side is not in the call: it is the position of the open file. */
 #define AT_POSITION (-1ll)
+/* Requests of io_uring that are in flight. */
+#define INFLIGHT 16384
 
-/* One file of a call: splice and its like have two. */
+/* One file of a call: splice and similar calls have two. */
 struct side {
 	struct file *file;
 	__s64 offset;
@@ -81,7 +39,7 @@ struct side {
 
 struct call {
 	struct side in, out;
-	/* io_submit: the array of the application. */
+	/* io_submit: the application's array. */
 	__u64 batch;
 };
 
@@ -92,17 +50,11 @@ struct {
 	__type(value, struct call);
 } calls SEC(".maps");
 
-/* A series of buffered reads of one open file by one task: no two processors share an entry. */
+/* The reader of a run: one open file, one task. No two processors share an entry. */
 struct run_key {
 	__u64 file;
 	__u32 tid;
 	__u32 reserved;
-};
-
-struct run {
-	__u64 start, end;
-	__u32 file;
-	__u32 reads;
 };
 
 struct {
@@ -110,9 +62,9 @@ struct {
 	__uint(max_entries, TASKS);
 	__type(key, struct run_key);
 	__type(value, struct run);
-} run_map SEC(".maps");
+} runs SEC(".maps");
 
-/* io_uring: where a request was to begin. */
+/* io_uring: the offset at which a request was to begin. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, INFLIGHT);
@@ -133,7 +85,7 @@ static __always_inline void end_run(const struct run *run)
 	count(&key, &more);
 }
 
-/* Overlays (containers): the short name of the file that lies below, or 0. */
+/* Overlays (containers): the short name of the underlying file, or 0. */
 static __always_inline __u32 intern_below(struct file *file)
 {
 	struct file *below;
@@ -141,11 +93,11 @@ static __always_inline __u32 intern_below(struct file *file)
 	if (BPF_CORE_READ(file, f_inode, i_sb, s_magic) != OVERLAYFS_SUPER_MAGIC)
 		return 0;
 	below = BPF_CORE_READ(file, private_data);
-	/* v6.13; before, it is the file below itself. */
+	/* v6.13; in earlier kernels it is the underlying file itself. */
 	if (bpf_core_type_exists(struct ovl_file)) {
 		struct ovl_file *both = (void *)below;
 
-		/* Copied up since it was opened. */
+		/* Set if the file was copied up since it was opened. */
 		below = BPF_CORE_READ(both, upperfile);
 		if (!below)
 			below = BPF_CORE_READ(both, realfile);
@@ -171,16 +123,16 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind)
 		return 0;
 	is_direct = BPF_CORE_READ(file, f_flags) & O_DIRECT;
 	if (config.raw)
-		tell(&key, 0, is_direct);
+		send_access(&key, 0, is_direct);
 	if (kind != KIND_READ || is_direct || !config.runs) {
 		count(&key, &more);
 		return 0;
 	}
 	run_key.file = (__u64)file;
 	run_key.tid = bpf_get_current_pid_tgid();
-	run = bpf_map_lookup_elem(&run_map, &run_key);
+	run = bpf_map_lookup_elem(&runs, &run_key);
 	if (run) {
-		/* In the rest of the same block counts as behind, as in the model of user space. */
+		/* The rest of the same block counts as the end, as in user space's model. */
 		if (run->file == key.file && offset >= run->end &&
 		    offset <= ((run->end + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))) {
 			run->end = offset + len;
@@ -198,7 +150,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind)
 	fresh.end = offset + len;
 	fresh.file = key.file;
 	fresh.reads = 1;
-	if (bpf_map_update_elem(&run_map, &run_key, &fresh, BPF_NOEXIST)) {
+	if (bpf_map_update_elem(&runs, &run_key, &fresh, BPF_NOEXIST)) {
 		lost(&state.unjoined);
 		count(&key, &more);
 	}
@@ -223,7 +175,7 @@ static __always_inline struct file *file_of(__s64 fd)
 	return file;
 }
 
-/* What a call does with the file behind `fd`; AT_POSITION: at the file's own place. */
+/* Note that a call reads or writes the file of `fd`, at `offset` or AT_POSITION. */
 static __always_inline void set_side(struct side *side, __s64 fd, __s64 offset, __u32 kind)
 {
 	struct file *file;
@@ -238,7 +190,7 @@ static __always_inline void set_side(struct side *side, __s64 fd, __s64 offset, 
 	side->offset = offset;
 }
 
-/* An offset that the application keeps behind a pointer; without it, the file's own. */
+/* The offset that the application points to; without a pointer, the file's own position. */
 static __always_inline __s64 offset_at(unsigned long pointer)
 {
 	__s64 offset = AT_POSITION;
@@ -269,11 +221,25 @@ static __always_inline void closed(__s64 fd)
 	if (!key.file)
 		return;
 	key.tid = bpf_get_current_pid_tgid();
-	run = bpf_map_lookup_elem(&run_map, &key);
+	run = bpf_map_lookup_elem(&runs, &key);
 	if (!run)
 		return;
 	end_run(run);
-	bpf_map_delete_elem(&run_map, &key);
+	bpf_map_delete_elem(&runs, &key);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
+{
+	follow_child(parent, child);
+	return 0;
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	unfollow(task);
+	return 0;
 }
 
 SEC("tp_btf/sys_enter")
@@ -355,35 +321,17 @@ static __always_inline void side_done(struct side *side, __s64 done)
 	if (!file)
 		return;
 	/*
-	 * The file's own place is moved by the call, under a lock: before it, another thread of the
-	 * same open file may still be about to move it.
+	 * The call moves the file's own position, under a lock: before the call, another thread
+	 * with the same open file may still be about to move it.
 	 */
 	if (offset == AT_POSITION)
 		offset = BPF_CORE_READ(file, f_pos) - done;
-	/* What was appended, wherever the call said, ends where the file ends. */
+	/* Appended bytes end where the file ends, whatever offset the call gave. */
 	else if (side->kind == KIND_WRITE && (BPF_CORE_READ(file, f_flags) & O_APPEND))
 		offset = BPF_CORE_READ(file, f_inode, i_size) - done;
 	if (offset >= 0)
 		access((__u64)file, offset, done, side->kind);
 }
-
-/* include/uapi/linux/aio_abi.h, v6.1 */
-struct iocb {
-	__u64 aio_data;
-	__u32 aio_key;
-	__u32 aio_rw_flags;
-	__u16 aio_lio_opcode;
-	__s16 aio_reqprio;
-	__u32 aio_fildes;
-	__u64 aio_buf;
-	__u64 aio_nbytes;
-	__s64 aio_offset;
-};
-
-struct iovec {
-	__u64 base;
-	__u64 len;
-};
 
 __noinline __u64 vector_bytes(__u64 vectors, __u64 len)
 {
@@ -400,15 +348,15 @@ __noinline __u64 vector_bytes(__u64 vectors, __u64 len)
 	return sum;
 }
 
-/* libaio: what was submitted is taken as done; reads end at the end of the file. */
-__noinline int aio_submitted(__u64 place)
+/* libaio: a submitted request counts as done; reads end at the end of the file. */
+__noinline int aio_submitted(__u64 entry)
 {
 	struct iocb iocb = {};
 	struct file *file;
 	__u64 at = 0, size;
 	bool reads;
 
-	if (bpf_probe_read_user(&at, sizeof(at), (void *)place) ||
+	if (bpf_probe_read_user(&at, sizeof(at), (void *)entry) ||
 	    bpf_probe_read_user(&iocb, sizeof(iocb), (void *)at))
 		return 0;
 	/* Reads: PREAD 0, PREADV 7. Writes: PWRITE 1, PWRITEV 8. */
@@ -460,17 +408,6 @@ int BPF_PROG(on_leave, struct pt_regs *regs, long result)
 	return 0;
 }
 
-/* include/uapi/linux/io_uring.h, v6.15: what reads, what writes. */
-static __always_inline bool uring_reads(__u8 opcode)
-{
-	return opcode == 1 || opcode == 4 || opcode == 22 || opcode == 58;
-}
-
-static __always_inline bool uring_writes(__u8 opcode)
-{
-	return opcode == 2 || opcode == 5 || opcode == 23 || opcode == 59;
-}
-
 static __always_inline void uring_submitted(struct io_kiocb *req)
 {
 	__u8 opcode = BPF_CORE_READ(req, opcode);
@@ -503,7 +440,7 @@ static __always_inline void uring_done(struct io_kiocb *req, __s64 result)
 	if (!file || !is_regular(BPF_CORE_READ(file, f_inode)))
 		return;
 	reads = uring_reads(BPF_CORE_READ(req, opcode));
-	/* Where the kernel chose the place, the request has been moved to its end. */
+	/* Where the kernel chose the offset, it has moved the request's offset to its end. */
 	if (offset == AT_POSITION || (!reads && (BPF_CORE_READ(file, f_flags) & O_APPEND)))
 		offset = BPF_CORE_READ((struct io_rw *)req, kiocb.ki_pos) - result;
 	if (offset >= 0)
@@ -534,7 +471,7 @@ int BPF_PROG(on_uring_complete, void *ring, void *req, struct io_uring_cqe *cqe)
 	return 0;
 }
 
-/* Before, with the parts of the completion one by one. */
+/* Before v6.12, with the fields of the completion as arguments. */
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(on_uring_complete_parts, void *ring, void *req, __u64 user_data, int result)
 {
@@ -567,7 +504,7 @@ struct {
 	__type(value, struct missed);
 } misses SEC(".maps");
 
-/* After it has read the missing page, the kernel begins again, and maps the pages around it. */
+/* Having read the missing page, the kernel starts over and maps the pages around it. */
 static __always_inline bool mapped_again(struct inode *inode, __u64 first, __u64 last)
 {
 	__u32 tid = bpf_get_current_pid_tgid();
@@ -598,7 +535,7 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 		return;
 	count(&key, &more);
 	if (config.raw)
-		tell(&key, 0, 0);
+		send_access(&key, 0, 0);
 }
 
 static __always_inline void missing(struct inode *inode, __u64 page)
@@ -625,7 +562,7 @@ int BPF_PROG(on_fault, struct address_space *mapping, unsigned long index)
 	return 0;
 }
 
-/* Told when there was something to map. */
+/* Reached when there was something to map. */
 SEC("tp_btf/mm_filemap_map_pages")
 int BPF_PROG(on_mapped, struct address_space *mapping, unsigned long first, unsigned long last)
 {
@@ -649,5 +586,3 @@ int BPF_PROG(on_mapped_function, struct vm_fault *fault, unsigned long first, un
 		mapped(BPF_CORE_READ(fault, vma, vm_file, f_inode), first, last);
 	return 0;
 }
-
-#endif

@@ -1,0 +1,46 @@
+//! The results that a collector hands out.
+
+use units::{FileRange, Nanos};
+
+use crate::tally::{FileKey, Tally, TracedFile};
+
+/// The counts, files and accesses since the last time.
+#[derive(Debug, Default)]
+pub struct Drained {
+    /// Ranges with their counts. A range may occur more than once.
+    pub tallies: Vec<Tally>,
+    /// Files that were accessed for the first time.
+    pub files: Vec<TracedFile>,
+    /// Single accesses, if they were asked for, in order of time.
+    pub accesses: Vec<Access>,
+    /// Accesses that are missing because there was no room for them.
+    pub lost: u64,
+}
+
+impl Drained {
+    pub(super) fn append(&mut self, mut more: Self) {
+        self.tallies.append(&mut more.tallies);
+        self.files.append(&mut more.files);
+        self.accesses.append(&mut more.accesses);
+        self.lost += more.lost;
+    }
+}
+
+/// One access, as it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Which file.
+    pub file: FileKey,
+    /// Which bytes.
+    pub range: FileRange,
+    /// Whether it was a write.
+    pub write: bool,
+    /// Whether it bypassed the page cache.
+    pub direct: bool,
+    /// Requests that it became; 0 if they were not counted.
+    pub requests: u32,
+    /// The process.
+    pub pid: u32,
+    /// When, on the clock that counts from boot.
+    pub time: Nanos,
+}

@@ -1,0 +1,277 @@
+//! The BPF object of one layer: configured, loaded, attached, and its maps in Rust's types.
+
+use std::{fs::File, os::fd::AsRawFd};
+
+use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+
+use super::{
+    btrfs, config,
+    contract::{FILES, FileEntry, FileKey, Pending, Run},
+    error::TraceError,
+    log::Log,
+    options::{Layer, TraceOptions},
+    sources::Source,
+    wire::{self, Variables, Wire},
+};
+
+/// An object file, aligned as libelf reads it.
+#[repr(C, align(8))]
+struct Elf<T: ?Sized>(T);
+
+static FS: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/fs.bpf.o")));
+static SYSCALL: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/syscall.bpf.o")));
+
+/// Entries that are removed from a map in one call.
+const BATCH: u32 = 8192;
+
+const ONE: [u8; 4] = 1u32.to_ne_bytes();
+
+/// A layer's programs with their maps. Detached when it is dropped.
+pub(super) struct Programs {
+    links: Vec<Link>,
+    /// The variables that the programs share with this process.
+    pub(super) variables: Variables,
+    object: Object,
+}
+
+impl Programs {
+    /// Load the programs of `sources`, with the filters of `options`. Nothing is attached yet.
+    pub(super) fn load(
+        options: &TraceOptions,
+        sources: &[Source],
+        log: &Log,
+    ) -> Result<Self, TraceError> {
+        let mut open =
+            open(options.layer).map_err(|error| log.error("reading the BPF programs", error))?;
+        let settings = config::settings(options)?;
+        open.maps_mut()
+            .find(|map| map.name() == ".rodata.config")
+            .expect("the BPF object has settings")
+            .set_initial_value(wire::bytes(&settings))
+            .map_err(|error| log.error("configuring the BPF programs", error))?;
+        for mut program in open.progs_mut() {
+            let name = program.name();
+            let wanted = sources
+                .iter()
+                .any(|source| source.program.is_some_and(|it| name == it));
+            program.set_autoload(wanted);
+        }
+        let object = open
+            .load()
+            .map_err(|error| log.error("loading the BPF programs", error))?;
+        let variables = Variables::map(&map(&object, ".bss.state"), &map(&object, ".bss.slots"))
+            .map_err(|source| TraceError::System {
+                doing: "mapping the variables of the BPF programs".to_owned(),
+                source,
+            })?;
+        let programs = Self {
+            links: Vec::new(),
+            variables,
+            object,
+        };
+        if options.layer == Layer::Fs {
+            programs.set_btrfs_devices();
+        }
+        programs.set_cgroup(options)?;
+        programs.set_roots(options)?;
+        for pid in &options.filter.pids {
+            programs.follow(*pid)?;
+        }
+        Ok(programs)
+    }
+
+    /// Attach the programs: accesses count from now on.
+    pub(super) fn attach(&mut self, sources: &[Source], log: &Log) -> Result<(), TraceError> {
+        for name in sources.iter().filter_map(|source| source.program) {
+            let mut programs = self.object.progs_mut();
+            let program = programs.find(|program| program.name() == name);
+            let program = program.expect("a source names a program of its layer's object");
+            let link = program
+                .attach()
+                .map_err(|error| log.error(&format!("attaching the BPF program {name}"), error))?;
+            self.links.push(link);
+        }
+        Ok(())
+    }
+
+    /// Detach the programs; some may still be running on other processors.
+    pub(super) fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The ring.
+    pub(super) fn events(&self) -> Map<'_> {
+        self.map("events")
+    }
+
+    /// Count the accesses of this process and of its future children.
+    pub(super) fn follow(&self, pid: u32) -> Result<(), TraceError> {
+        self.map("followed")
+            .update(&pid.to_ne_bytes(), &ONE, MapFlags::ANY)
+            .map_err(|source| refused(format!("following process {pid}"), source))
+    }
+
+    /// Tell the programs of layer fs which devices belong to Btrfs.
+    pub(super) fn set_btrfs_devices(&self) {
+        let map = self.map("btrfs_devices");
+        for device in btrfs::devices() {
+            if let Err(error) = map.update(&device.to_ne_bytes(), &ONE, MapFlags::ANY) {
+                tracing::debug!("device {device:#x}: {error}");
+            }
+        }
+    }
+
+    fn set_roots(&self, options: &TraceOptions) -> Result<(), TraceError> {
+        for root in config::roots(&options.filter)? {
+            self.map("roots")
+                .update(wire::bytes(&root), &ONE, MapFlags::ANY)
+                .map_err(|source| refused("setting the paths".to_owned(), source))?;
+        }
+        Ok(())
+    }
+
+    fn set_cgroup(&self, options: &TraceOptions) -> Result<(), TraceError> {
+        let Some(path) = &options.filter.cgroup else {
+            return Ok(());
+        };
+        let wrong = |problem: String| TraceError::Filter {
+            path: path.clone(),
+            problem,
+        };
+        let folder =
+            File::open(path).map_err(|error| wrong(format!("cannot be opened: {error}")))?;
+        let fd = (folder.as_raw_fd() as u32).to_ne_bytes();
+        self.map("cgroups")
+            .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
+            .map_err(|_| {
+                wrong(
+                    "is not a control group; give a folder below a cgroup v2 mount, \
+                       like /sys/fs/cgroup/system.slice"
+                        .to_owned(),
+                )
+            })
+    }
+
+    /// Every file of the kernel's map, wanted or not; as far as the kernel lists them.
+    pub(super) fn files(&self) -> Vec<(FileKey, FileEntry)> {
+        // In one batch: one that is not full looks like the last one.
+        let entries: Vec<_> = self
+            .map("files")
+            .lookup_batch(FILES, MapFlags::ANY, MapFlags::ANY)
+            .map(Iterator::collect)
+            .unwrap_or_default();
+        entries
+            .iter()
+            .filter_map(|(key, value)| Some((wire::read(key)?, wire::read(value)?)))
+            .collect()
+    }
+
+    /// Empty the kernel's map of files.
+    pub(super) fn forget_files(&self) -> Result<(), TraceError> {
+        let files = self.map("files");
+        while files
+            .lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|source| refused("emptying the list of files".to_owned(), source))?
+            .next()
+            .is_some()
+        {}
+        Ok(())
+    }
+
+    /// Layer fs: the reads and writes that tasks have under way.
+    pub(super) fn pendings(&self) -> Vec<Pending> {
+        values(&self.map("pendings"))
+    }
+
+    /// Layer syscall: the runs that go on.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        values(&self.map("runs"))
+    }
+
+    fn map(&self, name: &str) -> Map<'_> {
+        map(&self.object, name)
+    }
+}
+
+fn open(layer: Layer) -> libbpf_rs::Result<OpenObject> {
+    let (name, object) = match layer {
+        Layer::Fs => ("indef_fs", FS),
+        Layer::Syscall => ("indef_syscall", SYSCALL),
+    };
+    ObjectBuilder::default().name(name)?.open_memory(&object.0)
+}
+
+fn map<'o>(object: &'o Object, name: &str) -> Map<'o> {
+    let map = object.maps().find(|map| map.name() == name);
+    map.unwrap_or_else(|| panic!("the BPF object has no map {name}"))
+}
+
+fn values<T: Wire>(map: &dyn MapCore) -> Vec<T> {
+    map.keys()
+        .filter_map(|key| map.lookup(&key, MapFlags::ANY).ok().flatten())
+        .filter_map(|value| wire::read(&value))
+        .collect()
+}
+
+/// The kernel refused to change a map.
+fn refused(doing: String, source: libbpf_rs::Error) -> TraceError {
+    TraceError::Kernel {
+        doing,
+        source,
+        log: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::collect::sources;
+
+    fn maps(layer: Layer) -> BTreeSet<String> {
+        let open = open(layer).unwrap();
+        let names = open
+            .maps()
+            .map(|map| map.name().to_str().unwrap().to_owned());
+        names.collect()
+    }
+
+    #[test]
+    fn each_object_has_the_programs_of_its_layer() {
+        for layer in [Layer::Fs, Layer::Syscall] {
+            let open = open(layer).unwrap();
+            let programs = open.progs();
+            let compiled: BTreeSet<String> = programs
+                .map(|program| program.name().to_str().unwrap().to_owned())
+                .collect();
+            let named: BTreeSet<String> = sources::ways(layer)
+                .map(|(program, _)| (*program).to_owned())
+                .collect();
+            assert_eq!(compiled, named, "{layer:?}");
+        }
+    }
+
+    #[test]
+    fn each_object_has_the_maps_that_are_asked_for() {
+        let common = [
+            ".rodata.config",
+            ".bss.state",
+            ".bss.slots",
+            "events",
+            "files",
+            "followed",
+            "cgroups",
+            "roots",
+        ];
+        for (layer, own) in [
+            (Layer::Fs, ["pendings", "btrfs_devices"].as_slice()),
+            (Layer::Syscall, &["runs"]),
+        ] {
+            let maps = maps(layer);
+            for name in common.iter().chain(own) {
+                assert!(maps.contains(*name), "{layer:?}: {name} in {maps:?}");
+            }
+        }
+    }
+}
