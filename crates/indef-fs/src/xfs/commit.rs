@@ -345,7 +345,7 @@ impl<'a> Commit<'a> {
                 .donor
                 .layout(whole(self.size, self.target.block_size))?;
             for range in ranges {
-                if gain(&self.layout, &new, range, self.target.block_size) > 0 {
+                if gain(&self.layout, &new, range) > 0 {
                     self.allocated.push_back(range);
                 } else {
                     self.donor.release(range)?;

@@ -155,7 +155,7 @@ impl SwapExtents {
             donor.match_room(&geometry);
         }
         donor.open_up(sample.size)?;
-        let moved = allocate(target, &donor, &layout, chosen, file)?;
+        let moved = allocate(&donor, &layout, chosen, file)?;
         let kept = kept(&layout, &moved, file);
         if !sole && !kept.is_empty() {
             return Err(SkipReason::InUse.into());
@@ -210,7 +210,6 @@ fn kept(layout: &Layout, moved: &[FileRange], file: FileRange) -> Vec<FileRange>
 
 /// Give the donor blocks for `chosen`; what would not be better for it is left out.
 fn allocate(
-    target: &Target,
     donor: &Donor<'_>,
     layout: &Layout,
     mut chosen: Vec<FileRange>,
@@ -224,7 +223,7 @@ fn allocate(
     let new = donor.layout(file)?;
     let mut result = Ok(());
     chosen.retain(|range| {
-        let better = gain(layout, &new, *range, target.block_size) > 0;
+        let better = gain(layout, &new, *range) > 0;
         if !better && result.is_ok() {
             result = donor.release(*range);
         }
