@@ -47,6 +47,7 @@ pub use kind::{EngineKind, FsKind, UnknownEngine};
 pub use linux_abi::fiemap::Mapper;
 pub use map::map;
 pub use mounts::Mount;
-pub use relocate::{Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
+pub use relocate::{CountedRange, Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
 pub use root::{Entry, Mounts, Root, Roots, reopen};
+pub use survey::count_ranges;
 pub use target::{Attributes, FileTime, Target, TargetId};

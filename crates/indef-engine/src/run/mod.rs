@@ -11,8 +11,8 @@
 //! workers; of small ones, one worker moves each, and the waiting of one hides behind the work of
 //! the others.
 //!
-//! What is not checked here: whether the new place is better (the engine does, before anything
-//! moves) and whether the plan is wise.
+//! Not checked here: whether the new place is better (the engine does, before anything moves) and
+//! whether the plan is wise.
 
 mod backend;
 mod extent_maps;

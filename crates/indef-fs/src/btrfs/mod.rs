@@ -39,9 +39,12 @@ mod space;
 use indef_core::{SkipReason, layout::Layout};
 use linux_abi::fiemap::Mapper;
 use rustix::io::Errno;
-use units::{Bytes, FileOffset, FileRange};
+use units::{FileOffset, FileRange};
 
-use crate::{EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target, map};
+use crate::{
+    CountedRange, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target,
+    map,
+};
 use relocation::BtrfsRelocation;
 
 /// The engine `btrfs-defrag-range`.
@@ -86,18 +89,10 @@ impl Relocator for BtrfsDefragRange {
         Ok(())
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-        ranges
-            .iter()
-            .map(|range| range.align_outward(target.block_size).intersect(file).len)
-            .sum()
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         self.admit(target)?;

@@ -37,7 +37,7 @@ use super::{
     space::{Room, amount, room},
 };
 use crate::{
-    CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{cached_pages, page},
 };
 
@@ -106,11 +106,12 @@ impl<'a> BtrfsRelocation<'a> {
     pub(super) fn begin(
         engine: &'a BtrfsDefragRange,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
         let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-        let inside = |range: &FileRange| range.align_outward(target.block_size).intersect(file);
-        let total: Bytes = ranges.iter().map(|range| range.len).sum();
+        let inside = |range: FileRange| range.align_outward(target.block_size).intersect(file);
+        let ranges = ranges.iter().map(|counted| counted.range);
+        let total: Bytes = ranges.clone().map(|range| range.len).sum();
         let mut new = Self {
             reader: Reader::new(&target.file, total > AHEAD),
             engine,
@@ -118,11 +119,7 @@ impl<'a> BtrfsRelocation<'a> {
             mapper: Mapper::default(),
             rules: Rules::of(&engine.fs, target),
             may_unshare: engine.allow_unshare && !is_written_in_place(target),
-            ranges: ranges
-                .iter()
-                .map(inside)
-                .filter(|r| !r.is_empty())
-                .collect(),
+            ranges: ranges.map(inside).filter(|r| !r.is_empty()).collect(),
             cut_at: None,
             pieces: VecDeque::new(),
             mapped: Instant::now(),
@@ -140,10 +137,8 @@ impl<'a> BtrfsRelocation<'a> {
         if new.ranges.is_empty() {
             return Err(SkipReason::OutOfRange.into());
         }
-        let mut sync = true;
         while new.pieces.is_empty() && !new.ranges.is_empty() {
-            new.next_window(sync)?;
-            sync = false;
+            new.next_window()?;
         }
         if new.pieces.is_empty() {
             return Err(new.left_out.unwrap_or(SkipReason::Empty).into());
@@ -152,7 +147,7 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     /// Map the next ranges, and take what of them can be moved and is worth it.
-    fn next_window(&mut self, mut sync: bool) -> Result<(), Refusal> {
+    fn next_window(&mut self) -> Result<(), Refusal> {
         self.mapped = Instant::now();
         let mut rest = WINDOW;
         while !rest.is_zero()
@@ -169,8 +164,9 @@ impl<'a> BtrfsRelocation<'a> {
                 self.cut_at = Some(later.start);
             }
             rest -= part.len;
-            let layout = self.engine.map(self.target, part, sync, &mut self.mapper)?;
-            sync = false;
+            let layout = self
+                .engine
+                .map(self.target, part, false, &mut self.mapper)?;
             self.select(&layout, part, cut);
             if layout.clipped(part).next().is_none() {
                 self.skip_hole()?;
@@ -262,7 +258,7 @@ impl<'a> BtrfsRelocation<'a> {
     /// Take the next pieces, up to the size of a batch.
     fn open_batch(&mut self) -> Result<(), Refusal> {
         if self.pieces.is_empty() {
-            self.next_window(false)?;
+            self.next_window()?;
         }
         let mut batch = Batch::default();
         let mut rest = self.batch_size()?;

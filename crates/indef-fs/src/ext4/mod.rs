@@ -36,14 +36,13 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use linux_abi::fiemap::Mapper;
 use rustix::fs::{IFlags, ioctl_getflags};
-use units::{Bytes, FileRange};
+use units::Bytes;
 
 use self::relocation::Ext4Relocation;
 use crate::{
-    Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
-    Relocator, Settler, Target, cache::READ_PIECE, hold::Holds, map::for_each_batch, survey,
+    Attributes, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
+    Relocator, Settler, Target, cache::READ_PIECE, hold::Holds,
 };
 
 /// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).
@@ -144,36 +143,10 @@ impl Relocator for Ext4MoveExtent {
         }
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let mut mapper = Mapper::default();
-        let end = target.size.get().next_multiple_of(target.block_size.get());
-        ranges
-            .iter()
-            .map(|range| {
-                let mut cost = Bytes::ZERO;
-                let mapped = for_each_batch(
-                    &target.file,
-                    &target.path,
-                    range.intersect(FileRange::new(0, end)),
-                    false,
-                    &mut mapper,
-                    |batch| {
-                        cost += batch
-                            .iter()
-                            .filter(|extent| survey::is_written(extent))
-                            .map(|extent| extent.len)
-                            .sum();
-                    },
-                );
-                mapped.map_or(range.len, |()| cost)
-            })
-            .sum()
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         Ok(Box::new(Ext4Relocation::begin(self, target, ranges)?))

@@ -82,7 +82,9 @@ impl<'a> Piece<'a> {
         donor: Donor,
     ) -> Self {
         let surveys = surveyed.iter().map(|(_, survey)| survey);
-        let may_stay = surveys.map(|survey| survey.gain(donor.fragments) / 4).sum();
+        let may_stay = surveys
+            .map(|survey| survey.count.gain(donor.fragments) / 4)
+            .sum();
         let donor_len = surveyed
             .last()
             .map_or(Bytes::ZERO, |(_, last)| last.donor_len);

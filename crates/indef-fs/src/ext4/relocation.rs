@@ -16,7 +16,7 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
 use crate::{
-    CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
     hold::{Hold, NAPS},
     survey::{Cursor, Survey},
@@ -55,8 +55,6 @@ pub(super) struct Ext4Relocation<'a> {
     misses: u32,
     /// Whether ranges share donors: not any more once there was none for a group.
     grouping: bool,
-    /// The file was written back before its first survey.
-    synced: bool,
     /// Moved, being written back.
     settling: VecDeque<CacheRecord>,
     mapper: Mapper,
@@ -72,7 +70,7 @@ impl<'a> Ext4Relocation<'a> {
     pub(super) fn begin(
         engine: &'a Ext4MoveExtent,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
@@ -81,7 +79,8 @@ impl<'a> Ext4Relocation<'a> {
         let inside = FileRange::between(FileOffset(0), end);
         let ranges: VecDeque<_> = ranges
             .iter()
-            .map(|range| range.align_outward(target.block_size).intersect(inside))
+            .map(|counted| counted.range.align_outward(target.block_size))
+            .map(|range| range.intersect(inside))
             .filter(|range| !range.is_empty())
             .collect();
         if ranges.is_empty() {
@@ -98,7 +97,6 @@ impl<'a> Ext4Relocation<'a> {
             piece_len: MAX_PIECE,
             misses: 0,
             grouping: true,
-            synced: false,
             settling: VecDeque::new(),
             mapper: Mapper::default(),
             moved: false,
@@ -120,8 +118,8 @@ impl<'a> Ext4Relocation<'a> {
             let end = (range.start + len).align_down(page()).min(range.end());
             let candidate = FileRange::between(range.start, end);
             let survey = self.survey(candidate, Cursor::default())?;
-            if survey.is_contiguous() {
-                if survey.stretches > 0 && self.reason == SkipReason::Empty {
+            if survey.count.is_contiguous() {
+                if survey.count.pieces > 0 && self.reason == SkipReason::Empty {
                     self.reason = SkipReason::Contiguous;
                 }
                 self.pass(end);
@@ -159,9 +157,8 @@ impl<'a> Ext4Relocation<'a> {
     }
 
     fn survey(&mut self, range: FileRange, place: Cursor) -> Result<Survey, Refusal> {
-        // Later ones would wait for the writeback of what was moved before.
-        let sync = !std::mem::replace(&mut self.synced, true);
-        Survey::of(self.target, range, place, sync, &mut self.mapper)
+        // Not written back: later ones would wait for the writeback of what was moved before.
+        Survey::of(self.target, range, place, &mut self.mapper)
     }
 
     /// The range, and those behind it that go into the same donor.
@@ -183,7 +180,7 @@ impl<'a> Ext4Relocation<'a> {
             }
             next += 1;
             let survey = self.survey(range, Cursor::behind(donor_len))?;
-            if !survey.is_contiguous() {
+            if !survey.count.is_contiguous() {
                 donor_len = survey.donor_len;
                 group.push((range, survey));
             }
@@ -218,7 +215,7 @@ impl<'a> Ext4Relocation<'a> {
         let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
         let (target, fallbacks) = (self.target, &self.engine.fallbacks);
         let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper)?;
-        let improves = |(_, survey): &(_, Survey)| survey.is_improved_by(donor.fragments);
+        let improves = |(_, survey): &(_, Survey)| survey.count.is_better_in(donor.fragments);
         if group.iter().all(improves) {
             Ok(donor)
         } else {

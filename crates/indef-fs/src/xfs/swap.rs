@@ -37,7 +37,8 @@ use super::{
     timed, whole,
 };
 use crate::{
-    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
+    CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
+    Target, map,
 };
 
 /// Extents that are shared by one call: it holds the file's locks.
@@ -81,23 +82,16 @@ impl Relocator for SwapExtents {
         !self.reflink
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        match xfs::geometry(&target.file) {
-            Ok(geometry) if !geometry.features.contains(Features::REFLINK) => all_data(target),
-            _ => asked.min(target.allocated),
-        }
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = admit(target)?;
         let sample = Sample::take(target)?;
-        self.prepare(target, ranges, copier, geometry, sample)
+        let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
+        self.prepare(target, &ranges, copier, geometry, sample)
             .map(|swap| Box::new(swap) as Box<dyn Relocation + 'a>)
             .map_err(|refusal| sample.explain(target, refusal))
     }
@@ -182,22 +176,6 @@ impl SwapExtents {
             donor,
         })
     }
-}
-
-/// How much of the file is written. What it has allocated would be more: its extents are listed in
-/// blocks, too.
-fn all_data(target: &Target) -> Bytes {
-    let file = whole(target.size, target.block_size);
-    map(
-        &target.file,
-        &target.path,
-        file,
-        false,
-        &mut Mapper::default(),
-    )
-    .map_or(target.allocated, |layout| {
-        runs(&layout, file, true).iter().map(|run| run.len).sum()
-    })
 }
 
 /// The written runs that are not moved.
