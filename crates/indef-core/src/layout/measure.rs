@@ -15,7 +15,6 @@ use units::{Bytes, FileOffset, FileRange};
 
 use super::{
     Extent, ExtentFlags, FragmentCount, FragmentCounter, Geometry, Layout, count::ENCODED_MAX,
-    spread::Spread,
 };
 
 /// How fragmented a range is.
@@ -74,7 +73,7 @@ impl Layout {
             request_bytes: 0,
         };
         let mut counter = FragmentCounter::new(range);
-        let mut spread = Spread::of(geometry);
+        let mut spread = geometry.spread();
         for (whole, before) in self.meeting(range) {
             counter.add(whole, before);
             let Some(part) = whole.clip(range) else {
