@@ -6,12 +6,7 @@ use indef_core::{
 };
 use units::{Bytes, FileRange};
 
-use super::compression::Way;
-
-/// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
-/// only certain to end with fewer fragments than it had if it has more than that
-/// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
-pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
+use super::compression::{MAX_COMPRESSED, Way};
 
 /// What the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
 /// file system, takes a snapshot or is short of space for metadata has everything dirty written back,

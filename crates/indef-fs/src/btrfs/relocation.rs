@@ -27,18 +27,17 @@ use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    BtrfsDefragRange,
     batch::{Batch, Outcome, Part, moved_bytes},
-    call::{Recent, interrupted, locked, piece_of},
+    call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
     pieces::{Piece, movable, still_movable},
     reader::Reader,
-    refuse,
     space::{Room, amount, room},
 };
 use crate::{
-    CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    CacheRecord, CountedRange, Filesystem, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{cached_pages, page},
+    map,
 };
 
 /// Written back together, at least, if there is as much.
@@ -64,11 +63,12 @@ const INTERRUPTS: u32 = 1000;
 
 /// See [`crate::Relocator::begin`].
 pub(super) struct BtrfsRelocation<'a> {
-    engine: &'a BtrfsDefragRange,
     target: &'a Target,
     mapper: Mapper,
     reader: Reader,
     rules: Rules,
+    /// Sharing may be given up, as far as we are asked.
+    allow_unshare: bool,
     /// Shared extents may be moved.
     may_unshare: bool,
     /// Where the last window cut a range.
@@ -101,10 +101,24 @@ fn is_written_in_place(target: &Target) -> bool {
     ioctl_getflags(&target.file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
 }
 
+/// The map of a range and one block on either side.
+fn map_around(
+    target: &Target,
+    range: FileRange,
+    sync: bool,
+    mapper: &mut Mapper,
+) -> Result<Layout, Refusal> {
+    let block = target.block_size;
+    let start = FileOffset(range.start.get().saturating_sub(block.get()));
+    let around = FileRange::between(start, range.end() + block);
+    map(&target.file, &target.path, around, sync, mapper)
+}
+
 impl<'a> BtrfsRelocation<'a> {
     /// Map until there is something to move; or say why there is nothing.
     pub(super) fn begin(
-        engine: &'a BtrfsDefragRange,
+        fs: &Filesystem,
+        allow_unshare: bool,
         target: &'a Target,
         ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
@@ -114,11 +128,11 @@ impl<'a> BtrfsRelocation<'a> {
         let total: Bytes = ranges.clone().map(|range| range.len).sum();
         let mut new = Self {
             reader: Reader::new(&target.file, total > AHEAD),
-            engine,
             target,
             mapper: Mapper::default(),
-            rules: Rules::of(&engine.fs, target),
-            may_unshare: engine.allow_unshare && !is_written_in_place(target),
+            rules: Rules::of(fs, target),
+            allow_unshare,
+            may_unshare: allow_unshare && !is_written_in_place(target),
             ranges: ranges.map(inside).filter(|r| !r.is_empty()).collect(),
             cut_at: None,
             pieces: VecDeque::new(),
@@ -164,9 +178,7 @@ impl<'a> BtrfsRelocation<'a> {
                 self.cut_at = Some(later.start);
             }
             rest -= part.len;
-            let layout = self
-                .engine
-                .map(self.target, part, false, &mut self.mapper)?;
+            let layout = map_around(self.target, part, false, &mut self.mapper)?;
             self.select(&layout, part, cut);
             if layout.clipped(part).next().is_none() {
                 self.skip_hole()?;
@@ -209,7 +221,7 @@ impl<'a> BtrfsRelocation<'a> {
         let found = movable(layout, part, self.may_unshare, cut);
         for reason in found.reasons {
             self.note(match reason {
-                SkipReason::Shared if self.engine.allow_unshare => SkipReason::KeepsSharing,
+                SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
                 reason => reason,
             });
         }
@@ -352,7 +364,7 @@ impl<'a> BtrfsRelocation<'a> {
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
         if part.mapped.elapsed() > FRESH {
             let now = FileRange { start, len };
-            let layout = self.engine.map(self.target, now, false, &mut self.mapper)?;
+            let layout = map_around(self.target, now, false, &mut self.mapper)?;
             if let Err(reason) = still_movable(&layout, now, encoded, self.may_unshare) {
                 return self.rewrite_failed(reason.into());
             }
@@ -464,9 +476,7 @@ impl<'a> BtrfsRelocation<'a> {
     fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Outcome, Refusal> {
         let mut outcome = Outcome::default();
         for (i, part) in batch.parts.iter().enumerate() {
-            let now = self
-                .engine
-                .map(self.target, part.range, sync && i == 0, &mut self.mapper)?;
+            let now = map_around(self.target, part.range, sync && i == 0, &mut self.mapper)?;
             outcome.before += part.before.fragments();
             outcome.after += now.fragments_in(part.range);
             outcome.relocated += moved_bytes(&part.before, &now);

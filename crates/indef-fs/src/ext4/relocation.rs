@@ -14,7 +14,7 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
+use super::{donor::Donor, piece::Piece, shared::Shared};
 use crate::{
     CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
@@ -43,7 +43,7 @@ const CONTESTED_STEP: Bytes = Bytes::mib(1);
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
-    engine: &'a Ext4MoveExtent,
+    shared: &'a Shared,
     target: &'a Target,
     /// The same open file once more, which may live longer than this, until everything has settled.
     file: Arc<File>,
@@ -68,7 +68,7 @@ pub(super) struct Ext4Relocation<'a> {
 
 impl<'a> Ext4Relocation<'a> {
     pub(super) fn begin(
-        engine: &'a Ext4MoveExtent,
+        shared: &'a Shared,
         target: &'a Target,
         ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
@@ -89,7 +89,7 @@ impl<'a> Ext4Relocation<'a> {
         // What has to be read nevertheless, while waiting, comes as single pages, too.
         let _ = fadvise(&target.file, 0, None, Advice::Random);
         let mut relocation = Self {
-            engine,
+            shared,
             target,
             file: Arc::new(target.file.try_clone().map_err(fail)?),
             ranges,
@@ -106,7 +106,7 @@ impl<'a> Ext4Relocation<'a> {
         if !relocation.next_piece()? {
             return Err(relocation.reason.into());
         }
-        engine.marker(target)?;
+        shared.marker(target)?;
         Ok(relocation)
     }
 
@@ -134,7 +134,7 @@ impl<'a> Ext4Relocation<'a> {
                     }
                     self.misses = 0;
                     self.piece_len = MAX_PIECE.min(self.piece_len * 2);
-                    self.piece = Some(Piece::new(self.engine, self.target, group, donor));
+                    self.piece = Some(Piece::new(self.shared, self.target, group, donor));
                     return Ok(true);
                 }
                 Err(Refusal::Skip(_)) if more => self.grouping = false,
@@ -213,7 +213,7 @@ impl<'a> Ext4Relocation<'a> {
     /// One that is a better place for each range of the group.
     fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
         let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
-        let (target, fallbacks) = (self.target, &self.engine.fallbacks);
+        let (target, fallbacks) = (self.target, &self.shared.fallbacks);
         let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper)?;
         let improves = |(_, survey): &(_, Survey)| survey.count.is_better_in(donor.fragments);
         if group.iter().all(improves) {
@@ -290,7 +290,7 @@ impl Ext4Relocation<'_> {
         // The commit waits for moved data; waited for before, the rest does not depend on how much.
         let written = self.piece.as_mut().map_or(Ok(()), Piece::finish_writing);
         let committing = Instant::now();
-        let result = self.engine.commit(self.target);
+        let result = self.shared.commit(self.target);
         let (step, commit) = (
             Nanos::from(began.elapsed()),
             Nanos::from(committing.elapsed()),
@@ -323,12 +323,12 @@ impl Relocation for Ext4Relocation<'_> {
                 Err(self.reason.into())
             };
         }
-        let (engine, target) = (self.engine, self.target);
-        let naps = if engine.strict { NAPS } else { &NAPS[..2] };
-        let hold = engine.holds.take(target, naps);
+        let (shared, target) = (self.shared, self.target);
+        let naps = if shared.strict { NAPS } else { &NAPS[..2] };
+        let hold = shared.holds.take(target, naps);
         let mut limit = limit.bytes;
         if !hold.is_leased() {
-            if engine.strict {
+            if shared.strict {
                 return Err(SkipReason::InUse.into());
             }
             limit = limit.min(CONTESTED_STEP);
@@ -363,7 +363,7 @@ impl Drop for Ext4Relocation<'_> {
         }
         for record in self.settling.drain(..) {
             let path = self.target.path.clone();
-            self.engine.settler.push(&self.file, path, record);
+            self.shared.settler.push(&self.file, path, record);
         }
     }
 }

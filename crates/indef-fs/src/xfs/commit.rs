@@ -39,14 +39,12 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    admit,
     cached::{Cached, is_dirty},
     donor::{Donor, allocated_runs, is_shared, runs},
+    file::{admit, open_direct, refuse, timed, whole},
     freshness::Sample,
     offload::{Copied, Offload, Pin},
-    open_direct, refuse,
     select::{choose, gain, replaced},
-    timed, whole,
 };
 use crate::{
     CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,

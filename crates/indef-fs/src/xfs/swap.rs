@@ -27,14 +27,12 @@ use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
-    admit,
     cached::{Cached, is_dirty},
     commit::take_bytes,
     donor::{Donor, allocated_runs, runs},
+    file::{admit, open_direct, refuse, timed, whole},
     freshness::{Sample, barrier, is_sole},
-    open_direct, refuse,
     select::{choose, coverage, gain, others, replaced},
-    timed, whole,
 };
 use crate::{
     CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
