@@ -10,9 +10,10 @@ use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Event, ExtentMaps, FileResult, Reason, Run, Status,
+    Event, ExtentMaps, FileResult, Reason, Status,
     extent_maps::MapEntry,
     job::{Job, status_of},
+    shared::Run,
     survey::{Judged, Survey, survey},
     volume::Volume,
 };
