@@ -12,7 +12,9 @@
 use std::{error::Error, fs::File, path::PathBuf, time::Instant};
 
 use indef_engine::Copier;
-use indef_fs::{EngineKind, EngineOptions, Step, StepLimit, Target, detect, relocator};
+use indef_fs::{
+    EngineKind, EngineOptions, Step, StepLimit, Target, count_ranges, detect, relocator,
+};
 use units::{Bytes, FileRange, Nanos};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,6 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let engine = relocator(engine, &fs, &EngineOptions::default())?;
     let target = Target::open(&path)?;
     let copier = Copier::new(64);
+    let ranges = count_ranges(&target, &ranges)?;
     let mut relocation = engine.begin(&target, &ranges, &copier)?;
     let prepared = began.elapsed();
     let (mut relocated, mut written, mut longest, mut steps) = (0, 0, Nanos(0), 0);

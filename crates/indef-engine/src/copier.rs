@@ -15,8 +15,9 @@
 //! otherwise a few threads do, which is said once through `tracing`.
 //!
 //! Both files are used as they were opened: with `O_DIRECT` if the engine wants that. Buffers,
-//! offsets and lengths are aligned to [`ALIGNMENT`] if the ranges are.
+//! offsets and lengths are aligned to [`pieces::ALIGNMENT`] if the ranges are.
 
+mod pieces;
 mod plain;
 #[allow(unsafe_code)]
 mod ring;
@@ -33,11 +34,7 @@ use std::{
 use indef_fs::RangeCopier;
 use units::FileRange;
 
-use self::ring::Ring;
-
-/// What buffers and (given aligned ranges) requests are aligned to: the largest logical block size
-/// that is in use.
-const ALIGNMENT: usize = 4096;
+use self::{pieces::Pieces, ring::Ring};
 
 /// The largest piece: larger ones gain nothing on flash, and cost memory.
 const LARGEST_PIECE: usize = 256 << 10;
@@ -122,99 +119,6 @@ impl RangeCopier for Copier {
                 result
             }
         }
-    }
-}
-
-/// A part of a range that is copied by one read and one write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    offset: u64,
-    length: usize,
-}
-
-/// Ranges, cut at multiples of the piece size.
-#[derive(Debug)]
-struct Pieces<'a> {
-    ranges: std::slice::Iter<'a, FileRange>,
-    rest: FileRange,
-    piece: u64,
-}
-
-impl<'a> Pieces<'a> {
-    fn new(ranges: &'a [FileRange], piece: usize) -> Self {
-        Self {
-            ranges: ranges.iter(),
-            rest: FileRange::default(),
-            piece: piece as u64,
-        }
-    }
-}
-
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
-
-    fn next(&mut self) -> Option<Piece> {
-        while self.rest.is_empty() {
-            self.rest = *self.ranges.next()?;
-        }
-        let offset = self.rest.start.get();
-        let length = (self.piece - offset % self.piece).min(self.rest.len.get());
-        self.rest = FileRange::new(offset + length, self.rest.len.get() - length);
-        Some(Piece {
-            offset,
-            length: length as usize,
-        })
-    }
-}
-
-/// What to do after a read of `got` bytes that brought the part at `offset` to `done` of `length`
-/// bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AfterRead {
-    /// Complete (the rest of the buffer has to be zeros).
-    Complete,
-    /// Read on from this many bytes.
-    From(usize),
-}
-
-/// A read was short, or not: is that the end of the source, or has it to be continued? A direct
-/// read can only be continued at an aligned place.
-fn after_read(from: &File, piece: Piece, done: usize) -> io::Result<AfterRead> {
-    if done == piece.length || piece.offset + done as u64 >= from.metadata()?.len() {
-        return Ok(AfterRead::Complete);
-    }
-    let resume = done - done % ALIGNMENT;
-    if resume == 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            format!("read stopped short at byte {}", piece.offset + done as u64),
-        ));
-    }
-    Ok(AfterRead::From(resume))
-}
-
-/// Memory for `count` pieces, aligned, without unsafe code: a slice inside a larger vector.
-#[derive(Debug)]
-struct Buffers {
-    memory: Vec<u8>,
-    start: usize,
-    size: usize,
-}
-
-impl Buffers {
-    fn new(count: usize, size: usize) -> Self {
-        let memory = vec![0; count * size + ALIGNMENT];
-        let start = memory.as_ptr().align_offset(ALIGNMENT);
-        Self {
-            memory,
-            start,
-            size,
-        }
-    }
-
-    fn get(&mut self, index: usize) -> &mut [u8] {
-        let start = self.start + index * self.size;
-        &mut self.memory[start..start + self.size]
     }
 }
 

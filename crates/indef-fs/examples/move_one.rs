@@ -18,8 +18,8 @@ use std::{
 };
 
 use indef_fs::{
-    EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit, Target, detect,
-    map, relocator,
+    EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit, Target,
+    count_ranges, detect, map, relocator,
 };
 use units::{Bytes, FileRange, Nanos};
 
@@ -118,8 +118,9 @@ fn move_file(engine: &dyn Relocator, path: &Path, step: Bytes) -> Result<String,
     let target = Target::open(path)?;
     engine.admit(&target)?;
     let whole = FileRange::new(0, target.size.get()).align_outward(target.block_size);
+    let ranges = count_ranges(&target, &[whole])?;
     let mut total = Moved::default();
-    let mut relocation = engine.begin(&target, &[whole], &PlainCopier)?;
+    let mut relocation = engine.begin(&target, &ranges, &PlainCopier)?;
     loop {
         let (done, moved) = match relocation.step(StepLimit { bytes: step })? {
             Step::Working(moved) => (false, moved),

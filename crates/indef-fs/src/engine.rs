@@ -3,38 +3,12 @@
 use indef_core::SkipReason;
 
 use crate::{
-    EngineKind, Filesystem, Refusal, Relocator,
+    EngineKind, EngineOptions, Filesystem, Refusal, Relocator,
     btrfs::BtrfsDefragRange,
     ext4::Ext4MoveExtent,
     f2fs::{F2fsDefragment, F2fsOffload},
     xfs,
 };
-
-/// What every engine is told.
-#[derive(Clone, Copy, Debug)]
-pub struct EngineOptions {
-    /// Ranges that share their blocks with a reflink or a snapshot may be moved, which gives the
-    /// sharing up.
-    pub allow_unshare: bool,
-    /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
-    /// durable could be lost in a power cut right after a step.
-    pub strict: bool,
-    /// The engine was asked for by name: what it warns of is known.
-    pub by_name: bool,
-    /// How many requests an engine keeps in flight for one file.
-    pub queue_depth: u32,
-}
-
-impl Default for EngineOptions {
-    fn default() -> Self {
-        Self {
-            allow_unshare: false,
-            strict: false,
-            by_name: false,
-            queue_depth: 32,
-        }
-    }
-}
 
 /// The engine, if it can work on this file system.
 ///

@@ -8,6 +8,7 @@
 
 use std::{fs::File, io, ops::AddAssign};
 
+use indef_core::layout::FragmentCount;
 use units::{Bytes, FileRange, Nanos};
 
 use crate::{FsError, Refusal, Target};
@@ -40,12 +41,24 @@ pub trait Relocator: Send + Sync {
         false
     }
 
-    /// Bytes that moving `ranges` will write; more than their sum where the engine has to move more
-    /// than it was asked to.
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes;
+    /// How many bytes it writes at most for each one that it moves.
+    fn writes_per_byte(&self) -> u64 {
+        1
+    }
+
+    /// Bytes that moving ranges writes which have `asked` bytes that are written, in a file that has
+    /// `all`.
+    fn cost(&self, asked: Bytes, all: Bytes) -> Bytes {
+        let moved = if self.moves_whole_files() { all } else { asked };
+        Bytes(moved.get().saturating_mul(self.writes_per_byte()))
+    }
 
     /// Prepare to move `ranges` (ordered, disjoint, block-aligned outward, each of which becomes
     /// contiguous). May allocate, never changes the file.
+    ///
+    /// The file was written back, and the ranges counted, since the target was opened: that is not
+    /// done again. But the count may be old by now, so an engine looks at the extents that it moves
+    /// right before it does.
     ///
     /// # Errors
     ///
@@ -53,7 +66,7 @@ pub trait Relocator: Send + Sync {
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal>;
 
@@ -67,6 +80,17 @@ pub trait Relocator: Send + Sync {
     fn settle(&self) -> Result<(), FsError> {
         Ok(())
     }
+}
+
+/// A range to be moved, as [`count_ranges`](crate::count_ranges) found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedRange {
+    /// The bytes of the file.
+    pub range: FileRange,
+    /// Its fragments.
+    pub count: FragmentCount,
+    /// Its allocated and written bytes.
+    pub written: Bytes,
 }
 
 /// A relocation under way. Dropping it releases everything; what was moved stays moved.
@@ -88,7 +112,7 @@ pub struct StepLimit {
     pub bytes: Bytes,
 }
 
-/// What a step did.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More to do.

@@ -1,17 +1,51 @@
-//! What there is to move in a range, and where it goes in the donor.
+//! The layout of a range: its fragments, its stretches, and where these go in the donor.
 //!
 //! A *stretch* is a run of file blocks without a hole between them: what can become one fragment.
-//! In the donor the stretches lie one behind the other, so that it can be allocated in one piece;
+//! In the donor the stretches lie one after the other, so that it can be allocated in one piece;
 //! the kernel wants both offsets to be the same modulo the page size, so where blocks are smaller
 //! than pages there may be a gap of less than a page between two.
 //!
 //! Large files are surveyed in a stream, without keeping their extents.
 
-use indef_core::layout::{Extent, ExtentFlags};
+use indef_core::layout::{Extent, ExtentFlags, FragmentCount, FragmentCounter};
 use linux_abi::fiemap::Mapper;
 use units::{Bytes, FileOffset, FileRange};
 
-use crate::{Refusal, Target, cache::page, map::for_each_batch};
+use crate::{
+    CountedRange, Refusal, Target,
+    cache::page,
+    map::{for_each_batch, map},
+};
+
+/// Write the file back and count the fragments of `ranges` (ordered, disjoint, block-aligned), as
+/// [`Relocator::begin`](crate::Relocator::begin) wants them.
+///
+/// # Errors
+///
+/// As [`map`].
+pub fn count_ranges(target: &Target, ranges: &[FileRange]) -> Result<Vec<CountedRange>, Refusal> {
+    let (mut mapper, mut sync) = (Mapper::default(), true);
+    let count = |range: &FileRange| -> Result<CountedRange, Refusal> {
+        let (around, sync) = (around(target, *range), std::mem::take(&mut sync));
+        let layout = map(&target.file, &target.path, around, sync, &mut mapper)?;
+        let written = layout.clipped(*range).filter(is_written);
+        Ok(CountedRange {
+            range: *range,
+            count: layout.count(*range),
+            written: written.map(|extent| extent.len).sum(),
+        })
+    };
+    ranges.iter().map(count).collect()
+}
+
+/// The range and one block on either side: what tells whether its ends are cut.
+fn around(target: &Target, range: FileRange) -> FileRange {
+    let block = target.block_size.get();
+    FileRange::between(
+        FileOffset(range.start.get().saturating_sub(block)),
+        FileOffset(range.end().get().saturating_add(block)),
+    )
+}
 
 /// Whether an extent has blocks that the kernel would swap. Delayed allocations have none yet.
 pub(crate) fn is_movable(extent: &Extent) -> bool {
@@ -43,7 +77,7 @@ impl Cursor {
         }
     }
 
-    /// The place in the donor for the file bytes `range`, behind everything placed before.
+    /// The place in the donor for the file bytes `range`, after everything placed before.
     pub(crate) fn place(&mut self, range: FileRange, page: Bytes) -> FileOffset {
         let start = range.start.get();
         if self.file_end != Some(start) {
@@ -62,28 +96,20 @@ impl Cursor {
     }
 }
 
-/// A range, counted.
+/// A range, surveyed. What cannot be moved counts as a hole.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
-    /// Fragments inside.
-    pub(crate) fragments: u64,
-    /// Stretches inside: the fragments that there could be at best.
-    pub(crate) stretches: u64,
+    /// Its fragments; its pieces are the stretches.
+    pub(crate) count: FragmentCount,
     /// Where its place in the donor begins.
     pub(crate) place: Cursor,
     /// Bytes that the donor needs, with what is placed before.
     pub(crate) donor_len: Bytes,
-    /// How many of the range's two ends lie inside a fragment, which moving would cut.
-    pub(crate) cuts: u64,
     /// The extents, where they are so few that they need not be asked for again.
     pub(crate) extents: Option<Vec<Extent>>,
-    /// The first fragment that is small, if it is not the first of all: with it to begin means never
-    /// to have more fragments than before, wherever the move is interrupted.
+    /// The first fragment that is small, if it is not the first of all. Starting there keeps the
+    /// number of fragments from rising, wherever the move is interrupted.
     pub(crate) small: Option<(FileOffset, Cursor)>,
-    /// Where the current fragment begins.
-    open: Option<(FileOffset, Cursor)>,
-    /// Where the last extent ends on the device.
-    last_end: u64,
 }
 
 /// Such a fragment is moved by one call, however short calls have to be.
@@ -93,107 +119,95 @@ const SMALL: Bytes = Bytes::kib(64);
 const KEEP: usize = 512;
 
 impl Survey {
-    /// Look at `range`, whose ends are block-aligned, to be placed from `place` on. With `sync`, the
-    /// file is written back before.
+    /// Look at `range`, whose ends are block-aligned, to be placed from `place` on.
     pub(crate) fn of(
         target: &Target,
         range: FileRange,
         place: Cursor,
-        sync: bool,
         mapper: &mut Mapper,
     ) -> Result<Self, Refusal> {
-        let mut survey = Self {
-            place,
-            extents: Some(Vec::new()),
-            ..Self::default()
-        };
-        let mut cursor = place;
-        let mut last: Option<Extent> = None;
-        let page = page();
-        let block = target.block_size.get();
-        let around = FileRange::between(
-            FileOffset(range.start.get().saturating_sub(block)),
-            FileOffset(range.end().get().saturating_add(block)),
-        );
-        let visit = |batch: &[Extent]| {
-            for extent in batch.iter().filter(|extent| is_movable(extent)) {
-                survey.count_cuts(range, last.as_ref(), extent);
-                last = Some(*extent);
-                let Some(inside) = extent.clip(range) else {
-                    continue;
-                };
-                survey.count(inside, &mut cursor, page);
-            }
-        };
-        for_each_batch(&target.file, &target.path, around, sync, mapper, visit)?;
-        survey.finish(&cursor, page);
-        Ok(survey)
+        let mut pass = Pass::new(range, place, page());
+        let around = around(target, range);
+        for_each_batch(&target.file, &target.path, around, false, mapper, |batch| {
+            batch.iter().for_each(|extent| pass.add(extent));
+        })?;
+        Ok(pass.finish())
+    }
+}
+
+/// A survey under way.
+struct Pass {
+    survey: Survey,
+    counter: FragmentCounter,
+    cursor: Cursor,
+    last: Option<Extent>,
+    /// Where the current fragment begins.
+    open: Option<(FileOffset, Cursor)>,
+    page: Bytes,
+}
+
+impl Pass {
+    fn new(range: FileRange, place: Cursor, page: Bytes) -> Self {
+        Self {
+            survey: Survey {
+                place,
+                extents: Some(Vec::new()),
+                ..Survey::default()
+            },
+            counter: FragmentCounter::new(range),
+            cursor: place,
+            last: None,
+            open: None,
+            page,
+        }
     }
 
-    fn count(&mut self, extent: Extent, cursor: &mut Cursor, page: Bytes) {
-        let continues = cursor.file_end == Some(extent.file.get());
-        let touches = continues && self.last_end == extent.phys.get();
-        if !touches {
-            self.end_fragment(cursor, page);
-            self.open = Some((extent.file, *cursor));
+    fn add(&mut self, extent: &Extent) {
+        if !is_movable(extent) {
+            return;
         }
-        cursor.place(extent.range(), page);
-        self.stretches += u64::from(!continues);
-        self.fragments += u64::from(!touches);
-        self.last_end = extent.phys.get().saturating_add(extent.len.get());
-        match &mut self.extents {
-            Some(extents) if extents.len() < KEEP => extents.push(extent),
+        let range = self.counter.range();
+        let last = self.last.replace(*extent);
+        self.counter.add(extent, last.as_ref());
+        let Some(inside) = extent.clip(range) else {
+            return;
+        };
+        let continues = last.is_some_and(|last| last.touches(extent));
+        if !(continues && extent.file > range.start) {
+            self.end_fragment();
+            self.open = Some((inside.file, self.cursor));
+        }
+        self.cursor.place(inside.range(), self.page);
+        match &mut self.survey.extents {
+            Some(extents) if extents.len() < KEEP => extents.push(inside),
             extents => *extents = None,
         }
     }
 
     /// The current fragment ends with what was placed last.
-    fn end_fragment(&mut self, cursor: &Cursor, page: Bytes) {
+    fn end_fragment(&mut self) {
         if let Some((start, place)) = self.open.take()
-            && self.small.is_none()
-            && start.get().is_multiple_of(page.get())
-            && cursor
+            && self.survey.small.is_none()
+            && start.get().is_multiple_of(self.page.get())
+            && self
+                .cursor
                 .file_end
                 .is_some_and(|end| end <= start.get() + SMALL.get())
         {
-            self.small = Some((start, place));
+            self.survey.small = Some((start, place));
         }
     }
 
-    fn finish(&mut self, cursor: &Cursor, page: Bytes) {
-        self.end_fragment(cursor, page);
+    fn finish(mut self) -> Survey {
+        self.end_fragment();
         // Nothing to go back for.
-        self.small = self.small.filter(|(_, place)| place.file_end.is_some());
-        self.donor_len = cursor.donor_len();
-    }
-
-    /// The two ends of the range: is the block before it the same fragment, and the one behind?
-    fn count_cuts(&mut self, range: FileRange, last: Option<&Extent>, extent: &Extent) {
-        for end in [range.start, range.end()] {
-            let inside = extent.file < end && end < extent.file_end();
-            let between = extent.file == end && last.is_some_and(|last| last.touches(extent));
-            self.cuts += u64::from(inside || between);
+        let small = self.survey.small;
+        Survey {
+            count: self.counter.count(),
+            donor_len: self.cursor.donor_len(),
+            small: small.filter(|(_, place)| place.file_end.is_some()),
+            ..self.survey
         }
-    }
-
-    /// Whether everything is in as few fragments as its holes allow.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        self.fragments <= self.stretches
-    }
-
-    /// Whether a donor of so many fragments is a better place: the file must not have more fragments
-    /// than before, and the range must have fewer, by a tenth at least, since it costs writing all
-    /// of it. Each border between two fragments of the donor cuts at most one stretch.
-    pub(crate) fn is_improved_by(&self, donor_fragments: u64) -> bool {
-        let predicted = self.stretches + donor_fragments.saturating_sub(1);
-        let wanted = self.cuts.max(self.fragments / 10).max(1);
-        predicted + wanted <= self.fragments
-    }
-
-    /// How many fragments fewer the file will have at least.
-    pub(crate) fn gain(&self, donor_fragments: u64) -> u64 {
-        let predicted = self.stretches + donor_fragments.saturating_sub(1);
-        self.fragments.saturating_sub(predicted + self.cuts)
     }
 }
 
@@ -213,18 +227,9 @@ mod tests {
     }
 
     fn survey(range: FileRange, extents: &[Extent]) -> Survey {
-        let mut survey = Survey::default();
-        let mut cursor = Cursor::default();
-        let mut last = None;
-        for extent in extents {
-            survey.count_cuts(range, last.as_ref(), extent);
-            last = Some(*extent);
-            if let Some(inside) = extent.clip(range) {
-                survey.count(inside, &mut cursor, Bytes(4096));
-            }
-        }
-        survey.finish(&cursor, Bytes(4096));
-        survey
+        let mut pass = Pass::new(range, Cursor::default(), Bytes(4096));
+        extents.iter().for_each(|extent| pass.add(extent));
+        pass.finish()
     }
 
     #[test]
@@ -236,14 +241,18 @@ mod tests {
             extent(32_768, 600_000, 8192),
         ];
         let whole = survey(FileRange::new(0, 40_960), &extents);
-        assert_eq!((whole.fragments, whole.stretches, whole.cuts), (3, 2, 0));
-        assert!(whole.is_improved_by(1) && !whole.is_improved_by(2));
+        let counted = |survey: &Survey| {
+            let count = survey.count;
+            (count.fragments, count.pieces, count.cuts())
+        };
+        assert_eq!(counted(&whole), (3, 2, 0));
+        assert!(whole.count.is_better_in(1) && !whole.count.is_better_in(2));
         let part = survey(FileRange::new(4096, 32_768), &extents);
-        assert_eq!((part.fragments, part.stretches, part.cuts), (3, 2, 2));
-        assert!(!part.is_improved_by(1));
+        assert_eq!(counted(&part), (3, 2, 2));
+        assert!(!part.count.is_better_in(1));
         let border = survey(FileRange::new(8192, 8192), &extents);
-        assert_eq!((border.fragments, border.stretches, border.cuts), (2, 1, 1));
-        assert!(border.is_improved_by(1));
+        assert_eq!(counted(&border), (2, 1, 1));
+        assert!(border.count.is_better_in(1));
     }
 
     #[test]
@@ -264,22 +273,6 @@ mod tests {
             "the first of all"
         );
         assert!(survey(whole, &extents[..2]).small.is_none(), "none");
-    }
-
-    #[test]
-    fn little_gain_is_no_gain() {
-        let many = Survey {
-            fragments: 100,
-            stretches: 1,
-            ..Survey::default()
-        };
-        assert!(many.is_improved_by(90) && !many.is_improved_by(91));
-        let contiguous = Survey {
-            fragments: 2,
-            stretches: 2,
-            ..Survey::default()
-        };
-        assert!(contiguous.is_contiguous() && !contiguous.is_improved_by(1));
     }
 
     #[test]

@@ -15,20 +15,11 @@ use rustix::{
 use units::Bytes;
 
 use crate::{
-    Entry, FsError, Mounts, Refusal, Root,
+    Entry, FsError, Mounts, Refusal, Root, TargetId,
     filesystem::block_size,
     root::{born, id, look_at, refuse},
     swap::is_swap_file,
 };
-
-/// What tells one file from another, and one version of it from the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TargetId {
-    /// Device number (`st_dev`).
-    pub dev: u64,
-    /// Inode number.
-    pub inode: u64,
-}
 
 bitflags::bitflags! {
     /// `STATX_ATTR_*` that matter to an engine (linux/stat.h, v6.1).

@@ -16,7 +16,7 @@ use std::{
 };
 
 use indef_core::{SkipReason, layout::ExtentFlags, plan::Policy};
-use indef_fs::{EngineKind, Refusal, Target};
+use indef_fs::{EngineKind, Refusal, Target, count_ranges};
 use linux_abi::btrfs::{Compression, compressions};
 use scratch_fs::{FragmentOptions, Segment, Shape, fragment};
 use units::{Bytes, FileRange};
@@ -240,7 +240,7 @@ fn loop_a_snapshot_meanwhile_ends_the_relocation() {
     let state = State::of(&path);
     let target = Target::open(&path).unwrap();
     let engine = bench.engine().unwrap();
-    let whole = [FileRange::new(0, 64 << 20)];
+    let whole = count_ranges(&target, &[FileRange::new(0, 64 << 20)]).unwrap();
     let mut relocation = engine
         .begin(&target, &whole, &harness::PlainCopier)
         .unwrap();

@@ -12,7 +12,7 @@ use std::{
 use indef_core::{SkipReason, layout::Layout};
 use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
-    Target, detect, map, relocator,
+    Target, count_ranges, detect, map, relocator,
 };
 use linux_abi::{
     cache::{cachestat, resident_pages},
@@ -70,8 +70,9 @@ fn relocate(
     let target = Target::open(path)?;
     engine.admit(&target)?;
     let everything = [whole(&target)];
+    let ranges = count_ranges(&target, ranges.unwrap_or(&everything))?;
     let mut total = Moved::default();
-    let mut relocation = engine.begin(&target, ranges.unwrap_or(&everything), &NoCopier)?;
+    let mut relocation = engine.begin(&target, &ranges, &NoCopier)?;
     loop {
         let (done, moved) = match relocation.step(StepLimit { bytes: step })? {
             Step::Working(moved) => (false, moved),
@@ -254,7 +255,9 @@ fn loop_only_the_ranges_asked_for_are_moved() {
     }
     assert_eq!(after.fragments(), before.fragments() - 2 * 31);
     let target = Target::open(&path).unwrap();
-    assert_eq!(engine.cost(&target, &ranges), Bytes::kib(256));
+    let counted = count_ranges(&target, &ranges).unwrap();
+    let asked = counted.iter().map(|counted| counted.written).sum();
+    assert_eq!(engine.cost(asked, Bytes::mib(8)), Bytes::kib(256));
     drop((engine, target));
     scratch.fsck().unwrap();
     verify(
@@ -284,7 +287,8 @@ fn loop_at_no_moment_there_are_more_fragments() {
     let before = layout(&path).fragments();
     let engine = engine(&path).unwrap();
     let target = Target::open(&path).unwrap();
-    let mut relocation = engine.begin(&target, &[whole(&target)], &NoCopier).unwrap();
+    let ranges = count_ranges(&target, &[whole(&target)]).unwrap();
+    let mut relocation = engine.begin(&target, &ranges, &NoCopier).unwrap();
     let limit = StepLimit {
         bytes: Bytes::kib(100),
     };
@@ -445,7 +449,8 @@ fn loop_dropped_half_way_nothing_is_left() {
     let free_before = free();
     let engine = engine(&path).unwrap();
     let target = Target::open(&path).unwrap();
-    let mut relocation = engine.begin(&target, &[whole(&target)], &NoCopier).unwrap();
+    let ranges = count_ranges(&target, &[whole(&target)]).unwrap();
+    let mut relocation = engine.begin(&target, &ranges, &NoCopier).unwrap();
     for _ in 0..3 {
         let limit = StepLimit {
             bytes: Bytes::mib(1),
@@ -507,7 +512,8 @@ fn loop_writers_and_truncation_meanwhile() {
         let engine = engine(&path).unwrap();
         for round in 0..3 {
             let target = Target::open(&path).unwrap();
-            let begun = engine.begin(&target, &[whole(&target)], &NoCopier);
+            let begun = count_ranges(&target, &[whole(&target)])
+                .and_then(|ranges| engine.begin(&target, &ranges, &NoCopier));
             let mut relocation = match begun {
                 Ok(relocation) => relocation,
                 Err(Refusal::Skip(_)) => continue,

@@ -13,7 +13,7 @@ use std::{
 use indef_core::SkipReason;
 use indef_fs::{
     EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
-    Target, detect, map, relocator,
+    Target, count_ranges, detect, map, relocator,
 };
 use rustix::fs::OFlags;
 use scratch_fs::{ScratchFs, Segment, Shape, require};
@@ -154,8 +154,8 @@ fn steps(
 ) -> Result<Moved, Refusal> {
     let target = Target::open(path)?;
     engine.admit(&target)?;
-    let whole = FileRange::new(0, LEN);
-    let mut relocation = engine.begin(&target, &[whole], &NoCopier)?;
+    let whole = count_ranges(&target, &[FileRange::new(0, LEN)])?;
+    let mut relocation = engine.begin(&target, &whole, &NoCopier)?;
     let mut sum = Moved::default();
     for step in 0.. {
         let done = relocation.step(StepLimit { bytes: limit })?;

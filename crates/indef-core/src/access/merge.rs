@@ -25,7 +25,10 @@ use std::collections::BTreeMap;
 
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{AccessOptions, AccessRange, AccessRecord, FileAccesses, Observed, Op};
+use super::{
+    range::{AccessRange, FileAccesses, Observed},
+    record::{AccessOptions, AccessRecord, Op},
+};
 
 /// How many of the longest requests a piece holds: of evenly spread ones, at most a quarter crosses a
 /// cut, where a fragment's boundary is in neither piece.

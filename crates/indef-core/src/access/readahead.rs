@@ -22,7 +22,7 @@ use std::collections::HashMap;
 
 use units::{Bytes, FileOffset};
 
-use super::{AccessOptions, AccessRecord, Op};
+use super::record::{AccessOptions, AccessRecord, Op};
 
 /// Sequential readers of one file that are told apart. The kernel keeps one state for each open
 /// file; a profile does not tell which open file was used.

@@ -1,6 +1,7 @@
 //! Read-ahead, merging, and that neither depends on the order of the records.
 
 use proptest::prelude::*;
+use units::{FileOffset, FileRange, Nanos};
 
 use super::*;
 

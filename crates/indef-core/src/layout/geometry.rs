@@ -10,6 +10,8 @@ use units::Bytes;
 
 use super::spread::Spread;
 
+/// The block in which DoPF of a striped device is counted: the usual page and file system block.
+const STRIPED_BLOCK: u64 = 4096;
 const DEFAULT_BLOCK: Bytes = Bytes::kib(4);
 const DEFAULT_SEGMENT: Bytes = Bytes::mib(2);
 /// No device has more parallel units; also bounds the memory that a typed geometry can ask for.
@@ -60,6 +62,35 @@ impl Geometry {
         }
     }
 
+    /// An empty count for each unit.
+    pub(super) fn spread(&self) -> Spread {
+        match *self {
+            Self::Unknown => Spread::default(),
+            Self::Zoned {
+                chips,
+                block,
+                segment,
+                segment_chips,
+                offset,
+            } => Spread {
+                origin: offset.0,
+                granule: block.0.max(1),
+                period: segment.0.max(block.0).max(1),
+                lanes: u64::from(segment_chips.clamp(1, chips.max(1))),
+                block: block.0.max(1),
+                bytes: vec![0; chips as usize],
+            },
+            Self::Striped { granule, dies } => Spread {
+                origin: 0,
+                granule: granule.0.max(1),
+                period: granule.0.saturating_mul(u64::from(dies)).max(1),
+                lanes: u64::from(dies.max(1)),
+                block: STRIPED_BLOCK,
+                bytes: vec![0; dies as usize],
+            },
+        }
+    }
+
     /// DoPF of `len` bytes that lie in one piece from the beginning of a segment or stripe.
     ///
     /// No other contiguous place is less even (where a segment is a whole number of rounds over its
@@ -67,8 +98,8 @@ impl Geometry {
     /// contiguous range never seems worth moving for its DoPF.
     #[must_use]
     pub fn contiguous_dopf(&self, len: Bytes) -> f64 {
-        let mut spread = Spread::of(self);
-        spread.add(spread.origin(), len.0);
+        let mut spread = self.spread();
+        spread.add(spread.origin, len.0);
         spread.dopf()
     }
 }

@@ -13,10 +13,9 @@
 
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{Extent, ExtentFlags, Geometry, Layout, spread::Spread};
-
-/// The longest extent that compression makes (Btrfs, `BTRFS_MAX_UNCOMPRESSED`, v6.1).
-const ENCODED_MAX: Bytes = Bytes::kib(128);
+use super::{
+    Extent, ExtentFlags, FragmentCount, FragmentCounter, Geometry, Layout, count::ENCODED_MAX,
+};
 
 /// How fragmented a range is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -50,13 +49,8 @@ impl Layout {
     /// least 1 if there is any. A run of encoded extents needs one for each 128 KiB.
     #[must_use]
     pub fn ideal_fragments(&self) -> u64 {
-        self.ideal_fragments_in(FileRange::between(FileOffset(0), FileOffset(u64::MAX)))
-    }
-
-    /// The fewest fragments that a range can have.
-    #[must_use]
-    pub fn ideal_fragments_in(&self, range: FileRange) -> u64 {
-        self.scan(range, &Geometry::Unknown, Bytes(u64::MAX)).pieces
+        let whole = FileRange::between(FileOffset(0), FileOffset(u64::MAX));
+        self.count(whole).pieces
     }
 
     /// Degree of fragmentation of the file: its fragments ÷ the fewest possible; 1 if it has none.
@@ -68,19 +62,6 @@ impl Layout {
         }
     }
 
-    /// Whether one fragment lies on both sides of `place`, so that cutting there makes one more.
-    pub(crate) fn is_cut_by(&self, place: FileOffset) -> bool {
-        let extents = self.extents();
-        let next = extents.partition_point(|e| e.file_end() <= place);
-        let Some(behind) = extents.get(next) else {
-            return false;
-        };
-        if behind.file < place {
-            return true;
-        }
-        behind.file == place && next > 0 && extents[next - 1].touches(behind)
-    }
-
     /// Everything that a decision about a range needs, in one pass over its extents.
     pub(crate) fn scan(&self, range: FileRange, geometry: &Geometry, max_request: Bytes) -> Scan {
         let mut pass = Pass {
@@ -89,18 +70,12 @@ impl Layout {
             previous: None,
             fragment_has_data: false,
             piece_has_data: false,
-            piece_fragments: 0,
-            piece_encoded: 0,
             request_bytes: 0,
         };
-        let mut spread = Spread::of(geometry);
-        let first = self
-            .extents()
-            .partition_point(|e| e.file_end() <= range.start);
-        for whole in &self.extents()[first..] {
-            if whole.file >= range.end() {
-                break;
-            }
+        let mut counter = FragmentCounter::new(range);
+        let mut spread = geometry.spread();
+        for (whole, before) in self.meeting(range) {
+            counter.add(whole, before);
             let Some(part) = whole.clip(range) else {
                 continue;
             };
@@ -109,8 +84,8 @@ impl Layout {
             }
             pass.visit(whole, part);
         }
-        pass.end_piece();
         pass.end_request();
+        pass.scan.count = counter.count();
         pass.scan.dopf = spread.dopf();
         pass.scan
     }
@@ -134,9 +109,7 @@ pub(super) fn is_placed(extent: &Extent) -> bool {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scan {
     /// All fragments.
-    pub(crate) fragments: u64,
-    /// The fewest that it could have: its hole-free pieces, more of them where bytes are encoded.
-    pub(crate) pieces: u64,
+    pub(crate) count: FragmentCount,
     /// Fragments that a read fetches.
     pub(crate) dolf: u64,
     /// The smallest possible DoLF.
@@ -163,9 +136,6 @@ struct Pass<'a> {
     /// Whether the fragment (for DoLF) and the hole-free piece under way have been counted.
     fragment_has_data: bool,
     piece_has_data: bool,
-    /// Fragments and encoded bytes of the piece under way.
-    piece_fragments: u64,
-    piece_encoded: u64,
     request_bytes: u64,
 }
 
@@ -176,15 +146,10 @@ impl<'a> Pass<'a> {
         let joint = neighbour
             .is_some_and(|(p, _)| p.flags.contains(ExtentFlags::ENCODED) && p.len >= ENCODED_MAX);
         if neighbour.is_none() {
-            self.end_piece();
+            self.piece_has_data = false;
         }
         self.scan.flags |= part.flags;
-        self.scan.fragments += u64::from(!touches);
         self.scan.encoded_joints |= joint && !touches;
-        self.piece_fragments += u64::from(!touches);
-        if part.flags.contains(ExtentFlags::ENCODED) {
-            self.piece_encoded += part.len.0;
-        }
         if !touches && !joint {
             self.fragment_has_data = false;
         }
@@ -202,13 +167,6 @@ impl<'a> Pass<'a> {
             self.end_request();
         }
         self.previous = Some((whole, part));
-    }
-
-    fn end_piece(&mut self) {
-        let encoded = self.piece_encoded.div_ceil(ENCODED_MAX.0).max(1);
-        self.scan.pieces += encoded.min(self.piece_fragments);
-        (self.piece_fragments, self.piece_encoded) = (0, 0);
-        self.piece_has_data = false;
     }
 
     fn end_request(&mut self) {

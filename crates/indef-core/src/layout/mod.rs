@@ -4,12 +4,14 @@
 //! are one *fragment*. Every count in indef (extents, DoF, DoLF) counts fragments, never raw
 //! extents, because a device sees no difference between one extent and two that touch.
 
+mod count;
 mod extent;
 mod geometry;
 mod measure;
 mod spread;
 mod windows;
 
+pub use count::{FragmentCount, FragmentCounter};
 pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;

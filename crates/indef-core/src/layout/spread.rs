@@ -1,71 +1,28 @@
 //! Bytes counted on each parallel unit of a device.
 
-use super::Geometry;
-
-/// The block in which DoPF of a striped device is counted: the usual page and file system block.
-pub(super) const STRIPED_BLOCK: u64 = 4096;
-
 /// Bytes for each parallel unit. Where every unit has a part of a full round alike, that part may be
 /// left out: DoPF does not see it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spread {
     /// Addresses before this one lie on no unit that is known.
-    origin: u64,
+    pub(super) origin: u64,
     /// Consecutive bytes on one unit.
-    granule: u64,
-    /// The mapping begins again at every multiple of this, `lanes` units further.
-    period: u64,
+    pub(super) granule: u64,
+    /// The mapping begins again at every multiple of this, `lanes` units further. DoPF of a piece
+    /// depends on the device only by its place modulo this.
+    pub(super) period: u64,
     /// Units that one period lies on.
-    lanes: u64,
-    /// What DoPF counts in.
-    block: u64,
-    bytes: Vec<u64>,
+    pub(super) lanes: u64,
+    /// The block that DoPF counts in.
+    pub(super) block: u64,
+    /// For each unit; none where nothing is known.
+    pub(super) bytes: Vec<u64>,
 }
 
 impl Spread {
-    /// An empty count for each unit; none where nothing is known.
-    pub(super) fn of(geometry: &Geometry) -> Self {
-        match *geometry {
-            Geometry::Unknown => Self::default(),
-            Geometry::Zoned {
-                chips,
-                block,
-                segment,
-                segment_chips,
-                offset,
-            } => Self {
-                origin: offset.0,
-                granule: block.0.max(1),
-                period: segment.0.max(block.0).max(1),
-                lanes: u64::from(segment_chips.clamp(1, chips.max(1))),
-                block: block.0.max(1),
-                bytes: vec![0; chips as usize],
-            },
-            Geometry::Striped { granule, dies } => Self {
-                origin: 0,
-                granule: granule.0.max(1),
-                period: granule.0.saturating_mul(u64::from(dies)).max(1),
-                lanes: u64::from(dies.max(1)),
-                block: STRIPED_BLOCK,
-                bytes: vec![0; dies as usize],
-            },
-        }
-    }
-
     /// Whether nothing is known.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
-    }
-
-    /// The first address that lies on a known unit.
-    pub(super) fn origin(&self) -> u64 {
-        self.origin
-    }
-
-    /// DoPF of a piece depends on the device only by its place modulo this: a later segment begins
-    /// on other units, all of them further by the same number.
-    pub(super) fn period(&self) -> u64 {
-        self.period
     }
 
     /// Count again from nothing.

@@ -168,7 +168,7 @@ fn a_place_inside_a_fragment_is_cut() {
         extent(10, 90, 4, ExtentFlags::empty()),
     ]);
     let cut: Vec<u64> = (0..20)
-        .filter(|place| mixed.is_cut_by(FileOffset(place * BLOCK)))
+        .filter(|place| mixed.count(blocks(*place, 1)).cuts_start)
         .collect();
     assert_eq!(cut, [3, 4, 5, 6, 7, 8, 9, 11, 12, 13]);
 }
@@ -224,9 +224,10 @@ proptest! {
     fn every_degree_is_within_its_bounds(layout in any_layout(ANY_FLAGS), start in 0u64..900, len in 0u64..900) {
         let range = blocks(start, len);
         let scan = layout.scan(range, &Geometry::Unknown, Bytes::kib(64));
-        prop_assert_eq!(scan.fragments, layout.fragments_in(range));
-        prop_assert!(scan.pieces <= scan.fragments);
-        prop_assert!(scan.ideal_dolf <= scan.dolf && scan.dolf <= scan.fragments);
+        prop_assert_eq!(scan.count, layout.count(range));
+        prop_assert_eq!(scan.count.fragments, layout.fragments_in(range));
+        prop_assert!(scan.count.pieces <= scan.count.fragments);
+        prop_assert!(scan.ideal_dolf <= scan.dolf && scan.dolf <= scan.count.fragments);
         prop_assert!(scan.dolf <= scan.requests);
         prop_assert!(scan.placed <= scan.written && scan.written <= range.len);
         prop_assert!(layout.dof() >= 1.0);

@@ -119,16 +119,16 @@ impl Layout {
     pub fn windowed_dopf(&self, io_size: Bytes, geometry: &Geometry) -> WindowedDopf {
         let size = io_size.0.max(1);
         let mut sum = WindowedDopf::default();
-        let mut spread = Spread::of(geometry);
+        let mut spread = geometry.spread();
         if spread.is_empty() {
             return sum;
         }
         // Windows within one extent have as many different places.
-        let places = spread.period() / gcd(spread.period(), size);
+        let places = spread.period / gcd(spread.period, size);
         // The window that is being counted, once it holds something.
         let mut open = None;
         for extent in self.extents().iter().filter(|extent| is_placed(extent)) {
-            let unknown = spread.origin().saturating_sub(extent.phys.0);
+            let unknown = spread.origin.saturating_sub(extent.phys.0);
             let Some(len) = extent.len.0.checked_sub(unknown).filter(|len| *len > 0) else {
                 continue;
             };

@@ -2,7 +2,7 @@
 
 use units::{Bytes, FileRange};
 
-use crate::SkipReason;
+use crate::{SkipReason, layout::FragmentCount};
 
 /// What a plan decided about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Chunk {
     }
 }
 
-/// What migrating a chunk does to the file's number of fragments: `excess` fewer inside, one more at
-/// each end where it cuts a fragment in two. The default assumes the worst.
+/// The part of a [`FragmentCount`] that a plan keeps of a chunk: all that decides what migrating it
+/// does to the file's number of fragments. The default assumes the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edges {
     /// Fragments inside the chunk beyond the fewest possible.
@@ -66,6 +66,35 @@ impl Default for Edges {
             excess: 0,
             cuts_start: true,
             cuts_end: true,
+        }
+    }
+}
+
+impl Edges {
+    /// Of this chunk and of `next`, which begins where it ends, as one.
+    pub(super) fn join(self, next: Self) -> Self {
+        FragmentCount::from(self).join(next.into()).into()
+    }
+}
+
+impl From<FragmentCount> for Edges {
+    fn from(count: FragmentCount) -> Self {
+        Self {
+            excess: count.excess(),
+            cuts_start: count.cuts_start,
+            cuts_end: count.cuts_end,
+        }
+    }
+}
+
+/// The number of pieces is not kept, and one stands for them: a change depends on the excess alone.
+impl From<Edges> for FragmentCount {
+    fn from(edges: Edges) -> Self {
+        Self {
+            fragments: edges.excess.saturating_add(1),
+            pieces: 1,
+            cuts_start: edges.cuts_start,
+            cuts_end: edges.cuts_end,
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What becomes of one range: measured, priced, and moved or skipped with a reason.
+//! Decides one range: measures it, prices it, and marks it to move or to skip with a reason.
 
 use units::Bytes;
 
-use super::{Chunk, Decision, Edges, FileFacts, PlanOptions, Policy, Weight};
+use super::{Chunk, Decision, FileFacts, PlanOptions, Policy, Weight};
 use crate::{
     SkipReason,
     access::AccessRange,
@@ -50,11 +50,6 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
             )
         }
     };
-    let edges = Edges {
-        excess: scan.fragments - scan.pieces,
-        cuts_start: file.layout.is_cut_by(range.start),
-        cuts_end: file.layout.is_cut_by(range.end()),
-    };
     let gain = (priority_now - priority_ideal).max(0.0);
     let mut decision = decision(options, &scan, &ideal, heat);
     if decision == Decision::Migrate && gain <= 0.0 && options.weight != Weight::Paper {
@@ -70,7 +65,7 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
         decision,
         cost: scan.written,
         gain,
-        edges,
+        edges: scan.count.into(),
     }
 }
 
@@ -109,13 +104,13 @@ fn decision(options: &PlanOptions, scan: &Scan, ideal: &Fragmentation, heat: u64
         return skip(SkipReason::Inline);
     }
     if scan.written == Bytes::ZERO {
-        return skip(match scan.fragments {
+        return skip(match scan.count.fragments {
             0 => SkipReason::Empty,
             _ => SkipReason::Unwritten,
         });
     }
     // Encoded extents shorter than the limit may still need as many fragments as they have.
-    let joinable = scan.fragments > scan.pieces;
+    let joinable = !scan.count.is_contiguous();
     let scattered = scan.dolf > ideal.dolf && joinable;
     // InDeF's file B: pieces between holes that cannot be joined, but pile up on few chips.
     let uneven = options.policy == Policy::Indef

@@ -10,6 +10,7 @@
 
 mod chunk;
 mod decide;
+mod facts;
 mod file_plan;
 pub mod format;
 mod limit;
@@ -21,11 +22,12 @@ mod safety;
 mod windows;
 
 pub use chunk::{Chunk, Decision, Edges};
+pub use facts::FileFacts;
 pub use file_plan::{BirthTime, FilePlan, PlanTotals, split_at_root};
 pub use limit::{Limited, limit};
 pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
 pub use path::PathJson;
-pub use policy::{FileFacts, plan_file};
+pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
 pub use safety::predicted_fragments;
 

@@ -80,8 +80,7 @@ fn join(chunks: &mut Vec<Chunk>, chunk: Chunk) {
             last.dolf = last.dolf.max(chunk.dolf);
             last.dopf = last.dopf.max(chunk.dopf);
             last.iodp = last.iodp.max(chunk.iodp);
-            last.edges.excess = last.edges.excess.saturating_add(chunk.edges.excess);
-            last.edges.cuts_end = chunk.edges.cuts_end;
+            last.edges = last.edges.join(chunk.edges);
         }
         _ => chunks.push(chunk),
     }

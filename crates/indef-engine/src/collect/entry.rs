@@ -15,9 +15,10 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
-    Found, Seen, count,
+    counts::count,
     directory::{Directory, Known, Place, Prefix},
     names::NamesBuilder,
+    seen::{Found, Seen},
     walker::{Walker, Work, identity, is_mount_root, look_at},
 };
 

@@ -14,7 +14,7 @@ use rustix::{
 };
 
 use super::{
-    count,
+    counts::count,
     directory::{Directory, Node, Place, open_directory},
     walker::{Walker, identity, is_pseudo},
 };

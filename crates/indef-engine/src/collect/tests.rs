@@ -6,6 +6,8 @@ use std::{
     sync::Mutex,
 };
 
+use units::Bytes;
+
 use super::*;
 
 struct Walked {

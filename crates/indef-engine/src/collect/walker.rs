@@ -20,11 +20,11 @@ use rustix::{
 };
 
 use super::{
-    CollectOptions, Counts, Problem, Seen, count,
+    counts::{Counts, count},
     directory::{Directory, Known, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
     queue::Queue,
-    root,
+    seen::{CollectOptions, Problem, Seen},
 };
 use crate::Cancel;
 
@@ -70,6 +70,7 @@ impl<'a> Walk<'a> {
     pub(super) fn new(
         roots: &'a Roots,
         paths: &'a [PathBuf],
+        given: HashSet<(u64, u64)>,
         options: &'a CollectOptions,
         cancel: &'a Cancel,
         visit: &'a (dyn Fn(Seen) + Sync),
@@ -86,7 +87,7 @@ impl<'a> Walk<'a> {
             queue: Queue::new((0..walkers_for_roots).map(|_| Work::Roots).collect()),
             counts: Counts::default(),
             open: OpenCount::new(),
-            given: root::identities(paths),
+            given,
             seen: Mutex::default(),
             file_systems: RwLock::default(),
         }

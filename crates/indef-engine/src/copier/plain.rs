@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use super::{AfterRead, Buffers, Piece, Pieces, after_read};
+use super::pieces::{AfterRead, Buffers, Piece, Pieces, after_read};
 
 /// More threads than this cost more than they bring.
 const MOST_THREADS: usize = 16;

@@ -14,7 +14,7 @@ use std::{
 
 use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 
-use super::{AfterRead, Buffers, Piece, Pieces, after_read};
+use super::pieces::{AfterRead, Buffers, Piece, Pieces, after_read};
 
 /// What a buffer is used for now.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,10 @@ use indef_fs::RangeCopier;
 use proptest::prelude::*;
 use units::FileRange;
 
-use super::{Copier, Piece, Pieces};
+use super::{
+    Copier,
+    pieces::{Piece, Pieces},
+};
 
 /// Both ways of copying.
 fn copiers(depth: u32) -> [Copier; 2] {

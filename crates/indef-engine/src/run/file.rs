@@ -6,13 +6,14 @@ use std::sync::{
 };
 
 use indef_core::SkipReason;
-use indef_fs::{Mapper, Moved, Relocator, Target};
+use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Event, ExtentMaps, FileResult, Reason, Run, Status,
+    Event, ExtentMaps, FileResult, Reason, Status,
     extent_maps::MapEntry,
     job::{Job, status_of},
+    shared::Run,
     survey::{Judged, Survey, survey},
     volume::Volume,
 };
@@ -34,6 +35,8 @@ pub(super) struct OpenFile {
     /// The part of it that is looked at: up to its size, in whole blocks.
     end: Bytes,
     extents_before: u64,
+    /// Written bytes of the whole file.
+    written: Bytes,
     map_before: Vec<MapEntry>,
     planned: Bytes,
     /// Workers that move pieces of it right now.
@@ -51,7 +54,7 @@ struct Progress {
 /// A part of a file that one worker moves.
 pub(super) struct Piece {
     pub(super) file: Arc<OpenFile>,
-    pub(super) ranges: Vec<FileRange>,
+    pub(super) ranges: Vec<CountedRange>,
     /// Reserved in the budget.
     pub(super) cost: Bytes,
     /// New place that it needs.
@@ -61,6 +64,12 @@ pub(super) struct Piece {
 impl OpenFile {
     pub(super) fn relocator(&self) -> &dyn Relocator {
         self.volume.engine(self.engine)
+    }
+
+    /// Bytes that the engine writes when it moves these ranges.
+    fn cost(&self, ranges: &[Judged]) -> Bytes {
+        let asked = ranges.iter().map(|judged| judged.written).sum();
+        self.relocator().cost(asked, self.written)
     }
 
     fn result(
@@ -162,6 +171,7 @@ impl Run<'_> {
         let looked = survey(self.backend, &target, end, true, &runs, wants_map, mapper);
         let Survey {
             fragments,
+            written,
             ranges,
             map,
             ..
@@ -176,6 +186,7 @@ impl Run<'_> {
             engine,
             end,
             extents_before: fragments,
+            written,
             map_before: map,
             planned: Bytes::ZERO,
             sharers: AtomicU64::new(0),
@@ -192,9 +203,9 @@ impl Run<'_> {
             progress.add_reason(Some(Reason::Skip(SkipReason::Empty)));
         }
         for judged in ranges {
-            if judged.fragments <= judged.ideal {
+            if judged.count.is_contiguous() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::Contiguous)));
-            } else if judged.change() > 0 {
+            } else if !judged.is_safe() {
                 progress.add_reason(Some(Reason::Skip(SkipReason::NoGain)));
             } else {
                 worth.push(judged);
@@ -235,7 +246,7 @@ impl Run<'_> {
                 file: Arc::clone(&file),
                 cost: group.cost,
                 allocated: group.parts.iter().map(|judged| judged.allocated).sum(),
-                ranges: group.parts.iter().map(|judged| judged.range).collect(),
+                ranges: group.parts.iter().map(Judged::counted).collect(),
             })
             .collect();
         Opened::Pieces(pieces)
@@ -246,18 +257,18 @@ impl Run<'_> {
         if !file.relocator().splits() {
             return vec![Group::new(file, worth)];
         }
-        let total: u64 = worth.iter().map(|judged| judged.cost.get()).sum();
+        let total: u64 = worth.iter().map(|judged| judged.written.get()).sum();
         // Two pieces for each worker, so that no one waits long for the last.
         let share = (total / (2 * self.workers as u64)).clamp(GROUP, CUT);
         let mut groups = Vec::new();
         let mut open = Vec::new();
         let mut size = 0;
         for judged in worth {
-            if size > 0 && size + judged.cost.get() > share {
+            if size > 0 && size + judged.written.get() > share {
                 groups.push(Group::new(file, std::mem::take(&mut open)));
                 size = 0;
             }
-            size += judged.cost.get();
+            size += judged.written.get();
             open.push(judged);
         }
         groups.push(Group::new(file, open));
@@ -277,7 +288,7 @@ impl Run<'_> {
         for judged in group.parts {
             let tail = judged.without_lead();
             for part in std::iter::once(judged).chain(tail) {
-                let cost = engine_cost(file, &[part]);
+                let cost = file.cost(&[part]);
                 if self.budget.reserve(cost) {
                     affordable.cost += cost;
                     affordable.parts.push(part);
@@ -373,7 +384,7 @@ fn finished(job: Job, reason: Reason) -> Opened {
     Opened::Finished(Box::new(job.result(status_of(&reason), Some(reason))))
 }
 
-/// Ranges of a file that one worker moves, and what that costs.
+/// Ranges of a file that one worker moves, with their cost.
 #[derive(Default)]
 struct Group {
     parts: Vec<Judged>,
@@ -383,23 +394,9 @@ struct Group {
 impl Group {
     fn new(file: &OpenFile, parts: Vec<Judged>) -> Self {
         Self {
-            cost: engine_cost(file, &parts),
+            cost: file.cost(&parts),
             parts,
         }
-    }
-}
-
-/// What the engine will write for these ranges: more than what is in them where it has to move more
-/// than it is asked to.
-fn engine_cost(file: &OpenFile, judged: &[Judged]) -> Bytes {
-    let ranges: Vec<_> = judged.iter().map(|j| j.range).collect();
-    let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-    let written: Bytes = judged.iter().map(|j| j.cost).sum();
-    let cost = file.relocator().cost(&file.target, &ranges);
-    if cost > asked {
-        cost
-    } else {
-        cost.min(written)
     }
 }
 

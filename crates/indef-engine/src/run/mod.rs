@@ -11,8 +11,8 @@
 //! workers; of small ones, one worker moves each, and the waiting of one hides behind the work of
 //! the others.
 //!
-//! What is not checked here: whether the new place is better (the engine does, before anything
-//! moves) and whether the plan is wise.
+//! Not checked here: whether the new place is better (the engine does, before anything moves) and
+//! whether the plan is wise.
 
 mod backend;
 mod extent_maps;
@@ -24,6 +24,7 @@ mod options;
 mod piece;
 mod result;
 mod schedule;
+mod shared;
 mod step_size;
 mod survey;
 mod volume;
@@ -42,7 +43,7 @@ use std::{
 };
 
 use indef_core::{SkipReason, plan::FilePlan};
-use indef_fs::{Mapper, Moved, RangeCopier, Roots};
+use indef_fs::{Mapper, Moved, Roots};
 use linux_abi::ioprio::{IoPriority, set_for_this_thread};
 use units::{Bytes, Nanos};
 
@@ -59,6 +60,7 @@ use self::{
     limits::{Budget, Pace, Stop},
     piece::PieceEnd,
     schedule::{Schedule, Task},
+    shared::Run,
     volume::Volumes,
 };
 use crate::{Cancel, sync::lock};
@@ -138,25 +140,6 @@ fn run_with(
         run.done(job.result(Status::Skipped, Some(reason)));
     }
     run.finish(begin)
-}
-
-/// What the workers of a run share.
-struct Run<'a> {
-    backend: &'a dyn Backend,
-    options: &'a RunOptions,
-    observer: &'a dyn Observer,
-    copier: &'a dyn RangeCopier,
-    workers: usize,
-    stop: Stop<'a>,
-    budget: Budget,
-    pace: Pace,
-    volumes: Volumes,
-    worst: Worst,
-    longest_lock: AtomicU64,
-    stalls_over_limit: AtomicU64,
-    longest_uncommitted: AtomicU64,
-    said_stopping: AtomicBool,
-    results: Mutex<Vec<FileResult>>,
 }
 
 impl Run<'_> {

@@ -12,9 +12,10 @@ use indef_fs::{Moved, RangeCopier, Refusal, Step};
 use units::{Bytes, FileRange};
 
 use super::{
-    Event, Reason, Run,
+    Event, Reason,
     file::{Piece, Sharing},
     result,
+    shared::Run,
     step_size::StepSize,
 };
 

@@ -4,8 +4,8 @@
 //! The map is taken in windows. Each window begins a little before the end of the one before, so
 //! that what is known only from two neighbours (whether they touch) is seen at every place.
 
-use indef_core::layout::{Extent, ExtentFlags};
-use indef_fs::{Mapper, Refusal, Target};
+use indef_core::layout::{Extent, ExtentFlags, FragmentCount, FragmentCounter};
+use indef_fs::{CountedRange, Mapper, Refusal, Target};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
@@ -21,56 +21,60 @@ const SPARSE: usize = 16 << 10;
 /// understood only beside its neighbour (a compressed one of Btrfs).
 const OVERLAP: u64 = 128 << 10;
 
-/// What a pass over a file found.
+/// The findings of a pass over a file.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     /// Fragments of the file.
     pub(super) fragments: u64,
+    /// Bytes of the file that are allocated and written.
+    pub(super) written: Bytes,
     /// Some data has no place yet (it is being written right now).
     pub(super) unplaced: bool,
-    /// The ranges that were asked about, in order.
+    /// The ranges that were asked about and have data, in order.
     pub(super) ranges: Vec<Judged>,
     /// The map, if it was asked for.
     pub(super) map: Vec<MapEntry>,
 }
 
-/// What is known of a range.
+/// A range as it is now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     pub(super) range: FileRange,
-    /// Fragments that intersect it.
-    pub(super) fragments: u64,
-    /// The fewest that it could have: runs of bytes without a hole.
-    pub(super) ideal: u64,
-    /// Ends at which a fragment reaches across.
-    pub(super) cuts: u64,
+    pub(super) count: FragmentCount,
     /// Allocated bytes: new place that moving it needs.
     pub(super) allocated: Bytes,
-    /// Bytes that moving it writes: allocated and written ones.
-    pub(super) cost: Bytes,
+    /// Allocated and written bytes.
+    pub(super) written: Bytes,
     /// The end of its first fragment.
     lead_end: FileOffset,
-    /// What moving the first fragment would write.
-    lead_cost: Bytes,
+    /// Written bytes of the first fragment.
+    lead_written: Bytes,
 }
 
 impl Judged {
-    /// The range without its first fragment, if that is still worth moving. It begins where a
-    /// fragment begins, so it has no more cuts than the whole.
+    /// The range without its first fragment, if that is still worth moving.
     pub(super) fn without_lead(&self) -> Option<Self> {
         let tail = Self {
             range: FileRange::between(self.lead_end, self.range.end()),
-            fragments: self.fragments.checked_sub(1)?,
-            cost: self.cost.saturating_sub(self.lead_cost),
+            count: self.count.without_lead(),
+            written: self.written.saturating_sub(self.lead_written),
             ..*self
         };
-        (tail.fragments > tail.ideal && tail.change() <= 0).then_some(tail)
+        (!tail.count.is_contiguous() && tail.is_safe()).then_some(tail)
     }
 
-    /// By how much moving it changes the file's number of fragments: each hole-free part becomes
-    /// one, and each cut leaves a remainder.
-    pub(super) fn change(&self) -> i64 {
-        (self.ideal + self.cuts) as i64 - self.fragments as i64
+    /// Whether the file has no more fragments once the range is contiguous.
+    pub(super) fn is_safe(&self) -> bool {
+        self.count.change(1) <= 0
+    }
+
+    /// For the engine.
+    pub(super) fn counted(&self) -> CountedRange {
+        CountedRange {
+            range: self.range,
+            count: self.count,
+            written: self.written,
+        }
     }
 }
 
@@ -84,12 +88,7 @@ pub(super) fn survey(
     keep_map: bool,
     mapper: &mut Mapper,
 ) -> Result<Survey, Refusal> {
-    let mut pass = Pass {
-        survey: Survey::default(),
-        map: keep_map.then(MapBuilder::default),
-        ranges,
-        next: 0,
-    };
+    let mut pass = Pass::new(ranges, keep_map);
     let (mut start, mut fresh_from, mut length, mut sync) = (0, 0, WINDOW, sync);
     while fresh_from < end.get() {
         let window_end = fresh_from.saturating_add(length).min(end.get());
@@ -124,86 +123,107 @@ pub(super) fn survey(
     Ok(pass.finish())
 }
 
-struct Pass<'a> {
+struct Pass {
     survey: Survey,
     map: Option<MapBuilder>,
-    ranges: &'a [FileRange],
-    /// The first of them that does not lie wholly behind.
+    ranges: Vec<Judging>,
+    /// The first of them that later extents can meet or continue.
     next: usize,
 }
 
-impl Pass<'_> {
+impl Pass {
+    fn new(ranges: &[FileRange], keep_map: bool) -> Self {
+        Self {
+            survey: Survey::default(),
+            map: keep_map.then(MapBuilder::default),
+            ranges: ranges.iter().copied().map(Judging::new).collect(),
+            next: 0,
+        }
+    }
+
     /// The next extent, and what lies right before it.
     fn extent(&mut self, extent: &Extent, before: Option<&Extent>) {
         let continues = before.is_some_and(|before| before.touches(extent));
-        let borders = before.is_some_and(|before| before.file_end() == extent.file);
         self.survey.fragments += u64::from(!continues);
+        self.survey.written += written(extent);
         self.survey.unplaced |= extent.flags.contains(ExtentFlags::UNPLACED);
         if let Some(map) = &mut self.map {
             map.add(extent, continues);
         }
-        if continues
-            && let Some(last) = self.survey.ranges.last_mut()
-            && last.range.end() == extent.file
-        {
-            last.cuts += 1;
-        }
-        while let Some(range) = self.ranges.get(self.next) {
-            if range.start >= extent.file_end() {
+        let end = extent.file_end();
+        for judging in &mut self.ranges[self.next..] {
+            if judging.counter.range().start >= end {
                 break;
             }
-            self.judge(*range, extent, continues, borders);
-            if range.end() > extent.file_end() {
-                break;
-            }
-            self.next += 1;
+            judging.add(extent, before);
         }
-    }
-
-    /// Add what `extent` says about `range`, if they meet.
-    fn judge(&mut self, range: FileRange, extent: &Extent, continues: bool, borders: bool) {
-        let Some(part) = extent.clip(range) else {
-            return;
-        };
-        let ranges = &mut self.survey.ranges;
-        if ranges.last().is_none_or(|last| last.range != range) {
-            ranges.push(Judged {
-                range,
-                fragments: 0,
-                ideal: 0,
-                cuts: 0,
-                allocated: Bytes::ZERO,
-                cost: Bytes::ZERO,
-                lead_end: range.start,
-                lead_cost: Bytes::ZERO,
-            });
-        }
-        let Some(judged) = ranges.last_mut() else {
-            return;
-        };
-        let begins_inside = extent.file > range.start;
-        judged.fragments += u64::from(!(begins_inside && continues));
-        judged.ideal += u64::from(!(begins_inside && borders));
-        let reaches_in = extent.file < range.start || (extent.file == range.start && continues);
-        judged.cuts += u64::from(reaches_in);
-        judged.cuts += u64::from(extent.file_end() > range.end());
-        judged.allocated += part.len;
-        let cost = match extent.flags.contains(ExtentFlags::UNWRITTEN) {
-            true => Bytes::ZERO,
-            false => part.len,
-        };
-        judged.cost += cost;
-        if judged.fragments == 1 {
-            judged.lead_end = part.file_end();
-            judged.lead_cost += cost;
-        }
+        // One that ends with this extent may be cut by the next.
+        self.next += self.ranges[self.next..]
+            .iter()
+            .take_while(|judging| judging.counter.range().end() < end)
+            .count();
     }
 
     fn finish(mut self) -> Survey {
         if let Some(map) = self.map {
             self.survey.map = map.finish();
         }
+        let judged = self.ranges.iter().map(Judging::judged);
+        self.survey.ranges = judged.filter(|range| range.count.fragments > 0).collect();
         self.survey
+    }
+}
+
+/// A range while the file's extents go by.
+struct Judging {
+    counter: FragmentCounter,
+    allocated: Bytes,
+    written: Bytes,
+    lead_end: FileOffset,
+    lead_written: Bytes,
+}
+
+impl Judging {
+    fn new(range: FileRange) -> Self {
+        Self {
+            counter: FragmentCounter::new(range),
+            allocated: Bytes::ZERO,
+            written: Bytes::ZERO,
+            lead_end: range.start,
+            lead_written: Bytes::ZERO,
+        }
+    }
+
+    fn add(&mut self, extent: &Extent, before: Option<&Extent>) {
+        self.counter.add(extent, before);
+        let Some(part) = extent.clip(self.counter.range()) else {
+            return;
+        };
+        self.allocated += part.len;
+        self.written += written(&part);
+        if self.counter.count().fragments == 1 {
+            self.lead_end = part.file_end();
+            self.lead_written = self.written;
+        }
+    }
+
+    fn judged(&self) -> Judged {
+        Judged {
+            range: self.counter.range(),
+            count: self.counter.count(),
+            allocated: self.allocated,
+            written: self.written,
+            lead_end: self.lead_end,
+            lead_written: self.lead_written,
+        }
+    }
+}
+
+/// The part of an extent that moving it writes.
+fn written(extent: &Extent) -> Bytes {
+    match extent.flags.contains(ExtentFlags::UNWRITTEN) {
+        true => Bytes::ZERO,
+        false => extent.len,
     }
 }
 
@@ -216,12 +236,7 @@ mod tests {
     use super::*;
 
     fn judge(layout: &Layout, ranges: &[FileRange]) -> Survey {
-        let mut pass = Pass {
-            survey: Survey::default(),
-            map: None,
-            ranges,
-            next: 0,
-        };
+        let mut pass = Pass::new(ranges, false);
         let mut previous = None;
         for extent in layout.extents() {
             pass.extent(extent, previous.as_ref());
@@ -270,11 +285,12 @@ mod tests {
             for range in ranges {
                 let judged = survey.ranges.iter().find(|j| j.range == range);
                 let fragments = layout.fragments_in(range);
-                prop_assert_eq!(judged.map_or(0, |j| j.fragments), fragments);
+                prop_assert_eq!(judged.map_or(0, |j| j.count.fragments), fragments);
                 let Some(judged) = judged else { continue };
+                prop_assert_eq!(judged.count, layout.count(range));
                 let predicted = indef_core::plan::predicted_fragments(&layout, &[range]);
                 prop_assert_eq!(
-                    layout.fragments().saturating_add_signed(judged.change()),
+                    layout.fragments().saturating_add_signed(judged.count.change(1)),
                     predicted
                 );
                 let written: Bytes = layout
@@ -282,15 +298,15 @@ mod tests {
                     .filter(|e| !e.flags.contains(ExtentFlags::UNWRITTEN))
                     .map(|e| e.len)
                     .sum();
-                prop_assert_eq!(judged.cost, written);
+                prop_assert_eq!(judged.written, written);
                 if let Some(tail) = judged.without_lead() {
-                    prop_assert_eq!(tail.fragments, layout.fragments_in(tail.range));
+                    prop_assert_eq!(tail.count.fragments, layout.fragments_in(tail.range));
                     let written: Bytes = layout
                         .clipped(tail.range)
                         .filter(|e| !e.flags.contains(ExtentFlags::UNWRITTEN))
                         .map(|e| e.len)
                         .sum();
-                    prop_assert_eq!(tail.cost, written);
+                    prop_assert_eq!(tail.written, written);
                     let predicted = indef_core::plan::predicted_fragments(&layout, &[tail.range]);
                     prop_assert!(predicted <= layout.fragments());
                 }

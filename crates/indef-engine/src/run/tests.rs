@@ -57,6 +57,15 @@ fn everything_planned_is_moved_and_a_second_run_writes_nothing() {
 }
 
 #[test]
+fn a_file_is_mapped_before_and_after_and_written_back_once() {
+    let sim = Simulated::new();
+    let plan = sim.file("file", 64, BLOCK);
+    let result = sim.run(vec![plan], &options());
+    assert_eq!(result.files[0].status, Status::Moved);
+    assert_eq!(sim.state.lock().unwrap().maps, [true, false]);
+}
+
+#[test]
 fn what_changed_since_the_plan_is_left_alone() {
     let sim = Simulated::new();
     let plans = ["gone", "replaced", "shrunk", "swap", "no-better-place"]

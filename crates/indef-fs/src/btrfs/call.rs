@@ -5,10 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use units::{Bytes, Nanos};
+use indef_core::SkipReason;
+use rustix::io::Errno;
+use units::{Bytes, FileOffset, Nanos};
 
 use super::{compression::Way, pieces::CLUSTER};
-use crate::Moved;
+use crate::{Moved, Refusal, Target};
 
 /// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
 /// the only one of its cluster and has no neighbour behind it: with the odd length first, the last
@@ -85,6 +87,22 @@ impl Recent {
     pub(super) fn bytes(&self) -> Bytes {
         self.now + self.before
     }
+}
+
+/// The refusal that an errno of the ioctl means.
+pub(super) fn refuse(target: &Target, at: FileOffset, error: io::Error) -> Refusal {
+    let reason = match Errno::from_io_error(&error) {
+        Some(Errno::NOSPC) => SkipReason::NoSpace,
+        Some(Errno::DQUOT) => SkipReason::QuotaExceeded,
+        Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
+        Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted,
+        Some(Errno::TXTBSY) => SkipReason::SwapFile,
+        // The range begins behind the end of the file, which was cut off meanwhile.
+        Some(Errno::INVAL) => SkipReason::Changed,
+        Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::Unsupported,
+        _ => return Refusal::Failed(target.error("rewrite a range", Some(at), error)),
+    };
+    reason.into()
 }
 
 #[cfg(test)]

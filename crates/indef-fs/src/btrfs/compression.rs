@@ -19,10 +19,14 @@
 use indef_core::SkipReason;
 use linux_abi::btrfs::{Compression, DefragFlags, compressions};
 use rustix::fs::{fgetxattr, ioctl_getflags};
-use units::FileRange;
+use units::{Bytes, FileRange};
 
-use super::pieces::MAX_COMPRESSED;
 use crate::{Filesystem, Target};
+
+/// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
+/// only certain to end with fewer fragments than it had if it has more than that
+/// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
+pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
 
 /// How a piece is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,12 +36,11 @@ mod reader;
 mod relocation;
 mod space;
 
-use indef_core::{SkipReason, layout::Layout};
-use linux_abi::fiemap::Mapper;
-use rustix::io::Errno;
-use units::{Bytes, FileOffset, FileRange};
+use indef_core::SkipReason;
 
-use crate::{EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target, map};
+use crate::{
+    CountedRange, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target,
+};
 use relocation::BtrfsRelocation;
 
 /// The engine `btrfs-defrag-range`.
@@ -58,20 +57,6 @@ impl BtrfsDefragRange {
             allow_unshare: options.allow_unshare,
         }
     }
-
-    /// The map of a range and one block on either side.
-    fn map(
-        &self,
-        target: &Target,
-        range: FileRange,
-        sync: bool,
-        mapper: &mut Mapper,
-    ) -> Result<Layout, Refusal> {
-        let block = target.block_size;
-        let start = FileOffset(range.start.get().saturating_sub(block.get()));
-        let around = FileRange::between(start, range.end() + block);
-        map(&target.file, &target.path, around, sync, mapper)
-    }
 }
 
 impl Relocator for BtrfsDefragRange {
@@ -86,37 +71,18 @@ impl Relocator for BtrfsDefragRange {
         Ok(())
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-        ranges
-            .iter()
-            .map(|range| range.align_outward(target.block_size).intersect(file).len)
-            .sum()
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         self.admit(target)?;
-        Ok(Box::new(BtrfsRelocation::begin(self, target, ranges)?))
+        Ok(Box::new(BtrfsRelocation::begin(
+            &self.fs,
+            self.allow_unshare,
+            target,
+            ranges,
+        )?))
     }
-}
-
-/// What an errno of the ioctl means for the file.
-fn refuse(target: &Target, at: FileOffset, error: std::io::Error) -> Refusal {
-    let reason = match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC) => SkipReason::NoSpace,
-        Some(Errno::DQUOT) => SkipReason::QuotaExceeded,
-        Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
-        Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted,
-        Some(Errno::TXTBSY) => SkipReason::SwapFile,
-        // The range begins behind the end of the file, which was cut off meanwhile.
-        Some(Errno::INVAL) => SkipReason::Changed,
-        Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::Unsupported,
-        _ => return Refusal::Failed(target.error("rewrite a range", Some(at), error)),
-    };
-    reason.into()
 }

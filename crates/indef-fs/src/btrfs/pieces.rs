@@ -1,17 +1,12 @@
-//! Which parts of a range can be moved, and whether it pays. Pure.
+//! Selects the parts of a range that can be moved and for which it pays. Pure.
 
 use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileRange};
 
-use super::compression::Way;
-
-/// Compressed data gets a place for each extent of this length, which may lie anywhere: a piece is
-/// only certain to end with fewer fragments than it had if it has more than that
-/// (`BTRFS_MAX_UNCOMPRESSED`, fs/btrfs/compression.h, v6.1).
-pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
+use super::compression::{MAX_COMPRESSED, Way};
 
 /// What the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
 /// file system, takes a snapshot or is short of space for metadata has everything dirty written back,
@@ -127,27 +122,18 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
         return;
     };
     let range = FileRange::between(first.file, last.file_end());
-    let fragments = layout.fragments_in(range);
-    let cut = |at: FileOffset| {
-        let extents = layout.extents();
-        let i = extents.partition_point(|extent| extent.file_end() < at);
-        match extents.get(i..) {
-            Some([last, next, ..]) if last.file_end() == at => last.touches(next),
-            Some([extent, ..]) => extent.file < at && at < extent.file_end(),
-            _ => false,
-        }
-    };
-    let cuts = u64::from(cut(range.start)) + u64::from(cut(range.end()));
-    if encoded(first) && fragments <= range.len.div_ceil(MAX_COMPRESSED) + cuts {
+    let count = layout.count(range);
+    let wanted = -(found.at_least as i64);
+    if encoded(first) && count.change_to(range.len.div_ceil(MAX_COMPRESSED)) >= 0 {
         found.reasons.push(SkipReason::Compressed);
-    } else if fragments < 2 {
+    } else if count.fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
-    } else if fragments < range.len.div_ceil(CLUSTER) + cuts + found.at_least {
+    } else if count.change_to(range.len.div_ceil(CLUSTER)) > wanted {
         found.reasons.push(SkipReason::NoGain);
     } else {
         found.pieces.push(Piece {
             range,
-            fragments,
+            fragments: count.fragments,
             encoded: encoded(first),
             way: Way::Plain,
         });
@@ -157,7 +143,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
 
 #[cfg(test)]
 mod tests {
-    use units::PhysOffset;
+    use units::{FileOffset, PhysOffset};
 
     use super::*;
 

@@ -27,18 +27,17 @@ use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    BtrfsDefragRange,
     batch::{Batch, Outcome, Part, moved_bytes},
-    call::{Recent, interrupted, locked, piece_of},
+    call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
     pieces::{Piece, movable, still_movable},
     reader::Reader,
-    refuse,
     space::{Room, amount, room},
 };
 use crate::{
-    CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    CacheRecord, CountedRange, Filesystem, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{cached_pages, page},
+    map,
 };
 
 /// Written back together, at least, if there is as much.
@@ -64,11 +63,12 @@ const INTERRUPTS: u32 = 1000;
 
 /// See [`crate::Relocator::begin`].
 pub(super) struct BtrfsRelocation<'a> {
-    engine: &'a BtrfsDefragRange,
     target: &'a Target,
     mapper: Mapper,
     reader: Reader,
     rules: Rules,
+    /// Sharing may be given up, as far as we are asked.
+    allow_unshare: bool,
     /// Shared extents may be moved.
     may_unshare: bool,
     /// Where the last window cut a range.
@@ -101,28 +101,39 @@ fn is_written_in_place(target: &Target) -> bool {
     ioctl_getflags(&target.file).is_ok_and(|flags| flags.contains(IFlags::NOCOW))
 }
 
+/// The map of a range and one block on either side.
+fn map_around(
+    target: &Target,
+    range: FileRange,
+    sync: bool,
+    mapper: &mut Mapper,
+) -> Result<Layout, Refusal> {
+    let block = target.block_size;
+    let start = FileOffset(range.start.get().saturating_sub(block.get()));
+    let around = FileRange::between(start, range.end() + block);
+    map(&target.file, &target.path, around, sync, mapper)
+}
+
 impl<'a> BtrfsRelocation<'a> {
     /// Map until there is something to move; or say why there is nothing.
     pub(super) fn begin(
-        engine: &'a BtrfsDefragRange,
+        fs: &Filesystem,
+        allow_unshare: bool,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
         let file = FileRange::new(0, target.size.get()).align_outward(target.block_size);
-        let inside = |range: &FileRange| range.align_outward(target.block_size).intersect(file);
-        let total: Bytes = ranges.iter().map(|range| range.len).sum();
+        let inside = |range: FileRange| range.align_outward(target.block_size).intersect(file);
+        let ranges = ranges.iter().map(|counted| counted.range);
+        let total: Bytes = ranges.clone().map(|range| range.len).sum();
         let mut new = Self {
             reader: Reader::new(&target.file, total > AHEAD),
-            engine,
             target,
             mapper: Mapper::default(),
-            rules: Rules::of(&engine.fs, target),
-            may_unshare: engine.allow_unshare && !is_written_in_place(target),
-            ranges: ranges
-                .iter()
-                .map(inside)
-                .filter(|r| !r.is_empty())
-                .collect(),
+            rules: Rules::of(fs, target),
+            allow_unshare,
+            may_unshare: allow_unshare && !is_written_in_place(target),
+            ranges: ranges.map(inside).filter(|r| !r.is_empty()).collect(),
             cut_at: None,
             pieces: VecDeque::new(),
             mapped: Instant::now(),
@@ -140,10 +151,8 @@ impl<'a> BtrfsRelocation<'a> {
         if new.ranges.is_empty() {
             return Err(SkipReason::OutOfRange.into());
         }
-        let mut sync = true;
         while new.pieces.is_empty() && !new.ranges.is_empty() {
-            new.next_window(sync)?;
-            sync = false;
+            new.next_window()?;
         }
         if new.pieces.is_empty() {
             return Err(new.left_out.unwrap_or(SkipReason::Empty).into());
@@ -152,7 +161,7 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     /// Map the next ranges, and take what of them can be moved and is worth it.
-    fn next_window(&mut self, mut sync: bool) -> Result<(), Refusal> {
+    fn next_window(&mut self) -> Result<(), Refusal> {
         self.mapped = Instant::now();
         let mut rest = WINDOW;
         while !rest.is_zero()
@@ -169,8 +178,7 @@ impl<'a> BtrfsRelocation<'a> {
                 self.cut_at = Some(later.start);
             }
             rest -= part.len;
-            let layout = self.engine.map(self.target, part, sync, &mut self.mapper)?;
-            sync = false;
+            let layout = map_around(self.target, part, false, &mut self.mapper)?;
             self.select(&layout, part, cut);
             if layout.clipped(part).next().is_none() {
                 self.skip_hole()?;
@@ -213,7 +221,7 @@ impl<'a> BtrfsRelocation<'a> {
         let found = movable(layout, part, self.may_unshare, cut);
         for reason in found.reasons {
             self.note(match reason {
-                SkipReason::Shared if self.engine.allow_unshare => SkipReason::KeepsSharing,
+                SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
                 reason => reason,
             });
         }
@@ -262,7 +270,7 @@ impl<'a> BtrfsRelocation<'a> {
     /// Take the next pieces, up to the size of a batch.
     fn open_batch(&mut self) -> Result<(), Refusal> {
         if self.pieces.is_empty() {
-            self.next_window(false)?;
+            self.next_window()?;
         }
         let mut batch = Batch::default();
         let mut rest = self.batch_size()?;
@@ -356,7 +364,7 @@ impl<'a> BtrfsRelocation<'a> {
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
         if part.mapped.elapsed() > FRESH {
             let now = FileRange { start, len };
-            let layout = self.engine.map(self.target, now, false, &mut self.mapper)?;
+            let layout = map_around(self.target, now, false, &mut self.mapper)?;
             if let Err(reason) = still_movable(&layout, now, encoded, self.may_unshare) {
                 return self.rewrite_failed(reason.into());
             }
@@ -468,9 +476,7 @@ impl<'a> BtrfsRelocation<'a> {
     fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Outcome, Refusal> {
         let mut outcome = Outcome::default();
         for (i, part) in batch.parts.iter().enumerate() {
-            let now = self
-                .engine
-                .map(self.target, part.range, sync && i == 0, &mut self.mapper)?;
+            let now = map_around(self.target, part.range, sync && i == 0, &mut self.mapper)?;
             outcome.before += part.before.fragments();
             outcome.after += now.fragments_in(part.range);
             outcome.relocated += moved_bytes(&part.before, &now);

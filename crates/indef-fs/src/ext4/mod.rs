@@ -26,24 +26,16 @@ mod donor;
 mod piece;
 mod queue;
 mod relocation;
+mod shared;
 mod volume;
 
-use std::{
-    fs::File,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
-    time::SystemTime,
-};
-
 use indef_core::SkipReason;
-use linux_abi::fiemap::Mapper;
 use rustix::fs::{IFlags, ioctl_getflags};
-use units::{Bytes, FileRange};
 
-use self::relocation::Ext4Relocation;
+use self::{relocation::Ext4Relocation, shared::Shared};
 use crate::{
-    Attributes, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal, Relocation,
-    Relocator, Settler, Target, cache::READ_PIECE, hold::Holds, map::for_each_batch, survey,
+    Attributes, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal,
+    Relocation, Relocator, Target,
 };
 
 /// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).
@@ -51,24 +43,8 @@ const JOURNAL_DATA: u32 = 0x4000;
 const EXTENTS: u32 = 0x8_0000;
 const INLINE_DATA: u32 = 0x1000_0000;
 
-/// Moved data of all files that waits for its writeback.
-const SETTLING: Bytes = Bytes::mib(32);
-
 /// The engine for one mounted ext4 file system.
-pub(crate) struct Ext4MoveExtent {
-    settler: Settler,
-    /// How far reads run ahead of moves.
-    read_ahead: Bytes,
-    /// Whether cached data has to be dropped and read again as single pages first.
-    small_folios: bool,
-    /// Directories for a donor, where the file's own does not allow one.
-    fallbacks: Vec<PathBuf>,
-    /// Leave files alone that others have open.
-    strict: bool,
-    holds: Holds,
-    /// An empty file without a name, to commit with.
-    marker: Mutex<Option<Arc<File>>>,
-}
+pub(crate) struct Ext4MoveExtent(Shared);
 
 impl Ext4MoveExtent {
     /// # Errors
@@ -76,41 +52,7 @@ impl Ext4MoveExtent {
     /// The file system has no journal, or journals data.
     pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
         volume::admit(fs)?;
-        let mount_point = fs.mount.iter().map(|mount| mount.point.clone());
-        let temporary = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
-        Ok(Self {
-            settler: Settler::new(SETTLING),
-            read_ahead: READ_PIECE * u64::from(options.queue_depth.clamp(1, 64)),
-            // Large folios came to ext4 in 6.16; since 6.19 they are moved as a whole.
-            small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
-            fallbacks: mount_point.chain(temporary).collect(),
-            strict: options.strict,
-            holds: Holds::default(),
-            marker: Mutex::default(),
-        })
-    }
-
-    /// Commit the journal with everything that was moved until now. Not with an `fsync` of the target:
-    /// that would write back what applications have dirtied in it, and says nothing of a change in a
-    /// leaf of its extent tree. A change of any other inode joins the running transaction, or one
-    /// behind it, and transactions are committed in order (fs/jbd2, v6.18).
-    fn commit(&self, target: &Target) -> Result<(), Refusal> {
-        let marker = self.marker(target)?;
-        marker
-            .set_modified(SystemTime::now())
-            .and_then(|()| marker.sync_all())
-            .map_err(|error| target.error("commit what was moved", None, error).into())
-    }
-
-    /// The file to commit with; made before anything is moved.
-    fn marker(&self, target: &Target) -> Result<Arc<File>, Refusal> {
-        let mut marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = &*marker {
-            return Ok(Arc::clone(file));
-        }
-        let file = Arc::new(donor::create(target, &self.fallbacks)?);
-        *marker = Some(Arc::clone(&file));
-        Ok(file)
+        Ok(Self(Shared::new(fs, options)))
     }
 }
 
@@ -144,42 +86,16 @@ impl Relocator for Ext4MoveExtent {
         }
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let mut mapper = Mapper::default();
-        let end = target.size.get().next_multiple_of(target.block_size.get());
-        ranges
-            .iter()
-            .map(|range| {
-                let mut cost = Bytes::ZERO;
-                let mapped = for_each_batch(
-                    &target.file,
-                    &target.path,
-                    range.intersect(FileRange::new(0, end)),
-                    false,
-                    &mut mapper,
-                    |batch| {
-                        cost += batch
-                            .iter()
-                            .filter(|extent| survey::is_written(extent))
-                            .map(|extent| extent.len)
-                            .sum();
-                    },
-                );
-                mapped.map_or(range.len, |()| cost)
-            })
-            .sum()
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
-        Ok(Box::new(Ext4Relocation::begin(self, target, ranges)?))
+        Ok(Box::new(Ext4Relocation::begin(&self.0, target, ranges)?))
     }
 
     fn settle(&self) -> Result<(), FsError> {
-        self.settler.finish()
+        self.0.settler.finish()
     }
 }

@@ -27,9 +27,9 @@ use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
-    Ext4MoveExtent,
     donor::{Donor, refuse},
     queue::{Queue, WINDOW},
+    shared::Shared,
 };
 use crate::{
     CacheRecord, Moved, Refusal, Target,
@@ -53,7 +53,7 @@ struct Window {
 
 /// Ranges with their common donor.
 pub(super) struct Piece<'a> {
-    engine: &'a Ext4MoveExtent,
+    shared: &'a Shared,
     target: &'a Target,
     donor: Donor,
     donor_len: Bytes,
@@ -76,18 +76,20 @@ pub(super) struct Piece<'a> {
 
 impl<'a> Piece<'a> {
     pub(super) fn new(
-        engine: &'a Ext4MoveExtent,
+        shared: &'a Shared,
         target: &'a Target,
         surveyed: Vec<(FileRange, Survey)>,
         donor: Donor,
     ) -> Self {
         let surveys = surveyed.iter().map(|(_, survey)| survey);
-        let may_stay = surveys.map(|survey| survey.gain(donor.fragments) / 4).sum();
+        let may_stay = surveys
+            .map(|survey| survey.count.gain(donor.fragments) / 4)
+            .sum();
         let donor_len = surveyed
             .last()
             .map_or(Bytes::ZERO, |(_, last)| last.donor_len);
         Self {
-            engine,
+            shared,
             target,
             donor,
             donor_len,
@@ -176,7 +178,7 @@ impl<'a> Piece<'a> {
             return Ok(());
         };
         let record = CacheRecord::of(self.target, hull);
-        let careful = record.any() && self.engine.small_folios && !self.prepare(record.range());
+        let careful = record.any() && self.shared.small_folios && !self.prepare(record.range());
         self.windows.push_back(Window {
             record,
             left,
@@ -220,7 +222,7 @@ impl<'a> Piece<'a> {
 
     /// Keep so much reading in flight.
     fn read_ahead(&mut self, moved: &mut Moved, mapper: &mut Mapper) -> Result<(), Refusal> {
-        while self.ahead < self.engine.read_ahead {
+        while self.ahead < self.shared.read_ahead {
             let Some(range) = self.queue.to_read.front_mut() else {
                 if !self.queue.has_more() {
                     break;
@@ -352,7 +354,7 @@ impl<'a> Piece<'a> {
     fn calm_down(&self, part: FileRange) {
         std::thread::sleep(Duration::from_millis(u64::from(self.busy)));
         let _ = write_and_wait(&self.target.file, part.start.get(), part.len.get());
-        if self.engine.small_folios {
+        if self.shared.small_folios {
             self.drop_cached(part.align_outward(self.page));
             read_ahead(&self.target.file, part);
         }

@@ -273,10 +273,12 @@ mod tests {
         ];
         let mut before = Cursor::default();
         before.place(FileRange::new(0, MIB), Bytes(4096));
-        let mut survey = Survey::default();
-        survey.small = Some((FileOffset(MIB), before));
-        survey.donor_len = Bytes(MIB + 8192);
-        survey.extents = Some(extents);
+        let survey = Survey {
+            small: Some((FileOffset(MIB), before)),
+            donor_len: Bytes(MIB + 8192),
+            extents: Some(extents),
+            ..Survey::default()
+        };
         let mut queue = Queue::new(vec![(FileRange::new(0, 2 * MIB), survey)]);
         let mut mapper = Mapper::default();
         while queue.has_more() {

@@ -14,9 +14,9 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::{Ext4MoveExtent, donor::Donor, piece::Piece};
+use super::{donor::Donor, piece::Piece, shared::Shared};
 use crate::{
-    CacheRecord, Moved, Refusal, Relocation, Step, StepLimit, Target,
+    CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
     hold::{Hold, NAPS},
     survey::{Cursor, Survey},
@@ -43,7 +43,7 @@ const CONTESTED_STEP: Bytes = Bytes::mib(1);
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
-    engine: &'a Ext4MoveExtent,
+    shared: &'a Shared,
     target: &'a Target,
     /// The same open file once more, which may live longer than this, until everything has settled.
     file: Arc<File>,
@@ -55,8 +55,6 @@ pub(super) struct Ext4Relocation<'a> {
     misses: u32,
     /// Whether ranges share donors: not any more once there was none for a group.
     grouping: bool,
-    /// The file was written back before its first survey.
-    synced: bool,
     /// Moved, being written back.
     settling: VecDeque<CacheRecord>,
     mapper: Mapper,
@@ -70,9 +68,9 @@ pub(super) struct Ext4Relocation<'a> {
 
 impl<'a> Ext4Relocation<'a> {
     pub(super) fn begin(
-        engine: &'a Ext4MoveExtent,
+        shared: &'a Shared,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
@@ -81,7 +79,8 @@ impl<'a> Ext4Relocation<'a> {
         let inside = FileRange::between(FileOffset(0), end);
         let ranges: VecDeque<_> = ranges
             .iter()
-            .map(|range| range.align_outward(target.block_size).intersect(inside))
+            .map(|counted| counted.range.align_outward(target.block_size))
+            .map(|range| range.intersect(inside))
             .filter(|range| !range.is_empty())
             .collect();
         if ranges.is_empty() {
@@ -90,7 +89,7 @@ impl<'a> Ext4Relocation<'a> {
         // What has to be read nevertheless, while waiting, comes as single pages, too.
         let _ = fadvise(&target.file, 0, None, Advice::Random);
         let mut relocation = Self {
-            engine,
+            shared,
             target,
             file: Arc::new(target.file.try_clone().map_err(fail)?),
             ranges,
@@ -98,7 +97,6 @@ impl<'a> Ext4Relocation<'a> {
             piece_len: MAX_PIECE,
             misses: 0,
             grouping: true,
-            synced: false,
             settling: VecDeque::new(),
             mapper: Mapper::default(),
             moved: false,
@@ -108,7 +106,7 @@ impl<'a> Ext4Relocation<'a> {
         if !relocation.next_piece()? {
             return Err(relocation.reason.into());
         }
-        engine.marker(target)?;
+        shared.marker(target)?;
         Ok(relocation)
     }
 
@@ -120,8 +118,8 @@ impl<'a> Ext4Relocation<'a> {
             let end = (range.start + len).align_down(page()).min(range.end());
             let candidate = FileRange::between(range.start, end);
             let survey = self.survey(candidate, Cursor::default())?;
-            if survey.is_contiguous() {
-                if survey.stretches > 0 && self.reason == SkipReason::Empty {
+            if survey.count.is_contiguous() {
+                if survey.count.pieces > 0 && self.reason == SkipReason::Empty {
                     self.reason = SkipReason::Contiguous;
                 }
                 self.pass(end);
@@ -136,7 +134,7 @@ impl<'a> Ext4Relocation<'a> {
                     }
                     self.misses = 0;
                     self.piece_len = MAX_PIECE.min(self.piece_len * 2);
-                    self.piece = Some(Piece::new(self.engine, self.target, group, donor));
+                    self.piece = Some(Piece::new(self.shared, self.target, group, donor));
                     return Ok(true);
                 }
                 Err(Refusal::Skip(_)) if more => self.grouping = false,
@@ -159,9 +157,8 @@ impl<'a> Ext4Relocation<'a> {
     }
 
     fn survey(&mut self, range: FileRange, place: Cursor) -> Result<Survey, Refusal> {
-        // Later ones would wait for the writeback of what was moved before.
-        let sync = !std::mem::replace(&mut self.synced, true);
-        Survey::of(self.target, range, place, sync, &mut self.mapper)
+        // Not written back: later ones would wait for the writeback of what was moved before.
+        Survey::of(self.target, range, place, &mut self.mapper)
     }
 
     /// The range, and those behind it that go into the same donor.
@@ -183,7 +180,7 @@ impl<'a> Ext4Relocation<'a> {
             }
             next += 1;
             let survey = self.survey(range, Cursor::behind(donor_len))?;
-            if !survey.is_contiguous() {
+            if !survey.count.is_contiguous() {
                 donor_len = survey.donor_len;
                 group.push((range, survey));
             }
@@ -216,9 +213,9 @@ impl<'a> Ext4Relocation<'a> {
     /// One that is a better place for each range of the group.
     fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
         let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
-        let (target, fallbacks) = (self.target, &self.engine.fallbacks);
+        let (target, fallbacks) = (self.target, &self.shared.fallbacks);
         let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper)?;
-        let improves = |(_, survey): &(_, Survey)| survey.is_improved_by(donor.fragments);
+        let improves = |(_, survey): &(_, Survey)| survey.count.is_better_in(donor.fragments);
         if group.iter().all(improves) {
             Ok(donor)
         } else {
@@ -293,7 +290,7 @@ impl Ext4Relocation<'_> {
         // The commit waits for moved data; waited for before, the rest does not depend on how much.
         let written = self.piece.as_mut().map_or(Ok(()), Piece::finish_writing);
         let committing = Instant::now();
-        let result = self.engine.commit(self.target);
+        let result = self.shared.commit(self.target);
         let (step, commit) = (
             Nanos::from(began.elapsed()),
             Nanos::from(committing.elapsed()),
@@ -326,12 +323,12 @@ impl Relocation for Ext4Relocation<'_> {
                 Err(self.reason.into())
             };
         }
-        let (engine, target) = (self.engine, self.target);
-        let naps = if engine.strict { NAPS } else { &NAPS[..2] };
-        let hold = engine.holds.take(target, naps);
+        let (shared, target) = (self.shared, self.target);
+        let naps = if shared.strict { NAPS } else { &NAPS[..2] };
+        let hold = shared.holds.take(target, naps);
         let mut limit = limit.bytes;
         if !hold.is_leased() {
-            if engine.strict {
+            if shared.strict {
                 return Err(SkipReason::InUse.into());
             }
             limit = limit.min(CONTESTED_STEP);
@@ -366,7 +363,7 @@ impl Drop for Ext4Relocation<'_> {
         }
         for record in self.settling.drain(..) {
             let path = self.target.path.clone();
-            self.engine.settler.push(&self.file, path, record);
+            self.shared.settler.push(&self.file, path, record);
         }
     }
 }

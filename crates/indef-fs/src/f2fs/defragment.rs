@@ -32,10 +32,10 @@ use linux_abi::{cache::write_and_wait, f2fs::defragment};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
-use super::{admit, cost, parts::Parts};
+use super::{admit, parts::Parts};
 use crate::{
-    CacheRecord, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Settler,
-    Step, StepLimit, Target,
+    CacheRecord, CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation,
+    Relocator, Settler, Step, StepLimit, Target,
     hold::{Holds, NAPS},
 };
 
@@ -69,14 +69,10 @@ impl Relocator for F2fsDefragment {
         admit(target)
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        cost(target, ranges)
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let fail = |error| target.error("look at the file", None, error);

@@ -10,18 +10,17 @@ mod offload;
 mod parts;
 mod superblock;
 
-use indef_core::{SkipReason, layout::Extent};
-use linux_abi::fiemap::Mapper;
+use indef_core::SkipReason;
 use rustix::thread::{CapabilitySet, capabilities};
-use units::{Bytes, FileRange};
+use units::Bytes;
 
 pub(crate) use self::{defragment::F2fsDefragment, offload::F2fsOffload, superblock::Superblock};
-use crate::{Attributes, Refusal, Target, map::for_each_batch, survey::is_written};
+use crate::{Attributes, Refusal, Target};
 
 /// F2FS knows no other block size, and its ioctls no other alignment (`F2FS_BLKSIZE`).
 const BLOCK: Bytes = Bytes::kib(4);
 
-/// What can be seen of a file before it is tried.
+/// Whether a file can be moved, as far as that can be seen before it is tried.
 fn admit(target: &Target) -> Result<(), Refusal> {
     if target.size.is_zero() {
         return Err(SkipReason::Empty.into());
@@ -41,21 +40,4 @@ fn is_privileged() -> bool {
     capabilities(None).map_or(true, |sets| {
         sets.effective.contains(CapabilitySet::SYS_ADMIN)
     })
-}
-
-/// What is written in the ranges.
-fn cost(target: &Target, ranges: &[FileRange]) -> Bytes {
-    let mut mapper = Mapper::default();
-    let mut cost = Bytes::ZERO;
-    for range in ranges {
-        let mut count = |batch: &[Extent]| {
-            let written = batch.iter().filter(|extent| is_written(extent));
-            cost += written.map(|extent| extent.len).sum();
-        };
-        let (file, path) = (&target.file, &target.path);
-        if for_each_batch(file, path, *range, false, &mut mapper, &mut count).is_err() {
-            cost += range.len;
-        }
-    }
-    cost
 }

@@ -32,12 +32,11 @@ use units::{Bytes, FileRange};
 use super::{
     admit,
     batch::{Answer, Batches, Request},
-    cost,
     parts::{Part, Parts},
 };
 use crate::{
-    CacheRecord, EngineKind, EngineOptions, Filesystem, FsError, Moved, RangeCopier, Refusal,
-    Relocation, Relocator, Settler, Step, StepLimit, Target, device::f2fs_section,
+    CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, Moved, RangeCopier,
+    Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target, device::f2fs_section,
 };
 
 /// Where the superblock cannot be read: the smallest section there is, a segment.
@@ -192,14 +191,10 @@ impl Relocator for F2fsOffload {
         admit(target)
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        cost(target, ranges)
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let fail = |error| target.error("look at the file", None, error);

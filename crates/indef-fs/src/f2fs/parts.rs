@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use indef_core::{
     SkipReason,
-    layout::{Extent, ExtentFlags},
+    layout::{Extent, ExtentFlags, FragmentCount},
 };
 use linux_abi::fiemap::Mapper;
 use units::{Bytes, FileOffset, FileRange};
 
 use super::BLOCK;
 use crate::{
-    Refusal, Target,
+    CountedRange, Refusal, Target,
     map::next_batch,
-    survey::{Cursor, Survey},
+    survey::{Cursor, Survey, is_movable},
 };
 
 /// A part that is moved by one call.
@@ -40,54 +40,39 @@ impl Parts {
     /// There is none: the reason.
     pub(super) fn of(
         target: &Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         section: Option<Bytes>,
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
-        let mut parts = Self {
-            ranges: inside(ranges, size),
-            section,
-            mapper: Mapper::default(),
-        };
-        if parts.ranges.is_empty() {
+        let asked: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
+        if inside(&asked, size).is_empty() {
             return Err(SkipReason::OutOfRange.into());
         }
-        parts.refuse_contiguous(target)?;
-        Ok(parts)
-    }
-
-    /// Leave ranges out that hold nothing to join.
-    fn refuse_contiguous(&mut self, target: &Target) -> Result<(), Refusal> {
+        let mut mapper = Mapper::default();
         let mut reason = SkipReason::Empty;
-        let mut fragmented = VecDeque::new();
-        for range in std::mem::take(&mut self.ranges) {
-            let survey = self.survey(target, range, true)?;
+        let mut fragmented = Vec::with_capacity(ranges.len());
+        for counted in ranges {
             // Where it will be cut is decided later.
-            if survey.is_improved_by(1) {
-                fragmented.push_back(range);
-            } else if survey.stretches > 0 {
-                reason = SkipReason::Contiguous;
-            } else if self.is_inline(target, range)? {
-                reason = SkipReason::Inline;
+            if counted.count.is_better_in(1) {
+                fragmented.push(counted.range);
+            } else if let Some(why) = why_not(target, counted.range, &mut mapper)? {
+                reason = why;
             }
         }
-        self.ranges = fragmented;
-        if self.ranges.is_empty() {
+        let ranges = inside(&fragmented, size);
+        if ranges.is_empty() {
             return Err(reason.into());
         }
-        Ok(())
+        Ok(Self {
+            ranges,
+            section,
+            mapper,
+        })
     }
 
-    fn survey(&mut self, target: &Target, range: FileRange, sync: bool) -> Result<Survey, Refusal> {
-        Survey::of(target, range, Cursor::default(), sync, &mut self.mapper)
-    }
-
-    fn is_inline(&mut self, target: &Target, range: FileRange) -> Result<bool, Refusal> {
-        let mut batch = Vec::new();
-        let (file, path) = (&target.file, &target.path);
-        next_batch(file, path, range, false, &mut self.mapper, &mut batch)?;
-        Ok(batch.iter().any(|e| e.flags.contains(ExtentFlags::INLINE)))
+    fn survey(&mut self, target: &Target, range: FileRange) -> Result<Survey, Refusal> {
+        Survey::of(target, range, Cursor::default(), &mut self.mapper)
     }
 
     /// The next part that is worth a call; `None` where there is none left.
@@ -103,8 +88,8 @@ impl Parts {
             let from_data = FileRange::between(first.file, range.end());
             let part = next_part(from_data, &batch, limit);
             self.pass(part.end());
-            let survey = self.survey(target, part, false)?;
-            if is_worth_it(&survey, part.len, self.section) {
+            let survey = self.survey(target, part)?;
+            if is_worth_it(survey.count, part.len, self.section) {
                 return Ok(Some(Part {
                     range: part,
                     continues: part.end() < range.end(),
@@ -148,10 +133,28 @@ impl Parts {
 
 /// Whether moving a part joins more fragments than its ends cut, so that the file never has more.
 /// Where sections are known, wherever in one the new place begins.
-fn is_worth_it(survey: &Survey, len: Bytes, section: Option<Bytes>) -> bool {
+fn is_worth_it(count: FragmentCount, len: Bytes, section: Option<Bytes>) -> bool {
     let borders = section.map_or(0, |section| len.get().div_ceil(section.get().max(1)));
-    survey.is_improved_by(borders.max(1))
-        && survey.fragments >= survey.stretches + survey.cuts + borders
+    count.is_better_in(borders.max(1)) && count.change(borders + 1) <= 0
+}
+
+/// Why a range that holds nothing to join is left out, if it has data.
+fn why_not(
+    target: &Target,
+    range: FileRange,
+    mapper: &mut Mapper,
+) -> Result<Option<SkipReason>, Refusal> {
+    let mut batch = Vec::new();
+    let (file, path) = (&target.file, &target.path);
+    next_batch(file, path, range, false, mapper, &mut batch)?;
+    let is_inline = |extent: &Extent| extent.flags.contains(ExtentFlags::INLINE);
+    Ok(if batch.iter().any(is_movable) {
+        Some(SkipReason::Contiguous)
+    } else if batch.iter().any(is_inline) {
+        Some(SkipReason::Inline)
+    } else {
+        None
+    })
 }
 
 /// Block-aligned, in order, those that touch as one (what is moved by one call is copied by one command,
@@ -255,23 +258,26 @@ mod tests {
         assert_eq!(part(1 << 30), range.len.get());
     }
 
-    fn survey(fragments: u64, stretches: u64, cuts: u64) -> Survey {
-        let mut survey = Survey::default();
-        (survey.fragments, survey.stretches, survey.cuts) = (fragments, stretches, cuts);
-        survey
+    fn count(fragments: u64, pieces: u64, cuts: u64) -> FragmentCount {
+        FragmentCount {
+            fragments,
+            pieces,
+            cuts_start: cuts > 0,
+            cuts_end: cuts > 1,
+        }
     }
 
     #[test]
     fn a_part_is_moved_only_where_no_border_can_make_it_worse() {
         let section = Some(Bytes::mib(32));
-        let worth = |survey, mib| is_worth_it(&survey, Bytes::mib(mib), section);
-        assert!(worth(survey(2, 1, 0), 4));
-        assert!(!worth(survey(3, 1, 2), 4));
-        assert!(worth(survey(4, 1, 2), 4));
+        let worth = |count, mib| is_worth_it(count, Bytes::mib(mib), section);
+        assert!(worth(count(2, 1, 0), 4));
+        assert!(!worth(count(3, 1, 2), 4));
+        assert!(worth(count(4, 1, 2), 4));
         // 64 MiB lie in two sections at best, and in three at worst.
-        assert!(!worth(survey(2, 1, 0), 64));
-        assert!(worth(survey(3, 1, 0), 64));
-        assert!(is_worth_it(&survey(3, 1, 2), Bytes::mib(4), None));
+        assert!(!worth(count(2, 1, 0), 64));
+        assert!(worth(count(3, 1, 0), 64));
+        assert!(is_worth_it(count(3, 1, 2), Bytes::mib(4), None));
     }
 
     proptest! {

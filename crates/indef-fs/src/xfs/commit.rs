@@ -39,18 +39,16 @@ use rustix::{
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    admit,
     cached::{Cached, is_dirty},
     donor::{Donor, allocated_runs, is_shared, runs},
+    file::{admit, open_direct, refuse, timed, whole},
     freshness::Sample,
     offload::{Copied, Offload, Pin},
-    open_direct, refuse,
     select::{choose, gain, replaced},
-    timed, whole,
 };
 use crate::{
-    EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
-    Target, map,
+    CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
+    StepLimit, Target, map,
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
@@ -76,36 +74,36 @@ pub(super) struct CommitRange {
 
 impl Relocator for CommitRange {
     fn name(&self) -> &'static str {
-        match self.offload {
-            Some(_) => EngineKind::XfsOffload.name(),
-            None => EngineKind::XfsCommitRange.name(),
-        }
+        self.kind().name()
     }
 
     fn admit(&self, target: &Target) -> Result<(), Refusal> {
         self.look(target).map(drop)
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        let writes = match self.offload {
-            Some(_) => EngineKind::XfsOffload.writes_per_byte(),
-            None => EngineKind::XfsCommitRange.writes_per_byte(),
-        };
-        Bytes(asked.min(target.allocated).get().saturating_mul(writes))
+    fn writes_per_byte(&self) -> u64 {
+        self.kind().writes_per_byte()
     }
 
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = self.look(target)?;
         let size = Sample::take(target)?.size;
         let file = whole(size, target.block_size);
-        let layout = map_file(target, file)?;
-        let chosen = choose(&layout, ranges, file, target.block_size, self.allow_unshare)?;
+        // To choose and to allocate by: each piece is written back and mapped before it is copied.
+        let layout = map_file(target, file, false)?;
+        let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
+        let chosen = choose(
+            &layout,
+            &ranges,
+            file,
+            target.block_size,
+            self.allow_unshare,
+        )?;
         let donor = Donor::new(target, &geometry)?;
         let mut commit = Commit {
             source: open_direct(target)?,
@@ -141,6 +139,13 @@ impl Relocator for CommitRange {
 }
 
 impl CommitRange {
+    fn kind(&self) -> EngineKind {
+        match self.offload {
+            Some(_) => EngineKind::XfsOffload,
+            None => EngineKind::XfsCommitRange,
+        }
+    }
+
     fn look(&self, target: &Target) -> Result<Geometry, Refusal> {
         let geometry = admit(target)?;
         // An exchange takes away capabilities, and without CAP_FSETID set-user-id, as a write would
@@ -160,12 +165,12 @@ impl CommitRange {
     }
 }
 
-fn map_file(target: &Target, range: FileRange) -> Result<Layout, Refusal> {
+fn map_file(target: &Target, range: FileRange, sync: bool) -> Result<Layout, Refusal> {
     map(
         &target.file,
         &target.path,
         range,
-        true,
+        sync,
         &mut Mapper::default(),
     )
 }
@@ -345,7 +350,7 @@ impl<'a> Commit<'a> {
                 .donor
                 .layout(whole(self.size, self.target.block_size))?;
             for range in ranges {
-                if gain(&self.layout, &new, range, self.target.block_size) > 0 {
+                if gain(&self.layout, &new, range) > 0 {
                     self.allocated.push_back(range);
                 } else {
                     self.donor.release(range)?;
@@ -411,7 +416,7 @@ impl<'a> Commit<'a> {
             ),
             first.end() + self.target.block_size,
         );
-        piece.layout = map_file(self.target, around)?;
+        piece.layout = map_file(self.target, around, true)?;
         if !self.allow_unshare && piece.is_shared(&piece.layout) {
             return Err(SkipReason::Shared.into());
         }
@@ -537,13 +542,7 @@ impl<'a> Commit<'a> {
     /// the very blocks that the device has copied from: one that is written after they were pinned
     /// gets others.
     fn is_as_copied(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
-        let now = map(
-            &self.target.file,
-            &self.target.path,
-            span(&piece.ranges),
-            false,
-            &mut Mapper::default(),
-        )?;
+        let now = map_file(self.target, span(&piece.ranges), false)?;
         // A pin shares what it pins.
         let shared = pin.is_none() && !self.allow_unshare && piece.is_shared(&now);
         Ok(!shared

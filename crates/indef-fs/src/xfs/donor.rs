@@ -20,7 +20,10 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange};
 
-use super::{refuse, select::others, whole};
+use super::{
+    file::{refuse, whole},
+    select::others,
+};
 use crate::{Refusal, Target, map};
 
 /// `sizeof(struct xfs_dinode)`: what is before extents and attributes in an inode

@@ -22,7 +22,7 @@ use rustix::{
 };
 use units::Bytes;
 
-use super::refuse;
+use super::file::refuse;
 use crate::{Refusal, Target};
 
 /// A tick is 10 ms at most (100 Hz). What has not passed after several of them is a time stamp in

@@ -49,26 +49,19 @@ mod cached;
 mod commit;
 mod copy_device;
 mod donor;
+mod file;
 mod freshness;
 mod offload;
 mod select;
 mod swap;
 
-use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use indef_core::SkipReason;
-use linux_abi::{
-    fsxattr::{self, Flags},
-    xfs::{Features, Geometry, geometry},
-};
-use rustix::{
-    fs::{Mode, OFlags, open},
-    io::Errno,
-};
-use units::{Bytes, FileOffset, FileRange};
+use linux_abi::xfs::{Features, geometry};
 
 use self::copy_device::CopyDevice;
-use crate::{Attributes, EngineOptions, Filesystem, FsError, Refusal, Relocator, Target};
+use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator};
 
 /// `xfs-commit-range`.
 ///
@@ -163,77 +156,4 @@ pub(crate) fn swap_extents(
         by_name: options.by_name,
         reflink: has(Features::REFLINK),
     }))
-}
-
-/// What both engines refuse; what the file system is like.
-fn admit(target: &Target) -> Result<Geometry, Refusal> {
-    if target.attributes.contains(Attributes::DAX) {
-        return Err(SkipReason::Dax.into());
-    }
-    if target
-        .attributes
-        .intersects(Attributes::VERITY | Attributes::ENCRYPTED)
-    {
-        return Err(SkipReason::Unsupported.into());
-    }
-    if target.size.is_zero() {
-        return Err(SkipReason::Empty.into());
-    }
-    // Reading would change the access time.
-    if !target.noatime {
-        return Err(SkipReason::NotPermitted.into());
-    }
-    let attributes = fsxattr::Attributes::get(&target.file)
-        .map_err(|error| refuse(target, "look at the inode", None, error))?;
-    // `nodefrag` is the owner's wish, which XFS's own defragmenter follows, too.
-    if attributes
-        .flags()
-        .intersects(Flags::REALTIME | Flags::NODEFRAG)
-    {
-        return Err(SkipReason::Unsupported.into());
-    }
-    geometry(&target.file).map_err(|error| refuse(target, "look at the file system", None, error))
-}
-
-/// The target once more, for direct reads that leave its access time alone.
-fn open_direct(target: &Target) -> Result<File, Refusal> {
-    // Not by its name, which may belong to another file by now.
-    let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOATIME | OFlags::CLOEXEC;
-    open(path, flags, Mode::empty())
-        .map(File::from)
-        .map_err(|errno| refuse(target, "open for direct reading", None, errno.into()))
-}
-
-/// What a failure means.
-fn refuse(
-    target: &Target,
-    operation: &'static str,
-    offset: Option<FileOffset>,
-    error: io::Error,
-) -> Refusal {
-    match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC) => SkipReason::NoSpace.into(),
-        Some(Errno::DQUOT) => SkipReason::QuotaExceeded.into(),
-        Some(Errno::ACCESS | Errno::PERM) => SkipReason::NotPermitted.into(),
-        Some(Errno::ROFS) => SkipReason::ReadOnlyMount.into(),
-        Some(Errno::BUSY) => SkipReason::Changed.into(),
-        Some(Errno::TXTBSY) => SkipReason::SwapFile.into(),
-        Some(Errno::OPNOTSUPP) => SkipReason::Unsupported.into(),
-        // A kernel without this call.
-        Some(Errno::NOTTY) => SkipReason::NoEngine.into(),
-        _ => target.error(operation, offset, error).into(),
-    }
-}
-
-/// The whole file in whole blocks.
-fn whole(size: Bytes, block_size: Bytes) -> FileRange {
-    FileRange::new(0, size.get()).align_outward(block_size)
-}
-
-/// How long `work` took: it holds the file's locks.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, units::Nanos) {
-    let begin = std::time::Instant::now();
-    let result = work();
-    (result, begin.elapsed().into())
 }

@@ -39,7 +39,7 @@ use units::{Bytes, FileRange};
 use super::{
     copy_device::{CopyDevice, Transfer},
     donor::{Donor, runs},
-    refuse,
+    file::refuse,
 };
 use crate::{Moved, RangeCopier, Refusal, Target};
 

@@ -1,10 +1,10 @@
-//! Which of the ranges asked for are worth moving, and what the file looks like afterwards. Pure.
+//! Selects the ranges that are worth moving, and says how the file looks afterwards. Pure.
 
 use indef_core::{
     SkipReason,
     layout::{Extent, ExtentFlags, Layout},
 };
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileRange};
 
 /// The ranges of `asked` that can be moved, in whole blocks, cut to the file.
 ///
@@ -49,18 +49,11 @@ pub(super) fn choose(
 }
 
 /// How many fragments fewer the file has once `range` lies where `donor` says; negative if more.
-pub(super) fn gain(layout: &Layout, donor: &Layout, range: FileRange, block_size: Bytes) -> i64 {
-    // What ends or begins at the borders of the range may have been one fragment across them.
-    let around = FileRange::between(
-        FileOffset(range.start.get().saturating_sub(block_size.get())),
-        FileOffset(range.end().get().saturating_add(block_size.get())),
-    );
-    let before = layout.fragments_in(around);
-    let after = replaced(layout, donor, &[range], around).fragments();
-    before as i64 - after as i64
+pub(super) fn gain(layout: &Layout, donor: &Layout, range: FileRange) -> i64 {
+    -layout.count(range).change_to(donor.fragments_in(range))
 }
 
-/// What `within` looks like once each of `ranges` (ordered, disjoint) lies where `donor` says.
+/// The layout of `within` once each of `ranges` (ordered, disjoint) lies where `donor` says.
 pub(super) fn replaced(
     layout: &Layout,
     donor: &Layout,
@@ -78,7 +71,7 @@ pub(super) fn replaced(
     Layout::new(extents)
 }
 
-/// What of `file` is in none of `ranges` (ordered, disjoint).
+/// The parts of `file` in none of `ranges` (ordered, disjoint).
 pub(super) fn others(ranges: &[FileRange], file: FileRange) -> Vec<FileRange> {
     let mut others = Vec::new();
     let mut place = file.start;
@@ -108,7 +101,7 @@ pub(super) fn coverage(layout: &Layout, within: FileRange) -> Vec<(FileRange, bo
 
 #[cfg(test)]
 mod tests {
-    use units::PhysOffset;
+    use units::{FileOffset, PhysOffset};
 
     use super::*;
 
@@ -167,9 +160,9 @@ mod tests {
     fn a_range_that_cuts_extents_gains_less() {
         let all = layout(&[(0, 1000, 40, NONE), (40, 3000, 40, NONE)]);
         let donor = layout(&[(0, 5000, 80, NONE)]);
-        assert_eq!(gain(&all, &donor, FileRange::new(0, 80), BLOCK), 1);
-        assert_eq!(gain(&all, &donor, FileRange::new(0, 60), BLOCK), 0);
-        assert_eq!(gain(&all, &donor, FileRange::new(20, 40), BLOCK), -1);
+        assert_eq!(gain(&all, &donor, FileRange::new(0, 80)), 1);
+        assert_eq!(gain(&all, &donor, FileRange::new(0, 60)), 0);
+        assert_eq!(gain(&all, &donor, FileRange::new(20, 40)), -1);
     }
 
     #[test]

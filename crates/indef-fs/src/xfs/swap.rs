@@ -27,17 +27,16 @@ use rustix::io::Errno;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
-    admit,
     cached::{Cached, is_dirty},
     commit::take_bytes,
     donor::{Donor, allocated_runs, runs},
+    file::{admit, open_direct, refuse, timed, whole},
     freshness::{Sample, barrier, is_sole},
-    open_direct, refuse,
     select::{choose, coverage, gain, others, replaced},
-    timed, whole,
 };
 use crate::{
-    EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit, Target, map,
+    CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
+    Target, map,
 };
 
 /// Extents that are shared by one call: it holds the file's locks.
@@ -81,23 +80,16 @@ impl Relocator for SwapExtents {
         !self.reflink
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
-        match xfs::geometry(&target.file) {
-            Ok(geometry) if !geometry.features.contains(Features::REFLINK) => all_data(target),
-            _ => asked.min(target.allocated),
-        }
-    }
-
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let geometry = admit(target)?;
         let sample = Sample::take(target)?;
-        self.prepare(target, ranges, copier, geometry, sample)
+        let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
+        self.prepare(target, &ranges, copier, geometry, sample)
             .map(|swap| Box::new(swap) as Box<dyn Relocation + 'a>)
             .map_err(|refusal| sample.explain(target, refusal))
     }
@@ -155,7 +147,7 @@ impl SwapExtents {
             donor.match_room(&geometry);
         }
         donor.open_up(sample.size)?;
-        let moved = allocate(target, &donor, &layout, chosen, file)?;
+        let moved = allocate(&donor, &layout, chosen, file)?;
         let kept = kept(&layout, &moved, file);
         if !sole && !kept.is_empty() {
             return Err(SkipReason::InUse.into());
@@ -184,22 +176,6 @@ impl SwapExtents {
     }
 }
 
-/// How much of the file is written. What it has allocated would be more: its extents are listed in
-/// blocks, too.
-fn all_data(target: &Target) -> Bytes {
-    let file = whole(target.size, target.block_size);
-    map(
-        &target.file,
-        &target.path,
-        file,
-        false,
-        &mut Mapper::default(),
-    )
-    .map_or(target.allocated, |layout| {
-        runs(&layout, file, true).iter().map(|run| run.len).sum()
-    })
-}
-
 /// The written runs that are not moved.
 fn kept(layout: &Layout, moved: &[FileRange], file: FileRange) -> Vec<FileRange> {
     others(moved, file)
@@ -210,7 +186,6 @@ fn kept(layout: &Layout, moved: &[FileRange], file: FileRange) -> Vec<FileRange>
 
 /// Give the donor blocks for `chosen`; what would not be better for it is left out.
 fn allocate(
-    target: &Target,
     donor: &Donor<'_>,
     layout: &Layout,
     mut chosen: Vec<FileRange>,
@@ -224,7 +199,7 @@ fn allocate(
     let new = donor.layout(file)?;
     let mut result = Ok(());
     chosen.retain(|range| {
-        let better = gain(layout, &new, *range, target.block_size) > 0;
+        let better = gain(layout, &new, *range) > 0;
         if !better && result.is_ok() {
             result = donor.release(*range);
         }

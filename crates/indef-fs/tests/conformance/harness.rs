@@ -15,7 +15,7 @@ use indef_core::{
 };
 use indef_fs::{
     EngineKind, EngineOptions, Filesystem, Mapper, Moved, RangeCopier, Refusal, Relocator, Step,
-    StepLimit, Target, detect, map, relocator,
+    StepLimit, Target, count_ranges, detect, map, relocator,
 };
 use scratch_fs::{ScratchError, ScratchFs, require, skip};
 use units::{Bytes, FileRange};
@@ -244,11 +244,13 @@ impl Bench {
         }
         let engine = self.engine()?;
         engine.admit(target)?;
+        let ranges = count_ranges(target, ranges)?;
+        let asked = ranges.iter().map(|counted| counted.written).sum();
         let mut done = Done {
-            planned: engine.cost(target, ranges),
+            planned: engine.cost(asked, target.allocated),
             ..Done::default()
         };
-        let mut relocation = engine.begin(target, ranges, &PlainCopier)?;
+        let mut relocation = engine.begin(target, &ranges, &PlainCopier)?;
         while done.steps < steps {
             done.steps += 1;
             let (moved, finished) = match relocation.step(StepLimit { bytes: step })? {

@@ -13,8 +13,8 @@ use indef_core::{
 };
 use indef_engine::Copier;
 use indef_fs::{
-    EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocator, Step, StepLimit, Target, detect,
-    map, relocator,
+    EngineKind, EngineOptions, Mapper, Moved, Refusal, Relocator, Step, StepLimit, Target,
+    count_ranges, detect, map, relocator,
 };
 use scratch_fs::{ScratchFs, require};
 use sha2::{Digest, Sha256};
@@ -211,7 +211,7 @@ impl Move {
         let target = Target::open(path)?;
         relocator.admit(&target)?;
         let copier = Copier::new(32);
-        let mut relocation = relocator.begin(&target, ranges, &copier)?;
+        let mut relocation = relocator.begin(&target, &count_ranges(&target, ranges)?, &copier)?;
         let mut sum = Moved::default();
         loop {
             let step = relocation.step(StepLimit { bytes: self.limit })?;

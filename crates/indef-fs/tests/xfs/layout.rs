@@ -133,6 +133,7 @@ fn loop_small_steps_never_make_more_fragments() {
         let target = indef_fs::Target::open(&path).unwrap();
         let copier = indef_engine::Copier::new(8);
         let range = [FileRange::new(4096, (16 << 20) - 8192)];
+        let range = indef_fs::count_ranges(&target, &range).unwrap();
         let mut relocation = relocator.begin(&target, &range, &copier).unwrap();
         let mut last = fragments(&path);
         let first = last;

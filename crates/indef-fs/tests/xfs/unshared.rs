@@ -9,7 +9,7 @@ use std::{
 
 use indef_core::SkipReason;
 use indef_engine::Copier;
-use indef_fs::{Moved, Refusal, Step, StepLimit, Target};
+use indef_fs::{Moved, Refusal, Step, StepLimit, Target, count_ranges};
 use linux_abi::shutdown;
 use rustix::fs::OFlags;
 use scratch_fs::{AlignedBuffer, ScratchFs, Segment, Shape, reflink};
@@ -90,7 +90,7 @@ fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
         let relocator = Move::with(flavour).relocator(&path);
         let target = Target::open(&path).unwrap();
         let copier = Copier::new(32);
-        let whole = [FileRange::new(0, LEN)];
+        let whole = count_ranges(&target, &[FileRange::new(0, LEN)]).unwrap();
         let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
         let limit = StepLimit { bytes: Bytes(LEN) };
         if flavour.engine == SWAP.engine {

@@ -3,7 +3,7 @@
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
 use indef_engine::Copier;
-use indef_fs::{Refusal, Step, StepLimit, Target};
+use indef_fs::{Refusal, Step, StepLimit, Target, count_ranges};
 use rustix::fs::{FallocateFlags, fallocate};
 use scratch_fs::{Segment, Shape};
 use units::{Bytes, FileRange};
@@ -70,8 +70,8 @@ fn loop_what_is_made_zero_between_two_tries_stays_zero() {
         let copier = Copier::new(32);
         {
             let target = Target::open(&path).unwrap();
-            let whole = FileRange::new(0, LEN);
-            let mut relocation = relocator.begin(&target, &[whole], &copier).unwrap();
+            let whole = count_ranges(&target, &[FileRange::new(0, LEN)]).unwrap();
+            let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
             let limit = StepLimit { bytes: Bytes(LEN) };
             assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
             zero(&path);

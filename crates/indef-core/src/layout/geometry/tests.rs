@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{super::spread::STRIPED_BLOCK, *};
+use super::*;
 
 const ZONED: Geometry = Geometry::Zoned {
     chips: 16,
@@ -78,7 +78,7 @@ fn nonsense_is_refused_in_one_line() {
 #[test]
 fn the_worst_distribution_of_the_paper_is_240() {
     // InDeF §IV: 64 blocks of 4 KiB on one of 16 chips: (60² + 15·4²) / 16.
-    let mut spread = Spread::of(&ZONED);
+    let mut spread = ZONED.spread();
     for block in 0..64 {
         spread.add(block * 16 * 4096, 4096);
     }
@@ -91,7 +91,7 @@ fn the_length_of_a_run_costs_no_time() {
         granule: Bytes(512),
         dies: 3,
     };
-    let mut spread = Spread::of(&geometry);
+    let mut spread = geometry.spread();
     spread.add(7, u64::MAX / 2);
     assert!(spread.dopf() < 1.0);
 }
@@ -151,7 +151,7 @@ fn naive_dopf(geometry: Geometry, runs: &[(u64, u64)]) -> f64 {
 #[test]
 fn the_die_is_the_one_that_the_device_says() {
     // Zone 5 of 4 of 16 chips begins on chip 20 mod 16; the third block is two further.
-    let mut spread = Spread::of(&PART);
+    let mut spread = PART.spread();
     let zone = (64 << 20) + 5 * (8 << 20);
     assert_eq!(spread.add(zone + 2 * 4096, 4096), 4096);
     assert_eq!(spread.units_used(), [6]);
@@ -164,7 +164,7 @@ fn the_die_is_the_one_that_the_device_says() {
 proptest! {
     #[test]
     fn dopf_is_what_counting_each_sector_gives(geometry in geometry(), runs in prop::collection::vec((0u64..2000, 1u64..600), 0..6)) {
-        let mut spread = Spread::of(&geometry);
+        let mut spread = geometry.spread();
         for &(start, len) in &runs {
             spread.add(start * 512, len * 512);
         }
@@ -186,7 +186,7 @@ proptest! {
         };
         let striped = Geometry::Striped { granule: Bytes(unit * 512), dies: units };
         for geometry in [zoned(1), zoned(groups), striped] {
-            let mut spread = Spread::of(&geometry);
+            let mut spread = geometry.spread();
             spread.add(start * 512, len * 512);
             prop_assert!(spread.dopf() <= geometry.contiguous_dopf(Bytes(len * 512)) + 1e-9);
         }

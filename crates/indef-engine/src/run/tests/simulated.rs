@@ -13,11 +13,11 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
-use indef_fs::{EngineKind, RangeCopier};
 use indef_fs::{
-    EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal, Relocation, Relocator,
-    Space, Step, StepLimit, Target,
+    CountedRange, EngineOptions, Filesystem, FsError, FsKind, Mapper, Moved, Refusal, Relocation,
+    Relocator, Space, Step, StepLimit, Target,
 };
+use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
 
 use super::super::{backend::Backend, job::Job, *};
@@ -31,6 +31,8 @@ pub(super) struct State {
     /// Steps in the order in which they were done: inode and bytes.
     pub(super) steps: Vec<(u64, u64)>,
     pub(super) begun: Vec<u64>,
+    /// Maps that were asked for, and whether the file was to be written back before.
+    pub(super) maps: Vec<bool>,
     pub(super) free: u64,
     taken: u64,
     pub(super) most_taken: u64,
@@ -171,10 +173,11 @@ impl Backend for Simulated {
         &self,
         target: &Target,
         range: FileRange,
-        _: bool,
+        sync: bool,
         _: &mut Mapper,
     ) -> Result<Layout, Refusal> {
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
+        state.maps.push(sync);
         let layout = &state.layouts[&target.id.inode];
         Ok(Layout::new(layout.clipped(range).collect()))
     }
@@ -216,27 +219,24 @@ impl Relocator for Engine {
         self.0.lock().unwrap().splits
     }
 
-    fn cost(&self, target: &Target, ranges: &[FileRange]) -> Bytes {
-        if self.splits() {
-            ranges.iter().map(|range| range.len).sum()
-        } else {
-            target.size
-        }
+    fn moves_whole_files(&self) -> bool {
+        !self.splits()
     }
 
     fn begin<'a>(
         &'a self,
         target: &'a Target,
-        ranges: &[FileRange],
+        ranges: &[CountedRange],
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
         let name = target.path.file_name().unwrap().to_str().unwrap();
         if name.starts_with("no-better-place") {
             return Err(SkipReason::NoGain.into());
         }
         if self.0.lock().unwrap().copies {
             copier
-                .copy(&target.file, &target.file, ranges)
+                .copy(&target.file, &target.file, &ranges)
                 .map_err(|error| target.error("copy", None, error))?;
         }
         let mut state = self.0.lock().unwrap();
@@ -247,7 +247,7 @@ impl Relocator for Engine {
         Ok(Box::new(Move {
             state: Arc::clone(&self.0),
             target,
-            ranges: ranges.to_vec(),
+            ranges,
             moved: 0,
             bytes,
         }))

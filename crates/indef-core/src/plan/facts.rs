@@ -1,0 +1,30 @@
+//! The facts about a file that a plan is made from.
+
+use units::{Bytes, FileOffset};
+
+use crate::{access::AccessRange, layout::Layout};
+
+/// A file as planning sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFacts<'a> {
+    /// Size in bytes.
+    pub size: Bytes,
+    /// File system block size.
+    pub block_size: Bytes,
+    /// Where its bytes lie.
+    pub layout: &'a Layout,
+    /// What was accessed, ordered; `None` without a profile. `indef` and `fragpicker` then take
+    /// sequential reads of the whole file for granted.
+    pub accesses: Option<&'a [AccessRange]>,
+}
+
+impl FileFacts<'_> {
+    pub(super) fn block(&self) -> u64 {
+        self.block_size.0.max(1)
+    }
+
+    /// The end of the last block that holds bytes of the file.
+    pub(super) fn end(&self) -> u64 {
+        FileOffset(self.size.0).align_up(Bytes(self.block())).0
+    }
+}

@@ -1,0 +1,110 @@
+//! The options of a walk, and what it hands over.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use indef_core::{
+    layout::Layout,
+    plan::{BirthTime, split_at_root},
+};
+use indef_fs::{Filesystem, Refusal, TargetId};
+use units::Bytes;
+
+/// How to walk.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectOptions {
+    /// Threads that walk; 0 for one on each CPU, at most 16.
+    pub jobs: usize,
+    /// Write dirty data back before mapping, so that every byte has a place. Costs I/O; a scan can
+    /// do without.
+    pub sync: bool,
+    /// Stay on the file systems of the given paths. Otherwise mount points are entered, but never
+    /// those of pseudo file systems like `/proc`.
+    pub one_file_system: bool,
+}
+
+impl Default for CollectOptions {
+    fn default() -> Self {
+        Self {
+            jobs: 0,
+            sync: false,
+            one_file_system: true,
+        }
+    }
+}
+
+/// A regular file, with where its data lies.
+#[derive(Debug)]
+pub struct Found {
+    /// Its path, beginning with the path that was given (with a given symbolic link resolved, so
+    /// that the path leads to the file itself).
+    pub path: PathBuf,
+    /// How many bytes of the path are the directory that was given, or that of a file that was.
+    pub root_len: usize,
+    /// Which file.
+    pub id: TargetId,
+    /// When it came into being, where that was asked for and its file system knows.
+    pub born: Option<BirthTime>,
+    /// Its size.
+    pub size: Bytes,
+    /// Allocated bytes, metadata of the file included where the file system counts it.
+    pub allocated: Bytes,
+    /// Block size of its file system.
+    pub block_size: Bytes,
+    /// Its file system.
+    pub fs: Arc<Filesystem>,
+    /// Whether the layout was asked for. It was not where the file has at most one block and so
+    /// cannot be fragmented; the layout then has at most one extent, without a place.
+    pub mapped: bool,
+    /// Where the data up to its size lies, or why that is not known.
+    pub result: Result<Layout, Refusal>,
+}
+
+impl Found {
+    /// Its path in two parts: the root, and what is beneath it.
+    #[must_use]
+    pub fn place(&self) -> Option<(&Path, &Path)> {
+        split_at_root(&self.path, self.root_len)
+    }
+}
+
+/// Something that could not be looked into: a directory, or a path that was given.
+#[derive(Debug)]
+pub struct Problem {
+    /// Which.
+    pub path: PathBuf,
+    /// Why.
+    pub refusal: Refusal,
+}
+
+/// What a walk sees.
+#[derive(Debug)]
+pub enum Seen {
+    /// A regular file.
+    File(Found),
+    /// A directory or given path that is left out.
+    Problem(Problem),
+}
+
+/// What a walk saw, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CollectSummary {
+    /// Regular files handed to the visitor.
+    pub files: u64,
+    /// Directories read.
+    pub directories: u64,
+    /// Further names of files that were handed over already.
+    pub hard_links: u64,
+    /// Entries that are neither files nor directories.
+    pub others: u64,
+    /// Directories and files that were left out because they lie on another file system.
+    pub other_file_systems: u64,
+    /// Entries that vanished between being listed and being looked at.
+    pub vanished: u64,
+    /// Problems handed to the visitor.
+    pub problems: u64,
+    /// Whether the walk was cancelled: the rest of the numbers are then of a part.
+    pub cancelled: bool,
+}

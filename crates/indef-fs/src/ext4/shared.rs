@@ -1,0 +1,71 @@
+//! State that all relocations on one file system share.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use units::Bytes;
+
+use super::donor;
+use crate::{EngineOptions, Filesystem, Refusal, Settler, Target, cache::READ_PIECE, hold::Holds};
+
+/// Moved data of all files that waits for its writeback.
+const SETTLING: Bytes = Bytes::mib(32);
+
+pub(super) struct Shared {
+    pub(super) settler: Settler,
+    /// How far reads run ahead of moves.
+    pub(super) read_ahead: Bytes,
+    /// Whether cached data has to be dropped and read again as single pages first.
+    pub(super) small_folios: bool,
+    /// Directories for a donor, where the file's own does not allow one.
+    pub(super) fallbacks: Vec<PathBuf>,
+    /// Leave files alone that others have open.
+    pub(super) strict: bool,
+    pub(super) holds: Holds,
+    /// An empty file without a name, to commit with.
+    marker: Mutex<Option<Arc<File>>>,
+}
+
+impl Shared {
+    pub(super) fn new(fs: &Filesystem, options: &EngineOptions) -> Self {
+        let mount_point = fs.mount.iter().map(|mount| mount.point.clone());
+        let temporary = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
+        Self {
+            settler: Settler::new(SETTLING),
+            read_ahead: READ_PIECE * u64::from(options.queue_depth.clamp(1, 64)),
+            // Large folios came to ext4 in 6.16; since 6.19 they are moved as a whole.
+            small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
+            fallbacks: mount_point.chain(temporary).collect(),
+            strict: options.strict,
+            holds: Holds::default(),
+            marker: Mutex::default(),
+        }
+    }
+
+    /// Commit the journal with everything that was moved until now. Not with an `fsync` of the target:
+    /// that would write back what applications have dirtied in it, and says nothing of a change in a
+    /// leaf of its extent tree. A change of any other inode joins the running transaction, or one
+    /// behind it, and transactions are committed in order (fs/jbd2, v6.18).
+    pub(super) fn commit(&self, target: &Target) -> Result<(), Refusal> {
+        let marker = self.marker(target)?;
+        marker
+            .set_modified(SystemTime::now())
+            .and_then(|()| marker.sync_all())
+            .map_err(|error| target.error("commit what was moved", None, error).into())
+    }
+
+    /// The file to commit with; made before anything is moved.
+    pub(super) fn marker(&self, target: &Target) -> Result<Arc<File>, Refusal> {
+        let mut marker = self.marker.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = &*marker {
+            return Ok(Arc::clone(file));
+        }
+        let file = Arc::new(donor::create(target, &self.fallbacks)?);
+        *marker = Some(Arc::clone(&file));
+        Ok(file)
+    }
+}

@@ -1,0 +1,27 @@
+//! The options of engines.
+
+/// Options that every engine gets.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineOptions {
+    /// Ranges that share their blocks with a reflink or a snapshot may be moved, which gives the
+    /// sharing up.
+    pub allow_unshare: bool,
+    /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
+    /// durable could be lost in a power cut right after a step.
+    pub strict: bool,
+    /// The engine was asked for by name: what it warns of is known.
+    pub by_name: bool,
+    /// How many requests an engine keeps in flight for one file.
+    pub queue_depth: u32,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            allow_unshare: false,
+            strict: false,
+            by_name: false,
+            queue_depth: 32,
+        }
+    }
+}
