@@ -168,6 +168,8 @@ pub(crate) struct DeviceMap {
 mod tests {
     use indef_core::SkipReason;
 
+    use crate::advice::Advice;
+
     #[test]
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/json.md");

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod accesses;
+mod advice;
 mod args;
 mod decay;
 mod demo;

@@ -25,6 +25,7 @@ use units::Bytes;
 use crate::{
     Outcome,
     accesses::Accesses,
+    advice::Advice,
     args::PlanCommandArgs,
     engines::Engines,
     geometry::Geometries,

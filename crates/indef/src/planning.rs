@@ -23,6 +23,7 @@ use units::Bytes;
 
 use crate::{
     accesses::Accesses,
+    advice::Advice,
     engines::{Chosen, Engines},
     geometry::Geometries,
     output::{Console, Name, Progress},

@@ -6,7 +6,10 @@ use std::{io, path::Path};
 use indef_core::SkipReason;
 use indef_fs::{FsError, Refusal};
 
-use crate::output::{Console, Name};
+use crate::{
+    advice::Advice,
+    output::{Console, Name},
+};
 
 /// Tell about a path that was refused. A skip is a note, a failure an error. The reason comes back
 /// where it was a skip.

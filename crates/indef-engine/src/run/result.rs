@@ -48,18 +48,6 @@ pub enum Reason {
     DryRun,
 }
 
-impl Reason {
-    /// One sentence for a person.
-    #[must_use]
-    pub fn advice(&self) -> &str {
-        match self {
-            Self::Skip(reason) => reason.advice(),
-            Self::Failed(error) => error,
-            Self::DryRun => "would be moved",
-        }
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -237,7 +237,7 @@ impl Observer for Said {
     fn on(&self, event: Event<'_>) {
         if let Event::Fallback { engine, reason, .. } = event {
             let mut said = self.0.lock().unwrap();
-            said.push(format!("{engine}: {}", reason.advice()));
+            said.push(format!("{engine}: {reason}"));
         }
     }
 }

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use units::Bytes;
 
 use crate::{
+    advice::Advice,
     args::{DemoArgs, DemoFs},
     output::{Console, Name},
 };

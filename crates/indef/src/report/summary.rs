@@ -5,6 +5,7 @@ use units::{Bytes, Nanos};
 
 use super::input::PlanInput;
 use crate::{
+    advice::Advice,
     document::{FileStatus, Proof, RunDocument, RunFile},
     output::{Count, Gain, Ratio, counted},
 };

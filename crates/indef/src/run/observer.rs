@@ -6,7 +6,10 @@ use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
 use indef_fs::EngineKind;
 
 use super::run_file;
-use crate::output::{Console, Count, Name, Progress, json::Document};
+use crate::{
+    advice::Advice,
+    output::{Console, Count, Name, Progress, json::Document},
+};
 
 /// Shows a run while it goes on.
 pub(super) struct Watch<'a> {
@@ -46,10 +49,10 @@ impl<'a> Watch<'a> {
         if let Some(document) = self.document {
             document.entry(&run_file(file));
         }
-        let reason = file.reason.as_ref().map(|reason| reason.advice());
+        let reason = file.reason.as_ref().map(Advice::advice);
         match file.status {
             Status::Failed => self.progress.suspend(|| {
-                let reason = reason.unwrap_or("failed");
+                let reason = reason.as_deref().unwrap_or("failed");
                 // Errors of the libraries begin with the path already.
                 let path = format!("{}: ", file.path.display());
                 let reason = reason.strip_prefix(&path).unwrap_or(reason);
@@ -64,7 +67,7 @@ impl<'a> Watch<'a> {
                     Count(file.extents_before),
                     Count(file.extents_after),
                     if reason.is_some() { ": " } else { "" },
-                    reason.unwrap_or("")
+                    reason.as_deref().unwrap_or("")
                 ));
             }),
         }

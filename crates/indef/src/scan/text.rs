@@ -12,6 +12,7 @@ use super::{
     heat::{Heat, Lost},
     tally::Tally,
 };
+use crate::advice::Advice;
 use crate::geometry::Geometries;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 

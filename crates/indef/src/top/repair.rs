@@ -19,7 +19,7 @@ use indef_core::plan::FilePlan;
 use indef_engine::{
     Cancel,
     claim::{Claim, ClaimError},
-    run::{Event, FileResult, Reason, RunOptions, Status, run},
+    run::{Event, FileResult, RunOptions, Status, run},
 };
 use indef_fs::{FileSystemKey, Mapper, TargetId, detect};
 use indef_trace::FileKey;
@@ -27,6 +27,7 @@ use units::{Bytes, FileOffset, FileRange};
 
 use super::survey::{decide, plan_options};
 use crate::{
+    advice::Advice,
     opened::Opened,
     output::{Count, counted},
     planning::untouched_reason,
@@ -167,8 +168,8 @@ fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progre
             format!("stopped; {written} of it have new blocks"),
         ),
         Status::Moved => (EndKind::Repaired, repaired(&order, before, moved)),
-        Status::Skipped => (EndKind::Left, reason(moved).to_owned()),
-        Status::Failed => (EndKind::Failed, reason(moved).to_owned()),
+        Status::Skipped => (EndKind::Left, reason(moved)),
+        Status::Failed => (EndKind::Failed, reason(moved)),
     };
     End {
         order,
@@ -194,8 +195,12 @@ fn claim(order: &Order, cancel: &Cancel) -> Result<Option<Claim>, String> {
     }
 }
 
-fn reason(file: &FileResult) -> &str {
-    file.reason.as_ref().map_or("no reason", Reason::advice)
+fn reason(file: &FileResult) -> String {
+    let reason = file.reason.as_ref();
+    reason.map_or_else(
+        || "no reason".to_owned(),
+        |reason| reason.advice().into_owned(),
+    )
 }
 
 /// What became of the ranges and of the file.
@@ -247,7 +252,7 @@ fn look(order: &Order, options: &RunOptions) -> Result<Looked, Refused> {
         .ok_or_else(|| (EndKind::Left, "its extents cannot be mapped".to_owned()))?;
     let chunks = decide(&plan_options(options), &file, &layout, &order.ranges);
     if let Some(reason) = untouched_reason(&chunks) {
-        return Err((EndKind::Left, reason.advice().to_owned()));
+        return Err((EndKind::Left, reason.advice().into_owned()));
     }
     let ranges = order.ranges.iter();
     let fragments = ranges.map(|range| layout.fragments_in(*range)).sum();

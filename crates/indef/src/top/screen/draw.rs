@@ -16,6 +16,7 @@ use super::{
     state::{Mode, State, Tone},
 };
 use crate::{
+    advice::Advice,
     output::{Count, Name, counted, fit},
     top::row::{Row, SortBy},
     trace::live::Clock,

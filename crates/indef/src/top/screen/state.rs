@@ -3,6 +3,7 @@
 use units::Bytes;
 
 use crate::{
+    advice::Advice,
     output::{Name, Style},
     top::{
         ranges::RangeKey,

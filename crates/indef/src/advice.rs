@@ -1,0 +1,110 @@
+//! Explains each reason to a person in one sentence, with the remedy where there is one.
+
+use std::borrow::Cow;
+
+use indef_core::SkipReason;
+use indef_engine::run::Reason;
+
+/// A reason that can be explained to a person.
+pub(crate) trait Advice {
+    /// One sentence, without a full stop.
+    fn advice(&self) -> Cow<'static, str>;
+}
+
+impl Advice for SkipReason {
+    fn advice(&self) -> Cow<'static, str> {
+        Cow::Borrowed(sentence(*self))
+    }
+}
+
+impl Advice for Reason {
+    fn advice(&self) -> Cow<'static, str> {
+        match self {
+            Self::Skip(reason) => reason.advice(),
+            Self::Failed(error) => error.to_string().into(),
+            Self::DryRun => "would be moved".into(),
+        }
+    }
+}
+
+const fn sentence(reason: SkipReason) -> &'static str {
+    match reason {
+        SkipReason::Contiguous => "already contiguous; there is nothing to gain",
+        SkipReason::Truncated => "among the lowest-priority ranges that --truncate leaves alone",
+        SkipReason::Cold => "not among the hottest ranges of the profile",
+        SkipReason::NotRead => "the profile shows no reads of it",
+        SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
+        SkipReason::GainReached => "the target gain is reached without it",
+        SkipReason::NoGain => "no better place was found for it",
+        SkipReason::NoTimeLost => "its reads were timed, and lose no time by its fragments",
+        SkipReason::Shared => {
+            "shared with a reflink or snapshot; --allow-unshare would give the sharing up"
+        }
+        SkipReason::KeepsSharing => {
+            "shared, and here sharing cannot be given up safely: a power cut could mix the files"
+        }
+        SkipReason::Compressed => "compressed extents, which this file system cannot merge further",
+        SkipReason::Unwritten => "allocated but never written; reading it costs nothing",
+        SkipReason::Inline => "so small that its data lies in the metadata",
+        SkipReason::Empty => "has no data blocks",
+        SkipReason::NotRegular => "not a regular file",
+        SkipReason::SymbolicLink => {
+            "a directory on its path is a symbolic link, which is not followed below the path that was given"
+        }
+        SkipReason::NoEngine => "no engine for its file system",
+        SkipReason::ReadOnlyMount => "its file system is mounted read-only",
+        SkipReason::NotPermitted => "may not be written by this user; try as root",
+        SkipReason::SwapFile => "an active swap file; swapoff it first",
+        SkipReason::Immutable => "has the immutable attribute (chattr -i removes it)",
+        SkipReason::AppendOnly => "has the append-only attribute (chattr -a removes it)",
+        SkipReason::RunningBinary => "a program that is running",
+        SkipReason::Dax => "in DAX mode, where fragments cost nothing that moving could repair",
+        SkipReason::Encrypted => "encrypted, which this file system's engine cannot move",
+        SkipReason::Pinned => {
+            "pinned to its blocks, which somebody relies on (F2FS_IOC_SET_PIN_FILE releases it)"
+        }
+        SkipReason::AtomicWrite => "being written atomically by a database; run again",
+        SkipReason::Verity => "protected by fs-verity, which this file system's engine refuses",
+        SkipReason::NoOffload => {
+            "this kernel has no F2FS offload (kernel/f2fs), or its device cannot copy; another engine can move it"
+        }
+        SkipReason::Unsupported => "has a feature that this file system's engine refuses",
+        SkipReason::NoJournal => {
+            "its file system has no journal, so a power cut during the move could lose data"
+        }
+        SkipReason::FastCommit => {
+            "its file system has fast_commit, which before Linux 7.0 does not tell of moved blocks (tune2fs -O ^fast_commit)"
+        }
+        SkipReason::NoRmap => {
+            "exchanging extents on an XFS without rmapbt leaves a log that the kernel cannot recover after a power cut (mkfs.xfs -m rmapbt=1; --engine xfs-swap-extents takes the risk)"
+        }
+        SkipReason::NoSpace => "not enough free space in one piece (see --min-free)",
+        SkipReason::QuotaExceeded => "its owner's quota has no room for the copy",
+        SkipReason::Changed => "changed meanwhile; nothing was lost, run again",
+        SkipReason::InUse => {
+            "open for writing elsewhere; on this file system only an idle file can be moved in part"
+        }
+        SkipReason::Gone => "no longer there",
+        SkipReason::OutOfRange => "lies beyond the end of the file",
+        SkipReason::Stopped => "the run was stopped before it; --resume continues",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_sentence_of_its_own() {
+        let sentences: HashSet<_> = SkipReason::ALL.iter().map(Advice::advice).collect();
+        assert_eq!(sentences.len(), SkipReason::ALL.len());
+        for sentence in sentences {
+            assert!(
+                !sentence.is_empty() && !sentence.ends_with('.'),
+                "{sentence}"
+            );
+        }
+    }
+}
