@@ -10,7 +10,7 @@ use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Event, ExtentMaps, FileResult, Reason, Status,
+    Event, ExtentMaps, FileError, FileResult, Reason, Status,
     extent_maps::MapEntry,
     job::{Job, status_of},
     shared::Run,
@@ -333,12 +333,12 @@ impl Run<'_> {
             }
         }
         if extents_after > file.extents_before && is_as_opened(&file.target) {
-            reason = Some(Reason::Failed(format!(
-                "{}: more fragments than before ({} instead of {}); the contents are whole, please report this",
-                file.job.path.display(),
-                extents_after,
-                file.extents_before
-            )));
+            let error = FileError::MoreFragments {
+                path: file.job.path.clone(),
+                before: file.extents_before,
+                after: extents_after,
+            };
+            reason = Some(error.into());
         }
         let failed = matches!(reason, Some(Reason::Failed(_)));
         let status = if failed {

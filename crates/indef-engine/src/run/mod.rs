@@ -15,6 +15,7 @@
 //! whether the plan is wise.
 
 mod backend;
+mod error;
 mod extent_maps;
 mod file;
 mod job;
@@ -47,6 +48,7 @@ use indef_fs::{Mapper, Moved, Roots};
 use linux_abi::ioprio::{IoPriority, set_for_this_thread};
 use units::{Bytes, Nanos};
 
+pub use error::FileError;
 pub use extent_maps::{ExtentMaps, MapEntry};
 pub use observe::{Event, Observer};
 pub use options::RunOptions;
@@ -249,7 +251,7 @@ impl Run<'_> {
             tracing::error!(%error, "failed");
             if let Some(file) = files.iter_mut().find(|file| file.path == error.path) {
                 file.status = Status::Failed;
-                file.reason = Some(Reason::Failed(error.to_string()));
+                file.reason = Some(error.into());
             }
         }
         let mut totals = Totals::default();
@@ -271,12 +273,13 @@ impl Run<'_> {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Reason {
-    let what = panic
+    let message = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    Reason::Failed(format!(
-        "a worker panicked ({what}); the contents are whole, please report this"
-    ))
+    FileError::Panicked {
+        message: message.to_owned(),
+    }
+    .into()
 }

@@ -12,7 +12,7 @@ use indef_fs::{Moved, RangeCopier, Refusal, Step};
 use units::{Bytes, FileRange};
 
 use super::{
-    Event, Reason,
+    Event, FileError, Reason,
     file::{Piece, Sharing},
     result,
     shared::Run,
@@ -116,11 +116,11 @@ impl Run<'_> {
                 0
             };
             if idle > IDLE_STEPS {
-                return Some(Reason::Failed(format!(
-                    "{}: the engine {} makes no progress",
-                    file.target.path.display(),
-                    file.relocator().name()
-                )));
+                let error = FileError::NoProgress {
+                    path: file.target.path.clone(),
+                    engine: file.relocator().name(),
+                };
+                return Some(error.into());
             }
         }
     }

@@ -3,10 +3,10 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use indef_core::SkipReason;
-use indef_fs::{Moved, Refusal, TargetId};
+use indef_fs::{FsError, Moved, Refusal, TargetId};
 use units::{Bytes, Nanos};
 
-use super::ExtentMaps;
+use super::{ExtentMaps, FileError};
 
 /// How a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,21 +38,35 @@ impl fmt::Display for Status {
 }
 
 /// Why a file, or a part of it, was not moved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Reason {
     /// A skip. Displayed as its word.
     Skip(SkipReason),
     /// An error. Displayed as one line.
-    Failed(String),
+    Failed(Arc<FileError>),
     /// Nothing is moved in a dry run.
     DryRun,
 }
+
+impl PartialEq for Reason {
+    /// Skips are equal by value. An error is equal to itself alone, and to its clones.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Skip(one), Self::Skip(other)) => one == other,
+            (Self::Failed(one), Self::Failed(other)) => Arc::ptr_eq(one, other),
+            (Self::DryRun, Self::DryRun) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Reason {}
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Skip(reason) => reason.fmt(f),
-            Self::Failed(error) => f.pad(error),
+            Self::Failed(error) => error.fmt(f),
             Self::DryRun => f.pad("dry-run"),
         }
     }
@@ -62,8 +76,20 @@ impl From<Refusal> for Reason {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Skip(reason) => Self::Skip(reason),
-            Refusal::Failed(error) => Self::Failed(error.to_string()),
+            Refusal::Failed(error) => error.into(),
         }
+    }
+}
+
+impl From<FsError> for Reason {
+    fn from(error: FsError) -> Self {
+        FileError::from(error).into()
+    }
+}
+
+impl From<FileError> for Reason {
+    fn from(error: FileError) -> Self {
+        Self::Failed(Arc::new(error))
     }
 }
 

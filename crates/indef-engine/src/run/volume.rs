@@ -30,9 +30,7 @@ impl Volume {
         options: &RunOptions,
         observer: &dyn Observer,
     ) -> Result<Self, Reason> {
-        let fs = backend
-            .file_system(target)
-            .map_err(|error| Reason::Failed(error.to_string()))?;
+        let fs = backend.file_system(target)?;
         let kinds = match options.engine {
             Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
             None => fs.engines(),
@@ -167,10 +165,9 @@ impl Room {
     ) -> Result<Ticket<'_>, Reason> {
         let mut promised = lock(&self.promised);
         loop {
-            let space = backend.space(target).map_err(|error| {
-                let error = target.error("look at the free space", None, error);
-                Reason::Failed(error.to_string())
-            })?;
+            let space = backend
+                .space(target)
+                .map_err(|error| target.error("look at the free space", None, error))?;
             let all = Bytes(promised.saturating_add(needed.get()));
             if space.allows(all, self.min_free_pct) {
                 *promised = all.get();
