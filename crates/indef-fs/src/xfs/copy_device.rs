@@ -19,9 +19,23 @@ use units::{Bytes, PhysOffset};
 
 use crate::{Filesystem, device::BlockDevice};
 
+/// The status with which a device refused a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("NVMe status {0:#x}")]
+pub(super) struct NvmeStatus(pub(super) u16);
+
+impl From<NvmeStatus> for io::Error {
+    fn from(status: NvmeStatus) -> Self {
+        Self::other(status)
+    }
+}
+
 /// Why the device below a file system cannot be asked to copy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoCopy {
+    /// Blocks are pinned by sharing them, which this XFS cannot.
+    #[error("the file system was made without reflink=1")]
+    NoReflink,
     /// No node, or an unusual `/sys`.
     #[error("the block device below it is not to be found")]
     NoDevice,
@@ -133,9 +147,7 @@ impl CopyDevice {
         let mut identify = |structure, nsid| {
             match nvme::identify(&file, structure, nsid, 0, &mut data) {
                 Ok(Answer::Success) => Ok(data),
-                Ok(Answer::Status(status)) => {
-                    Err(io::Error::other(format!("NVMe status {status:#x}")))
-                }
+                Ok(Answer::Status(status)) => Err(NvmeStatus(status).into()),
                 Err(error) => Err(error),
             }
             .map_err(fail("Identify"))

@@ -60,7 +60,7 @@ use std::{io, path::PathBuf};
 use indef_core::SkipReason;
 use linux_abi::xfs::{Features, geometry};
 
-use self::copy_device::CopyDevice;
+use self::copy_device::{CopyDevice, NoCopy};
 use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator};
 
 /// `xfs-commit-range`.
@@ -112,21 +112,19 @@ pub(crate) fn offload(
     options: &EngineOptions,
 ) -> Result<Box<dyn Relocator>, Refusal> {
     let features = can_commit(fs)?;
-    let fail = |source: io::Error| FsError {
+    let fail = |why: NoCopy| FsError {
         path: fs
             .mount
             .as_ref()
             .map_or_else(PathBuf::new, |mount| mount.point.clone()),
         operation: "copy inside the device",
         offset: None,
-        source,
+        source: io::Error::other(why),
     };
-    // Blocks are pinned by sharing them.
     if !features.contains(Features::REFLINK) {
-        let why = "the file system was made without reflink=1";
-        return Err(fail(io::Error::other(why)).into());
+        return Err(fail(NoCopy::NoReflink).into());
     }
-    let device = CopyDevice::below(fs).map_err(|why| fail(io::Error::other(why)))?;
+    let device = CopyDevice::below(fs).map_err(fail)?;
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: Some(offload::Offload::new(device)),

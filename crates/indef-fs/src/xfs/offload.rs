@@ -27,6 +27,7 @@
 use std::{
     fs::File,
     io,
+    path::PathBuf,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -37,7 +38,7 @@ use linux_abi::{nvme::command::Fate, share::clone_range, xfs::Geometry};
 use units::{Bytes, FileRange};
 
 use super::{
-    copy_device::{CopyDevice, Transfer},
+    copy_device::{CopyDevice, NvmeStatus, Transfer},
     donor::{Donor, runs},
     file::refuse,
 };
@@ -59,8 +60,35 @@ pub(super) struct Offload {
 pub(super) enum Copied {
     /// It is done.
     Done,
-    /// The device refuses; the donor is as good as before.
-    Refused(String),
+    /// The device copies nothing; the donor is as good as before.
+    Refused(NotCopied),
+}
+
+/// Why the device copies nothing of a batch.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotCopied {
+    /// The pin and the donor do not have plain data of their own everywhere.
+    #[error("the donor's blocks are not as expected")]
+    Layout,
+    /// The device's blocks are larger than what is to be copied.
+    #[error("blocks do not begin where logical blocks do")]
+    Alignment,
+    /// It refused the command.
+    #[error(transparent)]
+    Device(#[from] NvmeStatus),
+}
+
+/// Nobody has heard of a Copy or Flush command again.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{source}; {} may not be done with it, so the donor's space is free again only in {} s",
+    .device.display(),
+    .term.as_secs()
+)]
+struct Unanswered {
+    device: PathBuf,
+    term: Duration,
+    source: io::Error,
 }
 
 impl Offload {
@@ -87,23 +115,19 @@ impl Offload {
         };
         let layout = donor.layout(span)?;
         let Some(transfers) = transfers(&pin.layout, &layout, ranges) else {
-            return Ok(Copied::Refused(
-                "the donor's blocks are not as expected".to_owned(),
-            ));
+            return Ok(Copied::Refused(NotCopied::Layout));
         };
         let Some(commands) = self.device.commands(&transfers) else {
-            return Ok(Copied::Refused(
-                "blocks do not begin where logical blocks do".to_owned(),
-            ));
+            return Ok(Copied::Refused(NotCopied::Alignment));
         };
         let fail = |error| refuse(target, "copy inside the device", Some(span.start), error);
         for command in &commands {
             match self.device.copy(command).map_err(fail)? {
                 Fate::Done => {}
                 Fate::Refused(status) => {
-                    return Ok(Copied::Refused(format!("NVMe status {status:#x}")));
+                    return Ok(Copied::Refused(NvmeStatus(status).into()));
                 }
-                Fate::Unknown(error) => return Err(self.lost(target, donor, &error)),
+                Fate::Unknown(error) => return Err(self.lost(target, donor, error)),
             }
         }
         // Nothing is known that could have moved it, but what was written then is not ours.
@@ -122,10 +146,8 @@ impl Offload {
         let fail = |error| refuse(target, "flush the device", None, error);
         match self.device.flush().map_err(fail)? {
             Fate::Done => Ok(()),
-            Fate::Refused(status) => {
-                Err(fail(io::Error::other(format!("NVMe status {status:#x}"))))
-            }
-            Fate::Unknown(error) => Err(self.lost(target, donor, &error)),
+            Fate::Refused(status) => Err(fail(NvmeStatus(status).into())),
+            Fate::Unknown(error) => Err(self.lost(target, donor, error)),
         }
     }
 
@@ -134,17 +156,18 @@ impl Offload {
         self.quarantine.wait();
     }
 
-    fn lost(&self, target: &Target, donor: &Donor<'_>, error: &io::Error) -> Refusal {
+    fn lost(&self, target: &Target, donor: &Donor<'_>, source: io::Error) -> Refusal {
         match donor.file.try_clone() {
             Ok(file) => self.quarantine.keep(file),
             // Rather wait here than let it go.
             Err(_) => thread::sleep(self.quarantine.term),
         }
-        let error = io::Error::other(format!(
-            "{error}; {} may not be done with it, so the donor's space is free again only in {} s",
-            self.device.path.display(),
-            self.quarantine.term.as_secs()
-        ));
+        let unanswered = Unanswered {
+            device: self.device.path.clone(),
+            term: self.quarantine.term,
+            source,
+        };
+        let error = io::Error::other(unanswered);
         refuse(target, "copy inside the device", None, error)
     }
 }
