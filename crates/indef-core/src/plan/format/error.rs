@@ -2,7 +2,8 @@
 
 use std::{fmt, io};
 
-use super::{MAX_LINE, VERSION};
+use super::{super::OptionError, MAX_LINE, VERSION};
+use crate::layout::ParseGeometryError;
 
 /// A plan file cannot be used: which line, what is wrong, what to do.
 #[derive(Debug)]
@@ -33,12 +34,15 @@ pub enum Problem {
         "longer than {MAX_LINE} bytes, so the plan is damaged; make a new plan with 'indef plan'"
     )]
     TooLong,
-    /// Not what the line should be.
-    #[error("{0}; the plan is damaged, make a new one with 'indef plan'")]
-    Damaged(String),
+    /// Not JSON, or not with the members of such a line.
+    #[error("{}; the plan is damaged, make a new one with 'indef plan'", json_error(.0))]
+    Json(#[source] serde_json::Error),
+    /// A line that continues a file, without chunks.
+    #[error("a line of no chunks; the plan is damaged, make a new one with 'indef plan'")]
+    NoChunks,
     /// Values that cannot be.
     #[error("{0}; correct the line, or make a new plan with 'indef plan'")]
-    Absurd(String),
+    Absurd(#[from] Absurd),
     /// No totals line.
     #[error("the plan ends too early, it was cut off; make a new plan with 'indef plan'")]
     Truncated,
@@ -52,6 +56,77 @@ pub enum Problem {
         "there is something behind the totals, where a plan ends; make a new plan with 'indef plan'"
     )]
     Trailing,
+}
+
+/// A value that cannot be.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Absurd {
+    /// Not a geometry.
+    #[error("{}", one_line(&.0.to_string()))]
+    Geometry(#[from] ParseGeometryError),
+    /// An option out of its range.
+    #[error("{}", one_line(&.0.to_string()))]
+    OutOfRange(#[from] OptionError),
+    /// Not a path.
+    #[error("{0}")]
+    Path(&'static str),
+    /// A name that is too long, or not printable.
+    #[error("a name of the {of} that is none")]
+    Name {
+        /// The thing to name.
+        of: &'static str,
+    },
+    /// The root is to end where no directory of the path ends.
+    #[error("a root of {0} bytes, where the path has no directory that ends")]
+    Root(usize),
+    /// Not a block size.
+    #[error("a block size of {0} bytes, but it must be a power of two from 512")]
+    BlockSize(u64),
+    /// Not a file's size.
+    #[error("a size of {0} bytes, which no file has")]
+    Size(u64),
+    /// A chunk that does not fit its file, or contradicts itself.
+    #[error("the chunk at byte {start} {problem}")]
+    Chunk {
+        /// Where it begins.
+        start: u64,
+        /// The mistake, in words that follow its place.
+        problem: &'static str,
+    },
+    /// A negative or infinite number of a chunk.
+    #[error("{name} of the chunk at byte {start} is {value}")]
+    Number {
+        /// Which number.
+        name: &'static str,
+        /// Where the chunk begins.
+        start: u64,
+        /// The value.
+        value: f64,
+    },
+}
+
+/// The message of `serde_json` with the column alone: it counts lines from the one that it was given, so
+/// that its line is always 1.
+fn json_error(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let what = text
+        .rsplit_once(" at line ")
+        .map_or(&*text, |(what, _)| what);
+    one_line(&format!("{what} at column {}", error.column()))
+}
+
+/// Text from the file on one line of a terminal: no control characters, not too long.
+fn one_line(text: &str) -> String {
+    let mut shown: String = text
+        .chars()
+        .take(200)
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect();
+    if text.chars().nth(200).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 impl fmt::Display for PlanError {

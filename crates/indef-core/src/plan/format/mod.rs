@@ -15,7 +15,7 @@ mod reader;
 mod wire;
 mod writer;
 
-pub use error::{PlanError, Problem};
+pub use error::{Absurd, PlanError, Problem};
 pub use reader::PlanReader;
 pub use writer::PlanWriter;
 

@@ -8,7 +8,7 @@ use units::{Bytes, FileOffset};
 
 use super::{
     super::{BirthTime, Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
-    MAX_LINE, PlanError, Problem, VERSION,
+    Absurd, MAX_LINE, PlanError, Problem, VERSION,
     wire::{ChunkLine, ChunksLine, FileLine, Header, Names, TotalsLine, Version},
 };
 
@@ -78,9 +78,7 @@ impl<R: BufRead> PlanReader<R> {
             return Err(Problem::Version(version.version));
         }
         let header: Header = parse(&self.buffer)?;
-        header
-            .options()
-            .map_err(|what| Problem::Absurd(one_line(&what)))
+        Ok(header.options()?)
     }
 
     /// Read the next line that is not blank into the buffer; `false` at the end of the file.
@@ -131,10 +129,10 @@ impl<R: BufRead> PlanReader<R> {
             }
             let line: ChunksLine = parse(&self.buffer)?;
             if line.chunks.is_empty() {
-                return Err(Problem::Damaged("a line of no chunks".to_owned()));
+                return Err(Problem::NoChunks);
             }
             more = line.more;
-            add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
+            add_chunks(&mut file, line.chunks)?;
         }
         file.chunks.shrink_to_fit();
         self.totals.add(&file);
@@ -155,9 +153,7 @@ impl<R: BufRead> PlanReader<R> {
             path_bytes: line.path_bytes,
         };
         let mut file = FilePlan {
-            path: path
-                .to_path()
-                .map_err(|what| Problem::Absurd(what.to_owned()))?,
+            path: path.to_path().map_err(Absurd::Path)?,
             root_len: line.root_len_bytes,
             dev: line.dev,
             inode: line.inode,
@@ -172,11 +168,10 @@ impl<R: BufRead> PlanReader<R> {
             skip: line.skip,
             chunks: Vec::new(),
         };
-        check_names(&file)
-            .and_then(|()| check_root(&file))
-            .and_then(|()| check_sizes(&file))
-            .map_err(Problem::Absurd)?;
-        add_chunks(&mut file, line.chunks).map_err(Problem::Absurd)?;
+        check_names(&file)?;
+        check_root(&file)?;
+        check_sizes(&file)?;
+        add_chunks(&mut file, line.chunks)?;
         Ok((file, line.more))
     }
 }
@@ -195,60 +190,45 @@ impl<R: BufRead> Iterator for PlanReader<R> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(line).map_err(|error| {
-        // serde_json counts lines within what it was given: always 1.
-        let text = error.to_string();
-        let what = text
-            .rsplit_once(" at line ")
-            .map_or(&*text, |(what, _)| what);
-        let column = error.column();
-        Problem::Damaged(one_line(&format!("{what} at column {column}")))
-    })
+    serde_json::from_slice(line).map_err(Problem::Json)
 }
 
 /// The largest file offset that Linux knows.
 const MAX_OFFSET: u64 = i64::MAX as u64;
 
-fn check_names(file: &FilePlan) -> Result<(), String> {
-    for (what, name) in [
+fn check_names(file: &FilePlan) -> Result<(), Absurd> {
+    for (of, name) in [
         ("file system", Some(&file.fs)),
         ("engine", file.engine.as_ref()),
     ] {
         let plain = |name: &str| name.len() <= 64 && !name.chars().any(char::is_control);
         if name.is_some_and(|name| !plain(name)) {
-            return Err(format!("a name of the {what} that is none"));
+            return Err(Absurd::Name { of });
         }
     }
     Ok(())
 }
 
-fn check_root(file: &FilePlan) -> Result<(), String> {
+fn check_root(file: &FilePlan) -> Result<(), Absurd> {
     match (file.root_len, file.place()) {
-        (Some(len), None) => Err(format!(
-            "a root of {len} bytes, where the path has no directory that ends"
-        )),
+        (Some(len), None) => Err(Absurd::Root(len)),
         _ => Ok(()),
     }
 }
 
-fn check_sizes(file: &FilePlan) -> Result<(), String> {
+fn check_sizes(file: &FilePlan) -> Result<(), Absurd> {
     let block = file.block_size.0;
     if !block.is_power_of_two() || !(512..=1 << 30).contains(&block) {
-        return Err(format!(
-            "a block size of {block} bytes, but it must be a power of two from 512"
-        ));
+        return Err(Absurd::BlockSize(block));
     }
     if file.size.0 > MAX_OFFSET {
-        return Err(format!(
-            "a size of {} bytes, which no file has",
-            file.size.0
-        ));
+        return Err(Absurd::Size(file.size.0));
     }
     Ok(())
 }
 
 /// Check chunks and append them.
-fn add_chunks(file: &mut FilePlan, lines: Vec<ChunkLine>) -> Result<(), String> {
+fn add_chunks(file: &mut FilePlan, lines: Vec<ChunkLine>) -> Result<(), Absurd> {
     file.chunks.reserve_exact(lines.len());
     for line in lines {
         let chunk = line.chunk()?;
@@ -258,9 +238,9 @@ fn add_chunks(file: &mut FilePlan, lines: Vec<ChunkLine>) -> Result<(), String> 
     Ok(())
 }
 
-fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), String> {
+fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), Absurd> {
     let (start, len) = (chunk.range.start.0, chunk.range.len.0);
-    let wrong = |what: &str| Err(format!("the chunk at byte {start} {what}"));
+    let wrong = |problem| Err(Absurd::Chunk { start, problem });
     let block = file.block_size.0;
     let file_end = FileOffset(file.size.0).align_up(Bytes(block)).0;
     match start.checked_add(len) {
@@ -283,17 +263,4 @@ fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), String> {
         }
         _ => Ok(()),
     }
-}
-
-/// Text from the file on one line of a terminal: no control characters, not too long.
-fn one_line(text: &str) -> String {
-    let mut shown: String = text
-        .chars()
-        .take(200)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
-    if text.chars().nth(200).is_some() {
-        shown.push('…');
-    }
-    shown
 }

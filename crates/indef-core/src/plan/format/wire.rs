@@ -5,7 +5,10 @@ use std::{borrow::Cow, sync::Arc};
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
 
-use super::super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight};
+use super::{
+    super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
+    Absurd,
+};
 use crate::{SkipReason, calibrate::Weights, priority::finite};
 
 /// What every version of the header has.
@@ -58,7 +61,7 @@ impl Header {
         }
     }
 
-    pub(super) fn options(self) -> Result<PlanOptions, String> {
+    pub(super) fn options(self) -> Result<PlanOptions, Absurd> {
         let options = PlanOptions {
             policy: self.policy,
             truncate_pct: self.truncate_pct,
@@ -69,13 +72,13 @@ impl Header {
                 .map_or(Weight::Paper, Weight::Measured),
             io_size: self.io_size_bytes,
             hot_pct: self.hot_pct,
-            geometry: self.geometry.parse().map_err(|e| format!("{e}"))?,
+            geometry: self.geometry.parse()?,
             max_request: self.max_request_bytes,
             budget: self.budget_bytes,
             target_gain_pct: self.target_gain_pct,
             allow_unshare: self.allow_unshare,
         };
-        options.check().map_err(|error| error.to_string())?;
+        options.check()?;
         Ok(options)
     }
 }
@@ -167,19 +170,14 @@ impl From<&Chunk> for ChunkLine {
 }
 
 impl ChunkLine {
-    pub(super) fn chunk(self) -> Result<Chunk, String> {
-        let at = self.start_bytes;
+    pub(super) fn chunk(self) -> Result<Chunk, Absurd> {
+        let start = self.start_bytes;
+        let wrong = |problem| Err(Absurd::Chunk { start, problem });
         let decision = match (self.decision, self.reason) {
             (DecisionWord::Migrate, None) => Decision::Migrate,
             (DecisionWord::Skip, Some(reason)) => Decision::Skip(reason),
-            (DecisionWord::Migrate, Some(_)) => {
-                return Err(format!("the chunk at byte {at} migrates but has a reason"));
-            }
-            (DecisionWord::Skip, None) => {
-                return Err(format!(
-                    "the chunk at byte {at} is skipped without a reason"
-                ));
-            }
+            (DecisionWord::Migrate, Some(_)) => return wrong("migrates but has a reason"),
+            (DecisionWord::Skip, None) => return wrong("is skipped without a reason"),
         };
         for (name, value) in [
             ("dopf", self.dopf),
@@ -187,7 +185,7 @@ impl ChunkLine {
             ("gain", self.gain),
         ] {
             if !value.is_finite() || value < 0.0 {
-                return Err(format!("{name} of the chunk at byte {at} is {value}"));
+                return Err(Absurd::Number { name, start, value });
             }
         }
         Ok(Chunk {
