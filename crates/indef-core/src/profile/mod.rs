@@ -12,14 +12,16 @@
 //! `read` and `write` are single accesses as a program made them; a `range` was counted already, at the
 //! device.
 
+mod error;
 mod escape;
 mod reader;
 mod writer;
 
 use std::{ops::ControlFlow, path::PathBuf};
 
+pub use error::{LineError, Problem, ProfileError};
 pub use escape::{decode as decode_path, encode as encode_path};
-pub use reader::{Problem, ProfileError, stream};
+pub use reader::stream;
 pub use writer::ProfileWriter;
 
 use crate::access::{AccessRange, AccessRecord};

@@ -2,80 +2,17 @@
 
 use std::{
     collections::HashMap,
-    fmt,
-    io::{self, BufRead, Read},
+    io::{BufRead, Read},
     str::FromStr,
 };
 
 use units::{Bytes, FileRange, Nanos};
 
-use super::{MAGIC, MAX_LINE, Profile, ProfileFile, ProfileSink, VERSION, escape::decode};
+use super::{
+    LineError, MAGIC, MAX_LINE, Problem, Profile, ProfileError, ProfileFile, ProfileSink, VERSION,
+    escape::decode,
+};
 use crate::access::{AccessRange, AccessRecord, Observed, Op};
-
-/// A profile cannot be used: the line, the problem, and advice.
-#[derive(Debug)]
-pub struct ProfileError {
-    /// Counted from 1.
-    pub line: u64,
-    /// The problem.
-    pub problem: Problem,
-}
-
-/// The problem with a line.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Problem {
-    /// Reading failed.
-    #[error("cannot be read: {0}")]
-    Read(#[source] io::Error),
-    /// The first line is no header.
-    #[error("this is not an indef profile; its first line must be '{MAGIC} {VERSION}'")]
-    Foreign,
-    /// Written by another version.
-    #[error("profile format {0}, but this indef reads format {VERSION}; record the profile anew")]
-    Version(u64),
-    /// Too long.
-    #[error(
-        "longer than {MAX_LINE} bytes, so the profile is damaged; remove the line or record the profile anew"
-    )]
-    TooLong,
-    /// A line that cannot be understood.
-    #[error("{0}; correct or remove the line")]
-    Line(String),
-    /// The promised `end` is missing.
-    #[error(
-        "the profile ends too early, it was cut off; record it anew, or remove 'with-end' from its first line to use what is there"
-    )]
-    Truncated,
-    /// The `end` counts other records.
-    #[error("the profile has {found} records, but its end says {promised}; record it anew")]
-    Count {
-        /// Records read.
-        found: u64,
-        /// Records that the last line promises.
-        promised: u64,
-    },
-    /// Something follows the end.
-    #[error(
-        "there is something behind the end of the profile; remove it or record the profile anew"
-    )]
-    Trailing,
-}
-
-impl fmt::Display for ProfileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "profile line {}: {}", self.line, self.problem)
-    }
-}
-
-impl std::error::Error for ProfileError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.problem {
-            Problem::Read(error) => Some(error),
-            _ => None,
-        }
-    }
-}
 
 impl Profile {
     /// Read a profile. Memory is bounded by the size of the input: 32 bytes for each
@@ -136,16 +73,14 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
             std::mem::swap(&mut line, &mut self.buffer);
             let (word, rest) = first_word(&line);
             match word {
-                b"file" => self.file(rest).map_err(Problem::Line)?,
-                b"read" => self.record(Op::Read, rest).map_err(Problem::Line)?,
-                b"write" => self.record(Op::Write, rest).map_err(Problem::Line)?,
-                b"range" => self.range(rest).map_err(Problem::Line)?,
+                b"file" => self.file(rest)?,
+                b"read" => self.record(Op::Read, rest)?,
+                b"write" => self.record(Op::Write, rest)?,
+                b"range" => self.range(rest)?,
                 b"end" => return self.end(rest),
                 other => {
-                    let shown = show(other);
-                    return Err(Problem::Line(format!(
-                        "'{shown}' is not file, read, write, range or end"
-                    )));
+                    let word = show(other);
+                    return Err(LineError::Kind { word }.into());
                 }
             }
             if self.enough {
@@ -210,7 +145,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     }
 
     /// `file ID DEV INODE PATH`, where DEV and INODE may be `-` and PATH is the rest of the line.
-    fn file(&mut self, rest: &[u8]) -> Result<(), String> {
+    fn file(&mut self, rest: &[u8]) -> Result<(), LineError> {
         let (id, rest) = first_word(rest);
         let (dev, rest) = first_word(rest);
         let (inode, path) = first_word(rest);
@@ -222,18 +157,18 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
         let file = ProfileFile {
             dev: known("device number (or -)", dev)?,
             inode: known("inode number (or -)", inode)?,
-            path: decode(path.trim_ascii())?,
+            path: decode(path.trim_ascii()).map_err(LineError::Path)?,
         };
-        let index = u32::try_from(self.ids.len()).map_err(|_| "too many files")?;
+        let index = u32::try_from(self.ids.len()).map_err(|_| LineError::TooManyFiles)?;
         if self.ids.insert(id, index).is_some() {
-            return Err(format!("file {id} is there twice"));
+            return Err(LineError::Twice(id));
         }
         self.enough |= self.sink.file(file).is_break();
         Ok(())
     }
 
     /// `read|write ID OFFSET LENGTH [direct] [time=NS]`
-    fn record(&mut self, op: Op, rest: &[u8]) -> Result<(), String> {
+    fn record(&mut self, op: Op, rest: &[u8]) -> Result<(), LineError> {
         let (file, range, mut rest) = self.place(rest)?;
         let (mut direct, mut time) = (false, None);
         while let (word @ [_, ..], behind) = first_word(rest) {
@@ -262,17 +197,23 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     }
 
     /// `range ID OFFSET LENGTH reads=N writes=N [requests=N] [timed=N time=NS]`
-    fn range(&mut self, rest: &[u8]) -> Result<(), String> {
+    fn range(&mut self, rest: &[u8]) -> Result<(), LineError> {
         let (file, range, mut rest) = self.place(rest)?;
-        const NAMES: [&str; 5] = ["reads", "writes", "requests", "timed", "time"];
+        const NAMES: [(&str, &str); 5] = [
+            ("reads", "value of reads"),
+            ("writes", "value of writes"),
+            ("requests", "value of requests"),
+            ("timed", "value of timed"),
+            ("time", "value of time"),
+        ];
         let mut found = [None; NAMES.len()];
         while let (word @ [_, ..], behind) = first_word(rest) {
             let equals = word.iter().position(|&byte| byte == b'=');
             let (name, value) = word.split_at(equals.unwrap_or(word.len()));
-            match NAMES.iter().position(|known| known.as_bytes() == name) {
+            match NAMES.iter().position(|known| known.0.as_bytes() == name) {
                 Some(at) if found[at].is_none() => {
                     let value = value.strip_prefix(b"=").unwrap_or_default();
-                    found[at] = Some(number(&format!("value of {}", NAMES[at]), value)?);
+                    found[at] = Some(number(NAMES[at].1, value)?);
                 }
                 _ => return Err(unexpected(word)),
             }
@@ -280,7 +221,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
         }
         let [reads, writes, requests, timed, time] = found;
         if timed.is_some() != time.is_some() {
-            return Err("timed=N and time=NS belong together".to_owned());
+            return Err(LineError::HalfTimed);
         }
         let counted = AccessRange {
             range,
@@ -293,7 +234,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
             },
         };
         if (counted.reads, counted.writes) == (0, 0) {
-            return Err("the range needs reads=N or writes=N".to_owned());
+            return Err(LineError::NoAccess);
         }
         self.counted += 1;
         self.enough |= self.sink.range(file, counted).is_break();
@@ -301,29 +242,26 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     }
 
     /// `ID OFFSET LENGTH`: the index of the file, the bytes, and the rest of the line.
-    fn place<'l>(&self, rest: &'l [u8]) -> Result<(u32, FileRange, &'l [u8]), String> {
+    fn place<'l>(&self, rest: &'l [u8]) -> Result<(u32, FileRange, &'l [u8]), LineError> {
         let (id, rest) = first_word(rest);
         let (offset, rest) = first_word(rest);
         let (len, rest) = first_word(rest);
         let id: u32 = number("file number", id)?;
-        let file = *self
-            .ids
-            .get(&id)
-            .ok_or_else(|| format!("file {id} is not named before"))?;
+        let file = *self.ids.get(&id).ok_or(LineError::NotNamed(id))?;
         let (offset, len) = (size("offset", offset)?, size("length", len)?);
         if len.is_zero() {
-            return Err("the length is zero".to_owned());
+            return Err(LineError::NoLength);
         }
         match offset.0.checked_add(len.0) {
             Some(end) if i64::try_from(end).is_ok() => {}
-            _ => return Err("the range ends behind the end of any file".to_owned()),
+            _ => return Err(LineError::PastEnd),
         }
         Ok((file, FileRange::new(offset.0, len.0), rest))
     }
 
     /// `end RECORDS`
     fn end(&mut self, rest: &[u8]) -> Result<(), Problem> {
-        let promised = number("number of records", rest.trim_ascii()).map_err(Problem::Line)?;
+        let promised = number("number of records", rest.trim_ascii())?;
         let found = self.counted;
         if found != promised {
             return Err(Problem::Count { found, promised });
@@ -335,8 +273,8 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     }
 }
 
-fn unexpected(word: &[u8]) -> String {
-    format!("'{}' is not expected here", show(word))
+fn unexpected(word: &[u8]) -> LineError {
+    LineError::Unexpected { word: show(word) }
 }
 
 /// The first word, and the rest.
@@ -349,18 +287,21 @@ fn first_word(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(end)
 }
 
-fn number<T: FromStr>(name: &str, word: &[u8]) -> Result<T, String> {
+fn number<T: FromStr>(name: &'static str, word: &[u8]) -> Result<T, LineError> {
     if word.is_empty() {
-        return Err(format!("the {name} is missing"));
+        return Err(LineError::Missing { name });
     }
     std::str::from_utf8(word)
         .ok()
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| format!("'{}' is not a valid {name}", show(word)))
+        .ok_or_else(|| LineError::Invalid {
+            word: show(word),
+            name,
+        })
 }
 
 /// A number of bytes, with or without a unit.
-fn size(name: &str, word: &[u8]) -> Result<Bytes, String> {
+fn size(name: &'static str, word: &[u8]) -> Result<Bytes, LineError> {
     // Collectors write plain numbers, and millions of them.
     let plain = std::str::from_utf8(word)
         .ok()
