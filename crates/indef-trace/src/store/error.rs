@@ -37,7 +37,7 @@ pub enum StoreProblem {
     #[error(
         "the store is damaged ({0}); nothing was changed. Take it from a backup, or trace into a new file"
     )]
-    Damaged(String),
+    Damaged(Cause),
     /// Another program kept it in use while this one waited.
     #[error(
         "another program keeps the store locked; nothing was changed. Try again when it is done"
@@ -53,10 +53,32 @@ pub enum StoreProblem {
         "no permission ({0}); run as a user that may, or name a file of yours (a store whose writer was killed \
          has to be opened by one that may write it)"
     )]
-    Permission(String),
+    Permission(Cause),
     /// A system call failed.
     #[error("{0}; nothing was changed")]
-    System(String),
+    System(Cause),
+}
+
+/// Who says so.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    /// A system call failed.
+    #[error(transparent)]
+    Io(io::Error),
+    /// SQLite refused.
+    #[error("{}", said(.0))]
+    Sqlite(rusqlite::Error),
+    /// It was found by looking.
+    #[error("{0}")]
+    Found(&'static str),
+}
+
+/// SQLite's message, or that of its code where there is none.
+fn said(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqliteFailure(plain, None) => plain.to_string(),
+        other => other.to_string(),
+    }
 }
 
 /// The result of working with a store.
@@ -73,13 +95,13 @@ impl StoreError {
         )
     }
 
-    pub(super) fn io(path: &Path, error: &io::Error) -> Self {
+    pub(super) fn io(path: &Path, error: io::Error) -> Self {
         let problem = match error.kind() {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreProblem::Full,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-                StoreProblem::Permission(error.to_string())
+                StoreProblem::Permission(Cause::Io(error))
             }
-            _ => StoreProblem::System(error.to_string()),
+            _ => StoreProblem::System(Cause::Io(error)),
         };
         Self {
             path: path.to_owned(),
@@ -99,23 +121,20 @@ impl std::error::Error for StoreError {}
 /// The meaning of SQLite's error for a store at `path`.
 pub(super) fn meaning(path: &Path, error: rusqlite::Error) -> StoreError {
     let code = error.sqlite_error_code();
-    let text = match &error {
-        rusqlite::Error::SqliteFailure(plain, None) => plain.to_string(),
-        other => other.to_string(),
-    };
+    let cause = Cause::Sqlite(error);
     let problem = match code {
         Some(ErrorCode::DiskFull) => StoreProblem::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreProblem::Locked,
         Some(ErrorCode::NotADatabase) => StoreProblem::Foreign("no SQLite database"),
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreProblem::Permission(text),
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreProblem::Permission(cause),
         // SQLite does not say why a journal cannot be made.
         Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) if no_room(path) => {
             StoreProblem::Full
         }
-        Some(ErrorCode::CannotOpen) => StoreProblem::Permission(text),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => StoreProblem::System(text),
+        Some(ErrorCode::CannotOpen) => StoreProblem::Permission(cause),
+        Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => StoreProblem::System(cause),
         // Values of another type, missing tables, violated constraints: no store has them.
-        _ => StoreProblem::Damaged(text),
+        _ => StoreProblem::Damaged(cause),
     };
     StoreError {
         path: path.to_owned(),

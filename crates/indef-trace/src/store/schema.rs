@@ -11,7 +11,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::{
-    error::{Result, StoreError, StoreProblem, meaning},
+    error::{Cause, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
 };
 
@@ -86,7 +86,7 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
 fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     let status = match fs::metadata(path) {
         Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        other => other.map_err(|error| StoreError::io(path, &error))?,
+        other => other.map_err(|error| StoreError::io(path, error))?,
     };
     let wrong = |problem| {
         Err(StoreError {
@@ -102,17 +102,17 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     }
     // The parts of the header that identify the file (SQLite file format, §1.3).
     let mut header = [0; 100];
-    let file = File::open(path).map_err(|error| StoreError::io(path, &error))?;
+    let file = File::open(path).map_err(|error| StoreError::io(path, error))?;
     match file.read_exact_at(&mut header, 0) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             let begun = file.read_at(&mut header, 0).unwrap_or(0).min(SQLITE.len());
             return wrong(match header[..begun] == SQLITE[..begun] && begun > 0 {
-                true => StoreProblem::Damaged("it was cut off".into()),
+                true => StoreProblem::Damaged(Cause::Found("it was cut off")),
                 false => StoreProblem::Foreign("too short"),
             });
         }
-        Err(error) => return Err(StoreError::io(path, &error)),
+        Err(error) => return Err(StoreError::io(path, error)),
     }
     if header[..SQLITE.len()] != *SQLITE {
         return wrong(StoreProblem::Foreign("no SQLite database"));
@@ -192,14 +192,14 @@ fn check(path: &Path, connection: &Connection) -> Result<()> {
         .map_err(fail)?;
     let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
     if found.len() != TABLES.len() || !TABLES.iter().all(ours) {
-        return wrong(StoreProblem::Damaged(
-            "its tables are not those of a store".into(),
-        ));
+        return wrong(StoreProblem::Damaged(Cause::Found(
+            "its tables are not those of a store",
+        )));
     }
     let promised = number("page_count")?.saturating_mul(number("page_size")?);
-    let length = fs::metadata(path).map_err(|error| StoreError::io(path, &error))?;
+    let length = fs::metadata(path).map_err(|error| StoreError::io(path, error))?;
     match length.len() < promised.unsigned_abs() {
-        true => wrong(StoreProblem::Damaged("it was cut off".into())),
+        true => wrong(StoreProblem::Damaged(Cause::Found("it was cut off"))),
         false => Ok(()),
     }
 }
