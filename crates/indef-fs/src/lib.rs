@@ -26,7 +26,6 @@ mod f2fs;
 mod filesystem;
 mod hold;
 mod identity;
-mod inode_table;
 mod kind;
 mod map;
 mod mounts;
@@ -42,9 +41,9 @@ pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, NoGeometry, device_geometry};
 pub use engine::relocator;
 pub use error::{FsError, Refusal};
+pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use identity::TargetId;
-pub use inode_table::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use kind::{EngineKind, FsKind, UnknownEngine};
 /// A reusable buffer for [`map`].
 pub use linux_abi::fiemap::Mapper;

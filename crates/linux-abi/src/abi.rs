@@ -23,6 +23,7 @@ pub fn all() -> Vec<AbiItem> {
     [
         crate::fiemap::ABI,
         crate::ext4::ABI,
+        crate::ext4::disk::ABI,
         crate::btrfs::ABI,
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,

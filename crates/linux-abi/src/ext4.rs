@@ -1,5 +1,6 @@
 //! `EXT4_IOC_MOVE_EXT`: swap block mappings of two files, moving the data along
-//! (fs/ext4/ext4.h, v6.1; linux/ext4.h where a newer installation has it).
+//! (fs/ext4/ext4.h, v6.1; linux/ext4.h where a newer installation has it). [`disk`] has the structures on
+//! the device.
 
 use std::{
     io,
@@ -8,6 +9,8 @@ use std::{
 };
 
 use crate::{abi::AbiItem, ioctl};
+
+pub mod disk;
 
 /// `struct move_extent`.
 #[repr(C)]

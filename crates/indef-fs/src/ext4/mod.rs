@@ -23,6 +23,7 @@
 //! that appear while the file is moved.
 
 mod donor;
+mod inode_table;
 mod piece;
 mod queue;
 mod relocation;
@@ -30,18 +31,16 @@ mod shared;
 mod volume;
 
 use indef_core::SkipReason;
-use rustix::fs::{IFlags, ioctl_getflags};
+use linux_abi::ext4::disk::InodeFlags;
+use rustix::fs::ioctl_getflags;
 
+pub use self::inode_table::{Expected, InodeChunk, InodeFacts, InodeTables};
 use self::{relocation::Ext4Relocation, shared::Shared};
 use crate::{
     Attributes, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal,
     Relocation, Relocator, Target,
 };
 
-/// `EXT4_JOURNAL_DATA_FL`, `EXT4_EXTENTS_FL`, `EXT4_INLINE_DATA_FL` (fs/ext4/ext4.h, v6.1).
-const JOURNAL_DATA: u32 = 0x4000;
-const EXTENTS: u32 = 0x8_0000;
-const INLINE_DATA: u32 = 0x1000_0000;
 
 /// The engine for one mounted ext4 file system.
 pub(crate) struct Ext4MoveExtent(Shared);
@@ -74,12 +73,12 @@ impl Relocator for Ext4MoveExtent {
         if target.size.is_zero() {
             return Err(SkipReason::Empty.into());
         }
-        let flags = ioctl_getflags(&target.file)
-            .unwrap_or(IFlags::from_bits_retain(EXTENTS))
-            .bits();
-        if flags & INLINE_DATA != 0 {
+        let flags = ioctl_getflags(&target.file).map_or(InodeFlags::EXTENTS, |flags| {
+            InodeFlags::from_bits_retain(flags.bits())
+        });
+        if flags.contains(InodeFlags::INLINE_DATA) {
             Err(SkipReason::Inline.into())
-        } else if flags & JOURNAL_DATA != 0 || flags & EXTENTS == 0 {
+        } else if flags.contains(InodeFlags::JOURNAL_DATA) || !flags.contains(InodeFlags::EXTENTS) {
             Err(SkipReason::Unsupported.into())
         } else {
             Ok(())

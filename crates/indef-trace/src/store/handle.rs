@@ -65,7 +65,7 @@ impl Store {
 
     fn opened(path: &Path, options: StoreOptions, new: Option<[i64; 3]>) -> Result<Self> {
         // Absolute, because SQLite gives some names a special meaning.
-        let path = std::path::absolute(path).map_err(|error| StoreError::io(path, &error))?;
+        let path = std::path::absolute(path).map_err(|error| StoreError::io(path, error))?;
         Ok(Self {
             connection: schema::open(&path, new)?,
             path,

@@ -1,0 +1,439 @@
+//! ext4 as it lies on its device: superblock, group descriptors, inodes and the root of an extent tree
+//! (fs/ext4/ext4.h and fs/ext4/ext4_extents.h, v6.1), as far as a reader of inode tables needs them.
+//!
+//! Integers are little-endian and stand at any address. Members have the kernel's names without their
+//! prefix; halves of a number are joined by a method. Nothing is checked here.
+
+use std::mem::{offset_of, size_of};
+
+use zerocopy::{
+    FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned,
+    little_endian::{U16, U32},
+};
+
+use crate::abi::AbiItem;
+
+bitflags::bitflags! {
+    /// `s_feature_incompat`: features without which a file system cannot be read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Incompat: u32 {
+        /// Group descriptors lie in their groups, not all of them after the superblock.
+        const META_BG = 0x10;
+        /// Files may have extent trees.
+        const EXTENTS = 0x40;
+        /// Block numbers have 64 bits, and group descriptors [`SuperBlock::desc_size`] bytes.
+        const BIT64 = 0x80;
+    }
+}
+
+bitflags::bitflags! {
+    /// Flags of an inode (`i_flags`, and `FS_IOC_GETFLAGS`).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct InodeFlags: u32 {
+        /// The data is encrypted.
+        const ENCRYPT = 0x800;
+        /// The data goes through the journal.
+        const JOURNAL_DATA = 0x4000;
+        /// The block count is in blocks of the file system instead of sectors.
+        const HUGE_FILE = 0x4_0000;
+        /// The file has an extent tree.
+        const EXTENTS = 0x8_0000;
+        /// The data lies in the inode.
+        const INLINE_DATA = 0x1000_0000;
+    }
+}
+
+/// `struct ext4_super_block`, at [`SuperBlock::OFFSET`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+pub struct SuperBlock {
+    inodes_count: U32,
+    blocks_count_lo: U32,
+    reserved_08: [u8; 0x0C],
+    /// The block of the superblock: group 0 begins there.
+    pub first_data_block: U32,
+    /// The block size is 1 KiB to the left by so many bits.
+    pub log_block_size: U32,
+    reserved_1c: [u8; 4],
+    /// Blocks of each group but the last.
+    pub blocks_per_group: U32,
+    reserved_24: [u8; 4],
+    /// Inodes of each group.
+    pub inodes_per_group: U32,
+    reserved_2c: [u8; 0x0C],
+    /// [`SuperBlock::MAGIC`].
+    pub magic: U16,
+    reserved_3a: [u8; 0x1E],
+    /// Bytes of an inode.
+    pub inode_size: U16,
+    reserved_5a: [u8; 6],
+    feature_incompat: U32,
+    reserved_64: [u8; 0x9A],
+    /// Bytes of a group descriptor, with [`Incompat::BIT64`].
+    pub desc_size: U16,
+    reserved_100: [u8; 0x50],
+    blocks_count_hi: U32,
+    reserved_154: [u8; 0x2AC],
+}
+
+impl SuperBlock {
+    /// Where it lies on the device, in bytes.
+    pub const OFFSET: u64 = 1024;
+    /// `EXT4_SUPER_MAGIC`.
+    pub const MAGIC: u16 = 0xEF53;
+
+    /// The superblock at the beginning of these bytes, if all of it is there.
+    #[must_use]
+    pub fn first_of(bytes: &[u8]) -> Option<&Self> {
+        first_of(bytes)
+    }
+
+    /// `s_feature_incompat`.
+    #[must_use]
+    pub fn incompat(&self) -> Incompat {
+        Incompat::from_bits_retain(self.feature_incompat.get())
+    }
+
+    /// `s_blocks_count`: the upper half counts with [`Incompat::BIT64`] only.
+    #[must_use]
+    pub fn blocks_count(&self) -> u64 {
+        match self.incompat().contains(Incompat::BIT64) {
+            true => join(self.blocks_count_hi.get(), self.blocks_count_lo),
+            false => self.blocks_count_lo.get().into(),
+        }
+    }
+}
+
+/// `struct ext4_group_desc`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned)]
+pub struct GroupDesc {
+    reserved_00: [u8; 8],
+    inode_table_lo: U32,
+    reserved_0c: [u8; 0x1C],
+    inode_table_hi: U32,
+    reserved_2c: [u8; 0x14],
+}
+
+impl GroupDesc {
+    /// Bytes of a descriptor without [`Incompat::BIT64`], which has no upper halves.
+    pub const SHORT: usize = 32;
+
+    /// The descriptor in these bytes. What a short one lacks is zero.
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut descriptor = Self::new_zeroed();
+        let len = bytes.len().min(size_of::<Self>());
+        descriptor.as_mut_bytes()[..len].copy_from_slice(&bytes[..len]);
+        descriptor
+    }
+
+    /// The first block of the group's inode table.
+    #[must_use]
+    pub fn inode_table(&self) -> u64 {
+        join(self.inode_table_hi.get(), self.inode_table_lo)
+    }
+}
+
+/// `struct ext4_inode`, the part that every inode has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+pub struct Inode {
+    mode: U16,
+    uid: U16,
+    size_lo: U32,
+    atime: U32,
+    /// Seconds of the change time, the lower 32 bits.
+    pub ctime: U32,
+    reserved_10: [u8; 0x0A],
+    /// Names.
+    pub links_count: U16,
+    blocks_lo: U32,
+    flags: U32,
+    reserved_24: [u8; 4],
+    /// `i_block`, of a file with [`InodeFlags::EXTENTS`].
+    pub extents: ExtentRoot,
+    reserved_64: [u8; 8],
+    size_high: U32,
+    reserved_70: [u8; 4],
+    blocks_high: U16,
+    reserved_76: [u8; 0x0A],
+}
+
+impl Inode {
+    /// The inode at the beginning of these bytes, if all of it is there.
+    #[must_use]
+    pub fn first_of(bytes: &[u8]) -> Option<&Self> {
+        first_of(bytes)
+    }
+
+    /// Whether it is a regular file's.
+    #[must_use]
+    pub fn is_regular(&self) -> bool {
+        u32::from(self.mode.get()) & libc::S_IFMT == libc::S_IFREG
+    }
+
+    /// `i_flags`.
+    #[must_use]
+    pub fn flags(&self) -> InodeFlags {
+        InodeFlags::from_bits_retain(self.flags.get())
+    }
+
+    /// Bytes of a regular file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        join(self.size_high.get(), self.size_lo)
+    }
+
+    /// Allocated sectors of 512 bytes, without [`InodeFlags::HUGE_FILE`].
+    #[must_use]
+    pub fn sectors(&self) -> u64 {
+        join(self.blocks_high.get(), self.blocks_lo)
+    }
+}
+
+/// `struct ext4_inode` from its byte 128 on, in file systems with larger inodes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+pub struct InodeExtra {
+    extra_isize: U16,
+    checksum_hi: U16,
+    ctime_extra: U32,
+    reserved_88: [u8; 0x18],
+}
+
+impl InodeExtra {
+    /// That of the inode that has all these bytes, if it is large enough.
+    #[must_use]
+    pub fn of(inode: &[u8]) -> Option<&Self> {
+        first_of(inode.get(size_of::<Inode>()..)?)
+    }
+
+    /// Nanoseconds of the change time, if the inode has them.
+    #[must_use]
+    pub fn ctime_nanos(&self) -> Option<u32> {
+        let end = offset_of!(Self, ctime_extra) + size_of::<U32>();
+        // The two lower bits extend the seconds.
+        (usize::from(self.extra_isize.get()) >= end).then(|| self.ctime_extra.get() >> 2)
+    }
+}
+
+/// The node of an extent tree that lies in the inode: `struct ext4_extent_header`, and entries that are
+/// extents where the depth is 0.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+pub struct ExtentRoot {
+    magic: U16,
+    entries: U16,
+    max: U16,
+    depth: U16,
+    generation: U32,
+    extents: [ExtentEntry; 4],
+}
+
+impl ExtentRoot {
+    /// `EXT4_EXT_MAGIC`.
+    const MAGIC: u16 = 0xF30A;
+
+    /// The extents, if all of the tree is here.
+    #[must_use]
+    pub fn leaf(&self) -> Option<&[ExtentEntry]> {
+        let entries = self.extents.get(..self.entries.get().into())?;
+        (self.magic.get() == Self::MAGIC && self.depth.get() == 0).then_some(entries)
+    }
+}
+
+/// `struct ext4_extent`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout, Unaligned)]
+pub struct ExtentEntry {
+    /// The first block in the file.
+    pub block: U32,
+    len: U16,
+    start_hi: U16,
+    start_lo: U32,
+}
+
+impl ExtentEntry {
+    /// `EXT_INIT_MAX_LEN`: what is longer is unwritten, and so much shorter than it says.
+    const WRITTEN_MAX: u16 = 0x8000;
+
+    /// Blocks.
+    #[must_use]
+    pub fn blocks(&self) -> u16 {
+        match self.is_unwritten() {
+            true => self.len.get() - Self::WRITTEN_MAX,
+            false => self.len.get(),
+        }
+    }
+
+    /// Whether the blocks are only allocated.
+    #[must_use]
+    pub fn is_unwritten(&self) -> bool {
+        self.len.get() > Self::WRITTEN_MAX
+    }
+
+    /// The first block on the device.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        join(self.start_hi.get(), self.start_lo)
+    }
+}
+
+fn first_of<T: FromBytes + Immutable + KnownLayout + Unaligned>(bytes: &[u8]) -> Option<&T> {
+    T::ref_from_prefix(bytes).ok().map(|(first, _)| first)
+}
+
+/// A number whose upper half lies elsewhere.
+fn join(high: impl Into<u64>, low: U32) -> u64 {
+    high.into() << 32 | u64::from(low.get())
+}
+
+const _: () = {
+    assert!(size_of::<SuperBlock>() == 1024);
+    assert!(offset_of!(SuperBlock, blocks_count_lo) == 0x4);
+    assert!(offset_of!(SuperBlock, first_data_block) == 0x14);
+    assert!(offset_of!(SuperBlock, log_block_size) == 0x18);
+    assert!(offset_of!(SuperBlock, blocks_per_group) == 0x20);
+    assert!(offset_of!(SuperBlock, inodes_per_group) == 0x28);
+    assert!(offset_of!(SuperBlock, magic) == 0x38);
+    assert!(offset_of!(SuperBlock, inode_size) == 0x58);
+    assert!(offset_of!(SuperBlock, feature_incompat) == 0x60);
+    assert!(offset_of!(SuperBlock, desc_size) == 0xFE);
+    assert!(offset_of!(SuperBlock, blocks_count_hi) == 0x150);
+    assert!(size_of::<GroupDesc>() == 64);
+    assert!(offset_of!(GroupDesc, inode_table_lo) == 0x8);
+    assert!(offset_of!(GroupDesc, inode_table_hi) == 0x28);
+    assert!(size_of::<Inode>() == 128);
+    assert!(offset_of!(Inode, size_lo) == 0x4);
+    assert!(offset_of!(Inode, ctime) == 0xC);
+    assert!(offset_of!(Inode, links_count) == 0x1A);
+    assert!(offset_of!(Inode, blocks_lo) == 0x1C);
+    assert!(offset_of!(Inode, flags) == 0x20);
+    assert!(offset_of!(Inode, extents) == 0x28);
+    assert!(offset_of!(Inode, size_high) == 0x6C);
+    assert!(offset_of!(Inode, blocks_high) == 0x74);
+    assert!(size_of::<InodeExtra>() == 32);
+    assert!(offset_of!(InodeExtra, ctime_extra) == 0x4);
+    assert!(size_of::<ExtentRoot>() == 60);
+    assert!(offset_of!(ExtentRoot, depth) == 6);
+    assert!(offset_of!(ExtentRoot, extents) == 12);
+    assert!(size_of::<ExtentEntry>() == 12);
+    assert!(offset_of!(ExtentEntry, len) == 4);
+    assert!(offset_of!(ExtentEntry, start_hi) == 6);
+    assert!(offset_of!(ExtentEntry, start_lo) == 8);
+};
+
+/// The claims of this module. The kernel installs no header with these structures; those of libext2fs
+/// have them, under older names.
+pub const ABI: &[AbiItem] = &[
+    AbiItem {
+        header: "ext2fs/ext2_fs.h",
+        c_type: "struct ext2_super_block",
+        size: size_of::<SuperBlock>(),
+        fields: &[
+            ("s_blocks_count", offset_of!(SuperBlock, blocks_count_lo)),
+            (
+                "s_first_data_block",
+                offset_of!(SuperBlock, first_data_block),
+            ),
+            ("s_log_block_size", offset_of!(SuperBlock, log_block_size)),
+            (
+                "s_blocks_per_group",
+                offset_of!(SuperBlock, blocks_per_group),
+            ),
+            (
+                "s_inodes_per_group",
+                offset_of!(SuperBlock, inodes_per_group),
+            ),
+            ("s_magic", offset_of!(SuperBlock, magic)),
+            ("s_inode_size", offset_of!(SuperBlock, inode_size)),
+            (
+                "s_feature_incompat",
+                offset_of!(SuperBlock, feature_incompat),
+            ),
+            ("s_desc_size", offset_of!(SuperBlock, desc_size)),
+            ("s_blocks_count_hi", offset_of!(SuperBlock, blocks_count_hi)),
+        ],
+        requests: &[
+            ("EXT2_FEATURE_INCOMPAT_META_BG", Incompat::META_BG.bits()),
+            ("EXT3_FEATURE_INCOMPAT_EXTENTS", Incompat::EXTENTS.bits()),
+            ("EXT4_FEATURE_INCOMPAT_64BIT", Incompat::BIT64.bits()),
+        ],
+    },
+    AbiItem {
+        header: "ext2fs/ext2_fs.h",
+        c_type: "struct ext4_group_desc",
+        size: size_of::<GroupDesc>(),
+        fields: &[
+            ("bg_inode_table", offset_of!(GroupDesc, inode_table_lo)),
+            ("bg_inode_table_hi", offset_of!(GroupDesc, inode_table_hi)),
+        ],
+        requests: &[],
+    },
+    AbiItem {
+        header: "ext2fs/ext2_fs.h",
+        c_type: "struct ext2_inode_large",
+        size: size_of::<Inode>() + size_of::<InodeExtra>(),
+        fields: &[
+            ("i_mode", offset_of!(Inode, mode)),
+            ("i_size", offset_of!(Inode, size_lo)),
+            ("i_ctime", offset_of!(Inode, ctime)),
+            ("i_links_count", offset_of!(Inode, links_count)),
+            ("i_blocks", offset_of!(Inode, blocks_lo)),
+            ("i_flags", offset_of!(Inode, flags)),
+            ("i_block", offset_of!(Inode, extents)),
+            ("i_size_high", offset_of!(Inode, size_high)),
+            ("osd2.linux2.l_i_blocks_hi", offset_of!(Inode, blocks_high)),
+            ("i_extra_isize", size_of::<Inode>()),
+            (
+                "i_ctime_extra",
+                size_of::<Inode>() + offset_of!(InodeExtra, ctime_extra),
+            ),
+        ],
+        requests: &[],
+    },
+    AbiItem {
+        header: "ext2fs/ext3_extents.h",
+        c_type: "struct ext3_extent_header",
+        size: offset_of!(ExtentRoot, extents),
+        fields: &[
+            ("eh_magic", offset_of!(ExtentRoot, magic)),
+            ("eh_entries", offset_of!(ExtentRoot, entries)),
+            ("eh_depth", offset_of!(ExtentRoot, depth)),
+        ],
+        requests: &[("EXT3_EXT_MAGIC", ExtentRoot::MAGIC as u32)],
+    },
+    AbiItem {
+        header: "ext2fs/ext3_extents.h",
+        c_type: "struct ext3_extent",
+        size: size_of::<ExtentEntry>(),
+        fields: &[
+            ("ee_block", offset_of!(ExtentEntry, block)),
+            ("ee_len", offset_of!(ExtentEntry, len)),
+            ("ee_start_hi", offset_of!(ExtentEntry, start_hi)),
+            ("ee_start", offset_of!(ExtentEntry, start_lo)),
+        ],
+        requests: &[("EXT_INIT_MAX_LEN", ExtentEntry::WRITTEN_MAX as u32)],
+    },
+    AbiItem {
+        header: "linux/magic.h",
+        c_type: "",
+        size: 0,
+        fields: &[],
+        requests: &[("EXT4_SUPER_MAGIC", SuperBlock::MAGIC as u32)],
+    },
+    AbiItem {
+        header: "linux/fs.h",
+        c_type: "",
+        size: 0,
+        fields: &[],
+        requests: &[
+            ("FS_ENCRYPT_FL", InodeFlags::ENCRYPT.bits()),
+            ("FS_JOURNAL_DATA_FL", InodeFlags::JOURNAL_DATA.bits()),
+            ("FS_HUGE_FILE_FL", InodeFlags::HUGE_FILE.bits()),
+            ("FS_EXTENT_FL", InodeFlags::EXTENTS.bits()),
+            ("FS_INLINE_DATA_FL", InodeFlags::INLINE_DATA.bits()),
+        ],
+    },
+];
