@@ -1,4 +1,4 @@
-//! Places: in a file, on a file system's device, in blocks.
+//! Places in a file and on a file system's device, in bytes.
 
 use std::{
     fmt,
@@ -71,20 +71,6 @@ byte_place! {
     /// A place on the device (or address space) under a file system, in bytes.
     PhysOffset
 }
-
-/// A file system block number.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct FsBlock(pub u64);
-
-/// A logical block address of a device, in its own block size.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(transparent)]
-pub struct Lba(pub u64);
 
 /// A half-open byte range of a file: `start..start + len`.
 #[derive(
