@@ -38,7 +38,7 @@ mod target;
 mod xfs;
 
 pub use cache::{CacheRecord, Settler};
-pub use device::{DeviceGeometry, NoGeometry, device_geometry};
+pub use device::{DeviceGeometry, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
 pub use error::{FsError, Refusal};
 pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};

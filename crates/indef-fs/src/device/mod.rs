@@ -18,6 +18,7 @@ use linux_abi::nvme::{self, Answer};
 use nvme_wire::{log::LogPage, vendor::GeometryLog};
 
 pub(crate) use self::block::BlockDevice;
+pub use self::page::PageError;
 use crate::{Filesystem, FsKind, f2fs::Superblock};
 
 /// Log pages are that long at most; one of 4096 dies and some namespaces has a tenth of it.
@@ -78,8 +79,8 @@ pub enum NoGeometry {
     NoPage {
         /// Which.
         device: PathBuf,
-        /// What it said.
-        why: String,
+        /// The device's answer, or the mistake in its page.
+        why: PageError,
     },
     /// Something failed.
     #[error("{device}: {operation} failed: {source}", device = device.display())]
@@ -122,7 +123,7 @@ pub fn device_geometry(fs: &Filesystem) -> Result<DeviceGeometry, NoGeometry> {
         return Err(NoGeometry::Layered { device, what });
     }
     let (log, nsid) = read_page(&device)?;
-    let no_page = |why: String| NoGeometry::NoPage {
+    let no_page = |why| NoGeometry::NoPage {
         device: device.path.clone(),
         why,
     };
@@ -199,7 +200,7 @@ fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
             Answer::Success => Ok(()),
             Answer::Status(status) => Err(NoGeometry::NoPage {
                 device: device.path.clone(),
-                why: format!("status {:03X}h", status & 0x7FF),
+                why: PageError::Status(status & 0x7FF),
             }),
         }
     };

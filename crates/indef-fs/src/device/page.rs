@@ -8,42 +8,80 @@ use units::Bytes;
 /// More are not believed; also bounds memory.
 const DIES_MAX: u32 = 4096;
 
-fn header(log: &[u8]) -> Result<GeometryLog, String> {
-    let header = GeometryLog::first_of(log).ok_or("it is too short")?;
+/// Why log page DBh gives no geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PageError {
+    /// The device refused the command with this status: code type and code.
+    #[error("status {0:03X}h")]
+    Status(u16),
+    /// Not even the header is there.
+    #[error("it is too short")]
+    TooShort,
+    /// A length that cannot be.
+    #[error("it is too long")]
+    TooLong,
+    /// The page of another vendor.
+    #[error("page DBh holds something else")]
+    Foreign,
+    /// Version 0.
+    #[error("it has no version")]
+    NoVersion,
+    /// The entries are shorter than those of version 1.
+    #[error("its entries are too short")]
+    ShortEntries,
+    /// No entry is that of the namespace.
+    #[error("it does not tell of namespace {0}")]
+    NoNamespace(u32),
+    /// The namespace is a conventional one.
+    #[error("it says that namespace {0} has no zones")]
+    NotZoned(u32),
+    /// No dies, or too many.
+    #[error("its number of dies makes no sense")]
+    Dies,
+    /// A zone on no die, or on more dies than there are.
+    #[error("its number of dies for a zone makes no sense")]
+    ZoneDies,
+    /// Zones that are empty, too large, or no multiple of what goes to one die.
+    #[error("its zones make no sense")]
+    Zones,
+}
+
+fn header(log: &[u8]) -> Result<GeometryLog, PageError> {
+    let header = GeometryLog::first_of(log).ok_or(PageError::TooShort)?;
     if header.magic != GEOMETRY_MAGIC {
-        return Err("page DBh holds something else".to_owned());
+        return Err(PageError::Foreign);
     }
     if header.version.get() == 0 {
-        return Err("it has no version".to_owned());
+        return Err(PageError::NoVersion);
     }
     Ok(header)
 }
 
 /// How long the page says that it is.
-pub(super) fn length(log: &[u8]) -> Result<usize, String> {
-    usize::try_from(header(log)?.len.get()).map_err(|_| "it is too long".to_owned())
+pub(super) fn length(log: &[u8]) -> Result<usize, PageError> {
+    usize::try_from(header(log)?.len.get()).map_err(|_| PageError::TooLong)
 }
 
 /// The geometry of a zoned namespace whose addresses begin at `start`.
-pub(super) fn zoned_geometry(log: &[u8], nsid: u32, start: Bytes) -> Result<Geometry, String> {
+pub(super) fn zoned_geometry(log: &[u8], nsid: u32, start: Bytes) -> Result<Geometry, PageError> {
     let header = header(log)?;
     let namespace = namespace(log, &header, nsid)?;
     if namespace.zoned != 1 {
-        return Err(format!("it says that namespace {nsid} has no zones"));
+        return Err(PageError::NotZoned(nsid));
     }
     let dies = header
         .channels
         .get()
         .checked_mul(header.dies_per_channel.get())
         .filter(|dies| (1..=DIES_MAX).contains(dies))
-        .ok_or("its number of dies makes no sense")?;
+        .ok_or(PageError::Dies)?;
     let zone_dies = namespace.zone_dies.get();
     let (zone, interleave) = (namespace.zone_size.get(), namespace.interleave.get());
     if zone_dies == 0 || zone_dies > dies {
-        return Err("its number of dies for a zone makes no sense".to_owned());
+        return Err(PageError::ZoneDies);
     }
     if interleave < 512 || !zone.is_multiple_of(interleave) || zone == 0 || zone > 1 << 40 {
-        return Err("its zones make no sense".to_owned());
+        return Err(PageError::Zones);
     }
     Ok(Geometry::Zoned {
         chips: dies,
@@ -54,18 +92,18 @@ pub(super) fn zoned_geometry(log: &[u8], nsid: u32, start: Bytes) -> Result<Geom
     })
 }
 
-fn namespace(log: &[u8], header: &GeometryLog, nsid: u32) -> Result<NamespaceEntry, String> {
+fn namespace(log: &[u8], header: &GeometryLog, nsid: u32) -> Result<NamespaceEntry, PageError> {
     let size = usize::from(header.namespace_entry.get());
     let from = header.namespaces_at.get() as usize;
     if size < NamespaceEntry::LEN {
-        return Err("its entries are too short".to_owned());
+        return Err(PageError::ShortEntries);
     }
     let entries = log.get(from..).unwrap_or_default().chunks_exact(size);
     entries
         .take(header.namespaces.get() as usize)
         .filter_map(NamespaceEntry::first_of)
         .find(|entry| entry.nsid.get() == nsid)
-        .ok_or_else(|| format!("it does not tell of namespace {nsid}"))
+        .ok_or(PageError::NoNamespace(nsid))
 }
 
 #[cfg(test)]
@@ -116,7 +154,8 @@ mod tests {
 
     #[test]
     fn pages_of_others_are_refused() {
-        assert!(length(&[0; 512]).unwrap_err().contains("something else"));
+        let error = length(&[0; 512]).unwrap_err().to_string();
+        assert!(error.contains("something else"));
         assert!(length(&[0; 100]).is_err());
     }
 
