@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use nvme_wire::{
-    Submission,
+    Command, QueueKind, Submission,
     admin::AdminCommand,
     fabrics::{ConnectData, FabricsCommand},
     io::IoCommand,
@@ -17,19 +17,18 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let data = &bytes[Submission::LEN..];
-    match AdminCommand::parse(&command) {
-        AdminCommand::GetLogPage(get) => {
-            if let Ok(slice) = get.slice(data) {
-                assert!(slice.len() <= data.len());
-            }
+    if let AdminCommand::GetLogPage(get) = AdminCommand::parse(&command)
+        && let Ok(slice) = get.slice(data)
+    {
+        assert!(slice.len() <= data.len());
+    }
+    if let Command::Fabrics(FabricsCommand::Connect { entries, .. }) =
+        Command::parse(&command, QueueKind::Admin)
+    {
+        assert!((1..=65536).contains(&entries));
+        if let Some(connect) = ConnectData::first_of(data) {
+            let _ = (nqn_of(&connect.subsystem), nqn_of(&connect.host));
         }
-        AdminCommand::Fabrics(FabricsCommand::Connect { entries, .. }) => {
-            assert!((1..=65536).contains(&entries));
-            if let Some(connect) = ConnectData::first_of(data) {
-                let _ = (nqn_of(&connect.subsystem), nqn_of(&connect.host));
-            }
-        }
-        _ => {}
     }
     match IoCommand::parse(&command) {
         IoCommand::Copy { ranges, format, .. } => {

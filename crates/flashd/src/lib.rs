@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod device;
+mod lock;
 pub mod mount;
 pub mod operate;
 pub mod pace;

@@ -2,7 +2,6 @@
 
 use crate::{
     command::Submission,
-    fabrics::FabricsCommand,
     feature::{Feature, Select},
     identify::{Cns, CommandSet},
     log::LogPage,
@@ -45,13 +44,11 @@ pub enum AdminCommand {
     AsyncEventRequest,
     /// Keep Alive.
     KeepAlive,
-    /// A command of Fabrics.
-    Fabrics(FabricsCommand),
-    /// No command that is known here; its opcode.
+    /// An opcode that has no meaning here.
     Unknown(u8),
 }
 
-/// What Identify asks for (Base §5.17).
+/// The parameters of Identify (Base §5.17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identify {
     /// CNS.
@@ -62,7 +59,7 @@ pub struct Identify {
     pub set: CommandSet,
 }
 
-/// What Get Log Page asks for (Base §5.16).
+/// The parameters of Get Log Page (Base §5.16).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GetLogPage {
     /// LID.
@@ -82,7 +79,8 @@ pub struct GetLogPage {
 }
 
 impl AdminCommand {
-    /// What a submission on the admin queue says.
+    /// Parses a submission on the admin queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown
+    /// here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword10 = command.cdw10.get();
@@ -110,8 +108,7 @@ impl AdminCommand {
             },
             AdminOpcode::AsyncEventRequest => Self::AsyncEventRequest,
             AdminOpcode::KeepAlive => Self::KeepAlive,
-            AdminOpcode::Fabrics => Self::Fabrics(FabricsCommand::parse(command)),
-            AdminOpcode::Unknown(opcode) => Self::Unknown(opcode),
+            AdminOpcode::Fabrics | AdminOpcode::Unknown(_) => Self::Unknown(command.opcode),
         }
     }
 }
@@ -137,7 +134,7 @@ impl GetLogPage {
     ///
     /// # Errors
     ///
-    /// Invalid Field in Command for an offset that is an index, no multiple of 4, or behind the end
+    /// Invalid Field in Command for an offset that is an index, no multiple of 4, or past the end
     /// (Base §5.16).
     pub fn slice<'a>(&self, page: &'a [u8]) -> Result<&'a [u8], crate::Status> {
         let Some(from) = usize::try_from(self.offset)

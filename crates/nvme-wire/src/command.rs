@@ -1,8 +1,11 @@
-//! What every command and every completion has in common.
+//! The fields that every command and every completion has.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::status::Status;
+
+/// NSID of all namespaces together.
+pub const ALL_NAMESPACES: u32 = 0xFFFF_FFFF;
 
 wire! {
     /// Submission queue entry (Base §3.3.3.1). Commands of Fabrics have another
@@ -132,7 +135,7 @@ wire! {
     }
 }
 
-/// What an SGL descriptor over TCP says about where a command's data is (TCP §2.1).
+/// The place of a command's data, as an SGL descriptor over TCP says it (TCP §2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SglKind {
     /// SGL Data Block descriptor, subtype Offset: data follows in the same capsule.
@@ -160,7 +163,7 @@ impl Sgl {
         }
     }
 
-    /// What kind of descriptor it is.
+    /// The kind of descriptor.
     #[must_use]
     pub const fn kind(&self) -> SglKind {
         match self.identifier {

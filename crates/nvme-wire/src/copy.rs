@@ -2,7 +2,7 @@
 
 use zerocopy::little_endian::{U16, U32, U64};
 
-use crate::{Status, io::BlockRange};
+use crate::{Status, range::BlockRange};
 
 codes! {
     /// DESFMT: what a source range looks like. Formats differ in the protection information that they
@@ -20,7 +20,7 @@ codes! {
 }
 
 wire! {
-    /// What all formats have in common: their first 24 bytes.
+    /// The first 24 bytes, which all formats share.
     pub struct SourceHead [24] {
         /// SNSID: namespace, in formats 2h and 3h.
         pub nsid: U32,

@@ -1,30 +1,12 @@
 //! Commands of I/O queues, parsed (NVM §3.2, ZNS §3.4).
 
+pub use crate::range::BlockRange;
 use crate::{
     command::Submission,
     copy::CopyFormat,
-    fabrics::FabricsCommand,
     opcode::IoOpcode,
     zone::{ReportFilter, ReportKind, ZoneAction},
 };
-
-/// Blocks of a namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockRange {
-    /// SLBA: the first.
-    pub start: u64,
-    /// How many: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a range of
-    /// Dataset Management.
-    pub count: u32,
-}
-
-impl BlockRange {
-    /// The block behind the last one; nothing if no number can say it.
-    #[must_use]
-    pub const fn end(self) -> Option<u64> {
-        self.start.checked_add(self.count as u64)
-    }
-}
 
 /// A command of an I/O queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +45,6 @@ pub enum IoCommand {
         format: CopyFormat,
         /// FUA: durable before it is done.
         fua: bool,
-        /// PRINFOR or PRINFOW is not 0.
-        protection: bool,
     },
     /// Zone Management Send.
     ZoneSend {
@@ -95,21 +75,18 @@ pub enum IoCommand {
         /// Moves: 1 to 2^32 (zero-based on the wire, in dword 10).
         moves: u64,
     },
-    /// A command of Fabrics.
-    Fabrics(FabricsCommand),
-    /// No command that is known here; its opcode.
+    /// An opcode that has no meaning here.
     Unknown(u8),
 }
 
-/// What commands that move blocks have in common.
+/// The fields that all commands which move blocks have. PRINFO is not among them: it means nothing in
+/// a namespace that is not formatted with protection information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Which blocks.
     pub blocks: BlockRange,
     /// FUA: what is written is durable before the command is done; what is read comes from there.
     pub fua: bool,
-    /// PRINFO is not 0: the host wants protection information.
-    pub protection: bool,
 }
 
 /// The hints in Write: bits 24 and 25 of dword 12, and a block in dwords 2 and 3 (FAST'24 §4.2).
@@ -122,7 +99,7 @@ pub enum WriteHint {
         /// The file's block before it.
         predecessor: u64,
     },
-    /// What is written takes the place of what is there.
+    /// The data replaces the data that is there.
     Overwrite,
 }
 
@@ -142,7 +119,7 @@ pub const SELECT_ALL: u32 = 1 << 8;
 pub const PARTIAL_REPORT: u32 = 1 << 16;
 
 impl IoCommand {
-    /// What a submission on an I/O queue says.
+    /// Parses a submission on an I/O queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword12 = command.cdw12.get();
@@ -153,7 +130,6 @@ impl IoCommand {
                 count: (dword12 & 0xFFFF) + 1,
             },
             fua: dword12 & FUA != 0,
-            protection: dword12 >> 26 & 0b1111 != 0,
         };
         match IoOpcode::from_raw(command.opcode) {
             IoOpcode::Flush => Self::Flush,
@@ -174,7 +150,6 @@ impl IoCommand {
                 ranges: usize::from(dword12 as u8) + 1,
                 format: CopyFormat::from_raw((dword12 >> 8 & 0b1111) as u8),
                 fua: transfer.fua,
-                protection: transfer.protection || dword12 >> 12 & 0b1111 != 0,
             },
             IoOpcode::ZoneManagementSend => Self::ZoneSend {
                 zone: command.cdw10_11(),
@@ -192,8 +167,7 @@ impl IoCommand {
             IoOpcode::InDeviceDefragment => Self::InDeviceDefragment {
                 moves: u64::from(command.cdw10.get()) + 1,
             },
-            IoOpcode::Fabrics => Self::Fabrics(FabricsCommand::parse(command)),
-            IoOpcode::Unknown(opcode) => Self::Unknown(opcode),
+            IoOpcode::Fabrics | IoOpcode::Unknown(_) => Self::Unknown(command.opcode),
         }
     }
 }

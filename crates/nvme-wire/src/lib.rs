@@ -2,14 +2,13 @@
 //!
 //! Every structure is a `repr(C)` type of little-endian fields without alignment, so that bytes
 //! become fields (and back) without a copy and without unsafe code, and its size is asserted. Every
-//! code is an exhaustive enum with an `Unknown` arm: what comes off a wire always has a name. Commands
-//! are parsed into plain enums ([`admin::AdminCommand`], [`io::IoCommand`],
-//! [`fabrics::FabricsCommand`]) whose numbers are those that a program computes with: a zero-based
-//! count on the wire is a count here, and says so.
+//! code is an exhaustive enum with an `Unknown` arm: every value on a wire has a name. Commands are
+//! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes with:
+//! a zero-based count on the wire is a count here, and says so.
 //!
-//! What it ignores: sockets, queues, connections, and whether a command makes sense for a device; only
-//! what can be told from the bytes alone is refused here. Metadata, protection information and
-//! reservations are not described, as no user of this crate has them.
+//! It ignores sockets, queues, connections, and whether a command makes sense for a device; it refuses
+//! only mistakes that the bytes alone show. Metadata, protection information and reservations are not
+//! described, as no user of this crate has them.
 //!
 //! Sources, with the names by which comments cite them:
 //! - *Base*: NVM Express Base Specification 2.0
@@ -73,7 +72,7 @@ macro_rules! codes {
             /// Every code that has a name.
             pub const ALL: &'static [Self] = &[$(Self::$code,)*];
 
-            /// What the code on the wire means.
+            /// The meaning of a code on the wire.
             #[must_use]
             pub const fn from_raw(raw: $raw) -> Self {
                 match raw {
@@ -105,6 +104,7 @@ pub mod identify;
 pub mod io;
 pub mod log;
 pub mod opcode;
+mod parsed;
 pub mod pdu;
 pub mod property;
 pub mod range;
@@ -116,6 +116,7 @@ pub mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Completion, Sgl, Submission};
+pub use command::{ALL_NAMESPACES, Completion, Sgl, Submission};
+pub use parsed::{Command, QueueKind};
 pub use status::Status;
 pub use text::{ascii, nqn, nqn_of};

@@ -1,8 +1,26 @@
-//! Ranges of Dataset Management (NVM §3.2.3).
+//! Ranges of blocks, and those of Dataset Management (NVM §3.2.3).
 
 use zerocopy::little_endian::{U32, U64};
 
-use crate::{Status, io::BlockRange};
+use crate::Status;
+
+/// Blocks of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockRange {
+    /// SLBA: the first.
+    pub start: u64,
+    /// Number of blocks: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a range
+    /// of Dataset Management.
+    pub count: u32,
+}
+
+impl BlockRange {
+    /// The block after the last one; nothing if no number can say it.
+    #[must_use]
+    pub const fn end(self) -> Option<u64> {
+        self.start.checked_add(self.count as u64)
+    }
+}
 
 wire! {
     /// A range.

@@ -1,27 +1,34 @@
 //! Data on its way into the write buffer, in the order in which commands came.
 //!
-//! As long as there is room, a write goes through at once. When there is none, what is left of it
-//! waits here, with the programs that need it, and so does everything that comes after it; as
-//! programs end, it goes on. Host reads pass meanwhile.
+//! As long as there is room, a write goes through at once. When there is none, the rest of it waits
+//! here, with the programs that need it, and so does everything that comes after it; as programs end,
+//! it goes on. Host reads pass meanwhile.
 
 use std::collections::VecDeque;
 
-use super::{Cause, Core, Entry, Owner, Work};
-use crate::command::Ticket;
+use super::{
+    buffer::WriteBuffer,
+    queue::{DieQueues, Entry},
+    tickets::Tickets,
+};
+use crate::{
+    command::Ticket,
+    flash::{Calendar, Rate},
+};
 
-/// Where a write stands that is coming in.
+/// The progress of a write that is coming in.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Command {
+struct Incoming {
     ready: u64,
     /// Over the host link.
     transfer: bool,
-    /// When what came so far was all there.
+    /// When all bytes that came so far were there.
     arrived: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Item {
-    Begin(Command),
+    Begin(Incoming),
     Bytes {
         bytes: u64,
         zone: Option<(u32, u32)>,
@@ -37,129 +44,152 @@ enum Item {
     },
 }
 
-/// What waits for room; the first one is always `Bytes`.
-#[derive(Clone, Debug, Default)]
+/// The write buffer, the way into it, and the items that wait for room; the first one is always
+/// `Bytes`.
+#[derive(Clone, Debug)]
 pub(crate) struct Intake {
-    current: Command,
+    pub(crate) buffer: WriteBuffer,
+    /// The host link's direction to the device.
+    pub(crate) link: Calendar,
+    rate: Rate,
+    current: Incoming,
     waiting: VecDeque<Item>,
 }
 
-impl Core {
+impl Intake {
+    pub(super) fn new(buffer_size: u64, rate: Rate) -> Self {
+        Self {
+            buffer: WriteBuffer::new(buffer_size),
+            link: Calendar::default(),
+            rate,
+            current: Incoming::default(),
+            waiting: VecDeque::new(),
+        }
+    }
+
     /// A write begins to come in.
-    pub(crate) fn begin_intake(&mut self, ready: u64, transfer: bool) {
-        let command = Command {
+    pub(super) fn begin(&mut self, ready: u64, transfer: bool) {
+        let incoming = Incoming {
             ready,
             transfer,
             arrived: ready,
         };
-        if self.intake.waiting.is_empty() {
-            self.intake.current = command;
+        if self.waiting.is_empty() {
+            self.current = incoming;
         } else {
-            self.intake.waiting.push_back(Item::Begin(command));
+            self.waiting.push_back(Item::Begin(incoming));
         }
     }
 
     /// Takes bytes of it into the write buffer, of a zone or not.
-    pub(crate) fn take_in(&mut self, bytes: u64, zone: Option<(u32, u32)>) {
-        let nothing_comes = self.queues.is_empty();
-        let ready = self.intake.current.ready;
+    pub(super) fn take_in(
+        &mut self,
+        queues: &mut DieQueues,
+        clock: u64,
+        bytes: u64,
+        zone: Option<(u32, u32)>,
+    ) {
+        let nothing_comes = queues.is_empty();
+        let ready = self.current.ready;
         let at = self.buffer.turn(ready);
-        if self.intake.waiting.is_empty() && self.buffer.admit(bytes, at, ready, nothing_comes) {
-            self.bytes_came(at, bytes);
+        if self.waiting.is_empty() && self.buffer.admit(bytes, at, ready, nothing_comes) {
+            self.bytes_came(clock, at, bytes);
             return;
         }
-        self.intake.waiting.push_back(Item::Bytes { bytes, zone });
-        self.queues.quiet_until = 0;
+        self.waiting.push_back(Item::Bytes { bytes, zone });
+        queues.quiet_until = 0;
     }
 
     /// Queues a program that needs all that was taken in so far.
-    pub(crate) fn queue_after_intake(&mut self, die: u32, mut entry: Entry) {
-        if entry.number > 0 {
-            entry.number = self.tickets.number();
-        }
-        if self.intake.waiting.is_empty() {
-            entry.ready = entry.ready.max(self.intake.current.arrived);
-            self.queues.push(die, entry);
+    pub(super) fn queue_program(&mut self, queues: &mut DieQueues, die: u32, mut entry: Entry) {
+        if self.waiting.is_empty() {
+            entry.ready = entry.ready.max(self.current.arrived);
+            queues.push(die, entry);
         } else {
-            self.intake.waiting.push_back(Item::Program { die, entry });
+            self.waiting.push_back(Item::Program { die, entry });
         }
     }
 
     /// The write is complete. `Ok`: when all of it is in the buffer. `programs`: its end waits for
     /// those from this number on.
-    pub(crate) fn end_intake(&mut self, programs: Option<u64>) -> Result<u64, Ticket> {
-        if self.intake.waiting.is_empty() {
-            return Ok(self.intake.current.arrived);
+    pub(super) fn end(
+        &mut self,
+        tickets: &mut Tickets,
+        programs: Option<u64>,
+    ) -> Result<u64, Ticket> {
+        if self.waiting.is_empty() {
+            return Ok(self.current.arrived);
         }
-        let ticket = self.tickets.issue();
-        let programs = programs.map(|from| (from, self.tickets.last_number()));
-        self.intake
-            .waiting
-            .push_back(Item::End { ticket, programs });
+        let ticket = tickets.issue();
+        let programs = programs.map(|from| (from, tickets.last_number()));
+        self.waiting.push_back(Item::End { ticket, programs });
         Err(ticket)
     }
 
-    fn bytes_came(&mut self, at: u64, bytes: u64) {
-        let time = self.timing.link.time(bytes);
-        let came = if self.intake.current.transfer {
-            self.link_in.reserve(self.flash.clock, at, time).1
+    fn bytes_came(&mut self, clock: u64, at: u64, bytes: u64) {
+        let time = self.rate.time(bytes);
+        let came = if self.current.transfer {
+            self.link.reserve(clock, at, time).1
         } else {
             at
         };
-        self.intake.current.arrived = self.intake.current.arrived.max(came);
+        self.current.arrived = self.current.arrived.max(came);
     }
 
-    /// When what waits may go on.
-    pub(super) fn intake_event(&self) -> Option<u64> {
-        let Some(&Item::Bytes { bytes, .. }) = self.intake.waiting.front() else {
+    /// When the first item that waits may go on.
+    pub(super) fn next_event(&self, queues: &DieQueues, clock: u64) -> Option<u64> {
+        let Some(&Item::Bytes { bytes, .. }) = self.waiting.front() else {
             return None;
         };
-        let turn = self.buffer.turn(self.intake.current.ready);
-        let at = turn.max(self.flash.clock);
-        let nothing_comes = self.queues.is_empty().then_some(at);
+        let turn = self.buffer.turn(self.current.ready);
+        let at = turn.max(clock);
+        let nothing_comes = queues.is_empty().then_some(at);
         self.buffer.room_from(bytes, at).or(nothing_comes)
     }
 
-    /// Lets in what waits, as far as there is room at `at`.
-    pub(super) fn go_on_with_intake(&mut self, at: u64) {
-        let nothing_comes = self.queues.is_empty();
-        let Some(&Item::Bytes { bytes, .. }) = self.intake.waiting.front() else {
+    /// Lets in the items that wait, as far as there is room at `at`.
+    pub(super) fn go_on(
+        &mut self,
+        queues: &mut DieQueues,
+        tickets: &mut Tickets,
+        clock: u64,
+        at: u64,
+    ) {
+        let nothing_comes = queues.is_empty();
+        let Some(&Item::Bytes { bytes, .. }) = self.waiting.front() else {
             return;
         };
-        let ready = self.intake.current.ready;
+        let ready = self.current.ready;
         if !self.buffer.admit(bytes, at, ready, nothing_comes) {
             return;
         }
-        self.bytes_came(at, bytes);
-        self.intake.waiting.pop_front();
-        while let Some(&item) = self.intake.waiting.front() {
+        self.bytes_came(clock, at, bytes);
+        self.waiting.pop_front();
+        while let Some(&item) = self.waiting.front() {
             match item {
                 Item::Bytes { .. } => break,
-                Item::Begin(mut command) => {
-                    // What came before it kept it waiting until now.
-                    command.arrived = command.arrived.max(at);
-                    self.intake.current = command;
+                Item::Begin(mut incoming) => {
+                    // The writes before it kept it waiting until now.
+                    incoming.arrived = incoming.arrived.max(at);
+                    self.current = incoming;
                 }
                 Item::Program { die, mut entry } => {
-                    entry.ready = entry.ready.max(self.intake.current.arrived);
-                    self.queues.push(die, entry);
+                    entry.ready = entry.ready.max(self.current.arrived);
+                    queues.push(die, entry);
                 }
                 Item::End { ticket, programs } => {
-                    self.tickets
-                        .wait_as(ticket, programs, self.intake.current.arrived);
+                    tickets.wait_as(ticket, programs, self.current.arrived);
                 }
             }
-            self.intake.waiting.pop_front();
+            self.waiting.pop_front();
         }
     }
 
-    /// Forgets what is queued for the pages of a zone that is reset, and what is on its way to it;
-    /// `held` are the bytes of its pages that are not complete.
-    pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32, held: u64, now: u64) {
-        let (bytes, mut numbers) = self.queues.drop_zone(ns, zone);
-        self.buffer.forget(bytes + held);
+    /// Forgets the items that are on their way to a zone that is reset; adds the numbers of their
+    /// programs to `numbers`.
+    pub(super) fn drop_zone(&mut self, ns: u32, zone: u32, numbers: &mut Vec<u64>) {
         let buffer = &mut self.buffer;
-        self.intake.waiting.retain_mut(|item| match item {
+        self.waiting.retain_mut(|item| match item {
             Item::Bytes {
                 bytes,
                 zone: Some(of),
@@ -174,23 +204,5 @@ impl Core {
             }
             _ => true,
         });
-        for number in numbers {
-            self.tickets.programmed(number, now);
-        }
-        self.in_flight[ns as usize].clear(zone);
-        self.queues.quiet_until = 0;
-    }
-}
-
-/// A program of data that is not a complete page, for a flush.
-pub(crate) const fn flush_entry(ready: u64, bytes: u64) -> Entry {
-    Entry {
-        work: Work::Program,
-        ready,
-        bytes,
-        release: 0,
-        cause: Cause::Flush,
-        owner: Owner::Nobody,
-        number: 1,
     }
 }

@@ -9,67 +9,50 @@ mod intake;
 mod pages;
 mod queue;
 mod tickets;
+mod traffic;
 
+use self::{
+    intake::Intake,
+    queue::{Candidate, DieQueues},
+};
 pub(crate) use self::{
-    buffer::WriteBuffer,
-    intake::{Intake, flush_entry},
     pages::PagesInFlight,
-    queue::{Candidate, Entry, Owner, Queues, Work},
+    queue::{Entry, Owner, Work},
     tickets::Tickets,
+    traffic::{Cause, Traffic},
 };
 use crate::{
+    command::Ticket,
     flash::{Calendar, Flash, Span},
-    migration::Tasks,
     profile::{CommandTimes, Profile, Timing},
 };
 
-/// Why the flash had to do something.
+/// One step through time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
-    /// A read or write of the host.
-    Host,
-    /// Garbage collection of a conventional namespace.
-    Gc,
-    /// Wear levelling of a conventional namespace.
-    Wear,
-    /// Copy or migration inside the device.
-    Migration,
-    /// The rest of a zone that was finished.
-    Padding,
-    /// A page that was not complete when a flush wanted it.
-    Flush,
+pub(crate) enum Step {
+    /// Of the core's own.
+    Own,
+    /// An operation of a migration's task was given to its die, and ends at `end`.
+    OfTask { task: u32, end: u64 },
 }
 
-impl Cause {
-    /// How many there are.
-    pub(crate) const COUNT: usize = 6;
-}
-
-/// Bytes that went into and out of the cells, by [`Cause`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Traffic {
-    pub(crate) sensed: [u64; Cause::COUNT],
-    pub(crate) programmed: [u64; Cause::COUNT],
-    pub(crate) copied_back: [u64; Cause::COUNT],
-}
-
-/// What namespaces share.
+/// The parts of the device that namespaces share.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) timing: Timing,
+    /// Nothing takes any time.
+    pub(crate) instant: bool,
     pub(crate) flash: Flash,
-    pub(crate) buffer: WriteBuffer,
+    pub(crate) intake: Intake,
     pub(crate) tickets: Tickets,
-    pub(crate) tasks: Tasks,
     /// One for each namespace; empty for conventional ones.
     pub(crate) in_flight: Vec<PagesInFlight>,
     pub(crate) traffic: Traffic,
     /// Bytes of a page of all planes.
     pub(crate) unit: u64,
-    pub(crate) link_in: Calendar,
+    /// The host link's direction to the host.
     pub(crate) link_out: Calendar,
-    queues: Queues,
-    intake: Intake,
+    queues: DieQueues,
     /// The controller takes no further command before this.
     controller_free: u64,
     /// The limit of draining lets nothing begin before this.
@@ -82,16 +65,14 @@ impl Core {
         let timing = profile.timing;
         Self {
             flash: Flash::new(timing.die, geometry.dies(), geometry.channels),
-            buffer: WriteBuffer::new(profile.buffer_size().0),
+            instant: profile.is_instant(),
+            intake: Intake::new(profile.buffer_size().0, timing.link),
             tickets: Tickets::default(),
-            tasks: Tasks::new(timing.migration_window),
             in_flight: Vec::new(),
             traffic: Traffic::default(),
             unit: geometry.program_unit().0,
-            link_in: Calendar::default(),
             link_out: Calendar::default(),
-            queues: Queues::new(geometry.dies()),
-            intake: Intake::default(),
+            queues: DieQueues::new(geometry.dies()),
             controller_free: 0,
             drain_free: 0,
             timing,
@@ -105,14 +86,19 @@ impl Core {
         self.controller_free + times.latency
     }
 
+    /// The controller takes a command that is short; returns when it gets to work on it.
+    pub(crate) fn take_short(&mut self, now: u64) -> u64 {
+        self.take_command(now, self.timing.write)
+    }
+
     /// Senses a page for the host and sends `bytes` of it; returns when the host has them.
     pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> u64 {
         self.traffic.sensed[Cause::Host as usize] += bytes;
         let (clock, link, link_out) = (self.flash.clock, self.timing.link, &mut self.link_out);
         let mut done = ready;
         self.flash
-            .host_read(die, ready, bytes, &mut |arrived, piece| {
-                done = link_out.reserve(clock, arrived, link.time(piece)).1;
+            .host_read(die, ready, bytes, &mut |arrived, part| {
+                done = link_out.reserve(clock, arrived, link.time(part)).1;
             });
         done
     }
@@ -140,25 +126,33 @@ impl Core {
             })
     }
 
-    /// Does what comes next, if that is at `now` or before: gives one operation to its die, or
-    /// lets in data that waits for room.
-    pub(crate) fn step(&mut self, now: u64) -> bool {
+    fn intake_event(&self) -> Option<u64> {
+        self.intake.next_event(&self.queues, self.flash.clock)
+    }
+
+    /// Takes the next step, if that is at `now` or before: gives one operation to its die, or lets in
+    /// data that waits for room.
+    pub(crate) fn step(&mut self, now: u64) -> Option<Step> {
         if now < self.queues.quiet_until {
-            return false;
+            return None;
         }
         let (intake, next) = (self.intake_event(), self.next_candidate());
         let begins = next.map_or(u64::MAX, |next| next.at);
         let at = begins.min(intake.unwrap_or(u64::MAX));
         if at > now || at == u64::MAX {
             self.queues.quiet_until = at;
-            return false;
+            return None;
         }
         self.flash.clock = self.flash.clock.max(at);
         match next {
-            Some(next) if intake.is_none_or(|intake| next.at < intake) => self.commit(next),
-            _ => self.go_on_with_intake(at),
+            Some(next) if intake.is_none_or(|intake| next.at < intake) => Some(self.commit(next)),
+            _ => {
+                let clock = self.flash.clock;
+                self.intake
+                    .go_on(&mut self.queues, &mut self.tickets, clock, at);
+                Some(Step::Own)
+            }
         }
-        true
     }
 
     /// When something happens next by itself.
@@ -168,25 +162,29 @@ impl Core {
         events.into_iter().flatten().min()
     }
 
-    fn commit(&mut self, next: Candidate) {
+    fn commit(&mut self, next: Candidate) -> Step {
         let Some(entry) = self.queues.take(next) else {
-            return;
+            return Step::Own;
         };
         if entry.is_drained() {
             self.drain_free = next.at.max(self.drain_free) + self.timing.drain.time(entry.bytes);
         }
         let span = self.run(next, &entry);
         self.queues.served(next.die, span.end);
-        self.buffer.release_at(span.end, entry.release);
+        self.intake.buffer.release_at(span.end, entry.release);
         if entry.number > 0 {
             self.tickets.programmed(entry.number, span.end);
         }
         match entry.owner {
-            Owner::Nobody => {}
+            Owner::Nobody => Step::Own,
             Owner::Page { ns, zone, page } => {
                 self.in_flight[ns as usize].committed(zone, page, span.end);
+                Step::Own
             }
-            Owner::Task(task) => self.task_step(task, span.end),
+            Owner::Task(task) => Step::OfTask {
+                task,
+                end: span.end,
+            },
         }
     }
 
@@ -238,11 +236,41 @@ impl Core {
         }
     }
 
-    /// One operation of a migration's task was given to its die, and ends at `end`.
-    fn task_step(&mut self, task: u32, end: u64) {
-        self.tasks.step(task, end, &mut self.tickets);
-        while let Some((die, entry)) = self.tasks.next_program(task) {
-            self.queue(die, entry);
+    /// A write begins to come in.
+    pub(crate) fn begin_intake(&mut self, ready: u64, transfer: bool) {
+        self.intake.begin(ready, transfer);
+    }
+
+    /// Takes bytes of it into the write buffer, of a zone or not.
+    pub(crate) fn take_in(&mut self, bytes: u64, zone: Option<(u32, u32)>) {
+        let clock = self.flash.clock;
+        self.intake.take_in(&mut self.queues, clock, bytes, zone);
+    }
+
+    /// Queues a program that needs all that was taken in so far.
+    pub(crate) fn queue_after_intake(&mut self, die: u32, mut entry: Entry) {
+        if entry.number > 0 {
+            entry.number = self.tickets.number();
         }
+        self.intake.queue_program(&mut self.queues, die, entry);
+    }
+
+    /// The write is complete. `Ok`: when all of it is in the buffer. `programs`: its end waits for
+    /// those from this number on.
+    pub(crate) fn end_intake(&mut self, programs: Option<u64>) -> Result<u64, Ticket> {
+        self.intake.end(&mut self.tickets, programs)
+    }
+
+    /// Forgets the operations that are queued for the pages of a zone that is reset, and the data on
+    /// its way to it; `held` are the bytes of its pages that are not complete.
+    pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32, held: u64, now: u64) {
+        let (bytes, mut numbers) = self.queues.drop_zone(ns, zone);
+        self.intake.buffer.forget(bytes + held);
+        self.intake.drop_zone(ns, zone, &mut numbers);
+        for number in numbers {
+            self.tickets.programmed(number, now);
+        }
+        self.in_flight[ns as usize].clear(zone);
+        self.queues.quiet_until = 0;
     }
 }

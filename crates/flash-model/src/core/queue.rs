@@ -1,13 +1,13 @@
-//! What each die has to do in the background: programs, collection, migration.
+//! The background operations of each die: programs, collection, migration.
 //!
 //! An operation is only given to a die when the die is free for it, so that a host read that
 //! comes meanwhile waits for what runs, and not for what is queued. When reads have kept the queue
 //! of a die from going on for longer than the profile's `program_wait`, its next operation is given
-//! to the die all the same, behind the reads.
+//! to the die all the same, after the reads.
 
 use std::collections::VecDeque;
 
-use super::Cause;
+use super::traffic::Cause;
 
 /// How many operations of a die's queue are looked at: one whose data is not there yet lets others
 /// go first.
@@ -25,7 +25,7 @@ pub(crate) enum Work {
     Erase { nanos: u64, blocks: u32 },
 }
 
-/// Who wants to know when it was given to the die.
+/// The party that is told when it was given to the die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Nobody,
@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     pub(crate) ready: u64,
     /// Over the channel.
     pub(crate) bytes: u64,
-    /// What it frees in the write buffer.
+    /// Bytes that it frees in the write buffer.
     pub(crate) release: u64,
     pub(crate) cause: Cause,
     pub(crate) owner: Owner,
@@ -62,13 +62,26 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// A program of data that is not a complete page, for a flush.
+    pub(crate) const fn of_flush(bytes: u64) -> Self {
+        Self {
+            work: Work::Program,
+            ready: 0,
+            bytes,
+            release: 0,
+            cause: Cause::Flush,
+            owner: Owner::Nobody,
+            number: 1,
+        }
+    }
+
     /// Whether it falls under the limit of draining the write buffer.
     pub(crate) fn is_drained(&self) -> bool {
         self.release > 0 && self.work == Work::Program
     }
 }
 
-/// What could be given to a die next.
+/// An operation that could be given to its die next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     /// When it is given to the die.
@@ -79,7 +92,7 @@ pub(crate) struct Candidate {
 
 /// One queue for each die.
 #[derive(Clone, Debug)]
-pub(crate) struct Queues {
+pub(crate) struct DieQueues {
     dies: Vec<VecDeque<Entry>>,
     /// For each die, when the last operation of its queue ends.
     served_until: Vec<u64>,
@@ -89,7 +102,7 @@ pub(crate) struct Queues {
     pub(crate) quiet_until: u64,
 }
 
-impl Queues {
+impl DieQueues {
     pub(crate) fn new(dies: u32) -> Self {
         Self {
             dies: vec![VecDeque::new(); dies as usize],
@@ -127,7 +140,7 @@ impl Queues {
         entry
     }
 
-    /// Takes out what is queued for the pages of one zone; returns the bytes that it would have
+    /// Takes out the operations for the pages of one zone; returns the bytes that it would have
     /// freed in the write buffer, and the numbers of the entries.
     pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32) -> (u64, Vec<u64>) {
         let (mut bytes, mut numbers) = (0, Vec::new());
@@ -147,7 +160,7 @@ impl Queues {
         (bytes, numbers)
     }
 
-    /// What is given to a die next; the first in time, and among those on the lowest die.
+    /// The next operation to be given to its die: the first in time, and among those on the lowest die.
     pub(crate) fn next(
         &self,
         wait: u64,

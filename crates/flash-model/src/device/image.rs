@@ -1,4 +1,4 @@
-//! What has to be kept for a device to go on after a restart, as bytes.
+//! The state with which a device goes on after a restart, as bytes.
 //!
 //! Layout: version (4 bytes), then for each namespace its kind (1 byte) and a length (8 bytes);
 //! zones follow as state, write pointer and erases (1 + 8 + 4 bytes each), a conventional namespace
@@ -6,7 +6,7 @@
 
 use super::{Device, Namespace};
 use crate::{
-    ftl::{Ftl, FtlOptions},
+    ftl::{Ftl, FtlImageError, FtlOptions},
     zone::ZoneState,
 };
 
@@ -16,12 +16,55 @@ const CONVENTIONAL: u8 = 1;
 
 /// A saved state that cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the saved device state cannot be used: {0}")]
-pub struct ImageError(pub String);
+pub enum ImageError {
+    /// It is of another version of this layout.
+    #[error("the saved device state cannot be used: it has version {found}, not {VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// Its namespace has no zones, or not as many.
+    #[error("the saved device state cannot be used: namespace {index} has other zones in it")]
+    OtherZones {
+        /// Which one, from 0.
+        index: usize,
+    },
+    /// No zone state has this number.
+    #[error("the saved device state cannot be used: there is no zone state {code}")]
+    ZoneState {
+        /// The number.
+        code: u8,
+    },
+    /// Its namespace has zones, or ends too early.
+    #[error(
+        "the saved device state cannot be used: namespace {index} is not conventional, or cut off"
+    )]
+    NotConventional {
+        /// Which one, from 0.
+        index: usize,
+    },
+    /// The FTL cannot use its part.
+    #[error("the saved device state cannot be used: namespace {index}: {source}")]
+    Ftl {
+        /// Which one, from 0.
+        index: usize,
+        /// Why.
+        source: FtlImageError,
+    },
+    /// It ends too early.
+    #[error("the saved device state cannot be used: it ends too early")]
+    Truncated,
+    /// Bytes follow after its end.
+    #[error("the saved device state cannot be used: it is {bytes} bytes too long")]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+}
 
 impl Device {
-    /// What has to be kept for the device to go on after a restart: compact bytes, with a version
-    /// but without a checksum. What is in motion counts as done.
+    /// The state with which the device goes on after a restart: compact bytes, with a version but
+    /// without a checksum. Operations in motion count as done.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut image = VERSION.to_le_bytes().to_vec();
@@ -51,15 +94,13 @@ impl Device {
     /// motion, into a saved state.
     ///
     /// # Errors
-    /// What does not fit; the device has not changed then.
+    /// The image does not fit; the device has not changed then.
     pub fn restore(&mut self, image: &[u8]) -> Result<(), ImageError> {
         let mut restored = self.namespaces.clone();
         let mut rest = image;
         let version = u32::from_le_bytes(take(&mut rest)?);
         if version != VERSION {
-            return Err(ImageError(format!(
-                "it has version {version}, not {VERSION}"
-            )));
+            return Err(ImageError::Version { found: version });
         }
         for (index, namespace) in restored.iter_mut().enumerate() {
             let [kind] = take(&mut rest)?;
@@ -67,14 +108,13 @@ impl Device {
             match namespace {
                 Namespace::Zoned(zoned) => {
                     if kind != ZONED || length != zoned.table.zones().len() as u64 {
-                        let reason = format!("namespace {index} has other zones in it");
-                        return Err(ImageError(reason));
+                        return Err(ImageError::OtherZones { index });
                     }
                     for zone in 0..zoned.table.zones().len() {
                         let [code] = take(&mut rest)?;
                         let write_pointer = u64::from_le_bytes(take(&mut rest)?);
-                        let state = ZoneState::from_code(code)
-                            .ok_or_else(|| ImageError(format!("there is no zone state {code}")))?;
+                        let state =
+                            ZoneState::from_code(code).ok_or(ImageError::ZoneState { code })?;
                         zoned.table.restore(zone, state, write_pointer);
                         zoned.set_erases(zone, u32::from_le_bytes(take(&mut rest)?));
                     }
@@ -82,19 +122,18 @@ impl Device {
                 Namespace::Conventional(conventional) => {
                     let length = usize::try_from(length).unwrap_or(usize::MAX);
                     if kind != CONVENTIONAL || length > rest.len() {
-                        let reason = format!("namespace {index} is not conventional, or cut off");
-                        return Err(ImageError(reason));
+                        return Err(ImageError::NotConventional { index });
                     }
                     let (ftl, tail) = rest.split_at(length);
                     let geometry = *conventional.ftl.geometry();
                     conventional.ftl = Ftl::restore(geometry, FtlOptions::default(), ftl)
-                        .map_err(|error| ImageError(format!("namespace {index}: {error}")))?;
+                        .map_err(|source| ImageError::Ftl { index, source })?;
                     rest = tail;
                 }
             }
         }
         if !rest.is_empty() {
-            return Err(ImageError(format!("it is {} bytes too long", rest.len())));
+            return Err(ImageError::TooLong { bytes: rest.len() });
         }
         self.namespaces = restored;
         Ok(())
@@ -102,9 +141,7 @@ impl Device {
 }
 
 fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], ImageError> {
-    let (head, tail) = rest
-        .split_first_chunk()
-        .ok_or_else(|| ImageError("it ends too early".to_owned()))?;
+    let (head, tail) = rest.split_first_chunk().ok_or(ImageError::Truncated)?;
     *rest = tail;
     Ok(*head)
 }

@@ -14,11 +14,11 @@ pub use self::{
 };
 use crate::{
     SECTOR,
-    command::{Accepted, Command, Refused, Ticket},
+    command::Ticket,
     conventional::ConventionalNamespace,
-    core::{Core, PagesInFlight},
+    core::{Core, PagesInFlight, Step},
     geometry::Geometry,
-    migration::{JobKind, Piece, read_entry},
+    migration::{JobKind, PageWork, Tasks},
     profile::Profile,
     stats::{ByCause, DieStats, Stats, Wear},
     zone::{Zone, ZoneState},
@@ -37,13 +37,14 @@ pub struct Device {
     geometry: Geometry,
     core: Core,
     namespaces: Vec<Namespace>,
+    /// Copies inside the device, and the padding of zones.
+    tasks: Tasks,
     now: u64,
-    instant: bool,
     host_read_bytes: u64,
     host_written_bytes: u64,
     migrated_bytes: u64,
     /// Kept for its memory.
-    piece: Piece,
+    page: PageWork,
 }
 
 impl Device {
@@ -94,27 +95,13 @@ impl Device {
             geometry,
             core,
             namespaces,
+            tasks: Tasks::new(profile.timing.migration_window),
             now: 0,
-            instant: profile.is_instant(),
             host_read_bytes: 0,
             host_written_bytes: 0,
             migrated_bytes: 0,
-            piece: Piece::default(),
+            page: PageWork::default(),
         })
-    }
-
-    /// Takes a command at time `now`, which never goes back; an earlier one counts as the latest.
-    ///
-    /// # Errors
-    /// Why the command was refused; nothing has changed then.
-    pub fn submit(
-        &mut self,
-        now: Nanos,
-        ns: usize,
-        command: &Command<'_>,
-    ) -> Result<Accepted, Refused> {
-        self.pass_time(now.0);
-        submit::submit(self, ns, command)
     }
 
     /// Does background work up to `now`, and appends the commands that are done by then, and when
@@ -132,7 +119,10 @@ impl Device {
 
     fn pass_time(&mut self, now: u64) {
         self.now = self.now.max(now);
-        while self.core.step(self.now) {
+        while let Some(step) = self.core.step(self.now) {
+            if let Step::OfTask { task, end } = step {
+                self.tasks.step(&mut self.core, task, end);
+            }
             self.put_in_motion();
         }
         self.core.flash.clock = self.core.flash.clock.max(self.now);
@@ -140,25 +130,25 @@ impl Device {
 
     /// Lets migrations put pages in motion, as many as their window allows.
     fn put_in_motion(&mut self) {
-        if self.core.tasks.is_idle() {
+        if self.tasks.is_idle() {
             return;
         }
-        let mut piece = std::mem::take(&mut self.piece);
-        while let Some(mut job) = self.core.tasks.take_job() {
-            piece.clear();
+        let mut page = std::mem::take(&mut self.page);
+        while let Some(mut job) = self.tasks.take_job() {
+            page.clear();
             match (&mut job.kind, &mut self.namespaces) {
                 (JobKind::Move { ns, cursor, gather }, namespaces) => match &mut namespaces[*ns] {
                     Namespace::Zoned(zoned) => {
-                        zoned.next_page(&self.core, cursor, gather, &mut piece);
+                        zoned.next_page(&self.core, cursor, gather, &mut page);
                     }
                     Namespace::Conventional(conventional) => {
-                        conventional.next_page(&self.core, cursor, &mut piece);
+                        conventional.next_page(&self.core, cursor, &mut page);
                     }
                 },
                 (JobKind::Pad { zones }, namespaces) => {
                     while let Some(padding) = zones.front_mut() {
                         if let Namespace::Zoned(zoned) = &namespaces[padding.ns]
-                            && zoned.next_padding(padding, &mut piece)
+                            && zoned.next_padding(padding, &mut page)
                         {
                             break;
                         }
@@ -166,15 +156,15 @@ impl Device {
                     }
                 }
             }
-            if piece.is_empty() && !job.kind.has_more() {
-                self.core.tasks.all_known(&job, &mut self.core.tickets);
+            if page.is_empty() && !job.kind.has_more() {
+                self.tasks.all_known(&job, &mut self.core.tickets);
                 continue;
             }
-            piece.ready = self.core.flash.clock;
-            self.core.start(&job, &mut piece);
-            self.core.tasks.put_back(job);
+            page.ready = self.core.flash.clock;
+            self.tasks.start(&mut self.core, &job, &mut page);
+            self.tasks.put_back(job);
         }
-        self.piece = piece;
+        self.page = page;
     }
 
     /// The zones of a namespace in order of address; none for a conventional one.
@@ -186,8 +176,8 @@ impl Device {
         }
     }
 
-    /// Puts a zone into a state from outside: at start, or after a loss of power. What was in
-    /// motion for it is forgotten.
+    /// Puts a zone into a state from outside: at start, or after a loss of power. Operations that
+    /// were in motion for it are forgotten.
     pub fn restore_zone(&mut self, ns: usize, zone: usize, state: ZoneState, write_pointer: u64) {
         if let Some(Namespace::Zoned(zoned)) = self.namespaces.get_mut(ns)
             && zone < zoned.table.zones().len()
@@ -197,8 +187,8 @@ impl Device {
         }
     }
 
-    /// The FTL of a conventional namespace: where its data lies, what collecting cost, how worn its
-    /// blocks are. None for a zoned one.
+    /// The FTL of a conventional namespace: the places of its data, the cost of collecting, the wear of
+    /// its blocks. None for a zoned one.
     #[must_use]
     pub fn ftl(&self, ns: usize) -> Option<&crate::ftl::Ftl> {
         match self.namespaces.get(ns)? {
@@ -207,7 +197,7 @@ impl Device {
         }
     }
 
-    /// What the device did so far.
+    /// The device's counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (now, core, flash) = (self.now, &self.core, &self.core.flash);
@@ -231,10 +221,10 @@ impl Device {
             sensed_bytes: ByCause::new(&core.traffic.sensed),
             programmed_bytes: ByCause::new(&core.traffic.programmed),
             copied_back_bytes: ByCause::new(&core.traffic.copied_back),
-            buffered_bytes: core.buffer.used_at(now),
-            buffer_wait_ns: core.buffer.waited(),
+            buffered_bytes: core.intake.buffer.used_at(now),
+            buffer_wait_ns: core.intake.buffer.waited(),
             channel_busy_ns: flash.channels.iter().map(|c| c.busy_until(now)).collect(),
-            link_in_busy_ns: core.link_in.busy_until(now),
+            link_in_busy_ns: core.intake.link.busy_until(now),
             link_out_busy_ns: core.link_out.busy_until(now),
             dies: dies.collect(),
             wear: self.namespaces.iter().map(wear).collect(),
@@ -265,26 +255,6 @@ fn wear(namespace: &Namespace) -> Wear {
                 most: zoned.erases().max().unwrap_or(0),
                 mean: total as f64 / zoned.erases().len().max(1) as f64,
             }
-        }
-    }
-}
-
-impl Core {
-    /// Puts a page of a migration in motion.
-    fn start(&mut self, job: &crate::migration::Job, piece: &mut Piece) {
-        let task = self.tasks.start(job, piece, &mut self.tickets);
-        for &(die, entry) in &piece.others {
-            self.queue(die, entry);
-        }
-        let ready = job.ready.max(piece.ready);
-        for &(die, bytes) in &piece.reads {
-            self.queue(
-                die,
-                read_entry(ready, bytes, task, crate::core::Cause::Migration),
-            );
-        }
-        while let Some((die, entry)) = self.tasks.next_program(task) {
-            self.queue(die, entry);
         }
     }
 }

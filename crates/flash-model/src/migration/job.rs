@@ -1,11 +1,11 @@
-//! What a migration still has to do.
+//! The work that a migration still has to do.
 
 use std::collections::VecDeque;
 
+use super::gather::Gather;
 use crate::{
     command::Move,
     core::{Cause, Entry, Owner, Work},
-    zoned::Gather,
 };
 
 /// One command that is worked off in pieces.
@@ -17,7 +17,7 @@ pub(crate) struct Job {
     pub(crate) kind: JobKind,
 }
 
-/// What it does.
+/// The kind of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum JobKind {
     /// Moves data in a namespace.
@@ -49,7 +49,7 @@ impl JobKind {
     }
 }
 
-/// How far a list of moves was worked off.
+/// The progress in a list of moves.
 #[derive(Clone, Debug)]
 pub(crate) struct MoveCursor {
     moves: Vec<Move>,
@@ -58,20 +58,20 @@ pub(crate) struct MoveCursor {
 }
 
 impl MoveCursor {
-    /// Joins pieces that go on where the one before ended, but none beyond a multiple of
+    /// Joins moves that go on where the one before ended, but none beyond a multiple of
     /// `boundary` (the zone size).
     pub(crate) fn new(moves: impl Iterator<Item = Move>, boundary: u64) -> Self {
         let mut joined: Vec<Move> = Vec::new();
-        for piece in moves {
+        for next in moves {
             match joined.last_mut() {
                 Some(last)
-                    if last.from.checked_add(last.len) == Some(piece.from)
-                        && last.to.checked_add(last.len) == Some(piece.to)
-                        && !piece.to.is_multiple_of(boundary) =>
+                    if last.from.checked_add(last.len) == Some(next.from)
+                        && last.to.checked_add(last.len) == Some(next.to)
+                        && !next.to.is_multiple_of(boundary) =>
                 {
-                    last.len += piece.len;
+                    last.len += next.len;
                 }
-                _ => joined.push(piece),
+                _ => joined.push(next),
             }
         }
         joined.shrink_to_fit();
@@ -87,23 +87,23 @@ impl MoveCursor {
         &self.moves
     }
 
-    /// What comes next, as far as one move goes.
+    /// The rest of the current move.
     pub(crate) fn peek(&self) -> Option<Move> {
-        let piece = self.moves.get(self.at)?;
+        let current = self.moves.get(self.at)?;
         Some(Move {
-            from: piece.from + self.done,
-            to: piece.to + self.done,
-            len: piece.len - self.done,
+            from: current.from + self.done,
+            to: current.to + self.done,
+            len: current.len - self.done,
         })
     }
 
-    /// `bytes` of what comes next were worked off.
+    /// `bytes` of the current move were worked off.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         if self
             .moves
             .get(self.at)
-            .is_some_and(|piece| self.done >= piece.len)
+            .is_some_and(|current| self.done >= current.len)
         {
             self.at += 1;
             self.done = 0;
@@ -111,20 +111,20 @@ impl MoveCursor {
     }
 }
 
-/// What one task has to do.
+/// The operations of one task: one page.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Piece {
+pub(crate) struct PageWork {
     /// Not before.
     pub(crate) ready: u64,
     /// Dies and bytes to read.
     pub(crate) reads: Vec<(u32, u64)>,
-    /// Dies and operations that need what was read.
+    /// Dies and operations that need the data that was read.
     pub(crate) programs: Vec<(u32, Entry)>,
-    /// What needs not wait for the reads: collection that makes room.
+    /// Operations that need not wait for the reads: collection that makes room.
     pub(crate) others: Vec<(u32, Entry)>,
 }
 
-impl Piece {
+impl PageWork {
     pub(crate) fn clear(&mut self) {
         self.ready = 0;
         self.reads.clear();

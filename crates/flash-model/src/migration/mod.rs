@@ -5,14 +5,20 @@
 //! the profile's window says; the dies get their operations one at a time, so host reads pass.
 //! Memory is bounded by the window and by the list that the command brought.
 
+mod begun;
+mod gather;
 mod job;
 
 use crate::{
     command::Ticket,
-    core::{Cause, Entry, Owner, Tickets, Work},
+    core::{Cause, Core, Entry, Owner, Tickets, Work},
 };
 
-pub(crate) use self::job::{Job, JobKind, MoveCursor, Padding, Piece};
+pub(crate) use self::{
+    begun::{Begun, Moves},
+    gather::{Gather, Part},
+    job::{Job, JobKind, MoveCursor, Padding, PageWork},
+};
 
 /// One page in motion.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +26,7 @@ struct Task {
     job: u32,
     reads_left: u32,
     programs_left: u32,
-    /// When what was read so far is in memory; later, the end.
+    /// When the data that was read so far is in memory; later, the end.
     end: u64,
     /// To be queued when everything is read.
     programs: Vec<(u32, Entry)>,
@@ -105,18 +111,30 @@ impl Tasks {
         self.finish_if_done(job.number, tickets);
     }
 
-    /// Puts a piece in motion: hands out what is to be queued now.
-    pub(crate) fn start(&mut self, job: &Job, piece: &mut Piece, tickets: &mut Tickets) -> u32 {
+    /// Puts a page in motion: queues its operations, as far as they need not wait.
+    pub(crate) fn start(&mut self, core: &mut Core, job: &Job, page: &mut PageWork) {
+        let task = self.add_task(job, page, &mut core.tickets);
+        for &(die, entry) in &page.others {
+            core.queue(die, entry);
+        }
+        let ready = job.ready.max(page.ready);
+        for &(die, bytes) in &page.reads {
+            core.queue(die, read_entry(ready, bytes, task));
+        }
+        self.queue_programs(core, task);
+    }
+
+    fn add_task(&mut self, job: &Job, page: &mut PageWork, tickets: &mut Tickets) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::default());
             (self.slots.len() - 1) as u32
         });
         let task = &mut self.slots[id as usize];
         task.job = job.number;
-        task.reads_left = piece.reads.len() as u32;
-        task.programs_left = piece.programs.len() as u32;
-        task.end = job.ready.max(piece.ready);
-        task.programs.append(&mut piece.programs);
+        task.reads_left = page.reads.len() as u32;
+        task.programs_left = page.programs.len() as u32;
+        task.end = job.ready.max(page.ready);
+        task.programs.append(&mut page.programs);
         for (_, entry) in &mut task.programs {
             entry.owner = Owner::Task(id);
             entry.ready = entry.ready.max(task.end);
@@ -128,8 +146,8 @@ impl Tasks {
         id
     }
 
-    /// One operation of the task ends at `end`.
-    pub(crate) fn step(&mut self, id: u32, end: u64, tickets: &mut Tickets) {
+    /// One operation of the task was given to its die, and ends at `end`.
+    pub(crate) fn step(&mut self, core: &mut Core, id: u32, end: u64) {
         let task = &mut self.slots[id as usize];
         task.end = task.end.max(end);
         if task.reads_left > 0 {
@@ -137,11 +155,18 @@ impl Tasks {
         } else {
             task.programs_left -= 1;
         }
-        self.end_if_done(id, tickets);
+        self.end_if_done(id, &mut core.tickets);
+        self.queue_programs(core, id);
     }
 
-    /// What is to be queued for the task now that all of its reads are under way.
-    pub(crate) fn next_program(&mut self, id: u32) -> Option<(u32, Entry)> {
+    /// Queues the programs of a task once all of its reads are under way.
+    fn queue_programs(&mut self, core: &mut Core, id: u32) {
+        while let Some((die, entry)) = self.next_program(id) {
+            core.queue(die, entry);
+        }
+    }
+
+    fn next_program(&mut self, id: u32) -> Option<(u32, Entry)> {
         let task = &mut self.slots[id as usize];
         if task.reads_left > 0 {
             return None;
@@ -178,13 +203,13 @@ impl Tasks {
 }
 
 /// An operation of a migration that reads `bytes` of a page.
-pub(crate) const fn read_entry(ready: u64, bytes: u64, task: u32, cause: Cause) -> Entry {
+const fn read_entry(ready: u64, bytes: u64, task: u32) -> Entry {
     Entry {
         work: Work::Read,
         ready,
         bytes,
         release: 0,
-        cause,
+        cause: Cause::Migration,
         owner: Owner::Task(task),
         number: 0,
     }

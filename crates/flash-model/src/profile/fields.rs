@@ -3,7 +3,7 @@
 use units::Bytes;
 
 use super::{
-    ProfileError,
+    error::ProfileError,
     parameter::{Parameter, Value},
     parse::Source,
 };

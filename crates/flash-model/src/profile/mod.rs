@@ -4,6 +4,7 @@
 //! `read = { value = 80, unit = "us", source = "InDeF Table I", kind = "paper" }`. One that is
 //! missing, unknown, without a source, or out of range is refused with its line.
 
+mod error;
 mod fields;
 mod parameter;
 mod parse;
@@ -12,7 +13,10 @@ mod tests;
 
 use units::Bytes;
 
-pub use self::parameter::{Kind, Parameter, Value};
+pub use self::{
+    error::ProfileError,
+    parameter::{Kind, Parameter, Value},
+};
 use self::{fields::Fields, parse::Source};
 use crate::{
     flash::{DieTimes, Rate},
@@ -53,7 +57,7 @@ pub(crate) struct Timing {
     pub(crate) migration_window: usize,
 }
 
-/// What a conventional namespace needs.
+/// The parameters of a conventional namespace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FtlParameters {
     pub(crate) logical_page: u64,
@@ -71,18 +75,6 @@ pub struct Profile {
     pub(crate) timing: Timing,
     pub(crate) ftl: FtlParameters,
     instant: bool,
-}
-
-/// A profile that cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {reason}")]
-pub struct ProfileError {
-    /// The file, as it was named by the caller.
-    pub file: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What is wrong, and what would be right.
-    pub reason: String,
 }
 
 impl Profile {
@@ -146,7 +138,7 @@ impl Profile {
         &self.name
     }
 
-    /// What it is like, in a sentence.
+    /// Its description, in a sentence.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description

@@ -6,7 +6,7 @@ use toml::{
 };
 
 use super::{
-    ProfileError,
+    error::ProfileError,
     parameter::{Kind, Parameter, Value},
 };
 

@@ -1,11 +1,13 @@
 //! Zones and their states (ZNS Command Set 1.1 §2.1.1.2).
 
+mod layout;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use layout::Layout;
 pub(crate) use table::{Transition, ZoneTable};
 
 /// State of a zone.

@@ -3,61 +3,21 @@
 //! A page that is complete in one piece on the same die is copied back; everything else is read
 //! into the controller's memory and programmed from there (InDeF §III-D).
 
-use super::{Layout, ZonedNamespace};
+use super::ZonedNamespace;
 use crate::{
     core::{Cause, Core, Work},
-    migration::{MoveCursor, Padding, Piece},
+    migration::{Gather, MoveCursor, Padding, PageWork, Part},
     zone::ZoneState,
 };
 
-/// Bytes of one page that belong to a page that is being put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
-    zone: u64,
-    page: u64,
-    bytes: u64,
-}
-
-/// The row of pages that is being put together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gather {
-    zone: u64,
-    row: u64,
-    /// For each die of the zone, what its page consists of.
-    lanes: Vec<Vec<Part>>,
-    parts: usize,
-}
-
-impl Gather {
-    /// Whether parts of another row are in it.
-    fn is_of_another_row(&self, zone: u64, row: u64) -> bool {
-        self.parts > 0 && (self.zone, self.row) != (zone, row)
-    }
-
-    fn add(&mut self, layout: &Layout, zone: u64, page: u64, part: Part) {
-        self.lanes.resize_with(layout.lanes as usize, Vec::new);
-        (self.zone, self.row) = (zone, page / layout.lanes);
-        let lane = &mut self.lanes[(page % layout.lanes) as usize];
-        match lane.last_mut() {
-            Some(last) if (last.zone, last.page) == (part.zone, part.page) => {
-                last.bytes += part.bytes;
-            }
-            _ => {
-                lane.push(part);
-                self.parts += 1;
-            }
-        }
-    }
-}
-
 impl ZonedNamespace {
-    /// The next page of a migration; nothing when everything was put in motion.
+    /// Adds the next page of a migration to `work`; nothing when everything was put in motion.
     pub(crate) fn next_page(
         &self,
         core: &Core,
         cursor: &mut MoveCursor,
         gather: &mut Gather,
-        piece: &mut Piece,
+        work: &mut PageWork,
     ) {
         let layout = &self.layout;
         while let Some(next) = cursor.peek() {
@@ -75,19 +35,15 @@ impl ZonedNamespace {
             }
             cursor.advance(chunk);
             if layout.complete_pages(within + chunk) > layout.complete_pages(within) {
-                self.finish_page(gather, zone, page, piece);
+                self.finish_page(gather, zone, page, work);
                 return;
             }
         }
-        // What is left is no complete page: it stays in memory until the rest comes.
-        for lane in &mut gather.lanes {
-            for part in lane.drain(..) {
-                piece
-                    .reads
-                    .push((layout.die(part.zone, part.page), part.bytes));
-            }
+        // The rest is no complete page: it stays in memory until the bytes that it lacks come.
+        for part in gather.take_all() {
+            work.reads
+                .push((layout.die(part.zone, part.page), part.bytes));
         }
-        gather.parts = 0;
     }
 
     /// Nothing where it is in memory, or was never written.
@@ -102,25 +58,21 @@ impl ZonedNamespace {
         Some(Part { zone, page, bytes })
     }
 
-    fn finish_page(&self, gather: &mut Gather, zone: u64, page: u64, piece: &mut Piece) {
+    fn finish_page(&self, gather: &mut Gather, zone: u64, page: u64, work: &mut PageWork) {
         let layout = &self.layout;
         let die = layout.die(zone, page);
-        gather.lanes.resize_with(layout.lanes as usize, Vec::new);
-        let lane = &mut gather.lanes[(page % layout.lanes) as usize];
-        gather.parts -= lane.len();
-        let whole = matches!(lane[..], [part]
+        let parts = gather.take_page(layout, page);
+        let whole = matches!(parts.as_slice(), [part]
             if part.bytes == layout.unit && layout.die(part.zone, part.page) == die);
         if whole {
-            lane.clear();
-            piece.program(die, Work::Copyback, 0, Cause::Migration);
+            work.program(die, Work::Copyback, 0, Cause::Migration);
             return;
         }
-        for part in lane.drain(..) {
-            piece
-                .reads
+        for part in parts {
+            work.reads
                 .push((layout.die(part.zone, part.page), part.bytes));
         }
-        piece.program(die, Work::Program, layout.unit, Cause::Migration);
+        work.program(die, Work::Program, layout.unit, Cause::Migration);
     }
 
     /// A migration has advanced a zone's write pointer from byte `offset` on: the pages that it
@@ -129,21 +81,21 @@ impl ZonedNamespace {
         let zone = (offset / self.layout.zone_size) as usize;
         let start = offset % self.layout.zone_size;
         let complete = self.layout.complete_pages(start + len) - self.layout.complete_pages(start);
-        let place = &mut self.places[zone];
-        let release = place.held.min(complete * self.layout.unit);
-        place.held -= release;
-        core.buffer.forget(release);
+        let tally = &mut self.tallies[zone];
+        let release = tally.held.min(complete * self.layout.unit);
+        tally.held -= release;
+        core.intake.buffer.forget(release);
     }
 
-    /// The next page that a finished zone is padded with; whether there was one.
-    pub(crate) fn next_padding(&self, padding: &mut Padding, piece: &mut Piece) -> bool {
+    /// Adds the next page with which a finished zone is padded to `work`; false if there is none.
+    pub(crate) fn next_padding(&self, padding: &mut Padding, work: &mut PageWork) -> bool {
         let zone = padding.zone;
         // A reset takes the rest away.
         if padding.page >= padding.end || self.table.zones()[zone].state != ZoneState::Full {
             return false;
         }
         let die = self.layout.die(zone as u64, padding.page);
-        piece.program(die, Work::Program, self.layout.unit, Cause::Padding);
+        work.program(die, Work::Program, self.layout.unit, Cause::Padding);
         padding.page += 1;
         true
     }

@@ -1,18 +1,15 @@
-//! A zoned namespace: the zones' states, where their pages are, and what a command costs.
+//! A zoned namespace: the states of its zones, the places of their pages, and the cost of a command.
 
-mod layout;
 mod migrate;
+mod submit;
 
 use crate::{
-    command::{Command, Refused, ZoneAction},
-    core::{Cause, Core, Entry, Owner, Work, flush_entry},
+    command::ZoneAction,
+    core::{Cause, Core, Entry, Owner, Work},
     geometry::Geometry,
     migration::Padding,
-    zone::{Transition, ZoneTable},
+    zone::{Layout, Transition, ZoneTable},
 };
-
-use self::layout::Layout;
-pub(crate) use self::migrate::Gather;
 
 /// One zoned namespace.
 #[derive(Clone, Debug)]
@@ -21,14 +18,14 @@ pub(crate) struct ZonedNamespace {
     pub(crate) index: usize,
     pub(crate) table: ZoneTable,
     layout: Layout,
-    places: Vec<Place>,
+    tallies: Vec<ZoneTally>,
     /// Zones with data in pages that are not complete, since the last flush.
     unflushed: Vec<u32>,
 }
 
-/// What the device remembers of one zone.
+/// The device's counts of one zone.
 #[derive(Clone, Copy, Debug, Default)]
-struct Place {
+struct ZoneTally {
     /// Bytes of pages that are not complete, which take room in the write buffer.
     held: u64,
     /// It is in the list of unflushed ones.
@@ -42,7 +39,7 @@ impl ZonedNamespace {
         let table = ZoneTable::new(size, &geometry.zone);
         Self {
             index,
-            places: vec![Place::default(); table.zones().len()],
+            tallies: vec![ZoneTally::default(); table.zones().len()],
             table,
             layout: Layout::new(geometry),
             unflushed: Vec::new(),
@@ -56,16 +53,16 @@ impl ZonedNamespace {
 
     /// How often each zone was erased.
     pub(crate) fn erases(&self) -> impl ExactSizeIterator<Item = u32> {
-        self.places.iter().map(|place| place.erases)
+        self.tallies.iter().map(|tally| tally.erases)
     }
 
     pub(crate) fn set_erases(&mut self, zone: usize, erases: u32) {
-        self.places[zone].erases = erases;
+        self.tallies[zone].erases = erases;
     }
 
-    /// A zone was put into a state from outside: what was in motion for it is gone.
+    /// A zone was put into a state from outside: drops the operations that were in motion for it.
     pub(crate) fn forget(&mut self, core: &mut Core, zone: usize, now: u64) {
-        let held = std::mem::take(&mut self.places[zone].held);
+        let held = std::mem::take(&mut self.tallies[zone].held);
         core.drop_zone(self.index as u32, zone as u32, held, now);
     }
 
@@ -109,27 +106,27 @@ impl ZonedNamespace {
         let start = zone as u64 * self.layout.zone_size;
         let (mut at, end) = (offset - start, offset - start + len);
         while at < end {
-            let piece = (self.layout.unit - at % self.layout.unit).min(end - at);
-            core.take_in(piece, Some((self.index as u32, zone as u32)));
-            self.places[zone].held += piece;
-            let pages = self.layout.complete_pages(at)..self.layout.complete_pages(at + piece);
+            let bytes = (self.layout.unit - at % self.layout.unit).min(end - at);
+            core.take_in(bytes, Some((self.index as u32, zone as u32)));
+            self.tallies[zone].held += bytes;
+            let pages = self.layout.complete_pages(at)..self.layout.complete_pages(at + bytes);
             for page in pages {
                 self.program(core, zone, page);
             }
-            at += piece;
+            at += bytes;
         }
-        let place = &mut self.places[zone];
-        if place.held > 0 && !place.unflushed {
-            place.unflushed = true;
+        let tally = &mut self.tallies[zone];
+        if tally.held > 0 && !tally.unflushed {
+            tally.unflushed = true;
             self.unflushed.push(zone as u32);
         }
     }
 
     fn program(&mut self, core: &mut Core, zone: usize, page: u64) {
         let unit = self.layout.unit;
-        let place = &mut self.places[zone];
-        let release = unit.min(place.held);
-        place.held -= release;
+        let tally = &mut self.tallies[zone];
+        let release = unit.min(tally.held);
+        tally.held -= release;
         let (ns, zone, page_number) = (self.index as u32, zone as u32, page as u32);
         core.in_flight[self.index].add(zone, page_number, core.flash.clock);
         let entry = Entry {
@@ -152,34 +149,35 @@ impl ZonedNamespace {
     /// programmed to spare pages, and again when they are complete. Within an intake.
     pub(crate) fn flush(&mut self, core: &mut Core) {
         while let Some(zone) = self.unflushed.pop() {
-            self.places[zone as usize].unflushed = false;
+            self.tallies[zone as usize].unflushed = false;
             self.save_incomplete(core, zone as usize);
         }
     }
 
     /// As [`Self::flush`], for one zone.
     pub(crate) fn flush_zone(&mut self, core: &mut Core, zone: usize) {
-        if std::mem::take(&mut self.places[zone].unflushed) {
+        if std::mem::take(&mut self.tallies[zone].unflushed) {
             self.unflushed.retain(|&other| other as usize != zone);
             self.save_incomplete(core, zone);
         }
     }
 
     fn save_incomplete(&mut self, core: &mut Core, zone: usize) {
-        let mut left = self.places[zone].held;
+        let mut left = self.tallies[zone].held;
         let table_zone = &self.table.zones()[zone];
         let mut page = self
             .layout
             .complete_pages(table_zone.write_pointer.saturating_sub(table_zone.start));
         while left > 0 {
             let bytes = left.min(self.layout.unit);
-            core.queue_after_intake(self.layout.die(zone as u64, page), flush_entry(0, bytes));
+            core.queue_after_intake(self.layout.die(zone as u64, page), Entry::of_flush(bytes));
             page += 1;
             left -= bytes;
         }
     }
 
-    /// What a zone command did to the flash: returns when it is done, and what goes on behind.
+    /// Does to the flash what a zone command needs: returns when it is done, and the padding that goes on
+    /// in the background.
     pub(crate) fn after_action(
         &mut self,
         core: &mut Core,
@@ -191,8 +189,8 @@ impl ZonedNamespace {
             ZoneAction::Reset => (self.erase(core, ready, transition), None),
             ZoneAction::Finish => {
                 let zone = transition.zone;
-                let held = std::mem::take(&mut self.places[zone].held);
-                core.buffer.forget(held);
+                let held = std::mem::take(&mut self.tallies[zone].held);
+                core.intake.buffer.forget(held);
                 let page = self.layout.complete_pages(transition.filled);
                 let end = self.layout.pages();
                 let job = Padding {
@@ -213,7 +211,7 @@ impl ZonedNamespace {
     /// As [`Self::after_action`], where nothing takes any time.
     pub(crate) fn after_instant_action(&mut self, action: ZoneAction, transition: &Transition) {
         if action == ZoneAction::Reset && transition.filled > 0 {
-            self.places[transition.zone].erases += 1;
+            self.tallies[transition.zone].erases += 1;
         }
     }
 
@@ -225,7 +223,7 @@ impl ZonedNamespace {
         if filled == 0 {
             return ready;
         }
-        self.places[zone].erases += 1;
+        self.tallies[zone].erases += 1;
         let on_die = filled.div_ceil(self.layout.lanes);
         let blocks = on_die.div_ceil(self.layout.block);
         let nanos = if core.timing.reset_proportional {
@@ -244,27 +242,5 @@ impl ZonedNamespace {
             done = done.max(core.flash.erase(die, ready, nanos, blocks).end);
         }
         done
-    }
-
-    /// Whether the command could be done, without doing it; only what [`ZoneTable`] does not check
-    /// when it does it.
-    pub(crate) fn check_sources(&self, command: &Command<'_>) -> Result<(), Refused> {
-        match *command {
-            Command::Copy {
-                sources,
-                destination,
-            } => {
-                for span in sources {
-                    self.table.check_read(span.offset, span.len)?;
-                }
-                let total = sources.iter().map(|span| span.len).sum();
-                self.table
-                    .check_write(self.table.index_of(destination)?, destination, total)
-            }
-            Command::Migrate { moves } => moves
-                .iter()
-                .try_for_each(|piece| self.table.check_read(piece.from, piece.len)),
-            _ => Ok(()),
-        }
     }
 }

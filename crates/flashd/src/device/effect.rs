@@ -1,36 +1,18 @@
-//! What a request does to the bytes.
+//! The effect of a request on the bytes.
 
-use flash_model::{NamespaceKind, Zone, ZoneAction, ZoneState};
+use flash_model::NamespaceKind;
 
-use super::{Device, Request, lock, restore_zones};
-use crate::store::{Change, StoreError, ZoneChange, ZoneRest};
+use super::{Device, Request, restore_zones};
+use crate::{
+    lock::lock,
+    store::{Change, StoreError, ZoneChange, ZoneRest},
+};
 
 /// Bytes that are copied at once inside of the device.
 const COPY_STEP: u64 = 128 << 10;
 
-/// The zones that a zone management request has changed for good: `zones` is what the model has
-/// after it.
-pub(super) fn zone_changes(zones: &[Zone], request: &Request<'_>) -> Vec<(usize, ZoneChange)> {
-    let Request::Zone { start, all, action } = *request else {
-        return Vec::new();
-    };
-    let (then, change) = match action {
-        ZoneAction::Reset => (ZoneState::Empty, ZoneChange::Reset),
-        ZoneAction::Finish => (ZoneState::Full, ZoneChange::Finish),
-        ZoneAction::Offline => (ZoneState::Offline, ZoneChange::Offline),
-        // Whether a zone is open does not outlive the power.
-        ZoneAction::Open | ZoneAction::Close => return Vec::new(),
-    };
-    zones
-        .iter()
-        .enumerate()
-        .filter(|(_, zone)| zone.state == then && (all || zone.start == start))
-        .map(|(index, _)| (index, change))
-        .collect()
-}
-
 impl Device {
-    /// Do to the store what a request that the model has accepted asks for.
+    /// Apply a request that the model has accepted to the store.
     pub(super) fn carry_out(
         &self,
         namespace: usize,

@@ -32,6 +32,7 @@ pub use request::{Failure, Outcome, Request, Success};
 pub use stats::{DeviceStats, NamespaceStats};
 
 use crate::{
+    lock::lock,
     pace::{Clock, LatencyHold, Lateness, Pace, Spinners},
     record::Recording,
     store::{Health, Store, StoreKind, ZoneRest},
@@ -130,7 +131,7 @@ impl Device {
         self.store.namespaces[namespace].health()
     }
 
-    /// Whether there is anything that a flush is good for.
+    /// Whether there is a volatile cache, so that a flush has an effect.
     #[must_use]
     pub fn has_volatile_cache(&self) -> bool {
         self.cache_bytes > 0
@@ -214,7 +215,7 @@ impl Device {
         result
     }
 
-    /// Cut the power, and have it back at once: what no flush or FUA covered is gone, write
+    /// Cut the power, and have it back at once: data that no flush or FUA covered is gone, write
     /// pointers are where the durable data ends, open zones are closed, requests that wait for
     /// their answer get [`Failure::PowerLost`]. Answers the bytes that were lost.
     pub fn power_cut(&self) -> u64 {
@@ -254,13 +255,13 @@ impl Device {
         lock(&self.model).zones(namespace).to_vec()
     }
 
-    /// What a host tool needs to know of the device's inside.
+    /// The geometry of the flash.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         lock(&self.model).geometry()
     }
 
-    /// The recording of what is done to the device.
+    /// The recording of all changes to the device.
     #[must_use]
     pub fn recording(&self) -> &Recording {
         &self.recording
@@ -283,7 +284,7 @@ impl Device {
     /// positive number: nothing changes.
     pub fn set_time_scale(self: &Arc<Self>, scale: f64) -> Option<()> {
         self.clock.set_scale(scale)?;
-        // What was planned for later may be due sooner.
+        // A tick that was planned for later may be due sooner.
         self.next_tick_ns.store(u64::MAX, Ordering::Release);
         self.look_after_model();
         Some(())
@@ -299,8 +300,8 @@ impl Device {
         if !request.is_whole(block_bytes) {
             return Answer::Now(Err(flash_model::Refused::Unaligned.into()));
         }
-        if let Health::Failed(reason) = self.health(namespace) {
-            return Answer::Now(Err(Failure::Media(reason)));
+        if let Health::Failed(damage) = self.health(namespace) {
+            return Answer::Now(Err(Failure::Media(damage)));
         }
         let ordered = kind == NamespaceKind::Zoned && !request.only_reads();
         let _order = ordered.then(|| lock(&self.order[namespace]));
@@ -310,7 +311,7 @@ impl Device {
             Ok(accepted) => accepted,
             Err(refused) => return Answer::Now(Err(refused.into())),
         };
-        let changes = effect::zone_changes(model.zones(namespace), request);
+        let changes = request.zone_changes(model.zones(namespace));
         drop(model);
         if let Err(error) = self.carry_out(namespace, request, accepted.wrote_at, &changes) {
             self.take_back(namespace);
@@ -424,10 +425,4 @@ fn restore_zones(model: &mut flash_model::Device, namespace: usize, zones: &[Zon
         };
         model.restore_zone(namespace, index, state, zone.start + written);
     }
-}
-
-/// What a thread that panicked has left is still consistent: each critical section ends with plain
-/// assignments.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

@@ -16,7 +16,7 @@ use crate::{
     store::{FileOptions, Store, StoreError, StoreKind, ZoneLayout},
 };
 
-/// What the write cache may take at most: memory beside the data is bounded.
+/// The largest write cache: memory beside the data is bounded.
 const LARGEST_CACHE: Bytes = Bytes::mib(32);
 
 /// A namespace to be.
@@ -37,7 +37,7 @@ pub enum StoreOptions {
     File(FileOptions),
 }
 
-/// What kind of device.
+/// Options of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceOptions {
     /// Its flash.
@@ -97,9 +97,22 @@ pub enum OpenError {
     /// The recording.
     #[error(transparent)]
     Record(#[from] RecordError),
-    /// An option makes no sense.
-    #[error("{0}")]
-    Options(String),
+    /// The time scale makes no sense.
+    #[error("--time-scale {0} is no positive number")]
+    TimeScale(f64),
+    /// No such logical blocks.
+    #[error("--block-size {0}: a logical block has 512 or 4096 bytes")]
+    BlockSize(u64),
+    /// A namespace does not consist of whole logical blocks.
+    #[error("namespace {id}: {size} is no multiple of the logical block of {block_bytes} bytes")]
+    PartOfBlock {
+        /// NVMe's identifier.
+        id: u32,
+        /// Its size.
+        size: Bytes,
+        /// Bytes of a logical block.
+        block_bytes: u64,
+    },
 }
 
 impl Device {
@@ -112,12 +125,8 @@ impl Device {
     pub fn open(options: &DeviceOptions) -> Result<Arc<Self>, OpenError> {
         let specs = specs(options)?;
         let mut model = flash_model::Device::new(&options.profile, &specs)?;
-        let clock = Clock::new(options.time_scale, options.overhead.get()).ok_or_else(|| {
-            OpenError::Options(format!(
-                "--time-scale {} is no positive number",
-                options.time_scale
-            ))
-        })?;
+        let clock = Clock::new(options.time_scale, options.overhead.get())
+            .ok_or(OpenError::TimeScale(options.time_scale))?;
         let kinds = kinds(options, &specs, &model);
         let cache = options
             .write_cache
@@ -202,13 +211,10 @@ fn hold<T>(
         .ok()
 }
 
-/// What the model is told of the namespaces.
+/// The namespaces for the model.
 fn specs(options: &DeviceOptions) -> Result<Vec<NamespaceSpec>, OpenError> {
     if !matches!(options.block_bytes, 512 | 4096) {
-        return Err(OpenError::Options(format!(
-            "--block-size {}: a logical block has 512 or 4096 bytes",
-            options.block_bytes
-        )));
+        return Err(OpenError::BlockSize(options.block_bytes));
     }
     let mut namespaces = options.namespaces.clone();
     if let StoreOptions::File(file) = &options.store
@@ -232,10 +238,11 @@ fn specs(options: &DeviceOptions) -> Result<Vec<NamespaceSpec>, OpenError> {
             .get()
             .is_multiple_of(options.block_bytes.max(SECTOR))
         {
-            return Err(OpenError::Options(format!(
-                "namespace {id}: {} is no multiple of the logical block of {} bytes",
-                namespace.size, options.block_bytes
-            )));
+            return Err(OpenError::PartOfBlock {
+                id,
+                size: namespace.size,
+                block_bytes: options.block_bytes,
+            });
         }
     }
     Ok(namespaces
@@ -247,7 +254,7 @@ fn specs(options: &DeviceOptions) -> Result<Vec<NamespaceSpec>, OpenError> {
         .collect())
 }
 
-/// What the store is told of them: the model knows the zones.
+/// The namespaces for the store, with the zones that the model has given them.
 fn kinds(
     options: &DeviceOptions,
     specs: &[NamespaceSpec],

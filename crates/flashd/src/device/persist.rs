@@ -1,9 +1,9 @@
-//! What outlives the process: the data, and the model's mapping, wear and zones.
+//! The state that outlives the process: the data, and the model's mapping, wear and zones.
 
 use std::path::Path;
 
-use super::{Device, Failure, lock};
-use crate::{record::RecordError, store::StoreError};
+use super::{Device, Failure};
+use crate::{lock::lock, record::RecordError, store::StoreError};
 
 impl Device {
     /// Whether the device is still there when the process is gone.
@@ -12,8 +12,8 @@ impl Device {
         self.store.is_persistent()
     }
 
-    /// Keep the model's mapping, wear and zones in the backing file. What a kill loses of them is
-    /// what has happened since the last time; data and write pointers are never behind.
+    /// Keep the model's mapping, wear and zones in the backing file. A kill loses the changes to them
+    /// since the last time, and never data or write pointers.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// What could not be written.
+    /// Something could not be written.
     pub fn close(&self) -> Result<(), Failure> {
         let flushed = self.flush_all();
         let recorded = self.recording.end();

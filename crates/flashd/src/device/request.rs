@@ -1,8 +1,10 @@
-//! What a host asks of the device, and what it gets.
+//! Requests of a host to the device, and their outcomes.
 
-use flash_model::{Command, Move, Placement, Refused, Span, ZoneAction};
+use std::sync::Arc;
 
-use crate::store::{StoreError, StoreFault};
+use flash_model::{Command, Move, Placement, Refused, Span, Zone, ZoneAction, ZoneState};
+
+use crate::store::{StoreError, StoreFault, ZoneChange};
 
 /// A request to one namespace. Offsets and lengths are bytes, whole logical blocks.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +78,7 @@ pub enum Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// What the model is told: the same without the data.
+    /// The command for the model: the same without the data.
     pub(super) fn command(&self) -> Command<'a> {
         match *self {
             Self::Read { offset, len } => Command::Read { offset, len },
@@ -135,6 +137,27 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The zones that a zone management request has changed for good: `zones` are those of the model
+    /// after it.
+    pub(super) fn zone_changes(&self, zones: &[Zone]) -> Vec<(usize, ZoneChange)> {
+        let Self::Zone { start, all, action } = *self else {
+            return Vec::new();
+        };
+        let (then, change) = match action {
+            ZoneAction::Reset => (ZoneState::Empty, ZoneChange::Reset),
+            ZoneAction::Finish => (ZoneState::Full, ZoneChange::Finish),
+            ZoneAction::Offline => (ZoneState::Offline, ZoneChange::Offline),
+            // Whether a zone is open does not outlive the power.
+            ZoneAction::Open | ZoneAction::Close => return Vec::new(),
+        };
+        zones
+            .iter()
+            .enumerate()
+            .filter(|(_, zone)| zone.state == then && (all || zone.start == start))
+            .map(|(index, _)| (index, change))
+            .collect()
+    }
+
     /// Whether it leaves everything as it is.
     pub(super) fn only_reads(&self) -> bool {
         matches!(self, Self::Read { .. })
@@ -149,17 +172,17 @@ pub struct Success {
 }
 
 /// Why a request was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Failure {
     /// The device refuses it, and nothing has changed.
     #[error(transparent)]
     Refused(#[from] Refused),
-    /// No space for the data below.
-    #[error("{0}")]
-    NoSpace(String),
+    /// The store has no space for the data.
+    #[error(transparent)]
+    NoSpace(Arc<StoreError>),
     /// The bytes cannot be read or written.
-    #[error("{0}")]
-    Media(String),
+    #[error(transparent)]
+    Media(Arc<StoreError>),
     /// The power was cut before it was done.
     #[error("the power was cut")]
     PowerLost,
@@ -168,11 +191,27 @@ pub enum Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         match error.fault() {
-            StoreFault::Full => Self::NoSpace(error.to_string()),
-            StoreFault::Media => Self::Media(error.to_string()),
+            StoreFault::Full => Self::NoSpace(Arc::new(error)),
+            StoreFault::Media => Self::Media(Arc::new(error)),
         }
     }
 }
 
-/// How a request ended.
+/// Failures of the store are equal if they are the same one.
+impl PartialEq for Failure {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Refused(one), Self::Refused(other)) => one == other,
+            (Self::NoSpace(one), Self::NoSpace(other)) | (Self::Media(one), Self::Media(other)) => {
+                Arc::ptr_eq(one, other)
+            }
+            (Self::PowerLost, Self::PowerLost) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Failure {}
+
+/// The end of a request.
 pub type Outcome = Result<Success, Failure>;

@@ -1,10 +1,10 @@
-//! What the device tells about itself.
+//! State and counters of the device, for reports.
 
 use serde::Serialize;
 use units::Nanos;
 
-use super::{Device, lock};
-use crate::{pace::LatenessReport, record::RecordingState, store::Health};
+use super::Device;
+use crate::{lock::lock, pace::LatenessReport, record::RecordingState};
 use flash_model::NamespaceKind;
 
 /// State and counters of a device.
@@ -45,7 +45,7 @@ pub struct NamespaceStats {
     pub volatile_bytes: u64,
     /// Whether all is well with its store.
     pub healthy: bool,
-    /// What is not.
+    /// The failure or damage, if not.
     pub problem: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Device {
             .iter()
             .zip(&self.store.namespaces)
             .map(|(namespace, store)| {
-                let health: Health = store.health();
+                let health = store.health();
                 NamespaceStats {
                     id: namespace.id,
                     kind: match namespace.kind {
@@ -69,7 +69,7 @@ impl Device {
                     block_bytes: namespace.block_bytes,
                     volatile_bytes: store.volatile_bytes(),
                     healthy: health.is_healthy(),
-                    problem: health.reason().map(ToOwned::to_owned),
+                    problem: health.problem().map(ToString::to_string),
                 }
             })
             .collect();

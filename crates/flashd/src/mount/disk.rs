@@ -7,7 +7,7 @@ use std::{
     io,
     os::unix::fs::FileExt,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     time::{Duration, SystemTime},
 };
 
@@ -20,9 +20,10 @@ use fuser::{
 };
 use rustix::fs::FallocateFlags;
 
-use super::DISK_NAME;
 use crate::device::{Device, Failure, Outcome, Request, Success};
 
+/// The only file.
+pub const DISK_NAME: &str = "disk";
 const ROOT: INodeNo = INodeNo::ROOT;
 const DISK: INodeNo = INodeNo(2);
 /// The namespace that the file is.
@@ -195,9 +196,19 @@ fn send(device: &Device, offset: u64, len: u64, block: u64, reply: ReplyData) {
     });
 }
 
+/// Have the thread that sends answers bring in its buffer, and wait for it.
+fn warm_up(device: &Arc<Device>) {
+    let (sender, warm) = mpsc::channel();
+    device.on_pace(move || {
+        touch_buffer();
+        let _ = sender.send(());
+    });
+    let _ = warm.recv_timeout(Duration::from_secs(10));
+}
+
 impl Filesystem for Disk {
     fn init(&mut self, _caller: &Caller, config: &mut KernelConfig) -> io::Result<()> {
-        super::warm_up(&self.device);
+        warm_up(&self.device);
         // Without it, one request is in flight at a time.
         config
             .add_capabilities(InitFlags::FUSE_ASYNC_DIO)

@@ -4,7 +4,7 @@
 //! losetup --direct-io=on -b 4096 -f --show DIR/disk
 //! ```
 //!
-//! What makes it work, each of them needed: asynchronous direct I/O (else one request is in
+//! It needs all of these: asynchronous direct I/O (else one request is in
 //! flight), 256 background requests, no page cache in between, all memory there before the first
 //! request and marked as that of an I/O path (`PR_SET_IO_FLUSHER`), because the host's writeback
 //! goes through this process and must not wait for itself.
@@ -17,7 +17,7 @@ mod disk;
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -26,10 +26,8 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use rustix::{mm::MlockAllFlags, mount::UnmountFlags};
 
 use crate::device::Device;
+pub use disk::DISK_NAME;
 use disk::Disk;
-
-/// The only file.
-pub const DISK_NAME: &str = "disk";
 
 /// A device cannot be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +37,7 @@ pub enum MountError {
     Directory {
         /// Where it should be mounted.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The mistake, and the remedy.
         reason: String,
     },
     /// FUSE.
@@ -47,7 +45,7 @@ pub enum MountError {
     Mount {
         /// Where.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Something still uses it.
@@ -267,14 +265,4 @@ fn prepare(path: &Path) -> Result<PathBuf, MountError> {
         return Err(wrong("it is not empty; give an empty directory"));
     }
     Ok(path)
-}
-
-/// Have the thread that sends answers bring in its buffer, and wait for it.
-fn warm_up(device: &Arc<Device>) {
-    let (sender, warm) = mpsc::channel();
-    device.on_pace(move || {
-        disk::touch_buffer();
-        let _ = sender.send(());
-    });
-    let _ = warm.recv_timeout(Duration::from_secs(10));
 }

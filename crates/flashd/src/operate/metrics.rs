@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::OperateError;
+use super::error::OperateError;
 use crate::device::{Device, DeviceStats};
 
 /// Answer at `address` for as long as the device lives.

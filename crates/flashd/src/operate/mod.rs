@@ -5,6 +5,7 @@
 //! then, and at the end makes everything durable and judges how late the answers were.
 
 mod control;
+mod error;
 mod metrics;
 mod runtime;
 #[cfg(test)]
@@ -21,17 +22,16 @@ use std::{
     time::Duration,
 };
 
+pub use control::{Ask, Told, ask};
+pub use error::OperateError;
+pub use runtime::{RuntimeError, find_socket, runtime_dir};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
     iterator::Signals,
 };
-use units::Nanos;
-
-pub use control::{Ask, Told, ask};
-pub use runtime::{RuntimeError, find_socket, runtime_dir};
 
 use crate::{
-    device::{Device, Failure},
+    device::Device,
     pace::{LatenessLimit, LatenessReport},
 };
 
@@ -47,43 +47,6 @@ pub struct OperateOptions {
     pub metrics: Option<SocketAddr>,
     /// How late answers may be.
     pub max_lateness: Option<LatenessLimit>,
-}
-
-/// A daemon cannot be operated.
-#[derive(Debug, thiserror::Error)]
-pub enum OperateError {
-    /// The control socket.
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
-    /// The Prometheus endpoint.
-    #[error("--metrics {address}: {reason}")]
-    Metrics {
-        /// As asked for.
-        address: SocketAddr,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A signal handler or thread.
-    #[error("cannot set up the daemon: {0}")]
-    Io(#[from] io::Error),
-    /// The data could not be made durable at the end.
-    #[error("at the end, not everything could be made durable: {0}")]
-    Close(#[from] Failure),
-    /// Answers were later than allowed.
-    #[error(
-        "answers were late: {late} against the model at the {percentile}th percentile, and {allowed} \
-         was allowed; do not use this run ({report})"
-    )]
-    Late {
-        /// How late they were.
-        late: Nanos,
-        /// At which percentile.
-        percentile: f64,
-        /// What was allowed.
-        allowed: Nanos,
-        /// All of it.
-        report: LatenessReport,
-    },
 }
 
 /// A daemon that runs.

@@ -64,7 +64,7 @@ impl Ord for Entry {
 }
 
 #[derive(Default)]
-struct Queue {
+struct Deadlines {
     heap: BinaryHeap<Entry>,
     sequence: u64,
     sleeping: bool,
@@ -73,7 +73,7 @@ struct Queue {
 struct Shared {
     clock: Clock,
     lateness: Arc<Lateness>,
-    queue: Mutex<Queue>,
+    queue: Mutex<Deadlines>,
     wake: Condvar,
     /// The next deadline, for the thread to see while it spins.
     earliest_ns: AtomicU64,
@@ -98,10 +98,10 @@ impl Pace {
     /// An empty heap. Its thread starts with the first deadline.
     #[must_use]
     pub fn new(clock: Clock, lateness: Arc<Lateness>) -> Self {
-        let queue = Queue {
+        let queue = Deadlines {
             // As many as the deepest queues ask for; it grows if they are deeper still.
             heap: BinaryHeap::with_capacity(4096),
-            ..Queue::default()
+            ..Deadlines::default()
         };
         Self {
             shared: Arc::new(Shared {
@@ -183,7 +183,7 @@ impl Drop for Pace {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+    fn lock(&self) -> MutexGuard<'_, Deadlines> {
         self.queue.lock().unwrap_or_else(|e| e.into_inner())
     }
 

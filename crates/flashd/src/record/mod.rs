@@ -8,6 +8,7 @@
 //! [`entry`] is the format of the file; one whose end is torn off reads up to there.
 
 mod entry;
+mod keep;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -22,7 +23,8 @@ use std::{
 };
 
 pub use entry::{Entry, Header, Reader, RecordError};
-pub use replay::{Keep, Mark, ParseMarkError, Replayed, marks, replay};
+pub use keep::Keep;
+pub use replay::{Mark, ParseMarkError, Replayed, marks, replay};
 pub use walk::{Form, Walk};
 
 use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
@@ -213,7 +215,7 @@ impl Recorder {
             .map_err(|source| RecordError::io(&self.path, source))
     }
 
-    /// What the store holds, as writes. Not counted as flushes: marks begin behind it.
+    /// The content of the store, as writes. Not counted as flushes: marks begin after it.
     fn baseline(&mut self, store: &Store) -> Result<(), RecordError> {
         let mut buffer = vec![0; STEP];
         for (id, namespace) in (1..).zip(&store.namespaces) {

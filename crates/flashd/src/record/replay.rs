@@ -1,7 +1,7 @@
 //! From a recording back to a device: at a mark, or in any state that a power cut there could have
 //! left.
 //!
-//! What a power cut may leave, by the rules of [`crate::store`]: everything that a flush or FUA
+//! By the rules of [`crate::store`] a power cut leaves everything that a flush or FUA
 //! covered; of the rest, any blocks at all, each as any of its unflushed writes has left it; in a
 //! zone, any number of blocks from its durable end on. Zone management is durable.
 
@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use super::{
     Entry, Reader, RecordError,
+    keep::{Keep, SplitMix},
     zone_ends::{ZoneCuts, ZoneEnds, zone_at},
 };
 use crate::store::{Change, FileOptions, Store, StoreKind};
@@ -59,18 +60,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// What is kept of the changes before the mark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// All of them: the device as a host saw it then.
-    Everything,
-    /// Only what a flush or FUA covered: the least that a power cut leaves.
-    Durable,
-    /// One of the legal states between these two, by this seed.
-    Reordered(u64),
-}
-
-/// What a replay did.
+/// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Replayed {
     /// Entries before the mark.
@@ -209,7 +199,7 @@ fn find(path: &Path, until: &Mark) -> Result<u64, RecordError> {
     }
     let found = match until {
         Mark::End => Some(entries),
-        // What the device held when the recording began.
+        // The content of the device when the recording began.
         Mark::Flush(0) => start,
         Mark::Entry(0) => Some(0),
         _ => named,
@@ -260,7 +250,7 @@ impl Cut {
             cut.sequence += 1;
             match entry {
                 Entry::Change { namespace, change } => cut.look_at(namespace as usize - 1, &change),
-                // What was lost is recorded by nothing: the store's own cut was one of many.
+                // No entry says which data was lost: the store's own cut was one of many.
                 Entry::PowerCut | Entry::Mark { .. } => {}
             }
         }
@@ -379,31 +369,5 @@ pub(super) fn part<'a>(change: &Change<'a>, start: u64, len: u64) -> Option<Chan
             fua,
         }),
         Change::Flush | Change::Zone { .. } => None,
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-pub(super) struct SplitMix(u64);
-
-impl SplitMix {
-    /// The numbers that choose what is kept.
-    pub(super) fn of(keep: Keep) -> Self {
-        Self(match keep {
-            Keep::Reordered(seed) => seed,
-            Keep::Everything | Keep::Durable => 0,
-        })
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 }

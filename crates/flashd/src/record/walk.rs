@@ -13,20 +13,13 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Entry, Header, Keep, Mark, Reader, RecordError, Replayed,
-    replay::{SplitMix, keep_parts, len_of, part},
+    keep::SplitMix,
+    replay::{keep_parts, len_of, part},
     zone_ends::{ZoneEnds, zone_at},
 };
 use crate::store::{Change, ZoneChange};
 use base::Base;
-
-/// What the file of a state is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    /// The bytes of the only namespace, which has no zones.
-    Image,
-    /// A device's backing file ([`FileOptions`](crate::store::FileOptions)), whatever namespaces there are.
-    Store,
-}
+pub use base::Form;
 
 /// See the module.
 #[derive(Debug)]

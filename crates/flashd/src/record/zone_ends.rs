@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Keep, replay::SplitMix};
+use super::keep::{Keep, SplitMix};
 use crate::store::{Change, StoreKind, ZoneChange, ZoneLayout};
 
 /// Index of a namespace, and of a zone in it.

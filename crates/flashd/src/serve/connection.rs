@@ -1,4 +1,4 @@
-//! A connection: what its PDUs have to be, and whom they go to.
+//! A connection: checks its PDUs, parses each command once, and hands it to its queue.
 
 use std::{
     net::{SocketAddr, TcpStream},
@@ -10,31 +10,28 @@ use std::{
 };
 
 use nvme_wire::{
-    Status, Submission,
-    command::SglKind,
+    Command, QueueKind, Status, Submission,
     fabrics::FabricsCommand,
-    opcode::AdminOpcode,
     pdu::{
         CapsuleCmd, DIGEST_LEN, Data, Fatal, FatalStatus, Header, IcReq, IcResp, Parts, PduType,
         TERM_REQ_TRAILER_MAX, TermReq,
     },
+    status::connect,
 };
 use zerocopy::{IntoBytes, little_endian::U32};
 
 use super::{
-    connect,
-    controller::Queue,
+    admin, fabrics, io,
+    limits::{ADMIN_IN_CAPSULE_MAX, H2C_DATA_MAX, IN_CAPSULE_MAX, QUEUE_ENTRIES_MAX},
+    need::{Need, Source},
+    queue::HostQueue,
     receive::{Patience, ReceiveError, Receiver},
-    reply::{End, Reply},
-    send::Sender,
-    subsystem::{
-        ADMIN_IN_CAPSULE_MAX, H2C_DATA_MAX, IN_CAPSULE_MAX, MAX_TRANSFER, QUEUE_ENTRIES_MAX,
-        Subsystem,
-    },
+    send::{Completed, Failed, NoPermit, Permit, Sender},
+    subsystem::Subsystem,
     transfer::{Ask, Transfers},
 };
 
-/// How often a connection on which nothing happens is looked after.
+/// How often an idle connection is looked after.
 const TICK: Duration = Duration::from_millis(250);
 /// How long a host may take to become a queue.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +43,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) enum Ended {
     /// The host wants it so, it is gone, or its controller is.
     Quietly,
-    /// The host has done what nobody can go on after.
+    /// The host has sent something after which the next PDU cannot be found.
     Fatally(Fatal),
 }
 
@@ -62,32 +59,29 @@ impl From<Fatal> for Ended {
     }
 }
 
-/// What data a command comes with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    /// None.
-    Nothing,
-    /// This many bytes from the host, or at least as many.
-    FromHost { len: u64, exactly: bool },
-    /// This many bytes to the host; it may have room for more if not `exactly`.
-    ToHost { len: u64, exactly: bool },
-}
-
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     receiver: Receiver,
     session: Session,
+    /// After the session, whose end lets their permits go.
+    transfers: Transfers<Waiting>,
 }
 
-/// All of a connection but what it receives from.
+/// A command that waits for its data.
+#[derive(Debug)]
+struct Waiting {
+    permit: Permit,
+    command: Command,
+}
+
+/// A connection without its input.
 #[derive(Debug)]
 struct Session {
     subsystem: Arc<Subsystem>,
     sender: Arc<Sender>,
     stop: Arc<AtomicBool>,
-    queue: Option<Arc<Queue>>,
-    transfers: Transfers,
+    queue: Option<Arc<HostQueue>>,
     opened: Instant,
     waiting_since: Instant,
     active: bool,
@@ -103,7 +97,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
         stream.set_write_timeout(Some(STALL_TIMEOUT))?;
-        let sender = Arc::new(Sender::new(&stream, Arc::clone(&subsystem))?);
+        let sender = Arc::new(Sender::new(&stream, Arc::clone(&subsystem.backend))?);
         let now = Instant::now();
         Ok(Self {
             receiver: Receiver::new(stream),
@@ -112,11 +106,11 @@ impl Connection {
                 sender,
                 stop,
                 queue: None,
-                transfers: Transfers::default(),
                 opened: now,
                 waiting_since: now,
                 active: false,
             },
+            transfers: Transfers::default(),
         })
     }
 
@@ -153,7 +147,7 @@ impl Connection {
         let in_error = self.receiver.peeked(TERM_REQ_TRAILER_MAX);
         let mut pdu = TermReq::to_host(fatal, in_error.len()).as_bytes().to_vec();
         pdu.extend_from_slice(in_error);
-        self.session.sender.reply(Reply::Pdu(pdu));
+        self.session.sender.pdu(pdu);
         self.session.sender.flush();
         self.session.sender.end_of_stream();
         self.receiver.drain();
@@ -161,7 +155,11 @@ impl Connection {
 
     /// One PDU.
     fn step(&mut self) -> Result<(), Ended> {
-        let Self { receiver, session } = self;
+        let Self {
+            receiver,
+            session,
+            transfers,
+        } = self;
         let bytes = receiver.peek(Header::LEN, false, session)?;
         let header = Header::first_of(bytes).ok_or(Ended::Quietly)?;
         if session.has_to_end() {
@@ -184,14 +182,14 @@ impl Connection {
                 let data = &bytes[parts.data_start..][..parts.data];
                 let intact =
                     !parts.data_digest || digest_fits(&bytes[parts.data_start..], parts.data);
-                session.capsule(&capsule.command, data, intact)?;
+                session.capsule(transfers, &capsule.command, data, intact)?;
                 receiver.consume(parts.total);
             }
             PduType::H2cData => {
                 let pdu = Data::first_of(bytes).ok_or(Ended::Quietly)?;
                 self.data(&pdu, &parts)?;
             }
-            // The host says what we did wrong, and waits for us to close.
+            // The host names our mistake, and waits for us to close.
             PduType::H2cTermReq => {
                 if let Some(request) = TermReq::first_of(bytes) {
                     tracing::warn!(fatal = %request.fatal(), "the host terminates the connection");
@@ -206,8 +204,11 @@ impl Connection {
 
     /// Data that the host was asked for.
     fn data(&mut self, pdu: &Data, parts: &Parts) -> Result<(), Ended> {
-        let Self { receiver, session } = self;
-        let mut transfers = std::mem::take(&mut session.transfers);
+        let Self {
+            receiver,
+            session,
+            transfers,
+        } = self;
         let place = transfers.place(pdu, parts.data)?;
         receiver.consume(parts.data_start);
         receiver.take(place, session)?;
@@ -218,18 +219,17 @@ impl Connection {
             damaged = crc32c::crc32c(place) != u32::from_le_bytes(digest);
         }
         let done = transfers.received(pdu.transfer_tag.get(), parts.data, damaged);
-        session.transfers = transfers;
         let Some(transfer) = done else {
             return Ok(());
         };
+        let Waiting { permit, command } = transfer.command;
         if transfer.damaged {
-            let cid = transfer.command.cid.get();
-            session.sender.done(cid, Status::TransientTransportError);
+            permit.complete(Err(damaged_in_transit()));
         } else {
-            session.execute(&transfer.command, &transfer.data)?;
+            session.execute(permit, &command, &transfer.data)?;
         }
-        session.transfers.give_back(transfer.data);
-        while let Some(ask) = session.transfers.next() {
+        transfers.give_back(transfer.data);
+        while let Some(ask) = transfers.next() {
             session.ask(ask);
         }
         Ok(())
@@ -253,11 +253,11 @@ impl Session {
             }
             return header.from_host(nvme_wire::pdu::Digests::default(), 0);
         };
-        let max_data = match (kind, &self.queue) {
+        let max_data = match (kind, self.queue_kind()) {
             (PduType::IcReq, _) => return Err(Fatal::because(FatalStatus::SequenceError)),
             (PduType::H2cData, _) => H2C_DATA_MAX,
-            (_, Some(queue)) if queue.id > 0 => IN_CAPSULE_MAX,
-            _ => ADMIN_IN_CAPSULE_MAX,
+            (_, QueueKind::Io) => IN_CAPSULE_MAX,
+            (_, QueueKind::Admin) => ADMIN_IN_CAPSULE_MAX,
         };
         header.from_host(digests, max_data)
     }
@@ -273,142 +273,98 @@ impl Session {
         response.digests = digests.raw();
         response.max_h2c_data = U32::new(H2C_DATA_MAX as u32);
         self.sender.agree(digests, request.alignment() as u8);
-        self.sender.reply(Reply::Pdu(response.as_bytes().to_vec()));
+        self.sender.pdu(response.as_bytes().to_vec());
         Ok(())
     }
 
-    /// A command, with what data there was in its capsule.
-    fn capsule(&mut self, command: &Submission, data: &[u8], intact: bool) -> Result<(), Ended> {
-        let cid = command.cid.get();
+    fn queue_kind(&self) -> QueueKind {
+        match &self.queue {
+            Some(queue) => queue.kind(),
+            None => QueueKind::Admin,
+        }
+    }
+
+    /// A command, and the data in its capsule. It is parsed here, and nowhere else.
+    fn capsule(
+        &mut self,
+        transfers: &mut Transfers<Waiting>,
+        submission: &Submission,
+        data: &[u8],
+        intact: bool,
+    ) -> Result<(), Ended> {
         self.active = true;
-        if !self.sender.inflight.begin(cid) {
-            let end = End::new(cid, Status::CommandIdConflict);
-            self.sender.reply(Reply::Conflict(end));
-            return Ok(());
-        }
         let entries = self.queue.as_ref().map_or(1, |queue| queue.entries);
-        if self.sender.inflight.count() > entries.min(QUEUE_ENTRIES_MAX) as usize {
-            return Err(Fatal::because(FatalStatus::SequenceError).into());
-        }
-        self.sender.command_taken();
+        let permit = match Permit::issue(&self.sender, submission, entries.min(QUEUE_ENTRIES_MAX)) {
+            Ok(permit) => permit,
+            Err(NoPermit::IdentifierInUse) => {
+                self.sender.refuse_identifier(submission.cid.get());
+                return Ok(());
+            }
+            Err(NoPermit::QueueFull) => {
+                return Err(Fatal::because(FatalStatus::SequenceError).into());
+            }
+        };
         if !intact {
-            self.sender.done(cid, Status::TransientTransportError);
+            permit.complete(Err(damaged_in_transit()));
             return Ok(());
         }
-        let need = match &self.queue {
-            None => connect::need(command),
-            Some(queue) => queue.need(command),
-        };
-        match need.and_then(|need| Self::data_of(need, command, data)) {
-            Ok(DataFrom::Nowhere) => self.execute(command, &[]),
-            Ok(DataFrom::Capsule(data)) => self.execute(command, data),
-            Ok(DataFrom::Host(len)) => {
-                if let Some(ask) = self.transfers.want(*command, len) {
+        let command = Command::parse(submission, self.queue_kind());
+        let need = self.need(&command, submission);
+        match need.and_then(|need| need.find(submission, data)) {
+            Ok(Source::Nowhere) => self.execute(permit, &command, &[])?,
+            Ok(Source::Capsule(data)) => self.execute(permit, &command, data)?,
+            Ok(Source::Host(len)) => {
+                if let Some(ask) = transfers.want(permit.cid(), Waiting { permit, command }, len) {
                     self.ask(ask);
                 }
-                Ok(())
             }
-            Err(status) => {
-                self.refuse(command, status);
-                Ok(())
-            }
-        }
-    }
-
-    /// Where the data of a command is that needs `need`.
-    fn data_of<'a>(
-        need: Need,
-        command: &Submission,
-        capsule: &'a [u8],
-    ) -> Result<DataFrom<'a>, Status> {
-        let (len, exactly, to_host) = match need {
-            Need::Nothing if capsule.is_empty() => return Ok(DataFrom::Nowhere),
-            Need::Nothing => return Err(Status::InvalidField),
-            Need::FromHost { len, exactly } => (len, exactly, false),
-            Need::ToHost { len, exactly } => (len, exactly, true),
-        };
-        // Fabrics knows only SGLs (Base §3.3.3.1: PSDT), and fused commands do not exist here.
-        if command.psdt() != 0b01 || command.fuse() != 0 {
-            return Err(Status::InvalidField);
-        }
-        let room = u64::from(command.sgl.length.get());
-        if room < len || (exactly && room > len) {
-            return Err(Status::SglLengthInvalid);
-        }
-        match (command.sgl.kind(), to_host) {
-            (SglKind::Transport, _) if !capsule.is_empty() => Err(Status::InvalidField),
-            (SglKind::Transport, true) => Ok(DataFrom::Nowhere),
-            (SglKind::Transport, false) if room == 0 => Ok(DataFrom::Nowhere),
-            (SglKind::Transport, false) => match usize::try_from(room) {
-                Ok(room) if room <= MAX_TRANSFER => Ok(DataFrom::Host(room)),
-                _ => Err(Status::SglLengthInvalid),
-            },
-            (SglKind::InCapsule, false) => {
-                let from = usize::try_from(command.sgl.address.get());
-                let from = from.map_err(|_| Status::SglOffsetInvalid)?;
-                let rest = capsule.get(from..).ok_or(Status::SglOffsetInvalid)?;
-                let data = rest.get(..room as usize).ok_or(Status::SglLengthInvalid)?;
-                Ok(DataFrom::Capsule(data))
-            }
-            (SglKind::InCapsule, true) | (SglKind::Unknown(_), _) => Err(Status::SglTypeInvalid),
-        }
-    }
-
-    /// A command and all its data.
-    fn execute(&mut self, command: &Submission, data: &[u8]) -> Result<(), Ended> {
-        if let Some(queue) = &self.queue {
-            let is_fabrics = command.opcode == AdminOpcode::Fabrics.raw();
-            if is_fabrics
-                && let FabricsCommand::Disconnect { record_format } = FabricsCommand::parse(command)
-            {
-                return self.disconnect(command, record_format);
-            }
-            queue.execute(command, data);
-            return Ok(());
-        }
-        match connect::connect(&self.subsystem, &self.sender, command, data) {
-            Ok(queue) => {
-                self.sender.success(
-                    command.cid.get(),
-                    nvme_wire::fabrics::connected(queue.controller.id),
-                );
-                self.queue = Some(queue);
-            }
-            Err(end) => self.sender.reply(Reply::Done(end)),
+            Err(status) => permit.complete(Err(status.into())),
         }
         Ok(())
     }
 
-    /// Disconnect (Base §6.4): an I/O queue ends once its answer is sent.
-    fn disconnect(&self, command: &Submission, record_format: u16) -> Result<(), Ended> {
-        let cid = command.cid.get();
-        let is_io = self.queue.as_ref().is_some_and(|queue| queue.id > 0);
-        if !is_io {
-            self.refuse(command, nvme_wire::status::connect::INVALID_QUEUE_TYPE);
-            return Ok(());
+    /// The data that a command needs, as far as it can be done at all.
+    fn need(&self, command: &Command, submission: &Submission) -> Result<Need, Status> {
+        let Some(queue) = &self.queue else {
+            return fabrics::need_to_connect(command, submission);
+        };
+        match command {
+            Command::Fabrics(_) => Ok(Need::Nothing),
+            _ if !queue.controller.is_ready() => Err(Status::SequenceError),
+            Command::Admin { command, .. } => admin::need(queue, command),
+            Command::Io { nsid, command } => io::need(queue, *nsid, command),
         }
-        if record_format != 0 {
-            self.refuse(command, nvme_wire::status::connect::INCOMPATIBLE_FORMAT);
-            return Ok(());
-        }
-        self.sender.success(cid, 0);
-        self.sender.flush();
-        Err(Ended::Quietly)
     }
 
-    fn refuse(&self, command: &Submission, status: Status) {
-        match &self.queue {
-            Some(queue) => queue.fail(command, status),
-            None => self.sender.done(command.cid.get(), status),
+    /// Carry out a command that has all its data.
+    fn execute(&mut self, permit: Permit, command: &Command, data: &[u8]) -> Result<(), Ended> {
+        let Some(queue) = &self.queue else {
+            let connected = fabrics::connect(&self.subsystem, &self.sender, command, data);
+            permit.complete(connected.map(|queue| {
+                let id = queue.controller.id;
+                self.queue = Some(queue);
+                Completed::Result(nvme_wire::fabrics::connected(id))
+            }));
+            return Ok(());
+        };
+        match command {
+            Command::Fabrics(FabricsCommand::Disconnect { record_format }) => {
+                return disconnect(queue, permit, *record_format);
+            }
+            Command::Fabrics(command) => {
+                let result = fabrics::execute(queue, command);
+                permit.complete(result.map(Completed::Result).map_err(Failed::from));
+            }
+            Command::Admin { nsid, command } => {
+                admin::execute(queue, permit, *nsid, command, data);
+            }
+            Command::Io { nsid, command } => io::execute(queue, permit, *nsid, command, data),
         }
+        Ok(())
     }
 
     fn ask(&self, ask: Ask) {
-        self.sender.reply(Reply::Ready {
-            cid: ask.cid,
-            tag: ask.tag,
-            len: ask.len,
-        });
+        self.sender.ask(ask.cid, ask.tag, ask.len);
     }
 
     fn has_to_end(&self) -> bool {
@@ -416,20 +372,37 @@ impl Session {
     }
 }
 
+/// A wrong data digest: a failure of the transport, and not of the command.
+fn damaged_in_transit() -> Failed {
+    Failed::unlogged(Status::TransientTransportError)
+}
+
+/// Disconnect (Base §6.4): an I/O queue ends once its answer is sent.
+fn disconnect(queue: &HostQueue, permit: Permit, record_format: u16) -> Result<(), Ended> {
+    let status = if queue.kind() == QueueKind::Admin {
+        connect::INVALID_QUEUE_TYPE
+    } else if record_format != 0 {
+        connect::INCOMPATIBLE_FORMAT
+    } else {
+        permit.complete(Ok(Completed::Result(0)));
+        queue.sender.flush();
+        return Err(Ended::Quietly);
+    };
+    permit.complete(Err(status.into()));
+    Ok(())
+}
+
 /// However the connection ends, by a panic, too: its queue is free, and its sending thread ends.
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(queue) = self.queue.take() {
+        // The controller may go with its last queue, and the requests that wait in it owe an answer for
+        // as long as the connection lives: the queue goes last.
+        let queue = self.queue.take();
+        if let Some(queue) = &queue {
             queue.gone();
         }
         self.sender.kill();
     }
-}
-
-enum DataFrom<'a> {
-    Nowhere,
-    Capsule(&'a [u8]),
-    Host(usize),
 }
 
 impl Patience for Session {
@@ -452,7 +425,7 @@ impl Patience for Session {
                 tracing::debug!("the host does not connect");
                 return true;
             }
-            Some(queue) if queue.id == 0 && queue.controller.tick(&self.subsystem) => return true,
+            Some(queue) if queue.id == 0 && queue.controller.tick(queue.device()) => return true,
             _ => {}
         }
         // An event may have been told.

@@ -1,9 +1,9 @@
-//! A controller: what a host has set, what it is to be told, and its queues.
+//! A controller: the settings of a host, the events for it, and its queues.
 //!
 //! It lives from the Connect of its admin queue to the end of that connection.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -12,28 +12,22 @@ use std::{
 };
 
 use nvme_wire::{
-    Status, Submission,
-    discovery::DISCOVERY_NQN,
+    Status,
     event::Event,
     feature::{HostBehavior, Timestamp},
-    log::ErrorEntry,
-    opcode::AdminOpcode,
     property::{
         CSTS_FATAL, CSTS_READY, CSTS_SHUTDOWN_COMPLETE, Capabilities, Configuration, Property,
         VERSION_2_0,
     },
 };
-use zerocopy::little_endian::{U16, U32, U64};
 
 use super::{
-    admin,
-    connection::Need,
+    error_log::ErrorLog,
     events::Events,
-    io,
-    reply::{End, Reply},
-    send::Sender,
-    subsystem::{ERROR_ENTRIES, IO_QUEUES_MAX, QUEUE_ENTRIES_MAX, Subsystem, lock},
+    limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
+    send::{Completed, Failed, Permit, Sender},
 };
+use crate::{device::Device, lock::lock};
 
 /// A controller.
 #[derive(Debug)]
@@ -47,14 +41,14 @@ pub(super) struct Controller {
     made: Instant,
     seen_ms: AtomicU64,
     queues: Mutex<BTreeMap<u16, Arc<Sender>>>,
-    /// Which namespaces were healthy when they were looked at.
+    /// For each namespace, whether it was healthy at the last look.
     healthy: Mutex<Vec<bool>>,
-    errors: Mutex<Errors>,
-    events: Mutex<Events>,
+    pub(super) errors: Arc<ErrorLog>,
+    events: Mutex<Events<Permit>>,
     pub(super) settings: Settings,
 }
 
-/// What a host can set with Set Features; a reset puts all of it back.
+/// The values that a host sets with Set Features; a reset puts them back.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// 0 where the host does not want it.
@@ -67,12 +61,6 @@ pub(super) struct Settings {
     timestamp: Mutex<Option<(u64, Instant)>>,
 }
 
-#[derive(Debug, Default)]
-struct Errors {
-    count: u64,
-    latest: VecDeque<ErrorEntry>,
-}
-
 impl Controller {
     pub(super) fn new(
         id: u16,
@@ -80,7 +68,7 @@ impl Controller {
         host: &str,
         host_id: [u8; 16],
         keep_alive_ms: u32,
-        subsystem: &Subsystem,
+        device: &Device,
     ) -> Self {
         Self {
             id,
@@ -92,8 +80,8 @@ impl Controller {
             made: Instant::now(),
             seen_ms: AtomicU64::new(0),
             queues: Mutex::default(),
-            healthy: Mutex::new(health(subsystem)),
-            errors: Mutex::default(),
+            healthy: Mutex::new(health(device)),
+            errors: Arc::default(),
             events: Mutex::default(),
             settings: Settings {
                 keep_alive_ms: AtomicU32::new(keep_alive_ms),
@@ -107,15 +95,6 @@ impl Controller {
         }
     }
 
-    /// The name of the subsystem that it belongs to.
-    pub(super) fn subsystem_nqn<'a>(&self, subsystem: &'a Subsystem) -> &'a str {
-        if self.is_discovery {
-            DISCOVERY_NQN
-        } else {
-            subsystem.nqn()
-        }
-    }
-
     /// The host was heard of: on any queue, as Traffic Based Keep Alive has it (Base §3.9).
     pub(super) fn seen(&self) {
         self.seen_ms.store(self.age_ms(), Ordering::Release);
@@ -125,8 +104,9 @@ impl Controller {
         self.made.elapsed().as_millis() as u64
     }
 
-    /// Look after it, now and then. Whether it is to end, as its host is gone (Base §3.9).
-    pub(super) fn tick(&self, subsystem: &Subsystem) -> bool {
+    /// Check the keep alive timer and the namespaces; true if the controller has to end, as its host is
+    /// gone (Base §3.9).
+    pub(super) fn tick(&self, device: &Device) -> bool {
         let timeout = u64::from(self.settings.keep_alive_ms.load(Ordering::Acquire));
         let silent = self
             .age_ms()
@@ -140,18 +120,18 @@ impl Controller {
             self.status.fetch_or(CSTS_FATAL, Ordering::AcqRel);
             return true;
         }
-        self.look_at_namespaces(subsystem);
+        self.look_at_namespaces(device);
         false
     }
 
     /// Tell the host of namespaces that are no longer healthy, or are again.
-    fn look_at_namespaces(&self, subsystem: &Subsystem) {
-        let now = health(subsystem);
+    fn look_at_namespaces(&self, device: &Device) {
+        let now = health(device);
         let mut healthy = lock(&self.healthy);
         if *healthy == now {
             return;
         }
-        let namespaces = subsystem.device.namespaces().iter();
+        let namespaces = device.namespaces().iter();
         let mut events = lock(&self.events);
         for (namespace, (before, now)) in namespaces.zip(healthy.iter().zip(&now)) {
             if before != now {
@@ -171,36 +151,55 @@ impl Controller {
         self.tell();
     }
 
-    fn raise_if_wanted(&self, events: &mut Events, event: Event, raise: impl FnOnce(&mut Events)) {
+    fn raise_if_wanted(
+        &self,
+        events: &mut Events<Permit>,
+        event: Event,
+        raise: impl FnOnce(&mut Events<Permit>),
+    ) {
         let wanted = self.settings.event_configuration.load(Ordering::Acquire);
         if wanted & event.enabled_by() != 0 {
             raise(events);
         }
     }
 
-    /// Answer Asynchronous Event Requests for which there is something.
+    /// Complete Asynchronous Event Requests for which there is an event.
     pub(super) fn tell(&self) {
         loop {
+            // Not in the condition of the loop: that would hold the lock over the completion.
             let next = lock(&self.events).next();
-            let (Some((cid, event)), Some(sender)) = (next, self.queue(0)) else {
+            let Some((request, event)) = next else {
                 return;
             };
-            sender.success(cid, event.result().into());
+            request.complete(Ok(Completed::Result(event.result().into())));
         }
     }
 
-    /// What is known of events, to read or change.
-    pub(super) fn events<T>(&self, with: impl FnOnce(&mut Events) -> T) -> T {
+    /// Keep an Asynchronous Event Request until there is an event.
+    pub(super) fn wait_for_event(&self, permit: Permit) {
+        match self.events(|events| events.request(permit.cid(), permit)) {
+            Ok(()) => self.tell(),
+            Err(permit) => permit.complete(Err(Status::EventLimitExceeded.into())),
+        }
+    }
+
+    /// Abort an Asynchronous Event Request; false if no one with this identifier waits.
+    pub(super) fn abort(&self, cid: u16) -> bool {
+        let Some(request) = self.events(|events| events.abort(cid)) else {
+            return false;
+        };
+        request.complete(Err(Failed::unlogged(Status::AbortRequested)));
+        true
+    }
+
+    /// Read or change the events.
+    pub(super) fn events<T>(&self, with: impl FnOnce(&mut Events<Permit>) -> T) -> T {
         with(&mut lock(&self.events))
     }
 
     /// I/O queues that a host may connect.
     pub(super) fn io_queues(&self) -> u32 {
         self.settings.io_queues.load(Ordering::Acquire)
-    }
-
-    fn queue(&self, id: u16) -> Option<Arc<Sender>> {
-        lock(&self.queues).get(&id).cloned()
     }
 
     /// Whether there is a queue with this identifier.
@@ -221,6 +220,21 @@ impl Controller {
         }
         queues.insert(id, Arc::clone(sender));
         true
+    }
+
+    /// A connection is gone: its place is free, unless another one has it since a reset.
+    pub(super) fn remove_queue(&self, id: u16, sender: &Arc<Sender>) {
+        let mut queues = lock(&self.queues);
+        if queues.get(&id).is_some_and(|of| Arc::ptr_eq(of, sender)) {
+            queues.remove(&id);
+        }
+    }
+
+    /// The admin connection is gone, and the controller with it.
+    pub(super) fn end(&self) {
+        self.status.store(0, Ordering::Release);
+        self.end_io_queues();
+        lock(&self.queues).clear();
     }
 
     fn end_io_queues(&self) {
@@ -266,7 +280,7 @@ impl Controller {
         offset: u32,
         size: Option<u8>,
         value: u64,
-        subsystem: &Subsystem,
+        device: &Device,
     ) -> bool {
         if Property::from_raw(offset) != Property::Configuration || size != Some(4) {
             return false;
@@ -280,8 +294,8 @@ impl Controller {
             self.reset();
         }
         if now.shutdown() != 0 && before.shutdown() == 0 {
-            // What a normal shutdown promises (Base §3.6.1): nothing volatile is left.
-            if let Err(failure) = subsystem.device.flush_all() {
+            // A normal shutdown leaves nothing volatile (Base §3.6.1).
+            if let Err(failure) = device.flush_all() {
                 tracing::error!(%failure, "flush at shutdown");
             }
             self.status.fetch_and(!CSTS_READY, Ordering::AcqRel);
@@ -310,31 +324,14 @@ impl Controller {
     fn reset(&self) {
         self.status.store(0, Ordering::Release);
         self.end_io_queues();
-        lock(&self.events).clear();
+        let forgotten = lock(&self.events).clear();
+        forgotten.for_each(Permit::forget);
         let settings = &self.settings;
         settings.io_queues.store(IO_QUEUES_MAX, Ordering::Release);
         settings.event_configuration.store(0, Ordering::Release);
         settings.write_cache.store(true, Ordering::Release);
         settings.die_hints.store(false, Ordering::Release);
         *lock(&settings.behavior) = HostBehavior::zeroed();
-    }
-
-    /// The error log, the latest first.
-    pub(super) fn errors(&self) -> Vec<ErrorEntry> {
-        lock(&self.errors).latest.iter().copied().collect()
-    }
-
-    /// Errors since it was made.
-    pub(super) fn error_count(&self) -> u64 {
-        lock(&self.errors).count
-    }
-
-    fn note_error(&self, mut entry: ErrorEntry) {
-        let mut errors = lock(&self.errors);
-        errors.count += 1;
-        entry.count = U64::new(errors.count);
-        errors.latest.push_front(entry);
-        errors.latest.truncate(ERROR_ENTRIES);
     }
 }
 
@@ -363,94 +360,8 @@ impl Settings {
     }
 }
 
-fn health(subsystem: &Subsystem) -> Vec<bool> {
-    (0..subsystem.device.namespaces().len())
-        .map(|namespace| subsystem.device.health(namespace).is_healthy())
+fn health(device: &Device) -> Vec<bool> {
+    (0..device.namespaces().len())
+        .map(|namespace| device.health(namespace).is_healthy())
         .collect()
-}
-
-/// A connection that is a queue of a controller.
-#[derive(Debug)]
-pub(super) struct Queue {
-    pub(super) id: u16,
-    pub(super) entries: u32,
-    pub(super) subsystem: Arc<Subsystem>,
-    pub(super) controller: Arc<Controller>,
-    pub(super) sender: Arc<Sender>,
-}
-
-impl Queue {
-    /// What data a command needs.
-    pub(super) fn need(&self, command: &Submission) -> Result<Need, Status> {
-        let is_fabrics = command.opcode == AdminOpcode::Fabrics.raw();
-        if !is_fabrics && !self.controller.is_ready() {
-            return Err(Status::SequenceError);
-        }
-        if self.id == 0 {
-            admin::need(self, command)
-        } else {
-            io::need(self, command)
-        }
-    }
-
-    /// Carry out a command whose data is there.
-    pub(super) fn execute(self: &Arc<Self>, command: &Submission, data: &[u8]) {
-        if self.id == 0 {
-            admin::execute(self, command, data);
-        } else {
-            io::execute(self, command, data);
-        }
-    }
-
-    /// A command has failed.
-    pub(super) fn fail(&self, command: &Submission, status: Status) {
-        self.fail_at(command, status, 0);
-    }
-
-    /// A command has failed after `result`.
-    pub(super) fn fail_at(&self, command: &Submission, status: Status, result: u64) {
-        let mut entry = ErrorEntry::zeroed();
-        entry.queue = U16::new(self.id);
-        entry.cid = command.cid;
-        entry.status = U16::new(status.field());
-        entry.location = U16::new(u16::MAX);
-        entry.nsid = U32::new(command.nsid.get());
-        if self.id > 0 {
-            entry.lba = U64::new(command.cdw10_11());
-        }
-        entry.transport = nvme_wire::discovery::TRANSPORT_TCP;
-        self.controller.note_error(entry);
-        self.sender.reply(Reply::Done(End {
-            cid: command.cid.get(),
-            status,
-            result,
-        }));
-    }
-
-    /// A command has ended in some way.
-    pub(super) fn end(&self, command: &Submission, result: Result<u64, Status>) {
-        match result {
-            Ok(result) => self.sender.success(command.cid.get(), result),
-            Err(status) => self.fail(command, status),
-        }
-    }
-
-    /// The connection is gone: an I/O queue's place is free, an admin queue takes its controller along.
-    pub(super) fn gone(&self) {
-        if self.id > 0 {
-            let mut queues = lock(&self.controller.queues);
-            // After a reset another connection may have its place.
-            if queues
-                .get(&self.id)
-                .is_some_and(|sender| Arc::ptr_eq(sender, &self.sender))
-            {
-                queues.remove(&self.id);
-            }
-            return;
-        }
-        self.subsystem.remove_controller(self.controller.id);
-        self.controller.status.store(0, Ordering::Release);
-        self.controller.end_io_queues();
-        lock(&self.controller.queues).clear();
-    }
 }

@@ -1,39 +1,50 @@
-//! Asynchronous events of a controller (Base §5.2): what has happened, and who waits to hear of it.
+//! Asynchronous events of a controller (Base §5.2), and the requests that wait for them.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use nvme_wire::{event::Event, log::LogPage};
 
-use super::subsystem::EVENT_REQUESTS_MAX;
+use super::limits::EVENT_REQUESTS_MAX;
 
-/// Events and requests that have not met yet.
-#[derive(Debug, Default)]
-pub(super) struct Events {
-    /// CIDs of Asynchronous Event Requests.
-    requests: VecDeque<u16>,
-    /// What nobody was told yet.
+/// Events and requests that have not met yet. `R` is what answers a request.
+#[derive(Debug)]
+pub(super) struct Events<R> {
+    /// Asynchronous Event Requests with their CIDs.
+    requests: VecDeque<(u16, R)>,
+    /// Events of which the host does not know yet.
     waiting: VecDeque<Event>,
-    /// What was told, and whose log page was not read since: another event of its kind waits for that.
+    /// Events that the host knows, and whose log page it has not read since: another one of the same kind
+    /// waits for that.
     masked: Vec<Event>,
     /// Namespaces for the Changed Namespace List.
     changed_namespaces: BTreeSet<u32>,
 }
 
-impl Events {
-    /// A request has come; false if there are too many.
-    pub(super) fn request(&mut self, cid: u16) -> bool {
-        if self.requests.len() >= EVENT_REQUESTS_MAX {
-            return false;
+impl<R> Default for Events<R> {
+    fn default() -> Self {
+        Self {
+            requests: VecDeque::new(),
+            waiting: VecDeque::new(),
+            masked: Vec::new(),
+            changed_namespaces: BTreeSet::new(),
         }
-        self.requests.push_back(cid);
-        true
+    }
+}
+
+impl<R> Events<R> {
+    /// Keep a request until there is an event; it comes back if there are too many.
+    pub(super) fn request(&mut self, cid: u16, request: R) -> Result<(), R> {
+        if self.requests.len() >= EVENT_REQUESTS_MAX {
+            return Err(request);
+        }
+        self.requests.push_back((cid, request));
+        Ok(())
     }
 
-    /// A request that shall be aborted; false if it is none.
-    pub(super) fn abort(&mut self, cid: u16) -> bool {
-        let before = self.requests.len();
-        self.requests.retain(|&request| request != cid);
-        self.requests.len() < before
+    /// Take out the request with this CID, if it is one.
+    pub(super) fn abort(&mut self, cid: u16) -> Option<R> {
+        let at = self.requests.iter().position(|&(of, _)| of == cid)?;
+        self.requests.remove(at).map(|(_, request)| request)
     }
 
     /// Something has happened.
@@ -49,8 +60,8 @@ impl Events {
         self.raise(Event::NamespaceChanged);
     }
 
-    /// A request and what to answer it with, if there are both.
-    pub(super) fn next(&mut self) -> Option<(u16, Event)> {
+    /// A request and the event that answers it, if there are both.
+    pub(super) fn next(&mut self) -> Option<(R, Event)> {
         if self.requests.is_empty() {
             return None;
         }
@@ -60,7 +71,8 @@ impl Events {
             .position(|event| !self.masked.contains(event))?;
         let event = self.waiting.remove(at)?;
         self.masked.push(event);
-        Some((self.requests.pop_front()?, event))
+        let (_, request) = self.requests.pop_front()?;
+        Some((request, event))
     }
 
     /// A host has read a log page, and does not want to be told again.
@@ -75,9 +87,10 @@ impl Events {
         self.changed_namespaces.iter().copied()
     }
 
-    /// A reset: nobody waits any more, nothing is remembered.
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
+    /// A reset: forget all events, and hand out the requests.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = R> + use<R> {
+        let before = std::mem::take(self);
+        before.requests.into_iter().map(|(_, request)| request)
     }
 }
 
@@ -90,7 +103,7 @@ mod tests {
         let mut events = Events::default();
         events.namespace_changed(3);
         assert_eq!(events.next(), None);
-        assert!(events.request(1) && events.request(2));
+        assert!(events.request(1, 1).is_ok() && events.request(2, 2).is_ok());
         assert_eq!(events.next(), Some((1, Event::NamespaceChanged)));
         events.namespace_changed(4);
         assert_eq!(events.next(), None);
@@ -98,10 +111,11 @@ mod tests {
         events.read(LogPage::ChangedNamespaces);
         assert_eq!(events.changed_namespaces().count(), 0);
         assert_eq!(events.next(), Some((2, Event::NamespaceChanged)));
-        assert!(events.request(5) && events.abort(5) && !events.abort(5));
+        assert!(events.request(5, 5).is_ok());
+        assert_eq!((events.abort(5), events.abort(5)), (Some(5), None));
         for cid in 0..EVENT_REQUESTS_MAX as u16 {
-            assert!(events.request(cid));
+            assert!(events.request(cid, cid).is_ok());
         }
-        assert!(!events.request(99));
+        assert_eq!(events.request(99, 99), Err(99));
     }
 }

@@ -5,7 +5,7 @@
 //! receiving thread sends, too: all answers to what one read from the socket has brought go out with
 //! one write. No thread waits for the device.
 //!
-//! What a host can make the target hold in memory is bounded for each connection: capsules that carry
+//! The memory that a host can make the target hold is bounded for each connection: capsules that carry
 //! data are carried out straight from the receive buffer, other data is asked for (R2T) only while
 //! there is room for it, and data to the host is read from the store when it is sent.
 //!
@@ -13,17 +13,21 @@
 //! ends the connection with a C2HTermReq. Admin connection and controller live and die together; I/O
 //! connections die with their controller.
 //!
-//! What it does not do: TLS, authentication, reservations, metadata and protection information,
+//! Not supported: TLS, authentication, reservations, metadata and protection information,
 //! namespace management, firmware updates. Sources: see `nvme-wire`.
 
 mod admin;
-mod connect;
+mod backend;
 mod connection;
 mod controller;
+mod error_log;
 mod events;
+mod fabrics;
 mod io;
+mod limits;
+mod need;
+mod queue;
 mod receive;
-mod reply;
 mod send;
 mod subsystem;
 mod transfer;
@@ -39,7 +43,8 @@ use std::{
     time::Duration,
 };
 
-pub use subsystem::{MAX_TRANSFER, TargetOptions};
+pub use limits::MAX_TRANSFER;
+pub use subsystem::TargetOptions;
 
 use crate::device::Device;
 use connection::Connection;
@@ -96,7 +101,7 @@ impl Target {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

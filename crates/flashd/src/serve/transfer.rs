@@ -2,10 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use nvme_wire::{
-    Submission,
-    pdu::{Data, FLAG_LAST, Fatal, FatalStatus, field},
-};
+use nvme_wire::pdu::{Data, FLAG_LAST, Fatal, FatalStatus, field};
 
 /// Bytes that may be asked for at a time on one connection, unless one command alone needs more.
 const OPEN_BYTES_MAX: usize = 4 << 20;
@@ -14,22 +11,23 @@ const SPARE_MAX: usize = 4;
 
 /// A command that waits for its data.
 #[derive(Debug)]
-pub(super) struct Transfer {
-    pub(super) command: Submission,
+pub(super) struct Transfer<C> {
+    pub(super) cid: u16,
+    pub(super) command: C,
     pub(super) data: Vec<u8>,
     received: usize,
     /// A digest was wrong: the command fails when all its data is there.
     pub(super) damaged: bool,
 }
 
-/// The commands of a connection that wait for data.
-#[derive(Debug, Default)]
-pub(super) struct Transfers {
-    open: HashMap<u16, Transfer>,
+/// The commands of a connection that wait for data. `C` is what is needed to go on with one.
+#[derive(Debug)]
+pub(super) struct Transfers<C> {
+    open: HashMap<u16, Transfer<C>>,
     open_bytes: usize,
     next_tag: u16,
-    /// Commands for whose data there is no room yet.
-    queued: VecDeque<(Submission, usize)>,
+    /// Commands for whose data there is no room yet: CID, command, bytes.
+    queued: VecDeque<(u16, C, usize)>,
     spare: Vec<Vec<u8>>,
 }
 
@@ -41,20 +39,32 @@ pub(super) struct Ask {
     pub(super) len: u32,
 }
 
-impl Transfers {
+impl<C> Default for Transfers<C> {
+    fn default() -> Self {
+        Self {
+            open: HashMap::new(),
+            open_bytes: 0,
+            next_tag: 0,
+            queued: VecDeque::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl<C> Transfers<C> {
     /// `command` needs `len` bytes; nothing if it has to wait for others.
-    pub(super) fn want(&mut self, command: Submission, len: usize) -> Option<Ask> {
-        self.queued.push_back((command, len));
+    pub(super) fn want(&mut self, cid: u16, command: C, len: usize) -> Option<Ask> {
+        self.queued.push_back((cid, command, len));
         self.next()
     }
 
     /// The next one that may be asked for.
     pub(super) fn next(&mut self) -> Option<Ask> {
-        let &(command, len) = self.queued.front()?;
+        let &(_, _, len) = self.queued.front()?;
         if !self.open.is_empty() && self.open_bytes + len > OPEN_BYTES_MAX {
             return None;
         }
-        self.queued.pop_front();
+        let (cid, command, len) = self.queued.pop_front()?;
         while self.open.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
@@ -64,6 +74,7 @@ impl Transfers {
         data.resize(len, 0);
         self.open_bytes += len;
         let transfer = Transfer {
+            cid,
             command,
             data,
             received: 0,
@@ -71,13 +82,13 @@ impl Transfers {
         };
         self.open.insert(tag, transfer);
         Some(Ask {
-            cid: command.cid.get(),
+            cid,
             tag,
             len: len as u32,
         })
     }
 
-    /// Where the data of an H2CData PDU of `len` bytes belongs.
+    /// The place of the data of an H2CData PDU of `len` bytes.
     ///
     /// # Errors
     ///
@@ -89,7 +100,7 @@ impl Transfers {
         let Some(transfer) = self.open.get_mut(&pdu.transfer_tag.get()) else {
             return Err(Fatal::field(TTAG));
         };
-        if transfer.command.cid.get() != pdu.cid.get() {
+        if transfer.cid != pdu.cid.get() {
             return Err(Fatal::field(CCCID));
         }
         if pdu.length.get() as usize != len {
@@ -108,7 +119,7 @@ impl Transfers {
     }
 
     /// `len` bytes have come. The command and all its data, if these were the last ones.
-    pub(super) fn received(&mut self, tag: u16, len: usize, damaged: bool) -> Option<Transfer> {
+    pub(super) fn received(&mut self, tag: u16, len: usize, damaged: bool) -> Option<Transfer<C>> {
         let transfer = self.open.get_mut(&tag)?;
         transfer.received += len;
         transfer.damaged |= damaged;
@@ -155,16 +166,10 @@ mod tests {
         data
     }
 
-    fn command(cid: u16) -> Submission {
-        let mut command = Submission::zeroed();
-        command.cid = U16::new(cid);
-        command
-    }
-
     #[test]
     fn data_comes_in_order_and_once() {
         let mut transfers = Transfers::default();
-        let ask = transfers.want(command(7), 8192).unwrap();
+        let ask = transfers.want(7, (), 8192).unwrap();
         assert!(transfers.place(&pdu(ask, 0, 4096, false), 4096).is_ok());
         assert!(transfers.received(ask.tag, 4096, false).is_none());
         let out_of_range = Fatal::because(FatalStatus::DataOutOfRange);
@@ -179,7 +184,7 @@ mod tests {
         assert_eq!(refused.unwrap_err(), Fatal::field(field::FLAGS));
         assert!(transfers.place(&pdu(ask, 4096, 4096, true), 4096).is_ok());
         let done = transfers.received(ask.tag, 4096, false).unwrap();
-        assert_eq!(done.command.cid.get(), 7);
+        assert_eq!(done.cid, 7);
         assert_eq!(
             transfers
                 .place(&pdu(ask, 0, 4096, false), 4096)
@@ -191,9 +196,9 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_waits() {
         let mut transfers = Transfers::default();
-        let one = transfers.want(command(1), OPEN_BYTES_MAX).unwrap();
-        assert_eq!(transfers.want(command(2), 512), None);
-        assert_eq!(transfers.want(command(3), 512), None);
+        let one = transfers.want(1, (), OPEN_BYTES_MAX).unwrap();
+        assert_eq!(transfers.want(2, (), 512), None);
+        assert_eq!(transfers.want(3, (), 512), None);
         let other_cid = Ask { cid: 9, ..one };
         assert_eq!(
             transfers

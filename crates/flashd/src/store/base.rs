@@ -1,13 +1,13 @@
 //! The durable bytes of one namespace: memory, or a region of the backing file.
 //!
-//! What is here survives a power cut of the device; what is in a file survives the daemon as well.
+//! These bytes survive a power cut of the device; those in a file survive the daemon as well.
 //! A failure is reported with the place and what to do, and changes nothing else.
 
 use std::{io, io::IoSlice, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 use rustix::fs::FallocateFlags;
 
-use super::{StoreError, file::Locked};
+use super::{StoreError, locked::Locked};
 
 /// A run of neighbouring blocks to write, as pieces of memory.
 const MOST_PIECES: usize = 256;

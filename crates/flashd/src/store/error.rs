@@ -1,14 +1,17 @@
-//! What can go wrong with the store.
+//! Errors of the store.
 
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use units::Bytes;
 
+use super::kind::StoreKind;
+
 /// The store cannot be opened, or an access failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// No memory for a namespace.
     #[error(
@@ -24,12 +27,12 @@ pub enum StoreError {
     Io {
         /// The backing file.
         path: PathBuf,
-        /// What was done.
+        /// The operation.
         operation: &'static str,
         /// Where in the file.
         offset_bytes: u64,
-        /// What the system said.
-        source: io::Error,
+        /// The system's error.
+        source: Arc<io::Error>,
     },
     /// Another daemon has it.
     #[error("{}: another flashd uses this store; `flashd status` shows it, stop that one first", path.display())]
@@ -37,21 +40,96 @@ pub enum StoreError {
         /// The backing file.
         path: PathBuf,
     },
-    /// The file is something else.
+    /// The file cannot be this store.
     #[error("{}: {reason}", path.display())]
     Unusable {
         /// The backing file.
         path: PathBuf,
-        /// What is wrong, and what to do.
-        reason: String,
+        /// Why, and the remedy.
+        reason: Box<Unusable>,
+    },
+    /// The file ends within a namespace.
+    #[error(
+        "the store ends at byte {file_len}, this namespace at {end}: something has truncated the \
+         file; restore it from a copy"
+    )]
+    Truncated {
+        /// Bytes of the file.
+        file_len: u64,
+        /// One past the last byte of the namespace.
+        end: u64,
+    },
+    /// Records of zones are damaged.
+    #[error(
+        "the records of {count} zones are damaged, from zone {first} on: these zones are offline"
+    )]
+    ZoneRecords {
+        /// How many.
+        count: usize,
+        /// The first one, from 0.
+        first: usize,
     },
     /// The namespace is out of service since the store was opened.
-    #[error("namespace {namespace} is out of service: {reason}")]
+    #[error("namespace {namespace} is out of service: {damage}")]
     OutOfService {
         /// 1-based identifier.
         namespace: u32,
-        /// What is damaged.
-        reason: String,
+        /// The damage that was found then.
+        damage: Arc<StoreError>,
+    },
+}
+
+/// Why a file cannot be the store that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// There is nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// It is a directory, a device or the like.
+    #[error("a store must be a regular file")]
+    NoRegularFile,
+    /// Foreign, or both superblocks are damaged.
+    #[error(
+        "this is no flashd store, or both of its superblocks are damaged; it was left as it is"
+    )]
+    NoStore,
+    /// Made by another version.
+    #[error("format {found} of the store is not known to this flashd (it knows {known})")]
+    OtherFormat {
+        /// The format that it has.
+        found: u32,
+        /// The format of this version.
+        known: u32,
+    },
+    /// Their description does not fit into a superblock.
+    #[error("{count} namespaces are more than a store can have")]
+    TooMany {
+        /// Namespaces.
+        count: usize,
+    },
+    /// It has another number of namespaces.
+    #[error(
+        "it holds {there} namespaces and {asked} were asked for; leave out --namespace to take its \
+         own, or use another file"
+    )]
+    OtherCount {
+        /// Namespaces in the file.
+        there: usize,
+        /// Namespaces that were asked for.
+        asked: usize,
+    },
+    /// A namespace has another kind or size.
+    #[error(
+        "namespace {number} there is {there}, and {asked} was asked for; use the same --namespace, \
+         --block-size and zone sizes, or another file"
+    )]
+    OtherKind {
+        /// 1-based identifier.
+        number: u32,
+        /// The namespace in the file.
+        there: StoreKind,
+        /// The namespace that was asked for.
+        asked: StoreKind,
     },
 }
 
@@ -65,6 +143,13 @@ pub enum StoreFault {
 }
 
 impl StoreError {
+    pub(super) fn unusable(path: &Path, reason: Unusable) -> Self {
+        Self::Unusable {
+            path: path.to_owned(),
+            reason: Box::new(reason),
+        }
+    }
+
     pub(super) fn io(
         path: &Path,
         operation: &'static str,
@@ -75,11 +160,11 @@ impl StoreError {
             path: path.to_owned(),
             operation,
             offset_bytes,
-            source,
+            source: Arc::new(source),
         }
     }
 
-    /// What a host should be told.
+    /// The kind of failure, for a host.
     #[must_use]
     pub fn fault(&self) -> StoreFault {
         match self {

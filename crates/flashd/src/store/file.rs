@@ -1,4 +1,4 @@
-//! The backing file: what is where, making one, opening one.
+//! The backing file: its layout, making one, opening one.
 //!
 //! ```text
 //! superblock A   64 KiB   header, JSON that describes the rest, checksum
@@ -12,22 +12,25 @@
 //! Nothing but superblocks, records and images is interpreted.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::FallocateFlags;
 use units::Bytes;
 
 use super::{
     StoreError,
     base::{Base, Region},
+    error::Unusable,
     image::{Found, ImagePlaces},
+    kind::StoreKind,
+    locked::{Locked, lock},
     namespace::{Health, Namespace},
     superblock::{
-        Described, SUPERBLOCK_BYTES, StoreKind, Superblock, encode, new_uuid, plan, read_superblock,
+        Described, SUPERBLOCK_BYTES, Superblock, encode, new_uuid, plan, read_superblock,
     },
     zones::Zones,
 };
@@ -164,17 +167,15 @@ impl Store {
         Ok((store, image))
     }
 
-    /// What the namespaces of an existing file are, without opening it for use.
+    /// The sizes of the namespaces of an existing file, without opening it for use.
     ///
     /// # Errors
     ///
     /// It cannot be read, or is no store.
     pub fn describe(path: &Path) -> Result<Vec<StoreKind>, StoreError> {
         let file = File::open(path).map_err(|source| StoreError::io(path, "open", 0, source))?;
-        let superblock = read_superblock(&file, path)?.ok_or_else(|| StoreError::Unusable {
-            path: path.to_owned(),
-            reason: "it is empty".to_owned(),
-        })?;
+        let superblock = read_superblock(&file, path)?
+            .ok_or_else(|| StoreError::unusable(path, Unusable::Empty))?;
         Ok(superblock.namespaces.into_iter().map(|n| n.kind).collect())
     }
 
@@ -205,7 +206,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// What the host's file system says.
+    /// The host's file system reports an error.
     pub fn sync_file(&self) -> Result<(), StoreError> {
         match &self.image {
             None => Ok(()),
@@ -253,72 +254,22 @@ fn open_namespace(
     let mut health = Health::Healthy;
     let mut zones = kind.zones.map(Zones::empty);
     if file_len < end {
-        health = Health::Failed(format!(
-            "the store ends at byte {file_len}, this namespace at {end}: something has truncated \
-             the file; restore it from a copy"
-        ));
+        health = Health::Failed(Arc::new(StoreError::Truncated { file_len, end }));
     } else if let Some(layout) = kind.zones {
         let (loaded, damaged) = Zones::load(layout, region(*records_start))?;
         zones = Some(loaded);
-        if let Some(first) = damaged.first() {
-            health = Health::Degraded(format!(
-                "the records of {} zones are damaged, from zone {first} on: these zones are offline",
-                damaged.len()
-            ));
+        if let Some(&first) = damaged.first() {
+            health = Health::Degraded(Arc::new(StoreError::ZoneRecords {
+                count: damaged.len(),
+                first,
+            }));
         }
     }
-    if let Some(reason) = health.reason() {
-        tracing::error!(namespace = number, "{reason}");
+    if let Some(damage) = health.problem() {
+        tracing::error!(namespace = number, "{damage}");
     }
     let base = Base::File(region(*data_start));
     Ok(namespace(number, kind, cache_bytes, base, zones, health))
-}
-
-/// The backing file, locked for this process until the last one that has it lets go.
-#[derive(Debug)]
-pub(super) struct Locked(File);
-
-impl std::ops::Deref for Locked {
-    type Target = File;
-
-    fn deref(&self) -> &File {
-        &self.0
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Closing it is not enough while a child is being started: until it executes its program it has
-        // the descriptor, too, and with it the lock.
-        let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
-    }
-}
-
-/// Open the file, made if need be, and lock it for this process.
-fn lock(path: &Path) -> Result<Locked, StoreError> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
-        .map_err(|source| StoreError::io(path, "open", 0, source))?;
-    let metadata = file
-        .metadata()
-        .map_err(|source| StoreError::io(path, "stat", 0, source))?;
-    if !metadata.is_file() {
-        return Err(StoreError::Unusable {
-            path: path.to_owned(),
-            reason: "a store must be a regular file".to_owned(),
-        });
-    }
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Locked(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(StoreError::Locked {
-            path: path.to_owned(),
-        }),
-        Err(source) => Err(StoreError::io(path, "lock", 0, source.into())),
-    }
 }
 
 /// Make a store of an empty file.
@@ -334,10 +285,8 @@ fn form(
     let forming = Superblock::forming();
     let sealed = encode(&superblock);
     if sealed.len() as u64 > SUPERBLOCK_BYTES {
-        return Err(StoreError::Unusable {
-            path: path.to_owned(),
-            reason: format!("{} namespaces are more than a store can have", kinds.len()),
-        });
+        let count = kinds.len();
+        return Err(StoreError::unusable(path, Unusable::TooMany { count }));
     }
     // From the beginning: an attempt before this one may have left parts.
     file.write_all_at(&encode(&forming), 0)
@@ -372,44 +321,20 @@ fn check_kinds(
     superblock: &Superblock,
     kinds: &[StoreKind],
 ) -> Result<(), StoreError> {
-    let unusable = |reason: String| StoreError::Unusable {
-        path: path.to_owned(),
-        reason,
-    };
-    if superblock.namespaces.len() != kinds.len() {
-        return Err(unusable(format!(
-            "it holds {} namespaces and {} were asked for; leave out --namespace to take its own, \
-             or use another file",
-            superblock.namespaces.len(),
-            kinds.len()
-        )));
+    let (there, asked) = (superblock.namespaces.len(), kinds.len());
+    if there != asked {
+        let reason = Unusable::OtherCount { there, asked };
+        return Err(StoreError::unusable(path, reason));
     }
     for (number, (there, asked)) in (1..).zip(superblock.namespaces.iter().zip(kinds)) {
         if there.kind != *asked {
-            return Err(unusable(format!(
-                "namespace {number} there is {}, and {} was asked for; use the same --namespace, \
-                 --block-size and zone sizes, or another file",
-                show(&there.kind),
-                show(asked)
-            )));
+            let reason = Unusable::OtherKind {
+                number,
+                there: there.kind.clone(),
+                asked: asked.clone(),
+            };
+            return Err(StoreError::unusable(path, reason));
         }
     }
     Ok(())
-}
-
-fn show(kind: &StoreKind) -> String {
-    let blocks = format!(
-        "{} in blocks of {}",
-        Bytes(kind.size_bytes),
-        kind.block_bytes
-    );
-    match kind.zones {
-        None => format!("conventional, {blocks}"),
-        Some(zones) => format!(
-            "zoned, {blocks}, {} zones of {} (capacity {})",
-            zones.count,
-            Bytes(zones.size_bytes),
-            Bytes(zones.capacity_bytes)
-        ),
-    }
 }

@@ -1,17 +1,17 @@
-//! The bytes of namespaces, and what a power cut leaves of them.
+//! The bytes of namespaces, and the part of them that a power cut leaves.
 //!
 //! Each namespace has a durable [`base`] (memory, or a region of one backing file) under a bounded
 //! volatile write [`cache`]. The rules, which [`Namespace`] keeps and its tests hold against a slow
 //! model:
 //!
 //! - A write is volatile when it returns, unless it has FUA. A flush makes all of them durable.
-//! - What is volatile may become durable at any time before (the cache drains its oldest blocks when
+//! - Volatile data may become durable at any time before (the cache drains its oldest blocks when
 //!   it is full), block by block: a block is never torn, a command may be.
 //! - A power cut, or the end of the process by whatever, drops exactly what is still in the cache.
-//! - In a zone, what is durable has no holes: it ends at the durable write pointer, where the zone's
+//! - In a zone, the durable data has no holes: it ends at the durable write pointer, where the zone's
 //!   write pointer is after a power cut. Zone management is durable when it returns, as a device's
 //!   firmware journals it.
-//! - Behind what was written in a zone, it reads as zeroes.
+//! - Reads past the data that was written in a zone return zeroes.
 //!
 //! The file ([`file`]) opens again after a kill at any instruction, is locked against a second
 //! daemon, and says at start what of it is damaged: a namespace of which a part is missing is
@@ -24,6 +24,8 @@ mod change;
 mod error;
 mod file;
 mod image;
+mod kind;
+mod locked;
 mod namespace;
 mod superblock;
 #[cfg(test)]
@@ -32,8 +34,8 @@ mod zones;
 
 pub(crate) use base::touch;
 pub use change::{Change, ZoneChange};
-pub use error::{StoreError, StoreFault};
+pub use error::{StoreError, StoreFault, Unusable};
 pub use file::{FileOptions, Store};
+pub use kind::{StoreKind, ZoneLayout};
 pub use namespace::{Health, Namespace};
-pub use superblock::StoreKind;
-pub use zones::{ZoneLayout, ZoneRest};
+pub use zones::ZoneRest;

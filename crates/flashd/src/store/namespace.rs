@@ -4,14 +4,15 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
-    sync::{RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
 use super::{
     StoreError,
     base::Base,
     cache::{Cache, Content},
-    zones::{ZoneLayout, ZoneRest, Zones},
+    kind::ZoneLayout,
+    zones::{ZoneRest, Zones},
 };
 
 /// Blocks that leave a full cache at once, as a part of its capacity.
@@ -20,31 +21,31 @@ const DRAIN_PART: usize = 8;
 /// Bytes that are copied at once.
 const COPY_STEP: u64 = 1 << 20;
 
-/// How a namespace's store is doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The health of a namespace's store.
+#[derive(Clone, Debug, Default)]
 pub enum Health {
     /// All is well.
     #[default]
     Healthy,
     /// The last access of its kind failed; others may still work, and this one later.
-    Degraded(String),
+    Degraded(Arc<StoreError>),
     /// Out of service since it was opened.
-    Failed(String),
+    Failed(Arc<StoreError>),
 }
 
 impl Health {
     /// Whether all is well.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        *self == Self::Healthy
+        matches!(self, Self::Healthy)
     }
 
-    /// What is wrong.
+    /// The failure or damage, if not all is well.
     #[must_use]
-    pub fn reason(&self) -> Option<&str> {
+    pub fn problem(&self) -> Option<&Arc<StoreError>> {
         match self {
             Self::Healthy => None,
-            Self::Degraded(reason) | Self::Failed(reason) => Some(reason),
+            Self::Degraded(problem) | Self::Failed(problem) => Some(problem),
         }
     }
 }
@@ -58,8 +59,8 @@ pub struct Namespace {
     block_bytes: u64,
     state: RwLock<State>,
     health: RwLock<Health>,
-    /// What was damaged when it was opened, and stays so.
-    damage: Option<String>,
+    /// The damage that was found when it was opened, and stays.
+    damage: Option<Arc<StoreError>>,
 }
 
 #[derive(Debug)]
@@ -92,7 +93,7 @@ impl Namespace {
                 block_bytes,
             }),
             damage: match &health {
-                Health::Degraded(reason) => Some(reason.clone()),
+                Health::Degraded(damage) => Some(Arc::clone(damage)),
                 Health::Healthy | Health::Failed(_) => None,
             },
             health: RwLock::new(health),
@@ -128,7 +129,7 @@ impl Namespace {
         state.cache.touch();
     }
 
-    /// Fill `into` with what was written last, durable or not.
+    /// Fill `into` with the data that was written last, durable or not.
     ///
     /// # Errors
     ///
@@ -230,7 +231,7 @@ impl Namespace {
         self.note(result, Access::Write)
     }
 
-    /// Drop what is not durable. Answers what each zone is then.
+    /// Drop all data that is not durable. Answers the state of each zone then.
     pub fn power_cut(&self) -> Vec<ZoneRest> {
         let mut state = self.write_state();
         state.cache.clear();
@@ -240,7 +241,7 @@ impl Namespace {
         })
     }
 
-    /// What each zone would be after a power cut.
+    /// The state that each zone would have after a power cut.
     #[must_use]
     pub fn durable_zones(&self) -> Vec<ZoneRest> {
         let state = self.read_state();
@@ -250,7 +251,7 @@ impl Namespace {
             .map_or_else(Vec::new, |zones| zones.durable().to_vec())
     }
 
-    /// What each zone is now, durable or not.
+    /// The state of each zone now, durable or not.
     #[must_use]
     pub fn zones_now(&self) -> Vec<ZoneRest> {
         let state = self.read_state();
@@ -278,20 +279,30 @@ impl Namespace {
 
     fn in_service(&self) -> Result<(), StoreError> {
         match &*self.health.read().unwrap_or_else(|e| e.into_inner()) {
-            Health::Failed(reason) => Err(StoreError::OutOfService {
+            Health::Failed(damage) => Err(StoreError::OutOfService {
                 namespace: self.number,
-                reason: reason.clone(),
+                damage: Arc::clone(damage),
             }),
             _ => Ok(()),
         }
     }
 
-    /// Note what an access says about the health.
+    /// Whether a health tells of more than the damage that was found at start.
+    fn has_failed_since(&self, health: &Health) -> bool {
+        match (health.problem(), &self.damage) {
+            (Some(problem), Some(damage)) => !Arc::ptr_eq(problem, damage),
+            (problem, _) => problem.is_some(),
+        }
+    }
+
+    /// Learn the health from the result of an access.
     fn note(&self, result: Result<(), StoreError>, access: Access) -> Result<(), StoreError> {
         match &result {
             Ok(()) if access == Access::Read => {}
             Ok(()) => {
-                let degraded = |health: &Health| matches!(health, Health::Degraded(why) if Some(why) != self.damage.as_ref());
+                let degraded = |health: &Health| {
+                    matches!(health, Health::Degraded(_)) && self.has_failed_since(health)
+                };
                 let known = degraded(&self.health.read().unwrap_or_else(|e| e.into_inner()));
                 if known {
                     let volatile = self.read_state().cache.is_empty();
@@ -308,11 +319,11 @@ impl Namespace {
             }
             Err(error) => {
                 let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
-                if health.reason() == self.damage.as_deref() {
+                if !self.has_failed_since(&health) {
                     tracing::error!(namespace = self.number, %error, "the store failed");
                 }
                 if !matches!(*health, Health::Failed(_)) {
-                    *health = Health::Degraded(error.to_string());
+                    *health = Health::Degraded(Arc::new(error.clone()));
                 }
             }
         }

@@ -1,13 +1,10 @@
-//! What describes a backing file: two superblocks, each whole by itself.
+//! The description of a backing file: two superblocks, each whole by itself.
 
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    StoreError,
-    zones::{RECORD_BYTES, ZoneLayout},
-};
+use super::{StoreError, error::Unusable, kind::StoreKind, zones::RECORD_BYTES};
 
 const MAGIC: &[u8; 8] = b"flashdSB";
 /// Format of the file. Another one is refused.
@@ -17,50 +14,12 @@ pub(super) const SUPERBLOCK_BYTES: u64 = 64 << 10;
 /// Alignment of the regions that hold data.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// What a namespace should be like.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreKind {
-    /// Bytes.
-    pub size_bytes: u64,
-    /// Bytes of a logical block.
-    pub block_bytes: u64,
-    /// Its zones, if it has any.
-    #[serde(with = "zone_layout")]
-    pub zones: Option<ZoneLayout>,
-}
-
-mod zone_layout {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::ZoneLayout;
-
-    pub(super) fn serialize<S: Serializer>(
-        zones: &Option<ZoneLayout>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        zones
-            .map(|z| (z.size_bytes, z.capacity_bytes, z.count as u64))
-            .serialize(to)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<Option<ZoneLayout>, D::Error> {
-        let zones: Option<(u64, u64, u64)> = Option::deserialize(from)?;
-        Ok(zones.map(|(size_bytes, capacity_bytes, count)| ZoneLayout {
-            size_bytes,
-            capacity_bytes,
-            count: count as usize,
-        }))
-    }
-}
-
 /// The superblock's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Superblock {
     /// Whether the file is still being made.
     pub(super) forming: bool,
-    /// What was given as the profile's name; a hint for people.
+    /// The profile's name when the file was made; a hint for people.
     pub(super) profile: String,
     pub(super) namespaces: Vec<Described>,
     pub(super) image_start: u64,
@@ -76,7 +35,7 @@ pub(super) struct Described {
 }
 
 impl Superblock {
-    /// What stands in a file while it is being made.
+    /// The superblock of a file that is being made.
     pub(super) fn forming() -> Self {
         Self {
             forming: true,
@@ -91,10 +50,6 @@ impl Superblock {
 /// The superblock of an existing store; `None` for a file that is empty or whose making was
 /// interrupted.
 pub(super) fn read_superblock(file: &File, path: &Path) -> Result<Option<Superblock>, StoreError> {
-    let unusable = |reason: &str| StoreError::Unusable {
-        path: path.to_owned(),
-        reason: reason.to_owned(),
-    };
     let mut forming = false;
     let mut other_version = None;
     for place in 0..2 {
@@ -110,13 +65,15 @@ pub(super) fn read_superblock(file: &File, path: &Path) -> Result<Option<Superbl
         .map_err(|source| StoreError::io(path, "stat", 0, source))?
         .len();
     match other_version {
-        Some(version) => Err(unusable(&format!(
-            "format {version} of the store is not known to this flashd (it knows {VERSION})"
-        ))),
-        None if forming || len == 0 => Ok(None),
-        None => Err(unusable(
-            "this is no flashd store, or both of its superblocks are damaged; it was left as it is",
+        Some(found) => Err(StoreError::unusable(
+            path,
+            Unusable::OtherFormat {
+                found,
+                known: VERSION,
+            },
         )),
+        None if forming || len == 0 => Ok(None),
+        None => Err(StoreError::unusable(path, Unusable::NoStore)),
     }
 }
 
@@ -216,7 +173,7 @@ pub(super) fn new_uuid() -> [u8; 16] {
     uuid
 }
 
-/// What a file holds first of all.
+/// The first superblock of a new file.
 #[cfg(test)]
 pub(super) fn forming_bytes() -> Vec<u8> {
     encode(&Superblock::forming())

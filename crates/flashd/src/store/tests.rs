@@ -360,9 +360,10 @@ fn damage_is_told_for_the_namespace_that_has_it() {
     file.write_all_at(&[0xff], records + 32 + 5).unwrap();
     let store = open(&path, &kinds, 4).unwrap();
     assert!(store.namespaces[0].health().is_healthy());
-    let Health::Degraded(reason) = store.namespaces[1].health() else {
+    let Health::Degraded(damage) = store.namespaces[1].health() else {
         panic!("zone 1 is damaged");
     };
+    let reason = damage.to_string();
     assert!(reason.contains("from zone 1 on"), "{reason}");
     let zones = store.namespaces[1].durable_zones();
     assert_eq!(zones[0], ZoneRest::Written(BLOCK));

@@ -1,27 +1,20 @@
-//! How far each zone is written, and how far that is durable.
+//! The end of each zone's data, and of its durable data.
 //!
 //! In a file, each zone has a record of 32 bytes with a checksum of its own, replaced in place: a
 //! record lies within one page, so a kill leaves the old or the new one. A record of zeroes is a
 //! zone that was never written. The order is always data first, record second, so that a record
 //! never promises bytes that are not there.
 
-use super::{StoreError, base::Region};
+use super::{
+    StoreError,
+    base::{Base, Region},
+    kind::ZoneLayout,
+};
 
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = 32;
 
-/// The zones of a namespace. All have the same size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ZoneLayout {
-    /// Bytes from the start of one zone to that of the next.
-    pub size_bytes: u64,
-    /// Bytes of a zone that can be written.
-    pub capacity_bytes: u64,
-    /// Number of zones.
-    pub count: usize,
-}
-
-/// What a zone is after a power cut or at start.
+/// The state of a zone after a power cut or at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneRest {
     /// Written up to so many bytes from its start (0: empty, capacity: full).
@@ -70,7 +63,7 @@ impl ZoneRest {
         record
     }
 
-    /// What a record says, `None` where it is damaged.
+    /// The state in a record; `None` where it is damaged.
     fn decode(record: &[u8], zone: usize, capacity: u64) -> Option<Self> {
         if record.iter().all(|byte| *byte == 0) {
             return Some(Self::Written(0));
@@ -95,7 +88,7 @@ impl ZoneRest {
 #[derive(Debug)]
 pub(super) struct Zones {
     layout: ZoneLayout,
-    /// What is durable.
+    /// The durable state of each zone.
     durable: Vec<ZoneRest>,
     /// Bytes from each zone's start that were written, durable or not.
     written: Vec<u64>,
@@ -120,7 +113,7 @@ impl Zones {
         layout: ZoneLayout,
         region: Region,
     ) -> Result<(Self, Vec<usize>), StoreError> {
-        let base = super::base::Base::File(region.clone());
+        let base = Base::File(region.clone());
         let mut bytes = vec![0; layout.count * RECORD_BYTES];
         base.read(0, &mut bytes)?;
         let mut damaged = Vec::new();
@@ -174,7 +167,7 @@ impl Zones {
         &self.durable
     }
 
-    /// What is there, durable or not.
+    /// The state of each zone, durable or not.
     pub(super) fn now(&self) -> Vec<ZoneRest> {
         let both = self.durable.iter().zip(&self.written);
         both.map(|(rest, written)| rest.with_written(*written))
@@ -198,8 +191,7 @@ impl Zones {
     /// Put a zone into a state, durably.
     pub(super) fn set(&mut self, zone: usize, rest: ZoneRest) -> Result<(), StoreError> {
         if let Some(region) = &self.records {
-            super::base::Base::File(region.clone())
-                .write((zone * RECORD_BYTES) as u64, &rest.encode(zone))?;
+            Base::File(region.clone()).write((zone * RECORD_BYTES) as u64, &rest.encode(zone))?;
         }
         self.durable[zone] = rest;
         self.written[zone] = match rest {

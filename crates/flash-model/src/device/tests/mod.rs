@@ -6,7 +6,7 @@ mod zn540;
 use units::Bytes;
 
 use super::*;
-use crate::{Done, Move, Placement, Span, ZoneAction};
+use crate::{Command, Done, Move, Placement, Refused, Span, ZoneAction};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

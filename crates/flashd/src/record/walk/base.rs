@@ -1,4 +1,4 @@
-//! What is durable at the place of a walk, and the states that are made of it.
+//! The durable data at the place of a walk, and the states that are made of it.
 
 use std::{
     fs::{self, File},
@@ -9,11 +9,19 @@ use std::{
 
 use rustix::fs::FallocateFlags;
 
-use super::Form;
 use crate::{
     record::{Header, RecordError},
     store::{Change, FileOptions, Store},
 };
+
+/// The kind of file that holds a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The bytes of the only namespace, which has no zones.
+    Image,
+    /// A device's backing file ([`FileOptions`](crate::store::FileOptions)), whatever namespaces there are.
+    Store,
+}
 
 /// The bytes of namespaces in a file, in one of its [`Form`]s.
 #[derive(Debug)]

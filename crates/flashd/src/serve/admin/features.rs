@@ -4,31 +4,19 @@ use std::sync::atomic::Ordering;
 
 use nvme_wire::{
     Status,
+    event::Event,
     feature::{CAPABILITY_CHANGEABLE, Feature, HostBehavior, Queues, Select, Timestamp},
 };
 use zerocopy::IntoBytes;
 
-use super::{
-    super::{
-        controller::Queue,
-        subsystem::{IO_QUEUES_MAX, lock},
-    },
-    known_events,
-};
-
-/// What a feature is.
-pub(super) enum Value {
-    /// A number, in the result.
-    Number(u32),
-    /// Data.
-    Data(Vec<u8>),
-}
+use super::super::{limits::IO_QUEUES_MAX, queue::HostQueue, send::Completed};
+use crate::lock::lock;
 
 /// Bytes of the data of a feature that has some.
-pub(super) fn data_len(feature: Feature) -> Option<u64> {
+pub(super) fn data_len(feature: Feature) -> Option<usize> {
     match feature {
-        Feature::Timestamp => Some(Timestamp::LEN as u64),
-        Feature::HostBehavior => Some(HostBehavior::LEN as u64),
+        Feature::Timestamp => Some(Timestamp::LEN),
+        Feature::HostBehavior => Some(HostBehavior::LEN),
         Feature::HostIdentifier => Some(16),
         _ => None,
     }
@@ -53,26 +41,26 @@ fn is_changeable(feature: Feature) -> bool {
     )
 }
 
-/// What a discovery controller has (Base §3.1.2.3).
-fn is_there(queue: &Queue, feature: Feature) -> bool {
+/// Whether the controller has a feature. A discovery controller has few (Base §3.1.2.3).
+fn is_there(queue: &HostQueue, feature: Feature) -> bool {
     let for_discovery = matches!(
         feature,
         Feature::AsyncEventConfiguration | Feature::KeepAliveTimer
     );
     let without_cache =
-        feature == Feature::VolatileWriteCache && !queue.subsystem.device.has_volatile_cache();
+        feature == Feature::VolatileWriteCache && !queue.device().has_volatile_cache();
     !matches!(feature, Feature::Unknown(_))
         && !without_cache
         && (for_discovery || !queue.controller.is_discovery)
 }
 
-/// The value of a feature.
+/// The value of a feature, as the end of the command.
 pub(super) fn get(
-    queue: &Queue,
+    queue: &HostQueue,
     feature: Feature,
     select: Select,
     value: u32,
-) -> Result<Value, Status> {
+) -> Result<Completed, Status> {
     if !is_there(queue, feature) {
         return Err(Status::InvalidField);
     }
@@ -82,17 +70,16 @@ pub(super) fn get(
         Select::Default | Select::Saved => true,
         Select::Capabilities => {
             let changeable = is_changeable(feature);
-            return Ok(Value::Number(if changeable {
-                CAPABILITY_CHANGEABLE
-            } else {
-                0
-            }));
+            let bits = if changeable { CAPABILITY_CHANGEABLE } else { 0 };
+            return Ok(Completed::Result(bits.into()));
         }
         Select::Unknown(_) => return Err(Status::InvalidField),
     };
     let settings = &queue.controller.settings;
-    let number =
-        |current: u32, default: u32| Ok(Value::Number(if is_default { default } else { current }));
+    let number = |current: u32, default: u32| {
+        let value = if is_default { default } else { current };
+        Ok(Completed::Result(value.into()))
+    };
     match feature {
         Feature::VolatileWriteCache => {
             number(settings.write_cache.load(Ordering::Acquire).into(), 1)
@@ -112,28 +99,28 @@ pub(super) fn get(
         }
         Feature::KeepAliveTimer => number(settings.keep_alive_ms.load(Ordering::Acquire), 0),
         Feature::DieHints => number(settings.hints().into(), 0),
-        Feature::Timestamp => Ok(Value::Data(settings.timestamp().as_bytes().to_vec())),
+        Feature::Timestamp => Ok(Completed::Data(settings.timestamp().as_bytes().to_vec())),
         Feature::HostBehavior => {
             let behavior = *lock(&settings.behavior);
-            Ok(Value::Data(behavior.as_bytes().to_vec()))
+            Ok(Completed::Data(behavior.as_bytes().to_vec()))
         }
         // 128 bits are the only size over Fabrics (EXHID).
         Feature::HostIdentifier if value & 1 == 0 => Err(Status::HostIdInconsistent),
-        Feature::HostIdentifier => Ok(Value::Data(queue.controller.host_id.to_vec())),
-        // What they are without being set: no thresholds, limits or bursts.
+        Feature::HostIdentifier => Ok(Completed::Data(queue.controller.host_id.to_vec())),
+        // Never set: no thresholds, limits or bursts.
         Feature::Arbitration
         | Feature::PowerManagement
         | Feature::ErrorRecovery
         | Feature::WriteAtomicity
-        | Feature::CommandSetProfile => Ok(Value::Number(0)),
-        Feature::TemperatureThreshold => Ok(Value::Number(343)),
+        | Feature::CommandSetProfile => Ok(Completed::Result(0)),
+        Feature::TemperatureThreshold => Ok(Completed::Result(343)),
         Feature::Unknown(_) => Err(Status::InvalidField),
     }
 }
 
 /// Set a feature; the result of the command.
 pub(super) fn set(
-    queue: &Queue,
+    queue: &HostQueue,
     feature: Feature,
     save: bool,
     value: u32,
@@ -152,12 +139,11 @@ pub(super) fn set(
                 .write_cache
                 .store(value & 1 != 0, Ordering::Release);
             if value & 1 == 0 {
-                // What is in the cache now shall not be volatile either.
+                // The data in the cache now must not be volatile either.
                 queue
-                    .subsystem
-                    .device
+                    .device()
                     .flush_all()
-                    .map_err(|failure| queue.subsystem.status_of(&failure, Status::WriteFault))?;
+                    .map_err(|failure| queue.backend().status_of(&failure, Status::WriteFault))?;
             }
             Ok(0)
         }
@@ -209,8 +195,17 @@ pub(super) fn set(
     }
 }
 
+/// Events that a host can ask for: bits of OAES, and those of SMART.
+fn known_events(is_discovery: bool) -> u32 {
+    if is_discovery {
+        Event::DiscoveryChanged.enabled_by()
+    } else {
+        Event::NamespaceChanged.enabled_by() | Event::Reliability.enabled_by()
+    }
+}
+
 /// Number of Queues (Base §5.27.1.5): before the first I/O queue is connected.
-fn set_queues(queue: &Queue, value: u32) -> Result<u64, Status> {
+fn set_queues(queue: &HostQueue, value: u32) -> Result<u64, Status> {
     let wanted = Queues::from_raw(value);
     if wanted.submission > 0xFFFF || wanted.completion > 0xFFFF {
         return Err(Status::InvalidField);

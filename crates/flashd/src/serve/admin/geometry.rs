@@ -1,4 +1,4 @@
-//! The vendor log page: what a host tool needs to know of the device's inside.
+//! The vendor log page: geometry and statistics of the flash, for host tools.
 
 use flash_model::NamespaceKind;
 use nvme_wire::vendor::{DieEntry, GEOMETRY_MAGIC, GeometryLog, NamespaceEntry};
@@ -7,11 +7,11 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
-use super::super::{controller::Queue, subsystem::DEFRAGMENT_MOVES_MAX};
+use super::super::{limits::DEFRAGMENT_MOVES_MAX, queue::HostQueue};
 
 /// The page.
-pub(super) fn geometry(queue: &Queue) -> Vec<u8> {
-    let device = &queue.subsystem.device;
+pub(super) fn geometry(queue: &HostQueue) -> Vec<u8> {
+    let device = queue.device();
     let geometry = device.geometry();
     let stats = device.stats();
     let dies = geometry.dies() as usize;

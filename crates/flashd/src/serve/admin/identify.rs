@@ -2,7 +2,8 @@
 
 use flash_model::NamespaceKind;
 use nvme_wire::{
-    Status, ascii,
+    ALL_NAMESPACES, Status, ascii,
+    discovery::DISCOVERY_NQN,
     identify::{
         CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Cns, CommandSet, Controller, DLFEAT_ZEROES,
         IDENTIFY_LEN, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, LbaFormat, NSFEAT_OPTIMAL,
@@ -21,36 +22,32 @@ use zerocopy::{
 };
 
 use super::super::{
-    controller::Queue,
-    io::copy_range_blocks,
-    subsystem::{
+    limits::{
         ADMIN_IN_CAPSULE_MAX, COPY_BYTES_MAX, COPY_RANGES_MAX, ERROR_ENTRIES, EVENT_REQUESTS_MAX,
-        IN_CAPSULE_MAX, MAX_TRANSFER_SHIFT, QUEUE_ENTRIES_MAX,
+        IN_CAPSULE_MAX, MAX_TRANSFER_SHIFT, QUEUE_ENTRIES_MAX, copy_range_blocks,
     },
+    queue::HostQueue,
 };
 use crate::device;
 
-/// NSID of what all namespaces have in common.
-const ALL_NAMESPACES: u32 = u32::MAX;
-
 /// The data structure that is asked for.
 pub(super) fn identify(
-    queue: &Queue,
+    queue: &HostQueue,
     nsid: u32,
     ask: &nvme_wire::admin::Identify,
 ) -> Result<Vec<u8>, Status> {
     if queue.controller.is_discovery && ask.cns != Cns::Controller {
         return Err(Status::InvalidField);
     }
-    let namespaces = queue.subsystem.device.namespaces();
+    let namespaces = queue.device().namespaces();
     let bytes = |structure: &[u8]| Ok(structure.to_vec());
     match ask.cns {
-        Cns::Namespace | Cns::AllocatedNamespace => match queue.subsystem.namespace(nsid) {
-            Some((_, of)) => bytes(namespace(of, queue).as_bytes()),
+        Cns::Namespace | Cns::AllocatedNamespace => match queue.backend().namespace(nsid) {
+            Ok((_, of)) => bytes(namespace(of, queue).as_bytes()),
             // Identifiers that could be used and are not (Base §5.17.2.1): zeroes.
-            None if nsid == ALL_NAMESPACES => bytes(common(queue).as_bytes()),
-            None if is_possible(queue, nsid) => bytes(&[0; IDENTIFY_LEN]),
-            None => Err(Status::InvalidNamespace),
+            Err(_) if nsid == ALL_NAMESPACES => bytes(common(queue).as_bytes()),
+            Err(_) if is_possible(queue, nsid) => bytes(&[0; IDENTIFY_LEN]),
+            Err(status) => Err(status),
         },
         Cns::Controller => bytes(controller(queue).as_bytes()),
         Cns::ActiveNamespaces | Cns::AllocatedNamespaces => list(namespaces.iter(), nsid),
@@ -59,18 +56,12 @@ pub(super) fn identify(
             list(namespaces.iter().filter(|of| command_set(of) == set), nsid)
         }
         Cns::NamespaceDescriptors => {
-            let (_, of) = queue
-                .subsystem
-                .namespace(nsid)
-                .ok_or(Status::InvalidNamespace)?;
+            let (_, of) = queue.backend().namespace(nsid)?;
             bytes(&descriptors(&of.uuid, &of.uuid, command_set(of)))
         }
         Cns::CommandSetNamespace => {
             let set = supported(ask.set)?;
-            let (index, of) = queue
-                .subsystem
-                .namespace(nsid)
-                .ok_or(Status::InvalidNamespace)?;
+            let (index, of) = queue.backend().namespace(nsid)?;
             match (set, of.kind) {
                 (CommandSet::Nvm, _) => bytes(NvmNamespace::zeroed().as_bytes()),
                 (_, NamespaceKind::Zoned) => bytes(zoned(index, of, queue).as_bytes()),
@@ -82,10 +73,7 @@ pub(super) fn identify(
             _ => bytes(NvmController::zeroed().as_bytes()),
         },
         Cns::IndependentNamespace => {
-            let (_, of) = queue
-                .subsystem
-                .namespace(nsid)
-                .ok_or(Status::InvalidNamespace)?;
+            let (_, of) = queue.backend().namespace(nsid)?;
             bytes(independent(of).as_bytes())
         }
         Cns::NamespaceControllers | Cns::Controllers => Ok(controllers(queue, ask.controller)),
@@ -99,8 +87,8 @@ pub(super) fn identify(
     }
 }
 
-fn is_possible(queue: &Queue, nsid: u32) -> bool {
-    (1..=queue.subsystem.largest_nsid()).contains(&nsid)
+fn is_possible(queue: &HostQueue, nsid: u32) -> bool {
+    (1..=queue.backend().largest_nsid()).contains(&nsid)
 }
 
 /// The I/O command set, if it is one of ours.
@@ -134,7 +122,7 @@ fn list<'a>(
 }
 
 /// A controller list (Base §4.4.1): identifiers from `first` on, ascending.
-fn controllers(queue: &Queue, first: u16) -> Vec<u8> {
+fn controllers(queue: &HostQueue, first: u16) -> Vec<u8> {
     let ids = queue.subsystem.controller_ids();
     let ids: Vec<u16> = ids.into_iter().filter(|&id| id >= first).collect();
     let mut page = (ids.len() as u16).to_le_bytes().to_vec();
@@ -143,7 +131,7 @@ fn controllers(queue: &Queue, first: u16) -> Vec<u8> {
     page
 }
 
-fn controller(queue: &Queue) -> Controller {
+fn controller(queue: &HostQueue) -> Controller {
     let of = &queue.controller;
     let subsystem = &queue.subsystem;
     let mut page = Controller::zeroed();
@@ -160,7 +148,11 @@ fn controller(queue: &Queue) -> Controller {
     page.keep_alive_granularity = U16::new(1);
     page.max_commands = U16::new(QUEUE_ENTRIES_MAX as u16);
     page.sgl = U32::new(SglSupport::raw());
-    page.subsystem = nqn(of.subsystem_nqn(subsystem));
+    page.subsystem = nqn(if of.is_discovery {
+        DISCOVERY_NQN
+    } else {
+        subsystem.nqn()
+    });
     if of.is_discovery {
         page.controller_type = 2;
         page.command_capsule = U32::new(((64 + ADMIN_IN_CAPSULE_MAX) / 16) as u32);
@@ -178,16 +170,12 @@ fn controller(queue: &Queue) -> Controller {
     page.firmware_updates = 1 | 1 << 1;
     page.warning_temperature = U16::new(343);
     page.critical_temperature = U16::new(353);
-    let total: u64 = subsystem
-        .device
-        .namespaces()
-        .iter()
-        .map(|n| n.size_bytes)
-        .sum();
+    let namespaces = queue.device().namespaces().iter();
+    let total: u64 = namespaces.map(|n| n.size_bytes).sum();
     page.total_capacity = u128::from(total).to_le_bytes();
     page.submission_size = 0x66;
     page.completion_size = 0x44;
-    page.namespaces = U32::new(subsystem.largest_nsid());
+    page.namespaces = U32::new(queue.backend().largest_nsid());
     page.nvm_commands = U16::new(
         ONCS_COMPARE
             | ONCS_DATASET_MANAGEMENT
@@ -197,7 +185,7 @@ fn controller(queue: &Queue) -> Controller {
             | ONCS_COPY,
     );
     // Flush takes the identifier of all namespaces (bits 2:1).
-    page.write_cache = 0b11 << 1 | u8::from(subsystem.device.has_volatile_cache());
+    page.write_cache = 0b11 << 1 | u8::from(queue.device().has_volatile_cache());
     page.io_vendor = 0;
     page.copy_formats = U16::new(0b1111);
     page.command_capsule = U32::new(((64 + IN_CAPSULE_MAX) / 16) as u32);
@@ -212,10 +200,10 @@ const fn size_of_completion() -> usize {
     CapsuleResp::LEN - nvme_wire::pdu::Header::LEN
 }
 
-/// What namespaces have in common: their formats.
-fn common(queue: &Queue) -> Namespace {
+/// The page of all namespaces: the formats, which they share.
+fn common(queue: &HostQueue) -> Namespace {
     let mut page = Namespace::zeroed();
-    if let Some(first) = queue.subsystem.device.namespaces().first() {
+    if let Some(first) = queue.device().namespaces().first() {
         page.lba_formats[0] = lba_format(first);
     }
     page
@@ -227,7 +215,7 @@ fn lba_format(of: &device::Namespace) -> LbaFormat {
     format
 }
 
-fn namespace(of: &device::Namespace, queue: &Queue) -> Namespace {
+fn namespace(of: &device::Namespace, queue: &HostQueue) -> Namespace {
     let mut page = Namespace::zeroed();
     let blocks = of.size_bytes / of.block_bytes;
     page.size = U64::new(blocks);
@@ -236,13 +224,13 @@ fn namespace(of: &device::Namespace, queue: &Queue) -> Namespace {
     page.multipath = 1;
     page.deallocation = DLFEAT_ZEROES;
     page.nvm_capacity = u128::from(of.size_bytes).to_le_bytes();
-    page.copy_range_blocks = U16::new(copy_range_blocks(of));
+    page.copy_range_blocks = U16::new(copy_range_blocks(of.block_bytes));
     page.copy_blocks = U32::new((COPY_BYTES_MAX / of.block_bytes) as u32);
     page.copy_ranges = (COPY_RANGES_MAX - 1) as u8;
     page.nguid = of.uuid;
     page.lba_formats[0] = lba_format(of);
-    // What is written to flash at once is what a host should write at once.
-    let page_blocks = queue.subsystem.device.geometry().page.get() / of.block_bytes;
+    // A host should write what goes to flash at once.
+    let page_blocks = queue.device().geometry().page.get() / of.block_bytes;
     if of.kind == NamespaceKind::Conventional && (2..=1 << 16).contains(&page_blocks) {
         page.features = NSFEAT_OPTIMAL;
         let granularity = U16::new((page_blocks - 1) as u16);
@@ -252,11 +240,11 @@ fn namespace(of: &device::Namespace, queue: &Queue) -> Namespace {
     page
 }
 
-fn zoned(index: usize, of: &device::Namespace, queue: &Queue) -> ZonedNamespace {
-    let geometry = queue.subsystem.device.geometry().zone;
-    let zones = queue.subsystem.device.zones(index);
+fn zoned(index: usize, of: &device::Namespace, queue: &HostQueue) -> ZonedNamespace {
+    let geometry = queue.device().geometry().zone;
+    let zones = queue.device().zones(index);
     let size = zones.first().map_or(geometry.size.get(), |zone| zone.size);
-    // Zero-based, all ones for no limit: what 0 for no limit becomes.
+    // Zero-based, all ones for no limit, which is 0 here.
     let limit = |max: u32| U32::new(max.wrapping_sub(1));
     let mut page = ZonedNamespace::zeroed();
     page.optional_commands = U16::new(OZCS_READ_ACROSS_ZONES);
@@ -271,7 +259,7 @@ fn zoned(index: usize, of: &device::Namespace, queue: &Queue) -> ZonedNamespace 
 fn independent(of: &device::Namespace) -> IndependentNamespace {
     let mut page = IndependentNamespace::zeroed();
     page.multipath = 1;
-    // Ready, whatever its health: what fails is told command by command.
+    // Ready, whatever its health: failures are told command by command.
     page.status = u8::from(of.size_bytes > 0);
     page
 }

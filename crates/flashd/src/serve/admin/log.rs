@@ -26,8 +26,8 @@ use zerocopy::{
 
 use super::{
     super::{
-        controller::Queue,
-        subsystem::{ERROR_ENTRIES, QUEUE_ENTRIES_MAX},
+        limits::{ERROR_ENTRIES, QUEUE_ENTRIES_MAX},
+        queue::HostQueue,
     },
     geometry::geometry,
     identify::supported,
@@ -47,7 +47,7 @@ const PAGES: [LogPage; 9] = [
 ];
 
 /// As much of a log page as is asked for, filled up with zeroes where it ends before.
-pub(super) fn get(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
+pub(super) fn get(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
     let page = page(queue, nsid, ask)?;
     let mut part = ask.slice(&page)?.to_vec();
     part.resize(ask.len as usize, 0);
@@ -58,7 +58,7 @@ pub(super) fn get(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>,
     Ok(part)
 }
 
-fn page(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
+fn page(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
     if queue.controller.is_discovery {
         return match ask.page {
             LogPage::Discovery => Ok(discovery(queue)),
@@ -69,7 +69,7 @@ fn page(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
     match ask.page {
         LogPage::Supported => Ok(supported_pages(&PAGES)),
         LogPage::Error => {
-            let mut page = queue.controller.errors().as_bytes().to_vec();
+            let mut page = queue.controller.errors.latest().as_bytes().to_vec();
             page.resize(ERROR_ENTRIES * nvme_wire::log::ErrorEntry::LEN, 0);
             Ok(page)
         }
@@ -91,10 +91,7 @@ fn page(queue: &Queue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Status> {
         LogPage::FeatureEffects => Ok(feature_effects()),
         // No zone changes its state without a host's command.
         LogPage::ChangedZones => {
-            queue
-                .subsystem
-                .namespace(nsid)
-                .ok_or(Status::InvalidNamespace)?;
+            queue.backend().namespace(nsid)?;
             Ok(ChangedZones::zeroed().as_bytes().to_vec())
         }
         LogPage::Geometry => Ok(geometry(queue)),
@@ -110,14 +107,13 @@ fn supported_pages(pages: &[LogPage]) -> Vec<u8> {
     list.as_bytes().to_vec()
 }
 
-fn smart(queue: &Queue) -> Smart {
+fn smart(queue: &HostQueue) -> Smart {
     /// A data unit (Base §5.16.1.3).
     const UNIT: u64 = 512 * 1000;
-    let subsystem = &queue.subsystem;
-    let counters = &subsystem.counters;
+    let counters = &queue.backend().counters;
     let number = |value: u64| u128::from(value).to_le_bytes();
     let units = |bytes: u64| number(bytes.div_ceil(UNIT));
-    let device = &subsystem.device;
+    let device = queue.device();
     let sick = (0..device.namespaces().len()).any(|index| !device.health(index).is_healthy());
     let mut page = Smart::zeroed();
     page.critical_warning = if sick { SMART_DEGRADED } else { 0 };
@@ -129,14 +125,14 @@ fn smart(queue: &Queue) -> Smart {
     page.reads = number(counters.reads.load(Ordering::Relaxed));
     page.writes = number(counters.writes.load(Ordering::Relaxed));
     page.power_cycles = number(device.power_cuts() + 1);
-    page.power_on_hours = number(subsystem.started.elapsed().as_secs() / 3600);
+    page.power_on_hours = number(queue.subsystem.started.elapsed().as_secs() / 3600);
     page.unsafe_shutdowns = number(device.power_cuts());
     page.media_errors = number(counters.media_errors.load(Ordering::Relaxed));
-    page.error_entries = number(queue.controller.error_count());
+    page.error_entries = number(queue.controller.errors.count());
     page
 }
 
-fn changed_namespaces(queue: &Queue) -> Vec<u8> {
+fn changed_namespaces(queue: &HostQueue) -> Vec<u8> {
     let ids: Vec<u32> = queue
         .controller
         .events(|events| events.changed_namespaces().collect());
@@ -186,8 +182,8 @@ fn feature_effects() -> Vec<u8> {
     list.as_bytes().to_vec()
 }
 
-/// Where this subsystem is, and this discovery service.
-fn discovery(queue: &Queue) -> Vec<u8> {
+/// The addresses of this subsystem, and of this discovery service.
+fn discovery(queue: &HostQueue) -> Vec<u8> {
     let subsystem = &queue.subsystem;
     let address = subsystem.advertise.or_else(|| queue.sender.local_address());
     let mut header = DiscoveryHeader::zeroed();

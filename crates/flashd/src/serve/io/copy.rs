@@ -1,28 +1,25 @@
 //! Copying in the device: Copy (NVM §3.2.2) and In_Device_Defragment (InDeF §III-C).
 
-use std::sync::Arc;
-
-use flash_model::{Move, Span};
+use flash_model::Move;
 use nvme_wire::{
-    Status, Submission,
+    Status,
     copy::{CopyFormat, Source},
     vendor::{self, DEFRAGMENT_BLOCK},
 };
 
 use super::{
     super::{
-        controller::Queue,
-        subsystem::{COPY_BYTES_MAX, lock},
+        limits::{COPY_BYTES_MAX, copy_range_blocks},
+        queue::HostQueue,
     },
-    joint::Joint,
-    place, submit,
+    work::{Work, span},
 };
-use crate::device::{Namespace, Request};
+use crate::{device::Namespace, lock::lock};
 
-/// The sources of a Copy, if the host may use their format.
+/// The sources of a Copy within the namespace `nsid`, if the host may use their format.
 pub(super) fn sources(
-    queue: &Queue,
-    command: &Submission,
+    queue: &HostQueue,
+    nsid: u32,
     data: &[u8],
     ranges: usize,
     format: CopyFormat,
@@ -35,7 +32,6 @@ pub(super) fn sources(
         }
     }
     let sources: Vec<_> = format.sources(data, ranges)?.collect();
-    let nsid = command.nsid.get();
     // The device copies within a namespace.
     if sources
         .iter()
@@ -46,27 +42,21 @@ pub(super) fn sources(
     Ok(sources)
 }
 
-/// Copy `sources`, one behind the other, to block `destination`.
+/// Copy `sources`, one after the other, to block `destination`.
 pub(super) fn copy(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    (index, namespace): (usize, &Namespace),
+    namespace: &Namespace,
     sources: &[Source],
     destination: u64,
     fua: bool,
-) -> Result<(), Status> {
+) -> Result<Work<'static>, Status> {
     let mut spans = Vec::with_capacity(sources.len());
     let mut blocks = 0;
     for source in sources {
-        if source.blocks.count > u32::from(copy_range_blocks(namespace)) {
+        if source.blocks.count > u32::from(copy_range_blocks(namespace.block_bytes)) {
             return Err(Status::SizeLimitExceeded);
         }
-        let from = place(index, namespace, source.blocks)?;
+        spans.push(span(namespace, source.blocks)?);
         blocks += u64::from(source.blocks.count);
-        spans.push(Span {
-            offset: from.offset,
-            len: from.len,
-        });
     }
     if blocks * namespace.block_bytes > COPY_BYTES_MAX {
         return Err(Status::SizeLimitExceeded);
@@ -75,42 +65,30 @@ pub(super) fn copy(
     if destination.checked_add(blocks).is_none_or(|end| end > size) {
         return Err(Status::LbaOutOfRange);
     }
-    let request = Request::Copy {
-        sources: &spans,
+    Ok(Work::Copy {
+        sources: spans,
         destination: destination * namespace.block_bytes,
-    };
-    let joint = Joint::new(queue, command, if fua { 2 } else { 1 }, 0);
-    joint.submit(index, &request);
-    if fua {
-        joint.submit(index, &Request::Flush);
-    }
-    Ok(())
-}
-
-/// MSSRL: most blocks of a source range.
-pub(in crate::serve) fn copy_range_blocks(namespace: &Namespace) -> u16 {
-    (COPY_BYTES_MAX / namespace.block_bytes).min(u16::MAX.into()) as u16
+        fua,
+    })
 }
 
 /// Carry out the moves in `data`. Runs of them that are contiguous on both sides are one move for the
 /// device; it takes all of them or none, so that the result is their number or 0.
 pub(super) fn defragment(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    (index, namespace): (usize, &Namespace),
+    namespace: &Namespace,
     count: u64,
     data: &[u8],
-) -> Result<(), Status> {
+) -> Result<Work<'static>, Status> {
     let blocks = namespace.size_bytes / DEFRAGMENT_BLOCK;
     let mut runs: Vec<Move> = Vec::new();
-    for piece in vendor::moves(data, count)? {
-        let (from, to) = (u64::from(piece.from.get()), u64::from(piece.to.get()));
+    for wanted in vendor::moves(data, count)? {
+        let (from, to) = (u64::from(wanted.from.get()), u64::from(wanted.to.get()));
         if from >= blocks || to >= blocks {
             return Err(Status::LbaOutOfRange);
         }
         let (from, to) = (from * DEFRAGMENT_BLOCK, to * DEFRAGMENT_BLOCK);
         match runs.last_mut() {
-            // What a move writes is no source of the run that it is in: later moves see it.
+            // A move's destination is no source of the run that it is in: later moves see the data there.
             Some(run)
                 if run.from + run.len == from
                     && run.to + run.len == to
@@ -125,14 +103,5 @@ pub(super) fn defragment(
             }),
         }
     }
-    let request = Request::Migrate { moves: &runs };
-    submit(
-        queue,
-        command,
-        index,
-        &request,
-        Status::WriteFault,
-        move |_| count,
-    );
-    Ok(())
+    Ok(Work::Migrate { moves: runs, count })
 }

@@ -1,90 +1,78 @@
 //! Commands of I/O queues (NVM §3.2, ZNS §3.4).
+//!
+//! A command is checked completely, and becomes [`Work`]; the work alone talks to the device, and ends the
+//! command.
 
 mod copy;
-mod joint;
+mod work;
 mod zones;
 
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::atomic::Ordering;
 
-use flash_model::{NamespaceKind, Placement};
+use flash_model::{NamespaceKind, Placement, Span};
 use nvme_wire::{
-    Status, Submission,
-    fabrics::FabricsCommand,
-    io::{BlockRange, IoCommand, Transfer, WriteHint},
+    ALL_NAMESPACES, Status,
+    io::{IoCommand, Transfer, WriteHint},
     range,
     vendor::DefragmentMove,
 };
 
 use super::{
-    connection::Need,
-    controller::Queue,
-    reply::Reply,
-    subsystem::{COPY_RANGES_MAX, DEFRAGMENT_MOVES_MAX, MAX_TRANSFER},
+    limits::{COPY_RANGES_MAX, DEFRAGMENT_MOVES_MAX, MAX_TRANSFER},
+    need::Need,
+    queue::HostQueue,
+    send::{Completed, Permit},
 };
-use crate::device::{Failure, Namespace, Request, Success};
-pub(super) use copy::copy_range_blocks;
-use joint::Joint;
+use crate::device::{Namespace, Request};
+use work::{Ending, Work, span};
 
-/// NSID of all namespaces.
-const ALL_NAMESPACES: u32 = u32::MAX;
-
-/// What data a command needs, as far as it can be done at all.
-pub(super) fn need(queue: &Queue, command: &Submission) -> Result<Need, Status> {
-    let parsed = IoCommand::parse(command);
-    let from_host = |len: u64| {
-        Ok(Need::FromHost {
-            len,
-            exactly: false,
-        })
-    };
-    match parsed {
+/// The data that a command needs, as far as it can be done at all.
+pub(super) fn need(queue: &HostQueue, nsid: u32, command: &IoCommand) -> Result<Need, Status> {
+    let exactly = true;
+    match *command {
         IoCommand::Read(transfer) => Ok(Need::ToHost {
-            len: block_bytes(queue, command, &transfer)?,
-            exactly: true,
+            len: block_bytes(queue, nsid, &transfer)?,
+            exactly,
         }),
         IoCommand::Write(transfer, _)
         | IoCommand::Compare(transfer)
         | IoCommand::ZoneAppend(transfer) => Ok(Need::FromHost {
-            len: block_bytes(queue, command, &transfer)?,
-            exactly: true,
+            len: block_bytes(queue, nsid, &transfer)?,
+            exactly,
         }),
         IoCommand::DatasetManagement { ranges, .. } => {
-            from_host((ranges * range::DatasetRange::LEN) as u64)
+            Ok(Need::at_least(ranges * range::DatasetRange::LEN))
         }
         IoCommand::Copy { ranges, format, .. } => {
             let entry = format.entry_len().ok_or(Status::InvalidField)?;
             if ranges > COPY_RANGES_MAX {
                 return Err(Status::SizeLimitExceeded);
             }
-            from_host((ranges * entry) as u64)
+            Ok(Need::at_least(ranges * entry))
         }
         IoCommand::InDeviceDefragment { moves } => {
             if moves > DEFRAGMENT_MOVES_MAX {
                 return Err(Status::SizeLimitExceeded);
             }
-            from_host(moves * DefragmentMove::LEN as u64)
+            Ok(Need::at_least(moves as usize * DefragmentMove::LEN))
         }
         IoCommand::ZoneReceive { len, .. } => {
             if len > MAX_TRANSFER as u64 {
                 return Err(Status::InvalidField);
             }
-            Ok(Need::ToHost {
-                len,
-                exactly: false,
-            })
+            Ok(Need::room_for(len))
         }
         IoCommand::Flush
         | IoCommand::Verify(_)
         | IoCommand::WriteZeroes { .. }
-        | IoCommand::ZoneSend { .. }
-        | IoCommand::Fabrics(_) => Ok(Need::Nothing),
+        | IoCommand::ZoneSend { .. } => Ok(Need::Nothing),
         IoCommand::Unknown(_) => Err(Status::InvalidOpcode),
     }
 }
 
 /// Bytes of the blocks that a command transfers.
-fn block_bytes(queue: &Queue, command: &Submission, transfer: &Transfer) -> Result<u64, Status> {
-    let (_, namespace) = namespace(queue, command)?;
+fn block_bytes(queue: &HostQueue, nsid: u32, transfer: &Transfer) -> Result<u64, Status> {
+    let (_, namespace) = queue.backend().namespace(nsid)?;
     let len = u64::from(transfer.blocks.count) * namespace.block_bytes;
     if len > MAX_TRANSFER as u64 {
         return Err(Status::InvalidField);
@@ -92,112 +80,82 @@ fn block_bytes(queue: &Queue, command: &Submission, transfer: &Transfer) -> Resu
     Ok(len)
 }
 
-fn namespace<'a>(queue: &'a Queue, command: &Submission) -> Result<(usize, &'a Namespace), Status> {
-    queue
-        .subsystem
-        .namespace(command.nsid.get())
-        .ok_or(Status::InvalidNamespace)
-}
-
-/// A namespace and bytes of it.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    namespace: usize,
-    offset: u64,
-    len: u64,
-}
-
-/// Where blocks are in a namespace.
-fn place(index: usize, namespace: &Namespace, blocks: BlockRange) -> Result<Place, Status> {
-    let size = namespace.size_bytes / namespace.block_bytes;
-    if blocks.end().is_none_or(|end| end > size) {
-        return Err(Status::LbaOutOfRange);
-    }
-    Ok(Place {
-        namespace: index,
-        offset: blocks.start * namespace.block_bytes,
-        len: u64::from(blocks.count) * namespace.block_bytes,
-    })
-}
-
 /// Carry out a command whose data is there.
-pub(super) fn execute(queue: &Arc<Queue>, command: &Submission, data: &[u8]) {
-    if let Err(status) = start(queue, command, data) {
-        queue.fail(command, status);
+pub(super) fn execute(
+    queue: &HostQueue,
+    permit: Permit,
+    nsid: u32,
+    command: &IoCommand,
+    data: &[u8],
+) {
+    match check(queue, nsid, command, data) {
+        Ok((namespace, work)) => work.run(queue.device(), namespace, permit),
+        Err(status) => permit.complete(Err(status.into())),
     }
 }
 
-/// Start a command. Unless this fails, it ends when the device says so.
-fn start(queue: &Arc<Queue>, command: &Submission, data: &[u8]) -> Result<(), Status> {
-    let parsed = IoCommand::parse(command);
-    if let IoCommand::Fabrics(fabrics) = parsed {
-        return Err(match fabrics {
-            FabricsCommand::Connect { .. } => Status::SequenceError,
-            _ => Status::InvalidOpcode,
-        });
+/// Check a command; its namespace, and the work that it is.
+fn check<'a>(
+    queue: &HostQueue,
+    nsid: u32,
+    command: &IoCommand,
+    data: &'a [u8],
+) -> Result<(usize, Work<'a>), Status> {
+    if nsid == ALL_NAMESPACES && *command == IoCommand::Flush {
+        return Ok((0, Work::FlushAll));
     }
-    if parsed == IoCommand::Flush {
-        return flush(queue, command);
-    }
-    let (index, namespace) = namespace(queue, command)?;
-    let is_zoned = namespace.kind == NamespaceKind::Zoned;
-    let of = |transfer: &Transfer| place(index, namespace, transfer.blocks);
-    match parsed {
-        IoCommand::Read(transfer) => read(queue, command, of(&transfer)?),
+    let (index, namespace) = queue.backend().namespace(nsid)?;
+    let changes = |request| Work::One(request, Ending::Changed(0));
+    let work = match *command {
+        IoCommand::Flush => changes(Request::Flush),
+        IoCommand::Read(transfer) => Work::Read(span(namespace, transfer.blocks)?),
         IoCommand::Write(transfer, hint) => {
-            let placement = placement(queue, namespace, hint);
-            write(
-                queue,
-                command,
-                of(&transfer)?,
-                transfer.fua,
-                placement,
+            let Span { offset, len } = span(namespace, transfer.blocks)?;
+            queue.backend().counters.written(len);
+            changes(Request::Write {
+                offset,
                 data,
-            );
-        }
-        IoCommand::Compare(transfer) => compare(queue, command, of(&transfer)?, data)?,
-        IoCommand::Verify(transfer) => verify(queue, command, of(&transfer)?)?,
-        IoCommand::WriteZeroes { transfer, .. } => {
-            let place = of(&transfer)?;
-            let request = Request::WriteZeroes {
-                offset: place.offset,
-                len: place.len,
                 fua: durable(queue, transfer.fua),
-            };
-            submit(queue, command, index, &request, Status::WriteFault, |_| 0);
+                placement: placement(queue, namespace, hint),
+            })
+        }
+        IoCommand::Compare(transfer) => {
+            let span = span(namespace, transfer.blocks)?;
+            let mut is_equal = true;
+            read_through(queue, index, span, |at, bytes| {
+                is_equal &= data.get(at..at + bytes.len()) == Some(bytes);
+            })?;
+            reads(span, Ending::Compared { is_equal })
+        }
+        IoCommand::Verify(transfer) => {
+            let span = span(namespace, transfer.blocks)?;
+            read_through(queue, index, span, |_, _| {})?;
+            reads(span, Ending::Compared { is_equal: true })
+        }
+        IoCommand::WriteZeroes { transfer, .. } => {
+            let Span { offset, len } = span(namespace, transfer.blocks)?;
+            let fua = durable(queue, transfer.fua);
+            changes(Request::WriteZeroes { offset, len, fua })
         }
         IoCommand::DatasetManagement { ranges, deallocate } => {
-            dataset_management(queue, command, (index, namespace), ranges, deallocate, data)?;
+            dataset_management(namespace, ranges, deallocate, data)?
         }
         IoCommand::Copy {
             destination,
             ranges,
             format,
             fua,
-            ..
         } => {
-            let sources = copy::sources(queue, command, data, ranges, format)?;
-            let fua = durable(queue, fua);
-            copy::copy(
-                queue,
-                command,
-                (index, namespace),
-                &sources,
-                destination,
-                fua,
-            )?;
+            let sources = copy::sources(queue, nsid, data, ranges, format)?;
+            copy::copy(namespace, &sources, destination, durable(queue, fua))?
         }
-        IoCommand::InDeviceDefragment { moves } => {
-            copy::defragment(queue, command, (index, namespace), moves, data)?;
-        }
+        IoCommand::InDeviceDefragment { moves } => copy::defragment(namespace, moves, data)?,
         IoCommand::ZoneSend { .. } | IoCommand::ZoneReceive { .. } | IoCommand::ZoneAppend(_)
-            if !is_zoned =>
+            if namespace.kind != NamespaceKind::Zoned =>
         {
             return Err(Status::InvalidOpcode);
         }
-        IoCommand::ZoneSend { zone, all, action } => {
-            zones::send(queue, command, (index, namespace), zone, all, action)?;
-        }
+        IoCommand::ZoneSend { zone, all, action } => zones::send(namespace, zone, all, action)?,
         IoCommand::ZoneReceive {
             from,
             len,
@@ -212,49 +170,31 @@ fn start(queue: &Arc<Queue>, command: &Submission, data: &[u8]) -> Result<(), St
                 filter,
                 partial,
             };
-            let bytes = report.build(queue, (index, namespace))?;
-            queue.sender.reply(Reply::Data(command.cid.get(), bytes));
+            let bytes = report.build(queue.device(), (index, namespace))?;
+            Work::Done(Completed::Data(bytes))
         }
         IoCommand::ZoneAppend(transfer) => {
-            zones::append(queue, command, (index, namespace), &transfer, data)?;
+            let zone = span(namespace, transfer.blocks)?.offset;
+            queue.backend().counters.written(data.len() as u64);
+            let fua = durable(queue, transfer.fua);
+            let block_bytes = namespace.block_bytes;
+            Work::One(
+                Request::Append { zone, data, fua },
+                Ending::Appended { zone, block_bytes },
+            )
         }
-        IoCommand::Flush | IoCommand::Fabrics(_) | IoCommand::Unknown(_) => {
-            return Err(Status::InvalidOpcode);
-        }
-    }
-    Ok(())
+        IoCommand::Unknown(_) => return Err(Status::InvalidOpcode),
+    };
+    Ok((index, work))
 }
 
-/// Have the device do something; the command ends with `result` of it. `media` is the status for
-/// when it fails below.
-fn submit(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    namespace: usize,
-    request: &Request<'_>,
-    media: Status,
-    result: impl FnOnce(Success) -> u64 + Send + 'static,
-) {
-    let for_end = Arc::clone(queue);
-    let command = *command;
-    let device = &queue.subsystem.device;
-    device.submit(namespace, request, move |outcome| match outcome {
-        Ok(success) => for_end.sender.success(command.cid.get(), result(success)),
-        Err(failure) => failed(&for_end, &command, &failure, media),
-    });
-}
-
-/// The device could not do it. Whom a power cut has hit is not answered at all.
-fn failed(queue: &Queue, command: &Submission, failure: &Failure, media: Status) {
-    if *failure == Failure::PowerLost {
-        queue.sender.kill();
-    } else {
-        queue.fail(command, queue.subsystem.status_of(failure, media));
-    }
+/// A read whose data stays here.
+fn reads(Span { offset, len }: Span, ending: Ending) -> Work<'static> {
+    Work::One(Request::Read { offset, len }, ending)
 }
 
 /// Whether a write has to be durable when it is done: because the command or the host says so.
-fn durable(queue: &Queue, fua: bool) -> bool {
+fn durable(queue: &HostQueue, fua: bool) -> bool {
     fua || !queue
         .controller
         .settings
@@ -262,14 +202,14 @@ fn durable(queue: &Queue, fua: bool) -> bool {
         .load(Ordering::Relaxed)
 }
 
-fn placement(queue: &Queue, namespace: &Namespace, hint: WriteHint) -> Placement {
+fn placement(queue: &HostQueue, namespace: &Namespace, hint: WriteHint) -> Placement {
     if !queue.controller.settings.hints() {
         return Placement::RoundRobin;
     }
     match hint {
         WriteHint::None => Placement::RoundRobin,
         WriteHint::Overwrite => Placement::Overwrite,
-        // A block that there is not is like one that is not mapped: the normal rule.
+        // An out-of-range predecessor counts as unmapped: the normal rule.
         WriteHint::After { predecessor } => predecessor
             .checked_mul(namespace.block_bytes)
             .filter(|&predecessor| predecessor < namespace.size_bytes)
@@ -279,158 +219,41 @@ fn placement(queue: &Queue, namespace: &Namespace, hint: WriteHint) -> Placement
     }
 }
 
-fn flush(queue: &Arc<Queue>, command: &Submission) -> Result<(), Status> {
-    if command.nsid.get() != ALL_NAMESPACES {
-        let (index, _) = namespace(queue, command)?;
-        submit(
-            queue,
-            command,
-            index,
-            &Request::Flush,
-            Status::WriteFault,
-            |_| 0,
-        );
-        return Ok(());
-    }
-    let count = queue.subsystem.device.namespaces().len();
-    let joint = Joint::new(queue, command, count, 0);
-    for index in 0..count {
-        joint.submit(index, &Request::Flush);
-    }
-    Ok(())
-}
-
-fn read(queue: &Arc<Queue>, command: &Submission, place: Place) {
-    let for_end = Arc::clone(queue);
-    let command = *command;
-    let request = Request::Read {
-        offset: place.offset,
-        len: place.len,
-    };
-    let device = &queue.subsystem.device;
-    device.submit(place.namespace, &request, move |outcome| match outcome {
-        Ok(_) => {
-            for_end.subsystem.counters.read(place.len);
-            for_end.sender.reply(Reply::Read {
-                cid: command.cid.get(),
-                namespace: place.namespace,
-                offset: place.offset,
-                len: place.len as u32,
-            });
-        }
-        Err(failure) => failed(&for_end, &command, &failure, Status::UnrecoveredRead),
-    });
-}
-
-fn write(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    place: Place,
-    fua: bool,
-    placement: Placement,
-    data: &[u8],
-) {
-    let request = Request::Write {
-        offset: place.offset,
-        data,
-        fua: durable(queue, fua),
-        placement,
-    };
-    queue.subsystem.counters.written(place.len);
-    submit(
-        queue,
-        command,
-        place.namespace,
-        &request,
-        Status::WriteFault,
-        |_| 0,
-    );
-}
-
-/// Compare (NVM §3.2.1): a read whose data stays here.
-fn compare(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    place: Place,
-    data: &[u8],
-) -> Result<(), Status> {
-    let mut is_equal = true;
-    read_through(queue, place, |at, bytes| {
-        is_equal &= data.get(at..at + bytes.len()) == Some(bytes);
-    })?;
-    let for_end = Arc::clone(queue);
-    let command = *command;
-    let request = Request::Read {
-        offset: place.offset,
-        len: place.len,
-    };
-    let device = &queue.subsystem.device;
-    device.submit(place.namespace, &request, move |outcome| match outcome {
-        Ok(_) if is_equal => for_end.sender.success(command.cid.get(), 0),
-        Ok(_) => for_end.fail(&command, Status::CompareFailure),
-        Err(failure) => failed(&for_end, &command, &failure, Status::UnrecoveredRead),
-    });
-    Ok(())
-}
-
-fn verify(queue: &Arc<Queue>, command: &Submission, place: Place) -> Result<(), Status> {
-    read_through(queue, place, |_, _| {})?;
-    let request = Request::Read {
-        offset: place.offset,
-        len: place.len,
-    };
-    submit(
-        queue,
-        command,
-        place.namespace,
-        &request,
-        Status::UnrecoveredRead,
-        |_| 0,
-    );
-    Ok(())
-}
-
-/// Show what is at a place, piece by piece, with where in it each piece is.
+/// Show the bytes of a span, part by part, each with its place in the span.
 fn read_through(
-    queue: &Queue,
-    place: Place,
+    queue: &HostQueue,
+    namespace: usize,
+    span: Span,
     mut show: impl FnMut(usize, &[u8]),
 ) -> Result<(), Status> {
-    const PIECE: u64 = 64 << 10;
-    let mut buffer = vec![0; place.len.min(PIECE) as usize];
+    const PART: u64 = 64 << 10;
+    let mut buffer = vec![0; span.len.min(PART) as usize];
     let mut at = 0;
-    while at < place.len {
-        let piece = &mut buffer[..(place.len - at).min(PIECE) as usize];
+    while at < span.len {
+        let part = &mut buffer[..(span.len - at).min(PART) as usize];
         queue
-            .subsystem
-            .device
-            .read_into(place.namespace, place.offset + at, piece)
-            .map_err(|failure| queue.subsystem.status_of(&failure, Status::UnrecoveredRead))?;
-        show(at as usize, piece);
-        at += piece.len() as u64;
+            .device()
+            .read_into(namespace, span.offset + at, part)
+            .map_err(|failure| queue.backend().status_of(&failure, Status::UnrecoveredRead))?;
+        show(at as usize, part);
+        at += part.len() as u64;
     }
     Ok(())
 }
 
 fn dataset_management(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    (index, namespace): (usize, &Namespace),
+    namespace: &Namespace,
     ranges: usize,
     deallocate: bool,
     data: &[u8],
-) -> Result<(), Status> {
-    let mut places = Vec::with_capacity(ranges);
-    for blocks in range::ranges(data, ranges)?.filter(|blocks| blocks.count > 0) {
-        places.push(place(index, namespace, blocks)?);
-    }
-    if !deallocate || places.is_empty() {
-        queue.sender.success(command.cid.get(), 0);
-        return Ok(());
-    }
-    let joint = Joint::new(queue, command, places.len(), 0);
-    for Place { offset, len, .. } in places {
-        joint.submit(index, &Request::Deallocate { offset, len });
-    }
-    Ok(())
+) -> Result<Work<'static>, Status> {
+    let spans: Vec<Span> = range::ranges(data, ranges)?
+        .filter(|blocks| blocks.count > 0)
+        .map(|blocks| span(namespace, blocks))
+        .collect::<Result<_, _>>()?;
+    Ok(if deallocate && !spans.is_empty() {
+        Work::Deallocate(spans)
+    } else {
+        Work::Done(Completed::Result(0))
+    })
 }

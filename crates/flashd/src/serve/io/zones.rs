@@ -1,27 +1,22 @@
 //! Zones (ZNS §3.4): reports, actions, appends.
 
-use std::sync::Arc;
-
 use flash_model::{Zone, ZoneAction as Action, ZoneState as State};
 use nvme_wire::{
-    Status, Submission,
-    io::{BlockRange, Transfer},
+    Status,
     zone::{ReportFilter, ReportHeader, ReportKind, ZoneAction, ZoneDescriptor, ZoneState},
 };
 use zerocopy::{IntoBytes, little_endian::U64};
 
-use super::{super::controller::Queue, durable, place, submit};
-use crate::device::{Namespace, Request};
+use super::work::{Ending, Work, offset_of};
+use crate::device::{Device, Namespace, Request};
 
 /// Zone Management Send.
 pub(super) fn send(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    (index, namespace): (usize, &Namespace),
+    namespace: &Namespace,
     zone: u64,
     all: bool,
     action: ZoneAction,
-) -> Result<(), Status> {
+) -> Result<Work<'static>, Status> {
     let action = match action {
         ZoneAction::Close => Action::Close,
         ZoneAction::Finish => Action::Finish,
@@ -33,45 +28,9 @@ pub(super) fn send(
         | ZoneAction::CommitRandomWriteArea
         | ZoneAction::Unknown(_) => return Err(Status::InvalidField),
     };
-    let start = if all {
-        0
-    } else {
-        let blocks = BlockRange {
-            start: zone,
-            count: 1,
-        };
-        place(index, namespace, blocks)?.offset
-    };
+    let start = if all { 0 } else { offset_of(namespace, zone)? };
     let request = Request::Zone { start, all, action };
-    submit(queue, command, index, &request, Status::WriteFault, |_| 0);
-    Ok(())
-}
-
-/// Zone Append: the result is the first block that was written.
-pub(super) fn append(
-    queue: &Arc<Queue>,
-    command: &Submission,
-    (index, namespace): (usize, &Namespace),
-    transfer: &Transfer,
-    data: &[u8],
-) -> Result<(), Status> {
-    let zone = place(index, namespace, transfer.blocks)?.offset;
-    let request = Request::Append {
-        zone,
-        data,
-        fua: durable(queue, transfer.fua),
-    };
-    queue.subsystem.counters.written(data.len() as u64);
-    let block_bytes = namespace.block_bytes;
-    submit(
-        queue,
-        command,
-        index,
-        &request,
-        Status::WriteFault,
-        move |success| success.wrote_at.unwrap_or(zone) / block_bytes,
-    );
-    Ok(())
+    Ok(Work::One(request, Ending::Changed(0)))
 }
 
 /// Zone Management Receive.
@@ -87,24 +46,20 @@ impl Report {
     /// The report, in as many bytes as the host has asked for.
     pub(super) fn build(
         &self,
-        queue: &Queue,
+        device: &Device,
         (index, namespace): (usize, &Namespace),
     ) -> Result<Vec<u8>, Status> {
-        // Extended Report Zones is for descriptor extensions, which there are not.
+        // Extended Report Zones is for descriptor extensions, of which there are none.
         if self.kind != ReportKind::Report || matches!(self.filter, ReportFilter::Unknown(_)) {
             return Err(Status::InvalidField);
         }
-        let blocks = BlockRange {
-            start: self.from,
-            count: 1,
-        };
-        let from = place(index, namespace, blocks)?.offset;
+        let from = offset_of(namespace, self.from)?;
         let len = self.len as usize;
         let mut report = vec![0; len];
         let mut at = ReportHeader::LEN;
         let mut listed = 0;
         let mut matching = 0;
-        for zone in queue.subsystem.device.zones(index) {
+        for zone in device.zones(index) {
             let state = state_of(&zone);
             if zone.start + zone.size <= from || !self.filter.takes(state) {
                 continue;
@@ -141,7 +96,7 @@ fn state_of(zone: &Zone) -> ZoneState {
 
 fn describe(zone: &Zone, state: ZoneState, block_bytes: u64) -> ZoneDescriptor {
     let write_pointer = match state {
-        // Invalid in this state (ZNS §2.1.1.2); this is what hosts that look all the same expect.
+        // Invalid in this state (ZNS §2.1.1.2); hosts that look all the same expect this.
         ZoneState::Full => zone.start + zone.size,
         _ => zone.write_pointer,
     };

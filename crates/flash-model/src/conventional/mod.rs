@@ -1,14 +1,16 @@
 //! A conventional namespace: the FTL's decisions on the timelines.
 
+mod submit;
+
 use crate::{
     SECTOR,
     command::{Placement, Refused},
-    core::{Cause, Core, Entry, Owner, Work, flush_entry},
+    core::{Cause, Core, Entry, Owner, Work},
     ftl::{
         self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, FtlOptions, PagePlacement,
         PhysPage,
     },
-    migration::{MoveCursor, Piece},
+    migration::{MoveCursor, PageWork},
     profile::Profile,
 };
 
@@ -130,9 +132,9 @@ impl ConventionalNamespace {
         let count = (offset + len).div_ceil(self.logical_page) - first;
         let mut left = count * self.logical_page;
         while left > 0 {
-            let piece = left.min(core.unit);
-            core.take_in(piece, None);
-            left -= piece;
+            let bytes = left.min(core.unit);
+            core.take_in(bytes, None);
+            left -= bytes;
         }
         self.held += count * self.logical_page;
         self.unflushed += count * self.logical_page;
@@ -171,7 +173,7 @@ impl ConventionalNamespace {
             (head > 0, first),
             (tail > 0 && (last != first || head == 0), last),
         ] {
-            // What ends with the namespace has no page behind it to look at.
+            // A write that ends with the namespace has no page after it to look at.
             if partly
                 && let Some(page) = self.ftl.read(lpn)
                 && !self.ftl.is_buffered(page)
@@ -186,7 +188,7 @@ impl ConventionalNamespace {
         done
     }
 
-    /// What the FTL wants, as an entry of a die's queue.
+    /// An operation that the FTL wants, as an entry of a die's queue.
     fn entry(&mut self, item: FlashWork, ready: u64, core: &Core) -> (u32, Entry) {
         let unit = core.unit;
         let cause = match item.cause {
@@ -246,21 +248,20 @@ impl ConventionalNamespace {
         let mut left = std::mem::take(&mut self.unflushed);
         while left > 0 {
             let bytes = left.min(core.unit);
-            core.queue_after_intake(self.flush_die, flush_entry(0, bytes));
+            core.queue_after_intake(self.flush_die, Entry::of_flush(bytes));
             self.flush_die = (self.flush_die + 1) % self.ftl.geometry().dies;
             left -= bytes;
         }
     }
 
-    /// The next page of a migration; nothing when everything was put in motion.
-    pub(crate) fn next_page(&mut self, core: &Core, cursor: &mut MoveCursor, piece: &mut Piece) {
+    /// Adds the next page of a migration to `page`; nothing when everything was put in motion.
+    pub(crate) fn next_page(&mut self, core: &Core, cursor: &mut MoveCursor, page: &mut PageWork) {
         let unit = core.unit;
         let Some(next) = cursor.peek() else { return };
         let bytes = next.len.min(unit - next.to % unit);
         let mut touched = std::mem::take(&mut self.touched);
         self.pages_on_flash(next.from, bytes, &mut touched);
-        piece
-            .reads
+        page.reads
             .extend(touched.drain(..).map(|(page, bytes)| (page.die, bytes)));
         self.touched = touched;
         let first = next.to / self.logical_page;
@@ -272,9 +273,9 @@ impl ConventionalNamespace {
             let (die, mut entry) = self.entry(item, 0, core);
             if entry.cause == Cause::Host && entry.work == Work::Program {
                 (entry.cause, entry.number) = (Cause::Migration, 0);
-                piece.programs.push((die, entry));
+                page.programs.push((die, entry));
             } else {
-                piece.others.push((die, entry));
+                page.others.push((die, entry));
             }
         }
         self.work = work;

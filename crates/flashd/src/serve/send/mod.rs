@@ -1,29 +1,37 @@
-//! Replies to a host: a queue, and whoever sends what is in it.
+//! Replies to a host: an outbox, and the threads that send what is in it.
 //!
-//! Replies that the receiving thread makes itself are sent by it before it waits for the socket again.
+//! A command is ended through its [`Permit`], and in no other way. Replies that the receiving thread makes itself are sent by it before it waits for the socket again.
 //! Those of other threads (the device's deadlines, other connections) are sent by that thread if few
 //! commands are on their way and the socket takes them at once: an answer at its deadline must not wait
 //! for another thread to wake up. Else they wake the connection's sending thread, which sends many with
 //! one call, so that nobody but this connection waits for a slow host. A command's identifier is free
 //! again before the host can know that the command is done, never later.
 
+mod inflight;
+mod permit;
+mod reply;
+
 use std::{
     io::Write,
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Condvar, Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::ThreadId,
 };
 
-use nvme_wire::{Status, pdu::Digests};
+use nvme_wire::pdu::Digests;
 use rustix::{io::Errno, net::SendFlags};
 
-use super::{
-    reply::{End, Format, Reply},
-    subsystem::{Subsystem, lock},
+use self::{
+    inflight::Inflight,
+    reply::{Format, Reply},
 };
+use super::{backend::Backend, error_log::ErrorLog};
+use crate::lock::lock;
+pub(super) use permit::{NoPermit, Permit};
+pub(super) use reply::{Completed, Failed};
 
 /// Bytes that are sent with one call, about.
 const BATCH: usize = 256 << 10;
@@ -38,9 +46,9 @@ const AT_ONCE_MAX: usize = 64 << 10;
 /// The sending side of a connection.
 #[derive(Debug)]
 pub(super) struct Sender {
-    subsystem: Arc<Subsystem>,
+    backend: Arc<Backend>,
     receiver: OnceLock<ThreadId>,
-    queue: Mutex<Queue>,
+    outbox: Mutex<Outbox>,
     wake: Condvar,
     waiting: AtomicUsize,
     wire: Mutex<Wire>,
@@ -48,13 +56,15 @@ pub(super) struct Sender {
     stream: TcpStream,
     agreed: OnceLock<(Digests, u8)>,
     flow: Flow,
-    pub(super) inflight: Inflight,
+    inflight: Inflight,
+    /// QID and the controller's error log, once the connection is a queue.
+    error_log: OnceLock<(u16, Arc<ErrorLog>)>,
     power_cuts: u64,
     dead: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Outbox {
     replies: Vec<Reply>,
     late: bool,
     closed: bool,
@@ -66,11 +76,11 @@ struct Wire {
     /// PDUs, as far as the socket has not taken them.
     bytes: Vec<u8>,
     batch: Vec<Reply>,
-    /// What these are of [`Sender::waiting`].
+    /// Their part of [`Sender::waiting`].
     owed: usize,
 }
 
-/// SQHD: how many commands were taken off the submission queue.
+/// SQHD: the number of commands that were taken off the submission queue.
 #[derive(Debug, Default)]
 struct Flow {
     disabled: AtomicBool,
@@ -79,12 +89,12 @@ struct Flow {
 }
 
 impl Sender {
-    pub(super) fn new(stream: &TcpStream, subsystem: Arc<Subsystem>) -> std::io::Result<Self> {
+    pub(super) fn new(stream: &TcpStream, backend: Arc<Backend>) -> std::io::Result<Self> {
         Ok(Self {
-            power_cuts: subsystem.device.power_cuts(),
-            subsystem,
+            power_cuts: backend.device.power_cuts(),
+            backend,
             receiver: OnceLock::new(),
-            queue: Mutex::default(),
+            outbox: Mutex::default(),
             wake: Condvar::new(),
             waiting: AtomicUsize::new(0),
             wire: Mutex::new(Wire {
@@ -97,6 +107,7 @@ impl Sender {
             agreed: OnceLock::new(),
             flow: Flow::default(),
             inflight: Inflight::new(),
+            error_log: OnceLock::new(),
             dead: AtomicBool::new(false),
         })
     }
@@ -106,9 +117,9 @@ impl Sender {
         let _ = self.receiver.set(std::thread::current().id());
     }
 
-    /// What ICReq and ICResp have agreed on; false if they had before.
-    pub(super) fn agree(&self, digests: Digests, alignment: u8) -> bool {
-        self.agreed.set((digests, alignment)).is_ok()
+    /// Use the format on which ICReq and ICResp have agreed; the first one counts.
+    pub(super) fn agree(&self, digests: Digests, alignment: u8) {
+        let _ = self.agreed.set((digests, alignment));
     }
 
     /// Digests; none before anything is agreed on.
@@ -116,14 +127,21 @@ impl Sender {
         self.agreed.get().map(|agreed| agreed.0)
     }
 
-    /// What Connect has said about the submission queue.
-    pub(super) fn connected(&self, entries: u32, no_flow_control: bool) {
+    /// The connection is queue `id` now, with the submission queue that Connect has described.
+    pub(super) fn connected(
+        &self,
+        id: u16,
+        entries: u32,
+        no_flow_control: bool,
+        error_log: Arc<ErrorLog>,
+    ) {
+        let _ = self.error_log.set((id, error_log));
         self.flow.entries.store(entries, Ordering::Release);
         self.flow.disabled.store(no_flow_control, Ordering::Release);
     }
 
     /// One more command was taken off the submission queue.
-    pub(super) fn command_taken(&self) {
+    fn command_taken(&self) {
         self.flow.taken.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -135,17 +153,17 @@ impl Sender {
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::Acquire) || self.subsystem.device.power_cuts() != self.power_cuts
+        self.dead.load(Ordering::Acquire) || self.backend.device.power_cuts() != self.power_cuts
     }
 
-    /// Where the host has reached it.
+    /// The address at which the host has reached it.
     pub(super) fn local_address(&self) -> Option<std::net::SocketAddr> {
         self.stream.local_addr().ok()
     }
 
     /// End the sending thread.
     pub(super) fn close(&self) {
-        lock(&self.queue).closed = true;
+        lock(&self.outbox).closed = true;
         self.wake.notify_all();
     }
 
@@ -154,28 +172,35 @@ impl Sender {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    pub(super) fn done(&self, cid: u16, status: Status) {
-        self.reply(Reply::Done(End::new(cid, status)));
+    /// Have a PDU sent.
+    pub(super) fn pdu(&self, bytes: Vec<u8>) {
+        self.reply(Reply::Pdu(bytes));
     }
 
-    pub(super) fn success(&self, cid: u16, result: u64) {
-        self.reply(Reply::Done(End::success(cid, result)));
+    /// Ask the host for the data of a command.
+    pub(super) fn ask(&self, cid: u16, tag: u16, len: u32) {
+        self.reply(Reply::Ready { cid, tag, len });
     }
 
-    /// Have a reply sent.
-    pub(super) fn reply(&self, reply: Reply) {
+    /// Refuse a command whose identifier is in use; the command that has it goes on.
+    pub(super) fn refuse_identifier(&self, cid: u16) {
+        self.reply(Reply::Conflict { cid });
+    }
+
+    /// Have a reply sent. Those that end a command come from its [`Permit`].
+    fn reply(&self, reply: Reply) {
         let late = self.receiver.get() != Some(&std::thread::current().id());
         self.waiting.fetch_add(reply.len(), Ordering::AcqRel);
-        let mut queue = lock(&self.queue);
-        if queue.closed {
+        let mut outbox = lock(&self.outbox);
+        if outbox.closed {
             return;
         }
-        queue.replies.push(reply);
-        drop(queue);
+        outbox.replies.push(reply);
+        drop(outbox);
         if late && !self.send_at_once() {
-            let mut queue = lock(&self.queue);
-            if !std::mem::replace(&mut queue.late, true) {
-                drop(queue);
+            let mut outbox = lock(&self.outbox);
+            if !std::mem::replace(&mut outbox.late, true) {
+                drop(outbox);
                 self.wake.notify_one();
             }
         }
@@ -224,7 +249,7 @@ impl Sender {
 
     /// Take the replies that wait; false if there are none.
     fn take(&self, wire: &mut Wire) -> bool {
-        std::mem::swap(&mut lock(&self.queue).replies, &mut wire.batch);
+        std::mem::swap(&mut lock(&self.outbox).replies, &mut wire.batch);
         wire.owed += wire.batch.iter().map(Reply::len).sum::<usize>();
         !wire.batch.is_empty()
     }
@@ -274,14 +299,14 @@ impl Sender {
     ) -> std::io::Result<()> {
         let mut batch = std::mem::take(&mut wire.batch);
         for reply in batch.drain(..) {
-            // What waited for a power cut is not answered: the host has to find out by itself.
+            // After a power cut the connection ends without the answers that wait.
             if self.is_dead() {
                 return Err(std::io::ErrorKind::ConnectionAborted.into());
             }
             if let Some(cid) = reply.ends() {
                 self.inflight.end(cid);
             }
-            self.format().put(&reply, &self.subsystem, &mut wire.bytes);
+            self.format().put(&reply, &self.backend, &mut wire.bytes);
             after_each(wire)?;
         }
         wire.batch = batch;
@@ -311,58 +336,19 @@ impl Sender {
     /// Send what other threads have to say, until the connection ends.
     pub(super) fn run(&self) {
         loop {
-            let mut queue = lock(&self.queue);
-            while !queue.late && !queue.closed {
-                queue = self
+            let mut outbox = lock(&self.outbox);
+            while !outbox.late && !outbox.closed {
+                outbox = self
                     .wake
-                    .wait(queue)
+                    .wait(outbox)
                     .unwrap_or_else(std::sync::PoisonError::into_inner);
             }
-            if queue.closed {
+            if outbox.closed {
                 return;
             }
-            queue.late = false;
-            drop(queue);
+            outbox.late = false;
+            drop(outbox);
             self.flush();
         }
-    }
-}
-
-/// Which command identifiers are in use.
-#[derive(Debug)]
-pub(super) struct Inflight {
-    bits: Vec<AtomicU64>,
-    count: AtomicUsize,
-}
-
-impl Inflight {
-    fn new() -> Self {
-        Self {
-            bits: (0..1 << 16 >> 6).map(|_| AtomicU64::new(0)).collect(),
-            count: AtomicUsize::new(0),
-        }
-    }
-
-    /// A command begins; false if one with its identifier is not done yet.
-    pub(super) fn begin(&self, cid: u16) -> bool {
-        let bit = 1 << (cid % 64);
-        let before = self.bits[usize::from(cid / 64)].fetch_or(bit, Ordering::AcqRel);
-        if before & bit != 0 {
-            return false;
-        }
-        self.count.fetch_add(1, Ordering::AcqRel);
-        true
-    }
-
-    fn end(&self, cid: u16) {
-        let bit = 1 << (cid % 64);
-        if self.bits[usize::from(cid / 64)].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
-            self.count.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Commands that are not done.
-    pub(super) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
     }
 }

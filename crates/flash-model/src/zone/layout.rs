@@ -1,4 +1,4 @@
-//! Where the bytes of a zone lie on the dies.
+//! The layout of a zone's bytes on the dies.
 //!
 //! A zone is a sequence of *rows*: a page of all planes on each of its dies. Within a row,
 //! `interleave` bytes go to each die in turn, several times around until the row is full. So the

@@ -1,0 +1,31 @@
+//! Bytes into and out of the cells, and their causes.
+
+/// Why the flash had to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A read or write of the host.
+    Host,
+    /// Garbage collection of a conventional namespace.
+    Gc,
+    /// Wear levelling of a conventional namespace.
+    Wear,
+    /// Copy or migration inside the device.
+    Migration,
+    /// The rest of a zone that was finished.
+    Padding,
+    /// A page that was not complete when a flush wanted it.
+    Flush,
+}
+
+impl Cause {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 6;
+}
+
+/// Bytes that went into and out of the cells, by [`Cause`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Traffic {
+    pub(crate) sensed: [u64; Cause::COUNT],
+    pub(crate) programmed: [u64; Cause::COUNT],
+    pub(crate) copied_back: [u64; Cause::COUNT],
+}

@@ -1,0 +1,45 @@
+//! Errors of operating a daemon.
+
+use std::{io, net::SocketAddr};
+
+use units::Nanos;
+
+use super::runtime::RuntimeError;
+use crate::{device::Failure, pace::LatenessReport};
+
+/// A daemon cannot be operated.
+#[derive(Debug, thiserror::Error)]
+pub enum OperateError {
+    /// The control socket.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The Prometheus endpoint.
+    #[error("--metrics {address}: {reason}")]
+    Metrics {
+        /// As asked for.
+        address: SocketAddr,
+        /// The mistake.
+        reason: String,
+    },
+    /// A signal handler or thread.
+    #[error("cannot set up the daemon: {0}")]
+    Io(#[from] io::Error),
+    /// The data could not be made durable at the end.
+    #[error("at the end, not everything could be made durable: {0}")]
+    Close(#[from] Failure),
+    /// Answers were later than allowed.
+    #[error(
+        "answers were late: {late} against the model at the {percentile}th percentile, and {allowed} \
+         was allowed; do not use this run ({report})"
+    )]
+    Late {
+        /// How late they were.
+        late: Nanos,
+        /// At which percentile.
+        percentile: f64,
+        /// The limit.
+        allowed: Nanos,
+        /// All of it.
+        report: LatenessReport,
+    },
+}

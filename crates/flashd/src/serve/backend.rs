@@ -1,0 +1,98 @@
+//! The device as commands reach it: namespaces by NSID, NVMe status for failures, counters of host I/O.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use flash_model::Refused;
+use nvme_wire::Status;
+
+use crate::device::{Device, Failure, Namespace};
+
+/// The device and the I/O that hosts have done on it.
+#[derive(Debug)]
+pub(super) struct Backend {
+    pub(super) device: Arc<Device>,
+    pub(super) counters: Counters,
+}
+
+/// I/O of all controllers together.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) reads: AtomicU64,
+    pub(super) writes: AtomicU64,
+    pub(super) read_bytes: AtomicU64,
+    pub(super) written_bytes: AtomicU64,
+    pub(super) media_errors: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn read(&self, bytes: u64) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        self.read_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn written(&self, bytes: u64) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+        self.written_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Backend {
+    pub(super) fn new(device: Arc<Device>) -> Self {
+        Self {
+            device,
+            counters: Counters::default(),
+        }
+    }
+
+    /// The namespace with this identifier, and its index in the device.
+    pub(super) fn namespace(&self, nsid: u32) -> Result<(usize, &Namespace), Status> {
+        self.device
+            .namespaces()
+            .iter()
+            .enumerate()
+            .find(|(_, namespace)| namespace.id == nsid)
+            .ok_or(Status::InvalidNamespace)
+    }
+
+    /// The largest identifier of a namespace.
+    pub(super) fn largest_nsid(&self) -> u32 {
+        let ids = self.device.namespaces().iter().map(|n| n.id);
+        ids.max().unwrap_or(0)
+    }
+
+    /// The status for a failure of the device; `media` for a failure of the store.
+    pub(super) fn status_of(&self, failure: &Failure, media: Status) -> Status {
+        match failure {
+            Failure::Refused(refused) => status_of_refusal(*refused),
+            Failure::NoSpace(_) => Status::CapacityExceeded,
+            Failure::Media(error) => {
+                self.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+                tracing::error!(reason = %error, "the store failed");
+                media
+            }
+            Failure::PowerLost => Status::AbortedPowerLoss,
+        }
+    }
+}
+
+fn status_of_refusal(refused: Refused) -> Status {
+    match refused {
+        Refused::ZoneBoundary => Status::ZoneBoundary,
+        Refused::ZoneFull => Status::ZoneFull,
+        Refused::ZoneReadOnly => Status::ZoneReadOnly,
+        Refused::ZoneOffline => Status::ZoneOffline,
+        Refused::InvalidWrite => Status::ZoneInvalidWrite,
+        Refused::TooManyActive => Status::TooManyActive,
+        Refused::TooManyOpen => Status::TooManyOpen,
+        Refused::InvalidTransition => Status::InvalidZoneTransition,
+        Refused::OutOfRange => Status::LbaOutOfRange,
+        Refused::Unaligned => Status::InvalidField,
+        Refused::NotZoned => Status::InvalidOpcode,
+        Refused::NoSuchNamespace => Status::InvalidNamespace,
+        Refused::Overlap => Status::OverlappingRange,
+        Refused::CapacityExceeded => Status::CapacityExceeded,
+    }
+}
