@@ -44,7 +44,7 @@ abi-check: deps
 # Without newer XFS tools (and a network to fetch them from) some tests are skipped, and say so.
 tests: deps
 	-@CARGO="$(CARGO)" scripts/xfsprogs
-	CARGO="$(CARGO)" scripts/run-tests
+	$(CARGO) xtask test
 
 # `make demo` of what is committed, in clean Debian 12 and 13 roots: some 10 minutes, wants root.
 fresh: deps
