@@ -4,14 +4,14 @@
 #   make test     everything that a change must pass
 #
 # Both install the system packages that they need where they may (root), and else say what is
-# missing; without what compiles indef they stop. Further: build, fresh, bench, proof, fuzz, install,
-# dist, deps, clean.
+# missing; without what compiles indef they stop. Further: check (some minutes, while working), proof
+# (hours), build, fresh, bench, fuzz, install, dist, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo test tests fmt clippy licences abi-check fresh bench proof fuzz install dist \
+.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench proof fuzz install dist \
         build-deps demo-deps deps clean
 
 all: build
@@ -22,6 +22,11 @@ build: build-deps
 demo: demo-deps
 	$(MAKE) --no-print-directory build
 	target/release/indef demo
+
+# What can be known within three minutes of a change: style, lints of libraries and programs, unit tests.
+check: fmt
+	$(CARGO) clippy --locked --workspace -- -D warnings
+	$(CARGO) xtask test --tier check
 
 # fmt to abi-check take seconds and say what is wrong with the code; tests takes minutes.
 # `make --keep-going test` runs all of them whatever fails.
@@ -44,7 +49,7 @@ abi-check: deps
 # Without newer XFS tools (and a network to fetch them from) some tests are skipped, and say so.
 tests: deps
 	-@CARGO="$(CARGO)" scripts/xfsprogs
-	CARGO="$(CARGO)" scripts/run-tests
+	$(CARGO) xtask test
 
 # `make demo` of what is committed, in clean Debian 12 and 13 roots: some 10 minutes, wants root.
 fresh: deps
@@ -54,15 +59,19 @@ fresh: deps
 bench: deps
 	$(CARGO) xtask bench all
 
-# Hours: every kind of file system hammered while indef moves its files (docs/hammer.md). Needs root.
+# Hours: tests on further kernels and in their long versions (xtask/src/test/tiers.rs), every kind of
+# file system hammered while indef moves its files (docs/hammer.md), and all that parses fuzzed. Needs
+# root.
 PROOF_MINUTES ?= 120
 proof: deps
-	-@scripts/xfsprogs
+	-@CARGO="$(CARGO)" scripts/xfsprogs
+	$(CARGO) xtask test --tier proof
 	$(CARGO) build --locked --release --package indef --package hammer
 	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer
 	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer --kernel 6.12 \
 		--volume xfs-offload --volume f2fs-offload
-	INDEF_WHOLE_SUITE=1 $(CARGO) test --locked --package indef-fs --test conformance vm_6_12_f2fs
+	@if $(CARGO) +nightly fuzz --version >/dev/null 2>&1; then scripts/fuzz; \
+	else echo "proof: no nightly toolchain with cargo-fuzz, nothing was fuzzed"; fi
 
 # A short round of every fuzz target; FUZZ_SECONDS=600 for a longer one.
 fuzz:

@@ -9,6 +9,7 @@ mod experiment;
 mod fresh;
 mod lab;
 mod licences;
+mod test;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -50,6 +51,7 @@ enum Chore {
     },
     /// Make a release tarball below target/dist
     Dist,
+    Test(test::Test),
 }
 
 fn main() -> ExitCode {
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Chore::Licences => licences::check(),
         Chore::Stage { folder } => dist::stage(&folder),
         Chore::Dist => dist::tarball(),
+        Chore::Test(test) => return exit_code(test::run(&test)),
     };
     exit_code(done.map(|()| ExitCode::SUCCESS))
 }

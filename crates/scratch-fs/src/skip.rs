@@ -2,7 +2,7 @@
 //!
 //! `cargo test` has no way to report a test as skipped, and hides what a passing test prints. So a
 //! skip is a line on stderr, `skipped: …`, and, where the environment names a file in
-//! `INDEF_SKIP_LOG`, a line in it: test name, tab, reason. `scripts/run-tests` counts those.
+//! `INDEF_SKIP_LOG`, a line in it: test name, tab, reason. `cargo xtask test` counts those.
 
 use std::{fs::OpenOptions, io::Write, path::Path};
 

@@ -1,0 +1,70 @@
+//! Which tests may run beside which: the one list of what wants the machine, or most of it, for itself.
+
+/// Beside what a test may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Company {
+    /// Beside anything but what runs alone.
+    Any,
+    /// Beside anything but its like, and what runs alone.
+    Heavy,
+    /// Beside nothing.
+    Alone,
+}
+
+impl Company {
+    /// How many heavy tests run at the same time.
+    pub(crate) const HEAVY_AT_ONCE: usize = 1;
+}
+
+/// Of a test program (the name of its file) the tests whose names begin so. Guests are heavy without an
+/// entry: each has as many processors as this machine.
+const RULES: [(&str, &str, Company); 4] = [
+    // Actors and a mover on all processors; where they are too slow, a round shows nothing.
+    ("loop_rounds", "", Company::Heavy),
+    // It measures how long flashd takes to answer.
+    (
+        "loop_mount",
+        "loop_late_answers_fail_a_measuring_run",
+        Company::Alone,
+    ),
+    // Two processes at full speed, and a third one that has to keep up with them.
+    ("ground", "losses::", Company::Alone),
+    // It counts what is written; a sync of another test has metadata written twice.
+    (
+        "btrfs",
+        "loop_fewer_bytes_than_btrfs_filesystem_defragment",
+        Company::Alone,
+    ),
+];
+
+/// The company of a test.
+pub(crate) fn of(target: &str, test: &str) -> Company {
+    let rule = RULES.iter().find(|rule| matches(rule, target, test));
+    match rule {
+        Some((_, _, company)) => *company,
+        None if last_part(test).starts_with("vm_") => Company::Heavy,
+        None => Company::Any,
+    }
+}
+
+/// The rules that no test matches.
+pub(crate) fn stale(tests: &[(String, String)]) -> impl Iterator<Item = String> {
+    let is_used = |rule| {
+        tests
+            .iter()
+            .any(|(target, test)| matches(rule, target, test))
+    };
+    RULES
+        .iter()
+        .filter(move |rule| !is_used(*rule))
+        .map(|(target, test, _)| format!("company: {target} {test}"))
+}
+
+fn matches((of, name, _): &(&str, &str, Company), target: &str, test: &str) -> bool {
+    *of == target && test.starts_with(name)
+}
+
+/// The name without its modules.
+pub(crate) fn last_part(test: &str) -> &str {
+    test.rsplit("::").next().unwrap_or(test)
+}

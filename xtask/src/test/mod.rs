@@ -1,0 +1,230 @@
+//! `cargo xtask test`: all tests, two at a time, the longest first.
+//!
+//! Every test is a process of its own, started by the harness of its program with `--exact`. So each has
+//! a time limit, a time, a folder for temporary files and a log of skips of its own; one that hangs ends
+//! alone; and the result is the process's exit status, whatever the test prints. Data flows one way:
+//!
+//! ```text
+//! programs ──▶ tiers ──▶ schedule ──▶ running (room) ──▶ outcome ──▶ report, record
+//! (build,      (which,    (order,     (one process,      (passed,
+//!  list)        how long)  company)    limit, remains)    failed, skipped)
+//! ```
+//!
+//! The last line is `N passed, N failed, N skipped`. Where `INDEF_SUMMARY` names a file, that line goes
+//! there, for a caller that wants to print it last.
+
+mod company;
+mod outcome;
+mod programs;
+mod record;
+mod report;
+mod room;
+mod running;
+mod schedule;
+#[cfg(test)]
+mod tests;
+mod tiers;
+
+use std::{
+    process::ExitCode,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use outcome::{Outcome, TestResult};
+use programs::Built;
+use record::Times;
+use report::Report;
+use room::Run;
+use running::Running;
+use schedule::{Job, Queue};
+use tiers::Tier;
+
+/// How often the runner looks at what is running.
+const TICK: Duration = Duration::from_millis(5);
+
+/// Run the tests: two at a time, the longest first
+#[derive(Args)]
+pub(crate) struct Test {
+    /// Which of them
+    #[arg(long, value_enum, default_value = "test")]
+    tier: Tier,
+    /// Those of this package only (several times for several)
+    #[arg(short, long = "package", value_name = "NAME")]
+    packages: Vec<String>,
+    /// How many run at the same time
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    jobs: usize,
+    /// Give every test so many seconds, instead of what its tier gives
+    #[arg(long, value_name = "SECONDS")]
+    limit: Option<u64>,
+    /// Print the tests' names instead
+    #[arg(long)]
+    list: bool,
+    /// Those only whose `PROGRAM TEST` contains one of these
+    filters: Vec<String>,
+}
+
+/// The status with which cargo says that tests failed.
+const FAILED: u8 = 101;
+/// The status of what a signal ended, as a shell has it.
+const INTERRUPTED: u8 = 130;
+
+pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let mut report = Report::begin(arguments.tier);
+    let run = Run::new()?;
+    let built = match programs::build(arguments.tier, &arguments.packages, &run, &stop) {
+        Ok(built) => built,
+        // Nothing was run, and that is no success.
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            report.add(TestResult::of_runner(
+                "build",
+                Outcome::Failed("no programs".into()),
+            ));
+            return conclude(&report, &stop);
+        }
+    };
+    report.built(built.programs.len());
+    let times = Times::load();
+    let (jobs, listed) = jobs(arguments, &built, &times)?;
+    if arguments.list {
+        for job in &jobs {
+            println!("{}", job.full_name());
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    // A list that names a test which is gone would silently stop doing what it is there for.
+    if arguments.packages.is_empty() && arguments.tier != Tier::Check {
+        for entry in tiers::stale(&listed).chain(company::stale(&listed)) {
+            let gone = Outcome::Failed("this entry matches no test".into());
+            report.add(TestResult::of_runner(&entry, gone));
+        }
+    }
+    report.expect(&jobs);
+    execute(
+        Queue::new(jobs),
+        arguments.jobs.max(1),
+        &built,
+        &run,
+        &mut report,
+        &stop,
+    )?;
+    record::save(&report, times)?;
+    conclude(&report, &stop)
+}
+
+/// What is to be run; and `(target, test)` of all that there is, of every tier.
+fn jobs(
+    arguments: &Test,
+    built: &Built,
+    times: &Times,
+) -> Result<(Vec<Job>, Vec<(String, String)>)> {
+    let (mut jobs, mut listed) = (Vec::new(), Vec::new());
+    for program in &built.programs {
+        let program = Rc::new(program.clone());
+        for test in program.list()? {
+            listed.push((program.target.clone(), test.clone()));
+            let Some(environment) = arguments.tier.takes(&program.target, &test) else {
+                continue;
+            };
+            let company = company::of(&program.target, &test);
+            let job = Job {
+                expected: times.expect(&program.name, &test),
+                limit: arguments
+                    .limit
+                    .map_or_else(|| arguments.tier.limit(company), Duration::from_secs),
+                company,
+                environment,
+                program: Rc::clone(&program),
+                test,
+            };
+            let name = job.full_name();
+            let wanted = |filter: &String| name.contains(filter.as_str());
+            if arguments.filters.is_empty() || arguments.filters.iter().any(wanted) {
+                jobs.push(job);
+            }
+        }
+    }
+    Ok((jobs, listed))
+}
+
+/// Run everything that is in the queue, or what was run until the stop.
+fn execute(
+    mut queue: Queue,
+    at_once: usize,
+    built: &Built,
+    run: &Run,
+    report: &mut Report,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut running: Vec<Running> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        while running.len() < at_once {
+            let company: Vec<_> = running.iter().map(|one| one.job.company).collect();
+            let Some(job) = queue.take(&company) else {
+                break;
+            };
+            running.push(start(job, built, run)?);
+        }
+        if running.is_empty() {
+            return Ok(());
+        }
+        thread::sleep(TICK);
+        let mut index = 0;
+        while index < running.len() {
+            let Some(results) = running[index].poll()? else {
+                index += 1;
+                continue;
+            };
+            let ended = running.swap_remove(index);
+            for result in results {
+                report.add(result);
+            }
+            report.ended(&ended.job);
+        }
+        report.still_running(&running);
+    }
+    // Dropped, a test ends with all that it has started.
+    Ok(())
+}
+
+fn start(job: Job, built: &Built, run: &Run) -> Result<Running> {
+    let room = run.room()?;
+    let mut command = job.program.command(&job.test);
+    command.envs(job.environment.iter().copied());
+    if let Some(indef) = &built.indef {
+        // Tests that need it would ask cargo for it, each anew.
+        command.env("INDEF", indef);
+    }
+    let name = job.full_name();
+    Running::start(command, job, room).with_context(|| format!("cannot run {name}"))
+}
+
+fn conclude(report: &Report, stop: &AtomicBool) -> Result<ExitCode> {
+    let interrupted = stop.load(Ordering::Relaxed);
+    report.conclude(interrupted)?;
+    Ok(match (interrupted, report.has_failed()) {
+        (true, _) => INTERRUPTED.into(),
+        (false, true) => FAILED.into(),
+        (false, false) => ExitCode::SUCCESS,
+    })
+}
+
+/// Seconds, to a millisecond.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
+}

@@ -1,0 +1,131 @@
+//! What came of a test, from what its process and its harness say.
+
+use std::{os::unix::process::ExitStatusExt, time::Duration};
+
+use super::{programs::Kind, running::End, schedule::Job};
+
+/// What came of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Passed,
+    /// And why: how its process ended.
+    Failed(String),
+    /// And why.
+    Skipped(String),
+}
+
+/// One test's result.
+#[derive(Clone, Debug)]
+pub(crate) struct TestResult {
+    pub(crate) program: String,
+    pub(crate) test: String,
+    pub(crate) outcome: Outcome,
+    pub(crate) took: Duration,
+    /// The end of what it said.
+    pub(crate) said: String,
+}
+
+impl TestResult {
+    /// What the runner itself found, about something with this name.
+    pub(crate) fn of_runner(name: &str, outcome: Outcome) -> Self {
+        Self {
+            program: "cargo xtask test".into(),
+            test: name.into(),
+            outcome,
+            took: Duration::ZERO,
+            said: String::new(),
+        }
+    }
+}
+
+/// What came of a job: of one test, or of all doc tests.
+pub(crate) fn results(
+    job: &Job,
+    end: End,
+    took: Duration,
+    said: String,
+    skipped: Option<String>,
+) -> Vec<TestResult> {
+    let result = |test: &str, outcome, took, said| TestResult {
+        program: job.program.name.clone(),
+        test: test.into(),
+        outcome,
+        took,
+        said,
+    };
+    match job.program.kind {
+        Kind::Harness(_) => {
+            let outcome = judge(end, &said, skipped);
+            vec![result(&job.test, outcome, took, said)]
+        }
+        Kind::Docs(_) => {
+            let tests = doc_tests(&said);
+            let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+            let explained = tests.iter().any(|(_, outcome)| failed(outcome));
+            // What each of them took is not known: they are built together.
+            let each = took / u32::try_from(tests.len()).unwrap_or(u32::MAX).max(1);
+            let mut results: Vec<_> = tests
+                .into_iter()
+                .map(|(name, outcome)| result(&name, outcome, each, String::new()))
+                .collect();
+            if !explained && let Some(why) = failure(end) {
+                results.push(result(&job.test, Outcome::Failed(why), took, said));
+            } else if let Some(first) = results.iter_mut().find(|one| failed(&one.outcome)) {
+                first.said = said;
+            }
+            results
+        }
+    }
+}
+
+/// The result of one test. Its process's status decides; the last line of its harness says that it
+/// was that test which ran to its end, and not, for example, an `exit(0)` on the way.
+fn judge(end: End, said: &str, skipped: Option<String>) -> Outcome {
+    if let Some(why) = failure(end) {
+        return Outcome::Failed(why);
+    }
+    match said.lines().rev().find_map(harness_line) {
+        Some((1, 0, 0)) => skipped.map_or(Outcome::Passed, Outcome::Skipped),
+        Some((0, 0, 1)) => Outcome::Skipped("ignored".into()),
+        _ => Outcome::Failed("it ended before its harness said what came of it".into()),
+    }
+}
+
+/// Why this end is a failure, if it is one.
+fn failure(end: End) -> Option<String> {
+    match end {
+        End::TimedOut(limit) => Some(format!("no end after {} s", limit.as_secs())),
+        End::Exited(status) if status.success() => None,
+        End::Exited(status) => Some(match status.signal() {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("exit status {}", status.code().unwrap_or_default()),
+        }),
+    }
+}
+
+/// Passed, failed and ignored of `test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; …`.
+fn harness_line(line: &str) -> Option<(u64, u64, u64)> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut counts = counts.split("; ");
+    let mut next = |name: &str| {
+        let (count, of) = counts.next()?.split_once(' ')?;
+        (of == name).then(|| count.parse().ok()).flatten()
+    };
+    Some((next("passed")?, next("failed")?, next("ignored")?))
+}
+
+/// The doc tests that rustdoc says have run: `test src/lib.rs - item (line 3) ... ok`. It keeps what they
+/// print themselves.
+fn doc_tests(said: &str) -> Vec<(String, Outcome)> {
+    let test = |line: &str| {
+        let (name, came) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+        let outcome = match came {
+            "ok" => Outcome::Passed,
+            "FAILED" => Outcome::Failed("see what rustdoc says".into()),
+            "ignored" => Outcome::Skipped("ignored".into()),
+            _ => return None,
+        };
+        Some((name.to_owned(), outcome))
+    };
+    said.lines().filter_map(test).collect()
+}

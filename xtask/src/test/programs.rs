@@ -1,0 +1,220 @@
+//! The test programs: built by cargo, all at once, and asked for their tests.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
+
+use super::{TICK, room::Run, running, tiers::Tier};
+
+/// The name of the program that is all doc tests.
+pub(crate) const DOCS: &str = "doc-tests";
+
+/// A program with tests in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// Package, and what of it: `indef-fs`, `indef-fs/ext4`, `indef/bin`.
+    pub(crate) name: String,
+    /// The name of the file with its `main`: `ext4`; for a library its package.
+    pub(crate) target: String,
+    /// The package's folder; tests run in it, as with `cargo test`.
+    pub(crate) folder: PathBuf,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// An executable with libtest's harness.
+    Harness(PathBuf),
+    /// cargo with these arguments, which has rustdoc build and run them.
+    Docs(Vec<String>),
+}
+
+/// What cargo has built.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    pub(crate) programs: Vec<Program>,
+    /// indef, where it was built along with its tests.
+    pub(crate) indef: Option<PathBuf>,
+}
+
+impl Program {
+    /// Its tests' names. Doc tests are found out while they run: they are one entry.
+    pub(crate) fn list(&self) -> Result<Vec<String>> {
+        let Kind::Harness(executable) = &self.kind else {
+            return Ok(vec!["all".into()]);
+        };
+        let output = Command::new(executable)
+            .args(["--list", "--format", "terse"])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot run {}", executable.display()))?;
+        ensure!(
+            output.status.success(),
+            "{} does not list its tests: {}",
+            executable.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let said = String::from_utf8(output.stdout)?;
+        Ok(said
+            .lines()
+            .filter_map(|line| line.strip_suffix(": test"))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// The command that runs one test of it, and says on the way what the test says: what hangs has
+    /// said where.
+    pub(crate) fn command(&self, test: &str) -> Command {
+        match &self.kind {
+            Kind::Harness(executable) => {
+                let mut command = Command::new(executable);
+                command
+                    .args(["--exact", test, "--nocapture", "--color", "never"])
+                    .current_dir(&self.folder)
+                    .env("CARGO_MANIFEST_DIR", &self.folder);
+                command
+            }
+            Kind::Docs(arguments) => {
+                let mut command = crate::cargo();
+                command.args(arguments);
+                command
+            }
+        }
+    }
+}
+
+/// Have cargo build all programs of a tier; of these packages only, if there are any.
+pub(crate) fn build(
+    tier: Tier,
+    packages: &[String],
+    run: &Run,
+    stop: &AtomicBool,
+) -> Result<Built> {
+    let selection = selection(packages);
+    let messages = run.file("messages");
+    let mut command = crate::cargo();
+    command
+        .args(["test", "--locked", "--no-run"])
+        .arg("--message-format=json-render-diagnostics")
+        .args(&selection)
+        .stdin(Stdio::null())
+        .stdout(File::create(&messages)?);
+    if tier == Tier::Check {
+        command.args(["--lib", "--bins"]);
+    }
+    let mut cargo = command.spawn().context("cannot run cargo")?;
+    let status = loop {
+        if let Some(status) = cargo.try_wait()? {
+            break status;
+        }
+        if stop.load(Ordering::Relaxed) {
+            running::terminate(&mut cargo);
+            bail!("stopped");
+        }
+        thread::sleep(TICK);
+    };
+    ensure!(status.success(), "cargo test --no-run: {status}");
+    let mut built = artifacts(BufReader::new(File::open(messages)?))?;
+    ensure!(!built.programs.is_empty(), "there are no test programs");
+    if tier == Tier::Test && built.programs.iter().any(|one| one.target == one.name) {
+        let arguments = ["test", "--doc", "--locked"].map(str::to_owned);
+        built.programs.push(Program {
+            name: DOCS.into(),
+            target: DOCS.into(),
+            folder: crate::root(),
+            kind: Kind::Docs(arguments.into_iter().chain(selection).collect()),
+        });
+    }
+    Ok(built)
+}
+
+fn selection(packages: &[String]) -> Vec<String> {
+    if packages.is_empty() {
+        return vec!["--workspace".into()];
+    }
+    let of = |name: &String| ["--package".to_owned(), name.clone()];
+    packages.iter().flat_map(of).collect()
+}
+
+/// What of cargo's messages matters here.
+#[derive(Deserialize)]
+struct Message {
+    reason: String,
+    package_id: Option<String>,
+    manifest_path: Option<PathBuf>,
+    target: Option<Target>,
+    profile: Option<Profile>,
+    executable: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    kind: Vec<String>,
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+/// What cargo's messages say it has built.
+pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
+    let mut built = Built::default();
+    for line in messages.lines() {
+        let message: Message = serde_json::from_str(&line?).context("cargo's messages")?;
+        let (Some(id), Some(manifest), Some(target), Some(profile), Some(executable)) = (
+            message.package_id,
+            message.manifest_path,
+            message.target,
+            message.profile,
+            message.executable,
+        ) else {
+            continue;
+        };
+        if message.reason != "compiler-artifact" {
+            continue;
+        }
+        let is_program = target.kind == ["bin"];
+        if !profile.test {
+            if is_program && target.name == "indef" {
+                built.indef = Some(executable);
+            }
+            continue;
+        }
+        let package = package(&id).with_context(|| format!("no package in {id}"))?;
+        let (name, of) = match target.kind.first().map(String::as_str) {
+            Some("test") => (format!("{package}/{}", target.name), target.name),
+            Some("bin") => (format!("{package}/bin"), format!("{package}/bin")),
+            _ => (package.to_owned(), package.to_owned()),
+        };
+        built.programs.push(Program {
+            name,
+            target: of,
+            folder: manifest.parent().map(Path::to_owned).unwrap_or_default(),
+            kind: Kind::Harness(executable),
+        });
+    }
+    built
+        .programs
+        .sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(built)
+}
+
+/// The package's name, of an id as `path+file:///folder/name#0.1.0` or `…/folder#name@0.1.0`.
+fn package(id: &str) -> Option<&str> {
+    let (place, version) = id.rsplit_once('#')?;
+    match version.split_once('@') {
+        Some((name, _)) => Some(name),
+        None => place.rsplit('/').next(),
+    }
+}

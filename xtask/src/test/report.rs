@@ -1,0 +1,222 @@
+//! What is printed: a line for each program, whatever failed with its output, and sums at the end.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    outcome::{Outcome, TestResult},
+    running::Running,
+    schedule::Job,
+    tiers::Tier,
+};
+
+/// So many of the slowest tests are named.
+const SLOWEST: usize = 20;
+/// After so long, and again after so long, a test that is still running is named.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is known of a run so far.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) tier: Tier,
+    pub(crate) results: Vec<TestResult>,
+    begun: Instant,
+    built: Duration,
+    /// How many jobs are left of each program.
+    left: BTreeMap<String, usize>,
+    said_running: Instant,
+}
+
+/// How many tests came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
+}
+
+impl Counts {
+    fn of<'a>(results: impl Iterator<Item = &'a TestResult>) -> Self {
+        let mut counts = Self::default();
+        for result in results {
+            match result.outcome {
+                Outcome::Passed => counts.passed += 1,
+                Outcome::Failed(_) => counts.failed += 1,
+                Outcome::Skipped(_) => counts.skipped += 1,
+            }
+        }
+        counts
+    }
+
+    fn line(self) -> String {
+        format!(
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
+    }
+}
+
+impl Report {
+    pub(crate) fn begin(tier: Tier) -> Self {
+        Self {
+            tier,
+            results: Vec::new(),
+            begun: Instant::now(),
+            built: Duration::ZERO,
+            left: BTreeMap::new(),
+            said_running: Instant::now(),
+        }
+    }
+
+    /// The programs are built.
+    pub(crate) fn built(&mut self, programs: usize) {
+        self.built = self.begun.elapsed();
+        let took = self.built.as_secs_f64();
+        eprintln!("{programs} test programs, built in {took:.1} s");
+    }
+
+    /// These will be run.
+    pub(crate) fn expect(&mut self, jobs: &[Job]) {
+        for job in jobs {
+            *self.left.entry(job.program.name.clone()).or_default() += 1;
+        }
+        let expected: Duration = jobs.iter().map(|job| job.expected).sum();
+        println!(
+            "make {}: {} tests of {} programs, about {:.0} s one after the other",
+            self.tier.name(),
+            jobs.len(),
+            self.left.len(),
+            expected.as_secs_f64()
+        );
+    }
+
+    /// A test has ended. A failure is printed at once.
+    pub(crate) fn add(&mut self, result: TestResult) {
+        if let Outcome::Failed(why) = &result.outcome {
+            let took = result.took.as_secs_f64();
+            println!(
+                "FAILED {} {}: {why}, {took:.1} s",
+                result.program, result.test
+            );
+            for line in result.said.lines() {
+                println!("    {line}");
+            }
+        }
+        self.results.push(result);
+    }
+
+    /// All of this job's results are here. A program that is through has its line.
+    pub(crate) fn ended(&mut self, job: &Job) {
+        let name = &job.program.name;
+        let Some(left) = self.left.get_mut(name) else {
+            return;
+        };
+        *left = left.saturating_sub(1);
+        if *left > 0 {
+            return;
+        }
+        let mine = || self.results.iter().filter(|one| one.program == *name);
+        let took: Duration = mine().map(|one| one.took).sum();
+        let at = self.begun.elapsed().as_secs_f64();
+        println!(
+            "{at:7.1} s  {name}: {}, {:.1} s",
+            Counts::of(mine()).line(),
+            took.as_secs_f64()
+        );
+    }
+
+    /// Name what takes long, so that a log shows where a run is.
+    pub(crate) fn still_running(&mut self, running: &[Running]) {
+        if self.said_running.elapsed() < PATIENCE {
+            return;
+        }
+        self.said_running = Instant::now();
+        for one in running.iter().filter(|one| one.elapsed() >= PATIENCE) {
+            let (at, took) = (self.begun.elapsed(), one.elapsed());
+            println!(
+                "{:7.1} s  still running after {:.0} s: {}",
+                at.as_secs_f64(),
+                took.as_secs_f64(),
+                one.job.full_name()
+            );
+        }
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.counts().failed > 0
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts::of(self.results.iter())
+    }
+
+    /// How long building took, and everything so far.
+    pub(crate) fn times(&self) -> (Duration, Duration) {
+        (self.built, self.begun.elapsed())
+    }
+
+    /// Print the sums. The last line goes into the file that `INDEF_SUMMARY` names, if it does.
+    pub(crate) fn conclude(&self, interrupted: bool) -> Result<()> {
+        let mut by_time: Vec<&TestResult> = self.results.iter().collect();
+        by_time.sort_by_key(|one| std::cmp::Reverse(one.took));
+        if by_time.len() > 1 {
+            println!("\nslowest:");
+        }
+        for one in by_time.iter().take(SLOWEST).filter(|_| by_time.len() > 1) {
+            let took = one.took.as_secs_f64();
+            println!("{took:9.1} s  {} {}", one.program, one.test);
+        }
+        self.name("skipped", |outcome| match outcome {
+            Outcome::Skipped(why) => Some(why),
+            Outcome::Passed | Outcome::Failed(_) => None,
+        });
+        self.name("failed", |outcome| match outcome {
+            Outcome::Failed(why) => Some(why),
+            Outcome::Passed | Outcome::Skipped(_) => None,
+        });
+        let (built, total) = self.times();
+        let tests: Duration = self.results.iter().map(|one| one.took).sum();
+        println!(
+            "\nmake {}: {:.0} s, of these {:.0} s building; {:.0} s of tests",
+            self.tier.name(),
+            total.as_secs_f64(),
+            built.as_secs_f64(),
+            tests.as_secs_f64()
+        );
+        let mut counts = self.counts();
+        if interrupted {
+            println!("interrupted");
+            // What did not run has not passed.
+            counts.failed = counts.failed.max(1);
+        }
+        let line = counts.line();
+        match std::env::var_os("INDEF_SUMMARY").filter(|path| !path.is_empty()) {
+            Some(path) => fs::write(&path, format!("{line}\n"))
+                .with_context(|| format!("cannot write {}", path.display())),
+            None => {
+                println!("{line}");
+                Ok(())
+            }
+        }
+    }
+
+    /// List the tests about whose outcome there is something to say.
+    fn name(&self, title: &str, about: impl Fn(&Outcome) -> Option<&String>) {
+        let mut named = self
+            .results
+            .iter()
+            .filter_map(|one| about(&one.outcome).map(|why| (one, why)))
+            .peekable();
+        if named.peek().is_some() {
+            println!("\n{title}:");
+        }
+        for (one, why) in named {
+            println!("  {} {}: {why}", one.program, one.test);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A test that runs: a process group with a time limit.
+
+use std::{
+    io,
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use rustix::process::{Pid, Signal};
+
+use super::{
+    TICK,
+    outcome::{self, TestResult},
+    room::Room,
+    schedule::Job,
+};
+
+/// How long what is asked to end may take for it.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How a test's process ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Exited(ExitStatus),
+    /// It was ended, after so long.
+    TimedOut(Duration),
+}
+
+/// A test that runs. Dropped, it ends with all that it has started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) job: Job,
+    child: Child,
+    begun: Instant,
+    ended: bool,
+    // Cleared last, when the process group is gone.
+    room: Room,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command, job: Job, room: Room) -> io::Result<Self> {
+        room.furnish(&mut command)?;
+        // A group of its own: a signal reaches what it has started, and Ctrl-C only us.
+        let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
+        Ok(Self {
+            job,
+            child,
+            begun: Instant::now(),
+            ended: false,
+            room,
+        })
+    }
+
+    /// How long it has been running.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// What came of it, once it has ended; past its limit it is ended.
+    pub(crate) fn poll(&mut self) -> Result<Option<Vec<TestResult>>> {
+        let (end, took) = match self.child.try_wait()? {
+            Some(status) => (End::Exited(status), self.elapsed()),
+            None if self.elapsed() > self.job.limit => {
+                let took = self.elapsed();
+                terminate(&mut self.child);
+                (End::TimedOut(self.job.limit), took)
+            }
+            None => return Ok(None),
+        };
+        self.ended = true;
+        let (said, skipped) = (self.room.said()?, self.room.skipped()?);
+        Ok(Some(outcome::results(&self.job, end, took, said, skipped)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            terminate(&mut self.child);
+        }
+    }
+}
+
+/// Ask a process and its group to end, and end them if they do not.
+pub(crate) fn terminate(child: &mut Child) {
+    let group = Pid::from_child(child);
+    let signal = |signal| {
+        // Not everybody leads a group.
+        let _ = rustix::process::kill_process_group(group, signal);
+        let _ = rustix::process::kill_process(group, signal);
+    };
+    signal(Signal::TERM);
+    let asked = Instant::now();
+    while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
+        thread::sleep(TICK);
+    }
+    // What of the group outlived its leader ends, too: the group's number is taken as long as it does.
+    let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    if matches!(child.try_wait(), Ok(None)) {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

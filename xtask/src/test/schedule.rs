@@ -1,0 +1,58 @@
+//! What is run next: the longest that may run beside what is running.
+
+use std::{rc::Rc, time::Duration};
+
+use super::{company::Company, programs::Program};
+
+/// One test that is to be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) program: Rc<Program>,
+    pub(crate) test: String,
+    pub(crate) company: Company,
+    /// How long it may take.
+    pub(crate) limit: Duration,
+    /// How long it probably takes.
+    pub(crate) expected: Duration,
+    /// What makes it the version that its tier wants.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
+}
+
+impl Job {
+    /// Program and test.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{} {}", self.program.name, self.test)
+    }
+}
+
+/// What waits, the longest first.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: Vec<Job>,
+}
+
+impl Queue {
+    pub(crate) fn new(mut jobs: Vec<Job>) -> Self {
+        // Among equals the order of the list stays.
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.expected));
+        Self { waiting: jobs }
+    }
+
+    /// The next one beside these. Heavy ones first, as long as there is room for one: they run one after
+    /// the other, so that they decide when all is over. What runs alone comes last.
+    pub(crate) fn take(&mut self, running: &[Company]) -> Option<Job> {
+        if running.contains(&Company::Alone) {
+            return None;
+        }
+        let first = |company| self.waiting.iter().position(|job| job.company == company);
+        let is_heavy = |company: &&Company| **company == Company::Heavy;
+        let heavy = (running.iter().filter(is_heavy).count() < Company::HEAVY_AT_ONCE)
+            .then(|| first(Company::Heavy))
+            .flatten();
+        let index = heavy.or_else(|| first(Company::Any)).or_else(|| {
+            let alone = running.is_empty().then(|| first(Company::Alone));
+            alone.flatten()
+        })?;
+        Some(self.waiting.remove(index))
+    }
+}

@@ -1,0 +1,153 @@
+//! The three tiers, and the one list of what only `make proof` runs.
+//!
+//! | tier | tests |
+//! |---|---|
+//! | `check` | unit tests: of libraries and programs, without file systems and guests of their own |
+//! | `test` | all but the twins on a further kernel (`FURTHER`) |
+//! | `proof` | those twins, and longer versions of tests that repeat something (`LONGER`) |
+//!
+//! By hand, `cargo test` knows no tiers: it runs whatever it is asked for, and takes the variables of
+//! `LONGER` from the environment.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+use super::company::{Company, last_part};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Tier {
+    /// Unit tests
+    Check,
+    /// Everything that a change must pass
+    Test,
+    /// Further kernels, and the long versions
+    Proof,
+}
+
+/// Of a test program (the name of its file) the tests whose names begin so: the same as another test,
+/// which `make test` runs, on one more kernel.
+const FURTHER: [(&str, &str); 17] = [
+    ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
+    (
+        "vm_offload",
+        "vm_6_1_a_device_that_vanishes_leaves_every_file_whole",
+    ),
+    (
+        "vm_offload",
+        "vm_6_1_blocks_with_metadata_are_not_copied_by_the_device",
+    ),
+    ("vm_offload", "vm_6_1_encrypted_files_are_moved"),
+    (
+        "vm_offload",
+        "vm_6_1_files_become_contiguous_on_qemus_device",
+    ),
+    ("vm_offload", "vm_6_1_nothing_is_lost_while_others_write"),
+    ("vm_offload", "vm_6_1_what_cannot_be_moved_is_refused"),
+    (
+        "vm_offload",
+        "vm_6_1_zones_that_are_left_are_finished_with_no_file_locked",
+    ),
+    ("vm_offload", "vm_the_device_copies_on_6_1"),
+    (
+        "vm_power_cuts",
+        "vm_6_1_an_fsync_beside_a_move_loses_nothing",
+    ),
+    ("vm_power_cuts", "vm_6_1_power_cuts_leave_every_file_whole"),
+    ("vm_rounds", "vm_6_1_round_f2fs_offload"),
+    ("vm_rounds", "vm_6_1_round_f2fs"),
+    ("vm_rounds", "vm_newest_round_ext4"),
+    ("vm_serve", "vm_linux_6_1_commands"),
+    ("vm_serve", "vm_linux_6_1_filesystems"),
+    (
+        "vm_space",
+        "vm_6_1_moved_files_survive_a_smaller_file_system",
+    ),
+];
+
+/// The same of tests that repeat something, with the variable that says how often, or how many seconds.
+const LONGER: [(&str, &str, &str, &str); 10] = [
+    ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
+    ("loop_stop", "loop_kills_on_", "INDEF_KILLS", "200"),
+    ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
+    ("serve_fuzz", "", "INDEF_SERVE_FUZZ_SECONDS", "600"),
+    ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),
+    (
+        "vm_offload",
+        "vm_6_12_nothing_is_lost",
+        "INDEF_CHURN_SECONDS",
+        "600",
+    ),
+    (
+        "vm_offload",
+        "vm_6_1_nothing_is_lost",
+        "INDEF_CHURN_SECONDS",
+        "600",
+    ),
+    ("vm_power_cuts", "vm_", "INDEF_POWER_CUTS", "40"),
+    ("vm_xfs_offload", "power::", "INDEF_POWER_CUTS", "1000"),
+    ("xfs", "writers::", "INDEF_HAMMER_SECONDS", "600"),
+];
+
+impl Tier {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Check => "check",
+            Self::Test => "test",
+            Self::Proof => "proof",
+        }
+    }
+
+    /// Whether a test belongs to it: then what its environment has to say.
+    pub(crate) fn takes(
+        self,
+        target: &str,
+        test: &str,
+    ) -> Option<Vec<(&'static str, &'static str)>> {
+        let further = || {
+            let mut all = FURTHER.iter();
+            all.any(|(of, name)| *of == target && test.starts_with(name))
+        };
+        match self {
+            Self::Check => {
+                let name = last_part(test);
+                let is_unit = !name.starts_with("loop_") && !name.starts_with("vm_");
+                is_unit.then(Vec::new)
+            }
+            Self::Test => (!further()).then(Vec::new),
+            Self::Proof => {
+                let variables: Vec<_> = LONGER
+                    .iter()
+                    .filter(|(of, name, ..)| *of == target && test.starts_with(name))
+                    .map(|(_, _, variable, value)| (*variable, *value))
+                    .collect();
+                (further() || !variables.is_empty()).then_some(variables)
+            }
+        }
+    }
+
+    /// How long one test may take. The longest of `make test` needs some four minutes on two busy
+    /// processors; those of guests have limits of their own, which tell more.
+    pub(crate) fn limit(self, company: Company) -> Duration {
+        let minutes = match (self, company) {
+            (Self::Check, _) => 2,
+            (Self::Test, Company::Heavy) => 20,
+            (Self::Test, Company::Any | Company::Alone) => 10,
+            (Self::Proof, _) => 180,
+        };
+        Duration::from_mins(minutes)
+    }
+}
+
+/// What stands in the lists and matches no test.
+pub(crate) fn stale(tests: &[(String, String)]) -> impl Iterator<Item = String> {
+    let longer = LONGER.into_iter().map(|(of, name, ..)| (of, name));
+    FURTHER
+        .into_iter()
+        .chain(longer)
+        .filter(|(of, name)| {
+            let is = |(target, test): &(String, String)| target == of && test.starts_with(name);
+            !tests.iter().any(is)
+        })
+        .map(|(of, name)| format!("tiers: {of} {name}"))
+}
