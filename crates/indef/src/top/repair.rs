@@ -22,14 +22,13 @@ use indef_engine::{
     run::{Event, FileResult, Reason, RunOptions, Status, run},
 };
 use indef_fs::{FileSystemKey, Mapper, TargetId, detect};
+use indef_pipeline::{opened::Opened, plan::untouched_reason};
 use indef_trace::FileKey;
 use units::{Bytes, FileOffset, FileRange};
 
 use super::survey::{decide, plan_options};
 use crate::{
-    opened::Opened,
     output::{Count, counted},
-    planning::untouched_reason,
     refusal::failure,
 };
 

@@ -19,6 +19,7 @@ use indef_core::{
 };
 use indef_engine::{Cancel, run::RunOptions};
 use indef_fs::{Mapper, TargetId};
+use indef_pipeline::opened::Opened;
 use indef_trace::{
     FsId, TracedFile,
     resolve::{Located, Resolver},
@@ -29,7 +30,6 @@ use super::{
     is_below,
     ranges::{RangeKey, Ranges},
 };
-use crate::opened::Opened;
 
 /// A range is looked at again after this time.
 const REFRESH: Duration = Duration::from_secs(20);
