@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::{plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_trace::store::StoreError;
+use indef_trace::{collect::TraceError, store::StoreError};
 
 /// A stage failed as a whole. What concerns a single file is a [`Note`](crate::Note) or a result.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +71,38 @@ pub enum Error {
     /// A stored run cannot be read or written. Names its path.
     #[error(transparent)]
     Resume(#[from] ResumeError),
+    /// Nothing can be collected.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A file is no profile store, and is not overwritten.
+    #[error("{path}: there is something else than a profile store", path = path.display())]
+    NoStore {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A profile of lines would overwrite a profile store.
+    #[error("{path}: there is a profile store", path = path.display())]
+    IsStore {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The store did not take all that was learned; the rest is kept in another file.
+    #[error("{why}. What was not yet in it is kept in {path}", path = path.display())]
+    Rescued {
+        /// A profile of lines in the temporary directory.
+        path: PathBuf,
+        /// The store's problem.
+        why: StoreError,
+    },
+    /// The store did not take all that was learned, and the rest is lost.
+    #[error("{why}. It could not be kept elsewhere either: {source}")]
+    NotRescued {
+        /// The store's problem.
+        why: StoreError,
+        /// Why no other file could be written.
+        #[source]
+        source: io::Error,
+    },
 }
 
 fn prefix(path: Option<&Path>) -> String {

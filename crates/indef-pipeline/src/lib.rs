@@ -1,9 +1,9 @@
 //! The pipeline of indef: from paths and profiles to plans, and from plans to runs.
 //!
 //! ```text
-//! profile ─▶ heat ──┐
-//!         geometry ─┼─▶ plan ─▶ run          scan: how bad is it
-//!          engines ─┘    weigh
+//! learn ─▶ profile ─▶ heat ──┐
+//!                  geometry ─┼─▶ plan ─▶ run          scan: how bad is it
+//!                   engines ─┘    weigh
 //! ```
 //!
 //! It joins what the libraries below know by themselves: [`plan`] walks with `indef-engine`, asks
@@ -17,10 +17,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod decay;
 mod engines;
 mod error;
 pub mod geometry;
 mod heat;
+pub mod learn;
 mod note;
 pub mod opened;
 pub mod plan;

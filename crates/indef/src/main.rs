@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod decay;
 mod demo;
 mod document;
 mod extent_map;

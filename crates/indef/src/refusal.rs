@@ -38,6 +38,22 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
             path: Some(path),
             why,
         } => anyhow!("{}: {why}", Name(&path)),
+        Error::NoStore { path } => anyhow!(
+            "{}: there is something else than a profile store; name another file, or import it \
+             (indef profile import)",
+            Name(&path)
+        ),
+        Error::IsStore { path } => anyhow!(
+            "{}: there is a profile store; --raw writes lines, so name another file",
+            Name(&path)
+        ),
+        Error::Rescued { path, why } => anyhow!(
+            "{why}. What was not yet in it is kept in {0}; add it with: indef profile import PROFILE {0}",
+            Name(&path)
+        ),
+        Error::NotRescued { why, source } => {
+            anyhow!("{why}. It could not be kept elsewhere either: {source}")
+        }
         Error::NothingStopped => {
             anyhow!("no run was stopped with work left: give a PATH or --plan")
         }

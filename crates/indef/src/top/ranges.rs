@@ -5,11 +5,11 @@
 
 use std::{cmp::Ordering, collections::HashMap, time::Duration};
 
+use indef_pipeline::decay::Decay;
 use indef_trace::{FileKey, Tally, TracedFile};
 use units::FileRange;
 
 use super::survey::Finding;
-use crate::decay::Decay;
 
 /// Ranges that are kept.
 pub(super) const MAX_RANGES: usize = 100_000;

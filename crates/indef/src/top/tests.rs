@@ -3,6 +3,7 @@ use std::{collections::VecDeque, fs, os::unix::fs::MetadataExt, time::Duration};
 use anyhow::{Result, bail};
 use indef_core::access::Observed;
 use indef_engine::{Cancel, run::RunOptions};
+use indef_pipeline::decay::Decay;
 use indef_trace::{FileKey, FsId, Tally, TracedFile};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use units::{Bytes, FileRange, Nanos};
@@ -16,7 +17,6 @@ use super::{
     screen::sample_row,
     watch::Watch,
 };
-use crate::decay::Decay;
 
 const IO: u64 = 131_072;
 

@@ -8,6 +8,10 @@ use std::{
 
 use anyhow::Result;
 use indef_engine::{Cancel, run::RunOptions};
+use indef_pipeline::{
+    decay::Decay,
+    learn::{Batch as Seen, Live},
+};
 use indef_trace::FileKey;
 
 use super::{
@@ -15,10 +19,6 @@ use super::{
     ranges::{Heat, RangeKey, Ranges},
     row::{Lost, Row, Snapshot, SortBy},
     survey::{Place, Survey},
-};
-use crate::{
-    decay::Decay,
-    trace::live::{Batch as Seen, Live},
 };
 
 /// Live counts are worth half after this time: a screen follows a change within seconds, and does
