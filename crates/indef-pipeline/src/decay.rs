@@ -10,24 +10,24 @@ const SHORTEST: Duration = Duration::from_millis(500);
 
 /// How fast counts fade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decay {
+pub(crate) struct Decay {
     /// After so long a count is worth half; `None`: counts stay what they are.
     half_life: Option<Duration>,
 }
 
 impl Decay {
     /// Counts stay what they are.
-    pub const NONE: Self = Self { half_life: None };
+    pub(crate) const NONE: Self = Self { half_life: None };
 
     /// Counts are worth half after this time, which is not zero.
-    pub const fn half_life(time: Duration) -> Self {
+    pub(crate) const fn half_life(time: Duration) -> Self {
         Self {
             half_life: Some(time),
         }
     }
 
     /// The factor of a count after `time`.
-    pub fn factor(self, time: Duration) -> f64 {
+    pub(crate) fn factor(self, time: Duration) -> f64 {
         self.half_life.map_or(1.0, |half| {
             (-(time.as_secs_f64() / half.as_secs_f64())).exp2()
         })
@@ -35,7 +35,7 @@ impl Decay {
 
     /// The factor that makes a faded count a rate per second, once it was watched for `watched`:
     /// shortly after the beginning it has not settled yet. 1 where nothing fades.
-    pub fn per_second(self, watched: Duration) -> f64 {
+    pub(crate) fn per_second(self, watched: Duration) -> f64 {
         let Some(half) = self.half_life else {
             return 1.0;
         };

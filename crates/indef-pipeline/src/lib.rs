@@ -3,7 +3,7 @@
 //! ```text
 //! learn ─▶ profile ─▶ heat ──┐
 //!                  geometry ─┼─▶ plan ─▶ run          scan: how bad is it
-//!                   engines ─┘    weigh
+//!                   engines ─┘    weigh               watch: the same, live
 //! ```
 //!
 //! It joins what the libraries below know by themselves: [`plan`] walks with `indef-engine`, asks
@@ -17,17 +17,18 @@
 
 #![forbid(unsafe_code)]
 
-pub mod decay;
+mod decay;
 mod engines;
 mod error;
 pub mod geometry;
 mod heat;
 pub mod learn;
 mod note;
-pub mod opened;
+mod opened;
 pub mod plan;
 pub mod run;
 pub mod scan;
+pub mod watch;
 pub mod weigh;
 
 pub use error::Error;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use indef_core::{SkipReason, calibrate::CannotCalibrate, plan::FilePlan};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_fs::{NoGeometry, Refusal};
+use indef_trace::collect::Source;
 
 use crate::error::Error;
 
@@ -50,6 +51,8 @@ pub enum Note<'a> {
         /// The file itself was given, not only a directory above it.
         named: bool,
     },
+    /// A source of accesses, with why it is not seen, if so.
+    Source(&'a Source),
     /// No other run can be kept off the file systems of this one.
     Unclaimed(&'a ClaimError),
     /// The run cannot be stored, so it cannot be resumed.

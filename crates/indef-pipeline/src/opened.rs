@@ -8,25 +8,19 @@ use rustix::fs::fstatfs;
 use units::{Bytes, FileOffset, FileRange};
 
 /// A file that is open for mapping.
-pub struct Opened {
-    /// Open for mapping.
-    pub file: File,
-    /// Its name.
-    pub path: Arc<Path>,
-    /// Which file.
-    pub id: TargetId,
-    /// When it came into being.
-    pub born: Option<BirthTime>,
-    /// Its size.
-    pub size: Bytes,
-    /// Block size of its file system.
-    pub block_size: Bytes,
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    pub(crate) path: Arc<Path>,
+    pub(crate) id: TargetId,
+    pub(crate) born: Option<BirthTime>,
+    pub(crate) size: Bytes,
+    pub(crate) block_size: Bytes,
 }
 
 impl Opened {
     /// Open a file by its name, if it is still this file. No symbolic link on the path is followed,
     /// and the file is looked at before it is opened: opening a device can do things.
-    pub fn open(path: &Path, id: TargetId) -> Option<Self> {
+    pub(crate) fn open(path: &Path, id: TargetId) -> Option<Self> {
         let (root, below) = match path.strip_prefix("/") {
             Ok(below) => ("/", below),
             Err(_) => ("", path),
@@ -46,18 +40,18 @@ impl Opened {
     }
 
     /// The extents of a range. What was not written back has no place yet, unless `sync` is given.
-    pub fn map(&self, range: FileRange, sync: bool, mapper: &mut Mapper) -> Option<Layout> {
+    pub(crate) fn map(&self, range: FileRange, sync: bool, mapper: &mut Mapper) -> Option<Layout> {
         map(&self.file, &self.path, range, sync, mapper).ok()
     }
 
     /// All of it, in whole blocks.
-    pub fn whole(&self) -> FileRange {
+    pub(crate) fn whole(&self) -> FileRange {
         FileRange::new(0, self.size.get()).align_outward(self.block_size)
     }
 
     /// The range, with a block on either side: whether a fragment reaches across an end of a range
     /// matters for what a repair does.
-    pub fn around(&self, range: FileRange) -> FileRange {
+    pub(crate) fn around(&self, range: FileRange) -> FileRange {
         let start = range.start.get().saturating_sub(self.block_size.get());
         let end = range.end().get().saturating_add(self.block_size.get());
         FileRange::between(FileOffset(start), FileOffset(end))

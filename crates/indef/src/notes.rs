@@ -79,6 +79,11 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
             Name(&plan.path),
             reason.advice()
         )),
+        Note::Source(source) => {
+            if let Some(why) = &source.why_not {
+                console.detail(format_args!("not seen: {}: {why}", source.what));
+            }
+        }
         Note::Unclaimed(error) => {
             console.note(format_args!("{error}; another run is not kept off"));
         }

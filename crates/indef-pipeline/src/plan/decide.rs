@@ -125,7 +125,7 @@ fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
 }
 
 /// Why nothing of a file moves, where nothing does: the most telling reason of its chunks.
-pub fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
+pub(crate) fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
     let mut told = SkipReason::Empty;
     for chunk in chunks {
         match chunk.decision {

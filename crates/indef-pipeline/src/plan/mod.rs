@@ -32,8 +32,9 @@ use crate::{
     note::{Note, Notes},
     weigh::{self, Comparison, Rankings},
 };
+pub use decide::is_fine;
+pub(crate) use decide::untouched_reason;
 use decide::{Basis, Names};
-pub use decide::{is_fine, untouched_reason};
 pub use write::write;
 
 /// Paths to plan, and how.

@@ -1,6 +1,7 @@
 //! The state as a frame. Every size of terminal gets what fits, the list before all else.
 
 use indef_core::layout::{Extent, ExtentFlags};
+use indef_pipeline::watch::{Row, SortBy};
 use ratatui::{
     Frame,
     layout::Rect,
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     output::{Count, Name, counted, fit},
-    top::row::{Row, SortBy},
     trace::live::Clock,
 };
 

@@ -1,15 +1,9 @@
 //! What is shown, chosen and typed. Knows no terminal.
 
+use indef_pipeline::watch::{Order, RangeKey, Row, Snapshot, SortBy};
 use units::Bytes;
 
-use crate::{
-    output::{Name, Style},
-    top::{
-        ranges::RangeKey,
-        repair::Order,
-        row::{Row, Snapshot, SortBy},
-    },
-};
+use crate::output::{Name, Style};
 
 /// What the keys mean at the moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
