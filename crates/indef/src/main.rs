@@ -6,20 +6,15 @@
 
 #![forbid(unsafe_code)]
 
-mod accesses;
 mod advice;
 mod args;
-mod decay;
 mod demo;
 mod document;
-mod engines;
 mod extent_map;
 mod generate;
-mod geometry;
-mod opened;
+mod notes;
 mod output;
 mod plan;
-mod planning;
 mod profile;
 mod refusal;
 mod report;
@@ -32,7 +27,6 @@ mod signals;
 mod tmux;
 mod top;
 mod trace;
-mod weighing;
 
 use std::{io, process::ExitCode};
 

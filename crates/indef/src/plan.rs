@@ -1,115 +1,76 @@
 //! `indef plan`: what would move, what it costs, what it gains.
 
+mod weights;
+
 use std::{
     collections::BTreeMap,
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::Path,
-    sync::{Mutex, PoisonError},
+    io::{self, Write},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result};
 use indef_core::{
     SkipReason,
-    calibrate::{Calibration, CannotCalibrate},
-    plan::{
-        Chunk, Decision, FilePlan, Limited, PathJson, PlanOptions, PlanTotals, format::PlanWriter,
-        limit,
-    },
+    plan::{Chunk, Decision, FilePlan, PathJson, PlanTotals},
 };
-use indef_engine::Cancel;
-use indef_fs::Roots;
+use indef_pipeline::{
+    Cancel, Note,
+    plan::{Planned, Planner, write},
+};
 use serde::Serialize;
 use units::Bytes;
 
 use crate::{
     Outcome,
-    accesses::Accesses,
     advice::Advice,
     args::PlanCommandArgs,
-    engines::Engines,
-    geometry::Geometries,
+    notes::Teller,
     output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
-    planning::{Planned, Request, is_fine, plan_paths},
+    refusal::explain,
     signals::{self, Second},
-    weighing::{self, Comparison, Rankings, WeightsJson},
 };
+use weights::WeightsJson;
 
 /// Plan, and show or keep the plan.
 pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
-    let accesses = match &args.plan.profile {
-        Some(path) => Some(Accesses::load(path, args.plan.readahead, console)?),
-        None => None,
+    let planner = Planner {
+        compare: true,
+        keep_notable: args.output.is_some(),
+        ..args.plan.planner(&args.paths, &args.bounds, args.workers)
     };
-    let geometries = Geometries::new(args.plan.geometry, &args.paths, console);
-    let mut options = args.plan.options(&args.bounds, geometries.main());
-    let jobs = args.workers.count();
-    let calibration = match (args.plan.measured(), &accesses) {
-        (true, Some(accesses)) => Some(weighing::measure(
-            &mut options,
-            &geometries,
-            accesses,
-            &args.paths,
-            jobs,
-            console,
-            &cancel,
-        )),
-        _ => None,
-    };
-    let rankings = Rankings::default();
-    let request = Request {
-        roots: &Roots::new(),
-        paths: &args.paths,
-        options: &options,
-        geometries: &geometries,
-        engines: &Engines::default(),
-        accesses: accesses.as_ref(),
-        rankings: matches!(calibration, Some(Ok(_))).then_some(&rankings),
-        jobs,
-    };
-    let document = console
-        .json
-        .then(|| Document::begin("chunks", Some(&cancel)));
-    // Files that are fine only count; those that somebody could do something about stay in the plan.
-    let others = Mutex::new((PlanTotals::default(), Vec::new()));
-    let untouched = |plan: FilePlan, reason: SkipReason| {
-        if let Some(document) = &document {
-            print_chunks(document, &plan);
+    // Begun with the walk: what fails before leaves nothing on stdout.
+    let document: OnceLock<Document> = OnceLock::new();
+    let teller = Teller::new(console, "planning");
+    let notes = |note: Note<'_>| {
+        if let (Note::Walk, true) = (note, console.json) {
+            document.get_or_init(|| Document::begin("chunks", Some(&cancel)));
         }
-        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
-        others.0.add(&plan);
-        if args.output.is_some() && !is_fine(reason) {
-            others.1.push(plan);
+        if let (Note::Untouched { plan, .. }, Some(document)) = (note, document.get()) {
+            print_chunks(document, plan);
         }
+        teller.tell(note);
     };
-    let mut planned = plan_paths(&request, console, &cancel, &untouched);
-    let (mut totals, notable) = others.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let limited = limit(&mut planned.files, &options);
-    for file in &planned.files {
-        totals.add(file);
-        if let Some(document) = &document {
+    let planned = planner.plan(&cancel, &notes).map_err(explain)?;
+    drop(teller);
+    let document = document.into_inner();
+    if let Some(document) = &document {
+        for file in &planned.files {
             print_chunks(document, file);
         }
     }
-    let whole = Whole {
-        options,
-        totals,
-        limited,
-        calibration,
-        comparison: rankings.compare(),
-    };
     let cancelled = planned.summary.cancelled;
     if let Some(path) = &args.output
         && !cancelled
     {
-        write_plan(path, &whole.options, planned.files.iter().chain(&notable))?;
+        let files = planned.files.iter().chain(&planned.notable);
+        write(path, &planned.options, files).map_err(explain)?;
     }
     let printed = match document {
-        Some(document) => document.end(&Rest::new(&whole, &planned)),
+        Some(document) => document.end(&Rest::from(&planned)),
         None if console.quiet => Ok(()),
-        None => text(&mut io::stdout().lock(), args, console, &planned, &whole),
+        None => text(&mut io::stdout().lock(), args, console, &planned),
     };
     printed.context(UNPRINTED)?;
     Ok(if cancelled {
@@ -119,53 +80,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     })
 }
 
-/// What there is to say about all of it.
-struct Whole {
-    options: PlanOptions,
-    totals: PlanTotals,
-    limited: Limited,
-    /// Where weights were to be measured: they, or why not.
-    calibration: Option<Result<Calibration, CannotCalibrate>>,
-    comparison: Comparison,
-}
-
-impl Whole {
-    fn is_limited(&self) -> bool {
-        self.options.budget.is_some() || self.options.target_gain_pct.is_some()
-    }
-}
-
-/// Write a plan file: beside its place first, so that there is never half a plan under the name.
-fn write_plan<'a>(
-    path: &Path,
-    options: &PlanOptions,
-    mut files: impl Iterator<Item = &'a FilePlan>,
-) -> Result<()> {
-    let mut written = || -> io::Result<()> {
-        if path.exists() && !path.is_file() {
-            // A pipe or a device is written as it is.
-            let mut writer = PlanWriter::new(BufWriter::new(File::create(path)?), options)?;
-            files.try_for_each(|file| append(&mut writer, file))?;
-            return writer.finish().map(drop);
-        }
-        let dir = match path.parent() {
-            Some(dir) if !dir.as_os_str().is_empty() => dir,
-            _ => Path::new("."),
-        };
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        let mut writer = PlanWriter::new(BufWriter::new(file.as_file_mut()), options)?;
-        files.try_for_each(|file| append(&mut writer, file))?;
-        writer.finish()?;
-        file.as_file().sync_data()?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    written().with_context(|| format!("{}: cannot write the plan", Name(path)))
-}
-
-/// With an absolute path: the plan may be run from anywhere.
-fn append<W: Write>(writer: &mut PlanWriter<W>, file: &FilePlan) -> io::Result<()> {
-    writer.write(&*indef_engine::absolute(file)?)
+/// Whether a limit was to be kept, so that there is something to predict.
+fn is_limited(planned: &Planned) -> bool {
+    planned.options.budget.is_some() || planned.options.target_gain_pct.is_some()
 }
 
 fn print_chunks(document: &Document, file: &FilePlan) {
@@ -291,22 +208,20 @@ struct PredictionJson {
     possible_cost_bytes: Bytes,
 }
 
-impl Rest {
-    fn new(whole: &Whole, planned: &Planned) -> Self {
-        let limited = &whole.limited;
+impl From<&Planned> for Rest {
+    fn from(planned: &Planned) -> Self {
+        let limited = &planned.limited;
+        let measured = weights::measured(planned);
         Self {
-            totals: TotalsJson::new(&whole.totals, &planned.skipped),
-            policy: whole.options.policy.word(),
-            weight: whole.options.weight.word(),
-            weights: match &whole.calibration {
-                Some(Ok(calibration)) => Some(WeightsJson::new(calibration, &whole.comparison)),
-                _ => None,
-            },
-            weights_refused: match &whole.calibration {
+            totals: TotalsJson::new(&planned.totals, &planned.skipped),
+            policy: planned.options.policy.word(),
+            weight: planned.options.weight.word(),
+            weights: measured.map(|(found, comparison)| WeightsJson::new(found, comparison)),
+            weights_refused: match &planned.calibration {
                 Some(Err(why)) => Some(why.to_string()),
                 _ => None,
             },
-            prediction: whole.is_limited().then(|| PredictionJson {
+            prediction: is_limited(planned).then(|| PredictionJson {
                 gain_pct: limited.gain_pct(),
                 cost_pct: limited.cost_pct(),
                 gain: limited.gain,
@@ -324,13 +239,12 @@ fn text(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
-    whole: &Whole,
 ) -> io::Result<()> {
-    best_files(out, args, console, planned, whole)?;
-    if let Some(Ok(calibration)) = &whole.calibration {
-        weighing::write(out, console, calibration, &whole.comparison)?;
+    best_files(out, args, console, planned)?;
+    if let Some((found, comparison)) = weights::measured(planned) {
+        weights::write(out, console, found, comparison)?;
     }
-    sums(out, args, console, planned, whole)
+    sums(out, args, console, planned)
 }
 
 fn best_files(
@@ -338,7 +252,6 @@ fn best_files(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
-    whole: &Whole,
 ) -> io::Result<()> {
     let mut best: Vec<(f64, &FilePlan)> = planned
         .files
@@ -367,7 +280,7 @@ fn best_files(
                 &Count(file.extents_before),
                 &Count(file.runs().len() as u64),
                 &file.cost(),
-                &Gain(*gain, &whole.options.weight),
+                &Gain(*gain, &planned.options.weight),
                 &file.engine.as_deref().unwrap_or("none"),
                 &Name(&file.path),
             ]);
@@ -391,11 +304,10 @@ fn sums(
     args: &PlanCommandArgs,
     console: &Console,
     planned: &Planned,
-    whole: &Whole,
 ) -> io::Result<()> {
-    let Whole {
+    let Planned {
         totals, limited, ..
-    } = whole;
+    } = planned;
     writeln!(out, "{}", console.out.bold("Plan"))?;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
     line(
@@ -421,12 +333,12 @@ fn sums(
         } else {
             1.0
         };
-    let gain = Gain(totals.gain, &whole.options.weight);
+    let gain = Gain(totals.gain, &planned.options.weight);
     line(
         "gain",
         format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),
     )?;
-    if whole.is_limited() {
+    if is_limited(planned) {
         line(
             "predicted",
             format!(

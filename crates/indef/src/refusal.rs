@@ -3,8 +3,10 @@
 
 use std::{io, path::Path};
 
+use anyhow::anyhow;
 use indef_core::SkipReason;
 use indef_fs::{FsError, Refusal};
+use indef_pipeline::Error;
 
 use crate::{
     advice::Advice,
@@ -26,7 +28,55 @@ pub(crate) fn tell(console: &Console, path: &Path, refusal: &Refusal) -> Option<
     }
 }
 
-/// What failed, without what to do.
+/// Why a stage of the pipeline failed, and what to do.
+pub(crate) fn explain(error: Error) -> anyhow::Error {
+    match error {
+        Error::Open { path, source } => unusable(&path, &source),
+        Error::Write { path, what, source } => {
+            anyhow::Error::new(source).context(format!("{}: cannot write {what}", Name(&path)))
+        }
+        Error::Profile { path, source } => anyhow!("{}: {source}", Name(&path)),
+        Error::Plan { path, source } => anyhow!("{}: {source}", Name(&path)),
+        Error::Claimed {
+            path: Some(path),
+            why,
+        } => anyhow!("{}: {why}", Name(&path)),
+        Error::NoStore { path } => anyhow!(
+            "{}: there is something else than a profile store; name another file, or import it \
+             (indef profile import)",
+            Name(&path)
+        ),
+        Error::IsStore { path } => anyhow!(
+            "{}: there is a profile store; --raw writes lines, so name another file",
+            Name(&path)
+        ),
+        Error::Rescued { path, why } => anyhow!(
+            "{why}. What was not yet in it is kept in {0}; add it with: indef profile import PROFILE {0}",
+            Name(&path)
+        ),
+        Error::NotRescued { why, source } => {
+            anyhow!("{why}. It could not be kept elsewhere either: {source}")
+        }
+        Error::NothingStopped => {
+            anyhow!("no run was stopped with work left: give a PATH or --plan")
+        }
+        error => error.into(),
+    }
+}
+
+/// An error with all of its causes, as one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let texts: Vec<String> = causes.map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+/// Why a path that was given cannot be used, and what to do.
+pub(crate) fn unusable(path: &Path, error: &io::Error) -> anyhow::Error {
+    anyhow!("{}: {}: {}", Name(path), plain(error), advice(error))
+}
+
+/// The failure, without advice.
 pub(crate) fn failure(error: &FsError) -> String {
     let place = error
         .offset
@@ -53,7 +103,7 @@ pub(crate) fn plain(error: &io::Error) -> String {
     }
 }
 
-/// What to do about an operating system error.
+/// Advice about an operating system error.
 pub(crate) fn advice(error: &io::Error) -> &'static str {
     use io::ErrorKind as Kind;
     match error.kind() {

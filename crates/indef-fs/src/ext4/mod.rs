@@ -41,7 +41,6 @@ use crate::{
     Relocation, Relocator, Target,
 };
 
-
 /// The engine for one mounted ext4 file system.
 pub(crate) struct Ext4MoveExtent(Shared);
 

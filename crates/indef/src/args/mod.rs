@@ -14,9 +14,8 @@ use std::{path::PathBuf, time::Duration};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, ValueHint};
 use indef_engine::run::RunOptions;
 use indef_fs::EngineKind;
+use indef_pipeline::geometry::GeometryChoice;
 use units::Bytes;
-
-use crate::geometry::GeometryChoice;
 
 pub(crate) use profile::{
     ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,

@@ -8,10 +8,13 @@ use indef_core::{
     plan::{PlanOptions, Policy},
 };
 use indef_engine::run::RunOptions;
+use indef_pipeline::{
+    geometry::GeometryChoice,
+    plan::{Planner, default_policy},
+};
 use units::Bytes;
 
-use super::values;
-use crate::geometry::GeometryChoice;
+use super::{Workers, values};
 
 /// Which ranges to choose, by which measure, and how many of them.
 #[derive(Clone, Debug, Args)]
@@ -119,19 +122,27 @@ pub(crate) enum WeightName {
 }
 
 impl PlanArgs {
-    /// Whether weights are to be measured.
-    pub(crate) fn measured(&self) -> bool {
-        self.weight == WeightName::Measured
+    /// What to plan; what was not given stays at the planner's default.
+    pub(crate) fn planner(
+        &self,
+        paths: &[PathBuf],
+        bounds: &BoundArgs,
+        workers: Workers,
+    ) -> Planner {
+        Planner {
+            profile: self.profile.clone(),
+            readahead: self.readahead,
+            geometry: self.geometry,
+            options: self.options(bounds),
+            measured: self.weight == WeightName::Measured,
+            jobs: workers.count(),
+            ..Planner::new(paths)
+        }
     }
 
-    /// For the planner: an option that was not given stays at the planner's default.
-    pub(crate) fn options(&self, bounds: &BoundArgs, geometry: Geometry) -> PlanOptions {
+    fn options(&self, bounds: &BoundArgs) -> PlanOptions {
         let default = PlanOptions::default();
-        let by_input = if self.profile.is_some() {
-            Policy::Indef
-        } else {
-            Policy::Sequential
-        };
+        let by_input = default_policy(self.profile.is_some());
         PlanOptions {
             policy: self.policy.map_or(by_input, PolicyName::policy),
             // A target leaves out by itself what is not worth moving; it could need the ranges that
@@ -145,7 +156,6 @@ impl PlanArgs {
             beta: self.beta.unwrap_or(default.beta),
             io_size: self.io_size.unwrap_or(default.io_size),
             hot_pct: self.hot.unwrap_or(default.hot_pct),
-            geometry,
             budget: bounds.budget,
             target_gain_pct: self.target_gain,
             allow_unshare: bounds.allow_unshare,
@@ -166,7 +176,29 @@ impl BoundArgs {
     }
 }
 
-/// For clap.
+/// `--geometry`.
 pub(super) fn geometry(text: &str) -> Result<GeometryChoice, String> {
-    text.parse()
+    match text.trim() {
+        "auto" => Ok(GeometryChoice::Auto),
+        text => match text.parse::<Geometry>() {
+            Ok(given) => Ok(GeometryChoice::Given(given)),
+            Err(error) => Err(format!("{error}; or auto, to ask the device")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_choice_is_auto_or_a_geometry() {
+        assert_eq!(geometry("auto"), Ok(GeometryChoice::Auto));
+        assert_eq!(
+            geometry("unknown"),
+            Ok(GeometryChoice::Given(Geometry::Unknown))
+        );
+        let error = geometry("flat").unwrap_err();
+        assert!(error.contains("auto"), "{error}");
+    }
 }

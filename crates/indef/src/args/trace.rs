@@ -3,7 +3,11 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, ValueHint};
-use indef_trace::collect::{Filter, Layer, TraceOptions};
+use indef_pipeline::learn::Keep;
+use indef_trace::{
+    collect::{Filter, Layer, TraceOptions},
+    store::StoreOptions,
+};
 use units::Bytes;
 
 use super::values;
@@ -131,6 +135,20 @@ enum Only {
 }
 
 impl TraceArgs {
+    /// Where to keep what is learned, if anywhere.
+    pub(crate) fn keep(&self) -> Option<Keep> {
+        let words: Vec<_> = self.command.iter().map(|w| w.to_string_lossy()).collect();
+        Some(Keep {
+            path: self.output.clone()?,
+            raw: self.raw,
+            command: words.join(" "),
+            store: StoreOptions {
+                half_life: self.keep.half_life,
+                max_size: self.keep.max_size,
+            },
+        })
+    }
+
     /// For the collector.
     pub(crate) fn options(&self) -> TraceOptions {
         let filter = &self.filter;

@@ -10,21 +10,20 @@ mod step;
 mod text;
 mod zns;
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context, Result, bail};
-use indef_core::plan::PlanOptions;
-use indef_engine::Cancel;
-use indef_fs::{FsKind, Roots};
+use indef_core::layout::Geometry;
+use indef_fs::FsKind;
+use indef_pipeline::{Cancel, Note, geometry::GeometryChoice, plan::Planner};
 
 use crate::{
     Outcome,
     args::DemoArgs,
     document::{Proof, RunTotals},
-    engines::Engines,
-    geometry::Geometries,
+    notes::Teller,
     output::{Console, Name, counted, json},
-    planning::{Request, plan_paths},
+    refusal::explain,
     run,
     signals::{self, Second},
 };
@@ -75,24 +74,21 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -
     let before = measure(&files, &|| place.device_reads(), cancel)?;
 
     console.note("planning and running");
-    let options = PlanOptions::default();
-    let paths: [PathBuf; 1] = [dir];
-    let roots = Roots::new();
-    let request = Request {
-        roots: &roots,
-        paths: &paths,
-        options: &options,
-        geometries: &Geometries::default(),
-        engines: &Engines::default(),
-        accesses: None,
-        rankings: None,
+    let planner = Planner {
+        // The demo's own device tells nothing.
+        geometry: Some(GeometryChoice::Given(Geometry::Unknown)),
         jobs: 4,
+        ..Planner::new([dir])
     };
-    let planned = plan_paths(&request, console, cancel, &|_, _| {});
+    let teller = Teller::new(console, "planning");
+    let planned = planner
+        .plan(cancel, &|note: Note<'_>| teller.tell(note))
+        .map_err(explain)?;
+    drop(teller);
     stop_if(cancel)?;
-    let result = run::execute_unstored(&roots, planned.files, console, cancel);
+    let result = run::execute_unstored(&planned.roots, planned.files, console, cancel);
     // They keep the file system in use.
-    drop(roots);
+    drop(planned.roots);
     stop_if(cancel)?;
 
     console.note("reading and checking after");

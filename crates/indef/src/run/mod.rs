@@ -2,101 +2,69 @@
 
 mod observer;
 mod outcome;
-mod source;
 
-use std::io;
+use std::{collections::BTreeMap, io, sync::Arc};
 
 use anyhow::{Context, Result};
-use indef_core::plan::FilePlan;
+use indef_core::{SkipReason, plan::FilePlan};
 use indef_engine::{
-    Cancel,
-    resume::StoredRun,
-    run::{RunOptions, RunResult, StopCause, run_beneath},
+    claim::Holder,
+    run::{RunOptions, RunResult, run_beneath},
 };
 use indef_fs::Roots;
+use indef_pipeline::{
+    Cancel, Note,
+    plan::Planner,
+    run::{OnYield, Runner, Work, is_free},
+};
 
 use crate::{
     Outcome,
     args::{BoundArgs, HowArgs, RunArgs, Workers},
     document::RunTotals,
+    notes::{Teller, tell},
     output::{Console, UNPRINTED, json::Document},
+    refusal::explain,
     report,
     signals::{self, Second},
 };
 use observer::Watch;
+use outcome::{Rest, untouched_file};
 pub(crate) use outcome::{document, run_file};
-use source::Source;
 
 /// Run, and show what became of it.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
     let document = console.json.then(|| Document::begin("files", None));
-    let source = source::load(args, console, &cancel, document.as_ref());
-    let mut source = match source {
-        Ok(source) => source,
+    let watch = Watch::new(console, document.as_ref());
+    let done = load(args, console, &cancel, document.as_ref())
+        .and_then(|work| carry_out(args, work, console, &cancel, &watch));
+    watch.finish();
+    drop(watch);
+    let done = match done {
+        Ok(done) => done,
         // A document that was begun is ended, so that it stays one.
         Err(error) => {
             if let Some(document) = document {
-                document.end(&outcome::Rest::default())?;
+                document.end(&Rest::default())?;
             }
             return Err(error);
         }
     };
-    let base = source.run_options.unwrap_or_else(default_options);
-    let mut options = options_over(base, &args.how, &args.bounds, args.workers);
-    options.budget = match (options.budget, source.left) {
-        (Some(budget), Some(left)) => Some(budget.min(left)),
-        (budget, left) => budget.or(left),
-    };
-    let mut claim = None;
-    if !options.dry_run && !source.interrupted {
-        claim = match source.claim(console, &cancel) {
-            Ok(claim) => claim,
-            Err(error) => {
-                if let Some(document) = document {
-                    document.end(&outcome::Rest::default())?;
-                }
-                return Err(error);
-            }
-        };
-        source.store(&args.paths, &options, console);
-    }
-    let Source {
-        roots,
-        files,
+    let Done {
+        result,
         skipped,
-        interrupted,
-        stored,
-        ..
-    } = source;
-    let result = if interrupted {
-        console.note("stopped while planning; nothing was moved");
-        RunResult {
-            stopped: Some(StopCause::Cancelled),
-            ..RunResult::default()
-        }
-    } else {
-        let watch = Watch::new(console, document.as_ref());
-        execute(&roots, files, &options, &cancel, &watch, stored.as_ref())
-    };
-    drop(claim);
+        dry_run,
+    } = done;
     let stopped = result.stopped;
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
-    // What is left of a stopped run stays stored.
-    if let Some(stored) = stored
-        && stopped.is_none()
-        && !options.dry_run
-        && let Err(error) = stored.finish()
-    {
-        console.note(format_args!("{error}"));
-    }
     let printed = match document {
-        Some(document) => document.end(&outcome::Rest::new(&result, totals, options.dry_run)),
+        Some(document) => document.end(&Rest::new(&result, totals, dry_run)),
         None if console.quiet => Ok(()),
         None => {
-            let whole = outcome::document(&result, totals, options.dry_run);
+            let whole = outcome::document(&result, totals, dry_run);
             let top = if console.verbose > 0 { usize::MAX } else { 20 };
             report::write_run(&mut io::stdout().lock(), console, &whole, &skipped, top)
         }
@@ -110,6 +78,89 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         Outcome::Stopped
     } else {
         Outcome::Done
+    })
+}
+
+/// Plan the paths, read the plan, or take up what is left.
+fn load(
+    args: &RunArgs,
+    console: &Console,
+    cancel: &Cancel,
+    document: Option<&Document>,
+) -> Result<Work> {
+    let teller = Teller::new(console, "planning");
+    let notes = |note: Note<'_>| {
+        if let (Note::Untouched { plan, reason, .. }, Some(document)) = (note, document) {
+            document.entry(&untouched_file(plan, reason));
+        }
+        teller.tell(note);
+    };
+    if args.resume {
+        return Work::from_rest(&notes).map_err(explain);
+    }
+    if !args.how.dry_run {
+        is_free(&args.paths).map_err(explain)?;
+    }
+    if let Some(path) = &args.plan_file {
+        return Work::from_file(path, &notes).map_err(explain);
+    }
+    let planner = Planner {
+        engine: args.how.engine(),
+        ..args.plan.planner(&args.paths, &args.bounds, args.workers)
+    };
+    let planned = planner.plan(cancel, &notes).map_err(explain)?;
+    teller.finish();
+    if planned.options.target_gain_pct.is_some() {
+        console.detail(format_args!(
+            "predicted: {:.1} % of the gain with {:.1} % of the bytes",
+            planned.limited.gain_pct(),
+            planned.limited.cost_pct()
+        ));
+    }
+    Ok(Work::from_planned(planned, &notes))
+}
+
+/// A run that was carried out.
+struct Done {
+    result: RunResult,
+    /// Files of which nothing was to move, by reason.
+    skipped: BTreeMap<SkipReason, u64>,
+    dry_run: bool,
+}
+
+fn carry_out(
+    args: &RunArgs,
+    mut work: Work,
+    console: &Console,
+    cancel: &Cancel,
+    watch: &Watch<'_>,
+) -> Result<Done> {
+    let base = work.run_options.unwrap_or_else(default_options);
+    let mut options = options_over(base, &args.how, &args.bounds, args.workers);
+    options.budget = work.budget(options.budget);
+    if work.interrupted {
+        console.note("stopped while planning; nothing was moved");
+    }
+    let skipped = std::mem::take(&mut work.skipped);
+    let quiet = console.quiet;
+    let on_yield: OnYield = Arc::new(move |holder: &Holder| {
+        if !quiet {
+            eprintln!("indef: root's run works here now, this one stops: {holder}");
+        }
+    });
+    let runner = Runner {
+        options,
+        given: &args.paths,
+        cancel,
+        observer: watch,
+        notes: &|note: Note<'_>| watch.suspend(|| tell(console, note)),
+        on_yield: Some(on_yield),
+    };
+    let result = runner.run(work).map_err(explain)?;
+    Ok(Done {
+        result,
+        skipped,
+        dry_run: options.dry_run,
     })
 }
 
@@ -139,24 +190,7 @@ fn options_over(
     bounds.over(how.over(base))
 }
 
-/// Carry plans out while `watch` shows it; with `stored`, so that it can be resumed.
-fn execute(
-    roots: &Roots,
-    files: Vec<FilePlan>,
-    options: &RunOptions,
-    cancel: &Cancel,
-    watch: &Watch<'_>,
-    stored: Option<&StoredRun>,
-) -> RunResult {
-    let result = match stored {
-        Some(stored) => run_beneath(roots, files, options, cancel, &stored.observer(watch)),
-        None => run_beneath(roots, files, options, cancel, watch),
-    };
-    watch.finish();
-    result
-}
-
-/// Carry plans out for the demo, which cannot be resumed.
+/// Carry plans out for the demo: neither claimed nor stored, since nobody else knows the files.
 pub(crate) fn execute_unstored(
     roots: &Roots,
     files: Vec<FilePlan>,
@@ -164,5 +198,7 @@ pub(crate) fn execute_unstored(
     cancel: &Cancel,
 ) -> RunResult {
     let watch = Watch::new(console, None);
-    execute(roots, files, &RunOptions::default(), cancel, &watch, None)
+    let result = run_beneath(roots, files, &RunOptions::default(), cancel, &watch);
+    watch.finish();
+    result
 }

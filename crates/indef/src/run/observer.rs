@@ -1,6 +1,9 @@
 //! Watching a run: progress, failures as they happen, files as they end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
 use indef_fs::EngineKind;
@@ -15,7 +18,8 @@ use crate::{
 pub(super) struct Watch<'a> {
     console: &'a Console,
     document: Option<&'a Document>,
-    progress: Progress,
+    /// From the first event on.
+    progress: OnceLock<Progress>,
     files: AtomicU64,
     done: AtomicU64,
 }
@@ -25,18 +29,33 @@ impl<'a> Watch<'a> {
         Self {
             console,
             document,
-            progress: Progress::bytes(console, 0),
+            progress: OnceLock::new(),
             files: AtomicU64::new(0),
             done: AtomicU64::new(0),
         }
     }
 
     pub(super) fn finish(&self) {
-        self.progress.finish();
+        if let Some(progress) = self.progress.get() {
+            progress.finish();
+        }
+    }
+
+    /// Say something without tearing the progress line.
+    pub(super) fn suspend(&self, say: impl FnOnce()) {
+        match self.progress.get() {
+            Some(progress) => progress.suspend(say),
+            None => say(),
+        }
+    }
+
+    fn progress(&self) -> &Progress {
+        self.progress
+            .get_or_init(|| Progress::bytes(self.console, 0))
     }
 
     fn count(&self) {
-        self.progress.message(format!(
+        self.progress().message(format!(
             "{} of {} files",
             Count(self.done.load(Ordering::Relaxed)),
             Count(self.files.load(Ordering::Relaxed))
@@ -51,7 +70,7 @@ impl<'a> Watch<'a> {
         }
         let reason = file.reason.as_ref().map(Advice::advice);
         match file.status {
-            Status::Failed => self.progress.suspend(|| {
+            Status::Failed => self.suspend(|| {
                 let reason = reason.as_deref().unwrap_or("failed");
                 // Errors of the libraries begin with the path already.
                 let path = format!("{}: ", file.path.display());
@@ -59,7 +78,7 @@ impl<'a> Watch<'a> {
                 self.console
                     .error(format_args!("{}: {reason}", Name(&file.path)), "");
             }),
-            Status::Moved | Status::Skipped => self.progress.suspend(|| {
+            Status::Moved | Status::Skipped => self.suspend(|| {
                 self.console.detail(format_args!(
                     "{}: {}, {} → {} extents{}{}",
                     Name(&file.path),
@@ -79,17 +98,17 @@ impl Observer for Watch<'_> {
         match event {
             Event::Planned { files, bytes } => {
                 self.files.store(files, Ordering::Relaxed);
-                self.progress.total(bytes.get());
+                self.progress().total(bytes.get());
                 self.count();
             }
-            Event::Progress { bytes } => self.progress.add(bytes.get()),
+            Event::Progress { bytes } => self.progress().add(bytes.get()),
             Event::FileDone(file) => self.file_done(file),
             Event::Fallback {
                 place,
                 engine,
                 instead,
                 reason,
-            } => self.progress.suspend(|| {
+            } => self.suspend(|| {
                 let place = place.map_or_else(String::new, |place| format!("{}: ", Name(place)));
                 let text = format!(
                     "{place}{engine} is not used: {}; {instead} is",
@@ -101,7 +120,7 @@ impl Observer for Watch<'_> {
                     _ => self.console.detail(text),
                 }
             }),
-            Event::Stopping(StopCause::TimeLimit) => self.progress.suspend(|| {
+            Event::Stopping(StopCause::TimeLimit) => self.suspend(|| {
                 self.console
                     .note("the time limit is reached, finishing the current steps")
             }),

@@ -6,14 +6,14 @@ use std::{
 };
 
 use indef_engine::collect::CollectSummary;
+use indef_pipeline::{
+    geometry::Geometries,
+    scan::{Heat, Lost, Scanned, Tally},
+};
 use units::{Bytes, Nanos};
 
-use super::{
-    heat::{Heat, Lost},
-    tally::Tally,
-};
+use super::inside;
 use crate::advice::Advice;
-use crate::geometry::Geometries;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
@@ -22,12 +22,15 @@ const BAR: u64 = 40;
 pub(super) fn write(
     out: &mut dyn Write,
     console: &Console,
-    tally: Tally,
-    summary: &CollectSummary,
+    scanned: Scanned,
     io_size: Bytes,
-    geometries: &Geometries,
-    heat: Option<&Heat>,
 ) -> io::Result<()> {
+    let Scanned {
+        tally,
+        summary,
+        geometries,
+        heat,
+    } = scanned;
     let style = console.out;
     let worst = tally.worst();
     if !worst.is_empty() {
@@ -76,7 +79,7 @@ pub(super) fn write(
                 cells.extend([
                     Count(heat.reads).to_string(),
                     Percent(heat.share_pct).to_string(),
-                    heat.lost.to_string(),
+                    lost(heat.lost),
                 ]);
             }
             cells.push(Name(&file.path).to_string());
@@ -87,9 +90,9 @@ pub(super) fn write(
         writeln!(out)?;
     }
     histogram(out, console, &tally)?;
-    sums(out, console, &tally, summary, io_size, geometries)?;
+    sums(out, console, &tally, &summary, io_size, &geometries)?;
     match heat {
-        Some(heat) => hot_ranges(out, console, heat, tally),
+        Some(heat) => hot_ranges(out, console, &heat, tally),
         None => Ok(()),
     }
 }
@@ -108,19 +111,17 @@ impl fmt::Display for Percent {
     }
 }
 
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.time {
-            Some(time) => time.fmt(f),
-            None => counted(self.requests, "request", "requests").fmt(f),
-        }
+fn lost(lost: Lost) -> String {
+    match lost.time {
+        Some(time) => time.to_string(),
+        None => counted(lost.requests, "request", "requests").to_string(),
     }
 }
 
 fn hot_ranges(out: &mut dyn Write, console: &Console, heat: &Heat, tally: Tally) -> io::Result<()> {
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<13}{text}");
     line("reads", format!("{} in the profile", Count(heat.reads)))?;
-    line("lost", format!("{} by fragments", tally.lost))?;
+    line("lost", format!("{} by fragments", lost(tally.lost)))?;
     match &heat.calibration {
         Ok(found) => line(
             "a fragment",
@@ -143,7 +144,7 @@ fn hot_ranges(out: &mut dyn Write, console: &Console, heat: &Heat, tally: Tally)
     let mut table = Table::new(&columns);
     for hot in &hottest {
         table.row(&[
-            &hot.lost,
+            &lost(hot.lost),
             &Count(hot.reads),
             &Percent(hot.reads as f64 * 100.0 / heat.reads.max(1) as f64),
             &Count(hot.dolf),
@@ -240,7 +241,7 @@ fn sums(
             ),
         )?;
     }
-    for geometry in geometries.lines() {
+    for geometry in inside::lines(geometries) {
         line("geometry", geometry)?;
     }
     let share = tally.worth_moving.get() as f64 * 100.0 / tally.allocated.get().max(1) as f64;

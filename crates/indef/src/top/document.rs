@@ -1,10 +1,10 @@
 //! The list as a JSON document (docs/json.md).
 
 use indef_core::plan::PathJson;
+use indef_pipeline::watch::{Lost, Row, Snapshot};
 use serde::Serialize;
 use units::Nanos;
 
-use super::row::{Lost, Row, Snapshot};
 use crate::document::SCHEMA;
 
 /// `top --json`.

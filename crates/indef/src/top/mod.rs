@@ -1,48 +1,38 @@
 //! `indef top`: the hottest fragmented ranges, with the time that they cost, and repair at a key.
 //!
-//! ```text
-//! feed ─▶ ranges ─▶ survey ─▶ snapshot ─▶ screen | text | JSON
-//! (live    (hottest,  (where     (rows)       │
-//!  or       fading,    they lie)              └▶ repair (the engine of `indef run`)
-//!  profile) bounded)
-//! ```
-//!
-//! The feed, the ranges and the survey live on a thread of their own ([`watch`]): a slow file system
-//! never makes the keys slow. Nothing here decides what a fragment is or moves a byte; the first is
-//! done by `indef-core`, the second by `indef-engine`, with all that it promises.
+//! The pipeline watches on a thread of its own ([`Watch`]): a slow file system never makes the keys
+//! slow.
 
 mod document;
-mod feed;
-mod ranges;
-mod repair;
-mod row;
+mod ending;
 mod screen;
-mod survey;
 mod terminal;
 mod text;
-mod watch;
 
 #[cfg(test)]
 mod tests;
 
 use std::{
     io::{self, IsTerminal},
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
-use indef_engine::{Cancel, run::RunOptions};
+use anyhow::{Context, Result};
+use indef_engine::run::RunOptions;
+use indef_pipeline::{
+    Cancel, Note,
+    watch::{Feed, LiveFeed, ProfileFeed, Watch},
+};
 
 use crate::{
     Outcome,
     args::TopArgs,
-    output::{Console, Name, UNPRINTED, json},
-    refusal::{advice, plain},
+    notes::tell,
+    output::{Console, UNPRINTED, json},
+    refusal::{explain, unusable},
     run::run_options,
 };
-use feed::{Feed, LiveFeed, ProfileFeed};
-use watch::Watch;
 
 /// Show it, once or until it is enough.
 pub(crate) fn top(args: &TopArgs, console: &Console) -> Result<Outcome> {
@@ -62,9 +52,12 @@ pub(crate) fn top(args: &TopArgs, console: &Console) -> Result<Outcome> {
 
 /// Where the counts come from.
 fn feed(args: &TopArgs, paths: &[PathBuf], console: &Console) -> Result<Box<dyn Feed>> {
+    let notes = |note: Note<'_>| tell(console, note);
     Ok(match &args.profile {
-        Some(path) => Box::new(ProfileFeed::load(path, args.readahead, console)?),
-        None => Box::new(LiveFeed::start(paths, console)?),
+        Some(path) => Box::new(ProfileFeed::load(path, args.readahead, &notes).map_err(explain)?),
+        None => Box::new(LiveFeed::start(paths, &notes).map_err(explain).context(
+            "what is read now cannot be watched (a recorded profile can be shown: --profile)",
+        )?),
     })
 }
 
@@ -78,10 +71,10 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
     if watch.is_live() {
         while begin.elapsed() < limit && !cancel.is_cancelled() {
             std::thread::sleep(Duration::from_millis(100).min(limit));
-            watch.drain(begin.elapsed())?;
+            watch.drain(begin.elapsed()).map_err(explain)?;
         }
     }
-    watch.finish(begin.elapsed())?;
+    watch.finish(begin.elapsed()).map_err(explain)?;
     watch.survey(begin.elapsed(), None, cancel);
     let snapshot = watch.snapshot(begin.elapsed(), None);
     let printed = if console.json {
@@ -102,14 +95,6 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
 
 /// The paths as the kernel names them.
 fn canonical(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
-    let canonical = |path: &PathBuf| {
-        path.canonicalize()
-            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))
-    };
+    let canonical = |path: &PathBuf| path.canonicalize().map_err(|error| unusable(path, &error));
     paths.iter().map(canonical).collect()
-}
-
-/// Whether a file is asked for.
-fn is_below(path: &Path, paths: &[PathBuf]) -> bool {
-    paths.is_empty() || paths.iter().any(|folder| path.starts_with(folder))
 }

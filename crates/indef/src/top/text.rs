@@ -2,12 +2,10 @@
 
 use std::io::{self, Write};
 
+use indef_pipeline::watch::Snapshot;
 use units::Bytes;
 
-use super::{
-    row::Snapshot,
-    screen::{count, lost, time},
-};
+use super::screen::{count, lost, time};
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 /// Write the `top` most costly ranges, and what holds for all.

@@ -1,11 +1,9 @@
 //! The columns of the list: what stands in them, and which ones there is room for.
 
+use indef_pipeline::watch::{Lost, Row, Snapshot, SortBy};
 use units::{Bytes, Nanos};
 
-use crate::{
-    output::{Count, Name, Ratio, fit},
-    top::row::{Lost, Row, Snapshot, SortBy},
-};
+use crate::output::{Count, Name, Ratio, fit};
 
 /// A path is not squeezed into less than this, as long as another column can go.
 const MIN_PATH: usize = 24;

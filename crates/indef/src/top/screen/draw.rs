@@ -1,6 +1,7 @@
 //! The state as a frame. Every size of terminal gets what fits, the list before all else.
 
 use indef_core::layout::{Extent, ExtentFlags};
+use indef_pipeline::watch::{Row, SortBy};
 use ratatui::{
     Frame,
     layout::Rect,
@@ -18,7 +19,6 @@ use super::{
 use crate::{
     advice::Advice,
     output::{Count, Name, counted, fit},
-    top::row::{Row, SortBy},
     trace::live::Clock,
 };
 

@@ -21,26 +21,28 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use indef_engine::{Cancel, run::RunOptions};
+use indef_engine::run::RunOptions;
+use indef_pipeline::{
+    Cancel, Error,
+    watch::{End, EndKind, Repair, Request, Snapshot, Watch},
+};
 use ratatui::crossterm::event::{Event, KeyEventKind};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
-use super::{
-    repair::{End, EndKind, PATIENCE, Repair},
-    row::Snapshot,
-    terminal::Screen,
-    watch::{Request, Watch},
-};
+use super::{ending::sentence, terminal::Screen};
 use crate::{
     Outcome,
     args::TopArgs,
     output::{Console, Name},
+    refusal::explain,
 };
 pub(super) use columns::{count, lost, time};
 use state::{Action, State, Tone};
 
 /// How long a key waits at most for what else is going on.
 const TICK: Duration = Duration::from_millis(100);
+/// How long a screen that is left waits for the current step of a repair at most.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Show it until it is left.
 pub(super) fn show(
@@ -158,7 +160,10 @@ impl App {
             Action::Repair(order) if self.repair.is_none() => {
                 match Repair::start(order, self.options) {
                     Ok(repair) => self.repair = Some(repair),
-                    Err(error) => self.state.say(Tone::Bad, format!("{error:#}")),
+                    Err(error) => {
+                        let text = format!("no thread for the repair: {error}");
+                        self.state.say(Tone::Bad, text);
+                    }
                 }
             }
             Action::Repair(_) => {
@@ -193,7 +198,7 @@ impl App {
         if let Some(budget) = &mut self.options.budget {
             *budget = budget.saturating_sub(end.written);
         }
-        let (tone, word) = match end.kind {
+        let (tone, word) = match end.ending.kind() {
             EndKind::Repaired => (Tone::Good, "repaired"),
             EndKind::Left => (Tone::Warn, "left as it was"),
             EndKind::Stopped => (Tone::Warn, "stopped"),
@@ -201,7 +206,7 @@ impl App {
         };
         self.state.say(
             tone,
-            format!("{word}: {}  {}", end.text, Name(&end.order.path)),
+            format!("{word}: {}  {}", sentence(&end), Name(&end.order.path)),
         );
         let _ = self.requests.send(Request::LookAgain(end.order.file));
         self.ends.push(end);
@@ -212,7 +217,7 @@ impl App {
         mut self,
         console: &Console,
         cancel: &Cancel,
-        watcher: JoinHandle<Result<()>>,
+        watcher: JoinHandle<Result<(), Error>>,
         left: Result<Left>,
     ) -> Result<Outcome> {
         if let Some(repair) = self.repair.take() {
@@ -230,8 +235,8 @@ impl App {
             }
         }
         for end in &self.ends {
-            let line = format!("{}: {}", Name(&end.order.path), end.text);
-            match end.kind {
+            let line = format!("{}: {}", Name(&end.order.path), sentence(end));
+            match end.ending.kind() {
                 EndKind::Failed => console.error(line, ""),
                 _ => console.note(line),
             }
@@ -239,7 +244,7 @@ impl App {
         let stopped = self
             .ends
             .last()
-            .is_some_and(|end| end.kind == EndKind::Stopped);
+            .is_some_and(|end| end.ending.kind() == EndKind::Stopped);
         cancel.cancel();
         drop(self.requests);
         let left = left?;
@@ -252,7 +257,8 @@ impl App {
         if watcher.is_finished() || left == Left::NothingComes {
             watcher
                 .join()
-                .map_err(|_| anyhow!("the watching thread panicked; please report this"))??;
+                .map_err(|_| anyhow!("the watching thread panicked; please report this"))?
+                .map_err(explain)?;
         }
         let _ = io::stdout().flush();
         Ok(if stopped {

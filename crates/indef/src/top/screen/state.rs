@@ -1,15 +1,11 @@
 //! What is shown, chosen and typed. Knows no terminal.
 
+use indef_pipeline::watch::{Order, RangeKey, Row, Snapshot, SortBy};
 use units::Bytes;
 
 use crate::{
     advice::Advice,
     output::{Name, Style},
-    top::{
-        ranges::RangeKey,
-        repair::Order,
-        row::{Row, Snapshot, SortBy},
-    },
 };
 
 /// What the keys mean at the moment.

@@ -5,6 +5,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags},
 };
 use indef_fs::TargetId;
+use indef_pipeline::watch::{Lost, RangeKey, Row, Snapshot};
 use indef_trace::FileKey;
 use ratatui::{
     Terminal,
@@ -18,13 +19,7 @@ use super::{
     draw::draw,
     state::{Action, Mode, State, Tone},
 };
-use crate::{
-    output::Style,
-    top::{
-        ranges::RangeKey,
-        row::{Lost, Row, Snapshot},
-    },
-};
+use crate::output::Style;
 
 /// Any row.
 pub(in crate::top) fn sample_row() -> Row {

@@ -1,10 +1,10 @@
 //! What a trace saw, as the JSON document has it (docs/json.md).
 
 use indef_core::plan::PathJson;
+use indef_pipeline::learn::{Counts, HotFile, Live};
 use serde::Serialize;
 use units::Nanos;
 
-use super::model::{Counts, HotFile, Live};
 use crate::document::SCHEMA;
 
 /// The part of `trace --json` that tells what was seen. The command adds how it was seen.

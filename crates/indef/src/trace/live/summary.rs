@@ -2,10 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{
-    model::{Counts, Live},
-    view::{AtLeast, Clock, name, plural, time_or_dash},
-};
+use indef_pipeline::learn::{Counts, Live};
+
+use super::view::{AtLeast, Clock, name, plural, time_or_dash};
 use crate::output::{Align, Console, Count, Ratio, Table, counted};
 
 /// Where not all reads were timed it is an estimate.

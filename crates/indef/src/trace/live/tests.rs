@@ -6,14 +6,11 @@ use std::{
 };
 
 use indef_core::access::Observed;
+use indef_pipeline::learn::{Batch, Counts, Live, MAX_FILES};
 use indef_trace::{FileKey, FsId, Tally, TracedFile};
 use units::{FileRange, Nanos};
 
-use super::{
-    model::{Counts, MAX_FILES},
-    view::lines,
-    *,
-};
+use super::{view::lines, *};
 use crate::output::{Console, Style, fit};
 
 fn key(inode: u64) -> FileKey {

@@ -10,9 +10,9 @@
 
 use std::{io, time::Duration};
 
+use indef_pipeline::learn::{Distinct, HotFile, Live};
 use units::{Bytes, Nanos};
 
-use super::model::{Distinct, HotFile, Live};
 use crate::output::{Console, Count, Name, Ratio, Style, fit};
 
 /// Lines of the view at most: a trace is not all that happens on a terminal.
@@ -321,7 +321,9 @@ mod tests {
     use indef_trace::{FileKey, FsId, Tally, TracedFile};
     use units::FileRange;
 
-    use super::{super::model::Batch, *};
+    use indef_pipeline::learn::Batch;
+
+    use super::*;
     use crate::tmux::Tmux;
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is shown: a row for each hot fragmented range, and what holds for all of them.
+//! A snapshot: a row for each hot fragmented range, and sums over all ranges.
 
 use std::{cmp::Ordering, path::Path, sync::Arc, time::Duration};
 
@@ -10,30 +10,34 @@ use super::ranges::RangeKey;
 
 /// A hot fragmented range. Counts are rates per second where they are live, else sums.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) key: RangeKey,
-    pub(super) path: Arc<Path>,
+pub struct Row {
+    /// Which range.
+    pub key: RangeKey,
+    /// Its file.
+    pub path: Arc<Path>,
     /// Which file it is now: device numbers may differ from those of a profile.
-    pub(super) id: TargetId,
-    pub(super) reads: f64,
-    pub(super) dolf: u64,
+    pub id: TargetId,
+    /// Reads of it.
+    pub reads: f64,
+    /// Fragments in it.
+    pub dolf: u64,
     /// Fragments that a repair would take away from a read.
-    pub(super) extra: u64,
+    pub extra: u64,
     /// Requests that a read became, if they were counted.
-    pub(super) requests_per_read: Option<f64>,
+    pub requests_per_read: Option<f64>,
     /// Mean device time of a read, if any was timed.
-    pub(super) mean_ns: Option<f64>,
+    pub mean_ns: Option<f64>,
     /// Device time that fragments cost.
-    pub(super) lost: Lost,
+    pub lost: Lost,
     /// Bytes that a repair writes at most.
-    pub(super) cost: Bytes,
+    pub cost: Bytes,
     /// Why it cannot be repaired, if so.
-    pub(super) skip: Option<SkipReason>,
+    pub skip: Option<SkipReason>,
 }
 
 /// Device time that the fragments of a range cost, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Lost {
+pub enum Lost {
     /// From the times of its reads.
     Timed(f64),
     /// From the times of other reads.
@@ -43,7 +47,9 @@ pub(super) enum Lost {
 }
 
 impl Lost {
-    pub(super) fn ns(self) -> Option<f64> {
+    /// The number, if there is one.
+    #[must_use]
+    pub fn ns(self) -> Option<f64> {
         match self {
             Self::Timed(ns) | Self::Estimated(ns) => Some(ns),
             Self::Unknown => None,
@@ -53,27 +59,35 @@ impl Lost {
 
 impl Row {
     /// Fragments too many that were read, which is the rank where nothing was timed.
-    pub(super) fn extra_reads(&self) -> f64 {
+    #[must_use]
+    pub fn extra_reads(&self) -> f64 {
         self.reads * self.extra as f64
     }
 }
 
-/// By what rows are ordered.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum SortBy {
+pub enum SortBy {
+    /// Device time lost.
     #[default]
     Lost,
+    /// Reads.
     Reads,
+    /// Fragments.
     Dolf,
+    /// Requests of a read.
     Requests,
+    /// Mean time of a read.
     Time,
+    /// Length.
     Size,
+    /// Path and place.
     Path,
 }
 
 impl SortBy {
     /// In the order of the columns.
-    pub(super) const ALL: [Self; 7] = [
+    pub const ALL: [Self; 7] = [
         Self::Lost,
         Self::Reads,
         Self::Dolf,
@@ -84,14 +98,16 @@ impl SortBy {
     ];
 
     /// The next column to the right, or the first one again.
-    pub(super) fn next(self) -> Self {
+    #[must_use]
+    pub fn next(self) -> Self {
         let at = Self::ALL.iter().position(|by| *by == self).unwrap_or(0);
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
     /// Largest first; paths by the alphabet. What cannot be told apart is ordered by place, so that
     /// rows do not dance.
-    pub(super) fn order(self, a: &Row, b: &Row) -> Ordering {
+    #[must_use]
+    pub fn order(self, a: &Row, b: &Row) -> Ordering {
         let larger = |a: Option<f64>, b: Option<f64>| {
             b.unwrap_or(f64::NEG_INFINITY)
                 .total_cmp(&a.unwrap_or(f64::NEG_INFINITY))
@@ -112,32 +128,32 @@ impl SortBy {
     }
 }
 
-/// What there is to show at one time.
+/// All hot ranges at one time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Snapshot {
+pub struct Snapshot {
     /// Fragmented ranges, the most costly ones first.
-    pub(super) rows: Vec<Row>,
+    pub rows: Vec<Row>,
     /// How many there are; not all may be in `rows`.
-    pub(super) fragmented: u64,
+    pub fragmented: u64,
     /// Hot ranges that are watched.
-    pub(super) ranges: u64,
+    pub ranges: u64,
     /// Those of them that were not looked at yet.
-    pub(super) waiting: u64,
+    pub waiting: u64,
     /// Those of them that cannot be looked at: gone, replaced, without a name, not permitted, or
     /// not below the paths asked for.
-    pub(super) out_of_reach: u64,
+    pub out_of_reach: u64,
     /// Whether counts are rates.
-    pub(super) live: bool,
+    pub live: bool,
     /// Whether any read was timed.
-    pub(super) timed: bool,
+    pub timed: bool,
     /// Reads in all: a second if live, else the sum.
-    pub(super) reads: f64,
+    pub reads: f64,
     /// Bytes read, likewise.
-    pub(super) read: f64,
+    pub read: f64,
     /// Events lost.
-    pub(super) lost: u64,
+    pub lost: u64,
     /// Time since the beginning.
-    pub(super) elapsed: Duration,
+    pub elapsed: Duration,
     /// Extents of the selected range, if its file can be reached.
-    pub(super) details: Option<(RangeKey, Option<Vec<Extent>>)>,
+    pub details: Option<(RangeKey, Option<Vec<Extent>>)>,
 }

@@ -1,4 +1,23 @@
-//! Feed, ranges and survey together: drained once a second, and made into snapshots.
+//! The hottest fragmented ranges, live or of a profile, and their repair.
+//!
+//! ```text
+//! feed ─▶ ranges ─▶ survey ─▶ snapshot
+//! (live    (hottest,  (where     (rows)  ─ ─▶ repair
+//!  or       fading,    they lie)
+//!  profile) bounded)
+//! ```
+//!
+//! Nothing here decides what a fragment is or moves a byte; the first is done by `indef-core`, the
+//! second by `indef-engine`, with all that it promises.
+
+mod feed;
+mod ranges;
+mod repair;
+mod row;
+mod survey;
+
+#[cfg(test)]
+mod tests;
 
 use std::{
     path::PathBuf,
@@ -6,40 +25,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Result;
 use indef_engine::{Cancel, run::RunOptions};
 use indef_trace::FileKey;
 
-use super::{
-    feed::{Batch, Feed},
-    ranges::{Heat, RangeKey, Ranges},
-    row::{Lost, Row, Snapshot, SortBy},
-    survey::{Place, Survey},
-};
 use crate::{
     decay::Decay,
-    trace::live::{Batch as Seen, Live},
+    error::Error,
+    learn::{Batch as Seen, Live},
 };
+pub use feed::{Batch, Feed, LiveFeed, ProfileFeed};
+pub use ranges::RangeKey;
+use ranges::{Heat, Place, Ranges};
+pub use repair::{End, EndKind, Ending, Order, Repair};
+pub use row::{Lost, Row, Snapshot, SortBy};
+use survey::Survey;
 
 /// Live counts are worth half after this time: a screen follows a change within seconds, and does
 /// not flicker.
 const HALF_LIFE: Duration = Duration::from_secs(10);
 /// Rows of a snapshot at most.
-pub(super) const MAX_ROWS: usize = 5_000;
+const MAX_ROWS: usize = 5_000;
 /// The part of an interval in which files are looked at.
 const SURVEY_SHARE: u32 = 4;
 
-/// What the screen asks the watching thread for.
+/// Asks the watching thread for something.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Request {
-    /// The details of this range in the next snapshots.
+pub enum Request {
+    /// Put the details of this range into the next snapshots.
     Details(Option<RangeKey>),
-    /// A file was repaired.
+    /// Look at a file again: it was repaired.
     LookAgain(FileKey),
 }
 
 /// Watches what is read.
-pub(super) struct Watch {
+pub struct Watch {
     feed: Box<dyn Feed>,
     decay: Decay,
     live: Live,
@@ -48,7 +67,9 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(feed: Box<dyn Feed>, paths: Vec<PathBuf>, options: &RunOptions) -> Self {
+    /// For files below `paths`, or for all; `options` are those of repairs.
+    #[must_use]
+    pub fn new(feed: Box<dyn Feed>, paths: Vec<PathBuf>, options: &RunOptions) -> Self {
         let decay = if feed.is_live() {
             Decay::half_life(HALF_LIFE)
         } else {
@@ -64,19 +85,28 @@ impl Watch {
     }
 
     /// Whether counts come as they happen.
-    pub(super) fn is_live(&self) -> bool {
+    #[must_use]
+    pub fn is_live(&self) -> bool {
         self.feed.is_live()
     }
 
     /// Take in what was seen until now.
-    pub(super) fn drain(&mut self, now: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// That of the feed.
+    pub fn drain(&mut self, now: Duration) -> Result<(), Error> {
         let batch = self.feed.drain()?;
         self.take(batch, now);
         Ok(())
     }
 
     /// Take in what is left, and watch no more.
-    pub(super) fn finish(&mut self, now: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// That of the feed.
+    pub fn finish(&mut self, now: Duration) -> Result<(), Error> {
         let batch = self.feed.finish()?;
         self.take(batch, now);
         Ok(())
@@ -93,12 +123,12 @@ impl Watch {
     }
 
     /// Look at where hot ranges lie, for as long as the limit allows.
-    pub(super) fn survey(&mut self, now: Duration, limit: Option<Duration>, cancel: &Cancel) {
+    pub fn survey(&mut self, now: Duration, limit: Option<Duration>, cancel: &Cancel) {
         self.survey.look(&mut self.ranges, now, limit, cancel);
     }
 
-    /// What there is to show.
-    pub(super) fn snapshot(&mut self, now: Duration, details: Option<RangeKey>) -> Snapshot {
+    /// All hot ranges as of now.
+    pub fn snapshot(&mut self, now: Duration, details: Option<RangeKey>) -> Snapshot {
         let scale = self.decay.per_second(now);
         let per_fragment = self.time_per_fragment();
         let live = self.is_live();
@@ -168,13 +198,13 @@ impl Watch {
     /// # Errors
     ///
     /// That of the feed.
-    pub(super) fn run(
+    pub fn run(
         mut self,
         interval: Duration,
         requests: &Receiver<Request>,
         snapshots: &Sender<Snapshot>,
         cancel: &Cancel,
-    ) -> Result<()> {
+    ) -> Result<(), Error> {
         let begin = Instant::now();
         let mut next = begin;
         let mut details = None;

@@ -11,35 +11,42 @@ use indef_core::{
     SkipReason,
     layout::{WindowedDolf, WindowedDopf},
 };
-use indef_engine::collect::CollectSummary;
 use indef_fs::Filesystem;
-use serde::Serialize;
 use units::Bytes;
 
 use super::heat::{FileHeat, Hottest, Lost};
 
-/// What a scan found out about a file.
+/// The findings of a scan about one file.
 #[derive(Debug)]
-pub(super) struct FileScan {
-    pub(super) path: PathBuf,
-    pub(super) fs: Arc<Filesystem>,
-    pub(super) size: Bytes,
-    pub(super) allocated: Bytes,
-    pub(super) extents: u64,
-    pub(super) ideal: u64,
-    pub(super) dolf: WindowedDolf,
-    pub(super) dopf: WindowedDopf,
+pub struct FileScan {
+    /// Which.
+    pub path: PathBuf,
+    /// Its file system.
+    pub fs: Arc<Filesystem>,
+    /// Its size.
+    pub size: Bytes,
+    /// Its allocated bytes.
+    pub allocated: Bytes,
+    /// Its extents.
+    pub extents: u64,
+    /// The extents that it would ideally have.
+    pub ideal: u64,
+    /// Its DoLF, in reads of the I/O size.
+    pub dolf: WindowedDolf,
+    /// Its DoPF, likewise.
+    pub dopf: WindowedDopf,
     /// Bytes that a plan for sequential reads would move.
-    pub(super) worth_moving: Bytes,
+    pub worth_moving: Bytes,
     /// How it is read, if there is a profile.
-    pub(super) heat: Option<FileHeat>,
+    pub heat: Option<FileHeat>,
     /// Why it could not be looked into.
-    pub(super) skip: Option<SkipReason>,
+    pub skip: Option<SkipReason>,
 }
 
 impl FileScan {
     /// Extents ÷ the number it would ideally have.
-    pub(super) fn dof(&self) -> f64 {
+    #[must_use]
+    pub fn dof(&self) -> f64 {
         if self.ideal == 0 {
             1.0
         } else {
@@ -92,28 +99,39 @@ const BUCKETS: usize = 34;
 
 /// Counters over all files, in constant memory.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub struct Tally {
     top: usize,
     worst: BinaryHeap<Reverse<ByExcess>>,
-    pub(super) hottest: Hottest,
-    /// What fragments cost the readers of all files.
-    pub(super) lost: Lost,
+    /// The ranges that lose most.
+    pub hottest: Hottest,
+    /// The cost of fragments to the readers of all files.
+    pub lost: Lost,
     /// Files by extents.
     histogram: [u64; BUCKETS],
-    pub(super) fragmented: u64,
-    pub(super) extents: u64,
-    pub(super) ideal: u64,
-    pub(super) size: Bytes,
-    pub(super) allocated: Bytes,
-    pub(super) worth_moving: Bytes,
-    pub(super) dolf: WindowedDolf,
-    pub(super) dopf: WindowedDopf,
-    pub(super) skipped: BTreeMap<SkipReason, u64>,
-    pub(super) file_systems: BTreeMap<String, u64>,
+    /// Files with more extents than they would ideally have.
+    pub fragmented: u64,
+    /// Extents of all files.
+    pub extents: u64,
+    /// The extents that they would ideally have.
+    pub ideal: u64,
+    /// Size of all files.
+    pub size: Bytes,
+    /// Their allocated bytes.
+    pub allocated: Bytes,
+    /// Bytes that a plan for sequential reads would move.
+    pub worth_moving: Bytes,
+    /// DoLF over all files.
+    pub dolf: WindowedDolf,
+    /// DoPF over all files.
+    pub dopf: WindowedDopf,
+    /// Files that could not be looked into, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Files by file system.
+    pub file_systems: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    /// That keeps the `top` worst files.
+    /// Keeps the `top` worst files.
     pub(super) fn new(top: usize) -> Self {
         Self {
             top,
@@ -168,7 +186,8 @@ impl Tally {
     }
 
     /// The worst files, worst first.
-    pub(super) fn worst(&self) -> Vec<&FileScan> {
+    #[must_use]
+    pub fn worst(&self) -> Vec<&FileScan> {
         let mut worst: Vec<&Reverse<ByExcess>> = self.worst.iter().collect();
         worst.sort();
         worst.into_iter().map(|Reverse(file)| &file.0).collect()
@@ -176,7 +195,8 @@ impl Tally {
 
     /// The histogram from the first to the last bucket that has files: its least and greatest
     /// number of extents, and the files.
-    pub(super) fn histogram(&self) -> Vec<(u64, u64, u64)> {
+    #[must_use]
+    pub fn histogram(&self) -> Vec<(u64, u64, u64)> {
         let used = |n: &usize| self.histogram[*n] > 0;
         let Some(first) = (0..BUCKETS).find(used) else {
             return Vec::new();
@@ -191,43 +211,9 @@ impl Tally {
     }
 
     /// Files that could be looked into.
-    pub(super) fn files(&self) -> u64 {
+    #[must_use]
+    pub fn files(&self) -> u64 {
         self.histogram.iter().sum()
-    }
-
-    /// For JSON.
-    pub(super) fn totals(&self, summary: &CollectSummary) -> Totals {
-        Totals {
-            files: self.files(),
-            files_fragmented: self.fragmented,
-            files_skipped: self.skipped.values().sum(),
-            directories: summary.directories,
-            hard_links: summary.hard_links,
-            problems: summary.problems,
-            extents: self.extents,
-            ideal_extents: self.ideal,
-            size_bytes: self.size,
-            allocated_bytes: self.allocated,
-            worth_moving_bytes: self.worth_moving,
-            dolf_mean: self.dolf.mean(),
-            dolf_max: self.dolf.max,
-            dopf_mean: self.dopf.mean(),
-            dopf_max: self.dopf.mean().map(|_| self.dopf.max),
-            skipped: self
-                .skipped
-                .iter()
-                .map(|(reason, n)| (reason.word(), *n))
-                .collect(),
-            histogram: self
-                .histogram()
-                .into_iter()
-                .map(|(extents_min, extents_max, files)| Bucket {
-                    extents_min,
-                    extents_max,
-                    files,
-                })
-                .collect(),
-        }
     }
 }
 
@@ -241,37 +227,6 @@ fn bounds(bucket: usize) -> (u64, u64) {
         n if n == BUCKETS - 1 => (1 << (n - 1), u64::MAX),
         n => (1 << (n - 1), (1 << n) - 1),
     }
-}
-
-/// The sums of a scan, as JSON has them.
-#[derive(Debug, Serialize)]
-pub(super) struct Totals {
-    files: u64,
-    files_fragmented: u64,
-    files_skipped: u64,
-    directories: u64,
-    hard_links: u64,
-    problems: u64,
-    extents: u64,
-    ideal_extents: u64,
-    size_bytes: Bytes,
-    allocated_bytes: Bytes,
-    worth_moving_bytes: Bytes,
-    dolf_mean: f64,
-    dolf_max: u64,
-    /// Null where no geometry is known.
-    dopf_mean: Option<f64>,
-    dopf_max: Option<f64>,
-    /// Files by skip reason.
-    skipped: BTreeMap<&'static str, u64>,
-    histogram: Vec<Bucket>,
-}
-
-#[derive(Debug, Serialize)]
-struct Bucket {
-    extents_min: u64,
-    extents_max: u64,
-    files: u64,
 }
 
 #[cfg(test)]

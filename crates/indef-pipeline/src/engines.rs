@@ -9,7 +9,7 @@ use std::{
 use indef_core::SkipReason;
 use indef_fs::{EngineKind, EngineOptions, Filesystem, Refusal, relocator};
 
-/// What one file system got.
+/// The choice for one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Chosen {
     /// The engine; also where it refuses, if there is one for this kind of file system.

@@ -1,63 +1,73 @@
-//! Heat beside fragmentation: what a profile says about the files of a scan.
+//! Heat beside fragmentation: the accesses of a profile to the files of a scan, and what fragments
+//! cost them.
 
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
 use indef_core::{
     calibrate::{Calibration, CannotCalibrate},
-    layout::Layout,
+    layout::{Geometry, Layout},
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
-use indef_engine::Cancel;
 use indef_fs::TargetId;
 use units::{Bytes, FileRange, Nanos};
 
-use crate::{accesses::Accesses, args::ScanArgs, geometry::Geometries, output::Console, weighing};
+use crate::{geometry::Geometries, heat::Accesses};
 
 /// A profile, ready to be looked up.
-pub(super) struct Heat {
+#[derive(Debug)]
+pub struct Heat {
     accesses: Accesses,
     options: PlanOptions,
-    /// What reads cost here, or why that is not known.
-    pub(super) calibration: Result<Calibration, CannotCalibrate>,
+    /// The cost of a read here, or why that is not known.
+    pub calibration: Result<Calibration, CannotCalibrate>,
     /// Reads of all files of the profile.
-    pub(super) reads: u64,
+    pub reads: u64,
 }
 
-/// How a file is read, and what its fragments cost its readers.
+/// How a file is read, and the cost of its fragments to its readers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct FileHeat {
-    pub(super) reads: u64,
-    pub(super) writes: u64,
+pub struct FileHeat {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
     /// Of all reads of the profile, in percent.
-    pub(super) share_pct: f64,
-    /// What its timed reads took.
-    pub(super) observed: Nanos,
-    pub(super) lost: Lost,
+    pub share_pct: f64,
+    /// Time of its timed reads.
+    pub observed: Nanos,
+    /// The cost of its fragments.
+    pub lost: Lost,
     /// Its fragmented ranges that were read.
-    pub(super) ranges: Vec<HotRange>,
+    pub ranges: Vec<HotRange>,
 }
 
 /// A fragmented range that was read.
 #[derive(Clone, Debug)]
-pub(super) struct HotRange {
-    pub(super) path: Arc<Path>,
-    pub(super) range: FileRange,
-    pub(super) reads: u64,
-    pub(super) dolf: u64,
-    pub(super) lost: Lost,
+pub struct HotRange {
+    /// The file.
+    pub path: Arc<Path>,
+    /// Where in it.
+    pub range: FileRange,
+    /// Reads of it.
+    pub reads: u64,
+    /// Its fragments.
+    pub dolf: u64,
+    /// Their cost.
+    pub lost: Lost,
 }
 
-/// What fragments cost the reads of a profile.
+/// The cost of fragments to the reads of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Lost {
+pub struct Lost {
     /// Requests beyond those of contiguous ranges.
-    pub(super) requests: u64,
+    pub requests: u64,
     /// Time, where the profile tells what a request costs.
-    pub(super) time: Option<Nanos>,
+    pub time: Option<Nanos>,
 }
 
 impl Lost {
-    pub(super) fn add(&mut self, other: Self) {
+    /// Add another cost.
+    pub fn add(&mut self, other: Self) {
         self.requests = self.requests.saturating_add(other.requests);
         if let Some(time) = other.time {
             let sum = self.time.unwrap_or_default().0.saturating_add(time.0);
@@ -79,34 +89,24 @@ impl PartialOrd for Lost {
     }
 }
 
+/// Options of the planner under which the gain of a range is the cost of its fragments.
+pub(super) fn plan_options(io_size: Bytes, geometry: Geometry) -> PlanOptions {
+    PlanOptions {
+        policy: Policy::Indef,
+        io_size,
+        truncate_pct: 0.0,
+        geometry,
+        ..PlanOptions::default()
+    }
+}
+
 impl Heat {
-    /// Of an accessed profile, for the files below the paths of a scan.
+    /// Of a profile, with the options that it was calibrated with.
     pub(super) fn new(
-        args: &ScanArgs,
-        geometries: &Geometries,
         accesses: Accesses,
-        console: &Console,
-        cancel: &Cancel,
+        options: PlanOptions,
+        calibration: Result<Calibration, CannotCalibrate>,
     ) -> Self {
-        let mut options = PlanOptions {
-            policy: Policy::Indef,
-            io_size: args.io_size,
-            truncate_pct: 0.0,
-            geometry: geometries.main(),
-            ..PlanOptions::default()
-        };
-        let jobs = args.workers.count();
-        let calibration = weighing::calibration(
-            &mut options,
-            geometries,
-            &accesses,
-            &args.paths,
-            jobs,
-            cancel,
-        );
-        if let Err(why) = &calibration {
-            console.detail(format_args!("no times: {why}"));
-        }
         Self {
             reads: accesses.reads(),
             accesses,
@@ -115,7 +115,7 @@ impl Heat {
         }
     }
 
-    /// What the profile says about a file; nothing if it does not know it.
+    /// The accesses of a file and their cost; none if the profile does not know it.
     pub(super) fn of(
         &self,
         path: &Path,
@@ -164,7 +164,7 @@ impl Heat {
 
 /// The ranges that lose most, in bounded memory.
 #[derive(Debug)]
-pub(super) struct Hottest {
+pub struct Hottest {
     top: usize,
     ranges: Vec<HotRange>,
 }
@@ -195,7 +195,8 @@ impl Hottest {
     }
 
     /// The worst first.
-    pub(super) fn finish(mut self) -> Vec<HotRange> {
+    #[must_use]
+    pub fn finish(mut self) -> Vec<HotRange> {
         self.shorten();
         self.ranges
     }

@@ -25,10 +25,7 @@ use indef_trace::{
 };
 use units::{Bytes, FileRange};
 
-use super::{
-    is_below,
-    ranges::{RangeKey, Ranges},
-};
+use super::ranges::{Finding, Place, RangeKey, Ranges};
 use crate::opened::Opened;
 
 /// A range is looked at again after this time.
@@ -39,38 +36,6 @@ const AT_A_TIME: usize = 8 << 10;
 const MAX_OPEN: usize = 64;
 /// The details of a range are shown up to so many extents.
 const MAX_DETAILS: Bytes = Bytes::mib(64);
-
-/// What a look at a range said, and when.
-#[derive(Clone, Debug)]
-pub(super) struct Finding {
-    pub(super) at: Duration,
-    /// `None`: the file is gone, was replaced, may not be read, or is not asked for.
-    pub(super) place: Option<Place>,
-}
-
-/// Where a range lies.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) path: Arc<Path>,
-    pub(super) id: TargetId,
-    /// Fragments in the range.
-    pub(super) dolf: u64,
-    /// Fragments of one read of it, over its requests.
-    pub(super) fragments: u64,
-    /// Those of them that a repair would take away.
-    pub(super) extra: u64,
-    /// Bytes that a repair writes at most.
-    pub(super) cost: Bytes,
-    /// Why nothing of it would be moved, if so.
-    pub(super) skip: Option<SkipReason>,
-}
-
-impl Place {
-    /// The share of its fragments that a repair would take away.
-    pub(super) fn share(&self) -> f64 {
-        self.extra as f64 / self.fragments.max(1) as f64
-    }
-}
 
 /// Where a file is now. A collector, or a store that one filled, knows it by all that the kernel
 /// knows it by; a profile that a person wrote only by its name and number.
@@ -100,7 +65,7 @@ pub(super) fn plan_options(run: &RunOptions) -> PlanOptions {
     }
 }
 
-/// What the planner says about ranges (ordered), each read once.
+/// The planner's chunks for ranges (ordered), each read once.
 pub(super) fn decide(
     options: &PlanOptions,
     file: &Opened,
@@ -219,4 +184,9 @@ impl Survey {
         let layout = file.map(range, false, &mut self.mapper)?;
         Some(layout.extents().to_vec())
     }
+}
+
+/// Whether a file is asked for.
+fn is_below(path: &Path, paths: &[PathBuf]) -> bool {
+    paths.is_empty() || paths.iter().any(|folder| path.starts_with(folder))
 }

@@ -3,12 +3,13 @@
 //! Memory is bounded: of more than [`MAX_RANGES`] the colder quarter is forgotten, which for ranges
 //! that are read now and then only means that their counts begin anew.
 
-use std::{cmp::Ordering, collections::HashMap, time::Duration};
+use std::{cmp::Ordering, collections::HashMap, path::Path, sync::Arc, time::Duration};
 
+use indef_core::SkipReason;
+use indef_fs::TargetId;
 use indef_trace::{FileKey, Tally, TracedFile};
-use units::FileRange;
+use units::{Bytes, FileRange};
 
-use super::survey::Finding;
 use crate::decay::Decay;
 
 /// Ranges that are kept.
@@ -20,9 +21,11 @@ const COLD: f64 = 0.01;
 
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct RangeKey {
-    pub(super) file: FileKey,
-    pub(super) range: FileRange,
+pub struct RangeKey {
+    /// Which file.
+    pub file: FileKey,
+    /// Where in it.
+    pub range: FileRange,
 }
 
 /// Counts of a range, as of `at`.
@@ -59,7 +62,7 @@ impl Heat {
         self.time_ns += tally.observed.time.get() as f64;
     }
 
-    /// What it costs, as far as every read of it tells: not all are timed, but all are counted, and
+    /// Its cost, as far as every read of it tells: not all are timed, but all are counted, and
     /// mostly the requests that they became.
     fn cost(&self) -> f64 {
         self.requests.max(self.reads)
@@ -71,11 +74,43 @@ impl Heat {
     }
 }
 
+/// The result of a look at a range.
+#[derive(Clone, Debug)]
+pub(super) struct Finding {
+    pub(super) at: Duration,
+    /// `None`: the file is gone, was replaced, may not be read, or is not asked for.
+    pub(super) place: Option<Place>,
+}
+
+/// Where a range lies.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: Arc<Path>,
+    pub(super) id: TargetId,
+    /// Fragments in the range.
+    pub(super) dolf: u64,
+    /// Fragments of one read of it, over its requests.
+    pub(super) fragments: u64,
+    /// Those of them that a repair would take away.
+    pub(super) extra: u64,
+    /// Bytes that a repair writes at most.
+    pub(super) cost: Bytes,
+    /// Why nothing of it would be moved, if so.
+    pub(super) skip: Option<SkipReason>,
+}
+
+impl Place {
+    /// The share of its fragments that a repair would take away.
+    pub(super) fn share(&self) -> f64 {
+        self.extra as f64 / self.fragments.max(1) as f64
+    }
+}
+
 /// A range that is kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hot {
     pub(super) heat: Heat,
-    /// What the last look at the file said, if there was one.
+    /// The result of the last look at it, if there was one.
     pub(super) finding: Option<Finding>,
 }
 
@@ -189,7 +224,7 @@ impl Ranges {
         due.into_iter().map(|(_, _, key)| key).collect()
     }
 
-    /// What a look at a range said.
+    /// Keep the result of a look at a range.
     pub(super) fn found(&mut self, key: &RangeKey, finding: Finding) {
         if let Some(hot) = self.ranges.get_mut(key) {
             hot.finding = Some(finding);

@@ -1,11 +1,11 @@
-//! Counts that fade: what is hot now, not what once was.
+//! Counts that fade, so that they tell what is hot now.
 //!
 //! A faded count `c` of events that come at a steady rate `r` settles at `r · half-life ÷ ln 2`, so
 //! a rate can be told from it without keeping the events.
 
 use std::time::Duration;
 
-/// What was watched for less than this has no rate yet: a first count divided by no time is anything.
+/// A count watched for less than this has no rate yet: a first count divided by no time is anything.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 /// How fast counts fade.
@@ -26,15 +26,15 @@ impl Decay {
         }
     }
 
-    /// What a count is multiplied with after `time`.
+    /// The factor of a count after `time`.
     pub(crate) fn factor(self, time: Duration) -> f64 {
         self.half_life.map_or(1.0, |half| {
             (-(time.as_secs_f64() / half.as_secs_f64())).exp2()
         })
     }
 
-    /// What a faded count is multiplied with to be a rate per second, once it was watched for
-    /// `watched`: shortly after the beginning it has not settled yet. 1 where nothing fades.
+    /// The factor that makes a faded count a rate per second, once it was watched for `watched`:
+    /// shortly after the beginning it has not settled yet. 1 where nothing fades.
     pub(crate) fn per_second(self, watched: Duration) -> f64 {
         let Some(half) = self.half_life else {
             return 1.0;

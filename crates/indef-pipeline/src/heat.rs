@@ -1,4 +1,4 @@
-//! A profile, and the files that it is about.
+//! Heat: a profile, joined to the files that it is about.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,6 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Result, anyhow};
 use indef_core::{
     access::{AccessOptions, AccessRange, AccessRecord, FileAccesses, join},
     profile::{Profile, ProfileFile},
@@ -23,11 +22,11 @@ use indef_trace::{
 use units::Bytes;
 
 use crate::{
-    output::{Console, Name},
-    refusal::{advice, plain},
+    error::Error,
+    note::{LeftOut, Note, Notes},
 };
 
-/// What a profile says, file by file.
+/// The accesses of a profile, file by file.
 #[derive(Debug)]
 pub(crate) struct Accesses {
     ranges: FileAccesses,
@@ -43,7 +42,7 @@ struct Known {
     path: Option<PathBuf>,
 }
 
-/// What became of a file of a profile.
+/// A file of a profile today.
 enum Now {
     Here(TargetId, Option<PathBuf>),
     /// Another one has its name.
@@ -51,7 +50,7 @@ enum Now {
     Gone,
 }
 
-/// Files of a profile as they are found, or not.
+/// Files of a profile, sorted by whether they are found.
 #[derive(Default)]
 struct Finding {
     files: HashMap<TargetId, Known>,
@@ -80,30 +79,14 @@ impl Finding {
         self.canonical.push(canonical);
     }
 
-    /// Say what is left out: one line, however many there are.
-    fn tell(&self, console: &Console) {
-        for (paths, one, many) in [
-            (
-                &self.replaced,
-                "replaced since it was profiled, its accesses are left out; profile again",
-                "files of the profile were replaced since, their accesses are left out; profile again",
-            ),
-            (
-                &self.gone,
-                "in the profile, but no longer there; its accesses are left out",
-                "files of the profile are no longer there; their accesses are left out",
-            ),
+    /// Say what is left out.
+    fn tell(&self, notes: &dyn Notes) {
+        for (paths, why) in [
+            (&self.replaced, LeftOut::Replaced),
+            (&self.gone, LeftOut::Gone),
         ] {
-            match &paths[..] {
-                [] => {}
-                [path] => console.note(format_args!("{}: {one}", Name(path))),
-                paths => {
-                    let count = paths.len();
-                    console.note(format_args!("{count} {many} (--verbose names them)"));
-                    for path in paths {
-                        console.detail(format_args!("{}: {one}", Name(path)));
-                    }
-                }
+            if !paths.is_empty() {
+                notes.note(Note::LeftOut { paths, why });
             }
         }
     }
@@ -135,32 +118,28 @@ impl Accesses {
     /// Read a profile and find its files. Files that were replaced or are gone since are noted and
     /// left out: their ranges would be those of other contents.
     ///
-    /// What comes from a store was counted where the device is; `readahead` is not applied to it.
-    pub(crate) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
-        let unreadable =
-            |error: io::Error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error));
-        if Store::is_store(path).map_err(unreadable)? {
-            return Self::load_store(path, console);
+    /// The counts of a store come from below the page cache; `readahead` is not applied to them.
+    pub(crate) fn load(path: &Path, readahead: Bytes, notes: &dyn Notes) -> Result<Self, Error> {
+        if Store::is_store(path).map_err(|error| unreadable(path, error))? {
+            return Self::load_store(path, notes);
         }
-        let file = File::open(path).map_err(unreadable)?;
-        let profile = Profile::read(BufReader::new(file))
-            .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
+        let profile = read_lines(path)?;
         let mut finding = Finding::default();
         for file in &profile.files {
             finding.add(Some(&file.path), find(file));
         }
-        finding.tell(console);
+        finding.tell(notes);
         Ok(finding.joined(profile.records, profile.ranges, readahead))
     }
 
-    fn load_store(path: &Path, console: &Console) -> Result<Self> {
+    fn load_store(path: &Path, notes: &dyn Notes) -> Result<Self, Error> {
         let heat = Store::open(path)?.load(SystemTime::now())?;
         let resolver = Resolver::new();
         let mut finding = Finding::default();
         for file in &heat.files {
             finding.add(file.path.as_deref(), find_traced(&resolver, file));
         }
-        finding.tell(console);
+        finding.tell(notes);
         Ok(finding.joined(Vec::new(), heat.ranges, Bytes::ZERO))
     }
 
@@ -182,6 +161,22 @@ impl Accesses {
             let timed = ranges.iter().any(|range| range.observed.timed > 0);
             timed.then_some((id, known.path.as_deref()?))
         })
+    }
+}
+
+/// A profile of lines.
+pub(crate) fn read_lines(path: &Path) -> Result<Profile, Error> {
+    let file = File::open(path).map_err(|error| unreadable(path, error))?;
+    Profile::read(BufReader::new(file)).map_err(|source| Error::Profile {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+fn unreadable(path: &Path, source: io::Error) -> Error {
+    Error::Open {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -1,4 +1,7 @@
-//! The model: sums, rates, and the hottest files.
+//! A trace while it goes on: sums, rates, and the hottest files.
+//!
+//! Memory is bounded, however many files and ranges there are: sums are exact always; of single
+//! files only the hottest are told apart once there are very many ([`MAX_FILES`]).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,7 +17,7 @@ use units::{Bytes, Nanos};
 use crate::decay::Decay;
 
 /// Files that are told apart. When there are more, the colder half is forgotten.
-pub(crate) const MAX_FILES: usize = 16 << 10;
+pub const MAX_FILES: usize = 16 << 10;
 /// Files whose names are kept: they are told only once, and a forgotten file may become hot again.
 const MAX_NAMES: usize = 64 << 10;
 /// Different files and ranges are counted up to this number of each.
@@ -22,25 +25,30 @@ const MAX_DISTINCT: usize = 112 << 10;
 /// Rates are those of about the last ten seconds.
 const RECENT: Decay = Decay::half_life(Duration::from_secs(5));
 
-/// What a collector hands out at a time.
+/// A collector's counts of a while.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Batch<'a> {
-    /// What was accessed since the last time.
-    pub(crate) tallies: &'a [Tally],
+pub struct Batch<'a> {
+    /// Accesses since the last time.
+    pub tallies: &'a [Tally],
     /// Files met for the first time.
-    pub(crate) files: &'a [TracedFile],
+    pub files: &'a [TracedFile],
     /// Events lost since the last time.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }
 
 /// Sums over accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) reads: u64,
-    pub(crate) writes: u64,
-    pub(crate) read: Bytes,
-    pub(crate) written: Bytes,
-    pub(crate) observed: Observed,
+pub struct Counts {
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Bytes read.
+    pub read: Bytes,
+    /// Bytes written.
+    pub written: Bytes,
+    /// Requests and times of the reads.
+    pub observed: Observed,
 }
 
 impl Counts {
@@ -54,14 +62,16 @@ impl Counts {
     }
 
     /// Requests that a read became, on average; `None` if they were not counted.
-    pub(crate) fn requests_per_read(&self) -> Option<f64> {
+    #[must_use]
+    pub fn requests_per_read(&self) -> Option<f64> {
         (self.observed.requests > 0 && self.reads > 0)
             .then(|| self.observed.requests as f64 / self.reads as f64)
     }
 
     /// Device time of all reads: that of the timed ones, and as much for the others; `None` if none
     /// was timed.
-    pub(crate) fn device_time(&self) -> Option<Nanos> {
+    #[must_use]
+    pub fn device_time(&self) -> Option<Nanos> {
         let (time, timed) = (self.observed.time.get(), self.observed.timed);
         let all = u128::from(time) * u128::from(self.reads.max(timed));
         let all = all.checked_div(u128::from(timed))?;
@@ -69,7 +79,8 @@ impl Counts {
     }
 
     /// Mean device time of a read; `None` if none was timed.
-    pub(crate) fn mean_time(&self) -> Option<Nanos> {
+    #[must_use]
+    pub fn mean_time(&self) -> Option<Nanos> {
         self.observed
             .time
             .get()
@@ -116,23 +127,28 @@ impl Recent {
 
 /// Accesses per second, as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Rates {
-    pub(crate) reads: f64,
-    pub(crate) writes: f64,
-    pub(crate) read: f64,
-    pub(crate) written: f64,
+pub struct Rates {
+    /// Reads.
+    pub reads: f64,
+    /// Writes.
+    pub writes: f64,
+    /// Bytes read.
+    pub read: f64,
+    /// Bytes written.
+    pub written: f64,
 }
 
 /// A file among the hottest.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct HotFile<'a> {
-    pub(crate) key: FileKey,
+pub struct HotFile<'a> {
+    /// Which.
+    pub key: FileKey,
     /// Its name, if it has one and could be found.
-    pub(crate) path: Option<&'a Path>,
+    pub path: Option<&'a Path>,
     /// Since the beginning.
-    pub(crate) total: Counts,
+    pub total: Counts,
     /// Lately.
-    pub(crate) rates: Rates,
+    pub rates: Rates,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,7 +159,7 @@ struct File {
 
 /// How many different things there were.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Distinct {
+pub struct Distinct {
     hasher: RandomState,
     seen: HashSet<u64>,
 }
@@ -156,19 +172,21 @@ impl Distinct {
     }
 
     /// The number.
-    pub(crate) fn count(&self) -> u64 {
+    #[must_use]
+    pub fn count(&self) -> u64 {
         self.seen.len() as u64
     }
 
     /// Whether it may be more, because counting ended.
-    pub(crate) fn is_full(&self) -> bool {
+    #[must_use]
+    pub fn is_full(&self) -> bool {
         self.seen.len() >= MAX_DISTINCT
     }
 }
 
-/// What was seen so far.
+/// All that was seen so far.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub struct Live {
     files: HashMap<FileKey, File>,
     names: HashMap<FileKey, PathBuf>,
     files_seen: Distinct,
@@ -181,7 +199,7 @@ pub(crate) struct Live {
 
 impl Live {
     /// More was seen; `elapsed` is the time since the beginning.
-    pub(crate) fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
+    pub fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
         for file in batch.files {
@@ -226,12 +244,14 @@ impl Live {
     }
 
     /// Since the beginning.
-    pub(crate) fn total(&self) -> &Counts {
+    #[must_use]
+    pub fn total(&self) -> &Counts {
         &self.total
     }
 
     /// Lately.
-    pub(crate) fn rates(&self) -> Rates {
+    #[must_use]
+    pub fn rates(&self) -> Rates {
         self.rates_of(&self.recent)
     }
 
@@ -248,28 +268,33 @@ impl Live {
     }
 
     /// Time since the beginning.
-    pub(crate) fn elapsed(&self) -> Duration {
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
     /// Events lost since the beginning.
-    pub(crate) fn lost(&self) -> u64 {
+    #[must_use]
+    pub fn lost(&self) -> u64 {
         self.lost
     }
 
     /// Different files.
-    pub(crate) fn files_seen(&self) -> &Distinct {
+    #[must_use]
+    pub fn files_seen(&self) -> &Distinct {
         &self.files_seen
     }
 
     /// Different ranges.
-    pub(crate) fn ranges_seen(&self) -> &Distinct {
+    #[must_use]
+    pub fn ranges_seen(&self) -> &Distinct {
         &self.ranges_seen
     }
 
     /// The files that were hottest lately: by the time their reads took, or by reads where nothing
     /// was timed.
-    pub(crate) fn hottest_now(&self, most: usize) -> Vec<HotFile<'_>> {
+    #[must_use]
+    pub fn hottest_now(&self, most: usize) -> Vec<HotFile<'_>> {
         let timed = self.total.observed.timed > 0;
         let heat = |file: &File| {
             let mut recent = file.recent;
@@ -283,7 +308,8 @@ impl Live {
     }
 
     /// The files that were hottest since the beginning.
-    pub(crate) fn hottest_of_all(&self, most: usize) -> Vec<HotFile<'_>> {
+    #[must_use]
+    pub fn hottest_of_all(&self, most: usize) -> Vec<HotFile<'_>> {
         let heat = |file: &File| {
             let total = &file.total;
             (total.device_time(), total.reads, total.writes)

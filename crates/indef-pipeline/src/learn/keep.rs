@@ -1,8 +1,8 @@
-//! What was learned, on its way into the profile.
+//! Counts on their way into the profile.
 //!
 //! Counts add up in a bounded table in memory and go to the store every half a minute, in one
 //! transaction. If the disk is full or somebody holds the store, they stay and are tried again; at
-//! the very end they go into a file in the temporary directory, whose name is said.
+//! the very end they go into a file in the temporary directory, whose name is in the error.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,6 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
 use indef_core::{
     access::{AccessRange, AccessRecord, Observed, Op},
     profile::{ProfileFile, ProfileWriter},
@@ -24,11 +23,20 @@ use indef_trace::{
 };
 use units::FileRange;
 
-use crate::{
-    args::TraceArgs,
-    output::Name,
-    refusal::{advice, plain},
-};
+use crate::error::Error;
+
+/// Where and how to keep what is learned.
+#[derive(Clone, Debug)]
+pub struct Keep {
+    /// A profile store, made if it is not there; with `raw`, a profile of lines.
+    pub path: PathBuf,
+    /// Keep every single access, in order of time.
+    pub raw: bool,
+    /// For the store's list of sessions.
+    pub command: String,
+    /// Of a new store; of one that exists, those that are given replace its own.
+    pub store: StoreOptions,
+}
 
 /// Ranges in memory before they go to the store.
 const MANY: usize = 25_000;
@@ -49,18 +57,20 @@ pub(super) enum Keeper {
 
 impl Keeper {
     /// Make sure that there is a place for what will be learned.
-    pub(super) fn open(args: &TraceArgs) -> Result<Self> {
-        let Some(path) = &args.output else {
+    pub(super) fn open(keep: Option<&Keep>, layer: Layer) -> Result<Self, Error> {
+        let Some(keep) = keep else {
             return Ok(Self::Nothing);
         };
-        if args.raw {
-            return ToLines::create(path, args).map(|lines| Self::Lines(Box::new(lines)));
+        if keep.raw {
+            let lines = ToLines::create(&keep.path, layer)?;
+            return Ok(Self::Lines(Box::new(lines)));
         }
-        ToStore::open(path, args).map(|store| Self::Store(Box::new(store)))
+        let store = ToStore::open(keep, layer)?;
+        Ok(Self::Store(Box::new(store)))
     }
 
     /// Take what was drained. A problem that may pass is told once.
-    pub(super) fn add(&mut self, drained: Drained) -> Result<Option<String>> {
+    pub(super) fn add(&mut self, drained: Drained) -> Result<Option<StoreError>, Error> {
         match self {
             Self::Nothing => Ok(None),
             Self::Store(store) => Ok(store.add(drained)),
@@ -69,7 +79,7 @@ impl Keeper {
     }
 
     /// Write what is left.
-    pub(super) fn finish(self, lost: u64) -> Result<()> {
+    pub(super) fn finish(self, lost: u64) -> Result<(), Error> {
         match self {
             Self::Nothing => Ok(()),
             Self::Store(store) => store.finish(lost),
@@ -101,23 +111,15 @@ struct Counts {
 }
 
 impl ToStore {
-    fn open(path: &Path, args: &TraceArgs) -> Result<Self> {
+    fn open(keep: &Keep, layer: Layer) -> Result<Self, Error> {
+        let path = &keep.path;
         if path.exists() && !Store::is_store(path).unwrap_or(true) && !is_empty(path) {
-            bail!(
-                "{}: there is something else than a profile store; name another file, or import it \
-                 (indef profile import)",
-                Name(path)
-            );
+            return Err(Error::NoStore { path: path.clone() });
         }
-        let options = StoreOptions {
-            half_life: args.keep.half_life,
-            max_size: args.keep.max_size,
-        };
-        let mut store = Store::create(path, &options)?;
-        let words: Vec<_> = args.command.iter().map(|w| w.to_string_lossy()).collect();
+        let mut store = Store::create(path, &keep.store)?;
         let info = SessionInfo {
-            layer: args.options().layer.word().to_owned(),
-            command: words.join(" "),
+            layer: layer.word().to_owned(),
+            command: keep.command.clone(),
             kernel: rustix::system::uname()
                 .release()
                 .to_string_lossy()
@@ -136,7 +138,7 @@ impl ToStore {
         })
     }
 
-    fn add(&mut self, drained: Drained) -> Option<String> {
+    fn add(&mut self, drained: Drained) -> Option<StoreError> {
         for file in drained.files {
             if let Some(path) = &file.path
                 && self.names.len() < MANY
@@ -168,9 +170,7 @@ impl ToStore {
             }
             Err(error) if !self.told => {
                 self.told = true;
-                Some(format!(
-                    "{error}; what was learned is kept in memory and tried again"
-                ))
+                Some(error)
             }
             Err(_) => None,
         }
@@ -196,7 +196,7 @@ impl ToStore {
         })
     }
 
-    fn finish(mut self, lost: u64) -> Result<()> {
+    fn finish(mut self, lost: u64) -> Result<(), Error> {
         let lost = lost + self.lost;
         let flushed = self
             .flush()
@@ -207,17 +207,14 @@ impl ToStore {
         if self.counts.is_empty() {
             return Err(error.into());
         }
-        match self.rescue() {
-            Ok(path) => bail!(
-                "{error}. What was not yet in it is kept in {0}; add it with: indef profile import PROFILE {0}",
-                Name(&path)
-            ),
-            Err(second) => bail!("{error}. It could not be kept elsewhere either: {second:#}"),
-        }
+        Err(match self.rescue() {
+            Ok(path) => Error::Rescued { path, why: error },
+            Err(source) => Error::NotRescued { why: error, source },
+        })
     }
 
-    /// What the store does not take, as lines in the temporary directory.
-    fn rescue(&self) -> Result<PathBuf> {
+    /// Write what the store does not take as lines into the temporary directory.
+    fn rescue(&self) -> io::Result<PathBuf> {
         let mut file = tempfile::Builder::new()
             .prefix("indef-trace-")
             .suffix(".profile")
@@ -243,7 +240,7 @@ impl ToStore {
             writer.range(number, &range)?;
         }
         writer.finish()?;
-        let (_, path) = file.keep()?;
+        let (_, path) = file.keep().map_err(|error| error.error)?;
         Ok(path)
     }
 }
@@ -258,26 +255,28 @@ pub(super) struct ToLines {
 }
 
 impl ToLines {
-    fn create(path: &Path, args: &TraceArgs) -> Result<Self> {
+    fn create(path: &Path, layer: Layer) -> Result<Self, Error> {
         if path.exists() && Store::is_store(path).unwrap_or(false) {
-            bail!(
-                "{}: there is a profile store; --raw writes lines, so name another file",
-                Name(path)
-            );
+            return Err(Error::IsStore {
+                path: path.to_owned(),
+            });
         }
-        let file = File::create(path)
-            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
+        let file = File::create(path).map_err(|source| Error::Open {
+            path: path.to_owned(),
+            source,
+        })?;
+        let writer = ProfileWriter::new(BufWriter::new(file)).map_err(|e| unwritten(path, e))?;
         let mut lines = Self {
-            writer: ProfileWriter::new(BufWriter::new(file))?,
+            writer,
             numbers: HashMap::new(),
             path: path.to_owned(),
-            below_cache: args.options().layer == Layer::Fs,
+            below_cache: layer == Layer::Fs,
         };
         lines.flush()?;
         Ok(lines)
     }
 
-    fn add(&mut self, drained: Drained) -> Result<()> {
+    fn add(&mut self, drained: Drained) -> Result<(), Error> {
         let mut write = || -> io::Result<()> {
             for file in &drained.files {
                 let number = self
@@ -290,7 +289,7 @@ impl ToLines {
             }
             Ok(())
         };
-        write().with_context(|| format!("{}: cannot write the profile", Name(&self.path)))?;
+        write().map_err(|error| unwritten(&self.path, error))?;
         self.flush()
     }
 
@@ -313,18 +312,26 @@ impl ToLines {
         })
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self) -> Result<(), Error> {
         self.writer
             .flush()
-            .with_context(|| format!("{}: cannot write the profile", Name(&self.path)))
+            .map_err(|error| unwritten(&self.path, error))
     }
 
-    fn finish(self) -> Result<()> {
+    fn finish(self) -> Result<(), Error> {
         let path = self.path;
         self.writer
             .finish()
             .and_then(|mut out| out.flush())
-            .with_context(|| format!("{}: cannot write the profile", Name(&path)))
+            .map_err(|error| unwritten(&path, error))
+    }
+}
+
+fn unwritten(path: &Path, source: io::Error) -> Error {
+    Error::Write {
+        path: path.to_owned(),
+        what: "the profile",
+        source,
     }
 }
 

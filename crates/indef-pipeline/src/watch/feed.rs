@@ -1,16 +1,15 @@
-//! Where the counts come from.
+//! Where the counts come from: a collector, or a profile.
 
 use std::{
     cmp::Reverse,
     collections::HashSet,
-    fs::{self, File},
-    io::BufReader,
+    fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    slice,
     time::SystemTime,
 };
 
-use anyhow::{Context, Result, anyhow};
 use indef_core::{
     access::{AccessOptions, AccessRange, join},
     profile::Profile,
@@ -24,35 +23,37 @@ use units::Bytes;
 
 use super::ranges::MAX_RANGES;
 use crate::{
-    output::{Console, Name},
-    refusal::{advice, plain},
+    error::Error,
+    heat::read_lines,
+    note::{LeftOut, Note, Notes},
 };
 
-/// What came in since the last time.
+/// The counts since the last time.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Batch {
-    pub(super) tallies: Vec<Tally>,
+pub struct Batch {
+    /// Counts.
+    pub tallies: Vec<Tally>,
     /// Files met for the first time.
-    pub(super) files: Vec<TracedFile>,
+    pub files: Vec<TracedFile>,
     /// Events lost.
-    pub(super) lost: u64,
+    pub lost: u64,
 }
 
 /// Where the counts come from: a collector, a profile, a test.
-pub(super) trait Feed: Send {
-    /// What came in since the last time. Does not wait.
+pub trait Feed: Send {
+    /// The counts since the last time. Does not wait.
     ///
     /// # Errors
     ///
     /// Nothing more will come.
-    fn drain(&mut self) -> Result<Batch>;
+    fn drain(&mut self) -> Result<Batch, Error>;
 
     /// All that is left; nothing will come any more.
     ///
     /// # Errors
     ///
     /// It is lost.
-    fn finish(&mut self) -> Result<Batch> {
+    fn finish(&mut self) -> Result<Batch, Error> {
         self.drain()
     }
 
@@ -70,15 +71,19 @@ impl From<Drained> for Batch {
     }
 }
 
-/// What reaches the devices now.
-pub(super) struct LiveFeed {
+/// Reads as they reach the devices now.
+pub struct LiveFeed {
     /// Until it is finished.
     collector: Option<Collector>,
 }
 
 impl LiveFeed {
     /// Watch reads of files below `paths`, or of all.
-    pub(super) fn start(paths: &[PathBuf], console: &Console) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// Nothing can be collected.
+    pub fn start(paths: &[PathBuf], notes: &dyn Notes) -> Result<Self, Error> {
         let options = TraceOptions {
             layer: Layer::Fs,
             writes: false,
@@ -88,13 +93,9 @@ impl LiveFeed {
             },
             ..TraceOptions::default()
         };
-        let collector = Collector::start(&options).context(
-            "what is read now cannot be watched (a recorded profile can be shown: --profile)",
-        )?;
+        let collector = Collector::start(&options)?;
         for source in collector.sources() {
-            if let Some(why) = &source.why_not {
-                console.detail(format_args!("not seen: {}: {why}", source.what));
-            }
+            notes.note(Note::Source(source));
         }
         Ok(Self {
             collector: Some(collector),
@@ -103,14 +104,14 @@ impl LiveFeed {
 }
 
 impl Feed for LiveFeed {
-    fn drain(&mut self) -> Result<Batch> {
+    fn drain(&mut self) -> Result<Batch, Error> {
         match &mut self.collector {
             Some(collector) => Ok(collector.drain()?.into()),
             None => Ok(Batch::default()),
         }
     }
 
-    fn finish(&mut self) -> Result<Batch> {
+    fn finish(&mut self) -> Result<Batch, Error> {
         match self.collector.take() {
             Some(collector) => Ok(collector.finish()?.into()),
             None => Ok(Batch::default()),
@@ -124,31 +125,31 @@ impl Feed for LiveFeed {
 
 /// A profile that was recorded before: all of it comes at once.
 #[derive(Debug)]
-pub(super) struct ProfileFeed {
+pub struct ProfileFeed {
     all: Batch,
 }
 
 impl ProfileFeed {
     /// Read it: a store, or a profile of lines. Files of the latter that are gone are noted and left
     /// out; those of a store are looked for when they are looked at.
-    pub(super) fn load(path: &Path, readahead: Bytes, console: &Console) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn load(path: &Path, readahead: Bytes, notes: &dyn Notes) -> Result<Self, Error> {
         if Store::is_store(path).unwrap_or(false) {
             return Ok(Self {
                 all: of_store(&Store::open(path)?)?,
             });
         }
-        let file = File::open(path)
-            .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
-        let profile = Profile::read(BufReader::new(file))
-            .map_err(|error| anyhow!("{}: {error}", Name(path)))?;
         Ok(Self {
-            all: of_profile(profile, readahead, console),
+            all: of_profile(read_lines(path)?, readahead, notes),
         })
     }
 }
 
 impl Feed for ProfileFeed {
-    fn drain(&mut self) -> Result<Batch> {
+    fn drain(&mut self) -> Result<Batch, Error> {
         Ok(std::mem::take(&mut self.all))
     }
 
@@ -158,7 +159,7 @@ impl Feed for ProfileFeed {
 }
 
 /// The hottest ranges of a store: it may hold millions.
-fn of_store(store: &Store) -> Result<Batch> {
+fn of_store(store: &Store) -> Result<Batch, Error> {
     let mut batch = Batch::default();
     let mut latest = None;
     store.visit(SystemTime::now(), |number, file, access| {
@@ -203,7 +204,7 @@ fn tally(file: FileKey, access: &AccessRange) -> Tally {
     }
 }
 
-fn of_profile(profile: Profile, readahead: Bytes, console: &Console) -> Batch {
+fn of_profile(profile: Profile, readahead: Bytes, notes: &dyn Notes) -> Batch {
     let mut batch = Batch::default();
     let mut keys = Vec::with_capacity(profile.files.len());
     for file in &profile.files {
@@ -227,10 +228,10 @@ fn of_profile(profile: Profile, readahead: Bytes, console: &Console) -> Batch {
                 subvolume: 0,
             });
         if key.is_none() {
-            console.note(format_args!(
-                "{}: in the profile, but no longer there; its accesses are left out",
-                Name(&file.path)
-            ));
+            notes.note(Note::LeftOut {
+                paths: slice::from_ref(&file.path),
+                why: LeftOut::Gone,
+            });
         }
         keys.push(key);
         batch.files.extend(key.map(|key| TracedFile {

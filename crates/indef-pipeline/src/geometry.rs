@@ -1,0 +1,147 @@
+//! Each device's inside: as given, or as the device of each file system tells.
+
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use indef_core::{layout::Geometry, plan::PlanOptions};
+use indef_fs::{DeviceGeometry, NoGeometry, detect, device_geometry};
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::note::{Note, Notes};
+
+/// Where geometries come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeometryChoice {
+    /// Ask the devices.
+    Auto,
+    /// The same for all of them.
+    Given(Geometry),
+}
+
+/// One geometry for each file system that the paths of a command are on.
+#[derive(Debug, Default)]
+pub struct Geometries {
+    given: Option<Geometry>,
+    by_device: HashMap<u64, Geometry>,
+    /// In the order of the paths.
+    answers: Vec<Answer>,
+}
+
+/// The answer of one file system's device.
+#[derive(Debug)]
+pub struct Answer {
+    /// A path on the file system.
+    pub path: PathBuf,
+    /// The geometry, or why it is unknown.
+    pub told: Result<DeviceGeometry, NoGeometry>,
+}
+
+impl Geometries {
+    /// For the file systems that `paths` are on. `choice` is what was asked for; if nothing was,
+    /// devices are asked, and those that have nothing to tell, as ordinary ones have not, are left
+    /// out of the answers.
+    pub fn new(choice: Option<GeometryChoice>, paths: &[PathBuf], notes: &dyn Notes) -> Self {
+        if let Some(GeometryChoice::Given(geometry)) = choice {
+            return Self {
+                given: Some(geometry),
+                ..Self::default()
+            };
+        }
+        let mut geometries = Self::default();
+        for path in paths {
+            geometries.ask(path);
+        }
+        let asked_for = choice.is_some();
+        for Answer { path, told } in &geometries.answers {
+            if let Err(why) = told {
+                notes.note(Note::NoGeometry {
+                    path,
+                    why,
+                    asked_for,
+                });
+            }
+        }
+        let is_ordinary =
+            |answer: &Answer| answer.told.as_ref().is_err_and(NoGeometry::is_ordinary);
+        geometries
+            .answers
+            .retain(|answer| asked_for || !is_ordinary(answer));
+        geometries
+    }
+
+    fn ask(&mut self, path: &Path) {
+        // Only to ask where it is: a FIFO would hold us up, and opening a device may do something. What
+        // cannot be opened is told when it is scanned.
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(fs) = open(path, flags, Mode::empty())
+            .map_err(drop)
+            .and_then(|file| detect(&file, path).map_err(drop))
+        else {
+            return;
+        };
+        if self.by_device.contains_key(&fs.dev) {
+            return;
+        }
+        let told = device_geometry(&fs);
+        let geometry = told
+            .as_ref()
+            .map_or(Geometry::Unknown, |told| told.geometry);
+        self.by_device.insert(fs.dev, geometry);
+        self.answers.push(Answer {
+            path: path.to_owned(),
+            told,
+        });
+    }
+
+    /// Of the file system with this device number.
+    #[must_use]
+    pub fn of(&self, dev: u64) -> Geometry {
+        self.given
+            .or_else(|| self.by_device.get(&dev).copied())
+            .unwrap_or_default()
+    }
+
+    /// Whether any is known.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        self.given
+            .iter()
+            .chain(self.by_device.values())
+            .any(|geometry| *geometry != Geometry::Unknown)
+    }
+
+    /// The one that stands for a whole plan: as given, or the first that is known.
+    #[must_use]
+    pub fn main(&self) -> Geometry {
+        let mut known = (self.answers.iter())
+            .filter_map(|answer| Some(answer.told.as_ref().ok()?.geometry))
+            .filter(|geometry| *geometry != Geometry::Unknown);
+        self.given.or_else(|| known.next()).unwrap_or_default()
+    }
+
+    /// The one that was given for all devices.
+    #[must_use]
+    pub fn given(&self) -> Option<Geometry> {
+        self.given
+    }
+
+    /// The devices' answers, one for each file system, in the order of the paths.
+    #[must_use]
+    pub fn answers(&self) -> &[Answer] {
+        &self.answers
+    }
+
+    /// `options` with the geometry of a file system.
+    pub(crate) fn options<'a>(&self, options: &'a PlanOptions, dev: u64) -> Cow<'a, PlanOptions> {
+        match self.of(dev) {
+            geometry if geometry == options.geometry => Cow::Borrowed(options),
+            geometry => Cow::Owned(PlanOptions {
+                geometry,
+                ..options.clone()
+            }),
+        }
+    }
+}

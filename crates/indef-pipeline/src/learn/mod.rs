@@ -1,0 +1,156 @@
+//! Learn what applications really read: from a trace to a profile.
+//!
+//! The collector counts in the kernel; about once a second its counts go into [`Live`], for whoever
+//! looks on, and into a table in memory, and from there now and then into the profile.
+
+mod keep;
+mod live;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use indef_trace::{
+    collect::{Collector, Drained, Source, TraceError, TraceOptions},
+    store::StoreError,
+};
+
+use crate::error::Error;
+pub use keep::Keep;
+use keep::Keeper;
+pub use live::{Batch, Counts, Distinct, HotFile, Live, MAX_FILES, Rates};
+
+/// How long a signal or the end of a command may go unnoticed.
+const TICK: Duration = Duration::from_millis(50);
+/// How often the counts are looked at.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// A trace that has begun. The kernel counts; nothing is taken from it yet.
+pub struct Session {
+    collector: Collector,
+    keeper: Keeper,
+    live: Live,
+    /// Single accesses are kept, so they are taken often.
+    raw: bool,
+}
+
+/// Progress of a trace.
+#[derive(Debug)]
+pub enum Seen<'a> {
+    /// All that was seen so far; about once a second.
+    Live(&'a Live),
+    /// The store takes no more. The counts stay in memory and are tried again; said once.
+    NotStored(&'a StoreError),
+}
+
+/// A trace that is over.
+#[derive(Debug)]
+pub struct Learned {
+    /// All that was seen.
+    pub live: Live,
+    /// Whether the trace went on to its end.
+    pub watched: Result<(), Error>,
+    /// Whether everything is kept. Whatever happened to the trace, what it learned is.
+    pub kept: Result<(), Error>,
+}
+
+impl Session {
+    /// Begin. First of all, there is a place for what will be learned: a profile that cannot be
+    /// written should not cost a trace.
+    ///
+    /// # Errors
+    ///
+    /// The profile cannot be written, or nothing can be collected.
+    pub fn begin(options: &TraceOptions, keep: Option<&Keep>) -> Result<Self, Error> {
+        Ok(Self {
+            keeper: Keeper::open(keep, options.layer)?,
+            collector: Collector::start(options)?,
+            live: Live::default(),
+            raw: options.raw,
+        })
+    }
+
+    /// The sources of accesses; those that are not seen say why.
+    #[must_use]
+    pub fn sources(&self) -> &[Source] {
+        self.collector.sources()
+    }
+
+    /// Count a process, with the children that it gets.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not take it.
+    pub fn follow(&self, pid: u32) -> Result<(), Error> {
+        Ok(self.collector.follow(pid)?)
+    }
+
+    /// Learn until `is_over`, which gets the time since the beginning.
+    pub fn learn(
+        mut self,
+        mut is_over: impl FnMut(Duration) -> bool,
+        show: &mut dyn FnMut(Seen<'_>),
+    ) -> Learned {
+        let began = Instant::now();
+        let mut round = began;
+        let mut watched = Ok(());
+        while watched.is_ok() {
+            thread::sleep(TICK);
+            let many = self.collector.keep_up();
+            if is_over(began.elapsed()) {
+                break;
+            }
+            if self.raw || many || round.elapsed() >= ROUND {
+                round = Instant::now();
+                let collector = &mut self.collector;
+                watched = take(&mut self.live, &mut self.keeper, began, show, |sink| {
+                    collector.drain_into(sink)
+                });
+            }
+        }
+        let Self {
+            collector,
+            mut keeper,
+            mut live,
+            ..
+        } = self;
+        if watched.is_ok() {
+            watched = take(&mut live, &mut keeper, began, show, |sink| {
+                collector.finish_into(sink)
+            });
+        }
+        Learned {
+            kept: keeper.finish(live.lost()),
+            live,
+            watched,
+        }
+    }
+}
+
+/// Take what `drain` hands out, part by part, and show it.
+fn take(
+    live: &mut Live,
+    keeper: &mut Keeper,
+    began: Instant,
+    show: &mut dyn FnMut(Seen<'_>),
+    drain: impl FnOnce(&mut dyn FnMut(Drained)) -> Result<(), TraceError>,
+) -> Result<(), Error> {
+    let mut kept = Ok(());
+    let mut sink = |part: Drained| {
+        let batch = Batch {
+            tallies: &part.tallies,
+            files: &part.files,
+            lost: part.lost,
+        };
+        live.add(&batch, began.elapsed());
+        match keeper.add(part) {
+            Ok(None) => {}
+            Ok(Some(problem)) => show(Seen::NotStored(&problem)),
+            Err(error) => kept = Err(error),
+        }
+    };
+    drain(&mut sink)?;
+    show(Seen::Live(live));
+    kept
+}

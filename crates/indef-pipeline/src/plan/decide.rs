@@ -1,0 +1,197 @@
+//! One file's plan: its chunks, their decisions and prices, and why nothing of it moves, if so.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+    plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file},
+};
+use indef_engine::collect::Found;
+use indef_fs::{EngineKind, FsKind, Refusal};
+use units::Bytes;
+
+use crate::{
+    engines::{Chosen, Engines},
+    geometry::Geometries,
+    heat::Accesses,
+    weigh::Rankings,
+};
+
+/// All that a decision depends on, beside the file.
+pub(super) struct Basis<'a> {
+    pub(super) options: &'a PlanOptions,
+    pub(super) geometries: &'a Geometries,
+    pub(super) engines: &'a Engines,
+    pub(super) accesses: Option<&'a Accesses>,
+    /// Where to compare measured weights with the paper's.
+    pub(super) rankings: Option<&'a Rankings>,
+    pub(super) names: Names,
+}
+
+impl Basis<'_> {
+    /// The plan of one file, and why nothing of it moves, if so.
+    pub(super) fn decide(&self, found: Found) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
+        let Chosen {
+            engine,
+            whole_files,
+            refused: no_engine,
+        } = self.engines.of(&found.fs);
+        let (layout, refused) = match found.result {
+            Ok(layout) => (layout, None),
+            Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
+            Err(failed) => return Err(failed),
+        };
+        let read_only = found.fs.read_only.then_some(SkipReason::ReadOnlyMount);
+        let skip = refused.or(read_only).or(no_engine);
+        let accesses = self.accesses.map(|profile| profile.of(&found.id));
+        let unread = matches!(accesses, Some(None));
+        let chunks = if skip.is_some() || unread {
+            Vec::new()
+        } else {
+            let facts = FileFacts {
+                size: found.size,
+                block_size: found.block_size,
+                layout: &layout,
+                accesses: accesses.flatten(),
+            };
+            let options = self.geometries.options(self.options, found.fs.dev);
+            let mut chunks = plan_file(&options, &facts);
+            let writes = engine.map_or(1, EngineKind::writes_per_byte);
+            for chunk in &mut chunks {
+                chunk.cost = Bytes(chunk.cost.get().saturating_mul(writes));
+            }
+            if whole_files {
+                cost_of_whole_file(&mut chunks, &layout);
+            }
+            if let Some(rankings) = self.rankings {
+                rankings.add(&options, &facts, &found.path, &chunks);
+            }
+            chunks
+        };
+        let reason = skip
+            .or(unread.then_some(SkipReason::NotRead))
+            .or_else(|| untouched_reason(&chunks));
+        let (fs, engine) = self.names.of(found.fs.kind, engine);
+        let plan = FilePlan {
+            path: found.path,
+            root_len: Some(found.root_len),
+            dev: found.id.dev,
+            inode: found.id.inode,
+            born: found.born,
+            size: found.size,
+            block_size: found.block_size,
+            fs,
+            engine,
+            extents_before: layout.fragments(),
+            skip,
+            chunks,
+        };
+        Ok((plan, reason))
+    }
+}
+
+/// The few names that all plans share.
+#[derive(Default)]
+pub(super) struct Names(Mutex<HashMap<(FsKind, Option<EngineKind>), Shared>>);
+
+type Shared = (Arc<str>, Option<Arc<str>>);
+
+impl Names {
+    fn of(&self, fs: FsKind, engine: Option<EngineKind>) -> Shared {
+        let new = || (fs.to_string().into(), engine.map(|kind| kind.name().into()));
+        lock(&self.0)
+            .entry((fs, engine))
+            .or_insert_with(new)
+            .clone()
+    }
+}
+
+/// All data of the file is written, whatever chunk of it moves: the first one that does pays for it.
+fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
+    let data = layout
+        .extents()
+        .iter()
+        .filter(|extent| !extent.flags.contains(ExtentFlags::UNWRITTEN))
+        .map(|extent| extent.len)
+        .sum();
+    let mut cost = Some(data);
+    for chunk in chunks.iter_mut().filter(|chunk| chunk.migrates()) {
+        chunk.cost = cost.take().unwrap_or(Bytes::ZERO);
+    }
+}
+
+/// Why nothing of a file moves, where nothing does: the most telling reason of its chunks.
+pub(crate) fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
+    let mut told = SkipReason::Empty;
+    for chunk in chunks {
+        match chunk.decision {
+            Decision::Migrate => return None,
+            Decision::Skip(reason) if weight(reason) > weight(told) => told = reason,
+            Decision::Skip(_) => {}
+        }
+    }
+    Some(told)
+}
+
+fn weight(reason: SkipReason) -> u8 {
+    match reason {
+        SkipReason::Empty => 0,
+        SkipReason::Unwritten | SkipReason::Inline => 1,
+        SkipReason::Contiguous => 2,
+        SkipReason::NotRead => 3,
+        SkipReason::Cold | SkipReason::Truncated => 4,
+        SkipReason::OverBudget | SkipReason::GainReached => 5,
+        _ => 6,
+    }
+}
+
+/// Whether a skipped file is just as it should be, or as the user asked for.
+#[must_use]
+pub fn is_fine(reason: SkipReason) -> bool {
+    weight(reason) < 6
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Bytes, FileRange};
+
+    use super::*;
+
+    fn chunk(decision: Decision) -> Chunk {
+        Chunk {
+            range: FileRange::new(0, 4096),
+            reads: 1,
+            writes: 0,
+            dolf: 1,
+            dopf: 0.0,
+            iodp: 4.0,
+            decision,
+            cost: Bytes::ZERO,
+            gain: 0.0,
+            edges: indef_core::plan::Edges::default(),
+        }
+    }
+
+    #[test]
+    fn a_file_is_skipped_for_its_most_telling_reason() {
+        let skip = |reason| chunk(Decision::Skip(reason));
+        assert_eq!(untouched_reason(&[]), Some(SkipReason::Empty));
+        assert_eq!(
+            untouched_reason(&[skip(SkipReason::Contiguous), skip(SkipReason::Shared)]),
+            Some(SkipReason::Shared)
+        );
+        assert_eq!(
+            untouched_reason(&[skip(SkipReason::Shared), chunk(Decision::Migrate)]),
+            None
+        );
+        assert!(is_fine(SkipReason::Contiguous) && !is_fine(SkipReason::Shared));
+    }
+}

@@ -1,0 +1,236 @@
+//! From paths to plans: walk, decide about every file while it is at hand, keep only what moves.
+//!
+//! A million files that are fine must cost no memory: each is noted as it is met, and only the
+//! files of which something moves are kept.
+
+mod decide;
+mod write;
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use indef_core::{
+    SkipReason,
+    calibrate::{Calibration, CannotCalibrate},
+    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, limit},
+};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, CollectSummary, Found, Seen, collect_beneath},
+};
+use indef_fs::{EngineKind, Roots};
+use units::Bytes;
+
+use crate::{
+    engines::Engines,
+    error::Error,
+    geometry::{Geometries, GeometryChoice},
+    heat::Accesses,
+    note::{Note, Notes},
+    weigh::{self, Comparison, Rankings},
+};
+pub use decide::is_fine;
+pub(crate) use decide::untouched_reason;
+use decide::{Basis, Names};
+pub use write::write;
+
+/// Paths to plan, and how.
+#[derive(Clone, Debug)]
+pub struct Planner {
+    /// Files and directories.
+    pub paths: Vec<PathBuf>,
+    /// A profile store, or a profile of lines: decides what is worth moving.
+    pub profile: Option<PathBuf>,
+    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
+    pub readahead: Bytes,
+    /// The inside of the devices; `None` to ask them without a word where they do not tell.
+    pub geometry: Option<GeometryChoice>,
+    /// The policy and its parameters. Its geometry and its weight are replaced by those found.
+    pub options: PlanOptions,
+    /// Measure weights by the times in the profile.
+    pub measured: bool,
+    /// Compare measured weights with the paper's.
+    pub compare: bool,
+    /// Keep files that are not fine and do not move, for the plan file.
+    pub keep_notable: bool,
+    /// The engine that was asked for by name.
+    pub engine: Option<EngineKind>,
+    /// Files looked at at the same time; 0 for what suits this machine.
+    pub jobs: usize,
+}
+
+impl Planner {
+    /// For sequential readers of everything below `paths`.
+    pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            paths: paths.into_iter().map(Into::into).collect(),
+            profile: None,
+            readahead: Bytes::kib(128),
+            geometry: None,
+            options: PlanOptions {
+                policy: default_policy(false),
+                ..PlanOptions::default()
+            },
+            measured: false,
+            compare: false,
+            keep_notable: false,
+            engine: None,
+            jobs: 0,
+        }
+    }
+
+    /// For the readers that the profile knows.
+    #[must_use]
+    pub fn with_profile(mut self, profile: impl Into<PathBuf>) -> Self {
+        self.profile = Some(profile.into());
+        self.options.policy = default_policy(true);
+        self
+    }
+
+    /// Walk and plan.
+    ///
+    /// # Errors
+    ///
+    /// The profile cannot be read. What concerns single files is noted.
+    pub fn plan(&self, cancel: &Cancel, notes: &dyn Notes) -> Result<Planned, Error> {
+        let accesses = match &self.profile {
+            Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
+            None => None,
+        };
+        let geometries = Geometries::new(self.geometry, &self.paths, notes);
+        let mut options = PlanOptions {
+            geometry: geometries.main(),
+            ..self.options.clone()
+        };
+        let calibration = match &accesses {
+            Some(accesses) if self.measured => Some(weigh::calibration(
+                &mut options,
+                &geometries,
+                accesses,
+                &self.paths,
+                self.jobs,
+                cancel,
+            )),
+            _ => None,
+        };
+        if let Some(Err(why)) = &calibration {
+            notes.note(Note::NoWeights(why));
+        }
+        let rankings = Rankings::default();
+        let compare = self.compare && matches!(calibration, Some(Ok(_)));
+        let basis = Basis {
+            options: &options,
+            geometries: &geometries,
+            engines: &Engines::new(self.engine),
+            accesses: accesses.as_ref(),
+            rankings: compare.then_some(&rankings),
+            names: Names::default(),
+        };
+        let mut planned = self.walk(&basis, cancel, notes);
+        planned.limited = limit(&mut planned.files, &options);
+        for file in &planned.files {
+            planned.totals.add(file);
+        }
+        planned.options = options;
+        planned.calibration = calibration;
+        planned.comparison = compare.then(|| rankings.compare());
+        Ok(planned)
+    }
+
+    fn walk(&self, basis: &Basis<'_>, cancel: &Cancel, notes: &dyn Notes) -> Planned {
+        notes.note(Note::Walk);
+        let roots = Roots::new();
+        let planned = Mutex::new(Planned::default());
+        let visit = |seen: Seen| match seen {
+            Seen::Problem(problem) => notes.note(Note::Refused {
+                path: &problem.path,
+                refusal: &problem.refusal,
+            }),
+            Seen::File(found) => {
+                notes.note(Note::File);
+                self.visit(basis, found, &planned, notes);
+            }
+        };
+        let options = CollectOptions {
+            jobs: self.jobs,
+            sync: true,
+            ..CollectOptions::default()
+        };
+        let summary = collect_beneath(&roots, &self.paths, &options, cancel, &visit);
+        let mut planned = planned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // The walk meets files in any order; a plan is the same every time.
+        planned.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        planned.summary = summary;
+        planned.roots = roots;
+        planned
+    }
+
+    fn visit(&self, basis: &Basis<'_>, found: Found, planned: &Mutex<Planned>, notes: &dyn Notes) {
+        let lock = || planned.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = found.path.clone();
+        match basis.decide(found) {
+            Ok((mut plan, None)) => {
+                plan.chunks.shrink_to_fit();
+                lock().files.push(plan);
+            }
+            Ok((plan, Some(reason))) => {
+                notes.note(Note::Untouched {
+                    plan: &plan,
+                    reason,
+                    // Whoever names a file wants to hear about it; files of a directory are only
+                    // counted.
+                    named: self.paths.contains(&path),
+                });
+                let mut planned = lock();
+                *planned.skipped.entry(reason).or_default() += 1;
+                planned.totals.add(&plan);
+                if self.keep_notable && !is_fine(reason) {
+                    planned.notable.push(plan);
+                }
+            }
+            Err(refusal) => notes.note(Note::Refused {
+                path: &path,
+                refusal: &refusal,
+            }),
+        }
+    }
+}
+
+/// The policy where none is asked for.
+#[must_use]
+pub const fn default_policy(has_profile: bool) -> Policy {
+    match has_profile {
+        true => Policy::Indef,
+        false => Policy::Sequential,
+    }
+}
+
+/// The plans, and what was left out of them.
+#[derive(Debug, Default)]
+pub struct Planned {
+    /// The directories that the paths lead to, as the walk resolved them. They keep their file
+    /// systems in use.
+    pub roots: Roots,
+    /// The options in force, with the geometry and the weights that were found.
+    pub options: PlanOptions,
+    /// Files of which something moves, by path; after a limit, also those that it left nothing of.
+    pub files: Vec<FilePlan>,
+    /// Files of which nothing moves although somebody could do something about it, if they were to
+    /// be kept.
+    pub notable: Vec<FilePlan>,
+    /// All files of which nothing moves, by reason.
+    pub skipped: BTreeMap<SkipReason, u64>,
+    /// Sums over all files.
+    pub totals: PlanTotals,
+    /// The part that budget and target gain leave.
+    pub limited: Limited,
+    /// Where weights were to be measured: they, or why not.
+    pub calibration: Option<Result<Calibration, CannotCalibrate>>,
+    /// Measured weights and the paper's, if they were to be compared.
+    pub comparison: Option<Comparison>,
+    /// The walk in numbers; whether it was cancelled.
+    pub summary: CollectSummary,
+}

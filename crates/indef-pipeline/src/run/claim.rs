@@ -1,0 +1,110 @@
+//! One run at a time on a file system.
+
+use std::{collections::HashSet, path::PathBuf, slice, sync::Arc};
+
+use indef_core::plan::FilePlan;
+use indef_engine::{
+    Cancel,
+    claim::{Claim, ClaimError, Holder, holder},
+};
+use indef_fs::{FileSystemKey, Mounts, Roots};
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::{
+    error::Error,
+    note::{Note, Notes},
+};
+
+/// Gets the process that a run yields to.
+pub type OnYield = Arc<dyn Fn(&Holder) + Send + Sync>;
+
+/// Look whether another run works on the file systems of the given paths: better before a long walk
+/// than after it.
+///
+/// # Errors
+///
+/// One does.
+pub fn is_free(paths: &[PathBuf]) -> Result<(), Error> {
+    for path in paths {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let key = open(path, flags, Mode::empty())
+            .map_err(std::io::Error::from)
+            .and_then(FileSystemKey::of);
+        // What cannot be looked at is told by the walk.
+        let Ok(key) = key else { continue };
+        if let Ok(Some(holder)) = holder(&[key]) {
+            return Err(Error::Claimed {
+                path: Some(path.clone()),
+                why: ClaimError::Held(holder),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Claim the file systems that this run will work on: another one there would move the same
+/// files, and both write everything. A user's run ends in order when root's begins.
+pub(super) fn claim(
+    roots: &Roots,
+    files: &[FilePlan],
+    cancel: &Cancel,
+    on_yield: Option<OnYield>,
+    notes: &dyn Notes,
+) -> Result<Option<Claim>, Error> {
+    let keys = file_systems(roots, files);
+    let mut claim = match Claim::take(keys.iter().map(|(key, _)| key.clone())) {
+        Ok(claim) => claim,
+        Err(why @ ClaimError::Held(_)) => {
+            let is_held = |key: &FileSystemKey| matches!(holder(slice::from_ref(key)), Ok(Some(_)));
+            let place = keys.iter().find(|(key, _)| is_held(key)).or(keys.first());
+            return Err(Error::Claimed {
+                path: place.map(|(_, path)| path.clone()),
+                why,
+            });
+        }
+        Err(error) => {
+            notes.note(Note::Unclaimed(&error));
+            return Ok(None);
+        }
+    };
+    let cancel = cancel.clone();
+    claim.watch(move |holder| {
+        if let Some(on_yield) = on_yield {
+            on_yield(holder);
+        }
+        cancel.cancel();
+    });
+    Ok(Some(claim))
+}
+
+/// The file systems of the planned files, each with a path on it.
+fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystemKey, PathBuf)> {
+    let mut devices = HashSet::new();
+    let mut keys = Vec::new();
+    for plan in files {
+        if devices.contains(&plan.dev) {
+            continue;
+        }
+        let Some((root, below)) = plan.place() else {
+            continue;
+        };
+        let mounts = match plan.root_len {
+            Some(_) => Mounts::Stay,
+            None => Mounts::Cross,
+        };
+        // One that is gone by now tells nothing; another one does.
+        let entry = roots.get(root, mounts).and_then(|root| root.find(below));
+        if let Ok(entry) = entry
+            && entry.id().dev == plan.dev
+            && let Ok(key) = FileSystemKey::of(&entry)
+        {
+            devices.insert(plan.dev);
+            let path = match root.as_os_str().is_empty() {
+                true => &plan.path,
+                false => root,
+            };
+            keys.push((key, path.to_owned()));
+        }
+    }
+    keys
+}

@@ -1,0 +1,105 @@
+//! From plans to a run: claim its file systems, store it, carry it out.
+
+mod claim;
+mod store;
+mod work;
+
+use std::path::PathBuf;
+
+use indef_engine::{
+    Cancel,
+    run::{Observer, RunOptions, RunResult, StopCause, run_beneath},
+};
+
+use crate::{
+    error::Error,
+    note::{Note, Notes},
+};
+pub use claim::{OnYield, is_free};
+pub use work::Work;
+
+/// How work is carried out, and who watches.
+pub struct Runner<'a> {
+    /// Workers, limits, engine. The budget is that of this run; see [`Work::budget`].
+    pub options: RunOptions,
+    /// The paths that were given: what stored runs of before have left below them is of no use
+    /// once this run is stored.
+    pub given: &'a [PathBuf],
+    /// Stops the run after its current steps.
+    pub cancel: &'a Cancel,
+    /// Sees every file.
+    pub observer: &'a dyn Observer,
+    /// Gets what there is to say besides.
+    pub notes: &'a dyn Notes,
+    /// Called, on a thread of its own, when this run ends because root's begins.
+    pub on_yield: Option<OnYield>,
+}
+
+impl<'a> Runner<'a> {
+    /// With default options, and nobody who watches.
+    #[must_use]
+    pub fn new(cancel: &'a Cancel) -> Self {
+        Self {
+            options: RunOptions::default(),
+            given: &[],
+            cancel,
+            observer: &(),
+            notes: &(),
+            on_yield: None,
+        }
+    }
+
+    /// Claim the file systems, store the work so that it can be resumed, carry it out. A run that
+    /// is stopped stays stored.
+    ///
+    /// # Errors
+    ///
+    /// Another run works on one of the file systems; nothing was done.
+    pub fn run(&self, mut work: Work) -> Result<RunResult, Error> {
+        if work.interrupted {
+            return Ok(RunResult {
+                stopped: Some(StopCause::Cancelled),
+                ..RunResult::default()
+            });
+        }
+        let (options, cancel) = (&self.options, self.cancel);
+        let claim = if options.dry_run {
+            None
+        } else {
+            let on_yield = self.on_yield.clone();
+            let claim = claim::claim(&work.roots, &work.files, cancel, on_yield, self.notes)?;
+            match &work.stored {
+                Some(stored) => stored.continue_with(options),
+                None => {
+                    let (files, planned_with) = (&work.files, &work.plan_options);
+                    work.stored =
+                        store::store(files, planned_with, self.given, options, self.notes);
+                }
+            }
+            claim
+        };
+        let Work {
+            roots,
+            files,
+            stored,
+            ..
+        } = work;
+        let result = match &stored {
+            Some(stored) => {
+                let observer = stored.observer(self.observer);
+                run_beneath(&roots, files, options, cancel, &observer)
+            }
+            None => run_beneath(&roots, files, options, cancel, self.observer),
+        };
+        drop(claim);
+        // What is left of a stopped run stays stored.
+        if let Some(stored) = stored
+            && result.stopped.is_none()
+            && !options.dry_run
+            && let Err(error) = stored.finish()
+        {
+            self.notes.note(Note::StaysStored(&error));
+        }
+        Ok(result)
+    }
+}

@@ -1,0 +1,92 @@
+//! The run as the engine keeps it, so that one that was stopped or killed can go on.
+
+use std::{collections::HashSet, path::PathBuf};
+
+use indef_core::plan::{FilePlan, PlanOptions};
+use indef_engine::{
+    resume::{StoredRun, state_directory},
+    run::RunOptions,
+};
+use units::Bytes;
+
+use crate::{
+    error::Error,
+    note::{Note, Notes},
+};
+
+/// Store what is to be done. Where that is not possible, the run goes on without: it is safe at any
+/// time, it only cannot be resumed.
+///
+/// Runs of before that had nothing else left to do are then of no use any more.
+pub(super) fn store(
+    files: &[FilePlan],
+    plan_options: &PlanOptions,
+    given: &[PathBuf],
+    options: &RunOptions,
+    notes: &dyn Notes,
+) -> Option<StoredRun> {
+    let mut stored = None;
+    if !files.is_empty() {
+        match store_anew(files, plan_options, options) {
+            Ok(new) => stored = Some(new),
+            Err(error) => {
+                // Then what is left of before is all that can be resumed.
+                notes.note(Note::NotStored(&error));
+                return None;
+            }
+        }
+    }
+    let superseded = state().and_then(|directory| {
+        let covered = covers(files, given);
+        Ok(StoredRun::supersede(&directory, &covered)?)
+    });
+    if let Err(error) = superseded {
+        tracing::debug!(%error, "what is left of runs stays");
+    }
+    stored
+}
+
+/// Whether this run does all that there is to do with a file: it was looked at because it lies
+/// below a given path, or it is planned.
+fn covers(files: &[FilePlan], given: &[PathBuf]) -> impl Fn(&FilePlan) -> bool + use<> {
+    let given: Vec<PathBuf> = given
+        .iter()
+        .flat_map(|path| [std::path::absolute(path), path.canonicalize()])
+        .flatten()
+        .collect();
+    let planned: HashSet<(u64, u64)> = files.iter().map(|plan| (plan.dev, plan.inode)).collect();
+    move |old| {
+        planned.contains(&(old.dev, old.inode))
+            || given.iter().any(|path| old.path.starts_with(path))
+    }
+}
+
+fn store_anew(
+    files: &[FilePlan],
+    plan_options: &PlanOptions,
+    options: &RunOptions,
+) -> Result<StoredRun, Error> {
+    let budget = options.budget;
+    let cost = files
+        .iter()
+        .map(FilePlan::cost)
+        .fold(Bytes::ZERO, Bytes::saturating_add);
+    let limit = budget.map_or(cost, |budget| budget.min(cost));
+    // Whoever resumes it knows by this whether a budget was asked for.
+    let plan_options = PlanOptions {
+        budget,
+        ..plan_options.clone()
+    };
+    let directory = state()?;
+    Ok(StoredRun::create(
+        &directory,
+        &plan_options,
+        files,
+        limit,
+        options,
+    )?)
+}
+
+pub(super) fn state() -> Result<PathBuf, Error> {
+    state_directory().map_err(Error::NoStateDirectory)
+}

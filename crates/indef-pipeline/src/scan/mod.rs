@@ -1,0 +1,212 @@
+//! How fragmented files are, where, and what it costs.
+//!
+//! Files stream through: of a million of them only the worst are kept.
+
+mod heat;
+mod tally;
+
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+
+use indef_core::{
+    layout::Layout,
+    plan::{FileFacts, PlanOptions, Policy, plan_file},
+};
+use indef_engine::{
+    Cancel,
+    collect::{CollectOptions, CollectSummary, Found, Seen, collect},
+};
+use indef_fs::Refusal;
+use units::Bytes;
+
+use crate::{
+    engines::Engines,
+    error::Error,
+    geometry::{Geometries, GeometryChoice},
+    heat::Accesses,
+    note::{Note, Notes},
+    weigh,
+};
+pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost};
+pub use tally::{FileScan, Tally};
+
+/// Paths to scan, and how.
+#[derive(Clone, Debug)]
+pub struct Scanner {
+    /// Files and directories.
+    pub paths: Vec<PathBuf>,
+    /// A profile: puts heat beside fragmentation.
+    pub profile: Option<PathBuf>,
+    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
+    pub readahead: Bytes,
+    /// The inside of the devices; `None` to ask them without a word where they do not tell.
+    pub geometry: Option<GeometryChoice>,
+    /// The I/O size for which fragments are counted.
+    pub io_size: Bytes,
+    /// How many of the worst files and ranges to keep.
+    pub top: usize,
+    /// Files looked at at the same time; 0 for what suits this machine.
+    pub jobs: usize,
+}
+
+/// The findings of a scan.
+#[derive(Debug)]
+pub struct Scanned {
+    /// Sums, and the worst files.
+    pub tally: Tally,
+    /// The walk in numbers; whether it was cancelled.
+    pub summary: CollectSummary,
+    /// The devices' insides.
+    pub geometries: Geometries,
+    /// Of the whole profile, if there is one.
+    pub heat: Option<Heat>,
+}
+
+impl Scanner {
+    /// Everything below `paths`, in reads of 128 KiB.
+    pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        Self {
+            paths: paths.into_iter().map(Into::into).collect(),
+            profile: None,
+            readahead: Bytes::kib(128),
+            geometry: None,
+            io_size: Bytes::kib(128),
+            top: 20,
+            jobs: 0,
+        }
+    }
+
+    /// Walk and look. `visit` gets each file, from many threads.
+    ///
+    /// # Errors
+    ///
+    /// The profile cannot be read. What concerns single files is noted.
+    pub fn scan(
+        &self,
+        cancel: &Cancel,
+        notes: &dyn Notes,
+        visit: &(dyn Fn(&FileScan) + Sync),
+    ) -> Result<Scanned, Error> {
+        let geometries = Geometries::new(self.geometry, &self.paths, notes);
+        let heat = match &self.profile {
+            Some(path) => {
+                let accesses = Accesses::load(path, self.readahead, notes)?;
+                let mut options = heat::plan_options(self.io_size, geometries.main());
+                let calibration = weigh::calibration(
+                    &mut options,
+                    &geometries,
+                    &accesses,
+                    &self.paths,
+                    self.jobs,
+                    cancel,
+                );
+                if let Err(why) = &calibration {
+                    notes.note(Note::NoWeights(why));
+                }
+                Some(Heat::new(accesses, options, calibration))
+            }
+            None => None,
+        };
+        let tally = Mutex::new(Tally::new(self.top));
+        let engines = Engines::default();
+        let options = PlanOptions {
+            policy: Policy::Sequential,
+            io_size: self.io_size,
+            geometry: geometries.main(),
+            ..PlanOptions::default()
+        };
+        let look_at = |seen: Seen| match seen {
+            Seen::Problem(problem) => notes.note(Note::Refused {
+                path: &problem.path,
+                refusal: &problem.refusal,
+            }),
+            Seen::File(found) => {
+                notes.note(Note::File);
+                match look(&options, &geometries, heat.as_ref(), &engines, found) {
+                    Ok(file) => {
+                        visit(&file);
+                        tally
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .add(file);
+                    }
+                    Err((path, refusal)) => notes.note(Note::Refused {
+                        path: &path,
+                        refusal: &refusal,
+                    }),
+                }
+            }
+        };
+        let collect_options = CollectOptions {
+            jobs: self.jobs,
+            sync: false,
+            ..CollectOptions::default()
+        };
+        notes.note(Note::Walk);
+        let summary = collect(&self.paths, &collect_options, cancel, &look_at);
+        let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(Scanned {
+            tally,
+            summary,
+            geometries,
+            heat,
+        })
+    }
+}
+
+/// Look at one file.
+fn look(
+    options: &PlanOptions,
+    geometries: &Geometries,
+    heat: Option<&Heat>,
+    engines: &Engines,
+    found: Found,
+) -> Result<FileScan, (PathBuf, Refusal)> {
+    let (layout, skip) = match found.result {
+        Ok(layout) => (layout, None),
+        Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
+        Err(failed) => return Err((found.path, failed)),
+    };
+    let extents = layout.fragments();
+    let dolf = layout.windowed_dolf(options.io_size);
+    let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
+    // A contiguous file needs no plan to know that nothing is worth moving, and no engine.
+    let skip = skip.or_else(|| match extents {
+        0 | 1 => None,
+        _ => engines.of(&found.fs).refused,
+    });
+    let worth_moving = if extents > 1 && skip.is_none() {
+        let facts = FileFacts {
+            size: found.size,
+            block_size: found.block_size,
+            layout: &layout,
+            accesses: None,
+        };
+        plan_file(&geometries.options(options, found.fs.dev), &facts)
+            .iter()
+            .filter(|c| c.migrates())
+            .map(|c| c.cost)
+            .sum()
+    } else {
+        Bytes::ZERO
+    };
+    let heat = heat.map(|heat| {
+        let sizes = (found.size, found.block_size);
+        heat.of(&found.path, &found.id, sizes, &layout, geometries)
+    });
+    Ok(FileScan {
+        heat,
+        path: found.path,
+        fs: found.fs,
+        size: found.size,
+        allocated: found.allocated,
+        extents,
+        ideal: layout.ideal_fragments(),
+        dolf,
+        dopf,
+        worth_moving,
+        skip,
+    })
+}

@@ -1,0 +1,188 @@
+//! Weights from the times in a profile, and how they change the order in which ranges are worth
+//! moving.
+
+use std::{
+    collections::HashSet,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use indef_core::{
+    calibrate::{Calibration, CannotCalibrate, Sample, calibrate},
+    plan::{Chunk, FileFacts, PlanOptions, Ranking, Weight, plan_file},
+};
+use indef_engine::Cancel;
+use indef_fs::{Mapper, TargetId};
+use units::FileRange;
+
+use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
+
+/// Ranges whose rank changed most, that are shown.
+const SHOWN: usize = 5;
+
+/// Replace the paper's weights in `options` by measured ones. If there are none, they stay.
+///
+/// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
+///
+/// # Errors
+///
+/// Why there are none.
+pub(crate) fn calibration(
+    options: &mut PlanOptions,
+    geometries: &Geometries,
+    accesses: &Accesses,
+    paths: &[PathBuf],
+    jobs: usize,
+    cancel: &Cancel,
+) -> Result<Calibration, CannotCalibrate> {
+    let found = calibrate(samples(options, geometries, accesses, paths, jobs, cancel))?;
+    options.weight = Weight::Measured(found.weights);
+    Ok(found)
+}
+
+fn samples(
+    options: &PlanOptions,
+    geometries: &Geometries,
+    accesses: &Accesses,
+    paths: &[PathBuf],
+    jobs: usize,
+    cancel: &Cancel,
+) -> Vec<Sample> {
+    let devices: HashSet<u64> = paths
+        .iter()
+        .filter_map(|path| fs::metadata(path).ok())
+        .map(|status| status.dev())
+        .collect();
+    let timed: Vec<(TargetId, &Path)> = accesses
+        .timed()
+        .filter(|(id, _)| devices.contains(&id.dev))
+        .map(|(id, path)| (*id, path))
+        .collect();
+    let samples = Mutex::new(Vec::new());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mapper = Mapper::default();
+        while let Some((id, path)) = timed.get(next.fetch_add(1, Ordering::Relaxed))
+            && !cancel.is_cancelled()
+        {
+            // What cannot be looked into is told when it is planned.
+            let layout =
+                open_timed(path, *id).and_then(|file| file.map(file.whole(), false, &mut mapper));
+            let (Some(layout), Some(ranges)) = (layout, accesses.of(id)) else {
+                continue;
+            };
+            let geometry = geometries.of(id.dev);
+            let of_file = ranges
+                .iter()
+                .filter_map(|access| Sample::of(&layout, access, &geometry, options.max_request));
+            lock(&samples).extend(of_file);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
+    samples.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file of a profile, which may name it by a symbolic link: only what has its number is opened.
+fn open_timed(path: &Path, id: TargetId) -> Option<Opened> {
+    Opened::open(path, id).or_else(|| Opened::open(&path.canonicalize().ok()?, id))
+}
+
+/// A fragmented range as both kinds of weights see it.
+#[derive(Clone, Debug)]
+pub struct Weighed {
+    /// The file.
+    pub path: Arc<Path>,
+    /// Where in it.
+    pub range: FileRange,
+    /// How often it is read.
+    pub reads: u64,
+    /// Its fragments.
+    pub dolf: u64,
+    /// Gain for each byte, by the paper's weights.
+    pub paper: f64,
+    /// The same by the measured ones.
+    pub measured: f64,
+}
+
+/// Every fragmented range that was planned with measured weights, and what the paper's would make of
+/// it.
+#[derive(Debug, Default)]
+pub(crate) struct Rankings(Mutex<Vec<Weighed>>);
+
+impl Rankings {
+    /// Compare the chunks of a file, planned with `options`, with what the paper's weights give.
+    pub(crate) fn add(
+        &self,
+        options: &PlanOptions,
+        facts: &FileFacts<'_>,
+        path: &Path,
+        chunks: &[Chunk],
+    ) {
+        let paper = PlanOptions {
+            weight: Weight::Paper,
+            ..options.clone()
+        };
+        let path: Arc<Path> = path.into();
+        // Which ranges there are does not depend on weights, beside neighbours that nothing is
+        // worth in, which may stand together.
+        let by_paper = plan_file(&paper, facts);
+        let mut by_paper = by_paper.iter().peekable();
+        let mut weighed = lock(&self.0);
+        for chunk in chunks {
+            while by_paper
+                .next_if(|p| p.range.start < chunk.range.start)
+                .is_some()
+            {}
+            let Some(same) = by_paper.next_if(|p| p.range == chunk.range) else {
+                continue;
+            };
+            if same.gain <= 0.0 && chunk.gain <= 0.0 {
+                continue;
+            }
+            let bytes = chunk.cost.get().max(1) as f64;
+            weighed.push(Weighed {
+                path: path.clone(),
+                range: chunk.range,
+                reads: chunk.reads,
+                dolf: chunk.dolf,
+                paper: same.gain / bytes,
+                measured: chunk.gain / bytes,
+            });
+        }
+    }
+
+    /// The comparison.
+    pub(crate) fn compare(self) -> Comparison {
+        let mut weighed = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Files are met in any order.
+        weighed.sort_by(|a, b| (&a.path, a.range.start).cmp(&(&b.path, b.range.start)));
+        let pairs: Vec<_> = weighed.iter().map(|w| (w.paper, w.measured)).collect();
+        Comparison {
+            ranking: Ranking::of(&pairs, SHOWN),
+            weighed,
+        }
+    }
+}
+
+/// How the paper's weights and the measured ones order the same ranges.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// Its indices lead to `weighed`.
+    pub ranking: Ranking,
+    /// Every fragmented range, by place.
+    pub weighed: Vec<Weighed>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

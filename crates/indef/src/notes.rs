@@ -1,0 +1,123 @@
+//! Notes of the pipeline as lines on stderr, and a progress line while it walks.
+
+use std::{path::PathBuf, sync::OnceLock};
+
+use indef_pipeline::{LeftOut, Note, plan::is_fine};
+
+use crate::{
+    advice::Advice,
+    output::{Console, Name, Progress},
+    refusal,
+};
+
+/// Tells notes to the user.
+pub(crate) struct Teller<'a> {
+    console: &'a Console,
+    doing: &'static str,
+    /// From the beginning of the walk on.
+    progress: OnceLock<Progress>,
+}
+
+impl<'a> Teller<'a> {
+    /// `doing` names the walk: "planning".
+    pub(crate) fn new(console: &'a Console, doing: &'static str) -> Self {
+        Self {
+            console,
+            doing,
+            progress: OnceLock::new(),
+        }
+    }
+
+    /// Tell one.
+    pub(crate) fn tell(&self, note: Note<'_>) {
+        match (note, self.progress.get()) {
+            (Note::Walk, _) => {
+                self.progress
+                    .get_or_init(|| Progress::counting(self.console, self.doing));
+            }
+            (Note::File, Some(progress)) => progress.add(1),
+            (note, Some(progress)) => progress.suspend(|| tell(self.console, note)),
+            (note, None) => tell(self.console, note),
+        }
+    }
+
+    /// The walk is over.
+    pub(crate) fn finish(&self) {
+        if let Some(progress) = self.progress.get() {
+            progress.finish();
+        }
+    }
+}
+
+/// Tell a note, where there is something to tell.
+pub(crate) fn tell(console: &Console, note: Note<'_>) {
+    match note {
+        Note::LeftOut { paths, why } => left_out(console, paths, why),
+        Note::NoGeometry {
+            path,
+            why,
+            asked_for,
+        } => {
+            let line = format!("{}: DoPF unknown: {why}", Name(path));
+            if asked_for || !why.is_ordinary() {
+                console.note(line);
+            } else {
+                console.detail(line);
+            }
+        }
+        Note::NoWeights(why) => console.note(format_args!(
+            "--weight measured: {why}; the paper's weights are used"
+        )),
+        Note::Refused { path, refusal } => {
+            refusal::tell(console, path, refusal);
+        }
+        Note::Untouched {
+            plan,
+            reason,
+            named: true,
+        } if !is_fine(reason) => console.note(format_args!(
+            "{}: skipped: {}",
+            Name(&plan.path),
+            reason.advice()
+        )),
+        Note::Source(source) => {
+            if let Some(why) = &source.why_not {
+                console.detail(format_args!("not seen: {}: {why}", source.what));
+            }
+        }
+        Note::Unclaimed(error) => {
+            console.note(format_args!("{error}; another run is not kept off"));
+        }
+        Note::NotStored(error) => {
+            let why = refusal::chain(error);
+            console.note(format_args!("--resume will not be possible: {why}"));
+        }
+        Note::StaysStored(error) => console.note(format_args!("{error}")),
+        _ => {}
+    }
+}
+
+/// One line, however many files there are.
+fn left_out(console: &Console, paths: &[PathBuf], why: LeftOut) {
+    let (one, many) = match why {
+        LeftOut::Replaced => (
+            "replaced since it was profiled, its accesses are left out; profile again",
+            "files of the profile were replaced since, their accesses are left out; profile again",
+        ),
+        LeftOut::Gone => (
+            "in the profile, but no longer there; its accesses are left out",
+            "files of the profile are no longer there; their accesses are left out",
+        ),
+    };
+    match paths {
+        [] => {}
+        [path] => console.note(format_args!("{}: {one}", Name(path))),
+        paths => {
+            let count = paths.len();
+            console.note(format_args!("{count} {many} (--verbose names them)"));
+            for path in paths {
+                console.detail(format_args!("{}: {one}", Name(path)));
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The devices' insides, as text and as JSON.
+
+use indef_core::layout::Geometry;
+use indef_pipeline::geometry::{Answer, Geometries};
+use serde::Serialize;
+
+use crate::output::Name;
+
+/// The inside of one file system's device, for JSON.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct DeviceInside {
+    /// One of its paths.
+    path: String,
+    device: Option<String>,
+    geometry: String,
+    /// Why it is unknown.
+    reason: Option<String>,
+}
+
+impl From<&Answer> for DeviceInside {
+    fn from(answer: &Answer) -> Self {
+        let told = answer.told.as_ref();
+        let geometry = told.map_or_else(|_| Geometry::Unknown, |found| found.geometry);
+        Self {
+            path: Name(&answer.path).to_string(),
+            device: told.ok().map(|found| Name(&found.device).to_string()),
+            geometry: geometry.to_string(),
+            reason: told.err().map(ToString::to_string),
+        }
+    }
+}
+
+/// For JSON.
+pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
+    match geometries.given() {
+        Some(given) => vec![DeviceInside {
+            path: "*".to_owned(),
+            device: None,
+            geometry: given.to_string(),
+            reason: None,
+        }],
+        None => geometries.answers().iter().map(Into::into).collect(),
+    }
+}
+
+/// For a summary, a line for each device.
+pub(super) fn lines(geometries: &Geometries) -> Vec<String> {
+    let line = |answer: &Answer| match &answer.told {
+        Ok(found) => format!("{} (told by {})", found.geometry, Name(&found.device)),
+        Err(why) => format!("unknown: {why}"),
+    };
+    match geometries.given() {
+        Some(given) => vec![format!("{given} (as given)")],
+        None => geometries.answers().iter().map(line).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use indef_pipeline::geometry::GeometryChoice;
+
+    use super::*;
+
+    #[test]
+    fn what_is_given_holds_everywhere() {
+        let given: Geometry = "zoned:chips=4".parse().unwrap();
+        let choice = Some(GeometryChoice::Given(given));
+        let geometries = Geometries::new(choice, &["/proc".into()], &());
+        assert!(geometries.any() && geometries.main() == given);
+        assert_eq!(geometries.of(12345), given);
+        assert!(lines(&geometries)[0].contains("as given"));
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_said_only_where_it_was_asked_for() {
+        let path = [PathBuf::from("/proc/self")];
+        let asked = Geometries::new(Some(GeometryChoice::Auto), &path, &());
+        assert!(
+            lines(&asked)[0].starts_with("unknown: "),
+            "{:?}",
+            lines(&asked)
+        );
+        assert!(!asked.any() && asked.main() == Geometry::Unknown);
+        assert!(lines(&Geometries::new(None, &path, &())).is_empty());
+    }
+}

@@ -1,0 +1,217 @@
+//! A scan as a JSON document (docs/json.md).
+
+use std::collections::BTreeMap;
+
+use indef_core::{SkipReason, plan::PathJson};
+use indef_engine::collect::CollectSummary;
+use indef_pipeline::scan::{FileHeat, FileScan, Heat, HotRange, Lost, Scanned, Tally};
+use serde::Serialize;
+use units::{Bytes, Nanos};
+
+use super::inside::DeviceInside;
+
+/// A file of the list.
+#[derive(Serialize)]
+pub(super) struct FileJson<'a> {
+    #[serde(flatten)]
+    path: PathJson,
+    fs: String,
+    size_bytes: Bytes,
+    allocated_bytes: Bytes,
+    extents: u64,
+    ideal_extents: u64,
+    dof: f64,
+    dolf_mean: f64,
+    dolf_max: u64,
+    dopf_mean: Option<f64>,
+    dopf_max: Option<f64>,
+    worth_moving_bytes: Bytes,
+    skip: Option<&'a str>,
+    #[serde(flatten)]
+    heat: Option<FileHeatJson>,
+}
+
+/// The accesses of a profile to a file.
+#[derive(Serialize)]
+struct FileHeatJson {
+    reads: u64,
+    writes: u64,
+    reads_pct: f64,
+    observed_ns: Nanos,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+}
+
+impl From<&FileHeat> for FileHeatJson {
+    fn from(heat: &FileHeat) -> Self {
+        Self {
+            reads: heat.reads,
+            writes: heat.writes,
+            reads_pct: heat.share_pct,
+            observed_ns: heat.observed,
+            lost_requests: heat.lost.requests,
+            lost_ns: heat.lost.time,
+        }
+    }
+}
+
+/// The accesses of a profile to all of them.
+#[derive(Serialize)]
+struct HeatJson {
+    /// Of the whole profile.
+    reads: u64,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+    /// Why no times are told.
+    no_times: Option<String>,
+    hottest: Vec<HotRangeJson>,
+}
+
+#[derive(Serialize)]
+struct HotRangeJson {
+    #[serde(flatten)]
+    path: PathJson,
+    start_bytes: u64,
+    len_bytes: u64,
+    reads: u64,
+    dolf: u64,
+    lost_requests: u64,
+    lost_ns: Option<Nanos>,
+}
+
+impl HeatJson {
+    fn new(heat: &Heat, lost: Lost, hottest: Vec<HotRange>) -> Self {
+        let one = |range: HotRange| HotRangeJson {
+            path: PathJson::from(&*range.path),
+            start_bytes: range.range.start.get(),
+            len_bytes: range.range.len.get(),
+            reads: range.reads,
+            dolf: range.dolf,
+            lost_requests: range.lost.requests,
+            lost_ns: range.lost.time,
+        };
+        Self {
+            reads: heat.reads,
+            lost_requests: lost.requests,
+            lost_ns: lost.time,
+            no_times: heat.calibration.as_ref().err().map(ToString::to_string),
+            hottest: hottest.into_iter().map(one).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a FileScan> for FileJson<'a> {
+    fn from(file: &'a FileScan) -> Self {
+        Self {
+            path: PathJson::from(file.path.as_path()),
+            fs: file.fs.kind.to_string(),
+            size_bytes: file.size,
+            allocated_bytes: file.allocated,
+            extents: file.extents,
+            ideal_extents: file.ideal,
+            dof: file.dof(),
+            dolf_mean: file.dolf.mean(),
+            dolf_max: file.dolf.max,
+            dopf_mean: file.dopf.mean(),
+            dopf_max: file.dopf.mean().map(|_| file.dopf.max),
+            worth_moving_bytes: file.worth_moving,
+            skip: file.skip.map(SkipReason::word),
+            heat: file.heat.as_ref().map(FileHeatJson::from),
+        }
+    }
+}
+
+/// The sums of a scan, as JSON has them.
+#[derive(Serialize)]
+struct Totals {
+    files: u64,
+    files_fragmented: u64,
+    files_skipped: u64,
+    directories: u64,
+    hard_links: u64,
+    problems: u64,
+    extents: u64,
+    ideal_extents: u64,
+    size_bytes: Bytes,
+    allocated_bytes: Bytes,
+    worth_moving_bytes: Bytes,
+    dolf_mean: f64,
+    dolf_max: u64,
+    /// Null where no geometry is known.
+    dopf_mean: Option<f64>,
+    dopf_max: Option<f64>,
+    /// Files by skip reason.
+    skipped: BTreeMap<&'static str, u64>,
+    histogram: Vec<Bucket>,
+}
+
+#[derive(Serialize)]
+struct Bucket {
+    extents_min: u64,
+    extents_max: u64,
+    files: u64,
+}
+
+impl Totals {
+    fn new(tally: &Tally, summary: &CollectSummary) -> Self {
+        Self {
+            files: tally.files(),
+            files_fragmented: tally.fragmented,
+            files_skipped: tally.skipped.values().sum(),
+            directories: summary.directories,
+            hard_links: summary.hard_links,
+            problems: summary.problems,
+            extents: tally.extents,
+            ideal_extents: tally.ideal,
+            size_bytes: tally.size,
+            allocated_bytes: tally.allocated,
+            worth_moving_bytes: tally.worth_moving,
+            dolf_mean: tally.dolf.mean(),
+            dolf_max: tally.dolf.max,
+            dopf_mean: tally.dopf.mean(),
+            dopf_max: tally.dopf.mean().map(|_| tally.dopf.max),
+            skipped: tally
+                .skipped
+                .iter()
+                .map(|(reason, n)| (reason.word(), *n))
+                .collect(),
+            histogram: tally
+                .histogram()
+                .into_iter()
+                .map(|(extents_min, extents_max, files)| Bucket {
+                    extents_min,
+                    extents_max,
+                    files,
+                })
+                .collect(),
+        }
+    }
+}
+
+/// All that follows the files.
+#[derive(Serialize)]
+pub(super) struct Rest {
+    totals: Totals,
+    io_size_bytes: Bytes,
+    geometries: Vec<DeviceInside>,
+    heat: Option<HeatJson>,
+    stopped: Option<&'static str>,
+}
+
+impl Rest {
+    pub(super) fn new(scanned: Scanned, io_size: Bytes) -> Self {
+        let Scanned {
+            tally,
+            summary,
+            geometries,
+            heat,
+        } = scanned;
+        Self {
+            totals: Totals::new(&tally, &summary),
+            io_size_bytes: io_size,
+            geometries: super::inside::told(&geometries),
+            heat: heat.map(|heat| HeatJson::new(&heat, tally.lost, tally.hottest.finish())),
+            stopped: summary.cancelled.then_some("signal"),
+        }
+    }
+}
