@@ -38,7 +38,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let planner = Planner {
         compare: true,
         keep_notable: args.output.is_some(),
-        ..args.plan.planner(&args.paths, &args.bounds, args.workers)
+        ..args
+            .plan
+            .planner(&args.paths, &args.bounds, args.workers.count())
     };
     // Begun with the walk: what fails before leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();

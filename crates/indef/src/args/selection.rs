@@ -14,7 +14,7 @@ use indef_pipeline::{
 };
 use units::Bytes;
 
-use super::{Workers, values};
+use super::values;
 
 /// Which ranges to choose, by which measure, and how many of them.
 #[derive(Clone, Debug, Args)]
@@ -122,20 +122,15 @@ pub(crate) enum WeightName {
 }
 
 impl PlanArgs {
-    /// What to plan; what was not given stays at the planner's default.
-    pub(crate) fn planner(
-        &self,
-        paths: &[PathBuf],
-        bounds: &BoundArgs,
-        workers: Workers,
-    ) -> Planner {
+    /// The planner; what was not given stays at the planner's default.
+    pub(crate) fn planner(&self, paths: &[PathBuf], bounds: &BoundArgs, jobs: usize) -> Planner {
         Planner {
             profile: self.profile.clone(),
             readahead: self.readahead,
             geometry: self.geometry,
             options: self.options(bounds),
             measured: self.weight == WeightName::Measured,
-            jobs: workers.count(),
+            jobs,
             ..Planner::new(paths)
         }
     }

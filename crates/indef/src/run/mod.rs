@@ -29,8 +29,8 @@ use crate::{
     signals::{self, Second},
 };
 use observer::Watch;
+pub(crate) use outcome::document;
 use outcome::{Rest, untouched_file};
-pub(crate) use outcome::{document, run_file};
 
 /// Run, and show what became of it.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
@@ -106,7 +106,9 @@ fn load(
     }
     let planner = Planner {
         engine: args.how.engine(),
-        ..args.plan.planner(&args.paths, &args.bounds, args.workers)
+        ..args
+            .plan
+            .planner(&args.paths, &args.bounds, args.workers.count())
     };
     let planned = planner.plan(cancel, &notes).map_err(explain)?;
     teller.finish();

@@ -8,7 +8,7 @@ use std::sync::{
 use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
 use indef_fs::EngineKind;
 
-use super::run_file;
+use super::outcome::run_file;
 use crate::{
     advice::Advice,
     output::{Console, Count, Name, Progress, json::Document},
