@@ -105,7 +105,7 @@ pub(super) fn is_placed(extent: &Extent) -> bool {
     is_data(extent) && !extent.flags.intersects(NOT_PLACED)
 }
 
-/// What one pass over a range finds.
+/// The findings of one pass over a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scan {
     /// All fragments.

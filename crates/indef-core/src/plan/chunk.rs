@@ -4,7 +4,7 @@ use units::{Bytes, FileRange};
 
 use crate::{SkipReason, layout::FragmentCount};
 
-/// What a plan decided about a chunk.
+/// The decision of a plan about a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Give it new, contiguous blocks.
@@ -36,7 +36,7 @@ pub struct Chunk {
     pub cost: Bytes,
     /// IODP that migrating takes away: priority now less priority of the ideal layout.
     pub gain: f64,
-    /// What migrating does to the file's number of fragments.
+    /// The change that migrating makes to the file's number of fragments.
     pub edges: Edges,
 }
 
@@ -48,8 +48,8 @@ impl Chunk {
     }
 }
 
-/// The part of a [`FragmentCount`] that a plan keeps of a chunk: all that decides what migrating it
-/// does to the file's number of fragments. The default assumes the worst.
+/// The part of a [`FragmentCount`] that a plan keeps of a chunk: all that its change to the file's
+/// number of fragments depends on. The default assumes the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edges {
     /// Fragments inside the chunk beyond the fewest possible.

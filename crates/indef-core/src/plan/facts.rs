@@ -13,7 +13,7 @@ pub struct FileFacts<'a> {
     pub block_size: Bytes,
     /// Where its bytes lie.
     pub layout: &'a Layout,
-    /// What was accessed, ordered; `None` without a profile. `indef` and `fragpicker` then take
+    /// The accessed ranges, ordered; `None` without a profile. `indef` and `fragpicker` then take
     /// sequential reads of the whole file for granted.
     pub accesses: Option<&'a [AccessRange]>,
 }

@@ -79,7 +79,7 @@ pub struct Problem {
     pub refusal: Refusal,
 }
 
-/// What a walk sees.
+/// A thing that a walk sees.
 #[derive(Debug)]
 pub enum Seen {
     /// A regular file.
@@ -88,7 +88,7 @@ pub enum Seen {
     Problem(Problem),
 }
 
-/// What a walk saw, in numbers.
+/// The numbers of things that a walk saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectSummary {
     /// Regular files handed to the visitor.

@@ -50,7 +50,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-/// What to do after a read of `got` bytes that brought the part at `offset` to `done` of `length`
+/// The next thing to do after a read of `got` bytes that brought the part at `offset` to `done` of `length`
 /// bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterRead {

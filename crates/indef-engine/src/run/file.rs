@@ -252,7 +252,7 @@ impl Run<'_> {
         Opened::Pieces(pieces)
     }
 
-    /// What is worth moving, in groups that can be moved independently of each other.
+    /// The ranges that are worth moving, in groups that can be moved independently of each other.
     fn group(&self, file: &OpenFile, worth: Vec<Judged>) -> Vec<Group> {
         if !file.relocator().splits() {
             return vec![Group::new(file, worth)];

@@ -8,7 +8,7 @@ use units::{Bytes, FileRange};
 
 use super::compression::{MAX_COMPRESSED, Way};
 
-/// What the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
+/// The kernel rewrites so much in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
 /// file system, takes a snapshot or is short of space for metadata has everything dirty written back,
 /// and between two clusters of ours there may be somebody like that each time. So a piece is only
 /// certain not to end with more fragments than it had if it has as many as it has clusters.

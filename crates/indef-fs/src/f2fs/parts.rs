@@ -20,11 +20,11 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) range: FileRange,
-    /// The rest of the range that it belongs to comes next, and should lie behind it.
+    /// The rest of the range that it belongs to comes next, and should lie after it.
     pub(super) continues: bool,
 }
 
-/// What is left to be moved of a file.
+/// The rest of a file that is to be moved.
 pub(super) struct Parts {
     ranges: VecDeque<FileRange>,
     /// A new place may be broken where a section ends, if that is known.
