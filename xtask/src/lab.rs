@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use lab::{
+use guest::{
     Cache, Guest, Kernel, Output, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup,
     standing::{self, Ended, Limits, Standing},
 };

@@ -12,7 +12,7 @@ mod licences;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ::lab::debian::Mirror;
+use guest::debian::Mirror;
 use clap::Parser;
 
 /// indef's own chores.

@@ -12,7 +12,7 @@ use std::{
 
 use flash_model::{NamespaceKind, Profile};
 use flashd::device::{Device, DeviceOptions, NamespaceOptions};
-use lab::{Guest, Outcome, Release, require};
+use guest::{Guest, Outcome, Release, require};
 use target::Fixture;
 use units::Bytes;
 

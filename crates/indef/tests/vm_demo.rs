@@ -5,7 +5,7 @@ mod common;
 use std::process::Command;
 
 use common::{Ran, indef, proven};
-use lab::{Cache, Kernel, Release, require};
+use guest::{Cache, Kernel, Release, require};
 
 #[test]
 fn vm_demo_zns_proves_itself() {

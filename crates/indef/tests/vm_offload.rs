@@ -6,7 +6,7 @@ mod zoned;
 
 use std::fs;
 
-use lab::{Guest, LabError, Patched, Release, Zns, ZnsDevice, ZnsOptions};
+use guest::{Guest, LabError, Patched, Release, Zns, ZnsDevice, ZnsOptions};
 use serde_json::Value;
 use zoned::json;
 

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use lab::{Guest, Outcome, Release, require};
+use guest::{Guest, Outcome, Release, require};
 use serde_json::Value;
 use units::Bytes;
 

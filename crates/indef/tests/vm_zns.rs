@@ -10,7 +10,7 @@ use std::{collections::HashMap, fs, path::Path};
 
 use flash_model::{Geometry, NamespaceKind, Profile, ZoneState};
 use flashd::device::{Device, DeviceOptions, NamespaceOptions};
-use lab::{Guest, Release, Zns, ZnsOptions};
+use guest::{Guest, Release, Zns, ZnsOptions};
 use serde_json::Value;
 use units::Bytes;
 use zoned::{BLOCK, MARK, json};

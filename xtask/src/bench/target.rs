@@ -8,7 +8,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail, ensure};
-use lab::{Guest, Release};
+use guest::{Guest, Release};
 
 use super::{
     Common,

@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use flashd::device::Device;
-use lab::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
+use guest::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
 use units::Bytes;
 

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use lab::Release;
+use guest::Release;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
@@ -131,7 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     experiment.time_scale = options.time_scale.unwrap_or(experiment.time_scale);
     experiment.truncate = options.truncate.unwrap_or(experiment.truncate);
     let result = headline::run(&experiment, options)?;
-    let kept = lab::Cache::of_project().folder().join("experiments");
+    let kept = guest::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;
     let kept = kept.join(&options.name).with_extension("json");
     std::fs::write(&kept, serde_json::to_vec_pretty(&result)?)?;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lab::debian::Mirror;
+use guest::debian::Mirror;
 
 use super::output_of;
 

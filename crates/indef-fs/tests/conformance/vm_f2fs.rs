@@ -12,7 +12,7 @@ use std::{
 };
 
 use indef_fs::EngineKind;
-use lab::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
+use guest::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
 use units::Bytes;
 
 use crate::CASES;
@@ -111,7 +111,7 @@ fn guest(release: Release, kind: EngineKind, zns: &Zns) -> Result<Guest, LabErro
     let mut guest = Guest::with(release)?;
     if kind == EngineKind::F2fsOffload {
         guest = guest
-            .with_patched(lab::Patched::F2fs)?
+            .with_patched(guest::Patched::F2fs)?
             .zns(zns, ZnsSetup::Attached)?;
     }
     Ok(guest

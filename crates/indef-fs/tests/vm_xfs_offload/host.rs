@@ -18,7 +18,7 @@ use flashd::{
     device::{Device, DeviceOptions, NamespaceOptions},
     serve::{Target, TargetOptions},
 };
-use lab::{Guest, Outcome, Release, require};
+use guest::{Guest, Outcome, Release, require};
 use units::Bytes;
 
 use crate::flavour::system_knows_exchange;

@@ -1,6 +1,6 @@
 //! `indef demo --zns`: F2FS on a zoned SSD, in a virtual machine.
 //!
-//! The SSD is flashd, in this process; the guest (crate `lab`) runs one of Debian's kernels and, in it,
+//! The SSD is flashd, in this process; the guest (crate `guest`) runs one of Debian's kernels and, in it,
 //! this very program: `trace`, `scan`, `plan` and `run`, between what ages, measures and checks the
 //! files. Nothing of this machine is touched but the cache folder in which the kernel is kept.
 //!
@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use indef_engine::Cancel;
-use lab::{
+use guest::{
     Cache, Guest, Kernel, LabError, Patched, Release, Zns, ZnsOptions, ZnsSetup, standing::Session,
 };
 use units::{Bytes, Nanos};

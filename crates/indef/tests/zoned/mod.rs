@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use lab::{Guest, LabError, Zns, ZnsSetup, require};
+use guest::{Guest, LabError, Zns, ZnsSetup, require};
 use serde_json::Value;
 
 const INDEF: &str = env!("CARGO_BIN_EXE_indef");

@@ -1,5 +1,5 @@
 //! A kernel that looks for its own faults: the source of Debian's Linux 6.12 in a small configuration
-//! (`guest/debug.config`) with lockdep, KASAN and checks for sleeping where nobody may.
+//! (`files/debug.config`) with lockdep, KASAN and checks for sleeping where nobody may.
 //!
 //! It is Debian's source as it is. F2FS is a module like in Debian's own kernels, so the patches of
 //! `kernel/f2fs` reach it in the same way ([`patched`]): the tree that was built stays in the
@@ -22,7 +22,7 @@ use crate::{
     patched, programs,
 };
 
-const CONFIGURATION: &str = include_str!("../guest/debug.config");
+const CONFIGURATION: &str = include_str!("../files/debug.config");
 const RELEASE: Release = Release::Linux6_12;
 
 /// Of what was built, needed by nobody who builds a module.
@@ -153,7 +153,7 @@ impl<'a> Build<'a> {
         match dropped(CONFIGURATION, &config) {
             None => Ok(()),
             Some(line) => Err(LabError::Request(format!(
-                "lab/guest/debug.config: Linux {RELEASE} cannot have {line}"
+                "lab/guest/files/debug.config: Linux {RELEASE} cannot have {line}"
             ))),
         }
     }

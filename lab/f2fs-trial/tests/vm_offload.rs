@@ -1,16 +1,16 @@
 //! The ioctl of kernel/f2fs in a guest, on both devices that the lab has.
 
-mod guest;
+mod fixture;
 
+use fixture::{PROGRAM, trial, zns};
 use flash_model::Profile;
 use flashd::device::Device;
-use guest::{PROGRAM, trial, zns};
-use lab::{Release, Zns, ZnsDevice, ZnsOptions};
+use guest::{Release, Zns, ZnsDevice, ZnsOptions};
 
 /// The profile of a device that has no latencies.
 const ZERO: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/../flash-model/profiles/zero.toml"
+    "/../../crates/flash-model/profiles/zero.toml"
 );
 
 /// The device does it by In_Device_Defragment, and says the same of how much.
@@ -88,7 +88,7 @@ fn vm_6_12_blocks_with_metadata_are_not_copied_by_the_device() {
 /// that is moved may take.
 fn finishing(release: Release) {
     // All else takes its time in a kernel that looks for faults.
-    let milliseconds = match guest::setting("INDEF_DEBUG_KERNEL", 0) {
+    let milliseconds = match fixture::setting("INDEF_DEBUG_KERNEL", 0) {
         0 => 2000,
         _ => 10_000,
     };
@@ -225,7 +225,7 @@ fn vm_6_12_a_killed_process_leaves_its_file_whole() {
 
 /// For `INDEF_CHURN_SECONDS`: everything at once.
 fn churn(release: Release) {
-    let seconds = guest::setting("INDEF_CHURN_SECONDS", 20);
+    let seconds = fixture::setting("INDEF_CHURN_SECONDS", 20);
     let zns = zns(ZnsDevice::Flashd, "");
     let script = format!("mkdir $ZNS_MOUNT/churn && {PROGRAM} churn $ZNS_MOUNT/churn {seconds}");
     trial(release, &zns, &script);

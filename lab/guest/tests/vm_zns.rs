@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use lab::{
+use guest::{
     Guest, Outcome, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require, standing::Session,
 };
 

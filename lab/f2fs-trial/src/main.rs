@@ -1,8 +1,8 @@
 //! What the ioctl of `kernel/f2fs` does is tried by this program, in a guest: it makes files that it
 //! knows every block of, has them moved, and looks at blocks, content and answers.
 //!
-//! `f2fs-offload SUBJECT FOLDER …`; each subject is a module. It ends with 0 if all was as it should
-//! be. By hand it is of use, too: `f2fs-offload query FOLDER`, `f2fs-offload move FILE…`.
+//! `f2fs-trial SUBJECT FOLDER …`; each subject is a module. It ends with 0 if all was as it should
+//! be. By hand it is of use, too: `f2fs-trial query FOLDER`, `f2fs-trial move FILE…`.
 //!
 //! It ignores: what a kernel without the patches would do.
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("f2fs-offload: {error:?}");
+            eprintln!("f2fs-trial: {error:?}");
             ExitCode::FAILURE
         }
     }
@@ -64,6 +64,6 @@ fn run(arguments: &[String]) -> Result<()> {
         ["synced", folder, marks] => crash::synced(Path::new(folder), Path::new(marks)),
         ["after", folder, marks] => crash::after(Path::new(folder), marks),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
-        _ => bail!("usage: f2fs-offload query FOLDER | move FILE… | SUBJECT FOLDER …"),
+        _ => bail!("usage: f2fs-trial query FOLDER | move FILE… | SUBJECT FOLDER …"),
     }
 }

@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use lab::{Guest, Patched, Release, require};
+use guest::{Guest, Patched, Release, require};
 use units::Bytes;
 
 /// One guest at a time: they have the same processors.

@@ -1,7 +1,7 @@
 //! The power is cut while files are moved: flashd records what a guest does to it, each state that a
 //! power cut may have left is built from that, and another guest has to find every file whole.
 
-mod guest;
+mod fixture;
 
 use std::{
     fs,
@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use fixture::PROGRAM;
 use flash_model::{Zone, ZoneState};
 use flashd::{
     device::{Device, StoreOptions},
@@ -21,8 +22,7 @@ use flashd::{
     serve::{Target, TargetOptions},
     store::FileOptions,
 };
-use guest::PROGRAM;
-use lab::{Release, Zns, ZnsOptions, ZnsSetup};
+use guest::{Release, Zns, ZnsOptions, ZnsSetup};
 use units::Bytes;
 
 /// States that one guest looks at, one after the other.
@@ -76,7 +76,7 @@ fn options() -> ZnsOptions {
 fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     let zns = Zns::new(options()).unwrap();
     let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
-    guest::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
+    fixture::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
     let device = zns.flashd().unwrap();
     device.flush_all().unwrap();
     device.record_to(recording).unwrap();
@@ -88,7 +88,7 @@ fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     thread::scope(|scope| {
         scope.spawn(|| set_marks(device, &asked, &over));
         let _over = Over(&over);
-        guest::run(
+        fixture::run(
             release,
             &zns,
             ZnsSetup::Kept,
@@ -172,7 +172,7 @@ fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
     // For its network; what is on it is of no interest.
     let zns = Zns::new(options()).unwrap();
     let script = LOOK.replace("PROGRAM", PROGRAM);
-    let outcome = guest::run(
+    let outcome = fixture::run(
         release,
         &zns,
         ZnsSetup::Attached,
@@ -212,7 +212,7 @@ fn power_cuts(release: Release) {
         .map(|(_, entries)| *entries)
         .collect();
     assert!(!early.is_empty());
-    let wanted = guest::setting("INDEF_POWER_CUTS", 4);
+    let wanted = fixture::setting("INDEF_POWER_CUTS", 4);
     println!(
         "{} flushes, {} early checkpoints, {} entries",
         flushes.len(),
@@ -329,7 +329,7 @@ fn beside_fsync(release: Release) {
                 before: "synced,".to_owned(),
             })
         })
-        .take(guest::setting("INDEF_POWER_CUTS", STATES_IN_A_GUEST as u64) as usize)
+        .take(fixture::setting("INDEF_POWER_CUTS", STATES_IN_A_GUEST as u64) as usize)
         .collect();
     println!("{} flushes, {} states", flushes.len(), states.len());
     assert!(!states.is_empty());

@@ -20,9 +20,9 @@ use crate::{
     programs,
 };
 
-const INIT: &[u8] = include_bytes!("../guest/init");
-const ZNS: &[u8] = include_bytes!("../guest/zns");
-const SERVE: &[u8] = include_bytes!("../guest/serve");
+const INIT: &[u8] = include_bytes!("../files/init");
+const ZNS: &[u8] = include_bytes!("../files/zns");
+const SERVE: &[u8] = include_bytes!("../files/serve");
 
 /// Settings of tools, that these want to find.
 const SETTINGS: [&str; 1] = ["/etc/mke2fs.conf"];

@@ -31,7 +31,7 @@ impl Cache {
             return Self::at(Path::new(&folder));
         }
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"),
+            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
             PathBuf::from,
         );
         Self::at(&target.join("lab"))

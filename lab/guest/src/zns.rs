@@ -189,8 +189,8 @@ impl ZnsOptions {
 /// host has them.
 ///
 /// ```no_run
-/// # fn main() -> Result<(), lab::LabError> {
-/// use lab::{Guest, Release, Zns, ZnsOptions, ZnsSetup};
+/// # fn main() -> Result<(), guest::LabError> {
+/// use guest::{Guest, Release, Zns, ZnsOptions, ZnsSetup};
 ///
 /// let zns = Zns::new(ZnsOptions::default())?;
 /// let guest = Guest::with(Release::Linux6_12)?.zns(&zns, ZnsSetup::Mounted)?;

@@ -21,7 +21,7 @@ macro_rules! patches {
     ($folder:literal; $($release:literal: $($name:literal)+;)+) => {
         &[$(($release, &[$((
             $name,
-            include_bytes!(concat!("../../kernel/", $folder, "/", $release, "/", $name)),
+            include_bytes!(concat!("../../../kernel/", $folder, "/", $release, "/", $name)),
         )),+])),+]
     };
 }

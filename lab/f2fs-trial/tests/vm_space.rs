@@ -1,10 +1,10 @@
 //! A hole in a file that is moved; and the file system changes its size, and is mounted anew, with the log
 //! for moved data open.
 
-mod guest;
+mod fixture;
 
-use guest::{PROGRAM, trial};
-use lab::{Release, Zns, ZnsOptions};
+use fixture::{PROGRAM, trial};
+use guest::{Release, Zns, ZnsOptions};
 use units::Bytes;
 
 /// Of few sections F2FS keeps so many for itself that the log could not be cut off.

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use lab::{Guest, LabError, Outcome, Release, require};
+use guest::{Guest, LabError, Outcome, Release, require};
 use units::Bytes;
 
 /// Everything that goes well, in one boot for each kernel.
@@ -101,7 +101,7 @@ fn vm_the_newest_has_no_offload() {
     };
     let version = guest.kernel().version().to_owned();
     let error = guest
-        .with_patched(lab::Patched::F2fs)
+        .with_patched(guest::Patched::F2fs)
         .unwrap_err()
         .to_string();
     assert!(error.contains("no patches for Linux newest"), "{error}");
