@@ -52,7 +52,7 @@ fresh: deps
 
 # Against the conventional tools; takes a while, wants an idle machine and root.
 bench: deps
-	$(CARGO) xtask bench all
+	$(CARGO) lab bench all
 
 # Hours: every kind of file system hammered while indef moves its files (docs/hammer.md). Needs root.
 PROOF_MINUTES ?= 120

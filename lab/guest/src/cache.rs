@@ -24,17 +24,17 @@ impl Cache {
         }
     }
 
-    /// The folder that `INDEF_LAB` names, else `lab` in cargo's target folder.
+    /// The folder that `INDEF_LAB` names, else `lab` in cargo's target folder; where this program's
+    /// source tree is not on this machine, as [`Self::of_user`].
     #[must_use]
     pub fn of_project() -> Self {
         if let Some(folder) = std::env::var_os("INDEF_LAB") {
             return Self::at(Path::new(&folder));
         }
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(
-            || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"),
-            PathBuf::from,
-        );
-        Self::at(&target.join("lab"))
+        match Self::of_user() {
+            Some(cache) if !source_tree::is_there() => cache,
+            _ => Self::at(&source_tree::target().join("lab")),
+        }
     }
 
     /// The folder that `INDEF_LAB` names, else `indef/lab` where this user's caches are; `None` where

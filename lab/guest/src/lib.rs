@@ -27,7 +27,7 @@
 
 mod archive;
 mod cache;
-pub mod debian;
+mod debian;
 mod debug;
 mod error;
 mod ext4;

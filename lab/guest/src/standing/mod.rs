@@ -1,4 +1,4 @@
-//! A guest that stays, for many commands: `cargo xtask lab up`.
+//! A guest that stays, for many commands: `indef-lab up`.
 //!
 //! A *keeper* process ([`keep`]) owns QEMU and, where there is one, flashd; everything goes with it,
 //! however it ends (QEMU by the parent-death signal, flashd as it is part of it). It also ends by

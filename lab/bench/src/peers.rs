@@ -15,7 +15,7 @@ use super::{
 
 /// Which part of the comparison.
 #[derive(Args)]
-pub(crate) struct PeersArgs {
+pub struct PeersArgs {
     #[command(flatten)]
     pub(super) common: Common,
     /// Only this file system

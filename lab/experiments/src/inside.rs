@@ -1,4 +1,4 @@
-//! What an experiment does in the guest: this program again, copied there.
+//! The steps of an experiment in the guest: this program again, copied there.
 
 use std::{
     fs::{self, File},
@@ -27,7 +27,7 @@ const PIECE: usize = 64 << 10;
 
 /// A step of an experiment.
 #[derive(Subcommand)]
-pub(crate) enum Inside {
+pub enum Inside {
     /// Make aged files
     Age {
         /// How
@@ -58,7 +58,7 @@ pub(crate) enum Inside {
     },
 }
 
-/// What [`Inside::Read`] prints.
+/// The output of [`Inside::Read`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ReadResult {
     /// Median time of a cold read of all files, one after the other, by the guest's clock.
@@ -66,7 +66,7 @@ pub(crate) struct ReadResult {
     pub(crate) bytes: u64,
 }
 
-/// What [`Inside::Watch`] prints.
+/// The output of [`Inside::Watch`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WatchResult {
     pub(crate) status: i32,
@@ -77,14 +77,19 @@ pub(crate) struct WatchResult {
     pub(crate) page_cache_kib: u64,
     /// By how much it was larger at the end.
     pub(crate) page_cache_end_kib: u64,
-    /// What the co-running load read and wrote meanwhile, in bytes.
+    /// Bytes that the co-running load read and wrote meanwhile.
     pub(crate) beside_bytes: u64,
-    /// What the command printed.
+    /// The output of the command.
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-pub(crate) fn run(inside: &Inside) -> Result<()> {
+/// Do one.
+///
+/// # Errors
+///
+/// The step failed.
+pub fn run(inside: &Inside) -> Result<()> {
     match inside {
         Inside::Age { ageing, dir, bytes } => age(*ageing, dir, *bytes),
         Inside::Read { dir } => print(&read_all(dir)?),
@@ -101,7 +106,7 @@ fn print(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Files that grow at the same time: each piece of one lies behind pieces of others. One thread does it
+/// Files that grow at the same time: each piece of one follows pieces of others. One thread does it
 /// all in turn, so that every run ages alike.
 fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
     fs::create_dir_all(dir)?;

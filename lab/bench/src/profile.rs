@@ -24,7 +24,7 @@ use super::{
 
 /// How to measure profiles.
 #[derive(Args, Clone)]
-pub(crate) struct ProfileArgs {
+pub struct ProfileArgs {
     #[command(flatten)]
     pub(super) common: Common,
     /// Records in the trace; each takes 35 bytes on disk, twice
@@ -42,7 +42,7 @@ const SKEW: f64 = 1.2;
 pub(super) fn measure(args: &ProfileArgs, report: &mut Report) -> Result<()> {
     let common = &args.common;
     let indef = common.indef()?;
-    let own = crate::dist::release_binary("xtask")?;
+    let own = source_tree::release_binary("indef-lab")?;
     let folder = tempfile::tempdir_in(common.images()?)?;
     let trace = folder.path().join("trace");
     eprintln!("writing a trace of {} records", args.records);

@@ -36,7 +36,7 @@ const ALONE_S: f64 = 1.0;
 /// Who migrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Method {
+pub enum Method {
     /// `f2fs_io defrag_file` of each file
     Conventional,
     /// `indef run` with a profile
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
             time_scale: FAST,
             ..ZnsOptions::default()
         })?;
-        let guest = Guest::with(options.release)?
+        let guest = Guest::with(options.kernel)?
             .with_patched(Patched::F2fs)?
             .cpus(options.cpus)
             .copy("f2fs_io");
@@ -328,7 +328,7 @@ impl<'a> Run<'a> {
     }
 
     fn inside(&self, words: &[&str]) -> Result<String> {
-        let words = [&[self.program.as_str(), "lab", "inside"], words].concat();
+        let words = [&[self.program.as_str(), "inside"], words].concat();
         self.run(&words)
     }
 

@@ -1,8 +1,6 @@
 //! The harness on a small file: that it runs to its end, and that what does not depend on chance is
 //! so. Times of so few reads prove nothing.
 
-use std::process::Command;
-
 use super::*;
 
 #[test]
@@ -10,19 +8,13 @@ fn loop_the_harness_measures_what_it_should() {
     if scratch_fs::require(ScratchFs::builder("ext4", Bytes::mib(64)).build()).is_none() {
         return;
     }
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "indef"])
-        .current_dir(crate::root())
-        .status()
-        .unwrap();
-    assert!(built.success());
     let images = tempfile::tempdir().unwrap();
     let args = ZipfArgs {
         common: Common {
             runs: 1,
             json: None,
             images: Some(images.path().to_owned()),
-            indef: Some(crate::dist::target().join("debug/indef")),
+            indef: Some(source_tree::binary_for_test("indef").unwrap()),
         },
         fs: "ext4".into(),
         size: Bytes::mib(32),

@@ -1,4 +1,4 @@
-//! `cargo xtask lab`: commands, or a shell, in a guest with one of Debian's kernels; a guest that stays.
+//! Commands, or a shell, in a guest with one of Debian's kernels; a guest that stays.
 
 use std::{
     ffi::OsString,
@@ -19,14 +19,14 @@ use guest::{
     Cache, Guest, Kernel, Output, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup,
     standing::{self, Ended, Limits, Standing},
 };
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use units::Bytes;
 
-use crate::experiment;
+use crate::stop_on_signals;
 
-/// Guests with one of Debian's kernels (see docs/lab.md).
+/// Commands on guests (docs/lab.md).
 #[derive(Subcommand)]
-pub(crate) enum Lab {
+pub(crate) enum Guests {
     /// Boot a guest that stays until `down`; `run` and `shell` then use it
     Up {
         #[command(flatten)]
@@ -74,39 +74,7 @@ pub(crate) enum Lab {
         #[arg(long)]
         debug: bool,
     },
-    /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
-    Experiment {
-        /// Which; without it, what there is
-        name: Option<String>,
-        /// 6.1, 6.12 or newest
-        #[arg(long, default_value_t = Release::Linux6_12)]
-        kernel: Release,
-        /// Processors of the guest
-        #[arg(long, default_value_t = 2)]
-        cpus: u32,
-        /// The indef to measure
-        #[arg(long, value_name = "FILE", default_value = "target/release/indef")]
-        indef: PathBuf,
-        /// Data, instead of what the experiment's file says
-        #[arg(long, value_name = "SIZE")]
-        data: Option<Bytes>,
-        /// How many times slower than its model flashd goes, likewise
-        #[arg(long, value_name = "K")]
-        time_scale: Option<f64>,
-        /// Percent of the ranges that indef leaves, likewise
-        #[arg(long, value_name = "PERCENT")]
-        truncate: Option<f64>,
-        /// Measure this method only
-        #[arg(long, value_name = "METHOD")]
-        only: Option<experiment::Method>,
-        /// A load beside the migration, too
-        #[arg(long)]
-        beside: bool,
-    },
-    /// What an experiment does in the guest
-    #[command(hide = true, subcommand)]
-    Inside(experiment::inside::Inside),
-    /// What `up` starts in the background
+    /// Keep the guest that `up` has asked for, in the background
     #[command(hide = true)]
     Keep {
         #[command(flatten)]
@@ -152,7 +120,7 @@ pub(crate) struct Setup {
     ssd: Ssd,
 }
 
-/// What the machine is like.
+/// The machine: kernel, disks, processors, memory.
 #[derive(Args)]
 pub(crate) struct Machine {
     /// 6.1, 6.12 or newest [default: 6.12]
@@ -246,11 +214,11 @@ impl Ssd {
 ///
 /// That there is no guest here, or that it came to no result. A command that fails is no error:
 /// its exit status is ours.
-pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
-    match lab {
-        Lab::Up { keep } => up(&keep),
-        Lab::Keep { keep } => self::keep(keep),
-        Lab::Run {
+pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
+    match guests {
+        Guests::Up { keep } => up(&keep),
+        Guests::Keep { keep } => self::keep(keep),
+        Guests::Run {
             which,
             setup,
             timeout,
@@ -268,11 +236,11 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
                 .stop(stop);
             run_alone(guest, verbose, command)
         }
-        Lab::Shell { which, setup } => {
+        Guests::Shell { which, setup } => {
             if let Some(standing) = standing(&which, &setup)? {
                 match standing.shell()? {
                     Ended::Shell => {}
-                    Ended::Detached => eprintln!("\nlab: left; `lab shell` goes back"),
+                    Ended::Detached => eprintln!("\nindef-lab: left; `indef-lab shell` goes back"),
                 }
                 return Ok(ExitCode::SUCCESS);
             }
@@ -280,53 +248,21 @@ pub(crate) fn run(lab: Lab) -> Result<ExitCode> {
             guest(setup, zns.as_ref())?.shell()?;
             Ok(ExitCode::SUCCESS)
         }
-        Lab::Down { which } => {
+        Guests::Down { which } => {
             match Standing::find(&Cache::of_project(), &which.name)? {
                 Some(standing) => standing.down()?,
-                None => eprintln!("lab: no guest is standing"),
+                None => eprintln!("indef-lab: no guest is standing"),
             }
             Ok(ExitCode::SUCCESS)
         }
-        Lab::Status { which } => {
+        Guests::Status { which } => {
             match Standing::find(&Cache::of_project(), &which.name)? {
                 Some(standing) => println!("{}", described(standing.state())),
                 None => println!("no guest is standing"),
             }
             Ok(ExitCode::SUCCESS)
         }
-        Lab::Kernels { fetch, debug } => kernels(fetch, debug),
-        Lab::Experiment { name: None, .. } => {
-            println!("{}", experiment::names()?.join("\n"));
-            Ok(ExitCode::SUCCESS)
-        }
-        Lab::Experiment {
-            name: Some(name),
-            kernel,
-            cpus,
-            indef,
-            data,
-            time_scale,
-            truncate,
-            only,
-            beside,
-        } => {
-            experiment::run(&experiment::Options {
-                name,
-                release: kernel,
-                cpus,
-                indef,
-                data,
-                time_scale,
-                truncate,
-                only,
-                beside,
-            })?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Lab::Inside(inside) => {
-            experiment::inside::run(&inside)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        Guests::Kernels { fetch, debug } => kernels(fetch, debug),
     }
 }
 
@@ -341,7 +277,7 @@ fn standing(which: &Which, setup: &Setup) -> Result<Option<Standing>> {
     let Setup { machine, ssd, .. } = setup;
     if !machine.is_default() || ssd.device.is_some() {
         bail!(
-            "a guest is standing, and is as `lab up` has made it; --fresh is one with these options"
+            "a guest is standing, and is as `indef-lab up` has made it; --fresh is one with these options"
         );
     }
     Ok(Some(standing))
@@ -371,7 +307,7 @@ fn run_alone(guest: Guest, verbose: bool, command: Vec<OsString>) -> Result<Exit
     if verbose {
         eprint!("{}", outcome.console);
         eprintln!(
-            "lab: Linux {kernel} on {:?}: up after {:.1} s, command took {:.1} s",
+            "indef-lab: Linux {kernel} on {:?}: up after {:.1} s, command took {:.1} s",
             outcome.accelerator,
             outcome.boot.as_secs_f64(),
             outcome.elapsed.as_secs_f64()
@@ -382,16 +318,6 @@ fn run_alone(guest: Guest, verbose: bool, command: Vec<OsString>) -> Result<Exit
 
 fn exit_code(status: i32) -> ExitCode {
     u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
-}
-
-/// Not to die of them: the guest and its files are cleared away first.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("cannot wait for signals")?;
-    }
-    Ok(stop)
 }
 
 /// Start the keeper, and wait until it says that the guest is there.

@@ -8,7 +8,7 @@ use super::timing::Cost;
 
 /// One workload.
 #[derive(Clone, Debug, Serialize)]
-pub(in super::super) struct Curve {
+pub(crate) struct Curve {
     pub(super) fs: &'static str,
     pub(super) skew: f64,
     /// Whether the profile was traced, or written from the known sequence.

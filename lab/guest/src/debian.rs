@@ -4,15 +4,13 @@
 //! that this machine's apt uses ([`Mirror`]); proxies and certificates stay configured. What it fetches
 //! is checked with the keys of that entry, as always. Nothing is installed.
 
-mod sources;
-
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-pub use sources::Mirror;
+use debian_mirror::{Mirror, MirrorError};
 
 use crate::{LabError, error::output_of};
 
@@ -24,7 +22,7 @@ pub(crate) struct Packages {
 impl Packages {
     /// Fetch the lists of these suites into `folder`.
     pub(crate) fn of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
-        let mirror = Mirror::of_machine()?;
+        let mirror = Mirror::of_machine().map_err(unknown)?;
         for needed in ["state/lists/partial", "cache/archives/partial", "sources"] {
             let needed = folder.join(needed);
             fs::create_dir_all(&needed).map_err(LabError::at(&needed))?;
@@ -117,6 +115,16 @@ impl Packages {
                 .arg(root),
         )?;
         Ok(())
+    }
+}
+
+fn unknown(error: MirrorError) -> LabError {
+    match error {
+        MirrorError::NoArchive | MirrorError::NoApt(_) => LabError::missing(error.to_string()),
+        MirrorError::Apt { status, output } => LabError::Command {
+            command: "apt-config".into(),
+            output: format!("{status}: {output}"),
+        },
     }
 }
 

@@ -6,6 +6,8 @@
 //! everything that it left dirty. Afterwards contents are compared: a fast wrong result is a failure
 //! of the benchmark.
 
+#![forbid(unsafe_code)]
+
 mod core;
 mod databases;
 mod limit;
@@ -31,9 +33,9 @@ use clap::{Args, Subcommand};
 
 use report::Report;
 
-/// What to measure.
+/// The measurements.
 #[derive(Subcommand)]
-pub(crate) enum Bench {
+pub enum Bench {
     /// indef against e4defrag, xfs_fsr and btrfs filesystem defragment
     Peers(peers::PeersArgs),
     /// indef scan of 100,000 files against find and filefrag
@@ -44,9 +46,9 @@ pub(crate) enum Bench {
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
     Writers(Common),
-    /// What of a SQLite or RocksDB database has to move
+    /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
-    /// What tracing costs fio, at each layer
+    /// The cost of tracing for fio, at each layer
     Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
@@ -59,7 +61,7 @@ pub(crate) enum Bench {
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
     #[command(hide = true)]
     ZipfReader(zipf::ReaderArgs),
-    /// Merge sorted text from stdin; `profile` starts this behind sort(1)
+    /// Merge sorted text from stdin; `profile` starts this after sort(1)
     #[command(hide = true)]
     ProfileMerge,
     /// Run the access analysis right here; `core` starts this as a process of its own
@@ -72,7 +74,7 @@ pub(crate) enum Bench {
 
 /// How to measure.
 #[derive(Args, Clone)]
-pub(crate) struct Common {
+pub struct Common {
     /// Runs of each contender; the median counts
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: usize,
@@ -92,7 +94,7 @@ impl Common {
         let folder = self
             .images
             .clone()
-            .unwrap_or_else(|| crate::dist::target().join("bench"));
+            .unwrap_or_else(|| source_tree::target().join("bench"));
         fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
@@ -101,7 +103,7 @@ impl Common {
     fn indef(&self) -> Result<PathBuf> {
         match &self.indef {
             Some(program) => Ok(fs::canonicalize(program)?),
-            None => crate::dist::release_binary("indef"),
+            None => Ok(source_tree::release_binary("indef")?),
         }
     }
 }
@@ -110,8 +112,8 @@ impl Common {
 ///
 /// # Errors
 ///
-/// What could not be measured; that a target was missed is in the table, and no error.
-pub(crate) fn run(bench: &Bench) -> Result<()> {
+/// A measurement failed. A missed target is no error: the table tells it.
+pub fn run(bench: &Bench) -> Result<()> {
     let common = match bench {
         Bench::Peers(args) | Bench::All(args) => &args.common,
         Bench::Scan(common)

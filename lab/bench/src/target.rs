@@ -5,7 +5,7 @@
 //! runs without KVM every instruction costs many times what it does on a processor, system calls most
 //! of all: ratios tell something, rates nothing.
 
-use std::{path::PathBuf, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use guest::{Guest, Release};
@@ -23,8 +23,8 @@ const COMMANDS: f64 = 1000.0;
 
 /// Measure.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
-    let flashd = crate::dist::release_binary("flashd")?;
-    let load = load()?;
+    let flashd = source_tree::release_binary("flashd")?;
+    let load = source_tree::release_example("flashd", "load")?;
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("target.sh"), SCRIPT)?;
     let command = format!(
@@ -107,13 +107,4 @@ fn parse(line: &str) -> Result<(&str, &str, f64)> {
     let rate = rate.parse().with_context(|| format!("no rate: '{line}'"))?;
     ensure!(rate > 0.0, "nothing was done: '{line}'");
     Ok((case, contender, rate))
-}
-
-fn load() -> Result<PathBuf> {
-    let mut build = crate::cargo();
-    build.args(["build", "--locked", "--quiet", "--release"]);
-    build.args(["--package", "flashd", "--example", "load"]);
-    let status = build.status().context("cannot run cargo")?;
-    ensure!(status.success(), "the load generator does not build");
-    Ok(crate::dist::target().join("release/examples/load"))
 }

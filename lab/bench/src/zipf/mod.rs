@@ -48,7 +48,7 @@ use workload::{READ, Reader};
 
 /// What to read, and how much of it to move.
 #[derive(Args, Clone)]
-pub(crate) struct ZipfArgs {
+pub struct ZipfArgs {
     #[command(flatten)]
     pub(super) common: Common,
     /// The file system: ext4, xfs or btrfs
@@ -79,7 +79,7 @@ const TARGETS: [f64; 2] = [80.0, 95.0];
 
 /// The reader by itself, as a program that can be traced.
 #[derive(Args, Clone)]
-pub(crate) struct ReaderArgs {
+pub struct ReaderArgs {
     file: PathBuf,
     #[arg(long)]
     skew: f64,

@@ -1,16 +1,35 @@
 //! Where this machine gets Debian's packages from: its own apt configuration, read.
 //!
 //! Both forms of sources.list(5) are understood, one line each (`*.list`) and deb822 (`*.sources`).
-//! What is looked for is the archive itself, not a suite: the place from which a machine takes
+//! It looks for the archive itself, not for a suite: the place from which a machine takes
 //! bookworm has trixie, too. Keys and the other options of the entry go with it.
 
+#![forbid(unsafe_code)]
+
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, ExitStatus},
 };
 
-use crate::{LabError, error::output_of};
+/// The archive is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum MirrorError {
+    /// apt's configuration (sources.list) has no archive of Debian.
+    #[error("apt's configuration (sources.list) has no archive of Debian")]
+    NoArchive,
+    /// apt-config did not start: this is no system of Debian's kind.
+    #[error("apt-config cannot be run: {0}")]
+    NoApt(io::Error),
+    /// apt-config has failed.
+    #[error("apt-config: {status}: {output}")]
+    Apt {
+        /// How it ended.
+        status: ExitStatus,
+        /// Its output.
+        output: String,
+    },
+}
 
 /// Debian's suites by all names, without their `-updates`, `-backports` and the like.
 const SUITES: [&str; 13] = [
@@ -29,7 +48,7 @@ const SUITES: [&str; 13] = [
     "experimental",
 ];
 
-/// What an entry of the configuration says beside where and what, or says for its own suites only.
+/// Fields of an entry that do not apply to other suites, or have a place of their own in [`Source`].
 const OWN_FIELDS: [&str; 11] = [
     "types",
     "uris",
@@ -66,16 +85,20 @@ impl Mirror {
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where there is no apt, or none of its sources is Debian's archive.
-    pub fn of_machine() -> Result<Self, LabError> {
-        let shown = output_of(Command::new("apt-config").args([
-            "shell",
-            "LIST",
-            "Dir::Etc::sourcelist/f",
-            "PARTS",
-            "Dir::Etc::sourceparts/d",
-        ]))?;
-        let shown = String::from_utf8_lossy(&shown);
+    /// There is no apt, or none of its sources is Debian's archive.
+    pub fn of_machine() -> Result<Self, MirrorError> {
+        let shown = Command::new("apt-config")
+            .args(["shell", "LIST", "Dir::Etc::sourcelist/f"])
+            .args(["PARTS", "Dir::Etc::sourceparts/d"])
+            .output()
+            .map_err(MirrorError::NoApt)?;
+        if !shown.status.success() {
+            return Err(MirrorError::Apt {
+                status: shown.status,
+                output: String::from_utf8_lossy(&shown.stderr).trim().to_owned(),
+            });
+        }
+        let shown = String::from_utf8_lossy(&shown.stdout);
         let path = |name: &str| {
             let line = shown.lines().find_map(|line| line.strip_prefix(name));
             line.map(|value| PathBuf::from(value.trim_matches('\'')))
@@ -84,7 +107,7 @@ impl Mirror {
     }
 
     /// The archive that this sources.list and the files of this folder name.
-    fn configured(list: Option<&Path>, parts: Option<&Path>) -> Result<Self, LabError> {
+    fn configured(list: Option<&Path>, parts: Option<&Path>) -> Result<Self, MirrorError> {
         let mut files: Vec<PathBuf> = parts
             .and_then(|folder| fs::read_dir(folder).ok())
             .into_iter()
@@ -109,9 +132,7 @@ impl Mirror {
         for source in &mut sources {
             source.uris = source.uris.iter().flat_map(|uri| places(uri)).collect();
         }
-        Self::among(&sources).ok_or_else(|| {
-            LabError::missing("apt's configuration (sources.list) has no archive of Debian")
-        })
+        Self::among(&sources).ok_or(MirrorError::NoArchive)
     }
 
     /// The entry that is most likely Debian's archive: others have suites of the same names.

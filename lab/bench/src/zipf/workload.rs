@@ -17,14 +17,14 @@ pub(super) const READ: Bytes = Bytes::kib(128);
 
 /// What is read how often.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::bench) struct Workload {
+pub(crate) struct Workload {
     /// The range of rank `k` is read in proportion to `1 / k^skew`; 0 for all alike.
-    pub(in crate::bench) skew: f64,
+    pub(crate) skew: f64,
     /// Ranges of [`READ`] bytes in the file.
-    pub(in crate::bench) ranges: u64,
+    pub(crate) ranges: u64,
     /// How many reads.
-    pub(in crate::bench) reads: u64,
-    pub(in crate::bench) seed: u64,
+    pub(crate) reads: u64,
+    pub(crate) seed: u64,
 }
 
 /// xorshift64*: small, fast, and the same everywhere.
@@ -57,7 +57,7 @@ impl Random {
 impl Workload {
     /// The reads in order: numbers of ranges. Ranks are strewn over the file, so that what is hot
     /// does not lie together.
-    pub(in crate::bench) fn sequence(&self) -> Vec<u32> {
+    pub(crate) fn sequence(&self) -> Vec<u32> {
         let mut random = Random::new(self.seed);
         let mut places: Vec<u32> = (0..self.ranges as u32).collect();
         random.shuffle(&mut places);

@@ -1,27 +1,29 @@
-//! `cargo xtask lab experiment`: the papers' figures of a whole system, in a guest with F2FS on flashd.
+//! The papers' figures of a whole system, in a guest with F2FS on flashd.
 //!
 //! An experiment is a file in `experiments/`: how files are aged, how much, with which options, and what
-//! was published. [`headline`] runs it.
+//! was published. `headline` runs it, and has [`inside`] run in the guest.
+
+#![forbid(unsafe_code)]
 
 mod headline;
-pub(crate) mod inside;
+pub mod inside;
 mod text;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use guest::Release;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-pub(crate) use self::headline::Method;
+pub use self::headline::Method;
 use self::inside::Numbers;
 
 /// How files come to be fragmented, after filebench's personalities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Ageing {
+pub enum Ageing {
     /// Files that begin with a whole write and then grow by appends of 16 KiB in the mean.
     Fileserver,
     /// Files that only grow, by appends of 16 KiB in the mean that are made durable.
@@ -60,7 +62,7 @@ impl Ageing {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Experiment {
-    /// What it shows, and of which paper.
+    /// Its subject, and the paper.
     title: String,
     ageing: Ageing,
     /// Data in all, like `64MiB`.
@@ -73,33 +75,47 @@ struct Experiment {
     profile: String,
     /// How many times slower than its model flashd goes.
     time_scale: f64,
-    /// What was published, and what it should show here; for the result.
+    /// Published results, and those expected here; printed with the result.
     expected: Vec<String>,
 }
 
 /// How to run one.
-pub(crate) struct Options {
-    pub(crate) name: String,
-    pub(crate) release: Release,
-    pub(crate) cpus: u32,
-    /// indef's binary.
-    pub(crate) indef: PathBuf,
-    /// Instead of the file's.
-    pub(crate) data: Option<Bytes>,
-    pub(crate) time_scale: Option<f64>,
-    pub(crate) truncate: Option<f64>,
-    /// One of the methods, without the comparison.
-    pub(crate) only: Option<Method>,
-    /// A load beside the migration, too.
-    pub(crate) beside: bool,
+#[derive(Args)]
+pub struct Options {
+    /// Which; without it, what there is
+    name: Option<String>,
+    /// 6.1, 6.12 or newest
+    #[arg(long, default_value_t = Release::Linux6_12)]
+    kernel: Release,
+    /// Processors of the guest
+    #[arg(long, default_value_t = 2)]
+    cpus: u32,
+    /// The indef to measure
+    #[arg(long, value_name = "FILE", default_value = "target/release/indef")]
+    indef: PathBuf,
+    /// Data, instead of what the experiment's file says
+    #[arg(long, value_name = "SIZE")]
+    data: Option<Bytes>,
+    /// How many times slower than its model flashd goes, likewise
+    #[arg(long, value_name = "K")]
+    time_scale: Option<f64>,
+    /// Percent of the ranges that indef leaves, likewise
+    #[arg(long, value_name = "PERCENT")]
+    truncate: Option<f64>,
+    /// Measure this method only
+    #[arg(long, value_name = "METHOD")]
+    only: Option<Method>,
+    /// A load beside the migration, too
+    #[arg(long)]
+    beside: bool,
 }
 
 fn folder() -> PathBuf {
-    crate::root().join("experiments")
+    source_tree::root().join("experiments")
 }
 
 /// The names of all.
-pub(crate) fn names() -> Result<Vec<String>> {
+fn names() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder())? {
         let path = entry?.path();
@@ -116,12 +132,19 @@ pub(crate) fn names() -> Result<Vec<String>> {
 }
 
 /// Run one, print what came of it, keep it as JSON.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    let path = folder().join(&options.name).with_extension("toml");
+///
+/// # Errors
+///
+/// There is no such experiment, or it came to no result.
+pub fn run(options: &Options) -> Result<()> {
+    let Some(name) = &options.name else {
+        println!("{}", names()?.join("\n"));
+        return Ok(());
+    };
+    let path = folder().join(name).with_extension("toml");
     if !path.exists() {
         bail!(
-            "there is no experiment {}; there are {}",
-            options.name,
+            "there is no experiment {name}; there are {}",
             names()?.join(", ")
         );
     }
@@ -133,7 +156,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let result = headline::run(&experiment, options)?;
     let kept = guest::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;
-    let kept = kept.join(&options.name).with_extension("json");
+    let kept = kept.join(name).with_extension("json");
     std::fs::write(&kept, serde_json::to_vec_pretty(&result)?)?;
     println!("{}", text::table(&experiment, &result));
     println!("all of it: {}", kept.display());
