@@ -5,13 +5,13 @@
 #
 # Both install the system packages that they need where they may (root), and else say what is
 # missing; without what compiles indef they stop. Further: build, fresh, bench, proof, fuzz, install,
-# dist, deps, clean.
+# install-lab, dist, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo test tests fmt clippy licences abi-check fresh bench proof fuzz install dist \
+.PHONY: all build demo test tests fmt clippy licences abi-check fresh bench proof fuzz install install-lab dist \
         build-deps demo-deps deps clean
 
 all: build
@@ -70,6 +70,10 @@ fuzz:
 
 install: build
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
+
+# The laboratory, which `indef demo --zns` runs.
+install-lab: build-deps
+	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install --lab
 
 dist: build-deps
 	$(CARGO) xtask dist

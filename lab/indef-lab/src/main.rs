@@ -1,9 +1,11 @@
 //! The laboratory's command line: parse, call, exit.
 //!
-//! Nothing of indef depends on it.
+//! Nothing of indef depends on it. `indef demo --zns` runs it, where it is installed, as a program of
+//! its own ([`demo`]).
 
 #![forbid(unsafe_code)]
 
+mod demo;
 mod guests;
 
 use std::{
@@ -26,9 +28,12 @@ enum Command {
     Bench(bench::Bench),
     /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
     Experiment(experiments::Options),
-    /// What an experiment does in the guest
+    /// Do a step of an experiment, in the guest
     #[command(hide = true, subcommand)]
     Inside(experiments::inside::Inside),
+    /// Be the virtual machine of `indef demo --zns`
+    #[command(hide = true)]
+    Demo(demo::DemoArgs),
 }
 
 fn main() -> ExitCode {
@@ -37,6 +42,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::run(&bench).map(|()| ExitCode::SUCCESS),
         Command::Experiment(options) => experiments::run(&options).map(|()| ExitCode::SUCCESS),
         Command::Inside(inside) => experiments::inside::run(&inside).map(|()| ExitCode::SUCCESS),
+        Command::Demo(args) => demo::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("indef-lab: {error:#}");

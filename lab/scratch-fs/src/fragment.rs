@@ -22,7 +22,7 @@ pub struct FragmentOptions {
 ///
 /// # Errors
 ///
-/// What failed, as the kernel said it; or that the file did not get the fragments asked for.
+/// The kernel's error, or that the file did not get the fragments asked for.
 pub fn fragment(path: &Path, options: FragmentOptions) -> io::Result<()> {
     Shape::new(options.seed)
         .with(Segment::Data {

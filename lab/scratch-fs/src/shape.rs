@@ -159,7 +159,7 @@ impl Shape {
     ///
     /// # Errors
     ///
-    /// What failed, as the kernel said it; or that the file did not get the fragments asked for.
+    /// The kernel's error, or that the file did not get the fragments asked for.
     pub fn make(&self, path: &Path) -> io::Result<()> {
         let mut dummies = Vec::new();
         let mut exact = self.exact;
@@ -349,7 +349,7 @@ pub(crate) fn nameless(path: &Path) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// What FIEMAP said.
+/// The error of FIEMAP.
 pub fn fragments(file: &File) -> io::Result<u64> {
     let mut mapper = Mapper::default();
     let (mut start, mut count) = (0, 0);
@@ -375,15 +375,15 @@ pub fn fragments(file: &File) -> io::Result<u64> {
     }
 }
 
-/// Make `to` a reflink copy of `from`: all extents shared.
-///
-/// # Errors
-///
 fn is_on_f2fs(file: &File) -> io::Result<bool> {
     Ok(rustix::fs::fstatfs(file)?.f_type == F2FS)
 }
 
-/// What `FICLONE` said: `EOPNOTSUPP` where the file system cannot share.
+/// Make `to` a reflink copy of `from`: all extents shared.
+///
+/// # Errors
+///
+/// The error of `FICLONE`: `EOPNOTSUPP` where the file system cannot share.
 pub fn reflink(from: &Path, to: &Path) -> io::Result<()> {
     let target = OpenOptions::new()
         .write(true)

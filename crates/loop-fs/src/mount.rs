@@ -19,7 +19,7 @@ pub enum ScratchError {
     Unavailable {
         /// File system.
         kind: String,
-        /// What is missing.
+        /// Names the missing part.
         why: String,
     },
     /// Something went wrong that should not.
@@ -27,7 +27,7 @@ pub enum ScratchError {
     Command {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// A file operation failed.
@@ -73,7 +73,7 @@ impl std::ops::Sub for DeviceBytes {
     }
 }
 
-/// What to make.
+/// Describes a file system to make.
 #[derive(Clone, Debug)]
 pub struct ScratchFsBuilder {
     kind: String,
@@ -282,7 +282,7 @@ impl ScratchFs {
         self.directory.path().join("image")
     }
 
-    /// What its loop device has read and written so far (`/sys/block/*/stat`, sectors of 512
+    /// Bytes that its loop device has read and written so far (`/sys/block/*/stat`, sectors of 512
     /// bytes). Call [`Self::sync`] first to have delayed writes counted.
     ///
     /// # Errors
@@ -313,7 +313,7 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// What `statfs` said.
+    /// The error of `statfs`.
     pub fn free(&self) -> std::io::Result<Bytes> {
         let fs = rustix::fs::statvfs(&self.root)?;
         Ok(Bytes(fs.f_bavail * fs.f_frsize))
@@ -323,7 +323,7 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// What `syncfs` said.
+    /// The error of `syncfs`.
     pub fn sync(&self) -> std::io::Result<()> {
         Ok(rustix::fs::syncfs(fs::File::open(&self.root)?)?)
     }
@@ -337,7 +337,7 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// What `mount` said.
+    /// The output of a failed `mount`.
     pub fn mount(&mut self) -> Result<(), ScratchError> {
         let mut command = Command::new("mount");
         command.args(["-t", &self.kind]);
@@ -356,7 +356,7 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// What `umount` said.
+    /// The output of a failed `umount`.
     pub fn unmount(&mut self) -> Result<(), ScratchError> {
         let mut tries = 0;
         loop {
@@ -388,7 +388,7 @@ impl ScratchFs {
     ///
     /// # Errors
     ///
-    /// What the checker printed, where it is not content.
+    /// The output of a checker that has found something.
     pub fn fsck(&mut self) -> Result<(), ScratchError> {
         self.unmount()?;
         let checked = check(&self.kind, &self.device, self.tools.as_deref());
