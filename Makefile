@@ -62,7 +62,7 @@ proof: deps
 	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer
 	target/release/hammer run --minutes $(PROOF_MINUTES) --log target/hammer --kernel 6.12 \
 		--volume xfs-offload --volume f2fs-offload
-	INDEF_WHOLE_SUITE=1 $(CARGO) test --locked --package indef-fs --test conformance vm_6_12_f2fs
+	INDEF_WHOLE_SUITE=1 $(CARGO) test --locked --package trials --test conformance vm_6_12_f2fs
 
 # A short round of every fuzz target; FUZZ_SECONDS=600 for a longer one.
 fuzz:

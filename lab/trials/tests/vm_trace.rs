@@ -5,10 +5,10 @@ use std::{fs, path::Path, time::Duration};
 
 use guest::{Guest, Outcome, Release, require};
 use serde_json::Value;
+use trials::indef;
 use units::Bytes;
 
-const INDEF: &str = env!("CARGO_BIN_EXE_indef");
-const SCRIPT: &str = include_str!("guest/trace.sh");
+const SCRIPT: &str = include_str!("scripts/trace.sh");
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
 const KIB: u64 = 1 << 10;
@@ -116,14 +116,14 @@ fn collects(release: Release) {
         return;
     };
     let mut guest = guest
-        .copy(INDEF)
+        .copy(indef())
         .with_tools()
         .share(folder.path())
         .timeout(Duration::from_secs(600));
     for _ in FILE_SYSTEMS {
         guest = guest.disk(Bytes::mib(512));
     }
-    let Some(outcome) = require(guest.run(["sh", "-c", SCRIPT, "trace.sh", INDEF])) else {
+    let Some(outcome) = require(guest.run(["sh", "-c", SCRIPT, "trace.sh", indef()])) else {
         return;
     };
     assert_ended_well(&outcome);

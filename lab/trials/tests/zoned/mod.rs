@@ -4,14 +4,14 @@ use std::{fs, path::Path, time::Duration};
 
 use guest::{Guest, LabError, Zns, ZnsSetup, require};
 use serde_json::Value;
+use trials::indef;
 
-const INDEF: &str = env!("CARGO_BIN_EXE_indef");
-const AGE: &str = include_str!("../guest/age.sh");
+const AGE: &str = include_str!("../scripts/age.sh");
 
 pub(crate) const BLOCK: usize = 4096;
 pub(crate) const MARK: &[u8; 8] = b"blockof:";
 
-/// What block `index` of a file holds: no other block is like it.
+/// The content of block `index` of a file: no other block is like it.
 fn block(file: char, index: u32) -> Vec<u8> {
     let mut bytes = vec![0x5A; BLOCK];
     bytes[..8].copy_from_slice(MARK);
@@ -39,12 +39,12 @@ pub(crate) fn run(
     }
     let guest = require(guest)?;
     let guest = require(guest.zns(zns, ZnsSetup::Mounted))?
-        .copy(INDEF)
+        .copy(indef())
         .share(folder.path())
         .cpus(1)
         .timeout(Duration::from_secs(240));
     let script = [AGE, script].concat();
-    let command = ["sh", "-c", &script, "sh", INDEF];
+    let command = ["sh", "-c", &script, "sh", indef()];
     let outcome = require(guest.run([&command[..], words].concat()))?;
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert_eq!(outcome.status, 0, "{said}\n{}", outcome.console);

@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indef_fs::EngineKind;
 use guest::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
+use indef_fs::EngineKind;
 use units::Bytes;
 
 use crate::CASES;

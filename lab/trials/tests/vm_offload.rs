@@ -10,7 +10,7 @@ use guest::{Guest, LabError, Patched, Release, Zns, ZnsDevice, ZnsOptions};
 use serde_json::Value;
 use zoned::json;
 
-const SCRIPT: &str = include_str!("guest/offload.sh");
+const SCRIPT: &str = include_str!("scripts/offload.sh");
 /// Files and their blocks.
 const FILES: [(char, u32); 3] = [('a', 48), ('b', 48 * 15), ('c', 512)];
 

@@ -1,28 +1,74 @@
 //! A real initiator: Debian's kernels, in a guest, connect to a target of this process. nvme-cli,
 //! blkzone, fio and file systems have to find what they expect.
 
-mod target;
-
 use std::{
     fs,
+    net::SocketAddr,
     path::Path,
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, Once, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     time::Duration,
 };
 
 use flash_model::{NamespaceKind, Profile};
-use flashd::device::{Device, DeviceOptions, NamespaceOptions};
+use flashd::{
+    device::{Device, DeviceOptions, NamespaceOptions},
+    serve::{Target, TargetOptions},
+};
 use guest::{Guest, Outcome, Release, require};
-use target::Fixture;
 use units::Bytes;
 
 /// One guest at a time: they have the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-const CONNECT: &str = include_str!("guest/connect.sh");
-const COMMANDS: &str = include_str!("guest/commands.sh");
-const RECONNECT: &str = include_str!("guest/reconnect.sh");
-const FILESYSTEMS: &str = include_str!("guest/filesystems.sh");
+const CONNECT: &str = include_str!("scripts/connect.sh");
+const COMMANDS: &str = include_str!("scripts/commands.sh");
+const RECONNECT: &str = include_str!("scripts/reconnect.sh");
+const FILESYSTEMS: &str = include_str!("scripts/filesystems.sh");
+
+static HOOK: Once = Once::new();
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+/// A target on loopback, and its device.
+struct Fixture {
+    device: Arc<Device>,
+    target: Target,
+}
+
+impl Fixture {
+    /// From now on no thread of a target may panic unnoticed.
+    fn at(device: Arc<Device>, address: SocketAddr) -> Self {
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |info| {
+                let thread = std::thread::current();
+                if thread.name().is_some_and(|name| name.starts_with("nvme")) {
+                    PANICS.fetch_add(1, Ordering::AcqRel);
+                }
+                before(info);
+            }));
+        });
+        let options = TargetOptions::default();
+        let target = Target::listen(Arc::clone(&device), address, options).unwrap();
+        Self { device, target }
+    }
+
+    /// Wait until no connection is left. None of them may have ended by a panic.
+    fn wait_until_idle(&self) {
+        for _ in 0..500 {
+            if self.target.connections() == 0 {
+                assert_eq!(self.target.controllers(), 0);
+                assert_eq!(PANICS.load(Ordering::Acquire), 0, "threads have panicked");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("{} connections are left", self.target.connections());
+    }
+}
 
 /// A target with a namespace of zones and one without.
 fn target(block_bytes: u64, zoned: Bytes, conventional: Bytes) -> Fixture {
@@ -36,7 +82,8 @@ fn target(block_bytes: u64, zoned: Bytes, conventional: Bytes) -> Fixture {
         block_bytes,
         ..DeviceOptions::in_memory(profile, &namespaces)
     };
-    Fixture::of(Device::open(&options).unwrap())
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    Fixture::at(Device::open(&options).unwrap(), anywhere)
 }
 
 fn run(

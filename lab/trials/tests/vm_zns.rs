@@ -15,8 +15,8 @@ use serde_json::Value;
 use units::Bytes;
 use zoned::{BLOCK, MARK, json};
 
-const SCRIPT: &str = include_str!("guest/zns.sh");
-const ZERO: &str = include_str!("../../flash-model/profiles/zero.toml");
+const SCRIPT: &str = include_str!("scripts/zns.sh");
+const ZERO: &str = include_str!("../../../crates/flash-model/profiles/zero.toml");
 
 /// Blocks of one read, 128 KiB.
 const WINDOW: usize = 32;
