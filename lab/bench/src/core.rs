@@ -9,6 +9,7 @@ use std::{
 use anyhow::Result;
 use indef_core::access::{AccessOptions, AccessRecord, Op, ranges};
 use units::{Bytes, FileOffset, Nanos};
+use workloads::Numbers;
 
 use super::{
     Common, measure,
@@ -63,24 +64,18 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 /// The work itself: half of the records are sequential reads of a few streams in each file, half
 /// are scattered reads and writes.
 pub(super) fn inner(records: u64) -> Result<()> {
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    let mut random = move |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
+    let mut numbers = Numbers::new(1);
     let mut streams = vec![0_u64; FILES as usize];
     let made: Vec<AccessRecord> = (0..records)
         .map(|i| {
-            let file = random(FILES);
+            let file = numbers.below(FILES);
             let sequential = i % 2 == 0;
             let offset = if sequential {
                 let at = &mut streams[file as usize];
                 *at += 16 << 10;
                 *at
             } else {
-                random(1 << 34)
+                numbers.below(1 << 34)
             };
             AccessRecord {
                 file: file as u32,
@@ -88,7 +83,7 @@ pub(super) fn inner(records: u64) -> Result<()> {
                 len: Bytes(if sequential {
                     16 << 10
                 } else {
-                    1 + random(64 << 10)
+                    1 + numbers.below(64 << 10)
                 }),
                 op: if !sequential && i % 7 == 0 {
                     Op::Write

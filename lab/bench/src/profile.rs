@@ -16,6 +16,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use units::Bytes;
+use workloads::Numbers;
 
 use super::{
     Common, measure,
@@ -129,39 +130,23 @@ fn timed(command: &[OsString]) -> Result<Sample> {
     })
 }
 
-/// Random numbers that are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-}
-
 /// Reads of 4 to 64 KiB by Zipf's law, a tenth of them writes.
 fn write_trace(path: &Path, records: u64) -> Result<()> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     writeln!(out, "fio version 2 iolog")?;
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut numbers = Numbers::new(1);
     let tail = 1.0 - SKEW;
     let all = (PLACES as f64).powf(tail) - 1.0;
     for _ in 0..records {
         // The inverse of the law's sum, taken as an integral.
-        let even = (random.next() >> 11) as f64 / (1_u64 << 53) as f64;
+        let even = numbers.fraction();
         let rank = (1.0 + even * all).powf(1.0 / tail) as u64;
         // Hot places lie anywhere.
         let place = rank.wrapping_mul(0x9E37_79B9_7F4A_7C15) % PLACES;
         let (file, start) = (place >> 14, (place & 0x3FFF) * 4096);
         let len = 4096 << (place.wrapping_mul(0xD1B5_4A32_D192_ED03) >> 62);
-        let op = if random.next().is_multiple_of(10) {
-            "write"
-        } else {
-            "read"
-        };
+        let op = if numbers.percent(10) { "write" } else { "read" };
         writeln!(out, "/srv/{file:03} {op} {start} {len}")?;
     }
     out.flush()?;

@@ -15,6 +15,7 @@ use clap::Subcommand;
 use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use workloads::Numbers;
 
 use super::Ageing;
 
@@ -112,7 +113,7 @@ fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
     fs::create_dir_all(dir)?;
     let size = ageing.file_bytes();
     let count = (bytes / size).max(1);
-    let mut numbers = Numbers(ageing as u64 + 1);
+    let mut numbers = Numbers::new(ageing as u64 + 1);
     let mut growing: Vec<(File, u64)> = Vec::new();
     let mut made = 0;
     loop {
@@ -127,7 +128,7 @@ fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
         if growing.is_empty() {
             break;
         }
-        let chosen = (numbers.next() % growing.len() as u64) as usize;
+        let chosen = numbers.below(growing.len());
         let (file, length) = &mut growing[chosen];
         let piece = ageing.piece(&mut numbers).min(size - *length);
         append(file, *length, piece, &mut numbers)?;
@@ -143,9 +144,7 @@ fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
 /// At once to its place: F2FS decides about places when data is written back.
 fn append(file: &mut File, at: u64, bytes: u64, numbers: &mut Numbers) -> Result<()> {
     let mut content = vec![0; bytes as usize];
-    for word in content.chunks_exact_mut(8) {
-        word.copy_from_slice(&numbers.next().to_le_bytes());
-    }
+    numbers.fill(&mut content);
     file.write_all(&content)?;
     linux_abi::cache::write_and_wait(&*file, at, bytes)?;
     Ok(())
@@ -268,17 +267,17 @@ fn text(mut file: File) -> Result<String> {
 
 /// An application: reads a piece from the device, and overwrites one, again and again.
 fn load(dir: &Path, over: &AtomicBool, moved: &AtomicU64) {
-    let mut numbers = Numbers(99);
+    let mut numbers = Numbers::new(99);
     let mut piece = vec![7; PIECE];
     let Ok(files) = files(dir) else { return };
     let open = |path: &PathBuf| File::options().read(true).write(true).open(path).ok();
     let files: Vec<File> = files.iter().filter_map(open).collect();
     while !over.load(Ordering::Relaxed) && !files.is_empty() {
-        let file = &files[(numbers.next() % files.len() as u64) as usize];
+        let file = &files[numbers.below(files.len())];
         let size = file.metadata().map_or(0, |metadata| metadata.len());
-        let place = numbers.next() % (size / PIECE as u64).max(1) * PIECE as u64;
+        let place = numbers.below(size / PIECE as u64) * PIECE as u64;
         let length = std::num::NonZeroU64::new(PIECE as u64);
-        let done = if numbers.next().is_multiple_of(2) {
+        let done = if numbers.percent(50) {
             let _ = fadvise(file, place, length, Advice::DontNeed);
             file.read_at(&mut piece, place)
         } else {
@@ -310,25 +309,6 @@ fn high_water_kib(pid: u32) -> u64 {
             line.split_whitespace().nth(1)?.parse().ok()
         })
         .unwrap_or(0)
-}
-
-/// Reproducible numbers (xorshift64*).
-pub(super) struct Numbers(u64);
-
-impl Numbers {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// Exponentially distributed whole blocks around a mean.
-    pub(super) fn blocks(&mut self, mean_bytes: u64) -> u64 {
-        let uniform = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;
-        let bytes = -(1.0 - uniform).ln() * mean_bytes as f64;
-        ((bytes / 4096.0).round() as u64).clamp(1, 64) * 4096
-    }
 }
 
 #[cfg(test)]

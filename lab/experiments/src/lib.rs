@@ -16,9 +16,9 @@ use clap::{Args, ValueEnum};
 use guest::Release;
 use serde::{Deserialize, Serialize};
 use units::Bytes;
+use workloads::Numbers;
 
 pub use self::headline::Method;
-use self::inside::Numbers;
 
 /// How files come to be fragmented, after filebench's personalities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -52,9 +52,10 @@ impl Ageing {
         }
     }
 
-    /// The length of the next append.
+    /// The length of the next append: whole blocks, exponentially distributed around 16 KiB.
     fn piece(self, numbers: &mut Numbers) -> u64 {
-        numbers.blocks(16 << 10)
+        let bytes = -(1.0 - numbers.fraction()).ln() * f64::from(16 << 10);
+        ((bytes / 4096.0).round() as u64).clamp(1, 64) * 4096
     }
 }
 

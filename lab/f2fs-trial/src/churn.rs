@@ -20,20 +20,9 @@ use linux_abi::{
     f2fs::offload::{Flags, Range, Status, offload},
     mapping::SharedBytes,
 };
+use workloads::Numbers;
 
 use crate::file::{BLOCK, Known, content};
-
-/// Numbers that look random (xorshift64).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 /// What all threads share.
 struct Stage<'a> {
@@ -110,20 +99,20 @@ fn buffered(stage: &Stage<'_>) -> Result<()> {
     const BLOCKS: u64 = 400;
     let mut file = Known::create(stage.folder, 101)?;
     file.write(0, BLOCKS, 1)?;
-    let mut dice = Dice(1);
+    let mut numbers = Numbers::new(1);
     let mut version = 1;
     while stage.goes_on() {
         version += 1;
-        let block = dice.below(BLOCKS - 8);
-        file.write(block, 1 + dice.below(8), version)?;
-        match dice.below(40) {
+        let block = numbers.below(BLOCKS - 8);
+        file.write(block, 1 + numbers.below(8), version)?;
+        match numbers.below(40_u64) {
             0 => file.file.sync_data()?,
             1 => file.write_back()?,
             2 => file.drop_cache()?,
             _ => {}
         }
         for _ in 0..4 {
-            file.check_block(dice.below(BLOCKS))?;
+            file.check_block(numbers.below(BLOCKS))?;
         }
     }
     file.check_on_device()
@@ -134,20 +123,20 @@ fn mapped(stage: &Stage<'_>) -> Result<()> {
     let mut file = Known::create(stage.folder, 102)?;
     file.write(0, BLOCKS, 1)?;
     let bytes = SharedBytes::map(&file.file, (BLOCKS * BLOCK) as usize)?;
-    let mut dice = Dice(2);
+    let mut numbers = Numbers::new(2);
     let mut version = 1;
     while stage.goes_on() {
         version += 1;
-        let block = dice.below(BLOCKS);
+        let block = numbers.below(BLOCKS);
         let at = (block * BLOCK) as usize;
         for (offset, byte) in content(102, block, version).into_iter().enumerate() {
             bytes.store(at + offset, byte);
         }
         file.note(block, version);
-        if dice.below(10) == 0 {
+        if numbers.below(10_u64) == 0 {
             file.write_back()?;
         }
-        file.check_block(dice.below(BLOCKS))?;
+        file.check_block(numbers.below(BLOCKS))?;
     }
     drop(bytes);
     file.check_on_device()
@@ -167,11 +156,11 @@ fn direct(stage: &Stage<'_>) -> Result<()> {
     let mut buffer = vec![0; 2 * BLOCK as usize];
     let skip = buffer.as_ptr().align_offset(BLOCK as usize);
     let aligned = &mut buffer[skip..skip + BLOCK as usize];
-    let mut dice = Dice(3);
+    let mut numbers = Numbers::new(3);
     let mut version = 1;
     while stage.goes_on() {
-        let block = dice.below(BLOCKS);
-        if dice.below(3) == 0 {
+        let block = numbers.below(BLOCKS);
+        if numbers.below(3_u64) == 0 {
             version += 1;
             aligned.copy_from_slice(&content(103, block, version));
             past.write_all_at(aligned, block * BLOCK)?;
@@ -189,31 +178,31 @@ fn direct(stage: &Stage<'_>) -> Result<()> {
 
 fn cut(stage: &Stage<'_>) -> Result<()> {
     let mut file = Known::create(stage.folder, 104)?;
-    let mut dice = Dice(4);
+    let mut numbers = Numbers::new(4);
     let mut version = 0;
     while stage.goes_on() {
         version += 1;
-        let start = dice.below(500);
-        file.write(start, 1 + dice.below(60), version)?;
-        if dice.below(3) == 0 {
-            file.set_blocks(dice.below(500))?;
+        let start = numbers.below(500);
+        file.write(start, 1 + numbers.below(60), version)?;
+        if numbers.below(3_u64) == 0 {
+            file.set_blocks(numbers.below(500))?;
         }
         if file.blocks() > 0 {
-            file.check_block(dice.below(file.blocks()))?;
+            file.check_block(numbers.below(file.blocks()))?;
         }
     }
     file.check_on_device()
 }
 
 fn deleted(stage: &Stage<'_>) -> Result<()> {
-    let mut dice = Dice(5);
+    let mut numbers = Numbers::new(5);
     let mut number = 1000;
     while stage.goes_on() {
         number += 1;
         let mut file = Known::create(stage.folder, number)?;
-        file.write(0, 1 + dice.below(200), 1)?;
+        file.write(0, 1 + numbers.below(200), 1)?;
         file.write_back()?;
-        thread::sleep(Duration::from_millis(dice.below(60)));
+        thread::sleep(Duration::from_millis(numbers.below(60)));
         file.check()?;
         fs::remove_file(&file.path)?;
         // Still open.
@@ -225,9 +214,9 @@ fn deleted(stage: &Stage<'_>) -> Result<()> {
 /// Garbage collection and checkpoints.
 fn collect(stage: &Stage<'_>) -> Result<()> {
     let folder = File::open(stage.folder)?;
-    let mut dice = Dice(6);
+    let mut numbers = Numbers::new(6);
     while stage.goes_on() {
-        match dice.below(2) {
+        match numbers.below(2_u64) {
             0 => rustix::fs::syncfs(&folder)?,
             // Without a victim it says so.
             _ => drop(
@@ -237,14 +226,14 @@ fn collect(stage: &Stage<'_>) -> Result<()> {
                     .output(),
             ),
         }
-        thread::sleep(Duration::from_millis(100 + dice.below(300)));
+        thread::sleep(Duration::from_millis(100 + numbers.below(300)));
     }
     Ok(())
 }
 
 fn relocate(stage: &Stage<'_>) -> Result<()> {
     let root = File::open(stage.folder)?;
-    let mut dice = Dice(7);
+    let mut numbers = Numbers::new(7);
     while stage.goes_on() {
         for entry in fs::read_dir(stage.folder)? {
             // It may be gone again.
@@ -256,14 +245,14 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
                 continue;
             }
             // The second half before the first one: never in one piece already.
-            let middle = 1 + dice.below(blocks - 1);
+            let middle = 1 + numbers.below(blocks - 1);
             let range = |start: u64, end: u64| Range {
                 file: file.as_fd(),
                 start: start * BLOCK,
                 len: (end - start) * BLOCK,
             };
             let ranges = [range(middle, blocks), range(0, middle), range(0, blocks)];
-            let flags = match dice.below(20) {
+            let flags = match numbers.below(20_u64) {
                 0 => Flags::CHECKPOINT,
                 1 => Flags::NO_IN_DEVICE,
                 2 => Flags::NO_IN_DEVICE | Flags::NO_COPY,

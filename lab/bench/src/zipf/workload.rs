@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use rustix::fs::OFlags;
 use scratch_fs::AlignedBuffer;
 use units::Bytes;
+use workloads::Numbers;
 
 /// Bytes of one read.
 pub(super) const READ: Bytes = Bytes::kib(128);
@@ -27,40 +28,13 @@ pub(crate) struct Workload {
     pub(crate) seed: u64,
 }
 
-/// xorshift64*: small, fast, and the same everywhere.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// From 0 up to 1.
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn shuffle<T>(&mut self, items: &mut [T]) {
-        for last in (1..items.len()).rev() {
-            items.swap(last, (self.next() % (last as u64 + 1)) as usize);
-        }
-    }
-}
-
 impl Workload {
     /// The reads in order: numbers of ranges. Ranks are strewn over the file, so that what is hot
     /// does not lie together.
     pub(crate) fn sequence(&self) -> Vec<u32> {
-        let mut random = Random::new(self.seed);
+        let mut numbers = Numbers::new(self.seed);
         let mut places: Vec<u32> = (0..self.ranges as u32).collect();
-        random.shuffle(&mut places);
+        numbers.shuffle(&mut places);
         let mut sum = 0.0;
         let cumulative: Vec<f64> = (1..=self.ranges)
             .map(|rank| {
@@ -69,7 +43,7 @@ impl Workload {
             })
             .collect();
         let mut pick = || {
-            let wanted = random.fraction() * sum;
+            let wanted = numbers.fraction() * sum;
             let rank = cumulative.partition_point(|upto| *upto <= wanted);
             places[rank.min(places.len() - 1)]
         };
@@ -95,7 +69,7 @@ impl Workload {
         let mut sample: Vec<u32> = (0..wanted)
             .map(|i| ordered[(2 * i + 1) * ordered.len() / (2 * wanted)])
             .collect();
-        Random::new(!self.seed).shuffle(&mut sample);
+        Numbers::new(!self.seed).shuffle(&mut sample);
         sample
     }
 }

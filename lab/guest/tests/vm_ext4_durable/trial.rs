@@ -15,6 +15,7 @@ use std::{
 
 use linux_abi::{ext4::move_extents, shutdown::without_flush};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use workloads::Numbers;
 
 use crate::bounds::{BLOCK, Bounds, Buffer, fill, versions};
 
@@ -102,19 +103,6 @@ impl Place {
     }
 }
 
-/// Numbers from a seed (SplitMix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut value = self.0;
-        value = (value ^ value >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        value = (value ^ value >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (value ^ value >> 31) % bound
-    }
-}
-
 /// What came of the cuts of a way.
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -134,11 +122,11 @@ fn write_until_cut(
     (way, file): (Way, &File),
     bounds: &mut [Bounds],
     front: &AtomicU64,
-    mut rng: Rng,
+    mut rng: Numbers,
 ) -> u64 {
     for acknowledged in 0.. {
         let moved = front.load(Ordering::Relaxed);
-        let anywhere = moved == 0 || rng.below(4) == 0;
+        let anywhere = moved == 0 || rng.below(4_u64) == 0;
         let block = rng.below(if anywhere { BLOCKS } else { moved });
         let bound = &mut bounds[block as usize];
         bound.written += 1;
@@ -151,7 +139,7 @@ fn write_until_cut(
 }
 
 /// The mover: as e4defrag, it commits nothing.
-fn move_all(file: &File, donor: &File, front: &AtomicU64, over: &AtomicBool, mut rng: Rng) {
+fn move_all(file: &File, donor: &File, front: &AtomicU64, over: &AtomicBool, mut rng: Numbers) {
     let mut at = 0;
     while at < BLOCKS && !over.load(Ordering::Relaxed) {
         let len = (1 + rng.below(64)).min(BLOCKS - at);
@@ -171,7 +159,7 @@ fn move_all(file: &File, donor: &File, front: &AtomicU64, over: &AtomicBool, mut
 
 /// One round, up to the cut; blocks that were moved, and writes that were acknowledged.
 fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64) {
-    let mut rng = Rng(seed);
+    let mut rng = Numbers::new(seed);
     let file = way.open(&place.file()).unwrap();
     let target = OpenOptions::new()
         .read(true)
@@ -190,7 +178,7 @@ fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64
     rustix::fs::syncfs(&root).unwrap();
     let (front, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let cut_after = Duration::from_millis(20 + rng.below(LONGEST_MS));
-    let (mover, writer) = (Rng(seed ^ 1 << 63), Rng(seed ^ 1 << 62));
+    let (mover, writer) = (Numbers::new(seed ^ 1 << 63), Numbers::new(seed ^ 1 << 62));
     thread::scope(|scope| {
         let moving = scope.spawn(|| move_all(&target, &donor, &front, &over, mover));
         let writing = scope.spawn(|| write_until_cut((way, &file), bounds, &front, writer));

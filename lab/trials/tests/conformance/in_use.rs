@@ -11,6 +11,7 @@ use indef_core::{SkipReason, plan::Policy};
 use indef_fs::{EngineKind, Refusal, Target};
 use linux_abi::mapping::SharedBytes;
 use units::{Bytes, FileOffset};
+use workloads::Numbers;
 
 use crate::{
     at_rest::{finish, make},
@@ -21,24 +22,11 @@ const SIZE: usize = 8 << 20;
 /// Times that the file is fragmented and moved in a case: each is a chance for a race.
 const ROUNDS: u64 = 6;
 
-/// A small generator, so that a failure can be repeated.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (self.0 >> 33) as usize % end
-    }
-}
-
 /// Move the file over and over while `user` runs, which gets the file's content, a random source
 /// and whether to go on, and keeps the content true. Then compare.
 fn while_used(
     kind: EngineKind,
-    user: impl Fn(&std::path::Path, &mut Vec<u8>, &mut Random, &dyn Fn() -> bool) + Sync,
+    user: impl Fn(&std::path::Path, &mut Vec<u8>, &mut Numbers, &dyn Fn() -> bool) + Sync,
 ) {
     let Some(bench) = Bench::new(kind) else {
         return;
@@ -54,8 +42,8 @@ fn while_used(
             let (user, stop, file) = (&user, &stop, path.as_path());
             let content = &mut content;
             scope.spawn(move || {
-                let mut random = Random(round + 1);
-                user(file, content, &mut random, &|| {
+                let mut numbers = Numbers::new(round);
+                user(file, content, &mut numbers, &|| {
                     !stop.load(Ordering::Relaxed)
                 });
             });
@@ -123,17 +111,17 @@ fn compare(path: &std::path::Path, content: &[u8], what: &str) {
 }
 
 pub(crate) fn written(kind: EngineKind) {
-    while_used(kind, |path, content, random, go_on| {
+    while_used(kind, |path, content, numbers, go_on| {
         let file = File::options().write(true).open(path).unwrap();
         let mut value = 0_u8;
         while go_on() {
-            let at = random.below(SIZE - 20_000);
-            let len = 1 + random.below(20_000);
+            let at = numbers.below(SIZE - 20_000);
+            let len = 1 + numbers.below(20_000_usize);
             value = value.wrapping_add(1);
             content[at..at + len].fill(value);
             file.write_all_at(&content[at..at + len], at as u64)
                 .unwrap();
-            match random.below(64) {
+            match numbers.below(64_usize) {
                 0 => file.sync_data().unwrap(),
                 1 => std::thread::sleep(std::time::Duration::from_millis(1)),
                 _ => {}
@@ -143,19 +131,19 @@ pub(crate) fn written(kind: EngineKind) {
 }
 
 pub(crate) fn truncated(kind: EngineKind) {
-    while_used(kind, |path, content, random, go_on| {
+    while_used(kind, |path, content, numbers, go_on| {
         let file = File::options().write(true).open(path).unwrap();
         let mut value = 0_u8;
         while go_on() {
-            let len = random.below(SIZE);
+            let len = numbers.below(SIZE);
             file.set_len(len as u64).unwrap();
             content.resize(len, 0);
-            let more = random.below(200_000);
+            let more = numbers.below(200_000_usize);
             value = value.wrapping_add(1);
             content.resize(len + more, value);
             file.write_all_at(&content[len..], len as u64).unwrap();
             // Grow over a hole, too.
-            let size = content.len() + random.below(100_000);
+            let size = content.len() + numbers.below(100_000_usize);
             file.set_len(size as u64).unwrap();
             content.resize(size, 0);
             std::thread::sleep(std::time::Duration::from_micros(500));
@@ -164,17 +152,17 @@ pub(crate) fn truncated(kind: EngineKind) {
 }
 
 pub(crate) fn mapped(kind: EngineKind) {
-    while_used(kind, |path, content, random, go_on| {
+    while_used(kind, |path, content, numbers, go_on| {
         let file = File::options().read(true).write(true).open(path).unwrap();
         let map = SharedBytes::map(&file, SIZE).unwrap();
         let mut value = 0_u8;
         while go_on() {
-            let at = random.below(SIZE);
+            let at = numbers.below(SIZE);
             value = value.wrapping_add(1);
             assert_eq!(map.load(at), content[at], "byte {at} while mapped");
             map.store(at, value);
             content[at] = value;
-            if random.below(4096) == 0 {
+            if numbers.below(4096_usize) == 0 {
                 file.sync_data().unwrap();
             }
         }
@@ -182,21 +170,21 @@ pub(crate) fn mapped(kind: EngineKind) {
 }
 
 pub(crate) fn read_directly(kind: EngineKind) {
-    while_used(kind, |path, content, random, go_on| {
-        direct(path, content, random, go_on, false);
+    while_used(kind, |path, content, numbers, go_on| {
+        direct(path, content, numbers, go_on, false);
     });
 }
 
 pub(crate) fn written_directly(kind: EngineKind) {
-    while_used(kind, |path, content, random, go_on| {
-        direct(path, content, random, go_on, true);
+    while_used(kind, |path, content, numbers, go_on| {
+        direct(path, content, numbers, go_on, true);
     });
 }
 
 fn direct(
     path: &std::path::Path,
     content: &mut [u8],
-    random: &mut Random,
+    numbers: &mut Numbers,
     go_on: &dyn Fn() -> bool,
     write: bool,
 ) {
@@ -211,11 +199,11 @@ fn direct(
     let start = memory.as_ptr().align_offset(BLOCK);
     let mut value = 0_u8;
     while go_on() {
-        let blocks = 1 + random.below(16);
-        let at = random.below(SIZE / BLOCK - blocks) * BLOCK;
+        let blocks = 1 + numbers.below(16_usize);
+        let at = numbers.below(SIZE / BLOCK - blocks) * BLOCK;
         let buffer = &mut memory[start..start + blocks * BLOCK];
         let expected = &mut content[at..at + blocks * BLOCK];
-        if write && random.below(2) == 0 {
+        if write && numbers.below(2_usize) == 0 {
             value = value.wrapping_add(1);
             expected.fill(value);
             buffer.fill(value);

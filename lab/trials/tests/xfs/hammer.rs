@@ -18,6 +18,7 @@ use indef_engine::Copier;
 use indef_fs::{RangeCopier, Refusal};
 use scratch_fs::{Segment, Shape, content};
 use units::{Bytes, FileOffset, FileRange};
+use workloads::Numbers;
 
 use crate::flavour::*;
 
@@ -95,18 +96,6 @@ fn fill(bytes: &mut [u8], block: usize, version: u64) {
     let word = ((block as u64) << 40 | version).to_le_bytes();
     for part in bytes.chunks_mut(8) {
         part.copy_from_slice(&word);
-    }
-}
-
-/// Random enough.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, below: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % below
     }
 }
 
@@ -238,12 +227,12 @@ fn write_on(
     pause: Duration,
     stop: &AtomicBool,
 ) {
-    let (mut dice, mut version) = (Dice(seed * 2 + 1), 0);
+    let (mut numbers, mut version) = (Numbers::new(seed), 0);
     while !stop.load(Ordering::SeqCst) {
-        for _ in 0..=dice.roll(8) {
+        for _ in 0..=numbers.below(8_u64) {
             version += 1;
-            let mut blocks: Vec<usize> = (0..=dice.roll(16))
-                .map(|_| dice.roll((BLOCKS / share.1) as u64) as usize * share.1 + share.0)
+            let mut blocks: Vec<usize> = (0..=numbers.below(16_u64))
+                .map(|_| numbers.below(BLOCKS / share.1) * share.1 + share.0)
                 .collect();
             blocks.sort_unstable();
             blocks.dedup();
@@ -252,8 +241,8 @@ fn write_on(
                 board.note(block, version);
             }
         }
-        let longest = pause.as_micros() as u64 / if dice.roll(3) == 0 { 1 } else { 15 };
-        std::thread::sleep(Duration::from_micros(dice.roll(longest)));
+        let longest = pause.as_micros() as u64 / if numbers.below(3_u64) == 0 { 1 } else { 15 };
+        std::thread::sleep(Duration::from_micros(numbers.below(longest)));
     }
 }
 
