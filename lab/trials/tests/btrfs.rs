@@ -20,6 +20,7 @@ use indef_fs::{EngineKind, Refusal, Target};
 use linux_abi::btrfs::{Compression, compressions};
 use scratch_fs::{FragmentOptions, Segment, Shape, fragment};
 use units::{Bytes, FileRange};
+use workloads::Numbers;
 
 use harness::Bench;
 use state::State;
@@ -406,12 +407,11 @@ fn loop_files_that_nobody_writes_do_not_get_more_fragments_beside_writers() {
             let path = bench.path(&format!("writer{number}"));
             scope.spawn(move || {
                 let file = File::create(path).unwrap();
-                let mut at = number;
+                let mut numbers = Numbers::new(number);
                 while running() {
-                    at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let place = (at >> 33) % 4096 * 4096;
+                    let place = numbers.below(4096_u64) * 4096;
                     file.write_all_at(&[1; 4096], place).unwrap();
-                    if at & 0x700 == 0 {
+                    if numbers.below(8_u32) == 0 {
                         file.sync_data().unwrap();
                     }
                 }
