@@ -5,13 +5,14 @@
 #
 # Both install the system packages that they need where they may (root), and else say what is
 # missing; without what compiles indef they stop. Further: check (some minutes, while working), proof
-# (hours), build, fresh, bench, fuzz, install, dist, deps, clean.
+# (hours), build, fresh, bench, fuzz, install, install-lab, dist, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench proof fuzz install dist \
+.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench proof fuzz install \
+        install-lab dist \
         build-deps demo-deps deps clean
 
 all: build
@@ -57,7 +58,7 @@ fresh: deps
 
 # Against the conventional tools; takes a while, wants an idle machine and root.
 bench: deps
-	$(CARGO) xtask bench all
+	$(CARGO) lab bench all
 
 # Hours: tests on further kernels and in their long versions (xtask/src/test/tiers.rs), every kind of
 # file system hammered while indef moves its files (docs/hammer.md), and all that parses fuzzed. Needs
@@ -79,6 +80,10 @@ fuzz:
 
 install: build
 	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install
+
+# The laboratory, which `indef demo --zns` runs.
+install-lab: build-deps
+	CARGO="$(CARGO)" DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/install --lab
 
 dist: build-deps
 	$(CARGO) xtask dist

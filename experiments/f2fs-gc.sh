@@ -1,15 +1,15 @@
 # F2FS's own garbage collection beside indef: who holds up whom, and what is left of the files.
 #
-# usage, with release builds of indef and xtask:
-#   cargo xtask lab up --device flashd --patched f2fs --copy f2fs_io --copy target/release/indef
-#   cargo xtask lab run -- sh -c "$(cat experiments/f2fs-gc.sh)" gc $PWD/target/release/indef $PWD/target/release/xtask
-#   cargo xtask lab down
+# usage, with release builds of indef and indef-lab:
+#   cargo lab up --device flashd --patched f2fs --copy f2fs_io --copy target/release/indef
+#   cargo lab run -- sh -c "$(cat experiments/f2fs-gc.sh)" gc $PWD/target/release/indef $PWD/target/release/indef-lab
+#   cargo lab down
 #
 # Half of what fills 16 sections is deleted, so that there is garbage to collect; aged files are moved by
 # indef alone, and beside a collection that never pauses; then it goes on without indef. It prints, for each:
 # seconds, blocks that garbage collection has moved, and fragments of the files.
 set -e
-indef=$1 xtask=$2
+indef=$1 lab=$2
 disk=$(basename "$(readlink -f $ZNS_CONVENTIONAL)")
 settings=/sys/fs/f2fs/$disk
 files=$ZNS_MOUNT/files filler=$ZNS_MOUNT/filler
@@ -23,7 +23,7 @@ prepare() {
   for n in $(seq 256); do dd if=/dev/zero of=$filler/$n bs=1M count=2 2>/dev/null; done
   sync
   for n in $(seq 1 2 256); do rm $filler/$n; done
-  $xtask lab inside age varmail $files 16777216
+  $lab inside age varmail $files 16777216
   sync
 }
 measure() { # WHAT COMMAND…

@@ -127,7 +127,7 @@ fn compile(source: &str) -> Result<Result<(), String>> {
     let mut compiler = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
         .args(["-std=gnu11", "-fsyntax-only", "-w", "-x", "c", "-I"])
         // Headers of our own kernel patches.
-        .arg(crate::root().join("kernel/f2fs"))
+        .arg(source_tree::root().join("kernel/f2fs"))
         .arg("-")
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())

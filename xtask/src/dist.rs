@@ -1,15 +1,15 @@
-//! What an installation consists of, and the tarball of it.
+//! The files of an installation, and tarballs of them: one of indef, one of its laboratory.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
+use source_tree::{release_binary, root, target};
 
-/// Build the release binary and put everything that gets installed below `folder`, laid out as
-/// below a prefix like /usr/local.
+/// Both programs have parts under it: indef its BPF programs, indef-lab the patches of `kernel/`.
+const LICENCES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "LICENSE-GPL-2.0"];
+
+/// Build indef for release and put everything that gets installed below `folder`, laid out as below a
+/// prefix like /usr/local.
 pub(crate) fn stage(folder: &Path) -> Result<()> {
     let binary = release_binary("indef")?;
     copy(&binary, &folder.join("bin/indef"))?;
@@ -31,26 +31,43 @@ pub(crate) fn stage(folder: &Path) -> Result<()> {
     }
 
     let docs = folder.join("share/doc/indef");
-    for name in [
+    let pages = [
         "README.md",
         "ARCHITECTURE.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
         "SECURITY.md",
-        "LICENSE-MIT",
-        "LICENSE-APACHE",
-    ] {
-        copy(&crate::root().join(name), &docs.join(name))?;
+    ];
+    for name in pages.iter().chain(&LICENCES) {
+        copy(&root().join(name), &docs.join(name))?;
     }
-    copy_files(&crate::root().join("docs"), &docs.join("docs"))?;
+    copy_files(&root().join("docs"), &docs.join("docs"))?;
     copy_files(
-        &crate::root().join("packaging/systemd"),
+        &root().join("packaging/systemd"),
         &folder.join("lib/systemd/system"),
     )
 }
 
-/// Make `target/dist/indef-VERSION-ARCH-linux.tar.gz`.
-pub(crate) fn tarball() -> Result<()> {
+/// The same for indef-lab, which goes beside indef.
+pub(crate) fn stage_lab(folder: &Path) -> Result<()> {
+    let binary = release_binary("indef-lab")?;
+    copy(&binary, &folder.join("bin/indef-lab"))?;
+    let docs = folder.join("share/doc/indef-lab");
+    for name in ["docs/lab.md", "docs/flashd.md"].iter().chain(&LICENCES) {
+        copy(&root().join(name), &docs.join(name))?;
+    }
+    Ok(())
+}
+
+/// Make `target/dist/indef-VERSION-ARCH-linux.tar.gz`, and `indef-lab-…`.
+pub(crate) fn tarballs() -> Result<()> {
+    tarball("indef", stage)?;
+    tarball("indef-lab", stage_lab)
+}
+
+fn tarball(program: &str, stage: fn(&Path) -> Result<()>) -> Result<()> {
     let name = format!(
-        "indef-{}-{}-linux",
+        "{program}-{}-{}-linux",
         env!("CARGO_PKG_VERSION"),
         std::env::consts::ARCH
     );
@@ -73,24 +90,6 @@ pub(crate) fn tarball() -> Result<()> {
         .arg(&name))?;
     println!("{}", tarball.display());
     Ok(())
-}
-
-/// Build `package` for release; the path of its binary comes back.
-pub(crate) fn release_binary(package: &str) -> Result<PathBuf> {
-    run(crate::cargo().args([
-        "build",
-        "--locked",
-        "--quiet",
-        "--release",
-        "--package",
-        package,
-    ]))?;
-    Ok(target().join("release").join(package))
-}
-
-/// Where cargo puts what it builds.
-pub(crate) fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }
 
 fn run(command: &mut Command) -> Result<()> {

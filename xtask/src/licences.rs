@@ -24,8 +24,8 @@ struct Package {
 ///
 /// Names every package whose licence is missing, unreadable or not allowed.
 pub(crate) fn check() -> Result<()> {
-    let allowed = allowed(&fs::read_to_string(crate::root().join("deny.toml"))?)?;
-    let output = crate::cargo()
+    let allowed = allowed(&fs::read_to_string(source_tree::root().join("deny.toml"))?)?;
+    let output = source_tree::cargo()
         .args(["metadata", "--format-version=1", "--locked"])
         .stderr(std::process::Stdio::inherit())
         .output()
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn our_own_list_can_be_read() {
-        let deny = fs::read_to_string(crate::root().join("deny.toml")).unwrap();
+        let deny = fs::read_to_string(source_tree::root().join("deny.toml")).unwrap();
         let list = allowed(&deny).unwrap();
         assert!(list.contains("MIT") && list.contains("Apache-2.0"));
         assert!(!list.iter().any(|licence| licence.contains("GPL")));

@@ -19,6 +19,7 @@ use indef_core::{
 };
 use serde_json::json;
 use units::{Bytes, FileOffset, FileRange, Nanos, PhysOffset};
+use workloads::Numbers;
 
 const DEFAULT_RECORDS: u64 = 10_000_000;
 const FILES: u64 = 1000;
@@ -68,19 +69,19 @@ struct Measured {
 /// Records in random order of time: half random direct reads, a quarter sequential buffered readers,
 /// a quarter writes.
 fn measure_access(count: u64) -> Measured {
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut numbers = Numbers::new(1);
     let mut records: Vec<AccessRecord> = Vec::with_capacity(count as usize);
     let mut readers = vec![0u64; FILES as usize];
     for time in 0..count {
-        let file = random.below(FILES);
-        let kind = random.below(4);
+        let file = numbers.below(FILES);
+        let kind = numbers.below(4_u64);
         let offset = match kind {
             0 => {
                 let next = &mut readers[file as usize];
                 *next += 16 << 10;
                 *next - (16 << 10)
             }
-            _ => random.below(1 << 36),
+            _ => numbers.below(1 << 36),
         };
         records.push(AccessRecord {
             file: file as u32,
@@ -92,9 +93,7 @@ fn measure_access(count: u64) -> Measured {
         });
     }
     // A profile gathered on several processors is not ordered.
-    for i in (1..records.len()).rev() {
-        records.swap(i, random.below(i as u64 + 1) as usize);
-    }
+    numbers.shuffle(&mut records);
     let start = Instant::now();
     let ranges = access::ranges(records, &AccessOptions::default());
     Measured {
@@ -204,16 +203,4 @@ fn peak_rss() -> u64 {
     kib.and_then(|kib| kib.trim().parse::<u64>().ok())
         .unwrap_or(0)
         << 10
-}
-
-/// Marsaglia's xorshift64: the same numbers in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
 }

@@ -21,6 +21,7 @@ use linux_abi::{
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use scratch_fs::{ScratchFs, Segment, Shape, require, verify};
 use units::{Bytes, FileRange};
+use workloads::Numbers;
 
 const SEED: u64 = 11;
 
@@ -493,13 +494,10 @@ fn loop_writers_and_truncation_meanwhile() {
         let writer = scope.spawn(|| {
             let file = File::options().read(true).write(true).open(&path).unwrap();
             let mut wanted = fs::read(&path).unwrap();
-            let mut state: u64 = 1;
+            let mut numbers = Numbers::new(1);
             while !stop.load(Ordering::Relaxed) {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                let at = (state >> 20) % (len - 9000);
-                let data = vec![(state >> 50) as u8; 1 + (state >> 40) as usize % 9000];
+                let at = numbers.below(len - 9000);
+                let data = vec![numbers.next() as u8; 1 + numbers.below(9000_usize)];
                 file.write_all_at(&data, at).unwrap();
                 wanted[at as usize..][..data.len()].copy_from_slice(&data);
                 std::thread::sleep(std::time::Duration::from_micros(200));

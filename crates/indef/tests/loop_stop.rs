@@ -16,6 +16,7 @@ use common::{Ran, fragments, hashes, indef, indef_with_state, make, scratch};
 use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::ScratchFs;
 use units::Bytes;
+use workloads::Numbers;
 
 fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
@@ -173,7 +174,7 @@ fn kills(kind: &str) {
         .and_then(|n| n.parse().ok())
         .unwrap_or(12u64);
     let files = ["a", "b", "c"].map(|name| scratch.path().join(name));
-    let mut random = 0x9E37_79B9_7F4A_7C15_u64 ^ count;
+    let mut numbers = Numbers::new(count);
     // How long a whole run takes here, measured again whenever one comes to its end.
     let mut whole = Duration::from_millis(400);
     let (mut early, mut late) = (0, 0);
@@ -189,10 +190,7 @@ fn kills(kind: &str) {
         scratch.sync().unwrap();
         let free = settled_free(&scratch);
         let contents = hashes(scratch.path());
-        random = random
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let delay = whole.mul_f64((random >> 33) as f64 / (1u64 << 31) as f64);
+        let delay = whole.mul_f64(numbers.fraction());
         let begun = Instant::now();
         let mut child = spawn(indef().args(["run", "--quiet"]).args(&files));
         thread::sleep(delay);

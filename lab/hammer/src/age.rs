@@ -13,10 +13,10 @@ use linux_abi::{
 };
 use rustix::fs::{FallocateFlags, OFlags, XattrFlags, fallocate};
 use scratch_fs::AlignedBuffer;
+use workloads::Numbers;
 
 use crate::{
     actor::{ATTRIBUTE, nameless, put},
-    rng::Rng,
     script::{ACTORS, MAIN_BLOCKS, MOST_BLOCKS, SIDE_BLOCKS},
     shared::Shared,
     stamp::{BLOCK, Value},
@@ -120,7 +120,7 @@ pub(crate) fn open_unnoticed(path: &Path) -> io::Result<File> {
 }
 
 /// Make all files, known to the model and durable. Returns the facts of the still ones.
-pub(crate) fn make_files(shared: &Shared, rng: &mut Rng) -> io::Result<Vec<(String, Facts)>> {
+pub(crate) fn make_files(shared: &Shared, rng: &mut Numbers) -> io::Result<Vec<(String, Facts)>> {
     for actor in 0..ACTORS {
         fs::create_dir(shared.path(&format!("a{actor}")))?;
         for (base, blocks) in [("main", MAIN_BLOCKS), ("side", SIDE_BLOCKS)] {
@@ -158,7 +158,7 @@ pub(crate) fn make_files(shared: &Shared, rng: &mut Rng) -> io::Result<Vec<(Stri
 }
 
 /// A file of `blocks` blocks in fragments of one to three.
-fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Rng) -> io::Result<()> {
+fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Result<()> {
     let path = shared.path(name);
     let direct = if shared.volume.kind == Kind::Ext4 {
         OFlags::empty()

@@ -10,8 +10,8 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use guest::{Patched, Release};
 use hammer::{Attach, Beginning, MediumKind, Mood, Mover, Options, VOLUMES, Volume};
-use lab::{Patched, Release};
 
 /// Hammer a defragmenter: change files in every way while it moves them, cut the power, and check
 /// that nothing is lost

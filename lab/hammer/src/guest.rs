@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use lab::{Guest, Output, Release};
+use guest::{Guest, Output, Release};
 use units::Bytes;
 
 use crate::args::{IN_GUEST, RunArgs};

@@ -27,7 +27,6 @@ mod front;
 mod medium;
 mod model;
 mod mover;
-mod rng;
 mod round;
 mod script;
 mod shared;

@@ -13,11 +13,9 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use workloads::Numbers;
 
-use crate::{
-    rng::Rng,
-    shared::{Shared, lock},
-};
+use crate::shared::{Shared, lock};
 
 /// The mover of a round.
 #[derive(Clone, Debug)]
@@ -68,7 +66,7 @@ impl<'a> Movers<'a> {
 
     /// Run again and again until the round stops. Lane 1 comes and goes, so that at times two run at once.
     pub(crate) fn work(&self, seed: u64, lane: u32) {
-        let mut rng = Rng::new(seed, 100 + u64::from(lane));
+        let mut rng = Numbers::stream(seed, 100 + u64::from(lane));
         let mut resume = false;
         while !self.shared.stopped() {
             if lane > 0 {
@@ -100,7 +98,12 @@ impl<'a> Movers<'a> {
     }
 
     /// The next run, and how and when to end it if it has not ended by then.
-    fn command(&self, rng: &mut Rng, lane: u32, resume: bool) -> Option<(Command, (u32, Signal))> {
+    fn command(
+        &self,
+        rng: &mut Numbers,
+        lane: u32,
+        resume: bool,
+    ) -> Option<(Command, (u32, Signal))> {
         let root = &self.shared.root;
         let end = (
             rng.between(150, 2500) * self.slow,

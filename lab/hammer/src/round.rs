@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context, Result};
 use rustix::process::Signal;
 use serde::Serialize;
+use workloads::Numbers;
 
 use crate::{
     actor::act,
@@ -25,7 +26,6 @@ use crate::{
     medium::{Medium, MediumKind, Past, State},
     model::{Findings, Window},
     mover::{Mover, Movers},
-    rng::Rng,
     script::{Mood, Script},
     shared::{Shared, lock},
     volume::{Kind, Volume},
@@ -55,7 +55,7 @@ impl Options {
     /// The medium of a round of this seed.
     fn medium(&self, volume: &Volume, seed: u64) -> MediumKind {
         let both = [(1, MediumKind::Image), (1, MediumKind::Cache)];
-        let by_seed = Rng::new(seed, 60).weighted(&both);
+        let by_seed = Numbers::stream(seed, 60).weighted(&both);
         volume.medium.or(self.medium).unwrap_or(by_seed)
     }
 }
@@ -128,7 +128,8 @@ pub(crate) fn run(
     let medium = host.medium(kind)?;
     let mut disk = host.volume(volume, &medium)?;
     let shared = Shared::new(disk.path(), volume, &options.signal);
-    let still = make_files(&shared, &mut Rng::new(seed, 50)).context("files to begin with")?;
+    let still =
+        make_files(&shared, &mut Numbers::stream(seed, 50)).context("files to begin with")?;
     let nameless = inodes_without_name(disk.path()).context("inodes to begin with")?;
     if kind == MediumKind::CacheUntold {
         rustix::fs::syncfs(File::open(disk.path())?)?;
@@ -158,7 +159,7 @@ pub(crate) fn run(
     drop(disk);
     let mut past = medium.end()?;
     for (number, cut) in (0..).zip(std::mem::take(&mut hammered.cuts)) {
-        let states = Rng::new(seed, 1000 + number).next();
+        let states = Numbers::stream(seed, 1000 + number).next();
         let look = |state: State, cut: &Cut| {
             let medium = Medium::of_state(host, state.left)?;
             let what = format!("{}{}", cut.what, state.what);

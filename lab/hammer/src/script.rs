@@ -1,9 +1,8 @@
 //! The operations of a round, from the seed alone.
 
-use crate::{
-    rng::Rng,
-    volume::{Kind, Volume},
-};
+use workloads::Numbers;
+
+use crate::volume::{Kind, Volume};
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +151,7 @@ pub enum Mood {
 impl Script {
     /// The script of a seed, with about `states` cuts.
     pub(crate) fn new(volume: &Volume, seed: u64, states: u32, mood: Option<Mood>) -> Self {
-        let mut rng = Rng::new(seed, 0);
+        let mut rng = Numbers::stream(seed, 0);
         let by_seed = rng.weighted(&[
             (4, Mood::Everything),
             (2, Mood::DataOnly),
@@ -163,7 +162,7 @@ impl Script {
         let mood = mood.unwrap_or(by_seed);
         let ends_with_shutdown = volume.shuts_down() && rng.percent(50);
         let actors = (1..=u64::from(ACTORS))
-            .map(|actor| steps(volume, mood, &mut Rng::new(seed, actor)))
+            .map(|actor| steps(volume, mood, &mut Numbers::stream(seed, actor)))
             .collect();
         let mut events = Vec::new();
         let mut cuts = 0;
@@ -208,7 +207,7 @@ impl Script {
     }
 }
 
-fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
+fn event(volume: &Volume, mood: Mood, rng: &mut Numbers) -> Event {
     let wait = rng.below(60);
     let commits = u32::from(matches!(mood, Mood::Everything | Mood::Holes));
     // An allocation that finds no space has the journal committed.
@@ -232,7 +231,7 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Rng) -> Event {
 /// Steps of an actor: many more than a round needs, which ends with its events.
 const STEPS: usize = 6000;
 
-fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
+fn steps(volume: &Volume, mood: Mood, rng: &mut Numbers) -> Vec<Step> {
     (0..STEPS)
         .map(|_| Step {
             side: rng.percent(30),
@@ -248,9 +247,9 @@ fn steps(volume: &Volume, mood: Mood, rng: &mut Rng) -> Vec<Step> {
         .collect()
 }
 
-fn place(rng: &mut Rng, most: u32) -> Place {
+fn place(rng: &mut Numbers, most: u32) -> Place {
     let at = if rng.percent(70) {
-        Where::Front(rng.below(96) as i32 - 32)
+        Where::Front(rng.below(96_u32) as i32 - 32)
     } else {
         Where::Block(rng.below(MAIN_BLOCKS))
     };
@@ -260,7 +259,7 @@ fn place(rng: &mut Rng, most: u32) -> Place {
     }
 }
 
-fn what(volume: &Volume, mood: Mood, rng: &mut Rng) -> What {
+fn what(volume: &Volume, mood: Mood, rng: &mut Numbers) -> What {
     match mood {
         Mood::Everything => anything(volume, false, rng),
         Mood::DataOnly => anything(volume, true, rng),
@@ -271,7 +270,7 @@ fn what(volume: &Volume, mood: Mood, rng: &mut Rng) -> What {
     }
 }
 
-fn overwrite(volume: &Volume, cached: bool, rng: &mut Rng) -> What {
+fn overwrite(volume: &Volume, cached: bool, rng: &mut Numbers) -> What {
     let cache = u32::from(cached);
     let how = rng.weighted(&[
         (3 * cache, How::Buffered),
@@ -294,7 +293,7 @@ fn overwrite(volume: &Volume, cached: bool, rng: &mut Rng) -> What {
     ])
 }
 
-fn hole(rng: &mut Rng) -> What {
+fn hole(rng: &mut Numbers) -> What {
     let mut small = place(rng, 8);
     if rng.percent(60) {
         small.at = Where::Block(rng.below(MAIN_BLOCKS));
@@ -314,7 +313,7 @@ fn hole(rng: &mut Rng) -> What {
     ])
 }
 
-fn anything(volume: &Volume, data_only: bool, rng: &mut Rng) -> What {
+fn anything(volume: &Volume, data_only: bool, rng: &mut Numbers) -> What {
     let how = rng.weighted(&[
         (6, How::Buffered),
         (3, How::Mapped),

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use lab::Patched;
+use guest::Patched;
 
 use crate::{
     disk::run,

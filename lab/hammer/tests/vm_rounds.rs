@@ -9,8 +9,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use guest::{Guest, LabError, Patched, Release, require};
 use indef::{WORKSPACE, indef};
-use lab::{Guest, LabError, Patched, Release, require};
 use serde_json::Value;
 
 /// One guest at a time: they have the same processors.

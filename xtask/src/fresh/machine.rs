@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use lab::debian::Mirror;
+use debian_mirror::Mirror;
 
 use super::output_of;
 
@@ -70,7 +70,7 @@ impl Machine {
             output_of(
                 Command::new("rustc")
                     .args(arguments)
-                    .current_dir(crate::root()),
+                    .current_dir(source_tree::root()),
             )
         };
         let about = rustc(&["-vV"])?;
@@ -78,7 +78,7 @@ impl Machine {
             .lines()
             .find_map(|line| line.strip_prefix("host: "))
             .context("rustc does not say what it runs on")?;
-        output_of(crate::cargo().args(["fetch", "--locked", "--quiet", "--target", host]))?;
+        output_of(source_tree::cargo().args(["fetch", "--locked", "--quiet", "--target", host]))?;
         let cargo_home = env::var_os("CARGO_HOME").map_or_else(
             || env::home_dir().map(|home| home.join(".cargo")),
             |folder| Some(folder.into()),

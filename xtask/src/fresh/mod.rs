@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
     );
     let runner = Runner::new()?;
     let machine = Machine::this()?;
-    let folder = crate::dist::target().join("fresh");
+    let folder = source_tree::target().join("fresh");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = folder.canonicalize()?;
     let _lock = lock(&folder)?;

@@ -107,7 +107,7 @@ impl Root {
     pub(super) fn unpack_sources(&self) -> Result<()> {
         let git = |arguments: &[&str]| {
             let mut git = Command::new("git");
-            git.args(arguments).current_dir(crate::root());
+            git.args(arguments).current_dir(source_tree::root());
             git
         };
         if !output_of(&mut git(&["status", "--porcelain", "--untracked-files=no"]))?.is_empty() {

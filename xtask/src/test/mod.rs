@@ -127,12 +127,11 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
     conclude(&report, &stop)
 }
 
+/// `(target, test)`.
+type TestId = (String, String);
+
 /// What is to be run; and `(target, test)` of all that there is, of every tier.
-fn jobs(
-    arguments: &Test,
-    built: &Built,
-    times: &Times,
-) -> Result<(Vec<Job>, Vec<(String, String)>)> {
+fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec<TestId>)> {
     let (mut jobs, mut listed) = (Vec::new(), Vec::new());
     for program in &built.programs {
         let program = Rc::new(program.clone());

@@ -84,7 +84,7 @@ impl Program {
                 command
             }
             Kind::Docs(arguments) => {
-                let mut command = crate::cargo();
+                let mut command = source_tree::cargo();
                 command.args(arguments);
                 command
             }
@@ -101,7 +101,7 @@ pub(crate) fn build(
 ) -> Result<Built> {
     let selection = selection(packages);
     let messages = run.file("messages");
-    let mut command = crate::cargo();
+    let mut command = source_tree::cargo();
     command
         .args(["test", "--locked", "--no-run"])
         .arg("--message-format=json-render-diagnostics")
@@ -130,7 +130,7 @@ pub(crate) fn build(
         built.programs.push(Program {
             name: DOCS.into(),
             target: DOCS.into(),
-            folder: crate::root(),
+            folder: source_tree::root().to_owned(),
             kind: Kind::Docs(arguments.into_iter().chain(selection).collect()),
         });
     }

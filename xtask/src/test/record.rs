@@ -103,5 +103,5 @@ fn write(name: &str, what: &impl Serialize) -> Result<()> {
 }
 
 fn folder() -> PathBuf {
-    crate::dist::target().join("test")
+    source_tree::target().join("test")
 }

@@ -2,20 +2,22 @@
 
 use proptest::prelude::*;
 use units::{Bytes, FileRange, Nanos};
+use workloads::Numbers;
 
 use super::*;
 use crate::layout::tests::{blocks, layout};
 
-/// A small generator, so that noise is the same every time.
-struct Noise(u64);
+/// Noise, the same every time.
+struct Noise(Numbers);
 
 impl Noise {
+    fn new(seed: u64) -> Self {
+        Self(Numbers::new(seed))
+    }
+
     /// From 0 up to 1.
     fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+        self.0.fraction()
     }
 
     /// About normal, mean 0 and deviation 1.
@@ -51,7 +53,7 @@ fn sample(len: Bytes, dolf: u64, dopf: f64, timed: u64, mean_ns: f64) -> Sample 
 
 /// Ranges of many sizes with times by `truth`; one in `wild` is slower by up to a hundred times.
 fn synthetic(truth: &Weights, count: u64, noise: f64, wild: u64) -> Vec<Sample> {
-    let mut random = Noise(0x9E37_79B9_7F4A_7C15);
+    let mut random = Noise::new(1);
     let one = |i: u64| {
         let blocks = 1 + (random.uniform() * 64.0) as u64;
         let dolf = 1 + (random.uniform() * blocks as f64) as u64;
@@ -136,7 +138,7 @@ fn what_cannot_be_told_is_said() {
     let few = synthetic(&TRUTH, 9, 0.0, 0);
     assert_eq!(calibrate(few), Err(CannotCalibrate::TooFew { found: 9 }));
     // All in pieces of one block: the number of fragments is the length.
-    let mut random = Noise(7);
+    let mut random = Noise::new(7);
     let alike = |random: &mut Noise| {
         let n = 1 + (random.uniform() * 32.0) as u64;
         sample(Bytes(n * 4096), n, 0.0, 5, 1e5 * n as f64)
@@ -156,7 +158,7 @@ fn what_cannot_be_told_is_said() {
 
 /// Ranges whose true means scatter by `ranges`, and reads by `reads` around them.
 fn scattered(ranges: f64, reads: f64) -> Vec<Sample> {
-    let mut random = Noise(77);
+    let mut random = Noise::new(77);
     let mut samples = synthetic(&TRUTH, 4000, 0.0, 0);
     for sample in &mut samples {
         let timed = sample.observed.timed as f64;
@@ -286,7 +288,7 @@ proptest! {
         let mut all = synthetic(&TRUTH, 60, 80_000.0, 9);
         all.extend(samples);
         let straight = calibrate(all.clone());
-        let mut random = Noise(seed);
+        let mut random = Noise::new(seed);
         for i in (1..all.len()).rev() {
             all.swap(i, (random.uniform() * (i + 1) as f64) as usize);
         }

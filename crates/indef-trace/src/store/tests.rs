@@ -13,6 +13,7 @@ use proptest::prelude::*;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use units::{Bytes, FileRange, Nanos};
+use workloads::Numbers;
 
 use super::{error::Result, *};
 use crate::tally::{FileKey, FsId, Tally, TracedFile};
@@ -241,13 +242,7 @@ fn a_store_stays_below_its_size_and_keeps_the_hottest() {
     let mut store = Store::create(&path, &options).unwrap();
     let now = later(0);
     let id = session(&mut store, now);
-    let mut state = 1_u64;
-    let mut random = move || {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        state >> 33
-    };
+    let mut numbers = Numbers::new(1);
     let hot: Vec<_> = (0..500)
         .map(|i| tally(1, i << 20, 4096, 1_000_000))
         .collect();
@@ -257,10 +252,10 @@ fn a_store_stays_below_its_size_and_keeps_the_hottest() {
         let cold: Vec<_> = (0..3000)
             .map(|_| {
                 tally(
-                    100 + round * 10 + random() % 10,
-                    random() << 12,
+                    100 + round * 10 + numbers.below(10_u64),
+                    numbers.below(1 << 31) << 12,
                     4096,
-                    1 + random() % 9,
+                    1 + numbers.below(9_u64),
                 )
             })
             .collect();

@@ -16,6 +16,7 @@ use indef_trace::{
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fragment, require};
 use units::Bytes;
+use workloads::Numbers;
 
 pub(crate) const KINDS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 pub(crate) const KIB: u64 = 1024;
@@ -263,13 +264,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
 pub(crate) fn scattered(size: u64, step: u64, count: usize) -> Vec<u64> {
     let slots = size / step;
     let mut offsets: Vec<u64> = (0..slots).map(|n| n * step).collect();
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-    for at in (1..offsets.len()).rev() {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        offsets.swap(at, (state >> 33) as usize % (at + 1));
-    }
+    Numbers::new(1).shuffle(&mut offsets);
     offsets.truncate(count);
     offsets
 }

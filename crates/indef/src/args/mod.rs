@@ -380,8 +380,9 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 
-    /// In a virtual machine: F2FS on a zoned (ZNS) SSD that copies by itself. Needs QEMU and, the
-    /// first time, a network to fetch one of Debian's kernels; needs neither root nor a ZNS SSD
+    /// In a virtual machine: F2FS on a zoned (ZNS) SSD that copies by itself. Needs the program
+    /// indef-lab, QEMU and, the first time, a network to fetch one of Debian's kernels; needs neither
+    /// root nor a ZNS SSD
     #[arg(long, conflicts_with_all = ["fs", "dir"])]
     pub(crate) zns: bool,
 

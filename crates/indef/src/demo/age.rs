@@ -22,9 +22,9 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use indef_engine::Cancel;
+use loop_fs::AlignedBuffer;
 use rusqlite::Connection;
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
-use scratch_fs::AlignedBuffer;
 use units::Bytes;
 
 use crate::output::Name;

@@ -5,7 +5,7 @@ use std::{env, fs::File, path::Path};
 use anyhow::{Result, anyhow, bail};
 use indef_core::SkipReason;
 use indef_fs::{EngineOptions, FsKind, Refusal, detect, relocator};
-use scratch_fs::{ScratchError, ScratchFs};
+use loop_fs::{ScratchError, ScratchFs};
 use tempfile::TempDir;
 use units::Bytes;
 

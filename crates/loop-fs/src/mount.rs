@@ -1,0 +1,498 @@
+//! mkfs, attach, mount; and the way back.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use units::Bytes;
+
+use crate::check::check;
+
+/// A scratch file system could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum ScratchError {
+    /// This machine cannot: no root, no mkfs, no loop device, not in the kernel.
+    #[error("cannot make a scratch {kind} file system: {why}")]
+    Unavailable {
+        /// File system.
+        kind: String,
+        /// Names the missing part.
+        why: String,
+    },
+    /// Something went wrong that should not.
+    #[error("{command}: {output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// Its output.
+        output: String,
+    },
+    /// A file operation failed.
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+impl ScratchError {
+    /// Whether this machine could have done it if it were set up: root, and a kernel that has the
+    /// file system. Then a skip says that a tool is missing or that something broke.
+    #[must_use]
+    pub fn should_have_worked(&self) -> bool {
+        match self {
+            Self::Unavailable { kind, .. } => {
+                rustix::process::geteuid().is_root() && kernel_has(kind).unwrap_or(true)
+            }
+            Self::Command { .. } | Self::Io(_) => true,
+        }
+    }
+}
+
+fn kernel_has(kind: &str) -> std::io::Result<bool> {
+    let supported = fs::read_to_string("/proc/filesystems")?;
+    Ok(supported.lines().any(|line| line.trim() == kind))
+}
+
+/// Bytes that a device has transferred, by its own count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceBytes {
+    /// Read from it.
+    pub read: Bytes,
+    /// Written to it.
+    pub written: Bytes,
+}
+
+impl std::ops::Sub for DeviceBytes {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            read: self.read - earlier.read,
+            written: self.written - earlier.written,
+        }
+    }
+}
+
+/// Describes a file system to make.
+#[derive(Clone, Debug)]
+pub struct ScratchFsBuilder {
+    kind: String,
+    size: Bytes,
+    mkfs: Vec<String>,
+    options: String,
+    folder: PathBuf,
+    copy_of: Option<PathBuf>,
+    tools: Option<PathBuf>,
+    zoned: Option<(String, String)>,
+}
+
+impl ScratchFsBuilder {
+    /// Arguments for mkfs, before the device.
+    #[must_use]
+    pub fn mkfs_args<S: Into<String>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.mkfs.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Mount options, comma separated.
+    #[must_use]
+    pub fn mount_options(mut self, options: &str) -> Self {
+        self.options = options.to_owned();
+        self
+    }
+
+    /// Keep the loop file below this folder instead of the system's temporary one.
+    #[must_use]
+    pub fn folder(mut self, folder: &Path) -> Self {
+        folder.clone_into(&mut self.folder);
+        self
+    }
+
+    /// Make no new file system: start from a copy of this image (from [`ScratchFs::image`], when
+    /// it was not mounted). Size and mkfs arguments are then of no effect.
+    #[must_use]
+    pub fn copy_of(mut self, image: &Path) -> Self {
+        self.copy_of = Some(image.to_owned());
+        self
+    }
+
+    /// Take mkfs and the checker from this folder instead of the system's.
+    #[must_use]
+    pub fn tools(mut self, folder: &Path) -> Self {
+        self.tools = Some(folder.to_owned());
+        self
+    }
+
+    /// No loop file: F2FS on these disks, one without zones and one with. What is on them is lost.
+    #[must_use]
+    pub fn on_zones(mut self, conventional: &str, zoned: &str) -> Self {
+        self.zoned = Some((conventional.to_owned(), zoned.to_owned()));
+        self
+    }
+
+    /// Make it.
+    ///
+    /// # Errors
+    ///
+    /// [`ScratchError::Unavailable`] where this machine cannot, else what failed.
+    pub fn build(self) -> Result<ScratchFs, ScratchError> {
+        ScratchFs::create(self)
+    }
+}
+
+/// A mounted file system on a loop file in a temporary directory.
+#[derive(Debug)]
+pub struct ScratchFs {
+    kind: String,
+    options: String,
+    device: String,
+    /// Another disk, where there is no loop file.
+    zoned: Option<String>,
+    mounted: bool,
+    tools: Option<PathBuf>,
+    root: PathBuf,
+    // Declared last: deleted after `drop` has unmounted and detached.
+    directory: tempfile::TempDir,
+}
+
+impl ScratchFs {
+    /// `kind` is `ext4`, `xfs`, `btrfs` …; `size` is that of the (sparse) loop file.
+    #[must_use]
+    pub fn builder(kind: &str, size: Bytes) -> ScratchFsBuilder {
+        ScratchFsBuilder {
+            kind: kind.to_owned(),
+            size,
+            mkfs: Vec::new(),
+            options: String::new(),
+            folder: std::env::temp_dir(),
+            copy_of: None,
+            tools: None,
+            zoned: None,
+        }
+    }
+
+    fn create(builder: ScratchFsBuilder) -> Result<Self, ScratchError> {
+        let ScratchFsBuilder {
+            kind,
+            size,
+            mkfs: mkfs_args,
+            options,
+            folder,
+            copy_of,
+            tools,
+            zoned,
+        } = builder;
+        let unavailable = |why: String| ScratchError::Unavailable {
+            kind: kind.clone(),
+            why,
+        };
+        if !rustix::process::geteuid().is_root() {
+            return Err(unavailable("it needs root (loop device, mount)".into()));
+        }
+        if !kernel_has(&kind)? {
+            return Err(unavailable("this kernel does not have it".into()));
+        }
+        let mut program = PathBuf::from(format!("mkfs.{kind}"));
+        let mut folders = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
+            .map(Path::new)
+            .to_vec();
+        if let Some(tools) = &tools {
+            program = tools.join(program);
+            folders = vec![Path::new("")];
+        }
+        if !folders.iter().any(|dir| dir.join(&program).exists()) {
+            return Err(unavailable(format!(
+                "{} is not installed",
+                program.display()
+            )));
+        }
+        let directory = tempfile::Builder::new()
+            .prefix("indef-scratch-")
+            .tempdir_in(folder)?;
+        let root = directory.path().join("mnt");
+        fs::create_dir(&root)?;
+        if let Some((device, zoned)) = zoned {
+            let mut mkfs = Command::new(&program);
+            mkfs.args(["-q", "-f", "-m", "-c", &zoned]);
+            run(mkfs.args(&mkfs_args).arg(&device))?;
+            let mut scratch = Self {
+                kind,
+                options,
+                device,
+                zoned: Some(zoned),
+                mounted: false,
+                tools,
+                root,
+                directory,
+            };
+            scratch.mount()?;
+            return Ok(scratch);
+        }
+        let image = directory.path().join("image");
+        if let Some(original) = copy_of {
+            run(Command::new("cp")
+                .args(["--sparse=always", "--reflink=auto"])
+                .args([&original, &image]))?;
+            become_another(&kind, &image)?;
+        } else {
+            make(&program, &kind, &image, size, &mkfs_args)?;
+        }
+        let device = run(Command::new("losetup")
+            .args(["--show", "-f", "--direct-io=on"])
+            .arg(&image))
+        .map_err(|error| unavailable(format!("no loop device: {error}")))?;
+        // Discards would make holes in the image, which grow again elsewhere.
+        let name = device.trim().trim_start_matches("/dev/");
+        let _ = fs::write(format!("/sys/block/{name}/queue/discard_max_bytes"), "0");
+        let mut scratch = Self {
+            kind,
+            options,
+            device: device.trim().to_owned(),
+            zoned: None,
+            mounted: false,
+            tools,
+            root,
+            directory,
+        };
+        scratch.mount()?;
+        Ok(scratch)
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its loop device, like `/dev/loop3`.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Its kind, as given.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The loop file.
+    #[must_use]
+    pub fn image(&self) -> PathBuf {
+        self.directory.path().join("image")
+    }
+
+    /// Bytes that its loop device has read and written so far (`/sys/block/*/stat`, sectors of 512
+    /// bytes). Call [`Self::sync`] first to have delayed writes counted.
+    ///
+    /// # Errors
+    ///
+    /// Where sysfs cannot be read.
+    pub fn device_bytes(&self) -> std::io::Result<DeviceBytes> {
+        let disks = [Some(&self.device), self.zoned.as_ref()];
+        let mut sum = DeviceBytes::default();
+        for disk in disks.into_iter().flatten() {
+            // It may be another name of the disk.
+            let disk = fs::canonicalize(disk)?;
+            let name = disk.file_name().unwrap_or_default().to_string_lossy();
+            let stat = fs::read_to_string(format!("/sys/block/{name}/stat"))?;
+            let sectors = |column: usize| {
+                stat.split_whitespace()
+                    .nth(column)
+                    .and_then(|word| word.parse().ok())
+                    .map(|sectors: u64| Bytes(sectors * 512))
+                    .ok_or_else(|| std::io::Error::other(format!("unexpected {name}/stat: {stat}")))
+            };
+            sum.read += sectors(2)?;
+            sum.written += sectors(6)?;
+        }
+        Ok(sum)
+    }
+
+    /// Bytes free for anybody, as `statfs` says.
+    ///
+    /// # Errors
+    ///
+    /// The error of `statfs`.
+    pub fn free(&self) -> std::io::Result<Bytes> {
+        let fs = rustix::fs::statvfs(&self.root)?;
+        Ok(Bytes(fs.f_bavail * fs.f_frsize))
+    }
+
+    /// Write everything of this file system back (`syncfs`).
+    ///
+    /// # Errors
+    ///
+    /// The error of `syncfs`.
+    pub fn sync(&self) -> std::io::Result<()> {
+        Ok(rustix::fs::syncfs(fs::File::open(&self.root)?)?)
+    }
+
+    /// Change the mount options from the next [`Self::mount`] or [`Self::remount`] on.
+    pub fn set_mount_options(&mut self, options: &str) {
+        options.clone_into(&mut self.options);
+    }
+
+    /// Mount (after [`Self::unmount`]).
+    ///
+    /// # Errors
+    ///
+    /// The output of a failed `mount`.
+    pub fn mount(&mut self) -> Result<(), ScratchError> {
+        let mut command = Command::new("mount");
+        command.args(["-t", &self.kind]);
+        if !self.options.is_empty() {
+            command.args(["-o", &self.options]);
+        }
+        run(command.arg(&self.device).arg(&self.root))?;
+        self.mounted = true;
+        Ok(())
+    }
+
+    /// Unmount. Nothing may be open on it.
+    ///
+    /// "Busy" is tried again for a while: a child that another thread is just starting holds a copy
+    /// of every open file of this process until its `execve`, of those just closed here, too.
+    ///
+    /// # Errors
+    ///
+    /// The output of a failed `umount`.
+    pub fn unmount(&mut self) -> Result<(), ScratchError> {
+        let mut tries = 0;
+        loop {
+            match run(Command::new("umount").arg(&self.root)) {
+                Err(ScratchError::Command { output, .. })
+                    if tries < 100 && output.contains("target is busy") =>
+                {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                unmounted => break unmounted.map(drop)?,
+            }
+        }
+        self.mounted = false;
+        Ok(())
+    }
+
+    /// Unmount and mount again: everything that was only in memory is gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::unmount`] and [`Self::mount`].
+    pub fn remount(&mut self) -> Result<(), ScratchError> {
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// Unmount, check with the file system's own checker (read-only), mount again.
+    ///
+    /// # Errors
+    ///
+    /// The output of a checker that has found something.
+    pub fn fsck(&mut self) -> Result<(), ScratchError> {
+        self.unmount()?;
+        let checked = check(&self.kind, &self.device, self.tools.as_deref());
+        self.mount()?;
+        checked
+    }
+}
+
+impl Drop for ScratchFs {
+    fn drop(&mut self) {
+        if self.mounted && self.unmount().is_err() {
+            // Something still has a file open: detach from the tree, the kernel finishes later.
+            let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
+        }
+        if self.zoned.is_none() {
+            let _ = run(Command::new("losetup").arg("-d").arg(&self.device));
+        }
+    }
+}
+
+/// Give a copy an identity of its own: XFS and Btrfs refuse to mount the same one twice.
+fn become_another(kind: &str, image: &Path) -> Result<(), ScratchError> {
+    let mut command = match kind {
+        "xfs" => Command::new("xfs_admin"),
+        "btrfs" => Command::new("btrfstune"),
+        _ => return Ok(()),
+    };
+    match kind {
+        "xfs" => command.args(["-U", "generate"]),
+        _ => command.args(["-f", "-m"]),
+    };
+    run(command.arg(image)).map(|_| ())
+}
+
+/// An image with a new file system.
+fn make(
+    program: &Path,
+    kind: &str,
+    image: &Path,
+    size: Bytes,
+    mkfs: &[String],
+) -> Result<(), ScratchError> {
+    fs::File::create(image)?.set_len(size.get())?;
+    let quiet: &[&str] = match kind {
+        // Below 512 MiB mke2fs would choose 1 KiB blocks, which no real file system has.
+        "ext4" => &[
+            "-q",
+            "-F",
+            "-b",
+            "4096",
+            "-E",
+            "lazy_itable_init=0,lazy_journal_init=0",
+        ],
+        "btrfs" => &["-q", "-f"],
+        // As newer tools do by themselves: without it the extents of files cannot be exchanged so that
+        // a power cut does no harm.
+        "xfs" if !mkfs.iter().any(|arg| arg.contains("rmapbt")) => &["-q", "-f", "-m", "rmapbt=1"],
+        "xfs" | "f2fs" => &["-q", "-f"],
+        _ => &[],
+    };
+    run(Command::new(program).args(quiet).args(mkfs).arg(image))?;
+    reserve(image, size);
+    Ok(())
+}
+
+/// Give the image its blocks now, in one go. One that grows in the order in which a fragmented file
+/// is written gets as fragmented itself, and deleting it takes minutes where the file system below
+/// discards. Not for large ones, of which little may ever be written.
+fn reserve(image: &Path, size: Bytes) {
+    if size <= Bytes::gib(2)
+        && let Ok(image) = fs::OpenOptions::new().write(true).open(image)
+    {
+        const TMPFS: u64 = 0x0102_1994;
+        if rustix::fs::fstatfs(&image).is_ok_and(|fs| fs.f_type as u64 == TMPFS) {
+            return;
+        }
+        // Without room for all of it, it stays sparse.
+        let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
+        let _ = rustix::fs::fallocate(&image, keep, 0, size.get());
+    }
+}
+
+pub(crate) fn run(command: &mut Command) -> Result<String, ScratchError> {
+    let failed = |output: String| ScratchError::Command {
+        command: format!("{command:?}"),
+        output,
+    };
+    let mut to_run = Command::new(command.get_program());
+    to_run.args(command.get_args());
+    // mkfs and losetup live in sbin, which a user's PATH may not have.
+    let path = std::env::var("PATH").unwrap_or_default();
+    to_run
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .env("LC_ALL", "C");
+    match to_run.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Ok(output) => Err(failed(format!(
+            "{}\n{}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        ))),
+        Err(error) => Err(failed(error.to_string())),
+    }
+}

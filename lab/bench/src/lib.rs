@@ -1,0 +1,182 @@
+//! Measurements, side by side with the tools that people use today.
+//!
+//! Every contender starts from the same state: a file system image is prepared once, and each run
+//! gets a fresh copy of it on a loop device, with all caches dropped. Contenders take turns, so that
+//! a slow minute of the machine hits all of them. What is timed is the command and the write-back of
+//! everything that it left dirty. Afterwards contents are compared: a fast wrong result is a failure
+//! of the benchmark.
+
+#![forbid(unsafe_code)]
+
+mod core;
+mod databases;
+mod limit;
+mod measure;
+mod memory;
+mod overhead;
+mod peers;
+mod profile;
+mod report;
+mod scan;
+mod state;
+mod target;
+mod writers;
+mod zipf;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+
+use report::Report;
+
+/// The measurements.
+#[derive(Subcommand)]
+pub enum Bench {
+    /// indef against e4defrag, xfs_fsr and btrfs filesystem defragment
+    Peers(peers::PeersArgs),
+    /// indef scan of 100,000 files against find and filefrag
+    Scan(Common),
+    /// The access analysis on 10 million records
+    Core(Common),
+    /// Peak memory, by file size and with 1,000,000 files
+    Memory(Common),
+    /// A file that fio writes to, with verification, while indef moves it
+    Writers(writers::WritersArgs),
+    /// The part of a SQLite or RocksDB database that has to move
+    Databases(Common),
+    /// The cost of tracing for fio, at each layer
+    Overhead(Common),
+    /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
+    Zipf(zipf::ZipfArgs),
+    /// Big traces into a profile, against sorting and merging text as the papers do
+    Profile(profile::ProfileArgs),
+    /// flashd's NVMe/TCP target against the kernel's own, in a guest
+    Target(Common),
+    /// Peers, scan, core and memory
+    All(peers::PeersArgs),
+    /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
+    #[command(hide = true)]
+    ZipfReader(zipf::ReaderArgs),
+    /// Merge sorted text from stdin; `profile` starts this after sort(1)
+    #[command(hide = true)]
+    ProfileMerge,
+    /// Run the access analysis right here; `core` starts this as a process of its own
+    #[command(hide = true)]
+    CoreInner {
+        /// Number of records
+        records: u64,
+    },
+}
+
+/// How to measure.
+#[derive(Args, Clone)]
+pub struct Common {
+    /// Runs of each contender; the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    runs: usize,
+    /// Write all samples as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where prepared images are kept; some GiB [default: target/bench]
+    #[arg(long, value_name = "DIR")]
+    images: Option<PathBuf>,
+    /// Measure this program instead of a fresh release build
+    #[arg(long, value_name = "PROGRAM")]
+    indef: Option<PathBuf>,
+}
+
+impl Common {
+    fn images(&self) -> Result<PathBuf> {
+        let folder = self
+            .images
+            .clone()
+            .unwrap_or_else(|| source_tree::target().join("bench"));
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn indef(&self) -> Result<PathBuf> {
+        match &self.indef {
+            Some(program) => Ok(fs::canonicalize(program)?),
+            None => Ok(source_tree::release_binary("indef")?),
+        }
+    }
+}
+
+/// Measure.
+///
+/// # Errors
+///
+/// A measurement failed. A missed target is no error: the table tells it.
+pub fn run(bench: &Bench) -> Result<()> {
+    let common = match bench {
+        Bench::Peers(args) | Bench::All(args) => &args.common,
+        Bench::Scan(common)
+        | Bench::Core(common)
+        | Bench::Memory(common)
+        | Bench::Databases(common)
+        | Bench::Overhead(common)
+        | Bench::Target(common) => common,
+        Bench::Writers(args) => &args.common,
+        Bench::Zipf(args) => &args.common,
+        Bench::Profile(args) => &args.common,
+        Bench::ProfileMerge => return profile::merge(),
+        Bench::ZipfReader(args) => return zipf::read(args),
+        Bench::CoreInner { records } => return core::inner(*records),
+    };
+    ensure!(common.runs > 0, "--runs must be at least 1");
+    ensure!(
+        rustix::process::geteuid().is_root()
+            || matches!(bench, Bench::Core(_) | Bench::Profile(_) | Bench::Target(_)),
+        "benchmarks mount file systems and drop caches, which needs root"
+    );
+    measure::stop_cleanly()?;
+    let mut report = Report::new()?;
+    // Memory first: the peak that the kernel tells for a child includes what its parent had.
+    if matches!(bench, Bench::Memory(_) | Bench::All(_)) {
+        memory::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Core(_) | Bench::All(_)) {
+        core::measure(common, &mut report)?;
+    }
+    if let Bench::Profile(args) = bench {
+        profile::measure(args, &mut report)?;
+    }
+    if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
+        scan::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Databases(_)) {
+        databases::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Overhead(_)) {
+        overhead::measure(common, &mut report)?;
+    }
+    if let Bench::Writers(args) = bench {
+        writers::measure(args, &mut report)?;
+    }
+    if matches!(bench, Bench::Target(_)) {
+        target::measure(common, &mut report)?;
+    }
+    if let Bench::Zipf(args) = bench {
+        zipf::measure(args, &mut report)?;
+    }
+    if let Bench::Peers(args) | Bench::All(args) = bench {
+        peers::measure(args, &mut report)?;
+    }
+    println!("\n{report}");
+    if let Some(path) = &common.json {
+        write_json(path, &report)?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, report: &Report) -> Result<()> {
+    let mut json = serde_json::to_vec_pretty(report)?;
+    json.push(b'\n');
+    fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,329 @@
+//! indef and the tool that each file system brings along, on the same states.
+
+use std::ffi::OsString;
+
+use anyhow::{Result, ensure};
+use clap::{Args, ValueEnum};
+use scratch_fs::ScratchFs;
+use units::Bytes;
+
+use super::{
+    Common, limit, measure,
+    report::{Report, Row, Sample, Verdict},
+    state::{FOLDER, Files, State},
+};
+
+/// Which part of the comparison.
+#[derive(Args)]
+pub struct PeersArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Only this file system
+    #[arg(long)]
+    fs: Option<Fs>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    case: Option<String>,
+}
+
+/// File systems with a tool of their own.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fs {
+    Ext4,
+    Xfs,
+    Btrfs,
+}
+
+impl Fs {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+
+    /// The conventional tool, as its manual says to call it for a file (e4defrag: or a folder).
+    const fn peer(self) -> &'static [&'static str] {
+        match self {
+            Self::Ext4 => &["e4defrag"],
+            Self::Xfs => &["xfs_fsr"],
+            Self::Btrfs => &["btrfs", "filesystem", "defragment"],
+        }
+    }
+}
+
+/// What is wanted of indef, compared with the peer.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// This many times as fast.
+    Faster(f64),
+    /// This share fewer bytes written, in percent.
+    FewerBytes(f64),
+    /// Only for information.
+    Nothing,
+}
+
+struct Case {
+    name: &'static str,
+    fs: Fs,
+    size: Bytes,
+    files: Files,
+    /// Whether the files are in the page cache when the run starts.
+    cached: bool,
+    options: &'static [&'static str],
+    wanted: Wanted,
+}
+
+const SINGLE: Files = Files::Single(Bytes::mib(256));
+const HALF: Files = Files::HalfContiguous(Bytes::mib(128));
+const SEQUENTIAL: &[&str] = &["--policy", "sequential"];
+
+const fn case(name: &'static str, fs: Fs, files: Files, wanted: Wanted) -> Case {
+    let size = Bytes::gib(2);
+    Case {
+        name,
+        fs,
+        size,
+        files,
+        cached: false,
+        options: &[],
+        wanted,
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let ext4_many = case(
+        "ext4 2,000 × 1 MiB",
+        Fs::Ext4,
+        Files::Many(2000),
+        Wanted::Faster(3.0),
+    );
+    let xfs_many = case(
+        "xfs 2,000 × 1 MiB",
+        Fs::Xfs,
+        Files::Many(2000),
+        Wanted::Faster(1.5),
+    );
+    let ext4_cached = case(
+        "ext4 256 MiB cached",
+        Fs::Ext4,
+        SINGLE,
+        Wanted::Faster(15.0),
+    );
+    let half = [
+        case("ext4 half-contiguous", Fs::Ext4, HALF, Wanted::Nothing),
+        case(
+            "xfs half-contiguous",
+            Fs::Xfs,
+            HALF,
+            Wanted::FewerBytes(45.0),
+        ),
+        case(
+            "btrfs half-contiguous",
+            Fs::Btrfs,
+            HALF,
+            Wanted::FewerBytes(45.0),
+        ),
+    ]
+    .map(|case| Case {
+        options: SEQUENTIAL,
+        ..case
+    });
+    let mut cases = vec![
+        case("ext4 256 MiB", Fs::Ext4, SINGLE, Wanted::Faster(4.0)),
+        Case {
+            cached: true,
+            ..ext4_cached
+        },
+        Case {
+            size: Bytes::gib(6),
+            ..ext4_many
+        },
+        case("xfs 256 MiB", Fs::Xfs, SINGLE, Wanted::Faster(1.5)),
+        case(
+            "xfs 256 MiB in 16 KiB",
+            Fs::Xfs,
+            Files::Pieces(Bytes::mib(256), Bytes::kib(16)),
+            Wanted::Faster(1.5),
+        ),
+        case(
+            "xfs 256 MiB in 64 KiB",
+            Fs::Xfs,
+            Files::Pieces(Bytes::mib(256), Bytes::kib(64)),
+            Wanted::Faster(1.5),
+        ),
+        Case {
+            size: Bytes::gib(6),
+            ..xfs_many
+        },
+        case("btrfs 256 MiB", Fs::Btrfs, SINGLE, Wanted::Faster(1.0)),
+    ];
+    cases.extend(half);
+    cases
+}
+
+/// Measure all cases asked for.
+pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
+    let indef = args.common.indef()?;
+    let images = args.common.images()?;
+    let cases: Vec<Case> = cases()
+        .into_iter()
+        .filter(|case| args.fs.is_none_or(|fs| fs == case.fs))
+        .filter(|case| {
+            args.case
+                .as_ref()
+                .is_none_or(|text| case.name.contains(text.as_str()))
+        })
+        .collect();
+    ensure!(!cases.is_empty(), "no case has this file system and name");
+    for case in cases {
+        let state = State {
+            fs: case.fs.name(),
+            size: case.size,
+            files: case.files,
+        };
+        let image = state.prepare(&images)?;
+        let mut contenders = contenders(&case, &indef);
+        for run in 1..=args.common.runs {
+            for contender in &mut contenders {
+                eprintln!(
+                    "{}: run {run} of {}: {}",
+                    case.name,
+                    args.common.runs,
+                    contender.name()
+                );
+                let scratch = state.restore(&image)?;
+                let (before, sample) = contender.run(&case, &scratch)?;
+                contender.row.extents_before = Some(before);
+                contender.row.samples.push(sample);
+            }
+        }
+        report
+            .rows
+            .extend(contenders.into_iter().map(|contender| contender.row));
+        judge(&case, report);
+    }
+    Ok(())
+}
+
+struct Contender {
+    /// Without the path that is appended; empty for the limit, which runs in this process.
+    command: Vec<OsString>,
+    row: Row,
+}
+
+fn contenders(case: &Case, indef: &std::path::Path) -> [Contender; 3] {
+    let mut run: Vec<OsString> = vec![indef.into(), "run".into(), "--quiet".into()];
+    run.extend(case.options.iter().map(OsString::from));
+    let peer: Vec<OsString> = case.fs.peer().iter().map(OsString::from).collect();
+    let contender = |name: &str, command: Vec<OsString>| Contender {
+        row: Row {
+            case: case.name.to_owned(),
+            contender: name.to_owned(),
+            command: measure::describe(&command),
+            extents_before: None,
+            samples: Vec::new(),
+        },
+        command,
+    };
+    let peer_name = case.fs.peer().join(" ").replace("filesystem ", "");
+    [
+        contender("indef", run),
+        contender(&peer_name, peer),
+        contender("limit", Vec::new()),
+    ]
+}
+
+impl Contender {
+    fn name(&self) -> &str {
+        &self.row.contender
+    }
+
+    /// One run; the extents before and the sample come back.
+    fn run(&self, case: &Case, scratch: &ScratchFs) -> Result<(u64, Sample)> {
+        let folder = scratch.path().join(FOLDER);
+        let files = measure::files_below(&folder)?;
+        let before = measure::extents(&files)?;
+        let hash = measure::hash(&files)?;
+        measure::drop_caches(scratch)?;
+        if case.cached {
+            measure::read_all(&files)?;
+        }
+        if self.command.is_empty() {
+            let to = scratch.path().join("limit");
+            let sample = measure::timed(scratch, || {
+                limit::copy(&files, &to, case.cached)?;
+                Ok(None)
+            })?;
+            let after = measure::extents(&[to])?;
+            return Ok((
+                before,
+                Sample {
+                    extents_after: Some(after),
+                    ..sample
+                },
+            ));
+        }
+        let mut command = self.command.clone();
+        match files.as_slice() {
+            [only] => command.push(only.into()),
+            // It takes a file system or files, not folders.
+            _ if command[0] == "xfs_fsr" => command.extend(files.iter().map(OsString::from)),
+            _ => command.push(folder.into()),
+        }
+        let sample = measure::timed(scratch, || Ok(Some(measure::run(&command)?)))?;
+        // From the device, not from what the run left in memory.
+        measure::drop_caches(scratch)?;
+        ensure!(
+            measure::hash(&files)? == hash,
+            "{}: {} has changed contents",
+            case.name,
+            self.name()
+        );
+        let after = measure::extents(&files)?;
+        Ok((
+            before,
+            Sample {
+                extents_after: Some(after),
+                ..sample
+            },
+        ))
+    }
+}
+
+fn judge(case: &Case, report: &mut Report) {
+    let rows: Vec<&Row> = report
+        .rows
+        .iter()
+        .filter(|row| row.case == case.name)
+        .collect();
+    let [indef, peer, limit] = rows.as_slice() else {
+        return;
+    };
+    let (ours, theirs, bound) = (indef.duration(), peer.duration(), limit.duration());
+    let mut verdicts = Vec::new();
+    match case.wanted {
+        Wanted::Faster(times) => verdicts.push(Verdict::at_least(
+            format!("{}, {} / indef", case.name, peer.contender),
+            theirs.as_secs_f64() / ours.as_secs_f64(),
+            times,
+            "×",
+        )),
+        Wanted::FewerBytes(percent) => verdicts.push(Verdict::at_least(
+            format!(
+                "{}, bytes written, fewer than {}",
+                case.name, peer.contender
+            ),
+            100.0 * (1.0 - indef.written().get() as f64 / peer.written().get() as f64),
+            percent,
+            " %",
+        )),
+        Wanted::Nothing => {}
+    }
+    eprintln!(
+        "{}: indef {ours:.3?}, {} {theirs:.3?}, limit {bound:.3?}",
+        case.name, peer.contender
+    );
+    report.verdicts.extend(verdicts);
+}

@@ -1,0 +1,188 @@
+//! An application that writes to a file while it is moved: fio, with verification.
+//!
+//! fio writes random blocks of a fragmented file at a fixed rate, each with a checksum, and reads all
+//! of them back at the end; any byte that a relocation lost is an error of fio, and so of this
+//! benchmark. The longest write is compared with the longest of the same job on an equal copy on
+//! which nothing else runs: the difference is what indef adds, and `--max-stall` is its bound.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use units::{Bytes, Nanos};
+
+use super::{
+    Common, measure,
+    peers::Fs,
+    report::{Report, Row, Verdict},
+    state::{FOLDER, Files, State},
+};
+
+/// The bound that indef is told, and its own default.
+const MAX_STALL: Duration = Duration::from_millis(50);
+const SIZE: Bytes = Bytes::gib(1);
+
+/// Which part of it.
+#[derive(Args)]
+pub struct WritersArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Only this file system
+    #[arg(long)]
+    fs: Option<Fs>,
+}
+
+/// Measure on each file system, with direct and with buffered writes.
+pub(super) fn measure(args: &WritersArgs, report: &mut Report) -> Result<()> {
+    for fs in [Fs::Ext4, Fs::Xfs, Fs::Btrfs] {
+        if args.fs.is_some_and(|only| only != fs) {
+            continue;
+        }
+        for direct in [true, false] {
+            pair(fs.name(), direct, &args.common, report)?;
+        }
+    }
+    Ok(())
+}
+
+fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) -> Result<()> {
+    let indef = common.indef()?;
+    let state = State {
+        fs,
+        size: Bytes::gib(6),
+        files: Files::Single(SIZE),
+    };
+    let image = state.prepare(&common.images()?)?;
+    let way = if direct { "direct" } else { "buffered" };
+    let case = format!("{fs} 1 GiB beside fio, {way}");
+    let contenders = [
+        ("fio alone", None),
+        ("fio beside indef run", Some(indef.as_path())),
+    ];
+    let (mut rows, mut longest) = (Vec::new(), [Vec::new(), Vec::new()]);
+    for (contender, _) in contenders {
+        rows.push(Row {
+            case: case.clone(),
+            contender: contender.to_owned(),
+            command: measure::describe(&fio(Path::new("FILE"), direct)),
+            extents_before: None,
+            samples: Vec::new(),
+        });
+    }
+    for _ in 0..common.runs {
+        for (index, (contender, program)) in contenders.into_iter().enumerate() {
+            eprintln!("{case}: {contender}");
+            let scratch = state.restore(&image)?;
+            let file = scratch.path().join(FOLDER).join("file");
+            rows[index].extents_before = Some(measure::extents(std::slice::from_ref(&file))?);
+            measure::drop_caches(&scratch)?;
+            let mut sample = measure::timed(&scratch, || {
+                longest[index].push(write_beside(&file, direct, program)?);
+                Ok(None)
+            })?;
+            sample.extents_after = Some(measure::extents(&[file])?);
+            rows[index].samples.push(sample);
+        }
+    }
+    report.rows.extend(rows);
+    let [alone, beside] = longest.map(|mut all| {
+        all.sort_unstable();
+        all[all.len() / 2].get() as f64 / 1e6
+    });
+    report.verdicts.push(Verdict::at_most(
+        format!("{case}: longest write {beside:.1} ms, alone {alone:.1} ms; difference"),
+        beside - alone,
+        MAX_STALL.as_millis() as f64,
+        " ms",
+    ));
+    Ok(())
+}
+
+/// Run fio, and `indef run` in the middle of it; the longest write comes back.
+fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos> {
+    let command = fio(file, direct);
+    let child = Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot run fio; is it installed?")?;
+    let fio = Running(Some(child));
+    if let Some(program) = indef {
+        sleep(Duration::from_secs(1));
+        let stall = MAX_STALL.as_millis().to_string();
+        let options = ["run", "--quiet", "--max-stall", &stall].map(OsString::from);
+        let command: Vec<OsString> = std::iter::once(PathBuf::from(program).into())
+            .chain(options)
+            .chain([file.into()])
+            .collect();
+        measure::run(&command)?;
+    }
+    let output = fio.finish()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(
+        output.status.success(),
+        "fio: {}: a write was lost or failed\n{text}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    // Warnings may stand before the document.
+    let json = text.find('{').map_or("", |start| &text[start..]);
+    let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
+    let job = &document["jobs"][0];
+    ensure!(job["error"] == 0, "fio reports error {}", job["error"]);
+    let longest = job["write"]["lat_ns"]["max"].as_u64();
+    longest.map(Nanos).context("fio reports no longest write")
+}
+
+/// 40,000 writes of 4 KiB in 20 seconds, then all of them read back.
+fn fio(file: &Path, direct: bool) -> Vec<OsString> {
+    let mut name = OsString::from("--filename=");
+    name.push(file);
+    let mut command: Vec<OsString> = [
+        "fio",
+        "--name=writer",
+        "--rw=randwrite",
+        "--bs=4k",
+        "--size=1g",
+        "--io_size=160m",
+        "--rate_iops=,2000",
+        "--ioengine=psync",
+        "--verify=crc32c",
+        "--verify_fatal=1",
+        "--verify_state_save=0",
+        "--randseed=7",
+        "--output-format=json",
+    ]
+    .map(OsString::from)
+    .to_vec();
+    command.push(if direct { "--direct=1" } else { "--direct=0" }.into());
+    command.push(name);
+    command
+}
+
+/// A child that does not outlive a failure of ours.
+struct Running(Option<Child>);
+
+impl Running {
+    fn finish(mut self) -> Result<std::process::Output> {
+        let child = self.0.take().context("still there")?;
+        Ok(child.wait_with_output()?)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

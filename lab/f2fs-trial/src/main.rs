@@ -1,0 +1,69 @@
+//! What the ioctl of `kernel/f2fs` does is tried by this program, in a guest: it makes files that it
+//! knows every block of, has them moved, and looks at blocks, content and answers.
+//!
+//! `f2fs-trial SUBJECT FOLDER …`; each subject is a module. It ends with 0 if all was as it should
+//! be. By hand it is of use, too: `f2fs-trial query FOLDER`, `f2fs-trial move FILE…`.
+//!
+//! It ignores: what a kernel without the patches would do.
+
+#![forbid(unsafe_code)]
+
+mod basics;
+mod by_hand;
+mod churn;
+mod crash;
+mod encrypted;
+mod failing;
+mod file;
+mod finish;
+mod killed;
+mod oracle;
+mod refusals;
+mod space;
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::{Result, bail};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("f2fs-trial: {error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<()> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["query", folder] => by_hand::query(Path::new(folder)),
+        ["move", files @ ..] if !files.is_empty() => by_hand::relocate(files),
+        ["basics", folder, way] => basics::run(Path::new(folder), way),
+        ["refusals", folder, elsewhere] => refusals::run(Path::new(folder), Path::new(elsewhere)),
+        ["refused", cases @ ..] => refusals::refused(cases),
+        ["read-only", folder] => refusals::read_only(Path::new(folder)),
+        ["failing", folder, zoned, way] => {
+            failing::run(Path::new(folder), Path::new(zoned), basics::way(way)?.1)
+        }
+        ["finish", folder, zoned, milliseconds] => {
+            finish::run(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
+        }
+        ["encrypted", folder] => encrypted::run(Path::new(folder)),
+        ["killed", folder] => killed::run(Path::new(folder)),
+        ["space", folder, disk, zoned, how @ ("checkpointed" | "any")] => space::run(
+            Path::new(folder),
+            Path::new(disk),
+            Path::new(zoned),
+            *how == "any",
+        ),
+        ["prepare", folder] => crash::prepare(Path::new(folder)),
+        ["migrate", folder, marks] => crash::migrate(Path::new(folder), Path::new(marks)),
+        ["synced", folder, marks] => crash::synced(Path::new(folder), Path::new(marks)),
+        ["after", folder, marks] => crash::after(Path::new(folder), marks),
+        ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
+        _ => bail!("usage: f2fs-trial query FOLDER | move FILE… | SUBJECT FOLDER …"),
+    }
+}

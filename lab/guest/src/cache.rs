@@ -1,0 +1,88 @@
+//! Where kernels are kept between runs.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::FlockOperation;
+
+use crate::LabError;
+
+/// A folder that survives the run: kernels, and what is known about this machine.
+#[derive(Clone, Debug)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// This folder; made when it is first needed.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// The folder that `INDEF_LAB` names, else `lab` in cargo's target folder; where this program's
+    /// source tree is not on this machine, as [`Self::of_user`].
+    #[must_use]
+    pub fn of_project() -> Self {
+        if let Some(folder) = std::env::var_os("INDEF_LAB") {
+            return Self::at(Path::new(&folder));
+        }
+        match Self::of_user() {
+            Some(cache) if !source_tree::is_there() => cache,
+            _ => Self::at(&source_tree::target().join("lab")),
+        }
+    }
+
+    /// The folder that `INDEF_LAB` names, else `indef/lab` where this user's caches are; `None` where
+    /// nobody says where that is. For a program that is installed.
+    #[must_use]
+    pub fn of_user() -> Option<Self> {
+        if let Some(folder) = std::env::var_os("INDEF_LAB") {
+            return Some(Self::at(Path::new(&folder)));
+        }
+        let caches = std::env::var_os("XDG_CACHE_HOME")
+            .map(PathBuf::from)
+            .filter(|folder| folder.is_absolute())
+            .or_else(|| Some(std::env::home_dir()?.join(".cache")))?;
+        Some(Self::at(&caches.join("indef/lab")))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Keep every other process out until the file is dropped: packages are fetched once.
+    pub(crate) fn lock(&self) -> Result<File, LabError> {
+        fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
+        let path = self.folder.join("lock");
+        let file = lock_file(&path)?;
+        rustix::fs::flock(&file, FlockOperation::LockExclusive)
+            .map_err(|error| LabError::at(&path)(error.into()))?;
+        Ok(file)
+    }
+
+    /// A folder for something that is not finished: it becomes `keep`'s folder by a rename, or goes.
+    pub(crate) fn scratch(&self, prefix: &str) -> Result<tempfile::TempDir, LabError> {
+        fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
+        tempfile::Builder::new()
+            .prefix(prefix)
+            .tempdir_in(&self.folder)
+            .map_err(LabError::at(&self.folder))
+    }
+}
+
+/// A file to be locked, made if it is not there.
+pub(crate) fn lock_file(path: &Path) -> Result<File, LabError> {
+    File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path)
+        .map_err(LabError::at(path))
+}

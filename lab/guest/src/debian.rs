@@ -1,0 +1,133 @@
+//! Debian's packages, fetched and unpacked without touching the host's own apt.
+//!
+//! apt runs with lists and caches of its own in a folder that goes afterwards, and with the archive
+//! that this machine's apt uses ([`Mirror`]); proxies and certificates stay configured. What it fetches
+//! is checked with the keys of that entry, as always. Nothing is installed.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use debian_mirror::{Mirror, MirrorError};
+
+use crate::{LabError, error::output_of};
+
+/// The packages of some suites of Debian.
+pub(crate) struct Packages {
+    folder: PathBuf,
+}
+
+impl Packages {
+    /// Fetch the lists of these suites into `folder`.
+    pub(crate) fn of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
+        let mirror = Mirror::of_machine().map_err(unknown)?;
+        for needed in ["state/lists/partial", "cache/archives/partial", "sources"] {
+            let needed = folder.join(needed);
+            fs::create_dir_all(&needed).map_err(LabError::at(&needed))?;
+        }
+        let entry = mirror.entry(suites, "amd64");
+        for (name, content) in [("sources/debian.sources", entry.as_str()), ("status", "")] {
+            let path = folder.join(name);
+            fs::write(&path, content).map_err(LabError::at(&path))?;
+        }
+        let packages = Self {
+            folder: folder.to_owned(),
+        };
+        match output_of(packages.apt("apt-get").arg("update")) {
+            Ok(_) => Ok(packages),
+            Err(LabError::Command { output, .. }) => Err(LabError::Unavailable {
+                why: format!("Debian's package lists cannot be fetched: {output}"),
+                foreseen: true,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// One of apt's programs, kept to our folder.
+    fn apt(&self, program: &str) -> Command {
+        let below = |name: &str| self.folder.join(name).display().to_string();
+        let mut command = Command::new(program);
+        command.arg("-qq");
+        for option in [
+            "Dir::Etc::SourceList=/dev/null".into(),
+            format!("Dir::Etc::SourceParts={}", below("sources")),
+            format!("Dir::State={}", below("state")),
+            format!("Dir::State::Status={}", below("status")),
+            format!("Dir::Cache={}", below("cache")),
+            "APT::Architecture=amd64".into(),
+            "APT::Architectures=amd64".into(),
+            // Else an unreachable mirror is only a warning.
+            "APT::Update::Error-Mode=any".into(),
+            "Acquire::Languages=none".into(),
+            "Acquire::Retries=2".into(),
+            "Acquire::http::Timeout=20".into(),
+            // Our folder need not be open to the user that root's apt becomes to fetch.
+            format!("APT::Sandbox::User={}", if is_root() { "root" } else { "" }),
+        ] {
+            command.args(["-o", &option]);
+        }
+        // A dependency's name is cut out of what it prints.
+        command.env("LC_ALL", "C");
+        command
+    }
+
+    /// The packages that this one (as [`Self::field`] takes it) depends on; of alternatives the first.
+    pub(crate) fn dependencies(&self, package: &str) -> Result<Vec<String>, LabError> {
+        let depends = self.field(package, "Depends")?;
+        let names = depends.split(", ").map(|one| one.split(' ').next());
+        Ok(names.flatten().map(str::to_owned).collect())
+    }
+
+    /// What the lists say of a package (`NAME`, `NAME/SUITE` or `NAME=VERSION`) in this field.
+    pub(crate) fn field(&self, package: &str, field: &str) -> Result<String, LabError> {
+        let shown = output_of(self.apt("apt-cache").arg("show").arg(package))?;
+        String::from_utf8_lossy(&shown)
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(": "))
+            .map(str::to_owned)
+            .ok_or_else(|| LabError::Command {
+                command: format!("apt-cache show {package}"),
+                output: format!("it says nothing of {field}"),
+            })
+    }
+
+    /// Fetch a package (`NAME` or `NAME=VERSION`) and unpack it below `root`.
+    pub(crate) fn unpack(&self, package: &str, root: &Path) -> Result<(), LabError> {
+        let fetched = tempfile::tempdir_in(&self.folder).map_err(LabError::at(&self.folder))?;
+        let folder = fetched.path();
+        output_of(
+            self.apt("apt-get")
+                .args(["download", package])
+                .current_dir(folder),
+        )?;
+        let found = fs::read_dir(folder)
+            .map_err(LabError::at(folder))?
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|ending| ending == "deb"))
+            .ok_or_else(|| LabError::Request(format!("apt has fetched no package {package}")))?;
+        output_of(
+            Command::new("dpkg-deb")
+                .arg("--extract")
+                .arg(found)
+                .arg(root),
+        )?;
+        Ok(())
+    }
+}
+
+fn unknown(error: MirrorError) -> LabError {
+    match error {
+        MirrorError::NoArchive | MirrorError::NoApt(_) => LabError::missing(error.to_string()),
+        MirrorError::Apt { status, output } => LabError::Command {
+            command: "apt-config".into(),
+            output: format!("{status}: {output}"),
+        },
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -1,0 +1,55 @@
+//! Guests with Debian's kernels, for what the running kernel cannot show.
+//!
+//! A [`Guest`] is a machine in QEMU that boots one of Debian's kernels ([`Release`]) in a few
+//! seconds, runs one command, and is gone: nothing is installed on the host, no image is kept, and
+//! two guests know nothing of each other. Its whole file system is an archive in memory, made for
+//! the run from
+//!
+//! - Debian's busybox and the kernel's modules (those of [`modules::KEPT`] and what they need),
+//! - the command and the files asked for, each at the place that it has on the host, with the
+//!   shared libraries that it needs.
+//!
+//! Kernels come from the archive of Debian that this machine's apt uses, checked with its keys, and
+//! stay in a cache folder (see [`Cache`]).
+//!
+//! A guest can have a zoned SSD ([`Zns`]): one that this process serves (flashd), or QEMU's own.
+//!
+//! A guest that stays, for many commands, is in [`standing`].
+//!
+//! Invariants: a QEMU that was started ends with the [`Guest`] that started it, also when the
+//! process is killed; a command's exit status and output are the guest's own, never a guess: a guest
+//! that dies, hangs or panics is an error.
+//!
+//! It ignores: other machines than x86-64, networks (but the way to a served SSD), firmware, and everything that wants an init
+//! system.
+
+#![forbid(unsafe_code)]
+
+mod archive;
+mod cache;
+mod debian;
+mod debug;
+mod error;
+mod ext4;
+mod f2fs;
+mod guest;
+mod image;
+mod job;
+mod kernel;
+mod machine;
+pub mod modules;
+mod patched;
+mod programs;
+mod recipe;
+mod skip;
+pub mod standing;
+mod zns;
+
+pub use cache::Cache;
+pub use error::LabError;
+pub use guest::{Guest, Outcome, Output};
+pub use kernel::{Kernel, Release};
+pub use machine::Accelerator;
+pub use patched::Patched;
+pub use skip::require;
+pub use zns::{Zns, ZnsDevice, ZnsOptions, ZnsSetup};

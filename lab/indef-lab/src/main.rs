@@ -1,0 +1,62 @@
+//! The laboratory's command line: parse, call, exit.
+//!
+//! Nothing of indef depends on it. `indef demo --zns` runs it, where it is installed, as a program of
+//! its own ([`demo`]).
+
+#![forbid(unsafe_code)]
+
+mod demo;
+mod guests;
+
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// indef's laboratory: guests with Debian's kernels and zoned SSDs, benchmarks, experiments
+#[derive(Parser)]
+#[command(name = "indef-lab", version, disable_help_subcommand = true)]
+enum Command {
+    #[command(flatten)]
+    Guests(guests::Guests),
+    /// Measure indef, beside the conventional tools
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
+    Experiment(experiments::Options),
+    /// Do a step of an experiment, in the guest
+    #[command(hide = true, subcommand)]
+    Inside(experiments::inside::Inside),
+    /// Be the virtual machine of `indef demo --zns`
+    #[command(hide = true)]
+    Demo(demo::DemoArgs),
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::Guests(guests) => guests::run(guests),
+        Command::Bench(bench) => bench::run(&bench).map(|()| ExitCode::SUCCESS),
+        Command::Experiment(options) => experiments::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Inside(inside) => experiments::inside::run(&inside).map(|()| ExitCode::SUCCESS),
+        Command::Demo(args) => demo::run(&args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("indef-lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// A flag that SIGINT and SIGTERM set. They do not end this process: the guest and its files are
+/// cleared away first.
+fn stop_on_signals() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("cannot wait for signals")?;
+    }
+    Ok(stop)
+}

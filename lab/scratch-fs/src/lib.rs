@@ -1,0 +1,26 @@
+//! File systems on loop files, and files in a wanted state.
+//!
+//! For tests and benchmarks. The file systems are those of `loop_fs`, which needs root and mkfs;
+//! [`require`] turns an error that says what is missing into a skip that is reported.
+//!
+//! [`fragment`] and [`Shape`] make files that have exactly the wanted fragments (checked by FIEMAP:
+//! a state that did not come out is an error, never a silently easier test), holes and unwritten
+//! ranges, with [`content`] that can be told again from seed and offset.
+//!
+//! They ignore what no test needs: other block sizes than 4 KiB where a piece is smaller than a block.
+
+#![forbid(unsafe_code)]
+
+mod content;
+mod ext4;
+mod fragment;
+mod shape;
+mod skip;
+
+pub use content::{content, verify};
+pub use fragment::{FragmentOptions, fragment};
+pub use loop_fs::{
+    AlignedBuffer, DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder, fsck_f2fs_found,
+};
+pub use shape::{Segment, Shape, fragments, reflink};
+pub use skip::{require, require_program, skip};

@@ -1,0 +1,127 @@
+//! The source tree that this program was built from, and the programs that cargo builds from it.
+//!
+//! For whatever measures or tries the project's own programs: benchmarks, trials, chores. It knows
+//! nothing of the programs themselves. A program that was carried to another machine has no tree:
+//! see [`is_there`].
+
+#![forbid(unsafe_code)]
+
+use std::{
+    env, io,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus},
+};
+
+/// A program of the tree could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// cargo did not start.
+    #[error("cannot run cargo in {}: {source}", root().display())]
+    Start {
+        /// Why.
+        source: io::Error,
+    },
+    /// cargo has said why.
+    #[error("{package} cannot be built: {status}")]
+    Build {
+        /// The package.
+        package: String,
+        /// How cargo ended.
+        status: ExitStatus,
+    },
+}
+
+/// The root of the repository.
+#[must_use]
+pub fn root() -> &'static Path {
+    const CRATE: &str = env!("CARGO_MANIFEST_DIR");
+    let root = Path::new(CRATE).ancestors().nth(2);
+    root.expect("this crate lies in a folder of the repository's root")
+}
+
+/// Whether the tree is on this machine.
+#[must_use]
+pub fn is_there() -> bool {
+    root().join("Cargo.toml").exists()
+}
+
+/// Where cargo puts what it builds.
+#[must_use]
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// cargo, as it runs this program, from the root.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(root());
+    cargo
+}
+
+/// Build the program `package` for release. Returns the program's path.
+///
+/// # Errors
+///
+/// It does not build.
+pub fn release_binary(package: &str) -> Result<PathBuf, BuildError> {
+    build(package, &["--release"])?;
+    Ok(target().join("release").join(package))
+}
+
+/// Build an example of `package` for release. Returns the program's path.
+///
+/// # Errors
+///
+/// It does not build.
+pub fn release_example(package: &str, example: &str) -> Result<PathBuf, BuildError> {
+    build(package, &["--release", "--example", example])?;
+    Ok(target().join("release/examples").join(example))
+}
+
+/// Build the program `package` in the profile of the running test. Returns the program's path, which
+/// lies beside the test's own programs.
+///
+/// # Errors
+///
+/// It does not build.
+///
+/// # Panics
+///
+/// Where the running program is no test of cargo's.
+pub fn binary_for_test(package: &str) -> Result<PathBuf, BuildError> {
+    let test = env::current_exe().expect("a process knows its program");
+    let folder = test.ancestors().nth(2).expect("tests lie in PROFILE/deps");
+    let profile: &[&str] = match folder.ends_with("release") {
+        true => &["--release"],
+        false => &[],
+    };
+    build(package, profile)?;
+    Ok(folder.join(package))
+}
+
+fn build(package: &str, arguments: &[&str]) -> Result<(), BuildError> {
+    let status = cargo()
+        .args(["build", "--locked", "--quiet", "--package", package])
+        .args(arguments)
+        .status()
+        .map_err(|source| BuildError::Start { source })?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(BuildError::Build {
+            package: package.to_owned(),
+            status,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_the_workspace() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(is_there() && manifest.contains("[workspace]"));
+    }
+}

@@ -1,0 +1,176 @@
+//! The suite for F2FS's engines, in guests.
+//!
+//! Each test has two sides, and is started twice: on the host, where it boots a guest, and in that guest,
+//! where it runs every case, one after the other: on a loop file, or for `f2fs-offload` on an SSD with
+//! zones.
+
+use std::{
+    env, fs,
+    panic::catch_unwind,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use guest::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
+use indef_fs::EngineKind;
+use units::Bytes;
+
+use crate::CASES;
+
+/// F2FS shares no blocks, and the quotas of the suite are those of other file systems.
+const NOT_OF_F2FS: [&str; 2] = ["loop_reflinked", "loop_quota"];
+
+/// What takes longest where a processor is emulated. `INDEF_WHOLE_SUITE` has it run, too (`make proof`).
+const LONG: [&str; 7] = [
+    "loop_dense",
+    "loop_many_extents",
+    "loop_dropped_midway",
+    "loop_page_cache",
+    "loop_mapped",
+    "loop_written_directly",
+    "loop_nearly_full",
+];
+
+const WHOLE: &str = "INDEF_WHOLE_SUITE";
+
+/// In the environment of the guest's side.
+const IN_GUEST: &str = "INDEF_CONFORMANCE_IN_GUEST";
+
+/// One guest at a time: they have the same processors.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Loop files lie on a disk: in memory they cannot be opened for direct I/O.
+const SCRIPT: &str = r#"
+mkfs.ext4 -q /dev/$1 && mount -t ext4 /dev/$1 /mnt || exit 2
+export INDEF_CONFORMANCE_IN_GUEST=1 INDEF_SKIP_LOG=/mnt/skips TMPDIR=/mnt $4
+touch $INDEF_SKIP_LOG
+"$2" --exact "$3" --nocapture
+status=$?
+sed 's/^/skipped: /' $INDEF_SKIP_LOG
+if dmesg | grep -E 'WARNING:|BUG:|Oops|INFO: task|F2FS-fs .*[Ii]nconsistent'; then exit 9; fi
+exit $status
+"#;
+
+/// A guest needs minutes for all of it.
+#[derive(Clone, Copy, Debug)]
+enum Half {
+    AtRest,
+    InUse,
+}
+
+/// The case with which the second half begins.
+const FIRST_IN_USE: &str = "loop_written";
+
+fn conforms(kind: EngineKind, half: Half) {
+    if env::var_os(IN_GUEST).is_some() {
+        return all(kind, half);
+    }
+    if !["mkfs.f2fs", "fsck.f2fs", "mkfs.ext4"]
+        .iter()
+        .all(|program| scratch_fs::require_program(program))
+    {
+        return;
+    }
+    let zns = Zns::new(ZnsOptions::default()).unwrap();
+    let Some(guest) = require(guest(Release::Linux6_12, kind, &zns)) else {
+        return;
+    };
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let program = env::current_exe().unwrap();
+    // The name of the test that calls us; that it is one is seen below.
+    let half = match half {
+        Half::AtRest => "at_rest",
+        Half::InUse => "in_use",
+    };
+    let test = format!("vm_f2fs::vm_6_12_{}_{half}", kind.name().replace('-', "_"));
+    let command = [
+        "sh",
+        "-c",
+        SCRIPT,
+        "sh",
+        "vda",
+        program.to_str().unwrap(),
+        &test,
+        &env::var(WHOLE).map_or_else(|_| String::new(), |is| format!("{WHOLE}={is}")),
+    ];
+    let Some(outcome) = require(guest.run(command)) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&outcome.stdout);
+    let cases = String::from_utf8_lossy(&outcome.stderr);
+    println!(
+        "{said}\n{cases}\n{:?} after {:?}",
+        outcome.elapsed, outcome.boot
+    );
+    assert_eq!(outcome.status, 0, "{}", outcome.console);
+    assert!(said.contains("1 passed"), "it was no test that ran");
+    assert!(!said.contains("skipped: "), "what is here must run there");
+}
+
+fn guest(release: Release, kind: EngineKind, zns: &Zns) -> Result<Guest, LabError> {
+    let mut guest = Guest::with(release)?;
+    if kind == EngineKind::F2fsOffload {
+        guest = guest
+            .with_patched(guest::Patched::F2fs)?
+            .zns(zns, ZnsSetup::Attached)?;
+    }
+    Ok(guest
+        .with_tools()
+        .copy(env::current_exe().unwrap())
+        .load("f2fs")
+        .load("loop")
+        .disk(Bytes::gib(4))
+        .memory_mib(1536)
+        .timeout(Duration::from_secs(560)))
+}
+
+/// Every case of a half, and what came of each.
+fn all(kind: EngineKind, half: Half) {
+    let first = CASES.iter().position(|(name, _)| *name == FIRST_IN_USE);
+    let (at_rest, in_use) = CASES.split_at(first.expect("it is one of the suite"));
+    let cases = match half {
+        Half::AtRest => at_rest,
+        Half::InUse => in_use,
+    };
+    let whole = env::var_os(WHOLE).is_some();
+    let mut failed = Vec::new();
+    for (name, case) in cases {
+        if NOT_OF_F2FS.contains(name) || (!whole && LONG.contains(name)) {
+            continue;
+        }
+        // So that the console of a guest that dies says where.
+        let note = |what: &str| {
+            let _ = fs::write("/dev/kmsg", format!("<4>{name}: {what}"));
+        };
+        note("begins");
+        let begun = Instant::now();
+        let passed = catch_unwind(|| case(kind)).is_ok();
+        let outcome = if passed { "ok" } else { "FAILED" };
+        eprintln!("{}: {name}: {outcome}, {:?}", kind.name(), begun.elapsed());
+        note(outcome);
+        if !passed {
+            failed.push(*name);
+        }
+    }
+    assert!(failed.is_empty(), "{}: {failed:?}", kind.name());
+}
+
+#[test]
+fn vm_6_12_f2fs_defragment_at_rest() {
+    conforms(EngineKind::F2fsDefragment, Half::AtRest);
+}
+
+#[test]
+fn vm_6_12_f2fs_defragment_in_use() {
+    conforms(EngineKind::F2fsDefragment, Half::InUse);
+}
+
+#[test]
+fn vm_6_12_f2fs_offload_at_rest() {
+    conforms(EngineKind::F2fsOffload, Half::AtRest);
+}
+
+#[test]
+fn vm_6_12_f2fs_offload_in_use() {
+    conforms(EngineKind::F2fsOffload, Half::InUse);
+}
