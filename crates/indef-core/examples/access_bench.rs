@@ -183,7 +183,7 @@ fn measure_plan(policy: Policy) -> serde_json::Value {
     plan::limit(&mut files, &options);
     let predicted = plan::predicted_fragments(&layout, &files[0].runs());
     json!({
-        "policy": policy.word(),
+        "policy": policy.as_str(),
         "plan_ns": nanos_since(start),
         "chunks": files[0].chunks.len(),
         "fragments_before": layout.fragments(),

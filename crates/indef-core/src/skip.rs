@@ -19,7 +19,7 @@ macro_rules! reasons {
 
             /// The word that stands in JSON and in messages.
             #[must_use]
-            pub const fn word(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
             }
         }
@@ -111,6 +111,6 @@ reasons! {
 
 impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }

@@ -34,7 +34,7 @@ use std::{
 use indef_fs::RangeCopier;
 use units::FileRange;
 
-use self::{pieces::Pieces, ring::Ring};
+use self::{pieces::CopyPieces, ring::Ring};
 
 /// The largest piece: larger ones gain nothing on flash, and cost memory.
 const LARGEST_PIECE: usize = 256 << 10;
@@ -103,7 +103,7 @@ impl Copier {
 
 impl RangeCopier for Copier {
     fn copy(&self, from: &File, to: &File, ranges: &[FileRange]) -> io::Result<()> {
-        let mut pieces = Pieces::new(ranges, self.piece);
+        let mut pieces = CopyPieces::new(ranges, self.piece);
         match self.ring() {
             None => plain::copy(from, to, pieces, self.depth, self.piece),
             Some(mut ring) => {

@@ -188,13 +188,13 @@ pub(crate) fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
 /// Ranges whose writeback is under way, of any number of files and threads.
 #[derive(Debug)]
 pub struct Settler {
-    queue: Mutex<Queue>,
+    settling: Mutex<Settling>,
     /// At most these many bytes wait.
     limit: Bytes,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct Settling {
     pending: VecDeque<Pending>,
     bytes: Bytes,
     failed: Option<FsError>,
@@ -208,21 +208,21 @@ impl Settler {
     #[must_use]
     pub fn new(limit: Bytes) -> Self {
         Self {
-            queue: Mutex::default(),
+            settling: Mutex::default(),
             limit,
         }
     }
 
     /// Take over a range that was moved and whose writeback was started.
     pub fn push(&self, file: &Arc<File>, path: PathBuf, record: CacheRecord) {
-        let mut queue = self.lock();
-        queue.bytes += record.range.len;
-        queue.pending.push_back(Pending {
+        let mut settling = self.lock();
+        settling.bytes += record.range.len;
+        settling.pending.push_back(Pending {
             file: Arc::clone(file),
             path,
             record,
         });
-        drop(queue);
+        drop(settling);
         self.settle_down_to(self.limit, MAX_PENDING);
     }
 
@@ -239,15 +239,15 @@ impl Settler {
     /// Waits without holding the lock, so that other threads can hand in meanwhile.
     fn settle_down_to(&self, limit: Bytes, count: usize) {
         loop {
-            let mut queue = self.lock();
-            if queue.bytes <= limit && queue.pending.len() <= count {
+            let mut settling = self.lock();
+            if settling.bytes <= limit && settling.pending.len() <= count {
                 return;
             }
-            let Some(oldest) = queue.pending.pop_front() else {
+            let Some(oldest) = settling.pending.pop_front() else {
                 return;
             };
-            queue.bytes = queue.bytes.saturating_sub(oldest.record.range.len);
-            drop(queue);
+            settling.bytes = settling.bytes.saturating_sub(oldest.record.range.len);
+            drop(settling);
             if let Err(error) = oldest.settle() {
                 tracing::warn!(%error, "moved data is not on the device");
                 self.lock().failed.get_or_insert(error);
@@ -255,8 +255,8 @@ impl Settler {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Settling> {
+        self.settling.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) enum FileStatus {
 
 impl FileStatus {
     /// The word that stands in the document.
-    pub(crate) const fn word(self) -> &'static str {
+    pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Moved => "moved",
             Self::Skipped => "skipped",
@@ -174,7 +174,7 @@ mod tests {
     fn every_reason_is_documented() {
         let text = include_str!("../../../docs/json.md");
         for reason in SkipReason::ALL {
-            let line = format!("| `{}` | {} |", reason.word(), reason.advice());
+            let line = format!("| `{}` | {} |", reason.as_str(), reason.advice());
             assert!(text.contains(&line), "docs/json.md lacks: {line}");
         }
     }

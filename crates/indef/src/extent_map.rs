@@ -76,19 +76,19 @@ fn fragments(entries: &[MapEntry], size: Bytes, slice: Bytes) -> Vec<u64> {
 
 /// A run of device bytes, of which `held` belong to the file.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DeviceRun {
     start: u64,
     len: u64,
     held: u64,
 }
 
-fn places(entries: &[MapEntry]) -> Vec<Place> {
+fn places(entries: &[MapEntry]) -> Vec<DeviceRun> {
     let place = |(n, entry): (usize, &MapEntry)| {
         let held = entry.len.get();
         let next = entries.get(n + 1).map_or(0, |next| next.phys.get());
         let room = next.saturating_sub(entry.phys.get());
         let spread = entry.fragments > 1 && (held..=held.saturating_mul(SPREAD)).contains(&room);
-        Place {
+        DeviceRun {
             start: entry.phys.get(),
             len: if spread { room } else { held },
             held,
@@ -103,7 +103,7 @@ fn places(entries: &[MapEntry]) -> Vec<Place> {
 }
 
 /// The stretch of the device that holds all of these: its beginning and its length.
-fn stretch<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Option<(u64, u64)> {
+fn stretch<'a>(places: impl Iterator<Item = &'a DeviceRun> + Clone) -> Option<(u64, u64)> {
     let start = places.clone().map(|place| place.start).min()?;
     let end = places
         .map(|place| place.start.saturating_add(place.len))
@@ -113,7 +113,7 @@ fn stretch<'a>(places: impl Iterator<Item = &'a Place> + Clone) -> Option<(u64, 
 
 /// How many per mille of each slice of the stretch belong to the file. A slice that holds any of
 /// it is never shown as empty.
-fn coverage(places: &[Place], start: u64, len: u64) -> Vec<u16> {
+fn coverage(places: &[DeviceRun], start: u64, len: u64) -> Vec<u16> {
     let slice = len.div_ceil(DEVICE_SLICES).max(1);
     let mut held = vec![0.0_f64; len.div_ceil(slice) as usize];
     for place in places {

@@ -118,7 +118,7 @@ impl<'a> ChunkJson<'a> {
     fn new(path: &'a PathJson, chunk: &Chunk) -> Self {
         let (decision, reason) = match chunk.decision {
             Decision::Migrate => ("migrate", None),
-            Decision::Skip(reason) => ("skip", Some(reason.word())),
+            Decision::Skip(reason) => ("skip", Some(reason.as_str())),
         };
         Self {
             path,
@@ -148,7 +148,7 @@ impl<'a> ChunkJson<'a> {
             dopf: 0.0,
             iodp: 0.0,
             decision: "skip",
-            reason: Some(reason.word()),
+            reason: Some(reason.as_str()),
             cost_bytes: 0,
             gain: 0.0,
         }
@@ -181,7 +181,7 @@ impl TotalsJson {
             total_gain: totals.total_gain,
             skipped: skipped
                 .iter()
-                .map(|(reason, files)| (reason.word(), *files))
+                .map(|(reason, files)| (reason.as_str(), *files))
                 .collect(),
         }
     }
@@ -216,8 +216,8 @@ impl From<&Planned> for Rest {
         let measured = weights::measured(planned);
         Self {
             totals: TotalsJson::new(&planned.totals, &planned.skipped),
-            policy: planned.options.policy.word(),
-            weight: planned.options.weight.word(),
+            policy: planned.options.policy.as_str(),
+            weight: planned.options.weight.as_str(),
             weights: measured.map(|(found, comparison)| WeightsJson::new(found, comparison)),
             weights_refused: match &planned.calibration {
                 Some(Err(why)) => Some(why.to_string()),

@@ -27,7 +27,7 @@ impl Policy {
 
     /// The word that stands in options and files.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Indef => "indef",
             Self::Fragpicker => "fragpicker",
@@ -39,7 +39,7 @@ impl Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Policy {
     fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
         Self::ALL
             .into_iter()
-            .find(|policy| policy.word() == text)
+            .find(|policy| policy.as_str() == text)
             .ok_or_else(|| ParsePolicyError(text.to_owned()))
     }
 }
@@ -72,7 +72,7 @@ pub enum Weight {
 impl Weight {
     /// The word that stands in options and files.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Paper => "paper",
             Self::Measured(_) => "measured",

@@ -88,11 +88,11 @@ pub(super) struct Prefix<'a> {
 
 impl Prefix<'_> {
     /// The path of an entry, in one allocation.
-    pub(super) fn join(self, name: &CStr) -> Place {
+    pub(super) fn join(self, name: &CStr) -> RootedPath {
         let mut path = Vec::with_capacity(self.path.len() + name.count_bytes() + 1);
         path.extend_from_slice(self.path);
         push_name(&mut path, name.to_bytes());
-        Place {
+        RootedPath {
             path: PathBuf::from(OsString::from_vec(path)),
             root_len: self.root_len,
         }
@@ -100,7 +100,7 @@ impl Prefix<'_> {
 }
 
 /// The path of a file.
-pub(super) struct Place {
+pub(super) struct RootedPath {
     pub(super) path: PathBuf,
     /// How much of it is the root.
     pub(super) root_len: usize,

@@ -16,7 +16,7 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     counts::count,
-    directory::{Directory, Known, Place, Prefix},
+    directory::{Directory, Known, Prefix, RootedPath},
     names::NamesBuilder,
     seen::{Found, Seen},
     walker::{Walker, Work, identity, is_mount_root, look_at},
@@ -86,7 +86,7 @@ impl Walker<'_, '_> {
                 let mut names = NamesBuilder::default();
                 names.push(name, status.stx_ino, FileType::Directory);
                 let work = Work::Enter(Arc::clone(directory), names.finish());
-                return walk.queue.push([work]);
+                return walk.pending.push([work]);
             }
             _ => return count(&walk.counts.others),
         }
@@ -124,7 +124,7 @@ impl Walker<'_, '_> {
     pub(super) fn file(
         &mut self,
         entry: Entry,
-        place: Place,
+        place: RootedPath,
         status: &Statx,
         known: Option<&Arc<Known>>,
     ) {
@@ -208,7 +208,7 @@ impl Facts {
 
     fn found(
         &self,
-        place: Place,
+        place: RootedPath,
         fs: &Arc<Filesystem>,
         mapped: bool,
         result: Result<Layout, Refusal>,

@@ -16,10 +16,10 @@ mod counts;
 mod directory;
 mod entry;
 mod names;
-mod queue;
 mod root;
 mod seen;
 mod walker;
+mod work_stack;
 
 #[cfg(test)]
 mod tests;

@@ -15,7 +15,7 @@ use rustix::{
 
 use super::{
     counts::count,
-    directory::{Directory, Node, Place, open_directory},
+    directory::{Directory, Node, RootedPath, open_directory},
     walker::{Walker, identity, is_pseudo},
 };
 
@@ -87,7 +87,7 @@ impl Walker<'_, '_> {
             return count(&walk.counts.vanished);
         }
         let root_len = parent.as_os_str().len();
-        self.file(entry, Place { path, root_len }, status, None);
+        self.file(entry, RootedPath { path, root_len }, status, None);
     }
 
     fn root_directory(&self, path: &Path, status: &Statx) -> Option<Arc<Directory>> {

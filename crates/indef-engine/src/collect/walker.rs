@@ -23,8 +23,8 @@ use super::{
     counts::{Counts, count},
     directory::{Directory, Known, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
-    queue::Queue,
     seen::{CollectOptions, Problem, Seen},
+    work_stack::WorkStack,
 };
 use crate::Cancel;
 
@@ -55,7 +55,7 @@ pub(super) struct Walk<'a> {
     pub(super) options: &'a CollectOptions,
     pub(super) cancel: &'a Cancel,
     visit: &'a (dyn Fn(Seen) + Sync),
-    pub(super) queue: Queue<Work>,
+    pub(super) pending: WorkStack<Work>,
     pub(super) counts: Counts,
     pub(super) open: OpenCount,
     /// Device and inode numbers of all given paths: each of them is walked by itself, so that
@@ -84,7 +84,7 @@ impl<'a> Walk<'a> {
             options,
             cancel,
             visit,
-            queue: Queue::new((0..walkers_for_roots).map(|_| Work::Roots).collect()),
+            pending: WorkStack::new((0..walkers_for_roots).map(|_| Work::Roots).collect()),
             counts: Counts::default(),
             open: OpenCount::new(),
             given,
@@ -182,7 +182,7 @@ impl<'w, 'a> Walker<'w, 'a> {
 
     /// Work until there is nothing left.
     pub(super) fn work(&mut self) {
-        while let Some((work, _active)) = self.walk.queue.next(self.walk.cancel) {
+        while let Some((work, _active)) = self.walk.pending.next(self.walk.cancel) {
             match work {
                 Work::Roots => self.roots(),
                 Work::Read(directory) => self.read(directory),
@@ -190,11 +190,11 @@ impl<'w, 'a> Walker<'w, 'a> {
                 Work::Enter(parent, mut names) => {
                     names.take(|name, _, _| {
                         if let Some(child) = self.enter(&parent, &parent.node, &parent.tree, name) {
-                            self.walk.queue.push([Work::Read(child)]);
+                            self.walk.pending.push([Work::Read(child)]);
                         }
                     });
                     if !names.is_empty() {
-                        self.walk.queue.push([Work::Enter(parent, names)]);
+                        self.walk.pending.push([Work::Enter(parent, names)]);
                     }
                 }
                 Work::EnterClosed(node, tree, names) => self.enter_closed(&node, &tree, names),
@@ -209,7 +209,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                 return;
             }
             if let Some(directory) = self.root(path) {
-                self.walk.queue.push([Work::Roots, Work::Read(directory)]);
+                self.walk.pending.push([Work::Roots, Work::Read(directory)]);
                 return;
             }
         }
@@ -229,7 +229,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         if !subdirectories.is_empty() {
             work.push(Work::Enter(Arc::clone(&directory), subdirectories.finish()));
         }
-        self.walk.queue.push(work);
+        self.walk.pending.push(work);
         self.files(&directory, files);
     }
 
@@ -251,9 +251,11 @@ impl<'w, 'a> Walker<'w, 'a> {
             .flatten();
         if !names.is_empty() {
             let (node, tree) = (Arc::clone(node), Arc::clone(tree));
-            self.walk.queue.push([Work::EnterClosed(node, tree, names)]);
+            self.walk
+                .pending
+                .push([Work::EnterClosed(node, tree, names)]);
         }
-        self.walk.queue.push(first.map(Work::Read));
+        self.walk.pending.push(first.map(Work::Read));
     }
 
     /// Fill the buffer once and sort what is in it. The flag says whether there is more to read.
@@ -319,11 +321,11 @@ impl<'w, 'a> Walker<'w, 'a> {
             }
             if turn.is_multiple_of(SHARE_EVERY)
                 && names.len() >= 2 * SHARE_EVERY
-                && self.walk.queue.is_hungry()
+                && self.walk.pending.is_hungry()
             {
                 let half = names.split();
                 self.walk
-                    .queue
+                    .pending
                     .push([Work::Files(Arc::clone(directory), half)]);
             }
             let settled = inodes.filter(|_| settled);
@@ -443,9 +445,11 @@ impl<'w, 'a> Walker<'w, 'a> {
         };
         if !names.is_empty() {
             let (node, tree) = (Arc::clone(node), Arc::clone(tree));
-            self.walk.queue.push([Work::EnterClosed(node, tree, names)]);
+            self.walk
+                .pending
+                .push([Work::EnterClosed(node, tree, names)]);
         }
-        self.walk.queue.push(child.map(Work::Read));
+        self.walk.pending.push(child.map(Work::Read));
     }
 
     fn cannot_enter(&self, node: &Node, name: &CStr, errno: Errno) -> Option<Arc<Directory>> {

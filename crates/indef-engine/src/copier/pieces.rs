@@ -10,20 +10,20 @@ const ALIGNMENT: usize = 4096;
 
 /// A part of a range that is copied by one read and one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct CopyPiece {
     pub(super) offset: u64,
     pub(super) length: usize,
 }
 
 /// Ranges, cut at multiples of the piece size.
 #[derive(Debug)]
-pub(super) struct Pieces<'a> {
+pub(super) struct CopyPieces<'a> {
     ranges: std::slice::Iter<'a, FileRange>,
     rest: FileRange,
     piece: u64,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> CopyPieces<'a> {
     pub(super) fn new(ranges: &'a [FileRange], piece: usize) -> Self {
         Self {
             ranges: ranges.iter(),
@@ -33,17 +33,17 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl Iterator for Pieces<'_> {
-    type Item = Piece;
+impl Iterator for CopyPieces<'_> {
+    type Item = CopyPiece;
 
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<CopyPiece> {
         while self.rest.is_empty() {
             self.rest = *self.ranges.next()?;
         }
         let offset = self.rest.start.get();
         let length = (self.piece - offset % self.piece).min(self.rest.len.get());
         self.rest = FileRange::new(offset + length, self.rest.len.get() - length);
-        Some(Piece {
+        Some(CopyPiece {
             offset,
             length: length as usize,
         })
@@ -62,7 +62,7 @@ pub(super) enum AfterRead {
 
 /// A read was short, or not: is that the end of the source, or has it to be continued? A direct
 /// read can only be continued at an aligned place.
-pub(super) fn after_read(from: &File, piece: Piece, done: usize) -> io::Result<AfterRead> {
+pub(super) fn after_read(from: &File, piece: CopyPiece, done: usize) -> io::Result<AfterRead> {
     if done == piece.length || piece.offset + done as u64 >= from.metadata()?.len() {
         return Ok(AfterRead::Complete);
     }

@@ -8,14 +8,14 @@ use std::{
     thread,
 };
 
-use super::pieces::{AfterRead, Buffers, Piece, Pieces, after_read};
+use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
 
 /// More threads than this cost more than they bring.
 const MOST_THREADS: usize = 16;
 
 /// The work that is left, or the error that ended it.
 struct Work<'a> {
-    pieces: Pieces<'a>,
+    pieces: CopyPieces<'a>,
     error: Option<io::Error>,
 }
 
@@ -23,7 +23,7 @@ struct Work<'a> {
 pub(super) fn copy(
     from: &File,
     to: &File,
-    pieces: Pieces<'_>,
+    pieces: CopyPieces<'_>,
     depth: usize,
     size: usize,
 ) -> io::Result<()> {
@@ -66,7 +66,7 @@ fn work_off(work: &Mutex<Work<'_>>, from: &File, to: &File, size: usize) {
     }
 }
 
-fn copy_piece(from: &File, to: &File, piece: Piece, buffer: &mut [u8]) -> io::Result<()> {
+fn copy_piece(from: &File, to: &File, piece: CopyPiece, buffer: &mut [u8]) -> io::Result<()> {
     let buffer = &mut buffer[..piece.length];
     let mut begin = 0;
     loop {

@@ -14,7 +14,7 @@ use std::{
 
 use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 
-use super::pieces::{AfterRead, Buffers, Piece, Pieces, after_read};
+use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
 
 /// What a buffer is used for now.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ enum Stage {
 /// A buffer in use: bytes from `begin` on are requested.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    piece: Piece,
+    piece: CopyPiece,
     stage: Stage,
     begin: usize,
 }
@@ -79,7 +79,7 @@ impl Ring {
         &mut self,
         from: &File,
         to: &File,
-        pieces: &mut Pieces<'_>,
+        pieces: &mut CopyPieces<'_>,
     ) -> io::Result<()> {
         let mut failed = None;
         let mut done: Vec<(usize, i32)> = Vec::with_capacity(self.slots.len());

@@ -10,7 +10,7 @@ use units::FileRange;
 
 use super::{
     Copier,
-    pieces::{Piece, Pieces},
+    pieces::{CopyPiece, CopyPieces},
 };
 
 /// Both ways of copying.
@@ -168,7 +168,7 @@ proptest! {
     ) {
         let ranges: Vec<_> = ranges.into_iter().map(|(s, l)| FileRange::new(s, l)).collect();
         let mut expected: Vec<(u64, u64)> = Vec::new();
-        for Piece { offset, length } in Pieces::new(&ranges, piece) {
+        for CopyPiece { offset, length } in CopyPieces::new(&ranges, piece) {
             prop_assert!(length > 0 && length <= piece);
             match expected.last_mut() {
                 Some((start, len)) if *start + *len == offset => *len += length as u64,

@@ -22,7 +22,7 @@ pub enum Status {
 impl Status {
     /// The word that stands in JSON.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Moved => "moved",
             Self::Skipped => "skipped",
@@ -33,7 +33,7 @@ impl Status {
 
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }
 

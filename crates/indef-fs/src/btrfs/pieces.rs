@@ -16,7 +16,7 @@ pub(super) const CLUSTER: Bytes = Bytes::kib(256);
 
 /// A part of a file without holes that is rewritten in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct RewritePiece {
     pub(super) range: FileRange,
     /// Fragments when it was found.
     pub(super) fragments: u64,
@@ -25,7 +25,7 @@ pub(super) struct Piece {
     pub(super) way: Way,
 }
 
-impl Piece {
+impl RewritePiece {
     /// Average length of its fragments.
     pub(super) fn average(&self) -> Bytes {
         Bytes(self.range.len.get() / self.fragments.max(1))
@@ -35,7 +35,7 @@ impl Piece {
 /// The parts of a range that shall be moved, and why others shall not.
 #[derive(Debug, Default)]
 pub(super) struct Movable {
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<RewritePiece>,
     pub(super) reasons: Vec<SkipReason>,
     /// Fragments that a piece must win.
     at_least: u64,
@@ -131,7 +131,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
     } else if count.change_to(range.len.div_ceil(CLUSTER)) > wanted {
         found.reasons.push(SkipReason::NoGain);
     } else {
-        found.pieces.push(Piece {
+        found.pieces.push(RewritePiece {
             range,
             fragments: count.fragments,
             encoded: encoded(first),

@@ -30,7 +30,7 @@ use super::{
     batch::{Batch, Outcome, Part, moved_bytes},
     call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
-    pieces::{Piece, movable, still_movable},
+    pieces::{RewritePiece, movable, still_movable},
     reader::Reader,
     space::{Room, amount, room},
 };
@@ -76,7 +76,7 @@ pub(super) struct BtrfsRelocation<'a> {
     /// What no window has taken yet.
     ranges: VecDeque<FileRange>,
     /// What no batch has taken yet, with the map of it.
-    pieces: VecDeque<(Piece, Layout)>,
+    pieces: VecDeque<(RewritePiece, Layout)>,
     /// When the pieces were mapped.
     mapped: Instant,
     room: Room,

@@ -28,7 +28,7 @@ use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
     donor::{Donor, refuse},
-    queue::{Queue, WINDOW},
+    queue::{MoveQueue, WINDOW},
     shared::Shared,
 };
 use crate::{
@@ -52,12 +52,12 @@ struct Window {
 }
 
 /// Ranges with their common donor.
-pub(super) struct Piece<'a> {
+pub(super) struct DonorPiece<'a> {
     shared: &'a Shared,
     target: &'a Target,
     donor: Donor,
     donor_len: Bytes,
-    queue: Queue,
+    queue: MoveQueue,
     windows: VecDeque<Window>,
     /// Read, or being read, and not moved yet.
     ahead: Bytes,
@@ -74,7 +74,7 @@ pub(super) struct Piece<'a> {
     page: Bytes,
 }
 
-impl<'a> Piece<'a> {
+impl<'a> DonorPiece<'a> {
     pub(super) fn new(
         shared: &'a Shared,
         target: &'a Target,
@@ -93,7 +93,7 @@ impl<'a> Piece<'a> {
             target,
             donor,
             donor_len,
-            queue: Queue::new(surveyed),
+            queue: MoveQueue::new(surveyed),
             windows: VecDeque::new(),
             ahead: Bytes::ZERO,
             dirty: None,

@@ -79,7 +79,7 @@ impl Segment {
 
 /// Blocks of one piece that are to be read and moved.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct MoveQueue {
     /// What has not become windows yet.
     rest: VecDeque<Part>,
     /// All extents, where the survey kept them.
@@ -89,7 +89,7 @@ pub(super) struct Queue {
     page: Bytes,
 }
 
-impl Queue {
+impl MoveQueue {
     /// Of ranges, in order, with their surveys.
     pub(super) fn new(surveyed: Vec<(FileRange, Survey)>) -> Self {
         let parts = surveyed
@@ -114,7 +114,7 @@ impl Queue {
         !self.rest.is_empty()
     }
 
-    /// Queue the next window: the bytes from its first extent to its last, and how many of them are
+    /// MoveQueue the next window: the bytes from its first extent to its last, and how many of them are
     /// to be moved. `None` where nothing came, which need not be the end.
     pub(super) fn fill(
         &mut self,
@@ -183,7 +183,7 @@ impl Queue {
         Ok((inside.collect(), end))
     }
 
-    /// Queue an extent, behind the one before it if it continues that. Returns its length, or 0 where
+    /// MoveQueue an extent, behind the one before it if it continues that. Returns its length, or 0 where
     /// the donor has no place: the file has grown into its holes since the survey.
     fn add_segment(&mut self, extent: &Extent, is_border: bool) -> Bytes {
         let Some(part) = self.rest.front_mut() else {
@@ -279,7 +279,7 @@ mod tests {
             extents: Some(extents),
             ..Survey::default()
         };
-        let mut queue = Queue::new(vec![(FileRange::new(0, 2 * MIB), survey)]);
+        let mut queue = MoveQueue::new(vec![(FileRange::new(0, 2 * MIB), survey)]);
         let mut mapper = Mapper::default();
         while queue.has_more() {
             queue.fill(&target, &mut mapper).unwrap();

@@ -14,7 +14,7 @@ use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
-use super::{donor::Donor, piece::Piece, shared::Shared};
+use super::{donor::Donor, piece::DonorPiece, shared::Shared};
 use crate::{
     CacheRecord, CountedRange, Moved, Refusal, Relocation, Step, StepLimit, Target,
     cache::{page, settle},
@@ -49,7 +49,7 @@ pub(super) struct Ext4Relocation<'a> {
     file: Arc<File>,
     /// What is left to be surveyed.
     ranges: VecDeque<FileRange>,
-    piece: Option<Piece<'a>>,
+    piece: Option<DonorPiece<'a>>,
     /// Length of the next piece.
     piece_len: Bytes,
     misses: u32,
@@ -134,7 +134,7 @@ impl<'a> Ext4Relocation<'a> {
                     }
                     self.misses = 0;
                     self.piece_len = MAX_PIECE.min(self.piece_len * 2);
-                    self.piece = Some(Piece::new(self.shared, self.target, group, donor));
+                    self.piece = Some(DonorPiece::new(self.shared, self.target, group, donor));
                     return Ok(true);
                 }
                 Err(Refusal::Skip(_)) if more => self.grouping = false,
@@ -273,7 +273,7 @@ impl Ext4Relocation<'_> {
             None => return Ok(false),
         };
         if settled {
-            let records = self.piece.as_mut().map(Piece::take_settling);
+            let records = self.piece.as_mut().map(DonorPiece::take_settling);
             self.settling.extend(records.into_iter().flatten());
             return self.next_piece();
         }
@@ -288,7 +288,10 @@ impl Ext4Relocation<'_> {
         began: Instant,
     ) -> Result<(), Refusal> {
         // The commit waits for moved data; waited for before, the rest does not depend on how much.
-        let written = self.piece.as_mut().map_or(Ok(()), Piece::finish_writing);
+        let written = self
+            .piece
+            .as_mut()
+            .map_or(Ok(()), DonorPiece::finish_writing);
         let committing = Instant::now();
         let result = self.shared.commit(self.target);
         let (step, commit) = (

@@ -200,7 +200,7 @@ fn open_again(target: &Target) -> Result<File, Refusal> {
 }
 
 /// What is copied and exchanged together.
-struct Piece<'a> {
+struct ExchangePiece<'a> {
     /// Parts of the file, ordered.
     ranges: Vec<FileRange>,
     freshness: Freshness,
@@ -219,7 +219,7 @@ struct Piece<'a> {
     pin: Option<Pin<'a>>,
 }
 
-impl Piece<'_> {
+impl ExchangePiece<'_> {
     /// Whether somebody else has some of it, too.
     fn is_shared(&self, layout: &Layout) -> bool {
         let mut ranges = self.ranges.iter();
@@ -279,7 +279,7 @@ struct Commit<'a> {
     chosen: VecDeque<FileRange>,
     /// What is to be moved and has.
     allocated: VecDeque<FileRange>,
-    piece: Option<Piece<'a>>,
+    piece: Option<ExchangePiece<'a>>,
     /// How often in a row the file had changed.
     tries: u32,
     /// Something was moved.
@@ -375,7 +375,7 @@ impl<'a> Commit<'a> {
     }
 
     /// Look at the file before copying; see the [module](super) for the order.
-    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<Piece<'a>>, Refusal> {
+    fn look(&mut self, ranges: Vec<FileRange>) -> Result<Option<ExchangePiece<'a>>, Refusal> {
         let fail = |error| refuse(self.target, "prepare an exchange", None, error);
         let freshness = start_commit(&self.unnoticed).map_err(fail)?;
         let sample = Sample::take(self.target)?;
@@ -384,7 +384,7 @@ impl<'a> Commit<'a> {
         }
         sample.settle();
         let first = span(&ranges);
-        let mut piece = Piece {
+        let mut piece = ExchangePiece {
             cached: Cached::of(self.target, first),
             ranges,
             freshness,
@@ -440,7 +440,7 @@ impl<'a> Commit<'a> {
 
     fn commit(
         &self,
-        piece: &Piece<'_>,
+        piece: &ExchangePiece<'_>,
         range: FileRange,
         flags: CommitFlags,
     ) -> std::io::Result<()> {
@@ -460,7 +460,7 @@ impl<'a> Commit<'a> {
         self.offload.filter(|_| !self.refused)
     }
 
-    fn copy(&mut self, piece: &mut Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
+    fn copy(&mut self, piece: &mut ExchangePiece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
         let batch = take_bytes(&mut piece.copies, COPY_STEP);
         if let (Some(offload), Some(pin)) = (self.device(), &piece.pin) {
             match offload.copy(self.target, pin, &self.donor, &batch, self.copier, moved)? {
@@ -484,7 +484,7 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    fn exchange(&mut self, mut piece: Piece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
+    fn exchange(&mut self, mut piece: ExchangePiece<'_>, moved: &mut Moved) -> Result<(), Refusal> {
         if piece.written.is_empty() {
             return Ok(());
         }
@@ -541,7 +541,11 @@ impl<'a> Commit<'a> {
     /// Whether the file still has data, zeros and holes where it had them, shares none of it, and has
     /// the very blocks that the device has copied from: one that is written after they were pinned
     /// gets others.
-    fn is_as_copied(&self, pin: Option<&Pin<'_>>, piece: &Piece<'_>) -> Result<bool, Refusal> {
+    fn is_as_copied(
+        &self,
+        pin: Option<&Pin<'_>>,
+        piece: &ExchangePiece<'_>,
+    ) -> Result<bool, Refusal> {
         let now = map_file(self.target, span(&piece.ranges), false)?;
         // A pin shares what it pins.
         let shared = pin.is_none() && !self.allow_unshare && piece.is_shared(&now);
@@ -552,7 +556,7 @@ impl<'a> Commit<'a> {
 
     /// The donor has something else than what was copied for this piece: it goes, and all that has
     /// blocks in it gets others.
-    fn start_over(&mut self, piece: Piece<'_>) -> Result<(), Refusal> {
+    fn start_over(&mut self, piece: ExchangePiece<'_>) -> Result<(), Refusal> {
         tracing::warn!(
             path = %self.target.path.display(),
             "the donor does not cover what the file does: trying with a new one"
@@ -565,7 +569,7 @@ impl<'a> Commit<'a> {
     }
 
     /// The file has changed: try once more, or give up.
-    fn again(&mut self, piece: Piece<'_>) -> Result<(), Refusal> {
+    fn again(&mut self, piece: ExchangePiece<'_>) -> Result<(), Refusal> {
         self.tries += 1;
         if self.tries >= TRIES {
             return Err(SkipReason::Changed.into());

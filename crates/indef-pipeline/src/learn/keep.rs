@@ -118,7 +118,7 @@ impl ToStore {
         }
         let mut store = Store::create(path, &keep.store)?;
         let info = SessionInfo {
-            layer: layer.word().to_owned(),
+            layer: layer.as_str().to_owned(),
             command: keep.command.clone(),
             kernel: rustix::system::uname()
                 .release()

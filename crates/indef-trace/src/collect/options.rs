@@ -16,7 +16,7 @@ pub enum Layer {
 impl Layer {
     /// The name on the command line and in the profile.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fs => "fs",
             Self::Syscall => "syscall",

@@ -32,7 +32,7 @@ impl Format {
 
     /// Its name on command lines.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Fio => "fio",
             Self::Strace => "strace",
@@ -52,6 +52,6 @@ impl Format {
 
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
+        f.pad(self.as_str())
     }
 }

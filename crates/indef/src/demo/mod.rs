@@ -31,7 +31,7 @@ pub(crate) use step::step;
 
 use age::Pieces;
 use measure::{hashes, measure};
-use place::Place;
+use place::DemoPlace;
 
 /// Show it.
 pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
@@ -45,7 +45,7 @@ pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
         }
         return shown.map(|()| Outcome::Done);
     }
-    let place = Place::make(args, console)?;
+    let place = DemoPlace::make(args, console)?;
     let shown = show(args, console, &cancel, place);
     // Children (mkfs, fsck) get the terminal's Ctrl-C, too; their failure is then no news.
     if cancel.is_cancelled() {
@@ -55,7 +55,7 @@ pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
     shown.map(|()| Outcome::Done)
 }
 
-fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: Place) -> Result<()> {
+fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlace) -> Result<()> {
     let dir = place.path().join("shop");
     fs::create_dir(&dir).with_context(|| format!("{}: cannot make it", Name(&dir)))?;
     console.note(format_args!(

@@ -19,14 +19,14 @@ use crate::{
 const WITH_ROOT: &str = "with root it makes a file system of its own, counts the reads of its device, and checks it with fsck";
 
 /// The place; gone when dropped.
-pub(super) enum Place {
+pub(super) enum DemoPlace {
     /// A file system on a loop file.
     Own(ScratchFs),
     /// A folder in the user's directory, and the kind of its file system.
     Folder(TempDir, FsKind),
 }
 
-impl Place {
+impl DemoPlace {
     /// As asked for; without root (or what else it takes), a folder.
     pub(super) fn make(args: &DemoArgs, console: &Console) -> Result<Self> {
         if let Some(dir) = &args.dir {
@@ -148,7 +148,7 @@ impl Place {
 }
 
 /// A folder in that directory, and why nothing can be moved there, if so.
-fn folder(dir: &Path, size: Bytes) -> Result<(Place, Option<SkipReason>), String> {
+fn folder(dir: &Path, size: Bytes) -> Result<(DemoPlace, Option<SkipReason>), String> {
     let made = tempfile::Builder::new()
         .prefix("indef-demo-")
         .tempdir_in(dir)
@@ -167,15 +167,15 @@ fn folder(dir: &Path, size: Bytes) -> Result<(Place, Option<SkipReason>), String
     let mut reason = None;
     for kind in fs.engines() {
         match relocator(kind, &fs, &EngineOptions::default()) {
-            Ok(_) => return Ok((Place::Folder(made, fs.kind), None)),
+            Ok(_) => return Ok((DemoPlace::Folder(made, fs.kind), None)),
             Err(Refusal::Skip(refused)) => reason = reason.or(Some(refused)),
             Err(Refusal::Failed(error)) => return Err(error.to_string()),
         }
     }
-    Ok((Place::Folder(made, fs.kind), reason))
+    Ok((DemoPlace::Folder(made, fs.kind), reason))
 }
 
-fn tell_unmovable(console: &Console, place: &Place, reason: SkipReason) {
+fn tell_unmovable(console: &Console, place: &DemoPlace, reason: SkipReason) {
     console.note(format_args!(
         "{}: nothing can be moved there: {}",
         Name(place.path()),

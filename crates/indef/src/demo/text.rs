@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use units::Nanos;
 
-use super::{measure::Measured, place::Place};
+use super::{measure::Measured, place::DemoPlace};
 use crate::{
     document::{Proof, RunDocument},
     output::{Align, Console, Count, Ratio, Table, counted},
@@ -15,7 +15,7 @@ use crate::{
 pub(super) struct Sight<'a> {
     pub(super) before: Measured,
     pub(super) after: Measured,
-    pub(super) place: &'a Place,
+    pub(super) place: &'a DemoPlace,
     pub(super) document: &'a RunDocument,
 }
 

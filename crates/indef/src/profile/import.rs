@@ -103,7 +103,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Result<()> {
     }
     let document = Document {
         schema: SCHEMA,
-        format: format.word(),
+        format: format.as_str(),
         layer,
         lines: imported.lines,
         accesses: imported.accesses,

@@ -155,7 +155,7 @@ fn files_table(out: &mut String, run: &RunDocument, top: usize) -> fmt::Result {
     );
     for file in worst {
         let path = file.path.to_path().unwrap_or_default();
-        let status = file.status.word();
+        let status = file.status.as_str();
         let tone = match file.status {
             FileStatus::Moved => "good",
             FileStatus::Skipped => "quiet",

@@ -48,7 +48,7 @@ const MAPS: usize = 12;
 impl PlanInput {
     /// The policy that the plan was made with.
     pub(super) fn policy_word(&self) -> &'static str {
-        self.options.policy.word()
+        self.options.policy.as_str()
     }
 
     /// What its gains are counted in.

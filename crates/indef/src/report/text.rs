@@ -113,7 +113,7 @@ fn skip_reason(file: &RunFile) -> Option<SkipReason> {
     SkipReason::ALL
         .iter()
         .copied()
-        .find(|reason| skipped && reason.word() == word)
+        .find(|reason| skipped && reason.as_str() == word)
 }
 
 /// The files of a run, the worst first.
@@ -132,8 +132,8 @@ pub(crate) fn run_files(
     for file in worst {
         let status = match (file.status, file.reason.as_deref()) {
             (FileStatus::Skipped, Some("dry-run")) => "would be moved".to_owned(),
-            (status, Some(reason)) => format!("{}: {reason}", status.word()),
-            (status, None) => status.word().to_owned(),
+            (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
+            (status, None) => status.as_str().to_owned(),
         };
         let path = file.path.to_path().unwrap_or_default();
         table.row(&[

@@ -42,7 +42,7 @@ pub(super) fn untouched_file(plan: &FilePlan, reason: SkipReason) -> RunFile {
         fs: plan.fs.to_string(),
         engine: plan.engine.as_deref().map(str::to_owned),
         status: FileStatus::Skipped,
-        reason: Some(reason.word().to_owned()),
+        reason: Some(reason.as_str().to_owned()),
         extents_before: plan.extents_before,
         extents_after: plan.extents_before,
         bytes_planned: 0,

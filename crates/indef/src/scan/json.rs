@@ -115,7 +115,7 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dopf_mean: file.dopf.mean(),
             dopf_max: file.dopf.mean().map(|_| file.dopf.max),
             worth_moving_bytes: file.worth_moving,
-            skip: file.skip.map(SkipReason::word),
+            skip: file.skip.map(SkipReason::as_str),
             heat: file.heat.as_ref().map(FileHeatJson::from),
         }
     }
@@ -173,7 +173,7 @@ impl Totals {
             skipped: tally
                 .skipped
                 .iter()
-                .map(|(reason, n)| (reason.word(), *n))
+                .map(|(reason, n)| (reason.as_str(), *n))
                 .collect(),
             histogram: tally
                 .histogram()

@@ -81,7 +81,7 @@ impl From<&Row> for RangeEntry {
             lost_ns: row.lost.ns(),
             lost_estimated: matches!(row.lost, Lost::Estimated(_)),
             cost_bytes: row.cost.get(),
-            reason: row.skip.map(|reason| reason.word()),
+            reason: row.skip.map(|reason| reason.as_str()),
         }
     }
 }

@@ -86,7 +86,7 @@ fn look(layer: Layer) -> LayerEntry {
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
     LayerEntry {
-        layer: layer.word(),
+        layer: layer.as_str(),
         works: error.is_none(),
         error,
         sources,

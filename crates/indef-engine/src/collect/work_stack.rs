@@ -8,7 +8,7 @@ use std::sync::{
 
 use crate::Cancel;
 
-pub(super) struct Queue<T> {
+pub(super) struct WorkStack<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
     waiting: AtomicUsize,
@@ -20,7 +20,7 @@ struct State<T> {
     active: usize,
 }
 
-impl<T> Queue<T> {
+impl<T> WorkStack<T> {
     pub(super) fn new(stack: Vec<T>) -> Self {
         Self {
             state: Mutex::new(State { stack, active: 0 }),
@@ -78,7 +78,7 @@ impl<T> Queue<T> {
 }
 
 /// While it lives, its walker may push more items.
-pub(super) struct Active<'a, T>(&'a Queue<T>);
+pub(super) struct Active<'a, T>(&'a WorkStack<T>);
 
 impl<T> Drop for Active<'_, T> {
     fn drop(&mut self) {
