@@ -1,4 +1,4 @@
-//! Leaving the page cache as it was found: what was cached stays cached, what was not is dropped.
+//! Leaving the page cache as it was found: cached pages stay cached, all others are dropped.
 //!
 //! An engine takes a [`CacheRecord`] of a range before it touches it, and restores it afterwards.
 //! Ranges are windows of a few MiB, so a record is small whatever the file's size. Dropping needs
@@ -26,7 +26,7 @@ use units::{Bytes, FileOffset, FileRange};
 
 use crate::{FsError, Target};
 
-/// What was cached of a range.
+/// The cached part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
     Nothing,
@@ -43,8 +43,8 @@ pub struct CacheRecord {
     found: Found,
 }
 
-/// One call reads at most this much ahead: `force_page_cache_ra` cuts off what exceeds the larger
-/// of the device's read-ahead and request size (mm/readahead.c, v6.1).
+/// One call reads at most this much ahead: `force_page_cache_ra` cuts off all that exceeds the
+/// larger of the device's read-ahead and request size (mm/readahead.c, v6.1).
 pub(crate) const READ_PIECE: Bytes = Bytes::kib(128);
 
 /// The size of a page.
@@ -73,7 +73,7 @@ impl CacheRecord {
         Self { range, found }
     }
 
-    /// The whole pages that it is about.
+    /// The range that it is about, in whole pages.
     #[must_use]
     pub fn range(&self) -> FileRange {
         self.range
@@ -189,7 +189,7 @@ pub(crate) fn settle(file: &File, record: &CacheRecord) -> std::io::Result<()> {
 #[derive(Debug)]
 pub struct Settler {
     settling: Mutex<Settling>,
-    /// At most these many bytes wait.
+    /// At most this many bytes wait.
     limit: Bytes,
 }
 
@@ -204,7 +204,7 @@ struct Settling {
 const MAX_PENDING: usize = 64;
 
 impl Settler {
-    /// For at most `limit` bytes at a time.
+    /// A settler for at most `limit` bytes at a time.
     #[must_use]
     pub fn new(limit: Bytes) -> Self {
         Self {
@@ -323,7 +323,7 @@ mod tests {
         drop_clean(&target.file, range);
         read(&target, FileRange::new(0, 4 * page().get()));
         record.restore(&target.file);
-        // What is read back comes some time later.
+        // Pages that are read back come some time later.
         let mut now = resident(&target, 8);
         for _ in 0..1000 {
             if now == before {

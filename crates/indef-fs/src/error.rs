@@ -11,11 +11,11 @@ use units::FileOffset;
 pub struct FsError {
     /// The file.
     pub path: PathBuf,
-    /// What was tried, as a person would say it: `map extents`, `move extents`.
+    /// The operation, as a person would name it: `map extents`, `move extents`.
     pub operation: &'static str,
     /// Where in the file, if it matters.
     pub offset: Option<FileOffset>,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub source: io::Error,
 }

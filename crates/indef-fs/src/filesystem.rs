@@ -16,7 +16,7 @@ const BTRFS_MAGIC: i64 = 0x9123_683E;
 /// A mounted file system, as one of its files shows it.
 #[derive(Clone, Debug)]
 pub struct Filesystem {
-    /// Which one.
+    /// Its kind.
     pub kind: FsKind,
     /// `st_dev` of the file (on Btrfs each subvolume has its own).
     pub dev: u64,
@@ -24,7 +24,7 @@ pub struct Filesystem {
     pub block_size: Bytes,
     /// Mounted read-only, as a whole or here.
     pub read_only: bool,
-    /// Free for this user when it was looked at; see [`Space::of`] for now.
+    /// Free for this user when it was looked at; [`Space::of`] tells the current number.
     pub free: Bytes,
     /// Size.
     pub total: Bytes,
@@ -68,15 +68,15 @@ pub fn detect(file: impl AsFd, path: &Path) -> Result<Filesystem, FsError> {
 }
 
 impl Filesystem {
-    /// The engines that may serve it, best first; none for a file system without one. Whether one
-    /// really can is what [`crate::relocator`] finds out.
+    /// The engines that may serve it, best first; none for a file system without one.
+    /// [`crate::relocator`] finds out whether one really can.
     #[must_use]
     pub fn engines(&self) -> Vec<EngineKind> {
         match self.kind {
             FsKind::Ext4 => vec![EngineKind::Ext4MoveExtent],
             FsKind::Xfs => vec![EngineKind::XfsCommitRange, EngineKind::XfsSwapExtents],
             FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
-            // As the kernel mounts it on zoned devices, and only there has an offload.
+            // The kernel mounts it like this on zoned devices, and has an offload only there.
             FsKind::F2fs if self.has_mount_option("mode=lfs") => {
                 vec![EngineKind::F2fsOffload, EngineKind::F2fsDefragment]
             }
@@ -106,17 +106,17 @@ impl Filesystem {
     }
 }
 
-/// Which file system it is, of those that are mounted now: the same for all users, mounts of it and
-/// subvolumes.
+/// The identity of a file system among those that are mounted now: the same for all users, mounts
+/// of it and subvolumes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileSystemKey(String);
 
 impl FileSystemKey {
-    /// Of the file system that holds what the descriptor names (`O_PATH` will do).
+    /// The key of the file system that holds the file that the descriptor names (`O_PATH` will do).
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let space = fstatfs(&file)?;
         Ok(Self(if space.f_type as i64 == BTRFS_MAGIC {
@@ -146,11 +146,11 @@ pub struct Space {
 }
 
 impl Space {
-    /// Of the file system that holds the open file.
+    /// The space of the file system that holds the open file.
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         Ok(Self::from_statfs(&fstatfs(file)?))
     }
@@ -176,12 +176,13 @@ impl Space {
 ///
 /// # Errors
 ///
-/// What the kernel says.
+/// The kernel's error.
 pub fn free_space_ok(file: impl AsFd, needed: Bytes, min_free_pct: f64) -> io::Result<bool> {
     Ok(Space::of(file)?.allows(needed, min_free_pct))
 }
 
-/// A file system that reports no block size gets one byte, so that nothing divides by zero.
+/// The block size of a file system; one byte where it reports none, so that nothing divides by
+/// zero.
 pub(crate) fn block_size(space: &StatFs) -> Bytes {
     Bytes(u64::try_from(space.f_bsize).unwrap_or(1).max(1))
 }
@@ -195,7 +196,7 @@ fn kernel() -> (u32, u32) {
     })
 }
 
-/// `6.1.0-18-amd64` is (6, 1). What cannot be read counts as the oldest.
+/// `6.1.0-18-amd64` is (6, 1). A number that cannot be read counts as 0, the oldest.
 fn parse_release(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())

@@ -1,7 +1,7 @@
 //! Files that nobody else can open for the moment.
 //!
-//! A lease, where nobody else has the file open; it is given back when the step is done and durable, and
-//! who opens the file meanwhile waits for that.
+//! Where nobody else has a file open, it is held with a lease; this is given back when the step is
+//! done and durable, and whoever opens the file meanwhile waits for that.
 
 use std::{
     collections::HashMap,
@@ -15,8 +15,9 @@ use linux_abi::lease;
 
 use crate::{Target, TargetId};
 
-/// After each of these (ms) a file that must not be open elsewhere is asked for once more: some only look
-/// at it, and a process that is just being started has what its parent has open.
+/// After each of these (ms) a file that must not be open elsewhere is asked for once more: some
+/// programs only look at it, and a process that is just being started has all files open that its
+/// parent has.
 pub(crate) const NAPS: &[u64] = &[1, 2, 4, 8, 16, 32];
 
 /// The leases of an engine. A lease belongs to an open file description, so workers that move parts
@@ -34,8 +35,8 @@ struct Held {
 }
 
 impl Holds {
-    /// Hold the target until the answer is dropped, with a lease if nobody else has it open. Asks
-    /// again after each of `naps` (ms): some only look at a file.
+    /// Hold the target until the returned [`Hold`] is dropped, with a lease if nobody else has it
+    /// open. Asks again after each of `naps` (ms): some programs only look at a file.
     pub(crate) fn take<'a>(&'a self, target: &'a Target, naps: &[u64]) -> Hold<'a> {
         let mut naps = naps.iter();
         let mut held = self.lock();
@@ -43,7 +44,7 @@ impl Holds {
             match held.get_mut(&target.id) {
                 None => match (is_granted(target), naps.next()) {
                     (Some(false), Some(nap)) => {
-                        // Others are not kept from giving theirs back.
+                        // Do not keep others from giving theirs back.
                         drop(held);
                         thread::sleep(Duration::from_millis(*nap));
                         held = self.lock();
@@ -58,7 +59,7 @@ impl Holds {
                         };
                     }
                 },
-                // Who waits for the file would wait for ever if each worker relieved the other.
+                // Whoever waits for the file would wait for ever if each worker relieved the other.
                 Some(known) if known.leased && is_wanted(&target.file) => {
                     held = match self.released.wait(held) {
                         Ok(held) => held,
@@ -83,7 +84,7 @@ impl Holds {
     }
 }
 
-/// `None` where it cannot be asked for.
+/// Whether a lease is granted; `None` where it cannot be asked for.
 fn is_granted(target: &Target) -> Option<bool> {
     lease::take(&target.file)
         .inspect_err(|error| {
@@ -92,7 +93,7 @@ fn is_granted(target: &Target) -> Option<bool> {
         .ok()
 }
 
-/// After so long the kernel takes a lease away from who does not give it back.
+/// The time after which the kernel takes a lease away from a holder that does not give it back.
 fn longest() -> Duration {
     let seconds = std::fs::read_to_string("/proc/sys/fs/lease-break-time")
         .ok()
@@ -180,7 +181,7 @@ mod tests {
             }
             drop(first);
             assert!(!opener.is_finished());
-            // Another worker does not prolong it, but takes its turn behind who waits.
+            // Another worker does not prolong it, but takes its turn after the one that waits.
             let third = scope.spawn(|| drop(holds.take(&target, NAPS)));
             thread::sleep(Duration::from_millis(5));
             assert!(!third.is_finished());

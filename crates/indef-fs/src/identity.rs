@@ -1,4 +1,4 @@
-//! The identity of a file: what tells it from every other one.
+//! The identity of a file, which tells it from every other one.
 
 /// The file that a number means now; it may mean another once the file is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

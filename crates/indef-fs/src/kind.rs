@@ -106,7 +106,8 @@ impl EngineKind {
         }
     }
 
-    /// What serves instead where this one was asked for and the device lacks what it needs.
+    /// The engine that serves instead where this one was asked for and the device lacks something
+    /// that it needs.
     #[must_use]
     pub const fn instead(self) -> Option<Self> {
         match self {
@@ -124,7 +125,7 @@ impl EngineKind {
     #[must_use]
     pub const fn writes_per_byte(self) -> u64 {
         match self {
-            // Zeros by the host, and what the device copies over them.
+            // Zeros by the host, and the data that the device copies over them.
             Self::XfsOffload => 2,
             Self::Ext4MoveExtent
             | Self::XfsCommitRange

@@ -1,4 +1,4 @@
-//! What a file system can do: detect it, map a file, relocate ranges of it.
+//! Operations on a file system: detect it, map a file, relocate ranges of it.
 //!
 //! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
 //! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
@@ -9,7 +9,8 @@
 //! blocks, in bounded steps that are each atomic for the file's contents: the process may be killed,
 //! or the power cut, between any two instructions.
 //!
-//! This crate knows nothing of priority, plans, workers or progress: it moves what it is told to.
+//! This crate knows nothing of priority, plans, workers or progress: it moves the ranges that it is
+//! given.
 //!
 //! To add a file system: one module with a `Relocator`, one arm in [`Filesystem::engines`] and one
 //! in [`relocator`].

@@ -1,13 +1,13 @@
 //! FIEMAP into a [`Layout`]: where a file's bytes lie.
 //!
-//! What the kernel reports is taken with care, since it goes into arithmetic: an extent that
+//! The kernel's reports are taken with care, since they go into arithmetic: an extent that
 //! overflows is cut or has no place, one without length is passed over, and a kernel that reports
 //! the same place for ever ends the mapping.
 //!
 //! Compressed extents (Btrfs) have the length of the file range, but only the beginning of their
 //! place: their length on the device is not reported (fs/btrfs/extent_io.c, v6.1). One that begins
-//! inside the span that its uncompressed neighbour would have had directly follows it or nearly
-//! does, is read in the same go, and so is reported as touching it.
+//! inside the span that its neighbour would have if it were uncompressed follows that directly or
+//! nearly so, is read in the same go, and so is reported as touching it.
 
 use std::{fs::File, io, path::Path};
 
@@ -23,12 +23,12 @@ use crate::{FsError, Refusal};
 /// File offsets are signed 64-bit numbers in the kernel.
 const MAX_OFFSET: u64 = i64::MAX as u64;
 
-/// The extents of `range`. With `sync`, what is only in memory is written back before, so that
+/// The extents of `range`. With `sync`, data that is only in memory is written back before, so that
 /// every byte has a place.
 ///
 /// # Errors
 ///
-/// [`SkipReason::NoEngine`] where the file system has no FIEMAP, else what failed.
+/// [`SkipReason::NoEngine`] where the file system has no FIEMAP, else the failure.
 pub fn map(
     file: &File,
     path: &Path,

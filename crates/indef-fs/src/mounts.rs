@@ -24,7 +24,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its type: `ext4`.
     pub fs_type: String,
-    /// What is mounted: `/dev/sda1`.
+    /// The source of the mount: `/dev/sda1`.
     pub source: PathBuf,
     /// Options of the mount (`rw`, `noatime`) and of the file system (`data=ordered`), in order.
     pub options: Vec<String>,
@@ -49,7 +49,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// What the kernel says; `EXDEV` where it is another file system by now.
+    /// The kernel's error; `EXDEV` where it is another file system by now.
     pub fn open(&self, dev: u64) -> Result<File, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let named = open(&self.point, flags, Mode::empty())?;
@@ -92,7 +92,8 @@ impl Mount {
     }
 }
 
-/// Blanks, tabs, newlines and backslashes stand as three octal digits.
+/// Undo the escapes of `/proc`: blanks, tabs, newlines and backslashes are written as a backslash
+/// and three octal digits.
 pub(crate) fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;

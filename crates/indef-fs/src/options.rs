@@ -9,7 +9,7 @@ pub struct EngineOptions {
     /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
     /// durable could be lost in a power cut right after a step.
     pub strict: bool,
-    /// The engine was asked for by name: what it warns of is known.
+    /// The engine was asked for by name: its warnings are known.
     pub by_name: bool,
     /// How many requests an engine keeps in flight for one file.
     pub queue_depth: u32,

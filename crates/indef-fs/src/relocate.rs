@@ -16,9 +16,9 @@ use crate::{FsError, Refusal, Target};
 /// An engine: how ranges get new, contiguous blocks on one kind of file system.
 ///
 /// Contract, checked by the conformance suite for every engine: contents, size, times, holes,
-/// unwritten ranges, sharing and compression stay as they were whatever happens; nothing is left
-/// behind when a [`Relocation`] is dropped at any point; the file never has more fragments
-/// afterwards; the page cache is left as it was found.
+/// unwritten ranges, sharing and compression stay as they were whatever happens; nothing remains of
+/// a [`Relocation`] that is dropped at any point; the file never has more fragments afterwards; the
+/// page cache is left as it was found.
 pub trait Relocator: Send + Sync {
     /// The engine's name, as in `--engine`.
     fn name(&self) -> &'static str;
@@ -27,7 +27,7 @@ pub trait Relocator: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The named reason, or what failed while looking.
+    /// The named reason, or the failure while looking.
     fn admit(&self, target: &Target) -> Result<(), Refusal>;
 
     /// Whether ranges of one file are independent, so that a large file may be split over several
@@ -36,7 +36,7 @@ pub trait Relocator: Send + Sync {
         true
     }
 
-    /// Whether it cannot but move all of a file, whatever ranges it is asked for.
+    /// Whether it always moves all of a file, whatever ranges it is asked for.
     fn moves_whole_files(&self) -> bool {
         false
     }
@@ -46,8 +46,8 @@ pub trait Relocator: Send + Sync {
         1
     }
 
-    /// Bytes that moving ranges writes which have `asked` bytes that are written, in a file that has
-    /// `all`.
+    /// The number of bytes that a move writes, of ranges with `asked` written bytes in a file with
+    /// `all` written bytes.
     fn cost(&self, asked: Bytes, all: Bytes) -> Bytes {
         let moved = if self.moves_whole_files() { all } else { asked };
         Bytes(moved.get().saturating_mul(self.writes_per_byte()))
@@ -70,9 +70,9 @@ pub trait Relocator: Send + Sync {
         copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal>;
 
-    /// Wait for what relocations left to the background: writeback of moved data, and with it the
-    /// page cache. Called at the end of a run; dropping the engine waits, too, but cannot say what
-    /// failed.
+    /// Wait for the work that relocations left to the background: writeback of moved data, and then
+    /// the state of the page cache. Called at the end of a run; dropping the engine waits, too, but
+    /// cannot report a failure.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ pub struct CountedRange {
 
 /// A relocation under way. Dropping it releases everything; what was moved stays moved.
 pub trait Relocation {
-    /// Do the next bounded piece of work. Asynchronous parts (reads ahead, writeback behind) go on
+    /// Do the next bounded piece of work. Asynchronous parts (reads ahead, later writeback) go on
     /// between steps.
     ///
     /// # Errors
@@ -138,9 +138,9 @@ pub struct Moved {
     pub locked_bytes: Bytes,
     /// The part of that time that a smaller step would have taken, too: a commit.
     pub overhead: Nanos,
-    /// The longest time from a change of place to its commit while others had the file open: what
-    /// was written to these blocks meanwhile, and reported durable by `fdatasync`, a power cut takes
-    /// back.
+    /// The longest time from a change of place to its commit while others had the file open: a
+    /// power cut takes back data that was written to these blocks meanwhile and reported durable by
+    /// `fdatasync`.
     pub uncommitted: Nanos,
 }
 
@@ -150,7 +150,7 @@ impl Moved {
         self.note_lock_and(time, bytes, Nanos(0));
     }
 
-    /// The same, where so much of the time does not depend on the bytes.
+    /// The same, where `overhead` of the time does not depend on the bytes.
     pub fn note_lock_and(&mut self, time: Nanos, bytes: Bytes, overhead: Nanos) {
         if time > self.locked {
             self.locked = time;

@@ -2,9 +2,9 @@
 //!
 //! A path that root looked at belongs to whoever may rename something on it: between two looks a
 //! directory can become a symbolic link to anywhere. So a path has two parts here. The *root* is
-//! what the user of the program gave; it is resolved as it was typed, once. Everything beneath it is
-//! resolved from the root's descriptor, without symbolic links, without `..`, and without leaving
-//! the mount.
+//! the directory that the user of the program gave; it is resolved as it was typed, once.
+//! Everything beneath it is resolved from the root's descriptor, without symbolic links, without
+//! `..`, and without leaving the mount.
 //!
 //! Nothing is opened to be looked at: [`Root::find`] gives descriptors that only name a file
 //! (`O_PATH`; open(2)), on which type and identity are checked, and [`Entry::open`] opens the file
@@ -35,7 +35,7 @@ use rustix::{
 
 use crate::{FsError, Refusal, TargetId};
 
-/// Names a directory, and does nothing to it.
+/// Flags that name a directory, and do nothing to it.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Whether a path may lead to another mount.
@@ -79,13 +79,13 @@ impl Root {
         })
     }
 
-    /// Which directory.
+    /// The identity of the directory.
     #[must_use]
     pub fn id(&self) -> TargetId {
         self.id
     }
 
-    /// Find what `below` names, without opening it.
+    /// Find the file that `below` names, without opening it.
     ///
     /// # Errors
     ///
@@ -178,7 +178,7 @@ impl AsFd for Entry {
 }
 
 impl Entry {
-    /// Find what has this name in an open directory. `path` is for messages.
+    /// Find the file that has this name in an open directory. `path` is for messages.
     ///
     /// # Errors
     ///
@@ -196,13 +196,13 @@ impl Entry {
         })
     }
 
-    /// Which file.
+    /// The identity of the file.
     #[must_use]
     pub fn id(&self) -> TargetId {
         id(&self.status)
     }
 
-    /// When it came into being, where the file system knows.
+    /// Birth time, where the file system knows it.
     #[must_use]
     pub fn born(&self) -> Option<BirthTime> {
         born(&self.status)
@@ -224,7 +224,7 @@ impl Entry {
         &self.path
     }
 
-    /// Open the file for reading, as one does that only maps it: its access time stays where that is
+    /// Open the file for reading, in order to map it only: its access time stays where that is
     /// allowed, and a lease of somebody holds us up for a moment only.
     ///
     /// # Errors
@@ -249,13 +249,13 @@ impl Entry {
     }
 }
 
-/// Open the file that a descriptor names, which its path may do no more: through `/proc/self/fd`
-/// (proc(5)). Waits for a short time where somebody has a lease, for nothing else, and never makes a
-/// terminal ours.
+/// Open the file that a descriptor names, even where its path names another one by now: through
+/// `/proc/self/fd` (proc(5)). Waits for a short time where somebody has a lease, for nothing else,
+/// and never makes a terminal our controlling terminal.
 ///
 /// # Errors
 ///
-/// What the kernel says; `ENOTSUP` where `/proc` is not there.
+/// The kernel's error; `ENOTSUP` where `/proc` is not there.
 pub fn reopen(named: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let always = OFlags::NOCTTY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let name = named.as_fd().as_raw_fd().to_string();
@@ -272,7 +272,7 @@ pub fn reopen(named: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// `/proc/self/fd`, and really that.
+/// The directory `/proc/self/fd`, checked to be on procfs.
 fn descriptors() -> Result<BorrowedFd<'static>, Errno> {
     /// `PROC_SUPER_MAGIC` (linux/magic.h, v6.1).
     const PROC: i64 = 0x9FA0;
@@ -303,7 +303,7 @@ struct Known {
 }
 
 impl Roots {
-    /// None so far.
+    /// An empty set.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -335,7 +335,7 @@ impl Roots {
     }
 }
 
-/// Look at what a descriptor names.
+/// Look at the file that a descriptor names.
 pub(crate) fn look_at(named: impl AsFd, what: StatxFlags) -> Result<Statx, Errno> {
     statx(named, "", AtFlags::EMPTY_PATH, what)
 }
@@ -358,7 +358,7 @@ pub(crate) fn is_regular(status: &Statx) -> bool {
     FileType::from_raw_mode(status.stx_mode.into()) == FileType::RegularFile
 }
 
-/// The mount and the device; kernels before 5.8 tell the device only.
+/// The mount; on kernels before 5.8, which do not tell it, the device.
 fn mount_of(directory: impl AsFd) -> Result<(u64, TargetId), Errno> {
     let status = look_at(directory, StatxFlags::MNT_ID)?;
     let known = status.stx_mask & StatxFlags::MNT_ID.bits() != 0;

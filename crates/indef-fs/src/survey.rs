@@ -1,9 +1,9 @@
 //! The layout of a range: its fragments, its stretches, and where these go in the donor.
 //!
-//! A *stretch* is a run of file blocks without a hole between them: what can become one fragment.
-//! In the donor the stretches lie one after the other, so that it can be allocated in one piece;
-//! the kernel wants both offsets to be the same modulo the page size, so where blocks are smaller
-//! than pages there may be a gap of less than a page between two.
+//! A *stretch* is a run of file blocks without a hole between them: it can become one fragment. In
+//! the donor the stretches lie one after the other, so that it can be allocated in one piece; the
+//! kernel wants both offsets to be the same modulo the page size, so where blocks are smaller than
+//! pages there may be a gap of less than a page between two.
 //!
 //! Large files are surveyed in a stream, without keeping their extents.
 
@@ -38,7 +38,7 @@ pub fn count_ranges(target: &Target, ranges: &[FileRange]) -> Result<Vec<Counted
     ranges.iter().map(count).collect()
 }
 
-/// The range and one block on either side: what tells whether its ends are cut.
+/// The range and one block on either side, which tell whether its ends are cut.
 fn around(target: &Target, range: FileRange) -> FileRange {
     let block = target.block_size.get();
     FileRange::between(
@@ -69,7 +69,8 @@ pub(crate) struct Cursor {
 }
 
 impl Cursor {
-    /// At the end of what another one placed, for a range that does not continue its.
+    /// A cursor past the `donor_len` bytes that another one placed, for a range that does not
+    /// continue that one's.
     pub(crate) fn behind(donor_len: Bytes) -> Self {
         Self {
             donor_end: donor_len.get(),
@@ -96,14 +97,14 @@ impl Cursor {
     }
 }
 
-/// A range, surveyed. What cannot be moved counts as a hole.
+/// The survey of a range. Extents that cannot be moved count as holes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Survey {
     /// Its fragments; its pieces are the stretches.
     pub(crate) count: FragmentCount,
     /// Where its place in the donor begins.
     pub(crate) place: Cursor,
-    /// Bytes that the donor needs, with what is placed before.
+    /// Bytes that the donor needs, with those that are placed before.
     pub(crate) donor_len: Bytes,
     /// The extents, where they are so few that they need not be asked for again.
     pub(crate) extents: Option<Vec<Extent>>,
@@ -112,7 +113,8 @@ pub(crate) struct Survey {
     pub(crate) small: Option<(FileOffset, Cursor)>,
 }
 
-/// Such a fragment is moved by one call, however short calls have to be.
+/// The longest fragment that is small: such a one is moved by one call, however short calls have to
+/// be.
 const SMALL: Bytes = Bytes::kib(64);
 
 /// Extents that a survey keeps.
@@ -184,7 +186,7 @@ impl Pass {
         }
     }
 
-    /// The current fragment ends with what was placed last.
+    /// End the current fragment with the extent that was placed last.
     fn end_fragment(&mut self) {
         if let Some((start, place)) = self.open.take()
             && self.survey.small.is_none()
@@ -200,7 +202,7 @@ impl Pass {
 
     fn finish(mut self) -> Survey {
         self.end_fragment();
-        // Nothing to go back for.
+        // Where the first fragment of all is small, there is nothing to go back for.
         let small = self.survey.small;
         Survey {
             count: self.counter.count(),

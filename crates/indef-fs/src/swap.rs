@@ -18,7 +18,7 @@ const FRESH: Duration = Duration::from_secs(1);
 static KNOWN: Mutex<Option<(Instant, Vec<TargetId>)>> = Mutex::new(None);
 
 /// Whether the file is an active swap file, as of the last second. `false` where `/proc` is
-/// missing: then the kernel's refusal is what remains.
+/// missing: then only the kernel's refusal remains.
 pub(crate) fn is_swap_file(id: TargetId) -> bool {
     let mut known = KNOWN
         .lock()
@@ -53,7 +53,7 @@ fn parse(table: &[u8]) -> impl Iterator<Item = PathBuf> + '_ {
             let path = words.next()?;
             (words.next()? == b"file").then(|| {
                 let path = crate::mounts::unescape(path);
-                // A swap file that was unlinked while in use has this mark behind its name.
+                // The name of a swap file that was unlinked while in use ends with this mark.
                 let bytes = path.into_os_string().into_vec();
                 let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(&bytes);
                 PathBuf::from(OsString::from_vec(bytes.to_vec()))

@@ -45,11 +45,11 @@ bitflags::bitflags! {
 pub struct FileTime {
     /// Seconds since 1970.
     pub seconds: i64,
-    /// And nanoseconds.
+    /// Nanoseconds of the second.
     pub nanos: u32,
 }
 
-/// An open file, with what is known of it.
+/// An open file, with the facts that are known of it.
 #[derive(Debug)]
 pub struct Target {
     /// Open for reading and writing, `O_NOATIME` where allowed.
@@ -58,7 +58,7 @@ pub struct Target {
     pub path: PathBuf,
     /// Which file.
     pub id: TargetId,
-    /// When it came into being, where the file system knows.
+    /// Birth time, where the file system knows it.
     pub born: Option<BirthTime>,
     /// Size when it was opened.
     pub size: Bytes,
@@ -74,7 +74,7 @@ pub struct Target {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names that it has.
+    /// Number of its names.
     pub links: u32,
     /// Last read.
     pub atime: FileTime,
@@ -84,7 +84,7 @@ pub struct Target {
     pub ctime: FileTime,
     /// Whether `O_NOATIME` was granted: reads through [`Self::file`] leave the access time alone.
     pub noatime: bool,
-    /// Where it was found (`O_PATH`).
+    /// The directory in which it was found (`O_PATH`).
     directory: OwnedFd,
 }
 
@@ -105,11 +105,11 @@ impl Target {
     }
 
     /// Open a regular file for moving: the `expected` one, where it is known. Type, identity and
-    /// attributes are looked at before it is opened, since opening a device can do things.
+    /// attributes are looked at before it is opened, since opening a device can have effects.
     ///
     /// # Errors
     ///
-    /// The named reason why it cannot be moved, or what failed.
+    /// The named reason why it cannot be moved, or the failure.
     pub fn open_beneath(
         root: &Root,
         below: &Path,
@@ -171,8 +171,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// What the kernel says; `EXDEV` where the directory is on another file system, as that of a
-    /// file that is mounted by itself.
+    /// The kernel's error; `EXDEV` where the directory is on another file system, as that of a file
+    /// that is mounted by itself.
     pub fn unnamed_beside(&self, flags: OFlags) -> Result<File, Errno> {
         let status = look_at(&self.directory, StatxFlags::INO)?;
         if id(&status).dev != self.id.dev {
@@ -185,13 +185,13 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn open_directory(&self) -> Result<File, Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(&self.directory, ".", flags, Mode::empty()).map(File::from)
     }
 
-    /// What failed on this file.
+    /// The error of an operation that failed on this file.
     #[must_use]
     pub fn error(
         &self,
@@ -231,7 +231,8 @@ pub(crate) fn unnamed_in(directory: impl AsFd, flags: OFlags) -> Result<File, Er
     openat(directory, ".", flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// Open for reading and writing; `true` where without touching the access time.
+/// Open for reading and writing. Returns `true` with the file where reads leave the access time
+/// alone.
 fn open_quietly(entry: &Entry) -> Result<(File, bool), Refusal> {
     let opened = match entry.open(OFlags::RDWR | OFlags::NOATIME) {
         // Only the owner and root may ask for O_NOATIME.

@@ -23,7 +23,7 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) parts: Vec<Part>,
-    /// What the reader had been asked for when the batch was closed.
+    /// The number of ranges that the reader had been asked for when the batch was closed.
     pub(super) asked: u64,
 }
 
@@ -39,7 +39,7 @@ impl Batch {
     }
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Outcome {
     pub(super) before: u64,

@@ -1,4 +1,4 @@
-//! One call of the ioctl: how much it gets, and what it cost others.
+//! One call of the ioctl: its length, and its cost to others.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use super::{compression::Way, pieces::CLUSTER};
 use crate::{Moved, Refusal, Target};
 
 /// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
-/// the only one of its cluster and has no neighbour behind it: with the odd length first, the last
+/// the only one of its cluster and that no neighbour follows: with the odd length first, the last
 /// cluster is a full one.
 pub(super) fn piece_of(rest: Bytes, way: Way, limit: Bytes, block: Bytes) -> Bytes {
     let limit = whole(limit, block).max(block);
@@ -36,7 +36,7 @@ pub(super) fn whole(bytes: Bytes, unit: Bytes) -> Bytes {
     Bytes(bytes.get() - bytes.get() % unit.get())
 }
 
-/// A signal is pending for this thread.
+/// Whether the error means that a signal is pending for this thread.
 pub(super) fn interrupted(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -44,7 +44,7 @@ pub(super) fn interrupted(error: &io::Error) -> bool {
     )
 }
 
-/// The inode lock is held for a cluster at a time, not for the whole call.
+/// The time under the inode lock, which is held for a cluster at a time, not for the whole call.
 pub(super) fn locked(elapsed: Duration, len: Bytes) -> Moved {
     let clusters = len.div_ceil(CLUSTER).max(1);
     Moved {
@@ -54,8 +54,8 @@ pub(super) fn locked(elapsed: Duration, len: Bytes) -> Moved {
     }
 }
 
-/// Bytes moved a short while ago: what they occupied before is free only after a commit, which
-/// comes every 30 seconds if nobody changed that.
+/// Bytes moved a short while ago: their old places are free only after a commit, which comes every
+/// 30 seconds if nobody changed that.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recent {
     since: Instant,
@@ -97,7 +97,7 @@ pub(super) fn refuse(target: &Target, at: FileOffset, error: io::Error) -> Refus
         Some(Errno::ROFS) => SkipReason::ReadOnlyMount,
         Some(Errno::PERM | Errno::ACCESS) => SkipReason::NotPermitted,
         Some(Errno::TXTBSY) => SkipReason::SwapFile,
-        // The range begins behind the end of the file, which was cut off meanwhile.
+        // The range begins past the end of the file, which was cut off meanwhile.
         Some(Errno::INVAL) => SkipReason::Changed,
         Some(Errno::NOTTY | Errno::OPNOTSUPP) => SkipReason::Unsupported,
         _ => return Refusal::Failed(target.error("rewrite a range", Some(at), error)),

@@ -1,20 +1,21 @@
 //! Keeping data compressed as it is, and uncompressed data uncompressed.
 //!
-//! What is rewritten is compressed or not by what holds *now*: the mount options `compress` and
-//! `compress-force`, the property `btrfs.compression`, the inode's flags, and the ioctl's own flags,
-//! which come first (`inode_need_compress` in fs/btrfs/inode.c, v6.18). So:
+//! Whether rewritten data is compressed depends on the settings of *now*: the mount options
+//! `compress` and `compress-force`, the property `btrfs.compression`, the inode's flags, and the
+//! ioctl's own flags, which come first (`inode_need_compress` in fs/btrfs/inode.c, v6.18). So:
 //!
 //! - Compressed data is rewritten with the flag that compresses and with its own algorithm, which
-//!   root can read in the tree. Without root it is what the property or the mount option names;
-//!   where neither does, compressed data stays where it is. The level is not stored with the data:
-//!   it is the mount option's where that names the same algorithm (6.15), else the default.
+//!   root can read in the tree. Without root it is the one that the property or the mount option
+//!   names; where neither names one, compressed data stays where it is. The level is not stored
+//!   with the data: it is the mount option's where that names the same algorithm (6.15), else the
+//!   default.
 //! - Plain data on an inode that would be compressed is rewritten with the flag against it (6.17).
 //!   On older kernels it stays where it is.
 //! - Compressed extents that are as long as they can be (128 KiB of data) stay, since each gets a
 //!   place of its own, near the last or not.
 //! - Both flags hold while the ioctl runs, so writeback has to begin before it returns. They are
-//!   the inode's: what an application writes to the same file in these milliseconds is treated the
-//!   same way.
+//!   the inode's: data that an application writes to the same file in these milliseconds is treated
+//!   the same way.
 
 use indef_core::SkipReason;
 use linux_abi::btrfs::{Compression, DefragFlags, compressions};
@@ -66,7 +67,7 @@ impl Way {
 
 /// `FS_NOCOMP_FL` (linux/fs.h, v6.1), which rustix does not name.
 const FS_NOCOMP_FL: u32 = 0x400;
-/// What would happen to a file's data when it is rewritten.
+/// The rules for the compression of a file's data when it is rewritten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     /// New data may be compressed.
@@ -144,7 +145,7 @@ impl Rules {
         Ok(Way::Compressed(kind, level.and_then(|(_, level)| level)))
     }
 
-    /// What the tree says; `None` without the privilege to look.
+    /// The algorithms that the tree has for the range; `None` without the privilege to look.
     fn stored(&mut self, target: &Target, range: FileRange) -> Option<Vec<Option<Compression>>> {
         if !self.may_search {
             return None;

@@ -6,20 +6,21 @@
 //! into the tree, in the transaction that frees the old ones. So contents are safe at every moment,
 //! and a write of an application in between wins, as with any cached page.
 //!
-//! What this engine adds:
+//! This engine adds:
 //!
 //! - **Exactly the range.** The kernel leaves out extents that it thinks not worth it: those of
 //!   256 KiB and more by default, and the last one before a hole. A threshold of 4 GiB, and from
 //!   6.17 on the flag for no compression, which implies every extent, take care of that.
-//! - **Asynchronous.** The ioctl reads what is not cached and waits. Ranges are read ahead of it,
-//!   many requests at a time, and written back behind it, many ranges in one go: neighbours then
+//! - **Asynchronous.** The ioctl reads data that is not cached and waits. Ranges are read ahead of
+//!   it, many requests at a time, and written back after it, many ranges in one go: neighbours then
 //!   get neighbouring blocks.
 //! - **Sharing is kept.** Rewriting gives it up, so shared extents are left out, as the map says
 //!   right before (a reflink made in the half second between is the one case that it misses; then
-//!   space is lost, not data). Files without copy-on-write keep it even where it may be given up: an
-//!   extent that nobody else refers to any more is written in place, also if that is not committed
-//!   yet. After a power cut the moved file would be back on its old extents, with what the other one
-//!   has written there (seen on 6.18; it is so without us, too, when a clone is punched or removed).
+//!   space is lost, not data). Files without copy-on-write keep it even where it may be given up:
+//!   an extent that nobody else refers to any more is written in place, also if that is not
+//!   committed yet. After a power cut the moved file would be back on its old extents, with the
+//!   data that was written there through the other one (seen on 6.18; it is so without us, too,
+//!   when a clone is punched or removed).
 //! - **Compression is kept**: see [`compression`].
 //! - **Never worse.** A file system without room in one piece could give more fragments than there
 //!   were; see [`space`], and the result of each batch is compared.

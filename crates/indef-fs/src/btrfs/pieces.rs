@@ -8,10 +8,10 @@ use units::{Bytes, FileRange};
 
 use super::compression::{MAX_COMPRESSED, Way};
 
-/// The kernel rewrites so much in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). Whoever syncs the
-/// file system, takes a snapshot or is short of space for metadata has everything dirty written back,
-/// and between two clusters of ours there may be somebody like that each time. So a piece is only
-/// certain not to end with more fragments than it had if it has as many as it has clusters.
+/// The length that the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). A sync
+/// of the file system, a snapshot or a shortage of space for metadata writes everything dirty back,
+/// and there may be one of these between any two clusters of ours. So a piece is only certain not
+/// to end with more fragments than it had if it has as many as it has clusters.
 pub(super) const CLUSTER: Bytes = Bytes::kib(256);
 
 /// A part of a file without holes that is rewritten in one way.
@@ -41,8 +41,8 @@ pub(super) struct Movable {
     at_least: u64,
 }
 
-/// Cut `range` at holes and at what must stay. `window` says that it is a part of a larger one, of
-/// which each has to pay for itself. `layout` covers one block more on either side: an
+/// Cut `range` at holes and at extents that must stay. `window` means that it is a part of a larger
+/// one, of which each part has to pay for itself. `layout` covers one block more on either side: an
 /// extent that continues there would be cut in two, which costs a fragment that the piece must win
 /// back, or the file would end with more fragments than it had.
 pub(super) fn movable(

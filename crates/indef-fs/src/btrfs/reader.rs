@@ -34,7 +34,7 @@ impl Done {
 }
 
 impl Reader {
-    /// With `parallel` in a thread of its own, if one can be had.
+    /// A reader; with `parallel`, in a thread of its own, if one can be had.
     pub(super) fn new(file: &File, parallel: bool) -> Self {
         let done = Arc::new(Done::default());
         let (sender, ranges) = mpsc::channel::<FileRange>();
@@ -72,8 +72,8 @@ impl Reader {
         self.asked
     }
 
-    /// Until the first `mark` ranges are on their way, so that none of them enters the page cache
-    /// after it was put back as it was.
+    /// Wait until the first `mark` ranges are on their way, so that none of them enters the page
+    /// cache after the cache was restored.
     pub(super) fn wait(&self, mark: u64) {
         let alive = || {
             let thread = self.thread.as_ref();

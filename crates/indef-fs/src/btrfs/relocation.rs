@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A window of up to 32 MiB of ranges is mapped at a time, so that memory does not grow with the
-//! file and the map is fresh; what of it can be moved and pays for itself are its pieces.
+//! file and the map is fresh; the parts of it that can be moved and pay for themselves are its
+//! pieces.
 //!
 //! A batch is 16 MiB of ranges (more only where fragments are of several MiB) that are written back
 //! together, so that the allocator sees them as a whole; its size also bounds how much is dirty
@@ -40,13 +41,13 @@ use crate::{
     map,
 };
 
-/// Written back together, at least, if there is as much.
+/// The least that is written back together, if there is as much.
 const BATCH: Bytes = Bytes::mib(16);
-/// And at most: the longest extent that Btrfs makes.
+/// And the most: the longest extent that Btrfs makes.
 const LARGEST_BATCH: Bytes = Bytes::mib(128);
 /// The first batch where it is not known whether there is room in one piece.
 const CAUTIOUS: Bytes = Bytes::mib(1);
-/// Mapped at a time.
+/// The bytes of ranges that are mapped at a time.
 const WINDOW: Bytes = Bytes::mib(32);
 /// A map older than this is looked at again before data is moved.
 const FRESH: Duration = Duration::from_millis(500);
@@ -67,15 +68,15 @@ pub(super) struct BtrfsRelocation<'a> {
     mapper: Mapper,
     reader: Reader,
     rules: Rules,
-    /// Sharing may be given up, as far as we are asked.
+    /// The options allow sharing to be given up.
     allow_unshare: bool,
     /// Shared extents may be moved.
     may_unshare: bool,
     /// Where the last window cut a range.
     cut_at: Option<FileOffset>,
-    /// What no window has taken yet.
+    /// Ranges that no window has taken yet.
     ranges: VecDeque<FileRange>,
-    /// What no batch has taken yet, with the map of it.
+    /// Pieces that no batch has taken yet, each with its map.
     pieces: VecDeque<(RewritePiece, Layout)>,
     /// When the pieces were mapped.
     mapped: Instant,
@@ -160,7 +161,7 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(new)
     }
 
-    /// Map the next ranges, and take what of them can be moved and is worth it.
+    /// Map the next ranges, and take the parts of them that can be moved and are worth it.
     fn next_window(&mut self) -> Result<(), Refusal> {
         self.mapped = Instant::now();
         let mut rest = WINDOW;
@@ -196,14 +197,14 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(())
     }
 
-    /// Nothing is where the window was: begin the next one where data is, so that a hole of many TiB
-    /// is not walked through.
+    /// Begin the next window where data is, since this one held none: a hole of many TiB is not
+    /// walked through.
     fn skip_hole(&mut self) -> Result<(), Refusal> {
         while let Some(range) = self.ranges.front_mut() {
             let at = rustix::fs::SeekFrom::Data(range.start.get());
             let data = match rustix::fs::seek(&self.target.file, at) {
                 Ok(data) => data,
-                // No data behind it.
+                // No data follows.
                 Err(rustix::io::Errno::NXIO) => u64::MAX,
                 Err(errno) => return Err(self.target.error("look for data", None, errno).into()),
             };
@@ -237,7 +238,7 @@ impl<'a> BtrfsRelocation<'a> {
         }
     }
 
-    /// Remember why something was left out: that it was contiguous is the least particular reason.
+    /// Remember why something was left out: `Contiguous` is the least particular reason.
     fn note(&mut self, reason: SkipReason) {
         if self
             .left_out
@@ -358,8 +359,8 @@ impl<'a> BtrfsRelocation<'a> {
         };
         let (range, way, encoded) = (part.range, part.way, part.encoded);
         let start = range.start + self.at.1;
-        // A call lets go of the locks after each cluster; what is cut into calls may become as many
-        // extents.
+        // A call lets go of the locks after each cluster; a range that is cut into calls may become
+        // as many extents.
         let limit = CALL;
         let len = piece_of(range.end() - start, way, limit, self.target.block_size);
         if part.mapped.elapsed() > FRESH {
@@ -396,7 +397,8 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(locked(elapsed, len))
     }
 
-    /// What the kernel refuses ends the relocation; what is rewritten so far is still seen through.
+    /// End the relocation after a refusal of the kernel; ranges that are rewritten so far are still
+    /// seen through.
     fn rewrite_failed(&mut self, refusal: Refusal) -> Result<Moved, Refusal> {
         let Refusal::Skip(reason) = refusal else {
             return Err(refusal);
@@ -414,8 +416,8 @@ impl<'a> BtrfsRelocation<'a> {
         Ok(Moved::default())
     }
 
-    /// The first open batch is rewritten: start its writeback, and look at what the one before
-    /// became.
+    /// Start the writeback of the first open batch, which is rewritten, and look at the outcome of
+    /// the one before.
     fn close_batch(&mut self) -> Result<Moved, Refusal> {
         let Some(mut batch) = self.open.pop_front() else {
             return Ok(Moved::default());
@@ -436,8 +438,8 @@ impl<'a> BtrfsRelocation<'a> {
         before.map_or(Ok(Moved::default()), |batch| self.settle(batch, false))
     }
 
-    /// Wait for a batch's writeback and compare. With `sync`, what is not in the tree yet is waited
-    /// for, too, else only where the result looks bad without.
+    /// Wait for a batch's writeback and compare. With `sync`, data that is not in the tree yet is
+    /// waited for, too, else only where the result looks bad without.
     fn settle(&mut self, batch: Batch, sync: bool) -> Result<Moved, Refusal> {
         let waited = batch.parts.iter().try_for_each(|part| {
             wait_writeback(
@@ -458,7 +460,7 @@ impl<'a> BtrfsRelocation<'a> {
         let outcome = compared?;
         self.moved_any |= !outcome.relocated.is_zero();
         if outcome.after > outcome.before {
-            // Before more becomes worse: what is free is in smaller pieces than the file.
+            // Stop before more becomes worse: the free space is in smaller pieces than the file.
             self.leave_out_rest(SkipReason::NoSpace);
             self.reader.wait(self.reader.asked());
             for batch in self.open.drain(..) {
@@ -513,7 +515,7 @@ impl Relocation for BtrfsRelocation<'_> {
 impl Drop for BtrfsRelocation<'_> {
     fn drop(&mut self) {
         self.reader.wait(self.reader.asked());
-        // Ended early: what was rewritten is written back in any case.
+        // Ended early: rewritten data is written back in any case.
         for batch in self.open.drain(..).chain(self.writing.take()) {
             for part in &batch.parts {
                 let (start, len) = (part.range.start.get(), part.range.len.get());

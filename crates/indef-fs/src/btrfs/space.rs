@@ -1,11 +1,11 @@
 //! Is there room in long pieces?
 //!
-//! Btrfs looks for a free extent as long as what is written in one go, then makes a new block group
-//! if the device has unallocated space, and only then takes two halves, and so on (`cow_file_range`
-//! and `find_free_extent` in fs/btrfs, v6.18). So what matters is how much is free in pieces that
-//! are several times as long as the fragments to be moved. Root can read that in the free space
-//! tree, as of the last commit; what is freed by moving is not free before the next one. Without
-//! root only the amount is known, and what a first, small batch becomes.
+//! Btrfs looks for a free extent as long as the data that is written in one go, then makes a new
+//! block group if the device has unallocated space, and only then takes two halves, and so on
+//! (`cow_file_range` and `find_free_extent` in fs/btrfs, v6.18). So what matters is how much is
+//! free in pieces that are several times as long as the fragments to be moved. Root can read that
+//! in the free space tree, as of the last commit; space that is freed by moving is not free before
+//! the next one. Without root only the amount is known, and the outcome of a first, small batch.
 
 use std::fs::File;
 
@@ -21,7 +21,7 @@ const FACTOR: u64 = 4;
 /// Free extents that are looked at before giving up: a look must not cost more than a move.
 const LOOK_AT: usize = 100_000;
 
-/// What is known of the free space.
+/// Whether there is room, as far as is known of the free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     /// In long pieces.

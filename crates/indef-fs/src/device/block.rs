@@ -23,7 +23,7 @@ pub(crate) struct BlockDevice {
 }
 
 impl BlockDevice {
-    /// By its device number; `None` where it is none of a block device.
+    /// The device of this number; `None` where it is none of a block device.
     pub(crate) fn by_number(dev: u64) -> Option<Self> {
         let link = format!("/sys/dev/block/{}:{}", major(dev), minor(dev));
         Self::at(fs::canonicalize(link).ok()?)
@@ -41,7 +41,7 @@ impl BlockDevice {
         })
     }
 
-    /// By a node in the file system.
+    /// The device of a node in the file system.
     pub(crate) fn by_path(path: &Path) -> io::Result<Self> {
         let status = fs::metadata(path)?;
         let none = || io::Error::other("it is no block device");
@@ -58,7 +58,7 @@ impl BlockDevice {
         !matches!(model.trim(), "" | "none")
     }
 
-    /// The device that it is or is a partition of, and where on that it begins.
+    /// The device that it is or is a partition of, and the place on that where it begins.
     pub(crate) fn whole(&self) -> Option<(Self, Bytes)> {
         let start = match self.is_partition() {
             true => self.number("start")?.checked_mul(SECTOR)?,
@@ -72,7 +72,7 @@ impl BlockDevice {
         self.sysfs.file_name().unwrap_or_default().to_string_lossy()
     }
 
-    /// What one of its files in sysfs says.
+    /// The number in one of its files in sysfs.
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         let text = fs::read_to_string(self.sysfs.join(file)).ok()?;
         text.trim().parse().ok()
@@ -89,7 +89,7 @@ impl BlockDevice {
         self.sysfs.join("partition").exists()
     }
 
-    /// What it is, where addresses on it are not those of a whole device.
+    /// The kind of device, where addresses on it are not those of a whole device.
     pub(crate) fn layer(&self) -> Option<&'static str> {
         let has = |name| self.sysfs.join(name).exists();
         match () {

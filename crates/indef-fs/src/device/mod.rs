@@ -21,15 +21,15 @@ pub(crate) use self::block::BlockDevice;
 pub use self::page::PageError;
 use crate::{Filesystem, FsKind, f2fs::Superblock};
 
-/// Log pages are that long at most; one of 4096 dies and some namespaces has a tenth of it.
+/// The longest log page that is read; one of 4096 dies and some namespaces has a tenth of it.
 const PAGE_MAX: usize = 1 << 20;
 
-/// A geometry that a device told.
+/// A geometry that a device reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceGeometry {
     /// With the device's place among the file system's addresses.
     pub geometry: Geometry,
-    /// Which device.
+    /// The device.
     pub device: PathBuf,
 }
 
@@ -45,7 +45,7 @@ pub enum NoGeometry {
     /// An ordinary device.
     #[error("{device} has no zones, so where its data lies does not follow from addresses", device = device.display())]
     NotZoned {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// More than one zoned device.
@@ -57,27 +57,27 @@ pub enum NoGeometry {
     /// The zoned device is one that the kernel puts together, or a part of one.
     #[error("{device} is {what}; only whole NVMe namespaces are asked", device = device.display())]
     Layered {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// What it is.
+        /// Its kind.
         what: &'static str,
     },
     /// The zoned device has another protocol.
     #[error("{device} is no NVMe device, and no other can be asked; --geometry describes it", device = device.display())]
     NotNvme {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// A privilege is missing.
     #[error("asking {device} needs root (CAP_SYS_ADMIN)", device = device.display())]
     NotPermitted {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// The device does not have the page.
     #[error("{device} has no log page DBh with its geometry ({why}); --geometry describes it", device = device.display())]
     NoPage {
-        /// Which.
+        /// The device.
         device: PathBuf,
         /// The device's answer, or the mistake in its page.
         why: PageError,
@@ -85,11 +85,11 @@ pub enum NoGeometry {
     /// Something failed.
     #[error("{device}: {operation} failed: {source}", device = device.display())]
     Failed {
-        /// Which device.
+        /// The device.
         device: PathBuf,
-        /// What.
+        /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -134,7 +134,7 @@ pub fn device_geometry(fs: &Filesystem) -> Result<DeviceGeometry, NoGeometry> {
     })
 }
 
-/// How large the sections of an F2FS are, where its superblock can be read.
+/// The size of the sections of an F2FS, where its superblock can be read.
 pub(crate) fn f2fs_section(fs: &Filesystem) -> Option<units::Bytes> {
     let mounted = BlockDevice::by_number(fs.dev)?;
     Some(superblock(&mounted).ok()?.section)
@@ -189,7 +189,7 @@ fn superblock(mounted: &BlockDevice) -> Result<Superblock, NoGeometry> {
     found.ok_or_else(|| fail("read the superblock")(none()))
 }
 
-/// The log page, and which namespace the device is.
+/// The log page, and the number of the namespace that the device is.
 fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
     let file = File::open(&device.path).map_err(failed(device, "open the device"))?;
     let nsid = nvme::namespace_id(&file).map_err(failed(device, "ask for the namespace"))?;
@@ -215,7 +215,7 @@ fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
     Ok((log, nsid))
 }
 
-/// Sort what the kernel says.
+/// Sort the kernel's errors.
 fn failed(device: &BlockDevice, operation: &'static str) -> impl Fn(io::Error) -> NoGeometry {
     use rustix::io::Errno;
     let device = device.path.clone();

@@ -57,7 +57,7 @@ fn header(log: &[u8]) -> Result<GeometryLog, PageError> {
     Ok(header)
 }
 
-/// How long the page says that it is.
+/// The length that the page gives for itself.
 pub(super) fn length(log: &[u8]) -> Result<usize, PageError> {
     usize::try_from(header(log)?.len.get()).map_err(|_| PageError::TooLong)
 }

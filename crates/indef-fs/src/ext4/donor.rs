@@ -21,9 +21,9 @@ pub(super) struct Donor {
     pub(super) fragments: u64,
 }
 
-/// The allocator does not always find a single piece at once though there is one, since it runs into
-/// the superblock copies that lie in some block groups: having had to leave out what the last try
-/// got, it looks behind that.
+/// The allocator does not always find a single piece at once though there is one, since it runs
+/// into the superblock copies that lie in some block groups: when it has to leave out the blocks
+/// that the last try got, it looks past them.
 const TRIES: usize = 6;
 
 impl Donor {
@@ -35,7 +35,7 @@ impl Donor {
         mapper: &mut Mapper,
     ) -> Result<Self, Refusal> {
         let mut best = Self::try_once(target, fallbacks, len, mapper)?;
-        // Kept until the end: what is freed would be found again.
+        // Kept until the end: blocks that are freed would be found again.
         let mut worse = Vec::new();
         while best.fragments > 1 && worse.len() + 1 < TRIES {
             let plenty = Space::of(&best.file).is_ok_and(|space| {
@@ -75,8 +75,8 @@ impl Donor {
     }
 }
 
-/// In the file's own directory, so that it is allocated near it and inherits the same project; else
-/// in any other of the same file system where the user may.
+/// Create a donor in the file's own directory, so that it is allocated near it and inherits the
+/// same project; else in any of `fallbacks` on the same file system where the user may.
 pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Refusal> {
     let mut refusal = None;
     let own = std::iter::once_with(|| target.unnamed_beside(OFlags::empty()));
@@ -103,7 +103,7 @@ pub(super) fn create(target: &Target, fallbacks: &[PathBuf]) -> Result<File, Ref
     })
 }
 
-/// What an errno about the donor means for the file.
+/// The refusal that an errno about the donor means for the file.
 pub(super) fn refuse(target: &Target, operation: &'static str, errno: Errno) -> Refusal {
     match errno {
         Errno::NOSPC => SkipReason::NoSpace.into(),

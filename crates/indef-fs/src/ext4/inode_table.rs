@@ -3,16 +3,16 @@
 //!
 //! Looking at, opening, mapping and closing a file costs four system calls and some 4 µs, most of
 //! it in cold processor caches. The inode of a file with at most four extents holds all that a scan
-//! wants to know, and the tables hold thousands of inodes in a row. Reading them is safe on a mounted
-//! file system: the device's page cache is where ext4 keeps them itself (fs/ext4/inode.c,
-//! `ext4_do_update_inode`, v6.1), so that what is read is what ext4 last put there. It is *not*
-//! everything that ext4 knows: delayed allocations have no place yet, and the size that goes with
-//! them is not in the inode. So an inode is believed
+//! wants to know, and the tables hold thousands of inodes in a row. Reading them is safe on a
+//! mounted file system: the device's page cache is where ext4 keeps them itself (fs/ext4/inode.c,
+//! `ext4_do_update_inode`, v6.1), so that a read returns the bytes that ext4 last put there. It is
+//! *not* everything that ext4 knows: delayed allocations have no place yet, and the size that goes
+//! with them is not in the inode. So an inode is believed
 //!
 //! - alone ([`InodeTables::file`]) while the file system has no delayed allocations at all
 //!   ([`InodeTables::is_settled`]) and nothing is allocated past the file's end,
 //! - else ([`InodeTables::layout`]) where its size, its blocks and its change time are those that
-//!   `statx` tells.
+//!   `statx` reports.
 //!
 //! For anything unusual there is no answer, and the file has to be mapped.
 //!
@@ -33,11 +33,11 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use crate::{Filesystem, FsKind, device::BlockDevice};
 
-/// Flags of inodes of which the kernel is better asked.
+/// Flags of inodes for which it is better to ask the kernel.
 const UNUSUAL: InodeFlags = InodeFlags::HUGE_FILE
     .union(InodeFlags::INLINE_DATA)
     .union(InodeFlags::ENCRYPT);
-/// Read at once: 64 inodes of 256 bytes.
+/// Bytes that are read at once: 64 inodes of 256 bytes.
 const CHUNK: u64 = 16 << 10;
 /// Group descriptors of 16 TiB with blocks of 4 KiB; larger file systems are mapped file by file.
 const MOST_GROUPS: u64 = 1 << 17;
@@ -51,8 +51,8 @@ pub struct InodeTables {
     inodes_per_group: u64,
     /// The first byte of each group's table.
     tables: Vec<u64>,
-    /// Where ext4 tells how many blocks are delayed; `None` where a file could be hidden below a
-    /// mount.
+    /// The file in which ext4 tells how many blocks are delayed; `None` where a file could be
+    /// hidden below a mount.
     delayed: Option<PathBuf>,
 }
 
@@ -90,15 +90,15 @@ pub struct InodeChunk {
 }
 
 impl InodeChunk {
-    /// Forget what was read, so that it is not taken for something newer.
+    /// Forget the bytes, so that they are not taken for newer ones.
     pub fn clear(&mut self) {
         self.bytes.clear();
     }
 }
 
 impl InodeTables {
-    /// Of this file system, if it is ext4, its device may be read, and there is nothing unusual
-    /// about it.
+    /// The tables of this file system, if it is ext4, its device may be read, and there is nothing
+    /// unusual about it.
     #[must_use]
     pub fn open(fs: &Filesystem) -> Option<Self> {
         if fs.kind != FsKind::Ext4 {

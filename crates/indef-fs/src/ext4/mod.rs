@@ -4,11 +4,12 @@
 //! file: under both inodes' locks and the page's lock it makes sure that the page is in memory,
 //! swaps the mappings in a journal transaction, and marks the page dirty; the transaction is not
 //! committed before the data is on the device (fs/ext4/move_extent.c, v6.1 and v6.18). So contents
-//! are safe against everybody at every moment, as long as there is a journal, but for one thing: what
-//! an application writes to moved blocks before the move is committed is not durable, whatever
-//! `fdatasync` says ([`relocation`]). So every step ends with a commit, and nobody can open the file before.
-//! What is left to do here is to choose a better place, to bound the time under the locks, and to
-//! have the data in memory, in the right form, when the kernel looks for it.
+//! are safe against everybody at every moment, as long as there is a journal, but for one thing:
+//! data that an application writes to moved blocks before the move is committed is not durable,
+//! whatever `fdatasync` says ([`relocation`]). So every step ends with a commit, and nobody can
+//! open the file before. It is left to this engine to choose a better place, to bound the time
+//! under the locks, and to have the data in memory, in the right form, when the kernel looks for
+//! it.
 //!
 //! ```text
 //! survey(range) ─▶ donor: one piece if there is one ─▶ better? ─▶ window by window:
@@ -19,8 +20,8 @@
 //! Where others have the file open there is no lease; then steps are small, so that the time until
 //! the commit is short, and with [`EngineOptions::strict`] the file is left alone.
 //!
-//! Ignored: blocks behind the end of the file (the kernel refuses them), and delayed allocations
-//! that appear while the file is moved.
+//! Ignored: blocks past the end of the file (the kernel refuses them), and delayed allocations that
+//! appear while the file is moved.
 
 mod donor;
 mod inode_table;

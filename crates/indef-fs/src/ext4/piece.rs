@@ -1,14 +1,15 @@
 //! Moving the blocks of one piece into its donor's place, window by window.
 //!
-//! Three things go on at the same time, each ahead of the next: the device reads what will be moved,
-//! the kernel moves what is in memory, the device writes what was moved. Moving is the only one that
-//! holds the file's locks; it finds its pages in memory, so that it waits for nothing.
+//! Three things go on at the same time, each ahead of the next: the device reads the data to be
+//! moved next, the kernel moves data that is in memory, the device writes moved data. Moving is the
+//! only one that holds the file's locks; it finds its pages in memory, so that it waits for
+//! nothing.
 //!
 //! Linux 6.16 to 6.18 move a page at a time, but may have the file cached in large folios. Moving a
 //! page makes its folio dirty, and a dirty folio cannot let go of its mapping for the next page
-//! before a journal commit, for which the kernel waits under the locks. So what is cached is dropped
-//! first and read again as single pages. What cannot be dropped, since it is mapped, is moved page by
-//! page, and written back before the next one: a clean folio lets go.
+//! before a journal commit, for which the kernel waits under the locks. So cached data is dropped
+//! first and read again as single pages. Data that cannot be dropped, since it is mapped, is moved
+//! page by page, and each page is written back before the next one is moved: a clean folio lets go.
 
 use std::{
     cell::RefCell,
@@ -116,12 +117,13 @@ impl<'a> DonorPiece<'a> {
         Ok(self.queue.to_move.is_empty())
     }
 
-    /// Windows that are moved and written back in the background, since the last call.
+    /// Take the windows that were moved since the last call, and are written back in the
+    /// background.
     pub(super) fn take_settling(&mut self) -> Vec<CacheRecord> {
         std::mem::take(&mut self.settling)
     }
 
-    /// Move some of what is next, in one call into the kernel, `limit` bytes at most.
+    /// Move the next bytes, in one call into the kernel, `limit` bytes at most.
     pub(super) fn advance(
         &mut self,
         limit: Bytes,
@@ -152,8 +154,8 @@ impl<'a> DonorPiece<'a> {
         Ok(())
     }
 
-    /// End the piece early: nothing more is moved, and what was read in vain has arrived, so that it
-    /// can be dropped.
+    /// End the piece early: nothing more is moved, and data that was read in vain has arrived, so
+    /// that it can be dropped.
     pub(super) fn abandon(&mut self) {
         let mut ahead = std::mem::take(&mut self.ahead);
         for segment in std::mem::take(&mut self.queue.to_move) {
@@ -187,18 +189,19 @@ impl<'a> DonorPiece<'a> {
         Ok(())
     }
 
-    /// Have nothing of a window cached. `false` where something stays.
+    /// Make sure that nothing of a window is cached. Returns `false` where something stays.
     fn prepare(&self, range: FileRange) -> bool {
         if self.drop_cached(range) {
             return true;
         }
-        // Written to since the survey, perhaps.
+        // It may have been written to since the survey.
         let _ = write_and_wait(&self.target.file, range.start.get(), range.len.get());
         self.drop_cached(range)
     }
 
-    /// Drop what is cached of a window. `false` where something stays. A folio that reaches over the
-    /// window's ends is only dropped together with what is around it, which is read back.
+    /// Drop the cached pages of a window. Returns `false` where something stays. A folio that
+    /// reaches over the window's ends is only dropped together with the pages around it, which are
+    /// read back.
     fn drop_cached(&self, range: FileRange) -> bool {
         let file = &self.target.file;
         let is_gone = || cached_pages(file, range).is_some_and(|pages| pages == 0);
@@ -220,7 +223,7 @@ impl<'a> DonorPiece<'a> {
         is_gone()
     }
 
-    /// Keep so much reading in flight.
+    /// Keep the configured number of bytes of reads in flight.
     fn read_ahead(&mut self, moved: &mut Moved, mapper: &mut Mapper) -> Result<(), Refusal> {
         while self.ahead < self.shared.read_ahead {
             let Some(range) = self.queue.to_read.front_mut() else {
@@ -268,7 +271,8 @@ impl<'a> DonorPiece<'a> {
         })
     }
 
-    /// What somebody wrote a moment ago would be waited for under the locks, a page at a time.
+    /// Wait for the writeback of data that somebody wrote a moment ago: the kernel would wait for
+    /// it under the locks, a page at a time.
     fn wait_written(&self, range: FileRange) {
         let (start, len) = (range.start.get(), range.len.get());
         let waits = cachestat(&self.target.file, start, len)
@@ -278,7 +282,7 @@ impl<'a> DonorPiece<'a> {
         }
     }
 
-    /// One call. Returns how many bytes are dealt with.
+    /// Make one call. Returns how many bytes are dealt with.
     fn move_part(
         &mut self,
         part: FileRange,
@@ -306,7 +310,7 @@ impl<'a> DonorPiece<'a> {
             self.note_dirty(part);
         }
         match outcome.result {
-            // What is missing has become a hole meanwhile: the kernel went past it.
+            // Bytes that were not moved have become a hole meanwhile: the kernel went past it.
             Ok(()) => {
                 self.busy = 0;
                 Ok(part.len)
@@ -360,7 +364,7 @@ impl<'a> DonorPiece<'a> {
         }
     }
 
-    /// Leave `passed` bytes of the first segment behind.
+    /// Remove `passed` bytes from the beginning of the first segment.
     fn pass(&mut self, passed: Bytes) {
         let Some(segment) = self.queue.to_move.front_mut() else {
             return;
@@ -401,7 +405,7 @@ impl<'a> DonorPiece<'a> {
         self.settling.extend(windows.map(|window| window.record));
     }
 
-    /// Wait until what the last calls moved is on the device.
+    /// Wait until the data that the last calls moved is on the device.
     pub(super) fn finish_writing(&mut self) -> Result<(), Refusal> {
         self.write_back();
         match self.unfinished.take() {
@@ -424,7 +428,7 @@ impl<'a> DonorPiece<'a> {
         }
     }
 
-    /// Hand what was moved to the device.
+    /// Hand moved data to the device.
     fn write_back(&mut self) {
         if let Some(dirty) = self.dirty.take() {
             self.unfinished = Some(self.unfinished.map_or(dirty, |before| hull(before, dirty)));
@@ -434,7 +438,7 @@ impl<'a> DonorPiece<'a> {
     }
 }
 
-/// The smallest range with both.
+/// The smallest range that contains both.
 fn hull(a: FileRange, b: FileRange) -> FileRange {
     FileRange::between(a.start.min(b.start), a.end().max(b.end()))
 }

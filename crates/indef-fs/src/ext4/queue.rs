@@ -1,4 +1,4 @@
-//! What is to be moved next, from the file's extents.
+//! The queue of blocks that are moved next, made from the file's extents.
 //!
 //! The queue is filled a window at a time, so that its size does not depend on that of the file.
 
@@ -19,7 +19,7 @@ use crate::{
 /// no folio of ext4 is larger (`EXT4_MAX_PAGECACHE_ORDER`, fs/ext4/inode.c, v6.18, for 4 KiB blocks).
 pub(super) const WINDOW: Bytes = Bytes::mib(8);
 
-/// Blocks that lie one behind the other in the file and in the donor.
+/// Blocks that are consecutive in the file and in the donor.
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) range: FileRange,
@@ -38,8 +38,8 @@ struct Part {
 }
 
 impl Part {
-    /// The range as a whole; or, where it begins with large fragments, what is behind them first,
-    /// from a small one on.
+    /// The range as a whole; or, where it begins with large fragments, two parts: first the one
+    /// that begins with the first small fragment, then the large ones before it.
     fn of(range: FileRange, survey: &Survey) -> impl Iterator<Item = Self> {
         let (middle, cursor) = survey.small.unwrap_or((range.start, survey.place));
         let behind = Self {
@@ -80,7 +80,7 @@ impl Segment {
 /// Blocks of one piece that are to be read and moved.
 #[derive(Debug)]
 pub(super) struct MoveQueue {
-    /// What has not become windows yet.
+    /// Parts that have not become windows yet.
     rest: VecDeque<Part>,
     /// All extents, where the survey kept them.
     kept: Option<Vec<Extent>>,
@@ -90,7 +90,7 @@ pub(super) struct MoveQueue {
 }
 
 impl MoveQueue {
-    /// Of ranges, in order, with their surveys.
+    /// A queue for ranges, in order, with their surveys.
     pub(super) fn new(surveyed: Vec<(FileRange, Survey)>) -> Self {
         let parts = surveyed
             .iter()
@@ -114,8 +114,8 @@ impl MoveQueue {
         !self.rest.is_empty()
     }
 
-    /// MoveQueue the next window: the bytes from its first extent to its last, and how many of them are
-    /// to be moved. `None` where nothing came, which need not be the end.
+    /// Queue the next window. Returns the bytes from its first extent to its last, and how many of
+    /// them are to be moved; `None` where nothing was queued, which need not be the end.
     pub(super) fn fill(
         &mut self,
         target: &Target,
@@ -137,7 +137,7 @@ impl MoveQueue {
         Ok(hull.map(|(first, last)| (FileRange::between(first.file, last.file_end()), left)))
     }
 
-    /// Everything up to `end` has become windows.
+    /// Note that everything up to `end` has become windows.
     fn enter_up_to(&mut self, end: FileOffset) {
         if let Some(part) = self.rest.front_mut() {
             part.range = FileRange::between(end, part.range.end());
@@ -147,7 +147,7 @@ impl MoveQueue {
         }
     }
 
-    /// Extents of the next window, which begins with `rest`, and where the one after it begins.
+    /// The extents of the next window, which begins with `rest`, and where the one after it begins.
     fn next_extents(
         &self,
         target: &Target,
@@ -183,8 +183,8 @@ impl MoveQueue {
         Ok((inside.collect(), end))
     }
 
-    /// MoveQueue an extent, behind the one before it if it continues that. Returns its length, or 0 where
-    /// the donor has no place: the file has grown into its holes since the survey.
+    /// Queue an extent, joined with the one before it if it continues that. Returns its length, or
+    /// 0 where the donor has no place: the file has grown into its holes since the survey.
     fn add_segment(&mut self, extent: &Extent, is_border: bool) -> Bytes {
         let Some(part) = self.rest.front_mut() else {
             return Bytes::ZERO;

@@ -1,11 +1,12 @@
 //! A relocation: ranges are cut into pieces that each get a donor, one piece after the other.
 //!
-//! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of an
-//! application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
-//! (fs/ext4/extents.c, v6.18). What the application was told is durable then lies in the new place,
-//! and a power cut brings the old one back. So a step takes a lease on the file, commits, and gives
-//! the lease back: nobody can have written in between. (`kernel/ext4` mends the kernel. Whether that was
-//! done cannot be told soundly from here, so it is done for every kernel.)
+//! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of
+//! an application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
+//! (fs/ext4/extents.c, v6.18). Data that the application was told is durable then lies in the new
+//! place, and a power cut brings the old one back. So a step takes a lease on the file, commits,
+//! and gives the lease back: nobody can have written in between. (`kernel/ext4` holds a fix for the
+//! kernel. Whether the running kernel has it cannot be told reliably from here, so steps do this on
+//! every kernel.)
 
 use std::{collections::VecDeque, fs::File, sync::Arc, time::Instant};
 
@@ -22,8 +23,8 @@ use crate::{
     survey::{Cursor, Survey},
 };
 
-/// No donor is larger: an extent of ext4 has 128 MiB at most, so there is nothing to gain, and what
-/// a donor holds is missing elsewhere until the piece is done.
+/// No donor is larger: an extent of ext4 has 128 MiB at most, so there is nothing to gain, and the
+/// space that a donor holds is missing elsewhere until the piece is done.
 const MAX_PIECE: Bytes = Bytes::gib(1);
 /// No piece is halved below this when space is short or in too many pieces.
 const MIN_PIECE: Bytes = Bytes::kib(256);
@@ -34,35 +35,37 @@ const MAX_MISSES: u32 = 16;
 const GROUP: Bytes = Bytes::mib(8);
 /// And up to this number.
 const MAX_GROUP: usize = 64;
-/// What waits for its writeback before more is moved.
+/// If more moved bytes than this wait for their writeback, the oldest are waited for before more is
+/// moved.
 const SETTLING: Bytes = Bytes::mib(16);
 
-/// A step moves no more where others have the file open: until it is committed, what they are told
-/// is durable is not.
+/// A step moves no more where others have the file open: until it is committed, data that they are
+/// told is durable is not.
 const CONTESTED_STEP: Bytes = Bytes::mib(1);
 
 /// Ranges of one file under way.
 pub(super) struct Ext4Relocation<'a> {
     shared: &'a Shared,
     target: &'a Target,
-    /// The same open file once more, which may live longer than this, until everything has settled.
+    /// Another descriptor of the same open file, which may live longer than this, until everything
+    /// has settled.
     file: Arc<File>,
-    /// What is left to be surveyed.
+    /// Ranges that are left to be surveyed.
     ranges: VecDeque<FileRange>,
     piece: Option<DonorPiece<'a>>,
     /// Length of the next piece.
     piece_len: Bytes,
     misses: u32,
-    /// Whether ranges share donors: not any more once there was none for a group.
+    /// Whether ranges share donors; `false` once there was no donor for a group.
     grouping: bool,
-    /// Moved, being written back.
+    /// Moved ranges that are being written back.
     settling: VecDeque<CacheRecord>,
     mapper: Mapper,
     /// Something was moved.
     moved: bool,
-    /// Why some piece is not moved: the reason for the whole, if nothing is.
+    /// Why some piece is not moved; if none is, the reason for the whole relocation.
     reason: SkipReason,
-    /// What ended a step that had moved something, for the next one to report.
+    /// The refusal that ended a step that had moved something; the next step reports it.
     ended: Option<Refusal>,
 }
 
@@ -74,7 +77,7 @@ impl<'a> Ext4Relocation<'a> {
     ) -> Result<Self, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
         let size = target.file.metadata().map_err(fail)?.len();
-        // Blocks behind the end of the file cannot be moved.
+        // Blocks past the end of the file cannot be moved.
         let end = FileOffset(size).align_up(target.block_size);
         let inside = FileRange::between(FileOffset(0), end);
         let ranges: VecDeque<_> = ranges
@@ -86,7 +89,7 @@ impl<'a> Ext4Relocation<'a> {
         if ranges.is_empty() {
             return Err(SkipReason::OutOfRange.into());
         }
-        // What has to be read nevertheless, while waiting, comes as single pages, too.
+        // Data that has to be read nevertheless, while waiting, is cached as single pages, too.
         let _ = fadvise(&target.file, 0, None, Advice::Random);
         let mut relocation = Self {
             shared,
@@ -157,11 +160,11 @@ impl<'a> Ext4Relocation<'a> {
     }
 
     fn survey(&mut self, range: FileRange, place: Cursor) -> Result<Survey, Refusal> {
-        // Not written back: later ones would wait for the writeback of what was moved before.
+        // Without writeback: later surveys would wait for that of data that was moved before.
         Survey::of(self.target, range, place, &mut self.mapper)
     }
 
-    /// The range, and those behind it that go into the same donor.
+    /// The range, and the following ones that go into the same donor.
     fn group(
         &mut self,
         range: FileRange,
@@ -188,7 +191,7 @@ impl<'a> Ext4Relocation<'a> {
         Ok(group)
     }
 
-    /// Leave `range` behind, and all that was found contiguous before it.
+    /// Remove `range` from the front, and all ranges before it, which were found contiguous.
     fn pass_whole(&mut self, range: FileRange) {
         while self
             .ranges
@@ -200,7 +203,7 @@ impl<'a> Ext4Relocation<'a> {
         self.pass(range.end());
     }
 
-    /// Leave everything up to `end` behind.
+    /// Remove everything up to `end` from the first range.
     fn pass(&mut self, end: FileOffset) {
         if let Some(range) = self.ranges.front_mut() {
             *range = FileRange::between(end, range.end());
@@ -210,7 +213,7 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    /// One that is a better place for each range of the group.
+    /// A donor that is a better place for each range of the group.
     fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
         let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
         let (target, fallbacks) = (self.target, &self.shared.fallbacks);
@@ -265,8 +268,8 @@ impl<'a> Ext4Relocation<'a> {
 }
 
 impl Ext4Relocation<'_> {
-    /// Have a piece to move. Finding one can take long, so nobody is kept waiting meanwhile. `false`
-    /// where there is none left.
+    /// Make sure that there is a piece to move. Finding one can take long, so it is done without a
+    /// lease, and nobody is kept waiting meanwhile. `false` where there is none left.
     fn prepare(&mut self) -> Result<bool, Refusal> {
         let settled = match &mut self.piece {
             Some(piece) => piece.is_done(&mut self.mapper)?,
@@ -280,14 +283,15 @@ impl Ext4Relocation<'_> {
         Ok(true)
     }
 
-    /// End a step that `began` then: what it moved is committed.
+    /// End a step that `began` then: commit the data that it moved.
     fn commit(
         &mut self,
         moved: &mut Moved,
         hold: &Hold<'_>,
         began: Instant,
     ) -> Result<(), Refusal> {
-        // The commit waits for moved data; waited for before, the rest does not depend on how much.
+        // The commit waits for moved data. After waiting for that here, the rest does not depend on
+        // how much was moved.
         let written = self
             .piece
             .as_mut()
@@ -299,7 +303,7 @@ impl Ext4Relocation<'_> {
             Nanos::from(committing.elapsed()),
         );
         if hold.is_leased() {
-            // Who opens the file waits for all of it.
+            // Whoever opens the file waits for all of it.
             moved.note_lock_and(step, moved.relocated, commit);
             if hold.is_lost(began) {
                 moved.uncommitted = step;
@@ -340,7 +344,7 @@ impl Relocation for Ext4Relocation<'_> {
         let mut moved = Moved::default();
         let began = Instant::now();
         let mut done = self.advance(limit, &hold, &mut moved);
-        // Kernels before 6.8 say that nothing was moved where a hole is behind what was.
+        // Kernels before 6.8 report that nothing was moved where a hole follows the moved blocks.
         if !moved.relocated.is_zero() || moved.locked > Nanos(0) {
             done = self.commit(&mut moved, &hold, began).and(done);
         }
@@ -358,7 +362,7 @@ impl Relocation for Ext4Relocation<'_> {
 }
 
 impl Drop for Ext4Relocation<'_> {
-    /// What is moved is on its way to the device; the engine waits for it, and restores the cache.
+    /// Moved data is on its way to the device; the engine waits for it, and restores the cache.
     fn drop(&mut self) {
         if let Some(mut piece) = self.piece.take() {
             piece.abandon();

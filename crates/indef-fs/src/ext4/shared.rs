@@ -46,10 +46,10 @@ impl Shared {
         }
     }
 
-    /// Commit the journal with everything that was moved until now. Not with an `fsync` of the target:
-    /// that would write back what applications have dirtied in it, and says nothing of a change in a
-    /// leaf of its extent tree. A change of any other inode joins the running transaction, or one
-    /// behind it, and transactions are committed in order (fs/jbd2, v6.18).
+    /// Commit the journal with everything that was moved until now. Not with an `fsync` of the
+    /// target: that would write back the data that applications have dirtied in it, and does not
+    /// cover a change in a leaf of its extent tree. A change of any other inode joins the running
+    /// transaction, or a later one, and transactions are committed in order (fs/jbd2, v6.18).
     pub(super) fn commit(&self, target: &Target) -> Result<(), Refusal> {
         let marker = self.marker(target)?;
         marker

@@ -1,5 +1,5 @@
-//! Whether a mounted ext4 file system can be worked on at all: what it says of its journal and of its
-//! features.
+//! Whether a mounted ext4 file system can be worked on at all, by what is known of its journal and
+//! of its features.
 
 use std::{
     fs::{self, File},
@@ -41,9 +41,10 @@ struct Features {
 }
 
 impl Features {
-    /// Of the file system on a device: only root may read it. Who may not finds out about `bigalloc`
-    /// when the first file is moved, and about `fast_commit` where the kernel lists it among the mount
-    /// options (under the name of the one that forces it; before 6.3 that stands for another option).
+    /// The features of the file system on a device, which only root may read. Other users find out
+    /// about `bigalloc` when the first file is moved, and about `fast_commit` where the kernel
+    /// lists it among the mount options (under the name of the one that forces it; before 6.3 that
+    /// stands for another option).
     fn of(device: &BlockDevice, fs: &Filesystem) -> Self {
         let mut superblock = [0; 1024];
         let read = File::open(&device.path)
@@ -74,9 +75,9 @@ impl Features {
 /// # Errors
 ///
 /// [`SkipReason::NoJournal`]: mapping and data of a moved block could reach the device in any
-/// order. [`SkipReason::Unsupported`] with `data=journal` or `bigalloc`. [`SkipReason::FastCommit`]:
-/// until Linux 7.0 a fast commit does not know of moved blocks, and its replay could undo a move
-/// without undoing what was written after it.
+/// order. [`SkipReason::Unsupported`] with `data=journal` or `bigalloc`.
+/// [`SkipReason::FastCommit`]: until Linux 7.0 a fast commit does not know of moved blocks, and its
+/// replay could undo a move without undoing the writes after it.
 pub(super) fn admit(fs: &Filesystem) -> Result<(), Refusal> {
     if fs.has_mount_option("data=journal") {
         return Err(SkipReason::Unsupported.into());

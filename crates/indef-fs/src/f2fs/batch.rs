@@ -1,11 +1,12 @@
 //! Ranges of many files in one call.
 //!
-//! Workers hand in what they want moved next; one of them makes the call for all that wait, and each
-//! gets its own part of the answer. While a call is under way the next one gathers by itself, so that
-//! calls grow with the number of workers and nobody waits for company.
+//! Workers hand in the parts that they want moved next; one of them makes the call for all that
+//! wait, and each gets its own part of the answer. While a call is under way the next one gathers
+//! by itself, so that calls grow with the number of workers and nobody waits for company.
 //!
-//! The kernel puts ranges one behind the other in its log. Whoever moves a range in several calls
-//! keeps the log to itself until it is through: a range of another file in between would cut it.
+//! The kernel puts ranges one after the other into its log. A relocation that moves a range in
+//! several calls keeps the log to itself until it is through: a range of another file in between
+//! would cut it.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -21,12 +22,12 @@ use units::{Bytes, Nanos};
 use super::parts::Part;
 use crate::Moved;
 
-/// No call is asked for more, however many wait: others than us may want the log, too.
+/// No call is asked for more, however many requests wait: others than us may want the log, too.
 const CALL_MAX: Bytes = Bytes::mib(64);
 
-/// What one worker wants moved: parts of one file, of which only the last may continue.
+/// A worker's request to move parts of one file, of which only the last may continue.
 pub(super) struct Request {
-    /// Which relocation.
+    /// The number of the relocation.
     pub(super) relocation: u64,
     pub(super) file: Arc<File>,
     pub(super) parts: Vec<Part>,
@@ -42,12 +43,12 @@ impl Request {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    /// For each part.
+    /// The outcome of each part.
     pub(super) outcomes: Vec<RangeOutcome>,
-    /// Its share of what the call did.
+    /// Its share of the work of the call.
     pub(super) moved: Moved,
 }
 
@@ -112,7 +113,7 @@ impl Batches {
         }
     }
 
-    /// A relocation is at its end, however that came: it needs the log no more.
+    /// End the ownership of the log by a relocation that is at its end, however that came.
     pub(super) fn release(&self, relocation: u64) {
         let mut state = self.lock();
         if state.owner == Some(relocation) {
@@ -223,9 +224,9 @@ fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
     }
 }
 
-/// What of a call belongs to each request. The kernel says for each range how much was moved, and by
-/// which way only for all of them: where there was more than one way, a request's share of each is its
-/// share of the bytes. The sums are exact.
+/// Divide the work of a call among its requests. The kernel reports for each range how much was
+/// moved, but by which way only for all of them: where there was more than one way, a request's
+/// share of each is its share of the bytes. The sums are exact.
 fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
     let mut outcomes = report.ranges.iter().copied();
     let mine: Vec<Vec<RangeOutcome>> = requests

@@ -13,10 +13,11 @@
 //! There is no donor to look at beforehand. A part is given to the kernel only if joining its
 //! fragments outweighs the fragments that its two ends would cut, so that the file never has more.
 //!
-//! A page has its new address before it is written there (`f2fs_do_write_data_page`, fs/f2fs/data.c, v6.12),
-//! and a direct read asks only once, before it looks for the address, whether anything is being written: one
-//! that comes in between reads what the new place held before. So nobody else may have the file open: a
-//! lease is held until what was moved is on the device. Who opens the file waits for that.
+//! A page has its new address before it is written there (`f2fs_do_write_data_page`,
+//! fs/f2fs/data.c, v6.12), and a direct read asks only once, before it looks for the address,
+//! whether anything is being written: one that comes in between reads the former contents of the
+//! new place. So nobody else may have the file open: a lease is held until the moved data is on the
+//! device. Whoever opens the file waits for that.
 //!
 //! Needs `CAP_SYS_ADMIN`. Refused by the kernel: atomic and pinned files, compressed ones whose
 //! blocks were released, in-place-update mounts.
@@ -46,7 +47,7 @@ const SETTLING: Bytes = Bytes::mib(32);
 pub(crate) struct F2fsDefragment {
     settler: Settler,
     holds: Holds,
-    /// Whoever has it is the one that adds to the log.
+    /// Held by the one worker that adds to the log.
     log: Mutex<()>,
 }
 
@@ -147,7 +148,8 @@ impl F2fsRelocation<'_> {
         }
     }
 
-    /// The new places are only found again after a crash once the file's nodes are written.
+    /// Sync the file: after a crash the new places are only found again if the file's nodes are
+    /// written.
     fn finish(&self) -> Result<(), Refusal> {
         self.target
             .file

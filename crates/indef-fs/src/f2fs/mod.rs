@@ -1,6 +1,6 @@
-//! F2FS: two engines, and what they have in common.
+//! F2FS: two engines, and their common parts.
 //!
-//! [`defragment`] is what every kernel has: the host rewrites ranges. [`offload`] needs a patched
+//! [`defragment`] works with every kernel: the host rewrites ranges. [`offload`] needs a patched
 //! kernel, and has the device copy. Both move a file part by part, each of which is chosen by
 //! [`parts`].
 
@@ -35,7 +35,8 @@ fn admit(target: &Target) -> Result<(), Refusal> {
     }
 }
 
-/// Where the capabilities cannot be read, the kernel's answer to the ioctl will tell.
+/// Whether we have `CAP_SYS_ADMIN`. Where the capabilities cannot be read, `true`: the kernel's
+/// answer to the ioctl will tell.
 fn is_privileged() -> bool {
     capabilities(None).map_or(true, |sets| {
         sets.effective.contains(CapabilitySet::SYS_ADMIN)

@@ -1,12 +1,12 @@
 //! F2FS: `F2FS_IOC_OFFLOAD` of a patched kernel (`kernel/f2fs`), which has the device copy.
 //!
-//! The kernel allocates a contiguous place in a log that nothing else writes to, has the data copied
-//! there (In_Device_Defragment, NVMe Copy, or the host's own hands, as the device allows; what is dirty
-//! in the page cache is written from memory), and then lets the file point to it. Until a checkpoint,
-//! which comes at the end of a run or when F2FS makes one, the old blocks stay as they are, and a power
-//! cut brings them back: contents are the same before and after.
+//! The kernel allocates a contiguous place in a log that nothing else writes to, has the data
+//! copied there (In_Device_Defragment, NVMe Copy, or a copy by the host, as the device allows; data
+//! that is dirty in the page cache is written from memory), and then lets the file point to it.
+//! Until a checkpoint, which comes at the end of a run or when F2FS makes one, the old blocks stay
+//! as they are, and a power cut brings them back: contents are the same before and after.
 //!
-//! The page cache is not touched, but where the host has to copy.
+//! The page cache is not touched, except where the host has to copy.
 //!
 //! Needs `CAP_SYS_ADMIN`, and F2FS on a zoned device (`mode=lfs`). Where the kernel or the device
 //! cannot, [`F2fsDefragment`](super::F2fsDefragment) is the engine to fall back to.
@@ -43,8 +43,8 @@ use crate::{
 const SECTION: Bytes = Bytes::mib(2);
 /// Host copies that wait for their writeback.
 const SETTLING: Bytes = Bytes::mib(32);
-/// The least that a step moves, however short it is to be: below that the time of a call is its own, and
-/// a part so short that it holds no two fragments would stay as it is.
+/// The least that a step moves, however short it is to be: below that the time of a call hardly
+/// depends on the bytes, and a part so short that it holds no two fragments would stay as it is.
 const LEAST: Bytes = Bytes::mib(1);
 /// Parts of one file in one call.
 const PARTS: usize = MAX_RANGES / 4;
@@ -56,12 +56,12 @@ pub(crate) struct F2fsOffload {
     batches: Batches,
     settler: Settler,
     relocations: AtomicU64,
-    /// The file that was moved last: by it the file system is told to write a checkpoint.
+    /// The file that was moved last: through it the file system is told to write a checkpoint.
     moved: Mutex<Option<(Arc<File>, PathBuf)>>,
 }
 
 impl F2fsOffload {
-    /// Find out whether kernel and device can.
+    /// Find out whether kernel and device can offload.
     ///
     /// # Errors
     ///
@@ -79,8 +79,8 @@ impl F2fsOffload {
         })
     }
 
-    /// One call for all that wait. Where there was no room, once more after a checkpoint: that frees
-    /// what was moved away before.
+    /// Make one call for all requests that wait. Where there was no room, make another one after a
+    /// checkpoint: that frees the old places of data that was moved before.
     fn call(&self, requests: &[Request]) -> io::Result<Report> {
         let ranges: Vec<Range<'_>> = requests
             .iter()
@@ -100,7 +100,7 @@ impl F2fsOffload {
         let Some(full) = (report.ranges.iter()).position(|o| o.status == Status::NoSection) else {
             return Ok(report);
         };
-        // What the first call has moved counts, whatever becomes of the second.
+        // The data moved by the first call counts, however the second one ends.
         let again = checkpoint(&first.file)
             .and_then(|()| offload(&first.file, &ranges[full..], Flags::empty()));
         Ok(match again {
@@ -118,13 +118,13 @@ impl F2fsOffload {
     }
 }
 
-/// Two reports of the same ranges, the second one of those from `at` on.
+/// Join two reports of the same ranges, the second one of those from `at` on.
 fn join(mut first: Report, at: usize, second: Report) -> Report {
     for (range, again) in first.ranges[at..].iter_mut().zip(second.ranges) {
         let before = range.moved;
         *range = RangeOutcome {
             moved: before + again.moved,
-            // What the first call did may be all there was to do.
+            // The first call may have done all there was to do.
             status: match again.status {
                 Status::Contiguous if before > 0 => Status::Done,
                 status => status,
@@ -140,10 +140,10 @@ fn join(mut first: Report, at: usize, second: Report) -> Report {
     first
 }
 
-/// Make what was moved durable, and the old places free.
+/// Make moved data durable, and the old places free.
 fn checkpoint(file: &File) -> io::Result<()> {
     match offload(file, &[], Flags::CHECKPOINT) {
-        // A kernel that wants ranges; this writes all of the file system, and then a checkpoint.
+        // This kernel wants ranges; a sync writes all of the file system, and then a checkpoint.
         Err(error) if Errno::from_io_error(&error) == Some(Errno::INVAL) => {
             Ok(rustix::fs::syncfs(file)?)
         }
@@ -236,12 +236,12 @@ struct OffloadRelocation<'a> {
     /// Its number.
     id: u64,
     moved: bool,
-    /// Why nothing more is moved, told once what was moved before is accounted for.
+    /// Why nothing more is moved; reported once the data moved before is accounted for.
     refused: Option<Refusal>,
 }
 
 impl OffloadRelocation<'_> {
-    /// What the next call moves: one part that has to be cut, or as many as fit uncut.
+    /// The parts that the next call moves: one that has to be cut, or as many as fit uncut.
     fn next(&mut self, limit: Bytes) -> Result<Vec<Part>, Refusal> {
         let mut parts: Vec<Part> = self.parts.next(self.target, limit)?.into_iter().collect();
         let Some(Part {
@@ -288,7 +288,7 @@ impl OffloadRelocation<'_> {
             self.engine.settler.push(&self.file, path, record);
         }
         let Answer { outcomes, moved } = answer.map_err(|error| self.call_failed(error))?;
-        // From behind, so that what is put back comes in order again.
+        // From the last to the first, so that parts that are put back are in order again.
         for (part, outcome) in parts.into_iter().zip(&outcomes).rev() {
             match self.refusal(part.range, outcome.status) {
                 Ok(true) => {}
@@ -303,7 +303,8 @@ impl OffloadRelocation<'_> {
         Ok(moved)
     }
 
-    /// Whether the part is dealt with, or is to be tried again, or why it cannot be moved.
+    /// `true` where the part is dealt with, `false` where it is to be tried again; else why it
+    /// cannot be moved.
     fn refusal(&self, part: FileRange, status: Status) -> Result<bool, Refusal> {
         let skip = |reason: SkipReason| Err(reason.into());
         match status {

@@ -33,7 +33,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Of the ranges that hold fragments to join.
+    /// The parts of the ranges that hold fragments to join.
     ///
     /// # Errors
     ///
@@ -99,7 +99,7 @@ impl Parts {
         Ok(None)
     }
 
-    /// As [`Self::next`], but nothing that would have to be cut.
+    /// As [`Self::next`], but `None` where the part would have to be cut.
     pub(super) fn next_whole(
         &mut self,
         target: &Target,
@@ -111,7 +111,7 @@ impl Parts {
         }
     }
 
-    /// A part was not moved after all: it comes first the next time.
+    /// Put back a part that was not moved after all: it comes first the next time.
     pub(super) fn put_back(&mut self, part: Part) {
         match self.ranges.front_mut() {
             Some(rest) if part.continues && rest.start == part.range.end() => {
@@ -157,8 +157,9 @@ fn why_not(
     })
 }
 
-/// Block-aligned, in order, those that touch as one (what is moved by one call is copied by one command,
-/// and keeps more of the device busy), and not behind the end of a file of `size` bytes.
+/// The ranges block-aligned, in order, those that touch joined (a range that is moved by one call
+/// is copied by one command, and keeps more of the device busy), and cut at the end of a file of
+/// `size` bytes.
 fn inside(ranges: &[FileRange], size: u64) -> VecDeque<FileRange> {
     let end = FileOffset(size).align_up(BLOCK);
     let file = FileRange::between(FileOffset(0), end);

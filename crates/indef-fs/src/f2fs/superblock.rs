@@ -1,9 +1,9 @@
 //! The part of F2FS's superblock that says which devices a file system is on, and how large its
 //! sections are (include/linux/f2fs_fs.h, `struct f2fs_super_block`, v6.1).
 //!
-//! Block addresses of F2FS, and so what FIEMAP reports, count through all its devices: those of the
-//! first one, the blocks before segment 0 and its segments, then the segments of the second, and so on
-//! (fs/f2fs/super.c, `f2fs_scan_devices`, v6.1). A list without names means one device.
+//! Block addresses of F2FS, and so those that FIEMAP reports, count through all its devices: those
+//! of the first one, the blocks before segment 0 and its segments, then the segments of the second,
+//! and so on (fs/f2fs/super.c, `f2fs_scan_devices`, v6.1). A list without names means one device.
 
 use std::{
     ffi::OsStr, fs::File, io, os::unix::ffi::OsStrExt, os::unix::fs::FileExt, path::PathBuf,
@@ -12,11 +12,11 @@ use std::{
 use units::Bytes;
 
 const MAGIC: u32 = 0xF2F5_2010;
-/// Into each of the first two blocks of the device (`F2FS_SUPER_OFFSET`).
+/// The superblock's place in each of the first two blocks of the device (`F2FS_SUPER_OFFSET`).
 const PLACES: [u64; 2] = [1024, 4096 + 1024];
 /// `sizeof(struct f2fs_super_block)`.
 const LEN: usize = 3072;
-/// `devs`: so many of a path and a number of segments.
+/// `devs`: `DEVICES` entries, each a path and a number of segments.
 const DEVICES_AT: usize = 2201;
 const DEVICES: usize = 8;
 const PATH_LEN: usize = 64;
@@ -26,23 +26,23 @@ const BLOCK: u64 = 4096;
 /// A device of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// As mkfs was told; `None` for the one that is mounted.
+    /// The path given to mkfs; `None` for the device that is mounted.
     pub(crate) path: Option<PathBuf>,
     /// Where its addresses begin.
     pub(crate) start: Bytes,
 }
 
-/// What matters of a superblock.
+/// The facts of a superblock that matter here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Superblock {
-    /// What F2FS allocates and frees as a whole; on a zoned device it is a zone.
+    /// The unit that F2FS allocates and frees as a whole; on a zoned device it is a zone.
     pub(crate) section: Bytes,
     /// In the order of their addresses; the first is the one that is mounted.
     pub(crate) members: Vec<Member>,
 }
 
 impl Superblock {
-    /// Of the file system on an open device; `None` where there is none.
+    /// The superblock of the file system on an open device; `None` where there is none.
     ///
     /// # Errors
     ///

@@ -23,7 +23,7 @@ fn tree() -> tempfile::TempDir {
 
 type Resolve = fn(&Root, &Path) -> Result<OwnedFd, Errno>;
 
-/// Both ways have to say the same.
+/// Both ways must give the same result.
 const WAYS: [Resolve; 2] = [Root::resolve_at_once, Root::resolve_by_name];
 
 #[test]

@@ -5,10 +5,10 @@ use units::{Bytes, FileOffset, FileRange};
 
 use crate::{CacheRecord, Target, cache::cached_pages};
 
-/// Records are made for windows of this size, so that what is not cached takes no memory.
+/// Records are made for windows of this size, so that parts that are not cached take no memory.
 const WINDOW: Bytes = Bytes::mib(16);
 
-/// What was cached of a range.
+/// The cached parts of a range.
 #[derive(Debug)]
 pub(super) struct Cached(Vec<CacheRecord>);
 
@@ -31,7 +31,7 @@ impl Cached {
         Self(records)
     }
 
-    /// Begin to read back what is not cached any more.
+    /// Begin to read back the parts that are not cached any more.
     pub(super) fn restore(&self, target: &Target) {
         for record in &self.0 {
             record.restore(&target.file);

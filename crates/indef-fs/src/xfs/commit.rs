@@ -6,16 +6,17 @@
 //! ```
 //!
 //! A piece is as long as a step may be, but ends where an extent of the file ends, and has at least
-//! two of them: then the file has no more fragments after any piece than before it, even if no other
-//! follows. Only what was copied is exchanged, so a piece may have gaps, and many small ranges are
-//! one exchange.
+//! two of them: then the file has no more fragments after any piece than before it, even if no
+//! other follows. Only copied data is exchanged, so a piece may have gaps, and one exchange serves
+//! many small ranges.
 //!
 //! A piece whose file changed meanwhile is tried again, smaller. A file that is written all the time
 //! is left alone in the end.
 //!
-//! The exchange gives the file whatever the donor has *written* in the span of the piece. So before
-//! each one, the donor must have written exactly what the file has, by a map made after freshness was
-//! taken: what an earlier try copied where there is a hole by now, or zeros, would come back.
+//! The exchange gives the file everything that the donor has *written* in the span of the piece. So
+//! before each exchange, the donor must have exactly the ranges written that the file has, by a map
+//! made after freshness was taken: otherwise the copy of an earlier try would return where the file
+//! has a hole by now, or zeros.
 //!
 //! A piece with a gap never reaches from the beginning of the file to its end. Such an exchange swaps,
 //! too, whether the two files are known to share blocks (`xmi_can_exchange_reflink_flags`,
@@ -55,7 +56,7 @@ use crate::{
 /// size is needed, however large the file is.
 const AHEAD: u64 = 1 << 30;
 
-/// What is copied between two looks at the clock, and at whether the file has changed.
+/// Bytes copied between two looks at the clock, and at whether the file has changed.
 const COPY_STEP: u64 = 32 << 20;
 
 /// How often a piece is tried, each time with a quarter of the size.
@@ -94,7 +95,8 @@ impl Relocator for CommitRange {
         let geometry = self.look(target)?;
         let size = Sample::take(target)?.size;
         let file = whole(size, target.block_size);
-        // To choose and to allocate by: each piece is written back and mapped before it is copied.
+        // Used to choose and to allocate; each piece is written back and mapped before it is
+        // copied.
         let layout = map_file(target, file, false)?;
         let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
         let chosen = choose(
@@ -175,7 +177,7 @@ fn map_file(target: &Target, range: FileRange, sync: bool) -> Result<Layout, Ref
     )
 }
 
-/// The target once more, so that an exchange leaves its times alone.
+/// Open the target again, so that an exchange leaves its times alone.
 fn open_again(target: &Target) -> Result<File, Refusal> {
     let fail = |error| refuse(target, "open by handle", None, error);
     let mount = |fd: &File| {
@@ -199,28 +201,29 @@ fn open_again(target: &Target) -> Result<File, Refusal> {
     }
 }
 
-/// What is copied and exchanged together.
+/// Ranges that are copied and exchanged together.
 struct ExchangePiece<'a> {
     /// Parts of the file, ordered.
     ranges: Vec<FileRange>,
     freshness: Freshness,
     sample: Sample,
-    /// Where they are now.
+    /// Where the ranges are now.
     layout: Layout,
-    /// What of them is written, in runs: what the donor must have written, and nothing else.
+    /// The written parts of the ranges, in runs: the donor must have these written, and nothing
+    /// else.
     written: Vec<FileRange>,
-    /// What of that is still to be copied.
+    /// The written parts that are still to be copied.
     copies: VecDeque<FileRange>,
-    /// How much that is in all.
+    /// The length of all written parts.
     bytes: Bytes,
-    /// What of them was in the page cache.
+    /// The part of their span that was in the page cache.
     cached: Cached,
-    /// What the device copies from.
+    /// The source of the device's copies.
     pin: Option<Pin<'a>>,
 }
 
 impl ExchangePiece<'_> {
-    /// Whether somebody else has some of it, too.
+    /// Whether somebody else shares some of it.
     fn is_shared(&self, layout: &Layout) -> bool {
         let mut ranges = self.ranges.iter();
         ranges.any(|range| is_shared(layout, *range))
@@ -247,7 +250,7 @@ fn written(layout: &Layout, ranges: &[FileRange]) -> Vec<FileRange> {
     written
 }
 
-/// How many fragments fewer the file has once what is written lies where the donor has it.
+/// How many fragments fewer the file has once its `written` runs lie where the donor has them.
 fn change(layout: &Layout, donor: &Layout, written: &[FileRange], block_size: Bytes) -> i64 {
     let hull = span(written);
     let around = FileRange::between(
@@ -275,9 +278,9 @@ struct Commit<'a> {
     donor: Donor<'a>,
     /// Of the whole file, when we began.
     layout: Layout,
-    /// What is to be moved and has no blocks in the donor yet.
+    /// Ranges to be moved that have no blocks in the donor yet.
     chosen: VecDeque<FileRange>,
-    /// What is to be moved and has.
+    /// Ranges to be moved that have blocks in the donor.
     allocated: VecDeque<FileRange>,
     piece: Option<ExchangePiece<'a>>,
     /// How often in a row the file had changed.
@@ -330,7 +333,8 @@ impl<'a> Commit<'a> {
         Ok(Step::Working(moved))
     }
 
-    /// Give a donor blocks for what comes next. The old one is freed with what it got in exchange.
+    /// Make a donor with blocks for the next ranges. The old one is freed with the blocks that it
+    /// got in exchange.
     fn allocate_ahead(&mut self) -> Result<(), Refusal> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
             self.donor = Donor::new(self.target, &self.geometry)?;
@@ -455,7 +459,7 @@ impl<'a> Commit<'a> {
         )
     }
 
-    /// What copies instead of the host.
+    /// The device that copies instead of the host, unless it has refused.
     fn device(&self) -> Option<&'a Offload> {
         self.offload.filter(|_| !self.refused)
     }
@@ -538,24 +542,24 @@ impl<'a> Commit<'a> {
         Ok(())
     }
 
-    /// Whether the file still has data, zeros and holes where it had them, shares none of it, and has
-    /// the very blocks that the device has copied from: one that is written after they were pinned
-    /// gets others.
+    /// Whether the file still has data, zeros and holes where it had them, shares none of it unless
+    /// it may, and has the very blocks that the device has copied from: a block that is written
+    /// after the pin gets another place.
     fn is_as_copied(
         &self,
         pin: Option<&Pin<'_>>,
         piece: &ExchangePiece<'_>,
     ) -> Result<bool, Refusal> {
         let now = map_file(self.target, span(&piece.ranges), false)?;
-        // A pin shares what it pins.
+        // A pin shares the blocks that it pins.
         let shared = pin.is_none() && !self.allow_unshare && piece.is_shared(&now);
         Ok(!shared
             && written(&now, &piece.ranges) == piece.written
             && pin.is_none_or(|pin| pin.is_what(&now, &piece.written)))
     }
 
-    /// The donor has something else than what was copied for this piece: it goes, and all that has
-    /// blocks in it gets others.
+    /// Replace a donor that has other ranges written than those copied for this piece: all ranges
+    /// with blocks in it get new ones.
     fn start_over(&mut self, piece: ExchangePiece<'_>) -> Result<(), Refusal> {
         tracing::warn!(
             path = %self.target.path.display(),
@@ -612,7 +616,8 @@ fn take(from: &mut VecDeque<FileRange>, layout: &Layout, limit: Bytes) -> Vec<Fi
     taken
 }
 
-/// Cut `range` at the first end of an extent behind `length` bytes.
+/// Cut `range` at the first end of an extent at or past `length` bytes, with two extents on either
+/// side; else not at all.
 fn cut(range: FileRange, layout: &Layout, length: u64) -> (FileRange, FileRange) {
     let wanted = range.start.get().saturating_add(length);
     let mut starts = layout

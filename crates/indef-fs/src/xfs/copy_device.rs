@@ -45,38 +45,38 @@ pub(crate) enum NoCopy {
         /// The device's name.
         name: String,
     },
-    /// Metadata beside or behind each block.
+    /// Metadata beside each block or at its end.
     #[error("{device} has a format that is not supported (metadata, or its block size)", device = device.display())]
     Format {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// It has zones.
     #[error("{device} has zones", device = device.display())]
     Zoned {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// The command is optional.
     #[error("{device} has no Copy command", device = device.display())]
     NoCommand {
-        /// Which.
+        /// The device.
         device: PathBuf,
     },
     /// Something failed.
     #[error("{device}: {operation} failed: {source}", device = device.display())]
     Failed {
-        /// Which.
+        /// The device.
         device: PathBuf,
-        /// What.
+        /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
 }
 
-/// What a Copy command may be like (NVM §4.1.5.1: MSSRL, MCL, MSRC).
+/// The limits of a Copy command (NVM §4.1.5.1: MSSRL, MCL, MSRC).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     /// Most blocks of a source range.
@@ -87,7 +87,7 @@ pub(super) struct Limits {
     ranges: usize,
 }
 
-/// What is to be copied: to `to`, from `from`, bytes.
+/// Bytes to be copied, from `from` to `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transfer {
     pub(super) from: PhysOffset,
@@ -137,7 +137,7 @@ impl CopyDevice {
             return Err(NoCopy::Zoned { device: path });
         }
         let file = File::open(&path).map_err(fail("open"))?;
-        // What has this name must be what sysfs means.
+        // The node of this name must be the device that sysfs means.
         let node = file.metadata().map_err(fail("look at the node"))?.rdev();
         if BlockDevice::by_number(node).as_ref() != Some(&device) {
             return Err(NoCopy::NoDevice);
@@ -202,7 +202,7 @@ impl CopyDevice {
         Some(pack(&blocks, self.limits))
     }
 
-    /// Send one.
+    /// Send one command.
     pub(super) fn copy(&self, command: &CopyCommand) -> io::Result<Fate> {
         let mut descriptors = Vec::new();
         for blocks in &command.sources {
@@ -216,7 +216,7 @@ impl CopyDevice {
         command::copy(&self.file, self.nsid, command.destination, &descriptors)
     }
 
-    /// Make durable what was copied.
+    /// Make the copied data durable.
     pub(super) fn flush(&self) -> io::Result<Fate> {
         command::flush(&self.file, self.nsid)
     }
@@ -297,7 +297,7 @@ mod tests {
         ranges: 3,
     };
 
-    /// What commands do to a device whose blocks are numbers.
+    /// Carry out commands on a device whose blocks are numbers.
     fn perform(commands: &[CopyCommand], device: &mut [u64]) {
         for command in commands {
             let mut to = command.destination as usize;

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{Refusal, Target, map};
 
-/// `sizeof(struct xfs_dinode)`: what is before extents and attributes in an inode
+/// `sizeof(struct xfs_dinode)`: the part of an inode before extents and attributes
 /// (fs/xfs/libxfs/xfs_format.h, v6.1).
 const INODE_CORE: u32 = 176;
 
@@ -39,8 +39,8 @@ const ATTRIBUTE_HEADERS: usize = 4 + 3;
 
 const ATTRIBUTE: &str = "user.r";
 
-/// A donor for one target: the same owner and project (quotas demand it), open for direct I/O.
-/// Never has a name, so nothing is left behind.
+/// A donor for one target: the same owner and project (quotas demand it), open for direct I/O. It
+/// never has a name, so nothing of it remains.
 #[derive(Debug)]
 pub(super) struct Donor<'a> {
     pub(super) file: File,
@@ -71,14 +71,15 @@ impl<'a> Donor<'a> {
         Ok(Self { file, target })
     }
 
-    /// Leave the donor's inode as much room for extents as the target's has. Without reverse mapping
-    /// the kernel exchanges what lies in the inodes as it is, which must fit; where a file has (or
-    /// once had) extended attributes, these begin somewhere in the inode, and end that room.
+    /// Leave the donor's inode as much room for extents as the target's has. Without reverse
+    /// mapping the kernel exchanges the contents of the inodes as they are, which must fit; where a
+    /// file has (or once had) extended attributes, these begin somewhere in the inode, and end that
+    /// room.
     ///
     /// An attribute that is set first gets what it needs, and leaves the rest to the extents
     /// (`xfs_attr_shortform_bytesfit`, fs/xfs/libxfs/xfs_attr_leaf.c, v6.1).
     pub(super) fn match_room(&self, geometry: &Geometry) {
-        // Only root may ask; most files have what the kernel gives to new ones.
+        // Only root may ask; most files have the room that the kernel gives to new ones.
         let room = fork_offset(&self.target.file, self.target.id.inode).unwrap_or(USUAL_ROOM);
         let literal = geometry.inode_size.saturating_sub(INODE_CORE);
         let around = ATTRIBUTE_HEADERS + ATTRIBUTE.len() - "user.".len();
@@ -93,12 +94,12 @@ impl<'a> Donor<'a> {
         tracing::debug!(room, length, ?set, "the donor gets room for extents");
     }
 
-    /// The size is that of the target in whole blocks while it is filled.
+    /// Set the size for the time in which the donor is filled: that of the target in whole blocks.
     pub(super) fn open_up(&self, size: Bytes) -> Result<(), Refusal> {
         self.set_size(whole(size, self.target.block_size).len)
     }
 
-    /// Give it this size.
+    /// Set the size of the donor.
     pub(super) fn set_size(&self, size: Bytes) -> Result<(), Refusal> {
         self.file
             .set_len(size.get())
@@ -129,7 +130,7 @@ impl<'a> Donor<'a> {
             .map_err(|error| self.refuse("protect the donor", None, error))
     }
 
-    /// Give `range` back.
+    /// Give the blocks of `range` back.
     pub(super) fn release(&self, range: FileRange) -> Result<(), Refusal> {
         self.fallocate(
             FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE,
@@ -137,8 +138,8 @@ impl<'a> Donor<'a> {
         )
     }
 
-    /// Give back what is written inside `span` and in none of `wanted` (ordered, disjoint): an earlier
-    /// try copied it.
+    /// Give back the blocks that are written inside `span` and in none of `wanted` (ordered,
+    /// disjoint): an earlier try copied them.
     pub(super) fn keep_written(
         &self,
         span: FileRange,
@@ -169,13 +170,13 @@ impl<'a> Donor<'a> {
         )
     }
 
-    /// Have its data on the device.
+    /// Wait until its data is on the device.
     pub(super) fn sync(&self) -> Result<(), Refusal> {
         fdatasync(&self.file).map_err(|errno| self.refuse("sync the donor", None, errno.into()))
     }
 
-    /// After an exchange of `span`, before the donor gives back what it got: where that is shared with
-    /// somebody else, the exchange is made durable. See (5) in the module.
+    /// After an exchange of `span`, before the donor gives back the blocks that it got: make the
+    /// exchange durable where they are shared with somebody else. See (5) in the module.
     pub(super) fn settle(&self, span: FileRange) -> Result<(), Refusal> {
         if is_shared(&self.layout(span)?, span) {
             fsync(&self.target.file)
@@ -184,7 +185,7 @@ impl<'a> Donor<'a> {
         Ok(())
     }
 
-    /// What a failure on the donor means.
+    /// The refusal that a failure on the donor means.
     pub(super) fn refuse(
         &self,
         operation: &'static str,
@@ -195,8 +196,8 @@ impl<'a> Donor<'a> {
     }
 }
 
-/// Give the new file the project of the target, and nothing that its directory passes on and an
-/// exchange would trip over: real-time data, extent size hints.
+/// Give the new file the project of the target, and take away the properties that it inherits from
+/// its directory and that an exchange would trip over: real-time data, extent size hints.
 fn like(donor: &File, target: &File) -> io::Result<()> {
     let (wanted, is) = (Attributes::get(target)?, Attributes::get(donor)?);
     let inherited = Flags::REALTIME | Flags::EXTSIZE | Flags::COWEXTSIZE;
@@ -221,7 +222,7 @@ pub(super) fn allocated_runs(layout: &Layout, range: FileRange) -> Vec<FileRange
     join(layout, range, |_| true)
 }
 
-/// Whether somebody else has some of it, too.
+/// Whether somebody else shares some of it.
 pub(super) fn is_shared(layout: &Layout, range: FileRange) -> bool {
     let mut extents = layout.clipped(range);
     extents.any(|extent| extent.flags.contains(ExtentFlags::SHARED))

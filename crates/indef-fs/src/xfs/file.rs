@@ -45,7 +45,7 @@ pub(super) fn admit(target: &Target) -> Result<Geometry, Refusal> {
     geometry(&target.file).map_err(|error| refuse(target, "look at the file system", None, error))
 }
 
-/// The target once more, for direct reads that leave its access time alone.
+/// Open the target again, for direct reads that leave its access time alone.
 pub(super) fn open_direct(target: &Target) -> Result<File, Refusal> {
     // Not by its name, which may belong to another file by now.
     let path = PathBuf::from(format!("/proc/self/fd/{}", target.file.as_raw_fd()));

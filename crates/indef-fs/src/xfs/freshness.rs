@@ -1,5 +1,5 @@
-//! Has a file changed since we looked? What makes the kernel's check of its times sufficient; the
-//! numbers are those of the [module](super).
+//! Has a file changed since we looked? The measures that make the kernel's check of its times
+//! sufficient; the numbers are those of the [module](super).
 
 use std::{
     fs::File,
@@ -25,11 +25,11 @@ use units::Bytes;
 use super::file::refuse;
 use crate::{Refusal, Target};
 
-/// A tick is 10 ms at most (100 Hz). What has not passed after several of them is a time stamp in
-/// the future, which no write of now can repeat.
+/// A tick is 10 ms at most (100 Hz). A time stamp that has not passed after several of them lies in
+/// the future, and no write of now can repeat it.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// What a file's times and size were.
+/// The times and the size of a file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     pub(super) modified: Time,
@@ -71,8 +71,8 @@ impl Sample {
         }
     }
 
-    /// What is odd about a file that has changed meanwhile is that it has changed: calls fail on a
-    /// range that is no longer there, and a donor does not fit.
+    /// The refusal to report: where the file has changed meanwhile, that is the reason, since calls
+    /// fail on a range that is no longer there, and a donor does not fit.
     pub(super) fn explain(&self, target: &Target, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::Failed(_) | Refusal::Skip(SkipReason::Unsupported) => {
@@ -92,9 +92,9 @@ impl Sample {
     }
 }
 
-/// Whether nobody else has the file open; `false` also where that cannot be found out. Asks more than
-/// once: some only look at a file, and a process that is just being started holds all that the
-/// starting one had open.
+/// Whether nobody else has the file open; `false` also where that cannot be found out. Asks more
+/// than once: some programs only look at a file, and a process that is just being started holds all
+/// files that its parent had open.
 pub(super) fn is_sole(target: &Target) -> bool {
     for nap in [0, 1, 2, 4, 8] {
         thread::sleep(Duration::from_millis(nap));

@@ -26,12 +26,13 @@
 //! 4. A page fault sets the times some instructions before it takes the lock that a barrier would
 //!    wait for. Where somebody else has the file open, dirty pages are looked for right before the
 //!    exchange.
-//! 5. What the donor gets is given back when it goes. If somebody else shares it, that one may be its
-//!    only owner from then on, and XFS lets only owners write in place: at once, not when what made them
-//!    the only ones is durable. After a power cut the file has its old blocks, and in them what the other
-//!    one has written. So an exchange of shared blocks is durable before the donor goes, and where
-//!    somebody may have cloned the file meanwhile, we look. Who is killed gives back at once, so
-//!    `xfs-swap-extents`, which cannot tell the kernel, leaves shared blocks alone.
+//! 5. The blocks that the donor gets in exchange are freed when it goes. If another file shares
+//!    them, it may be their sole owner from then on, and XFS lets a sole owner write in place: at
+//!    once, not when the change that made it the sole owner is durable. After a power cut the file
+//!    has its old blocks, and in them the writes to the other file. So an exchange of shared blocks
+//!    is durable before the donor goes, and where somebody may have cloned the file meanwhile, we
+//!    look. A process that is killed frees its donor at once, so `xfs-swap-extents`, which cannot
+//!    ask the kernel for a durable exchange, leaves shared blocks alone.
 //!
 //! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
 //! has reached the device before the exchange begins. The donor has no name, so it is freed when
@@ -42,8 +43,8 @@
 //! Times (neither engine touches them), holes, unwritten ranges, sharing (shared extents are left
 //! alone, or shared anew with the donor). After a move in part with `xfs-swap-extents` the inode
 //! has the "may share blocks" flag, which costs later writes a look-up and nothing else. Space that
-//! the file system allocated speculatively behind the end is given back; that which was allocated
-//! on purpose stays.
+//! the file system allocated speculatively past the end is given back; space that was allocated on
+//! purpose stays.
 
 mod cached;
 mod commit;
@@ -80,13 +81,13 @@ pub(crate) fn commit_range(
     }))
 }
 
-/// What the file system can, where its mount point may be opened.
+/// The features of the file system, where its mount point may be opened.
 fn features(fs: &Filesystem) -> Option<Features> {
     let root = fs.mount.as_ref()?.open(fs.dev).ok()?;
     Some(geometry(&root).ok()?.features)
 }
 
-/// Whether ranges can be exchanged here; what else the file system can.
+/// Check that ranges can be exchanged here. Returns the features of the file system.
 fn can_commit(fs: &Filesystem) -> Result<Features, SkipReason> {
     let features = features(fs)
         .filter(|features| features.contains(Features::EXCHANGE_RANGE))

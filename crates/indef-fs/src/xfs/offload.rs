@@ -2,14 +2,15 @@
 //!
 //! # Why nothing is lost
 //!
-//! The exchange is that of `xfs-commit-range`, with all that makes it safe ([module](super)). What
-//! is different is that reads and writes go past the file system's locks. So:
+//! The exchange is that of `xfs-commit-range`, with all that makes it safe ([module](super)). The
+//! difference is that reads and writes bypass the file system's locks. So:
 //!
-//! 1. **The source cannot move.** Its blocks are those of a *pin*: an unlinked file that shares them
-//!    (`FICLONERANGE`, which writes back what is dirty and waits for direct I/O). Whatever happens to
-//!    the target, truncated, written, deduplicated or moved by others, these blocks stay as they were;
-//!    new data of the target goes to other blocks. Times do not tell that a file was moved, so without
-//!    a pin somebody else's blocks could be copied, and the exchange would not refuse.
+//! 1. **The source cannot move.** Its blocks are those of a *pin*: an unlinked file that shares
+//!    them (`FICLONERANGE`, which writes back dirty data and waits for direct I/O). Whatever
+//!    happens to the target, truncated, written, deduplicated or moved by others, these blocks stay
+//!    as they were; new data of the target goes to other blocks. Times do not tell that a file was
+//!    moved, so without a pin somebody else's blocks could be copied, and the exchange would not
+//!    refuse.
 //! 2. **The destination cannot move.** Only we have the donor open; it has no name, and the flag that
 //!    other defragmenters respect. It is ours until the command is over, also when the process is
 //!    killed ([`linux_abi::nvme::command`]).
@@ -17,10 +18,11 @@
 //!    the device holds, so they are *written* first: by the file system with the device's help
 //!    (`FALLOC_FL_WRITE_ZEROES`), where it can, or else with zeros by us.
 //! 4. **The destination is not in the page cache**: the donor is only written directly.
-//! 5. **What was copied is durable before the exchange begins**: Flush, and the donor's `fdatasync`.
-//! 6. **Stores that the times do not show** (4 in the [module](super)) show here even after they were
-//!    written back: the target's blocks are no longer the pin's. That is looked at right before the
-//!    exchange.
+//! 5. **The copied data is durable before the exchange begins**: Flush, and the donor's
+//!    `fdatasync`.
+//! 6. **Stores that the times do not show** (4 in the [module](super)) show here even after they
+//!    were written back: the target's blocks are no longer the pin's. That is checked right before
+//!    the exchange.
 //! 7. **A command whose end is unknown** (a timeout, a lost connection) may still be going on in a
 //!    device behind a network. Its donor is kept, allocated, for [`QUARANTINE`].
 
@@ -44,8 +46,8 @@ use super::{
 };
 use crate::{Moved, RangeCopier, Refusal, Target};
 
-/// How long a donor is kept whose Copy command nobody has heard of again: a controller notices a
-/// lost host after its keep alive timeout (5 s with Linux), and ends its commands then. Linux itself
+/// How long a donor is kept whose Copy command has not been answered: a controller notices a lost
+/// host after its keep alive timeout (5 s with Linux), and ends its commands then. Linux itself
 /// waits for less before it sends writes again.
 const QUARANTINE: Duration = Duration::from_secs(60);
 
@@ -70,7 +72,7 @@ pub(super) enum NotCopied {
     /// The pin and the donor do not have plain data of their own everywhere.
     #[error("the donor's blocks are not as expected")]
     Layout,
-    /// The device's blocks are larger than what is to be copied.
+    /// The data to be copied does not consist of whole logical blocks.
     #[error("blocks do not begin where logical blocks do")]
     Alignment,
     /// It refused the command.
@@ -78,7 +80,7 @@ pub(super) enum NotCopied {
     Device(#[from] NvmeStatus),
 }
 
-/// Nobody has heard of a Copy or Flush command again.
+/// A Copy or Flush command was not answered.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{source}; {} may not be done with it, so the donor's space is free again only in {} s",
@@ -99,7 +101,7 @@ impl Offload {
         }
     }
 
-    /// Fill `ranges` of the donor with what the pin has there.
+    /// Fill `ranges` of the donor with the data of the pin.
     pub(super) fn copy(
         &self,
         target: &Target,
@@ -130,7 +132,8 @@ impl Offload {
                 Fate::Unknown(error) => return Err(self.lost(target, donor, error)),
             }
         }
-        // Nothing is known that could have moved it, but what was written then is not ours.
+        // Nothing is known that could have moved the donor's blocks; but where something has, the
+        // blocks that were written are not ours.
         if donor.layout(span)? != layout {
             return Err(fail(io::Error::other(
                 "the donor's blocks were moved by somebody else during the copy; blocks of other \
@@ -141,7 +144,7 @@ impl Offload {
         Ok(Copied::Done)
     }
 
-    /// Make durable what was copied.
+    /// Make the copied data durable.
     pub(super) fn flush(&self, target: &Target, donor: &Donor<'_>) -> Result<(), Refusal> {
         let fail = |error| refuse(target, "flush the device", None, error);
         match self.device.flush().map_err(fail)? {
@@ -151,7 +154,7 @@ impl Offload {
         }
     }
 
-    /// Wait for donors that are kept.
+    /// Wait until no donor has to be kept any more.
     pub(super) fn settle(&self) {
         self.quarantine.wait();
     }
@@ -159,7 +162,7 @@ impl Offload {
     fn lost(&self, target: &Target, donor: &Donor<'_>, source: io::Error) -> Refusal {
         match donor.file.try_clone() {
             Ok(file) => self.quarantine.keep(file),
-            // Rather wait here than let it go.
+            // It is better to wait here than to let it go.
             Err(_) => thread::sleep(self.quarantine.term),
         }
         let unanswered = Unanswered {
@@ -217,7 +220,8 @@ impl Drop for Quarantine {
     }
 }
 
-/// Shares the blocks of ranges of the target, so that they stay what and where they are.
+/// A file that shares the blocks of ranges of the target, so that they keep their contents and
+/// their places.
 #[derive(Debug)]
 pub(super) struct Pin<'a> {
     shares: Donor<'a>,
@@ -261,8 +265,8 @@ impl<'a> Pin<'a> {
 }
 
 impl Drop for Pin<'_> {
-    /// Let them go at once: closing the file would leave that to the file system's leisure, and until
-    /// then the target's blocks look shared.
+    /// Release the blocks at once: after a mere close the file system would do so whenever it
+    /// likes, and until then the target's blocks look shared.
     fn drop(&mut self) {
         if let Err(refusal) = self.shares.set_size(Bytes::ZERO) {
             tracing::debug!(%refusal, "blocks are pinned until the file system has cleaned up");
@@ -285,7 +289,7 @@ fn joined(extents: impl Iterator<Item = (u64, u64, u64, bool)>) -> Vec<(u64, u64
     joined
 }
 
-/// Whether the device's blocks are what one reads there.
+/// Whether a read of the extent returns the contents of its blocks on the device.
 fn is_data(extent: &Extent) -> bool {
     let other =
         ExtentFlags::UNWRITTEN | ExtentFlags::ENCODED | ExtentFlags::INLINE | ExtentFlags::UNPLACED;
@@ -322,8 +326,9 @@ fn write_zeros(
     Ok(unwritten.iter().map(|range| range.len).sum())
 }
 
-/// From the places of `from` to those of `to`, for all of `ranges`; `None` where one of them lacks a
-/// part, or has it as something else than plain data, or `to` shares it with others.
+/// The transfers from the places of `from` to those of `to`, for all of `ranges`; `None` where one
+/// of them lacks a part, or has it as something else than plain data, or `to` shares it with
+/// others.
 fn transfers(from: &Layout, to: &Layout, ranges: &[FileRange]) -> Option<Vec<Transfer>> {
     let mut transfers = Vec::new();
     for range in ranges {

@@ -84,7 +84,7 @@ pub(super) fn others(ranges: &[FileRange], file: FileRange) -> Vec<FileRange> {
     others
 }
 
-/// Which bytes are written, which only allocated: what an exchange must not change.
+/// Which bytes are written, and which only allocated: an exchange must not change that.
 pub(super) fn coverage(layout: &Layout, within: FileRange) -> Vec<(FileRange, bool)> {
     let mut runs: Vec<(FileRange, bool)> = Vec::new();
     for extent in layout.clipped(within) {

@@ -4,9 +4,9 @@
 //! look ─▶ wait ─▶ barrier ─▶ map ─▶ allocate ─▶ copy ─▶ … ─▶ sync ─▶ share ─▶ check ─▶ exchange
 //! ```
 //!
-//! What is not to move is shared with the donor by reference at the very end, so that the exchange
-//! leaves it where it is. While it is shared, a write to it would go to another place; therefore a
-//! file that somebody else has open is only moved as a whole.
+//! Data that is not to move is shared with the donor by reference at the very end, so that the
+//! exchange leaves it where it is. While it is shared, a write to it would go to another place;
+//! therefore a file that somebody else has open is only moved as a whole.
 //!
 //! With reverse mapping (`rmapbt`) the kernel exchanges extent by extent under the file's locks,
 //! which takes its time: there, too, heavily fragmented files must not be open elsewhere.
@@ -46,7 +46,7 @@ const SHARED_AT_ONCE: usize = 256;
 /// takes some tens of microseconds under its locks.
 const MOST_REMAPPED_IN_USE: u64 = 2048;
 
-/// What a step copies at least and at most; no lock is held meanwhile.
+/// The least and the most that a step copies; no lock is held meanwhile.
 const COPY_STEP: (u64, u64) = (16 << 20, 64 << 20);
 
 /// The engine.
@@ -119,8 +119,8 @@ impl SwapExtents {
             true,
             &mut Mapper::default(),
         )?;
-        // What is shared stays: this exchange cannot be made durable before it returns, and whoever is
-        // killed then gives the blocks back; see (5) in the module.
+        // Shared data stays: this exchange cannot be made durable before it returns, and a process
+        // that is killed then gives the blocks back; see (5) in the module.
         let mut chosen = choose(&layout, ranges, file, target.block_size, false).map_err(
             |reason| match reason {
                 SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
@@ -184,7 +184,8 @@ fn kept(layout: &Layout, moved: &[FileRange], file: FileRange) -> Vec<FileRange>
         .collect()
 }
 
-/// Give the donor blocks for `chosen`; what would not be better for it is left out.
+/// Give the donor blocks for `chosen`. Returns the ranges that improve; the blocks of the others
+/// are released.
 fn allocate(
     donor: &Donor<'_>,
     layout: &Layout,
@@ -217,7 +218,7 @@ fn fragments(layout: &Layout, file: FileRange) -> u64 {
     layout.fragments_in(file)
 }
 
-/// Unwritten ranges cannot be shared, so the donor gets its own, which costs no write.
+/// Give the donor unwritten ranges of its own: they cannot be shared, and this costs no write.
 fn allocate_unwritten(
     donor: &Donor<'_>,
     layout: &Layout,
@@ -232,14 +233,14 @@ fn allocate_unwritten(
     Ok(())
 }
 
-/// What was allocated behind the end on purpose, and would be exchanged away.
+/// The ranges past the end that were allocated on purpose, and would be exchanged away.
 fn behind(
     layout: &Layout,
     geometry: &Geometry,
     attributes: Attributes,
     file: FileRange,
 ) -> Vec<FileRange> {
-    // With reverse mapping only what is before the end is exchanged.
+    // With reverse mapping only the part before the end is exchanged.
     if attributes.flags().contains(Flags::PREALLOC) && !geometry.features.contains(Features::RMAPBT)
     {
         let end = FileOffset(u64::MAX);
@@ -257,18 +258,18 @@ struct Swap<'a> {
     sample: Sample,
     /// Nobody else had the file open when we looked.
     sole: bool,
-    /// What was in the page cache then.
+    /// The part of it that was in the page cache then.
     cached: Cached,
     file: FileRange,
-    /// What the donor gets behind the end, once it has its final size.
+    /// The ranges past the end that the donor gets once it has its final size.
     behind: Vec<FileRange>,
     layout: Layout,
     donor: Donor<'a>,
     /// For direct reads; closed before anybody asks whether others have the file open.
     source: Option<File>,
-    /// What is still to be copied.
+    /// Ranges that are still to be copied.
     copies: VecDeque<FileRange>,
-    /// What is shared instead.
+    /// Ranges that are shared instead.
     kept: Vec<FileRange>,
     relocated: Bytes,
 }
@@ -344,7 +345,8 @@ impl Swap<'_> {
         })
     }
 
-    /// Share with the donor what is not moved. Returns the longest time under the file's locks.
+    /// Share the ranges that are not moved with the donor. Returns the longest time under the
+    /// file's locks.
     fn share(&self) -> Result<Nanos, Refusal> {
         if !self.kept.is_empty() && !is_sole(self.target) {
             return Err(SkipReason::InUse.into());

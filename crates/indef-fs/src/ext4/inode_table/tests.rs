@@ -138,7 +138,7 @@ proptest! {
     ) {
         let mut superblock = superblock;
         if small {
-            // Let it come further.
+            // Make the parser go further.
             superblock[0x18..0x1C].copy_from_slice(&2_u32.to_le_bytes());
             superblock[0x38..0x3A].copy_from_slice(&SuperBlock::MAGIC.to_le_bytes());
             superblock[0x60..0x64].copy_from_slice(&0x40_u32.to_le_bytes());
