@@ -11,18 +11,18 @@ use std::sync::{
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// Not asked yet.
+    /// A flag that is not set yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ask.
+    /// Set the flag.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody asked.
+    /// Whether the flag is set.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

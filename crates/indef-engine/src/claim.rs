@@ -1,7 +1,7 @@
 //! One run at a time on each file system.
 //!
 //! Two at once would write everything twice: both map a file before either has moved it. So a run
-//! claims the file systems that it works on, and a second one is told who has them.
+//! claims the file systems that it works on, and a second one learns who has them.
 //!
 //! A lock that a user may take is one that a user may keep, and root's nightly run must not depend on
 //! users. So there are two places:
@@ -43,19 +43,19 @@ use crate::{
 /// Where root claims.
 const SYSTEM: &str = "/run/indef";
 
-/// How long a process may take to end that was killed.
+/// How long a killed process may take to end.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// How long a claim may take to say whose it is.
+/// How long the process that has a lock may take to write who it is.
 const SAYING: Duration = Duration::from_secs(1);
 
 /// How often a user's run looks whether root's has begun.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Who has a file system.
+/// The holder of a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// The process; 0 if it did not say.
+    /// The process; 0 if it is not known.
     pub pid: u32,
     /// When it began (`/proc/PID/stat`).
     since: Option<u64>,
@@ -83,9 +83,9 @@ pub enum ClaimError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -111,9 +111,9 @@ pub struct Claim {
 /// Where claims are kept.
 #[derive(Clone, Debug)]
 struct Places {
-    /// Ours.
+    /// Our directory.
     own: PathBuf,
-    /// Root's, if we are not root.
+    /// Root's directory, if we are not root.
     system: Option<PathBuf>,
 }
 
@@ -139,7 +139,7 @@ impl Claim {
     ///
     /// # Errors
     ///
-    /// [`ClaimError::Held`], or what failed; then none of them is claimed.
+    /// [`ClaimError::Held`], or the failure; then none of them is claimed.
     pub fn take(keys: impl IntoIterator<Item = FileSystemKey>) -> Result<Self, ClaimError> {
         Self::take_in(Places::find()?, keys)
     }
@@ -205,7 +205,7 @@ impl Drop for Claim {
     }
 }
 
-/// Who has one of these file systems, as far as it can be seen without claiming it.
+/// The holder of one of these file systems, as far as it can be seen without claiming it.
 ///
 /// # Errors
 ///
@@ -221,7 +221,7 @@ fn overruled(places: &Places, keys: &[FileSystemKey]) -> Option<Holder> {
     keys.iter().find_map(|key| living(system, key))
 }
 
-/// Who says that they work there, and lives.
+/// The holder that the claim's file names, if its process lives and is not ending.
 fn living(directory: &Path, key: &FileSystemKey) -> Option<Holder> {
     let holder = read_holder(&directory.join(format!("{key}.run")))?;
     (is_alive(holder.pid, holder.since) && !is_ending(holder.pid)).then_some(holder)
@@ -253,14 +253,15 @@ impl Lock {
                     return Ok(lock);
                 }
                 None => match read_holder(&told) {
-                    // It has just ended, or has not said yet who it is.
+                    // It has just ended, or has not written yet who it is.
                     None if begun.elapsed() < SAYING => {}
                     None => return Err(ClaimError::Held(Holder::unknown())),
                     Some(holder) if is_ending(holder.pid) && begun.elapsed() < ENDING => {}
-                    // What an earlier one left that was killed: the new one tells in a moment.
                     Some(holder) if is_alive(holder.pid, holder.since) => {
                         return Err(ClaimError::Held(holder));
                     }
+                    // The file of an earlier process, which was killed: the new one writes its own
+                    // in a moment.
                     Some(_) if begun.elapsed() < SAYING => {}
                     Some(_) => return Err(ClaimError::Held(Holder::unknown())),
                 },
@@ -269,7 +270,7 @@ impl Lock {
         }
     }
 
-    /// Say whose it is, in one step for whoever reads it.
+    /// Write who has the lock, in one step for whoever reads it.
     fn tell(&self) -> io::Result<()> {
         let pid = std::process::id();
         let since = process::started(pid).map_or_else(|| "-".to_owned(), |ticks| ticks.to_string());

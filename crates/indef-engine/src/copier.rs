@@ -12,7 +12,7 @@
 //! ranges hold data is the engine's knowledge.
 //!
 //! io_uring does the work where the kernel allows it (it may be switched off by sysctl or seccomp);
-//! otherwise a few threads do, which is said once through `tracing`.
+//! otherwise a few threads do, which is logged once through `tracing`.
 //!
 //! Both files are used as they were opened: with `O_DIRECT` if the engine wants that. Buffers,
 //! offsets and lengths are aligned to [`pieces::ALIGNMENT`] if the ranges are.
@@ -45,7 +45,7 @@ const SMALLEST_PIECE: usize = 64 << 10;
 /// Buffers of one copy in flight, in all.
 const MEMORY: usize = 8 << 20;
 
-/// Copies with io_uring, or with threads where that is not to be had. Can be used by any number of
+/// Copies with io_uring, or with threads where that is not available. Can be used by any number of
 /// workers at once, each of which gets a ring of its own.
 #[derive(Debug)]
 pub struct Copier {
@@ -58,7 +58,7 @@ pub struct Copier {
 }
 
 impl Copier {
-    /// With up to `queue_depth` pieces in flight for each copy (at least 1, at most 128).
+    /// A copier with up to `queue_depth` pieces in flight for each copy (at least 1, at most 128).
     #[must_use]
     pub fn new(queue_depth: u32) -> Self {
         let depth = queue_depth.clamp(1, 128) as usize;

@@ -34,7 +34,7 @@ pub(crate) fn is_alive(pid: u32, since: Option<u64>) -> bool {
 }
 
 /// Whether a process is ending, or was killed and cannot end yet: it waits for a device, or inside
-/// of an ioctl. What it holds is free in a moment.
+/// of an ioctl. Everything that it holds is free in a moment.
 pub(crate) fn is_ending(pid: u32) -> bool {
     let flags = field(pid, 9).and_then(|flags| flags.parse::<u64>().ok());
     let killed = || {
@@ -61,7 +61,7 @@ pub(crate) fn command() -> String {
     printable(&words.join(" "))
 }
 
-/// What others wrote must not disturb a terminal.
+/// Make a text printable, and short: text that others wrote must not disturb a terminal.
 pub(crate) fn printable(text: &str) -> String {
     const LONGEST: usize = 200;
     let plain = |c: char| if c.is_control() { '?' } else { c };
@@ -76,7 +76,7 @@ fn state(pid: u32) -> Option<char> {
     field(pid, 3)?.chars().next()
 }
 
-/// A field of `/proc/PID/stat`, counted from 1 as in proc(5), behind the name, which may hold
+/// A field of `/proc/PID/stat`, counted from 1 as in proc(5), after the name, which may hold
 /// anything.
 fn field(pid: u32, number: usize) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -1,5 +1,5 @@
-//! Locks that outlive a panic. What they guard is whole between any two statements, and a panic
-//! in one worker must not spread to the others.
+//! Locks that outlive a panic. The data that they guard is whole between any two statements, and a
+//! panic in one worker must not spread to the others.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -25,7 +25,7 @@ fn scratch(kind: &str, size: Bytes) -> Option<ScratchFs> {
     scratch_fs::require(ScratchFs::builder(kind, size).build())
 }
 
-/// What `indef run` does before it runs.
+/// Plan as `indef run` does before it runs.
 fn plans(directory: &Path, policy: Policy) -> Vec<FilePlan> {
     let options = PlanOptions {
         policy,
@@ -95,7 +95,7 @@ fn has_content(path: &Path, seed: u64, size: u64) {
     verify(&file, seed, FileRange::new(0, size)).unwrap();
 }
 
-/// Writes what is there already, again and again, buffered, and lets the file grow and shrink.
+/// Writes the existing content again and again, buffered, and lets the file grow and shrink.
 fn write_on(path: &Path, seed: u64, size: u64, stop: &AtomicBool) {
     let file = OpenOptions::new().write(true).open(path).unwrap();
     let mut buffer = vec![0; 12_000];
@@ -146,7 +146,7 @@ fn many_files_while_others_write(kind: &str) {
         let name = file.path.file_name().unwrap().to_str().unwrap();
         if name.parse::<u64>().unwrap() >= live {
             assert_eq!(file.status, Status::Moved, "{file:?}");
-            // Free space is in pieces of 1 MiB and what was between them.
+            // Free space is in pieces of 1 MiB and the space that was between them.
             assert!(file.extents_after <= 4, "{file:?}");
         }
     }
@@ -157,7 +157,7 @@ fn many_files_while_others_write(kind: &str) {
     let several = result.files.iter().filter(|f| f.extents_after > 1).count() as u64;
     let again = execute(plans(&folder, Policy::Whole));
     assert_eq!(again.totals.files_failed, 0, "{again:#?}");
-    // What is in one piece is not touched again.
+    // A file in one piece is not touched again.
     eprintln!(
         "{kind}: {several} files in several pieces, {} again",
         again.totals.bytes_relocated
@@ -191,7 +191,7 @@ fn ranges_of_one_file(kind: &str) {
     }
 }
 
-/// `rest` is what a second run may still find to do.
+/// A second run may still move up to `rest` bytes.
 fn ranges_of_one_file_on(mut scratch: ScratchFs, rest: Bytes) {
     let path = scratch.path().join("half");
     let shape = Shape::half_contiguous(9, Bytes::mib(192));

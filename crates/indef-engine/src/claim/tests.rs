@@ -38,7 +38,7 @@ fn a_user_sees_root_and_cannot_hold_root_up() {
         return;
     }
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The user's run is first: root's goes ahead, and the user's is told.
+    // The user's run is first: root's goes ahead, and the user's run is notified.
     let mut of_user = take(user.path(), Some(root.path())).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     of_user.watch(move |holder| tell.send(holder.clone()).unwrap());
@@ -49,7 +49,8 @@ fn a_user_sees_root_and_cannot_hold_root_up() {
     // Root's is first.
     let holder = take(user.path(), Some(root.path())).unwrap_err();
     assert_eq!(holder.pid, std::process::id());
-    // What a user can read of root's claim cannot be locked by a user.
+    // A user cannot open root's lock, and so cannot take it; the file that tells who has it can be
+    // read.
     for entry in fs::read_dir(root.path()).unwrap() {
         let entry = entry.unwrap();
         let (name, mode) = (entry.file_name(), entry.metadata().unwrap().mode() & 0o777);
@@ -60,7 +61,7 @@ fn a_user_sees_root_and_cannot_hold_root_up() {
     }
     drop(of_root);
     take(user.path(), Some(root.path())).unwrap();
-    // A directory that others may write says nothing.
+    // A directory that others may write is not trusted.
     let of_root = take(root.path(), None).unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o777)).unwrap();
     take(user.path(), Some(root.path())).unwrap();

@@ -53,7 +53,7 @@ impl Node {
         std::iter::successors(Some(self), |node| node.parent.as_deref())
     }
 
-    /// Its path with `name` behind it.
+    /// Its path, followed by `name`.
     pub(super) fn path(&self, name: Option<&CStr>) -> PathBuf {
         let mut parts: Vec<&[u8]> = self.ancestors().map(|node| &*node.name).collect();
         parts.reverse();
@@ -116,7 +116,7 @@ impl Drop for Node {
     }
 }
 
-/// What all directories of one file system below one root share.
+/// State that all directories of one file system below one root share.
 pub(super) struct Tree {
     /// Length of the path of the topmost directory.
     pub(super) root_len: usize,
@@ -127,7 +127,7 @@ pub(super) struct Tree {
     pub(super) known: Arc<Known>,
 }
 
-/// What is known of a file system.
+/// The facts that are known of a file system.
 pub(super) struct Known {
     pub(super) fs: Arc<Filesystem>,
     /// A quicker way to the layout of small files, where there is one.

@@ -26,8 +26,8 @@ use super::{
 const SECTOR: u64 = 512;
 
 impl Walker<'_, '_> {
-    /// An entry that the directory calls a regular file, by its inode alone. `false` if that is not
-    /// enough.
+    /// Look at an entry that the directory calls a regular file, by its inode alone. Returns
+    /// `false` if that is not enough.
     pub(super) fn by_inode(
         &mut self,
         directory: &Directory,
@@ -70,7 +70,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    /// An entry of a directory that is, or may be, a regular file.
+    /// Look at an entry of a directory that is, or may be, a regular file.
     pub(super) fn entry(&mut self, directory: &Arc<Directory>, prefix: Prefix<'_>, name: &CStr) {
         let walk = self.walk;
         let status = match look_at(directory, name) {
@@ -154,14 +154,14 @@ impl Walker<'_, '_> {
         if let Some(layout) = facts.evident_layout(fs.block_size) {
             return walk.see(facts.found(place, fs, false, Ok(layout)));
         }
-        // What is allocated behind the end is never read.
+        // Blocks that are allocated past the end are never read.
         let range = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
         let result = map(&file, path, range, walk.options.sync, &mut self.mapper);
         walk.see(facts.found(place, fs, true, result));
     }
 
-    /// The layout if it is known from what was looked at, or stands in the inode; and whether the
-    /// places in it are real.
+    /// The layout if it is known from `facts`, or stands in the inode; and whether the places in it
+    /// are real.
     fn without_opening(
         &mut self,
         facts: &Facts,
@@ -184,7 +184,7 @@ impl Walker<'_, '_> {
     }
 }
 
-/// What is known of a file before it is opened.
+/// The facts that are known of a file before it is opened.
 struct Facts {
     id: TargetId,
     born: Option<BirthTime>,

@@ -1,16 +1,17 @@
 //! Walk directories in parallel and map every file that could be fragmented.
 //!
-//! Speed comes from what is *not* done: no path is resolved (everything is found relative to its
-//! directory), a file with at most one block is never opened, on ext4 (where its device may be read)
-//! one with at most four extents neither, and most others cost seven system calls (`statx`; `openat`,
-//! `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP, `close`). Memory stays small because nothing is remembered
-//! of a file: what is found goes to the visitor by value. Only hard links (files with more than one
-//! name) leave a trace, so that each is counted once.
+//! Speed comes from work that is *not* done: no path is resolved (everything is found relative to
+//! its directory), a file with at most one block is never opened, on ext4 (where its device may be
+//! read) one with at most four extents neither, and most others cost seven system calls (`statx`;
+//! `openat`, `statx` and `close` to be sure of the file without opening it; `openat`, one FIEMAP,
+//! `close`). Memory stays small because nothing is remembered of a file: findings go to the visitor
+//! by value. Only hard links (files with more than one name) leave a trace, so that each is counted
+//! once.
 //!
 //! The walk keeps to the file systems of the paths that it was given, follows no symbolic link
-//! except one named itself, and opens only directories, regular files and the device of an ext4. Entries
-//! that vanish during the walk are counted and otherwise ignored; what cannot be read is reported,
-//! and the walk goes on.
+//! except one named itself, and opens only directories, regular files and the device of an ext4.
+//! Entries that vanish during the walk are counted and otherwise ignored; entries that cannot be
+//! read are reported, and the walk goes on.
 
 mod counts;
 mod directory;

@@ -40,7 +40,8 @@ impl NamesBuilder {
         self.entries.is_empty()
     }
 
-    /// Finished, in the order of inode numbers: on a cold cache neighbouring inodes share a block.
+    /// The finished list, in the order of inode numbers: on a cold cache neighbouring inodes share
+    /// a block.
     pub(super) fn finish(mut self) -> Names {
         // Taken from the end.
         self.entries
@@ -67,7 +68,7 @@ impl Names {
         self.entries.is_empty()
     }
 
-    /// Take the next one; the closure sees its name, and its inode and kind as the directory told
+    /// Take the next one; the closure sees its name, and its inode and kind as the directory gives
     /// them.
     pub(super) fn take<R>(&mut self, look: impl FnOnce(&CStr, u64, FileType) -> R) -> Option<R> {
         let entry = self.entries.pop()?;

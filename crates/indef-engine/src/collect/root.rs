@@ -19,8 +19,8 @@ use super::{
     walker::{Walker, identity, is_pseudo},
 };
 
-/// Which files and directories the paths lead to. What cannot be looked at is left out here and
-/// reported when its turn comes.
+/// The files and directories that the paths lead to. Paths that cannot be looked at are left out
+/// here and reported when their turn comes.
 pub(super) fn identities(paths: &[PathBuf]) -> HashSet<(u64, u64)> {
     if paths.len() < 2 {
         // One path is never met again below itself.
@@ -33,13 +33,13 @@ pub(super) fn identities(paths: &[PathBuf]) -> HashSet<(u64, u64)> {
         .collect()
 }
 
-/// Look at what the path leads to, through symbolic links.
+/// Look at the file that the path leads to, through symbolic links.
 fn follow(path: &Path) -> Result<Statx, Errno> {
     statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS)
 }
 
 impl Walker<'_, '_> {
-    /// Look at a given path: a file is handed over, a directory comes back opened.
+    /// Look at a given path: a file is handed over, a directory is returned open.
     pub(super) fn root(&mut self, given: &Path) -> Option<Arc<Directory>> {
         let walk = self.walk;
         let status = match follow(given) {

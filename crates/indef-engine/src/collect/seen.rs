@@ -1,4 +1,4 @@
-//! The options of a walk, and what it hands over.
+//! The options of a walk, and the findings that it hands over.
 
 use std::{
     path::{Path, PathBuf},
@@ -35,7 +35,7 @@ impl Default for CollectOptions {
     }
 }
 
-/// A regular file, with where its data lies.
+/// A regular file, with the place of its data.
 #[derive(Debug)]
 pub struct Found {
     /// Its path, beginning with the path that was given (with a given symbolic link resolved, so
@@ -43,9 +43,9 @@ pub struct Found {
     pub path: PathBuf,
     /// How many bytes of the path are the directory that was given, or that of a file that was.
     pub root_len: usize,
-    /// Which file.
+    /// The identity of the file.
     pub id: TargetId,
-    /// When it came into being, where that was asked for and its file system knows.
+    /// Birth time, where that was asked for and its file system knows it.
     pub born: Option<BirthTime>,
     /// Its size.
     pub size: Bytes,
@@ -63,7 +63,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Its path in two parts: the root, and what is beneath it.
+    /// Its path in two parts: the root, and the path beneath it.
     #[must_use]
     pub fn place(&self) -> Option<(&Path, &Path)> {
         split_at_root(&self.path, self.root_len)
@@ -73,7 +73,7 @@ impl Found {
 /// Something that could not be looked into: a directory, or a path that was given.
 #[derive(Debug)]
 pub struct Problem {
-    /// Which.
+    /// Its path.
     pub path: PathBuf,
     /// Why.
     pub refusal: Refusal,

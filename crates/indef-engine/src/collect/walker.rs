@@ -47,7 +47,7 @@ pub(super) enum Work {
     Files(Arc<Directory>, Names),
 }
 
-/// What the walkers share.
+/// State that the walkers share.
 pub(super) struct Walk<'a> {
     pub(super) roots: &'a Roots,
     pub(super) paths: &'a [PathBuf],
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
             return Ok(known);
         }
         let fs = Arc::new(detect(file, path)?);
-        // Inode tables do not know what was not written back.
+        // Inode tables do not know data that was not written back.
         let inodes = match self.options.sync {
             true => None,
             false => InodeTables::open(&fs),
@@ -165,7 +165,7 @@ pub(super) struct Walker<'w, 'a> {
     buffer: Box<[MaybeUninit<u8>]>,
     pub(super) mapper: Mapper,
     pub(super) chunk: InodeChunk,
-    /// Of which file system the chunk is.
+    /// The file system that the chunk is of.
     pub(super) chunk_dev: u64,
 }
 
@@ -202,7 +202,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         }
     }
 
-    /// Given paths, until none is left or there is a directory to be walked.
+    /// Take given paths, until none is left or there is a directory to be walked.
     fn roots(&mut self) {
         while let Some(path) = self.walk.next_path() {
             if self.walk.cancel.is_cancelled() {
@@ -215,7 +215,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         }
     }
 
-    /// One buffer of a directory; all of it where descriptors are short.
+    /// Read one buffer of a directory; all of it where descriptors are short.
     fn read(&mut self, directory: Arc<Directory>) {
         if directory.is_crowded() {
             return self.read_all(&directory);
@@ -258,7 +258,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         self.walk.pending.push(first.map(Work::Read));
     }
 
-    /// Fill the buffer once and sort what is in it. The flag says whether there is more to read.
+    /// Fill the buffer once and sort its entries. The flag tells whether there is more to read.
     fn read_some(
         &mut self,
         directory: &Directory,
@@ -286,7 +286,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                         FileType::Directory => {
                             subdirectories.push(name, entry.ino(), FileType::Directory);
                         }
-                        // Some file systems do not say: looking at it will.
+                        // Some file systems do not tell: a look at the entry will.
                         kind @ (FileType::RegularFile | FileType::Unknown) => {
                             files.push(name, entry.ino(), kind);
                         }
@@ -306,7 +306,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         if names.is_empty() {
             return;
         }
-        // What was read for an earlier batch may be outdated.
+        // Inodes that were read for an earlier batch may be outdated.
         self.chunk.clear();
         let inodes = directory.tree.known.inodes.as_ref();
         let settled = inodes.is_some_and(InodeTables::is_settled);
@@ -392,7 +392,8 @@ impl<'w, 'a> Walker<'w, 'a> {
         Some(Arc::new(Directory::new(child, tree, fd, &self.walk.open)))
     }
 
-    /// Another file system below the one that was walked so far.
+    /// The tree of another file system below the one that was walked so far; `None` where it is
+    /// left out.
     fn cross(&self, node: &Arc<Node>, fd: &OwnedFd) -> Option<Arc<Tree>> {
         let path = node.path(None);
         match self.tree(node, fd, &path) {
@@ -464,7 +465,7 @@ impl<'w, 'a> Walker<'w, 'a> {
     }
 }
 
-/// What a walk has to know of an entry; never mounts anything.
+/// Get the facts that a walk has to know of an entry; never mounts anything.
 pub(super) fn look_at(at: impl AsFd, name: &CStr) -> Result<Statx, Errno> {
     statx(
         at,
@@ -487,7 +488,8 @@ pub(super) fn identity(status: &Statx) -> (u64, u64) {
     )
 }
 
-/// A bind mount has the same device number as what is around it; this tells (since Linux 5.8).
+/// Whether an entry is the root of a mount: a bind mount has the same device number as its
+/// surroundings, and only this tells (since Linux 5.8).
 pub(super) fn is_mount_root(status: &Statx) -> bool {
     status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)
 }

@@ -50,8 +50,7 @@ impl Iterator for CopyPieces<'_> {
     }
 }
 
-/// The next thing to do after a read of `got` bytes that brought the part at `offset` to `done` of `length`
-/// bytes.
+/// The next thing to do after a read that brought a piece to `done` bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterRead {
     /// Complete (the rest of the buffer has to be zeros).
@@ -60,8 +59,8 @@ pub(super) enum AfterRead {
     From(usize),
 }
 
-/// A read was short, or not: is that the end of the source, or has it to be continued? A direct
-/// read can only be continued at an aligned place.
+/// After a read, which may have been short: is that the end of the source, or has it to be
+/// continued? A direct read can only be continued at an aligned place.
 pub(super) fn after_read(from: &File, piece: CopyPiece, done: usize) -> io::Result<AfterRead> {
     if done == piece.length || piece.offset + done as u64 >= from.metadata()?.len() {
         return Ok(AfterRead::Complete);

@@ -1,7 +1,7 @@
 //! The copy with io_uring: one ring, a fixed number of buffers, each of which carries a piece from
 //! its read to its write.
 //!
-//! The only unsafe code of this crate. What makes it sound: a request names memory of
+//! The only unsafe code of this crate. It is sound for this reason: a request names memory of
 //! [`Ring::buffers`] and the descriptors of two borrowed files; all of these outlive it because
 //! [`Ring::copy`] returns only when nothing is in flight, and if waiting itself fails, the buffers
 //! are leaked rather than freed under the kernel's hands, and the ring is closed.
@@ -16,7 +16,7 @@ use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 
 use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
 
-/// What a buffer is used for now.
+/// The present use of a buffer.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Read,
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// Fails where io_uring is missing or not allowed.
+    /// Make a ring. Fails where io_uring is missing or not allowed.
     pub(super) fn new(depth: usize, piece: usize) -> io::Result<Self> {
         // READ and WRITE came with 5.6; a kernel that has rings but not these is treated as one
         // that has none.
@@ -111,7 +111,7 @@ impl Ring {
             for (index, result) in done.drain(..) {
                 self.in_flight -= 1;
                 let next = match self.completed(index, result, from) {
-                    // After a failure elsewhere, what was read is not worth writing.
+                    // After a failure elsewhere, the read data is not worth writing.
                     Ok(Some(slot)) if failed.is_none() => self.request(index, slot, from, to),
                     Ok(_) => {
                         free.push(index);
@@ -127,7 +127,8 @@ impl Ring {
         }
     }
 
-    /// A request is done: what follows in its slot, if anything.
+    /// Take the result of a request that is done. Returns the next request of its slot, if there is
+    /// one.
     fn completed(&mut self, index: usize, result: i32, from: &File) -> io::Result<Option<Slot>> {
         let Some(slot) = self.slots[index].take() else {
             return Err(io::Error::other("io_uring completed an unknown request"));
@@ -191,7 +192,7 @@ impl Ring {
         .user_data(index as u64)
     }
 
-    /// Submit what is queued and wait for at least one completion.
+    /// Submit the queued requests and wait for at least one completion.
     fn wait(&mut self) -> io::Result<()> {
         loop {
             match self.ring.submit_and_wait(1) {

@@ -1,11 +1,12 @@
-//! The journal of a run: what it reserved, what that came to, which files are done.
+//! The journal of a run: the bytes that it reserved, the bytes that these came to, the files that
+//! are done.
 //!
 //! JSON Lines, each appended in one write, so that a killed process leaves whole lines and at most
 //! one torn one at the end, which is ignored (and cut off before anything is appended again).
 //!
 //! ```text
 //! {"indef-journal":2,"limit_bytes":1048576,"process":123,"options":{…}}
-//!                                                 first: what may be written in all, and by whom
+//!                                                 first: its limit of bytes in all, and its process
 //! {"process":123}, {"options":{…}}                the run was resumed
 //! {"reserved":[dev,inode,bytes]}                  before anything is written
 //! {"settled":[dev,inode,reserved,spent]}          a piece of a file ended
@@ -43,8 +44,8 @@ struct Header {
     options: Option<Kept>,
 }
 
-/// The options of a run that go on with it. Its budget is the limit of the journal; its time limit is
-/// used up.
+/// The options of a run that a resumed one keeps. Its budget is the limit of the journal; its time
+/// limit is used up.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     jobs: usize,
@@ -125,23 +126,24 @@ fn write_line(out: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
     out.write_all(&bytes)
 }
 
-/// What a journal tells.
+/// The contents of a journal.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct History {
     /// Who works, or worked, on it; 0 if that is not known.
     pub(super) process: u32,
-    /// What it was told.
+    /// The options of the run.
     pub(super) options: Option<Kept>,
-    /// What may be written in all.
+    /// Bytes that may be written in all.
     pub(super) limit: Bytes,
-    /// What was written, or may have been: where a run was killed, what it had reserved counts.
+    /// Bytes that were written, or may have been: where a run was killed, the bytes that it had
+    /// reserved count.
     pub(super) spent: Bytes,
     pub(super) done: HashSet<FileId>,
     /// Length of the whole lines.
     pub(super) valid_len: u64,
 }
 
-/// Line that cannot be understood, counted from 1.
+/// The journal cannot be read; or a line, counted from 1, cannot be understood.
 #[derive(Debug)]
 pub(super) enum ReadError {
     Io(io::Error),

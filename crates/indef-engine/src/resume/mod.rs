@@ -2,12 +2,12 @@
 //!
 //! A run stores its plan and a journal side by side in a state directory. Stopped by a limit, a
 //! signal or `kill -9`, it leaves both; the next one takes the newest pair that nobody works on,
-//! drops what is done, and goes on with what may still be written, with the options that it had. A
-//! run that ends removes them. So does a new plan that covers all that an old one has left, and time.
+//! drops the files that are done, and goes on with the bytes that may still be written, with the
+//! options that it had. A run that ends removes them. So does a new plan that covers all files that
+//! an old one has left, and time.
 //!
 //! A journal is locked (`flock`) as long as its run lives, and gets its name only when it is locked
-//! and its plan is complete: whoever sees a journal that can be locked sees one that was left
-//! behind.
+//! and its plan is complete: so nobody works any more on a run whose journal can be locked.
 
 mod journal;
 mod state_directory;
@@ -46,7 +46,7 @@ use crate::{
 
 pub use state_directory::state_directory;
 
-/// What is left of a run could not be stored or read.
+/// The remaining work of a run could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     /// A file operation failed.
@@ -54,9 +54,9 @@ pub enum ResumeError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -65,7 +65,7 @@ pub enum ResumeError {
     Plan {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error in it.
         #[source]
         source: PlanError,
     },
@@ -99,32 +99,33 @@ pub struct StoredRun {
     broken: AtomicBool,
 }
 
-/// A run that was left behind.
+/// A stored run that nobody works on any more.
 #[derive(Debug)]
 pub struct Resumed {
-    /// To go on with.
+    /// The run to go on with.
     pub run: StoredRun,
-    /// What is left to do.
+    /// The files that are left to do.
     pub plans: Vec<FilePlan>,
-    /// What it was planned with.
+    /// The options that it was planned with.
     pub options: PlanOptions,
-    /// What the run was told, except for its budget and time limit; `None` if it was stored by a version that did
-    /// not keep that.
+    /// The options of the run, except for its budget and time limit; `None` if it was stored by a
+    /// version that did not keep them, or if they name an engine that this version does not have.
     pub run_options: Option<RunOptions>,
     /// Bytes that were written before, or may have been.
     pub spent: Bytes,
-    /// Bytes that may still be written: what the whole plan said, less what is spent. To be given
-    /// to the run as its budget.
+    /// Bytes that may still be written: the limit of the whole run, less the spent bytes. To be
+    /// given to the run as its budget.
     pub left: Bytes,
 }
 
 impl StoredRun {
-    /// Store what is to be done, and how. `limit` is what may be written in all: the smaller of the
-    /// plans' cost and the budget. Once this comes back, neither a kill nor a power cut loses it.
+    /// Store the work and the options of a run. `limit` is the number of bytes that may be written
+    /// in all: the smaller of the plans' cost and the budget. Once this returns, neither a kill nor
+    /// a power cut loses the run.
     ///
     /// # Errors
     ///
-    /// What failed; then nothing is left behind.
+    /// The failure; then nothing remains.
     pub fn create(
         directory: &Path,
         options: &PlanOptions,
@@ -179,7 +180,7 @@ impl StoredRun {
             .and_then(|()| journal.sync_all())
             .and_then(|()| fs::rename(unnamed, journal_path))
             .map_err(failed(unnamed, "write"))?;
-        // Both names, too.
+        // Make both names durable, too.
         let directory = journal_path.parent().unwrap_or(Path::new("/"));
         File::open(directory)
             .and_then(|directory| directory.sync_all())
@@ -192,8 +193,8 @@ impl StoredRun {
         })
     }
 
-    /// The newest run that was left behind in `directory`, if there is one. One whose process was
-    /// killed a moment ago may hold it still, inside of a step: then that is waited for.
+    /// The newest run in `directory` that nobody works on, if there is one. A process that was
+    /// killed a moment ago may still hold its run, inside of a step: then its end is waited for.
     ///
     /// # Errors
     ///
@@ -219,8 +220,8 @@ impl StoredRun {
         running.map_or(Ok(None), |process| Err(ResumeError::Running(process)))
     }
 
-    /// Remove the runs that were left behind of which every file is `covered` by a new plan: nobody
-    /// needs to go on with them. Returns how many.
+    /// Remove the runs that nobody works on, and of which every file that is left is `covered` by a
+    /// new plan: nobody needs to go on with them. Returns how many.
     ///
     /// # Errors
     ///
@@ -293,7 +294,7 @@ impl StoredRun {
         })
     }
 
-    /// Say that this process goes on with a resumed run, and how.
+    /// Note in the journal that this process goes on with a resumed run, and with which options.
     pub fn continue_with(&self, options: &RunOptions) {
         self.append(&Entry::Process(std::process::id()));
         self.append(&Entry::Options(options.into()));
@@ -305,17 +306,17 @@ impl StoredRun {
         Keeper { run: self, inner }
     }
 
-    /// Where the journal is.
+    /// The path of the journal.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.journal_path
     }
 
-    /// Nothing is left to do: remove what was stored.
+    /// Remove the stored files: nothing is left to do.
     ///
     /// # Errors
     ///
-    /// What could not be removed.
+    /// A file could not be removed.
     pub fn finish(self) -> Result<(), ResumeError> {
         // The plan first: a plan without a journal would be noticed by nobody but `sweep`.
         for path in [&self.plan_path, &self.journal_path] {
@@ -408,7 +409,7 @@ fn lock_if_left(path: &Path) -> io::Result<Option<File>> {
     Ok((file.metadata()?.nlink() > 0).then_some(file))
 }
 
-/// Whether the file of a run can be had.
+/// Whether the journal of a run can be locked.
 enum Lockable {
     Yes(File),
     Gone,
@@ -416,7 +417,7 @@ enum Lockable {
     Held(u32),
 }
 
-/// How long a process may take to end that was killed.
+/// How long a killed process may take to end.
 const ENDING: Duration = Duration::from_secs(60);
 
 /// As [`lock_if_left`], waiting for a process that is ending.
@@ -444,12 +445,13 @@ fn lock_when_left(path: &Path) -> io::Result<Lockable> {
     }
 }
 
-/// Remove what processes left that were killed while they stored a run or removed one. Best effort:
-/// what stays does no harm.
+/// Remove the files of processes that were killed while they stored a run or removed one, and runs
+/// that are too old. Best effort: files that stay do no harm.
 fn sweep(directory: &Path) {
     let list = |extension| names(directory, extension).unwrap_or_default();
     for unnamed in list("new") {
-        // Locked while it lives; a moment after it is created it is not, but then it is empty.
+        // It is locked while its process lives, but not yet in the moment after it is created: so
+        // it has to be old, too.
         let is_left = fs::metadata(&unnamed).is_ok_and(|status| is_old(&status));
         if is_left && let Ok(Some(_lock)) = lock_if_left(&unnamed) {
             let _ = fs::remove_file(&unnamed);
@@ -469,7 +471,7 @@ fn sweep(directory: &Path) {
         }
     }
     for journal in list("journal") {
-        // Most of what it planned is not true any more.
+        // Most of its plan is not true any more.
         let outdated = age(&journal).is_some_and(|age| age > KEPT);
         if (outdated || !journal.with_extension("plan").exists())
             && let Ok(Some(_lock)) = lock_if_left(&journal)
@@ -480,14 +482,14 @@ fn sweep(directory: &Path) {
     }
 }
 
-/// A run that was left behind is kept for this time.
+/// A run that nobody works on is kept for this time.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 fn age(path: &Path) -> Option<Duration> {
     fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()
 }
 
-/// Older than any run that is just being stored.
+/// Whether a file is older than any run that is just being stored.
 fn is_old(status: &fs::Metadata) -> bool {
     status
         .modified()

@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The directory for what is left of runs, made if it is not there: `$STATE_DIRECTORY` where a
-/// service manager gives one (systemd.exec(5)), `/var/lib/indef` for root where that is writable, else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory
-/// Specification 0.8).
+/// The directory for the remaining work of runs, made if it is not there: `$STATE_DIRECTORY` where
+/// a service manager gives one (systemd.exec(5)), `/var/lib/indef` for root where that is writable,
+/// else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory Specification 0.8).
 ///
 /// # Errors
 ///

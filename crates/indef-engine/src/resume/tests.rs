@@ -65,7 +65,7 @@ fn store(directory: &Path, inodes: std::ops::Range<u64>) -> StoredRun {
     StoredRun::create(directory, &PlanOptions::default(), &plans, limit, &options).unwrap()
 }
 
-/// What is left is another process's, and that is this one.
+/// Assert that a process works on the stored run, and that it is this one.
 #[track_caller]
 fn is_running(directory: &Path) {
     match StoredRun::newest(directory) {
@@ -114,12 +114,12 @@ fn a_run_goes_on_where_it_was_killed() {
     assert_eq!(left, [1, 2, 3, 4]);
     assert!(resumed.plans.iter().all(|plan| plan.path.is_absolute()));
     assert_eq!(resumed.plans[0].runs(), plan(1).runs());
-    // Half of the first, and what two others had reserved.
+    // Half of the first, and the bytes that two others had reserved.
     assert_eq!(resumed.spent, Bytes::mib(2) + Bytes::kib(512));
     assert_eq!(resumed.left, Bytes::mib(2) + Bytes::kib(512));
     let options = resumed.run_options.unwrap();
     assert_eq!(options.rate, Some(Bytes::mib(5)));
-    // What a resumed run is told is kept for the next one.
+    // The options of a resumed run are kept for the next one.
     resumed.run.continue_with(&RunOptions {
         rate: Some(Bytes::mib(7)),
         ..options
@@ -206,13 +206,13 @@ fn a_new_plan_replaces_those_that_it_covers() {
     }
     let new = store(dir.path(), 0..3);
     let removed = StoredRun::supersede(dir.path(), &|plan| plan.inode < 3).unwrap();
-    // Its own is not left behind.
+    // The new run is not removed: this process works on it.
     assert_eq!(removed, 2);
     new.finish().unwrap();
     let left = StoredRun::newest(dir.path()).unwrap().unwrap();
     assert_eq!(left.plans[0].inode, 5);
     drop(left);
-    // What is done needs no cover.
+    // A file that is done needs no cover.
     let half = store(dir.path(), 1..3);
     half.observer(&()).on(Event::FileDone(&result(2, None)));
     drop(half);

@@ -1,4 +1,4 @@
-//! What a run needs from the system, behind a trait so that tests can simulate it.
+//! The services that a run needs from the system, as a trait so that tests can simulate them.
 
 use std::io;
 
@@ -34,7 +34,7 @@ pub(super) trait Backend: Sync {
     fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier>;
 }
 
-/// The real thing.
+/// The real system.
 pub(super) struct Kernel<'a> {
     pub(super) roots: &'a Roots,
 }

@@ -57,7 +57,7 @@ pub(super) struct Piece {
     pub(super) ranges: Vec<CountedRange>,
     /// Reserved in the budget.
     pub(super) cost: Bytes,
-    /// New place that it needs.
+    /// Bytes of new blocks that it needs.
     pub(super) allocated: Bytes,
 }
 
@@ -102,7 +102,8 @@ impl OpenFile {
         self.result(Status::Failed, Some(reason), self.extents_before, &moved)
     }
 
-    /// A piece is done. The last one gets the file's result.
+    /// Note that a piece is done. Returns whether it was the last one, with which the file's result
+    /// is due.
     pub(super) fn piece_done(&self, moved: &Moved, reason: Option<Reason>) -> bool {
         let mut progress = lock(&self.progress);
         progress.moved += *moved;
@@ -214,7 +215,7 @@ impl Run<'_> {
         if worth.is_empty() {
             return self.untouched(&file, progress.reason);
         }
-        // What is contiguous already needs no word when the rest is moved.
+        // Ranges that are contiguous already need no mention when the rest is moved.
         progress.reason = None;
         let groups = self.group(&file, worth);
         file.planned = groups.iter().map(|group| group.cost).sum();
@@ -275,8 +276,9 @@ impl Run<'_> {
         groups
     }
 
-    /// Reserve the cost of a group in the budget; where not all of it fits, range by range what
-    /// does, and of a range what is not in one piece already (as a killed run leaves it).
+    /// Reserve the cost of a group in the budget; where not all of it fits, that of each range that
+    /// does, or of the part of a range that is not in one piece already (as a killed run leaves
+    /// it).
     fn afford(&self, file: &OpenFile, group: Group) -> Option<Group> {
         if self.budget.reserve(group.cost) {
             return Some(group);

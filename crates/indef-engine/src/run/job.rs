@@ -1,4 +1,4 @@
-//! A plan as a run keeps it: only what is needed to carry it out.
+//! A plan as a run keeps it: only the facts that are needed to carry it out.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -14,7 +14,7 @@ use super::{FileResult, Reason, Status};
 /// One file to be worked on.
 pub(super) struct Job {
     pub(super) path: PathBuf,
-    /// The root, and what is beneath it.
+    /// The root, and the path beneath it.
     pub(super) place: Option<(PathBuf, PathBuf)>,
     pub(super) mounts: Mounts,
     pub(super) born: Option<BirthTime>,

@@ -13,8 +13,8 @@ use units::Bytes;
 use super::StopCause;
 use crate::{Cancel, sync::lock};
 
-/// Bytes that may still be written. They are reserved before a relocation begins, and what it did
-/// not need comes back, so that at no time more can have been written than there were.
+/// Bytes that may still be written. They are reserved before a relocation begins, and those that it
+/// did not need are given back, so that at no time more can have been written than there were.
 #[derive(Debug)]
 pub(super) struct Budget(AtomicU64);
 
@@ -32,13 +32,13 @@ impl Budget {
             .is_ok()
     }
 
-    /// Give back what was reserved and not needed.
+    /// Give back bytes that were reserved and not needed.
     pub(super) fn refund(&self, bytes: Bytes) {
         self.0.fetch_add(bytes.get(), Ordering::Relaxed);
     }
 }
 
-/// Whether, and why, a run comes to its end early.
+/// Whether, and why, a run ends early.
 #[derive(Debug)]
 pub(super) struct Stop<'a> {
     cancel: &'a Cancel,
@@ -94,7 +94,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// What may be written at once after a pause, as time.
+    /// The bytes that may be written at once after a pause, as time.
     const BURST: Duration = Duration::from_millis(100);
 
     pub(super) fn new(per_second: Option<Bytes>) -> Self {
@@ -121,7 +121,7 @@ impl Pace {
         stop.sleep(turn.saturating_duration_since(now));
     }
 
-    /// Of the planned bytes so many were written.
+    /// Correct the pace: `written` bytes were written, and not `planned` ones.
     pub(super) fn settle(&self, planned: Bytes, written: Bytes) {
         let Some(rate) = self.per_second else { return };
         let mut next = lock(&self.next);

@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A worker takes a file, checks that it is still the planned one, maps it, and drops every range
-//! that is contiguous by now or would not become better. What is left is reserved in the budget,
-//! cut into pieces where the engine allows it, and moved in steps. Large files are shared by all
-//! workers; of small ones, one worker moves each, and the waiting of one hides behind the work of
-//! the others.
+//! that is contiguous by now or would not become better. The remaining ranges are reserved in the
+//! budget, cut into pieces where the engine allows it, and moved in steps. Large files are shared
+//! by all workers; of small ones, one worker moves each, and the waiting of one overlaps with the
+//! work of the others.
 //!
 //! Not checked here: whether the new place is better (the engine does, before anything moves) and
 //! whether the plan is wise.
@@ -67,7 +67,7 @@ use self::{
 };
 use crate::{Cancel, sync::lock};
 
-/// Carry `plans` out. Comes back when everything is done, or nothing more may be done; whatever
+/// Carry `plans` out. Returns when everything is done, or nothing more may be done; whatever
 /// happens to single files is in the result.
 pub fn run(
     plans: impl IntoIterator<Item = FilePlan>,
@@ -145,7 +145,7 @@ fn run_with(
 }
 
 impl Run<'_> {
-    /// One worker.
+    /// The loop of one worker.
     fn work(&self, schedule: &Schedule) {
         // Not the idle class: an application that waits for a page which we read, or for the locks
         // under which we write, would wait for our turn; mq-deadline lets the idle class wait for

@@ -1,4 +1,4 @@
-//! What a run tells while it goes on.
+//! Events that a run reports while it goes on.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::{FileResult, Reason, StopCause};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// First of all: what there is to do.
+    /// First of all: the amount of work.
     Planned {
         /// Files.
         files: u64,
@@ -31,19 +31,19 @@ pub enum Event<'a> {
     },
     /// A worker looks at a file.
     FileStarted {
-        /// Which.
+        /// The path of the file.
         path: &'a Path,
     },
     /// From now on up to this many bytes may be written for the file.
     Reserved {
-        /// Which file.
+        /// The identity of the file.
         id: TargetId,
         /// How many.
         bytes: Bytes,
     },
-    /// Of what was reserved so much was really spent; the rest is free again.
+    /// Of the reserved bytes, `spent` were really spent; the rest is free again.
     Settled {
-        /// Which file.
+        /// The identity of the file.
         id: TargetId,
         /// As in [`Self::Reserved`].
         reserved: Bytes,
@@ -61,13 +61,13 @@ pub enum Event<'a> {
     Stopping(StopCause),
 }
 
-/// Whoever wants to know. Called from all workers, so it should be quick.
+/// A receiver of events. Called from all workers, so it should be quick.
 pub trait Observer: Sync {
     /// Something happened.
     fn on(&self, event: Event<'_>);
 }
 
-/// Nobody wants to know.
+/// Ignores all events.
 impl Observer for () {
     fn on(&self, _: Event<'_>) {}
 }

@@ -1,4 +1,4 @@
-//! What a run is told.
+//! The options of a run.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub struct RunOptions {
     pub engine: Option<EngineKind>,
     /// Write at most this many bytes a second.
     pub rate: Option<Bytes>,
-    /// No step should hold a file's locks longer than this: steps are sized from measured ones to stay
-    /// at half of it. What took longer is in the result.
+    /// No step should hold a file's locks longer than this: steps are sized from measured ones to
+    /// stay at half of it. The result tells of steps that took longer.
     pub max_stall: Duration,
     /// Begin no step later than this.
     pub time_limit: Option<Duration>,
@@ -31,7 +31,7 @@ pub struct RunOptions {
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
     /// Leave files alone that others have open, wherever a power cut right after a step could take
-    /// back what they were told is durable.
+    /// back data that they were told is durable.
     pub strict: bool,
     /// Give the workers' I/O the lowest best-effort priority.
     pub low_priority: bool,

@@ -19,7 +19,7 @@ use super::{
     step_size::StepSize,
 };
 
-/// A copy looks this often (in bytes) whether it is to stop.
+/// A copy checks this often (in bytes) whether it is to stop.
 const SLICE: u64 = 64 << 20;
 /// Steps in a row that may do nothing: more would be an engine that never ends.
 const IDLE_STEPS: u32 = 100_000;
@@ -68,7 +68,7 @@ impl Run<'_> {
         end.reason = self.steps(piece, &meter, &mut end.moved);
         let known = meter.written.load(Ordering::Relaxed);
         end.spent = match end.reason {
-            // A step that failed may have done a part of its work without saying so.
+            // A step that failed may have done a part of its work without reporting it.
             Some(Reason::Failed(_)) => piece.cost.max(Bytes(known)),
             _ => Bytes(known),
         };
@@ -125,7 +125,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a step did to others.
+    /// Note the effects of a step on others.
     fn note(&self, done: &Moved) {
         self.longest_lock
             .fetch_max(done.locked.get(), Ordering::Relaxed);
@@ -143,11 +143,11 @@ impl Run<'_> {
     }
 }
 
-/// Measures what is written, keeps the pace and the limits inside long copies.
+/// Measures the written bytes, keeps the pace and the limits inside long copies.
 struct Meter<'r, 'o> {
     run: &'r Run<'o>,
     copier: &'r dyn RangeCopier,
-    /// What is known to be written, by copying or as reported.
+    /// Bytes that are known to be written, by copying or as reported.
     written: AtomicU64,
     /// A copy was refused since the run is to stop.
     refused: AtomicBool,
@@ -170,8 +170,8 @@ impl Meter<'_, '_> {
         refusal.into()
     }
 
-    /// After a step that was to write `planned` bytes: the engine's sum so far. What it copied
-    /// through us is known, and paid for, already.
+    /// Account for a step that was to write `planned` bytes, by the engine's sum so far. Bytes that
+    /// it copied through us are known, and paid for, already.
     fn step(&self, planned: Bytes, sum: &Moved) {
         let reported = result::written(sum).get();
         let known = self.written.fetch_max(reported, Ordering::Relaxed);

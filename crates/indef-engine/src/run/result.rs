@@ -1,4 +1,4 @@
-//! What a run did.
+//! The result of a run.
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Duration};
 
@@ -11,7 +11,8 @@ use super::{ExtentMaps, FileError};
 /// How a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// All or a part of what was planned has new blocks; a reason, if there is one, is why not all.
+    /// All or a part of the planned ranges has new blocks; a reason, if there is one, is why not
+    /// all.
     Moved,
     /// Left where it was, which is all right.
     Skipped,
@@ -93,12 +94,12 @@ impl From<FileError> for Reason {
     }
 }
 
-/// What happened to one file.
+/// The result of one file.
 #[derive(Clone, Debug)]
 pub struct FileResult {
     /// Its path, as planned.
     pub path: PathBuf,
-    /// Which file.
+    /// The identity of the file.
     pub id: TargetId,
     /// Its file system's name.
     pub fs: Arc<str>,
@@ -112,7 +113,7 @@ pub struct FileResult {
     pub extents_before: u64,
     /// Fragments afterwards.
     pub extents_after: u64,
-    /// Bytes that moving what is worth moving writes, as found right before.
+    /// Bytes that a move of all ranges that are worth moving writes, as found right before.
     pub bytes_planned: Bytes,
     /// Bytes that have new blocks.
     pub bytes_relocated: Bytes,
@@ -165,7 +166,7 @@ impl Totals {
     }
 }
 
-/// What ended a run with work left.
+/// The cause that ended a run with work left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopCause {
     /// Somebody asked, by a signal for example.
@@ -183,7 +184,7 @@ impl fmt::Display for StopCause {
     }
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RunResult {
     /// One for each plan, in the order in which they ended.
@@ -204,7 +205,7 @@ pub struct RunResult {
     pub maps: Vec<ExtentMaps>,
 }
 
-/// What `moved` says was written: by us, by the device, or by the kernel itself.
+/// The bytes that were written according to `moved`: by us, by the device, or by the kernel itself.
 pub(super) fn written(moved: &Moved) -> Bytes {
     (moved.host_written + moved.offloaded).max(moved.relocated)
 }

@@ -67,7 +67,7 @@ impl Schedule {
         }
     }
 
-    /// What nobody began.
+    /// The jobs that nobody began.
     pub(super) fn rest(self) -> impl Iterator<Item = Box<Job>> {
         self.state
             .into_inner()
@@ -76,7 +76,8 @@ impl Schedule {
     }
 }
 
-/// A worker opens a file. Others wait for what it finds, so it says so even when it panics.
+/// A worker that opens a file. Others wait for its findings, so its end is signalled even when it
+/// panics.
 pub(super) struct Opening<'a>(&'a Schedule);
 
 impl Opening<'_> {

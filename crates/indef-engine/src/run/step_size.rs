@@ -1,8 +1,8 @@
 //! How much one step may do, learned from how long the steps before held the file's locks.
 //!
-//! The size grows by a quarter after a step that stayed inside the target, up to what the *worst* of
-//! the last steps allows, and falls at once below what a step allows that did not. The first one is
-//! small, since nothing is known yet.
+//! The size grows by a quarter after a step that stayed inside the target, up to the size that the
+//! *worst* of the last steps allows. After a step that did not, it falls at once, to the size that
+//! this step allows at most. The first one is small, since nothing is known yet.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,12 +11,13 @@ use units::Bytes;
 
 /// The first step.
 const FIRST: u64 = 256 << 10;
-/// No step is larger: beyond, nothing is gained, and an unlucky one would hold the locks for long.
+/// No step is larger: beyond this, nothing is gained, and an unlucky one would hold the locks for
+/// long.
 const LARGEST: u64 = 64 << 20;
-/// Nor smaller, if blocks are not larger: what one costs apart from its bytes would be all that is
-/// done.
+/// Nor smaller, if blocks are not larger: the cost of a step apart from its bytes would be all that
+/// is paid.
 const SMALLEST: u64 = 256 << 10;
-/// So many steps are remembered.
+/// The number of steps that are remembered.
 const MEMORY: usize = 8;
 
 #[derive(Debug)]
@@ -26,13 +27,13 @@ pub(super) struct StepSize {
     smallest: u64,
     largest: u64,
     target_ns: u64,
-    /// What each of the last steps allowed.
+    /// The size that each of the last steps allowed.
     allowed: VecDeque<u64>,
 }
 
 impl StepSize {
-    /// For steps that hold locks at most half of `max_stall`, in blocks of `block_size`, never
-    /// larger than `largest`.
+    /// A size for steps that hold locks at most half of `max_stall`, in blocks of `block_size`,
+    /// never larger than `largest`.
     pub(super) fn new(max_stall: Duration, block_size: Bytes, largest: Option<u64>) -> Self {
         let block = block_size.get().max(1);
         let largest = largest.unwrap_or(LARGEST).clamp(block, LARGEST.max(block));
@@ -55,16 +56,16 @@ impl StepSize {
         }
     }
 
-    /// A step is done. `sharers` workers move parts of the same file, and an application may wait
-    /// for each of them in turn.
+    /// Learn from a step that is done. `sharers` workers move parts of the same file, and an
+    /// application may wait for each of them in turn.
     pub(super) fn learn(&mut self, moved: &Moved, sharers: u64) {
         let (locked, bytes) = (moved.locked.get(), moved.locked_bytes.get());
         if locked == 0 || bytes == 0 {
             return;
         }
         let target = self.target_ns / sharers.max(1);
-        // What a smaller step would take as well leaves the less time for bytes; where it takes all
-        // of it, small steps would only repeat it.
+        // The time that a smaller step would take as well leaves the less time for bytes; where it
+        // takes all of it, small steps would only repeat it.
         let overhead = moved.overhead.get().min(locked);
         let room = target.saturating_sub(overhead).max(target / 4).max(1);
         let moving = (locked - overhead).max(1);

@@ -2,7 +2,7 @@
 //! however many extents it has.
 //!
 //! The map is taken in windows. Each window begins a little before the end of the one before, so
-//! that what is known only from two neighbours (whether they touch) is seen at every place.
+//! that facts that are known only from two neighbours (whether they touch) are seen at every place.
 
 use indef_core::layout::{Extent, ExtentFlags, FragmentCount, FragmentCounter};
 use indef_fs::{CountedRange, Mapper, Refusal, Target};
@@ -41,7 +41,7 @@ pub(super) struct Survey {
 pub(super) struct Judged {
     pub(super) range: FileRange,
     pub(super) count: FragmentCount,
-    /// Allocated bytes: new place that moving it needs.
+    /// Allocated bytes: as many bytes of new blocks as a move needs.
     pub(super) allocated: Bytes,
     /// Allocated and written bytes.
     pub(super) written: Bytes,
@@ -68,7 +68,7 @@ impl Judged {
         self.count.change(1) <= 0
     }
 
-    /// For the engine.
+    /// The range and its counts, for the engine.
     pub(super) fn counted(&self) -> CountedRange {
         CountedRange {
             range: self.range,
@@ -141,7 +141,7 @@ impl Pass {
         }
     }
 
-    /// The next extent, and what lies right before it.
+    /// Take the next extent, with the one right before it.
     fn extent(&mut self, extent: &Extent, before: Option<&Extent>) {
         let continues = before.is_some_and(|before| before.touches(extent));
         self.survey.fragments += u64::from(!continues);

@@ -433,7 +433,7 @@ fn what_is_reserved_is_settled() {
     };
     sim.run_until(plans, &options(), &Cancel::new(), &observer);
     assert!(open.into_inner().unwrap().is_empty());
-    // All of what failed, nothing of what was refused.
+    // Everything that failed counts in full, everything that was refused not at all.
     assert_eq!(spent.into_inner().unwrap(), Bytes((1024 + 16 + 16) * BLOCK));
 }
 

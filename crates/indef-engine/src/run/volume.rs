@@ -18,7 +18,7 @@ pub(super) struct Volume {
     pub(super) name: Arc<str>,
     /// Those that work on it, best first.
     engines: Vec<Box<dyn Relocator>>,
-    /// Why there is none.
+    /// The most telling reason of the engines that are not available.
     refusal: Option<Reason>,
     pub(super) room: Room,
 }
@@ -128,8 +128,8 @@ impl Volumes {
         Ok(volume)
     }
 
-    /// Wait for what the engines left to the background: writeback of moved data. Returns what
-    /// failed of it.
+    /// Wait for the work that the engines left to the background: writeback of moved data. Returns
+    /// the failures.
     pub(super) fn settle(&self) -> Vec<FsError> {
         let known = lock(&self.0);
         let engines = known.values().flat_map(|volume| &volume.engines);
@@ -140,8 +140,8 @@ impl Volumes {
 /// Keeps a share of a file system free, however many donors are filled at the same time.
 pub(super) struct Room {
     min_free_pct: f64,
-    /// What relocations under way will take. Partly it is taken already, so it may count twice:
-    /// then a relocation waits for others to end before it is refused.
+    /// Bytes that relocations under way will take. A part of them is taken already, so it may count
+    /// twice: then a relocation waits for others to end before it is refused.
     promised: Mutex<u64>,
     released: Condvar,
 }
@@ -155,7 +155,7 @@ impl Room {
         }
     }
 
-    /// Room for `needed` bytes until the ticket is dropped.
+    /// Promise room for `needed` bytes until the ticket is dropped.
     pub(super) fn take(
         &self,
         backend: &dyn Backend,

@@ -1,5 +1,5 @@
 //! A file system that exists in memory only, with an engine: real (small) files to be opened, made
-//! up maps and moves. What each file does wrong stands in its name.
+//! up maps and moves. The name of each file tells what it does wrong.
 
 use std::{
     collections::HashMap,
