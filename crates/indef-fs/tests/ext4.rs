@@ -1,4 +1,4 @@
-//! What is particular to the ext4 engine, on real file systems on loop files.
+//! Behaviour that is particular to the ext4 engine, on real file systems on loop files.
 
 use std::{
     fs::{self, File},
@@ -502,7 +502,7 @@ fn loop_writers_and_truncation_meanwhile() {
                 wanted[at as usize..][..data.len()].copy_from_slice(&data);
                 std::thread::sleep(std::time::Duration::from_micros(200));
             }
-            // What is cut off while being moved is gone, what comes behind it is new.
+            // Data that is cut off while being moved is gone.
             file.set_len(len / 2).unwrap();
             wanted.truncate(len as usize / 2);
             wanted

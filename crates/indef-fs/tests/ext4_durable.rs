@@ -1,6 +1,7 @@
-//! ext4: what an application was told is durable stays so, though its file is being moved. Each test
-//! ends with a cut: the file system is stopped without writing anything more, and mounted again. The
-//! journal commits by itself every 300 s, so what survives was committed on purpose.
+//! ext4: data that an application was told is durable stays so, though its file is being moved.
+//! Each test ends with a cut: the file system is stopped without writing anything more, and mounted
+//! again. The journal commits by itself every 300 s, so everything that survives was committed on
+//! purpose.
 
 use std::{
     fs::{File, OpenOptions},
@@ -77,7 +78,7 @@ impl How {
     }
 
     fn open(self, path: &Path) -> std::io::Result<File> {
-        // What rustix 1.1 calls DSYNC is O_SYNC (asm-generic/fcntl.h has both).
+        // The DSYNC of rustix 1.1 is O_SYNC (asm-generic/fcntl.h has both).
         const O_DSYNC: i32 = 0o10000;
         let flags = match self {
             Self::Fdatasync => 0,
@@ -105,7 +106,7 @@ impl How {
     }
 }
 
-/// What was acknowledged: blocks and their versions.
+/// The acknowledged writes: blocks and their versions.
 #[derive(Default)]
 struct Acknowledged(Vec<(u64, u64)>);
 
@@ -117,10 +118,10 @@ impl Acknowledged {
         Ok(())
     }
 
-    /// Those that are lost.
+    /// The writes that are lost.
     fn lost(&self, path: &Path) -> Vec<(u64, u64)> {
         let file = File::open(path).unwrap();
-        // Later writes of a block count.
+        // The last write of a block counts.
         let last: std::collections::BTreeMap<_, _> = self.0.iter().copied().collect();
         let is_lost = |&(block, version): &(u64, u64)| {
             let mut word = [0; 8];
