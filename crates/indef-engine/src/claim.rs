@@ -10,7 +10,7 @@
 //!   system, and begin nothing while that process lives. If root begins while a user's run goes on,
 //!   root's goes ahead, and the user's stops in order and can be resumed.
 //! - A user claims in a directory of their own, which keeps their own runs apart. Runs of different
-//!   users do not see each other: what one may write, the other seldom may.
+//!   users do not see each other: files that one may write, the other seldom may.
 //!
 //! A claim is a locked file (flock(2)), which ends with its process, however that ends, and beside it
 //! one that tells who has it. Both are removed at the end.

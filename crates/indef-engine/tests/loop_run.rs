@@ -225,8 +225,8 @@ fn loop_xfs_ranges_of_one_file() {
 
 #[test]
 fn loop_btrfs_ranges_of_one_file() {
-    // Where a place is found depends on what else is free: of a batch that got several, a second run
-    // makes one.
+    // Where a place is found depends on the rest of the free space: of a batch that got several, a
+    // second run makes one.
     if let Some(scratch) = scratch("btrfs", Bytes::gib(8)) {
         ranges_of_one_file_on(scratch, Bytes::mib(20));
     }

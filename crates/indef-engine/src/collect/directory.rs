@@ -172,8 +172,8 @@ pub(super) struct OpenCount {
 }
 
 impl OpenCount {
-    /// Half of what the process may have open is for directories: the rest is for files and for
-    /// whoever else lives in the process.
+    /// Half of the descriptors that the process may have open are for directories: the rest is for
+    /// files and for all other code in the process.
     pub(super) fn new() -> Self {
         let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile)
             .current

@@ -1,4 +1,4 @@
-//! One of the threads of a walk, and what they share.
+//! One of the threads of a walk, and the state that they share.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -84,8 +84,8 @@ impl<'a> Stop<'a> {
     }
 }
 
-/// Keeps all workers together at a number of bytes a second. Whoever wants to write says how much
-/// it will be at most, waits for its turn, and says afterwards how much it was.
+/// Keeps all workers together at a number of bytes a second. A writer gives the most bytes that it
+/// will write, waits for its turn, and gives the number of written bytes afterwards.
 #[derive(Debug)]
 pub(super) struct Pace {
     per_second: Option<f64>,

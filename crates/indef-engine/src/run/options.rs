@@ -22,7 +22,7 @@ pub struct RunOptions {
     pub max_stall: Duration,
     /// Begin no step later than this.
     pub time_limit: Option<Duration>,
-    /// Write at most this many bytes. Whatever it says, no more is written than the plans cost.
+    /// Write at most this many bytes. Whatever its value, no more is written than the plans cost.
     pub budget: Option<Bytes>,
     /// Keep this share of each file system free, in percent of its size.
     pub min_free_pct: f64,

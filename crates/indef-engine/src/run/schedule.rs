@@ -1,4 +1,5 @@
-//! Who does what next: pieces of files that are open come before files that are not.
+//! The order of work among the workers: pieces of files that are open come before files that are
+//! not.
 
 use std::{
     collections::VecDeque,

@@ -250,7 +250,8 @@ fn the_rate_is_kept_with_and_without_copying() {
             }
         };
         let result = sim.run_until(plans, &options, &Cancel::new(), &observer);
-        // 4 MiB at 8 MiB/s, less the burst at the beginning and what is paid for afterwards.
+        // 4 MiB at 8 MiB/s, less the burst at the beginning and the bytes that are paid for
+        // afterwards.
         assert!(result.duration >= Duration::from_millis(250), "{result:?}");
         assert!(result.duration < Duration::from_secs(30));
         assert_eq!(result.totals.bytes_relocated, Bytes::mib(4));

@@ -96,7 +96,7 @@ impl Volume {
     }
 }
 
-/// The first reason, unless it only says that an engine is not for this file system.
+/// The first reason, unless it only means that an engine is not for this file system.
 fn most_telling(mut reasons: impl Iterator<Item = Reason>) -> Option<Reason> {
     let first = reasons.next()?;
     if first != Reason::Skip(SkipReason::NoEngine) {
