@@ -15,7 +15,7 @@ use crate::{
 /// # Errors
 ///
 /// [`SkipReason::ReadOnlyMount`], [`SkipReason::NoEngine`] where the engine is not for this file
-/// system or the file system lacks what it needs, or another named reason.
+/// system or the file system lacks a feature that it needs, or another named reason.
 pub fn relocator(
     kind: EngineKind,
     fs: &Filesystem,

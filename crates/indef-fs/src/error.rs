@@ -1,4 +1,5 @@
-//! Errors that say what failed, on which file, where; and refusals, which are results.
+//! Errors that name the operation that failed, the file and the place; and refusals, which are
+//! results.
 
 use std::{io, path::PathBuf};
 

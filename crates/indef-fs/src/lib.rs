@@ -1,13 +1,13 @@
 //! Operations on a file system: detect it, map a file, relocate ranges of it.
 //!
-//! [`detect`] looks at an open file and says which file system it is on; [`Filesystem::engines`]
-//! which engines may serve it, and [`relocator`] gives one of them. [`map`] turns FIEMAP into a
+//! [`detect`] tells which file system an open file is on, [`Filesystem::engines`] which engines may
+//! serve it, and [`relocator`] returns one of them. [`map`] turns FIEMAP into a
 //! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at
-//! once. [`device_geometry`] asks the device how it spreads addresses over its flash. [`Target::open`]
-//! opens a file for moving, or says why not; a [`Root`] finds files beneath a directory, without
-//! being led elsewhere. A [`Relocator`] gives ranges of a file new, contiguous
-//! blocks, in bounded steps that are each atomic for the file's contents: the process may be killed,
-//! or the power cut, between any two instructions.
+//! once. [`device_geometry`] asks the device how it spreads addresses over its flash.
+//! [`Target::open`] opens a file for moving, or returns the reason why not; a [`Root`] finds files
+//! beneath a directory, without being led elsewhere. A [`Relocator`] gives ranges of a file new,
+//! contiguous blocks, in bounded steps that are each atomic for the file's contents: the process
+//! may be killed, or the power cut, between any two instructions.
 //!
 //! This crate knows nothing of priority, plans, workers or progress: it moves the ranges that it is
 //! given.

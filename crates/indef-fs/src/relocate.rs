@@ -3,7 +3,7 @@
 //! ```text
 //! admit(file) ──▶ begin(file, ranges) ──▶ step ─▶ step ─▶ … ─▶ Done
 //!     │                 │                   │
-//!     └── Refusal       └── Refusal         └── Refusal; what moved before it stays moved
+//!     └── Refusal       └── Refusal         └── Refusal; data moved before stays moved
 //! ```
 
 use std::{fs::File, io, ops::AddAssign};
@@ -93,7 +93,7 @@ pub struct CountedRange {
     pub written: Bytes,
 }
 
-/// A relocation under way. Dropping it releases everything; what was moved stays moved.
+/// A relocation under way. Dropping it releases everything; moved data stays moved.
 pub trait Relocation {
     /// Do the next bounded piece of work. Asynchronous parts (reads ahead, later writeback) go on
     /// between steps.

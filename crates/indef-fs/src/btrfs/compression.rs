@@ -72,9 +72,9 @@ const FS_NOCOMP_FL: u32 = 0x400;
 pub(super) struct Rules {
     /// New data may be compressed.
     compresses: bool,
-    /// By which algorithm and level, if the mount says so.
+    /// By which algorithm and level, if the mount options name one.
     mount: Option<(Compression, Option<i8>)>,
-    /// By which algorithm, if the file says so.
+    /// By which algorithm, if the file's property names one.
     property: Option<Compression>,
     /// The ioctl knows `COMPRESS_LEVEL`.
     has_level: bool,

@@ -2,7 +2,7 @@
 //!
 //! Advice to read ahead waits where the device's queue is full, and a file in many fragments fills
 //! it: 65,536 requests for 256 MiB. The thread takes that wait, while the ioctl copies and marks
-//! what has arrived. Small relocations do without it.
+//! the pages that have arrived. Small relocations do without it.
 
 use std::{
     fs::File,

@@ -327,7 +327,7 @@ impl<'a> BtrfsRelocation<'a> {
         }
     }
 
-    /// Finish what is begun, and begin nothing more.
+    /// Finish the work that is begun, and begin nothing more.
     fn leave_out_rest(&mut self, reason: SkipReason) {
         self.left_out = Some(reason);
         self.ranges.clear();

@@ -1,4 +1,4 @@
-//! The block device below a file system, and what it tells about its parallel flash units.
+//! The block device below a file system, and its reports about its parallel flash units.
 //!
 //! A zoned NVMe device may have a log page (DBh, `nvme-wire::vendor`) that says how zones lie on its
 //! dies. With the device's place among the file system's addresses that makes a

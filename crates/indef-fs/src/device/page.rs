@@ -41,7 +41,7 @@ pub enum PageError {
     /// A zone on no die, or on more dies than there are.
     #[error("its number of dies for a zone makes no sense")]
     ZoneDies,
-    /// Zones that are empty, too large, or no multiple of what goes to one die.
+    /// Zones that are empty, too large, or no multiple of the bytes that go to one die.
     #[error("its zones make no sense")]
     Zones,
 }

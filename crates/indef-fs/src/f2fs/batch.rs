@@ -182,7 +182,7 @@ impl State {
     }
 }
 
-/// A call under way. However it ends, those who wait for it are told.
+/// A call under way. However it ends, those who wait for it are woken with an answer.
 struct UnderWay<'a> {
     batches: &'a Batches,
     tickets: Vec<u64>,

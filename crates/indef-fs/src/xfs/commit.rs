@@ -18,11 +18,11 @@
 //! made after freshness was taken: otherwise the copy of an earlier try would return where the file
 //! has a hole by now, or zeros.
 //!
-//! A piece with a gap never reaches from the beginning of the file to its end. Such an exchange swaps,
-//! too, whether the two files are known to share blocks (`xmi_can_exchange_reflink_flags`,
-//! fs/xfs/libxfs/xfs_exchmaps.c, v6.18), although the file keeps what the donor has not written. A file
-//! that keeps shared blocks and is no longer known to share is written in place: its clones change with
-//! it, and with reverse mapping the file system may shut down.
+//! A piece with a gap never reaches from the beginning of the file to its end. Such an exchange
+//! swaps, too, whether the two files are known to share blocks (`xmi_can_exchange_reflink_flags`,
+//! fs/xfs/libxfs/xfs_exchmaps.c, v6.18), although the file keeps the ranges that the donor has not
+//! written. A file that keeps shared blocks and is no longer known to share is written in place:
+//! its clones change with it, and with reverse mapping the file system may shut down.
 
 use std::{collections::VecDeque, fs::File};
 

@@ -76,8 +76,8 @@ impl<'a> Donor<'a> {
     /// file has (or once had) extended attributes, these begin somewhere in the inode, and end that
     /// room.
     ///
-    /// An attribute that is set first gets what it needs, and leaves the rest to the extents
-    /// (`xfs_attr_shortform_bytesfit`, fs/xfs/libxfs/xfs_attr_leaf.c, v6.1).
+    /// An attribute that is set first gets the bytes that it needs, and leaves the rest to the
+    /// extents (`xfs_attr_shortform_bytesfit`, fs/xfs/libxfs/xfs_attr_leaf.c, v6.1).
     pub(super) fn match_room(&self, geometry: &Geometry) {
         // Only root may ask; most files have the room that the kernel gives to new ones.
         let room = fork_offset(&self.target.file, self.target.id.inode).unwrap_or(USUAL_ROOM);

@@ -1,4 +1,5 @@
-//! The target, as both engines see it: whether it can be moved, and what a failure on it means.
+//! The target, as both engines see it: whether it can be moved, and the refusal that a failure on
+//! it means.
 
 use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! Selects the ranges that are worth moving, and says how the file looks afterwards. Pure.
+//! Selects the ranges that are worth moving, and computes the file's layout afterwards. Pure.
 
 use indef_core::{
     SkipReason,
