@@ -46,7 +46,7 @@ codes! {
         Default = 1,
         /// The one that outlives a reset.
         Saved = 2,
-        /// What can be done with the feature: saveable (0), per namespace (1), changeable (2).
+        /// The capabilities of the feature: saveable (0), per namespace (1), changeable (2).
         Capabilities = 3,
     }
 }

@@ -10,7 +10,7 @@ codes! {
         InvalidOpcode = 0x001,
         /// Invalid Field in Command.
         InvalidField = 0x002,
-        /// Command ID Conflict: one with the same identifier is not done yet.
+        /// Command ID Conflict: a command with the same identifier is not done yet.
         CommandIdConflict = 0x003,
         /// Data Transfer Error.
         DataTransferError = 0x004,
@@ -177,7 +177,7 @@ impl Status {
     }
 }
 
-/// What else a Connect command can end with (Base §3.3.3.2.1.2): the numbers that an I/O
+/// The further status values of a Connect command (Base §3.3.3.2.1.2), with numbers that an I/O
 /// command set uses for something else.
 pub mod connect {
     use super::Status;
@@ -186,7 +186,7 @@ pub mod connect {
     pub const INCOMPATIBLE_FORMAT: Status = Status::ConflictingAttributes;
     /// Connect Controller Busy.
     pub const CONTROLLER_BUSY: Status = Status::InvalidProtection;
-    /// Connect Invalid Parameters; the result says which (see
+    /// Connect Invalid Parameters; the result names the parameter (see
     /// [`invalid_parameter`](crate::fabrics::invalid_parameter)).
     pub const INVALID_PARAMETERS: Status = Status::ReadOnlyRange;
     /// Connect Invalid Host.
