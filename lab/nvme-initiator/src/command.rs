@@ -1,4 +1,4 @@
-//! Commands, as one would write them down. SGL and CID are the queue's to fill in.
+//! Constructors of commands. The queue fills in SGL and CID.
 
 use nvme_wire::{
     Submission,
