@@ -7,8 +7,8 @@ use std::{
 
 use units::Nanos;
 
-/// Real time since the device was opened, and the model's time, which may go slower. All clones are one
-/// clock.
+/// Real time since the device was opened, and the model's time, which may go slower. All clones are
+/// one clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     epoch: Instant,
@@ -31,7 +31,8 @@ impl Rate {
         self.model_ns + (real_ns.saturating_sub(self.real_ns) as f64 / self.scale) as u64
     }
 
-    /// Real time until the model's time is `at`, since the epoch; what was before the moment is over.
+    /// Real time until the model's time is `at`, since the epoch; what was before the moment is
+    /// over.
     fn real_at(self, at: Nanos) -> f64 {
         self.real_ns as f64 + at.get().saturating_sub(self.model_ns) as f64 * self.scale
     }
@@ -95,8 +96,8 @@ impl Clock {
         self.rate().scale
     }
 
-    /// From now on the model's time goes `scale` times slower than the real one. Deadlines that were
-    /// asked for before stay what they are. `None` for a scale that is no positive number.
+    /// From now on the model's time goes `scale` times slower than the real one. Deadlines that
+    /// were asked for before stay what they are. `None` for a scale that is no positive number.
     pub(crate) fn set_scale(&self, scale: f64) -> Option<()> {
         is_scale(scale).then(|| {
             let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +140,8 @@ mod tests {
         let changed = clock.real_ns();
         let after = clock.model_now().get();
         assert!(after >= before && clock.scale() == 100.0);
-        // A microsecond of the model is a tenth of a millisecond from here on, and the past is over.
+        // A microsecond of the model is a tenth of a millisecond from here on, and the past is
+        // over.
         let soon = clock.real_of(Nanos(after + 1_000_000));
         assert!(soon >= changed && soon <= clock.real_ns() + 100_000_000);
         assert!(clock.real_of(Nanos(1)) <= changed);

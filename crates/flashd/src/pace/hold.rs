@@ -36,8 +36,8 @@ impl LatencyHold {
 
 /// While it lives, no processor is idle: on each a thread spins that gives way to everything else.
 ///
-/// In a virtual machine an idle processor is given back to the host, whatever the kernel in it would
-/// like, and each waking takes some 40 µs more.
+/// In a virtual machine an idle processor is given back to the host, whatever the kernel in it
+/// would like, and each waking takes some 40 µs more.
 #[derive(Debug)]
 pub struct Spinners {
     stop: Arc<AtomicBool>,

@@ -3,7 +3,8 @@
 //! [`Pace`] is a heap of deadlines with a thread of its own: it sleeps until 60 µs before the next
 //! one and then spins, because a sleeping thread alone is 25 µs late. [`Lateness`] counts how late
 //! each answer was when it had been sent. [`LatencyHold`] keeps the processors out of deep sleep
-//! states meanwhile, and [`Spinners`] out of any. A device without latencies uses none of this: no thread is started.
+//! states meanwhile, and [`Spinners`] out of any. A device without latencies uses none of this: no
+//! thread is started.
 
 mod clock;
 mod hold;
@@ -116,8 +117,8 @@ impl Pace {
         }
     }
 
-    /// Send an answer at `deadline_ns` (real time of the clock). `job` runs on the heap's thread and
-    /// should return as soon as the answer is sent: that is when its lateness is taken.
+    /// Send an answer at `deadline_ns` (real time of the clock). `job` runs on the heap's thread
+    /// and should return as soon as the answer is sent: that is when its lateness is taken.
     pub fn answer_at(&self, deadline_ns: u64, job: impl FnOnce() + Send + 'static) {
         self.push(deadline_ns, true, Box::new(job));
     }

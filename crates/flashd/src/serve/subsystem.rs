@@ -18,8 +18,8 @@ use crate::{device::Device, lock::lock};
 pub struct TargetOptions {
     /// Name of the subsystem; one that is made of the first namespace's UUID if there is none.
     pub nqn: Option<String>,
-    /// The address in the discovery log page; the one at which the host has reached the target if there is
-    /// none. For hosts behind a translation of addresses.
+    /// The address in the discovery log page; the one at which the host has reached the target if
+    /// there is none. For hosts behind a translation of addresses.
     pub advertise: Option<SocketAddr>,
 }
 

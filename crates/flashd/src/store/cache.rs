@@ -2,8 +2,8 @@
 //!
 //! A fixed number of slots of one logical block each, allocated once. Blocks leave in the order in
 //! which they first came (a block that is written again keeps its place: unflushed writes have no
-//! order among each other, NVMe Base 2.0 §5.27.1.4). A slot either holds data or says that the block
-//! reads as zeroes.
+//! order among each other, NVMe Base 2.0 §5.27.1.4). A slot either holds data or says that the
+//! block reads as zeroes.
 //!
 //! It knows no file and no zones; it never drops a block by itself.
 
