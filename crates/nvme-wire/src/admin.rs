@@ -79,8 +79,8 @@ pub struct GetLogPage {
 }
 
 impl AdminCommand {
-    /// Parses a submission on the admin queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown
-    /// here.
+    /// Parses a submission on the admin queue. Opcode 7Fh is [`crate::Command::parse`]'s, and
+    /// unknown here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword10 = command.cdw10.get();

@@ -5,8 +5,9 @@ use zerocopy::little_endian::{U16, U32, U64};
 use crate::{Status, range::BlockRange};
 
 codes! {
-    /// DESFMT: what a source range looks like. Formats differ in the protection information that they
-    /// carry, which means nothing here, and in whether they name a namespace (2h and 3h: NVM 1.1).
+    /// DESFMT: what a source range looks like. Formats differ in the protection information that
+    /// they carry, which means nothing here, and in whether they name a namespace (2h and 3h: NVM
+    /// 1.1).
     pub enum CopyFormat: u8 {
         /// 0h: 32 bytes, the command's namespace, reference tags of 32 bits.
         Same32 = 0,
@@ -72,8 +73,8 @@ impl CopyFormat {
     ///
     /// # Errors
     ///
-    /// Invalid Field in Command for a format that there is not, Data SGL Length Invalid if the data is
-    /// too short.
+    /// Invalid Field in Command for a format that there is not, Data SGL Length Invalid if the data
+    /// is too short.
     pub fn sources(
         self,
         data: &[u8],

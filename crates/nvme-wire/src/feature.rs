@@ -54,8 +54,8 @@ codes! {
 /// The result for [`Select::Capabilities`] of a feature that can be changed but not saved.
 pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
 
-/// Number of Queues: I/O submission and completion queues, as counts (at least 1 each; zero-based on
-/// the wire).
+/// Number of Queues: I/O submission and completion queues, as counts (at least 1 each; zero-based
+/// on the wire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
     /// NSQR, NSQA.

@@ -79,8 +79,8 @@ pub enum IoCommand {
     Unknown(u8),
 }
 
-/// The fields that all commands which move blocks have. PRINFO is not among them: it means nothing in
-/// a namespace that is not formatted with protection information.
+/// The fields that all commands which move blocks have. PRINFO is not among them: it means nothing
+/// in a namespace that is not formatted with protection information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Which blocks.
@@ -119,7 +119,8 @@ pub const SELECT_ALL: u32 = 1 << 8;
 pub const PARTIAL_REPORT: u32 = 1 << 16;
 
 impl IoCommand {
-    /// Parses a submission on an I/O queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown here.
+    /// Parses a submission on an I/O queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown
+    /// here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword12 = command.cdw12.get();

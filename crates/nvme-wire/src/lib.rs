@@ -3,12 +3,12 @@
 //! Every structure is a `repr(C)` type of little-endian fields without alignment, so that bytes
 //! become fields (and back) without a copy and without unsafe code, and its size is asserted. Every
 //! code is an exhaustive enum with an `Unknown` arm: every value on a wire has a name. Commands are
-//! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes with:
-//! a zero-based count on the wire is a count here, and says so.
+//! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes
+//! with: a zero-based count on the wire is a count here, and says so.
 //!
-//! It ignores sockets, queues, connections, and whether a command makes sense for a device; it refuses
-//! only mistakes that the bytes alone show. Metadata, protection information and reservations are not
-//! described, as no user of this crate has them.
+//! It ignores sockets, queues, connections, and whether a command makes sense for a device; it
+//! refuses only mistakes that the bytes alone show. Metadata, protection information and
+//! reservations are not described, as no user of this crate has them.
 //!
 //! Sources, with the names by which comments cite them:
 //! - *Base*: NVM Express Base Specification 2.0

@@ -49,7 +49,8 @@ codes! {
         ZoneAppend = 0x7D,
         /// Fabrics commands (Base §6): Disconnect and authentication come on I/O queues, too.
         Fabrics = 0x7F,
-        /// In_Device_Defragment, a vendor command (InDeF §III-C). Odd, as its data goes to the device.
+        /// In_Device_Defragment, a vendor command (InDeF §III-C). Odd, as its data goes to the
+        /// device.
         InDeviceDefragment = 0xC1,
     }
 }

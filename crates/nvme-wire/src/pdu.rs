@@ -97,7 +97,8 @@ wire! {
 }
 
 wire! {
-    /// H2CTermReq and C2HTermReq, without the header in error that follows (TCP §3.6.2.4, §3.6.2.5).
+    /// H2CTermReq and C2HTermReq, without the header in error that follows (TCP §3.6.2.4,
+    /// §3.6.2.5).
     pub struct TermReq [24] {
         /// CH.
         pub header: Header,
@@ -259,8 +260,8 @@ pub mod field {
     pub const PLEN: u32 = 4;
 }
 
-/// Where the parts of a PDU are. All counts in bytes; `total` is at least the sum of the others, and
-/// more where there is padding before the data.
+/// Where the parts of a PDU are. All counts in bytes; `total` is at least the sum of the others,
+/// and more where there is padding before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The header, without its digest.
@@ -326,8 +327,8 @@ impl Header {
         }
     }
 
-    /// Check the header of a PDU that came from a host on a connection with these digests, on which a
-    /// PDU has at most `max_data` bytes of data.
+    /// Check the header of a PDU that came from a host on a connection with these digests, on which
+    /// a PDU has at most `max_data` bytes of data.
     ///
     /// # Errors
     ///

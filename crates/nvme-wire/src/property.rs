@@ -45,8 +45,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// CAP: contiguous queues are required (CQR), memory pages are 4 KiB (MPSMIN, MPSMAX), doorbells
-    /// do not exist (DSTRD 0).
+    /// CAP: contiguous queues are required (CQR), memory pages are 4 KiB (MPSMIN, MPSMAX),
+    /// doorbells do not exist (DSTRD 0).
     #[must_use]
     pub const fn raw(self) -> u64 {
         let entries = if self.max_queue_entries > 65536 {

@@ -9,8 +9,8 @@ use crate::Status;
 pub struct BlockRange {
     /// SLBA: the first.
     pub start: u64,
-    /// Number of blocks: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a range
-    /// of Dataset Management.
+    /// Number of blocks: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a
+    /// range of Dataset Management.
     pub count: u32,
 }
 

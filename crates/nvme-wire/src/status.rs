@@ -80,8 +80,8 @@ codes! {
         /// Invalid I/O Command Set.
         InvalidCommandSet = 0x12C,
 
-        // 80h to BFh of this type mean one thing to Fabrics and another to an I/O command set; those of
-        // Fabrics are in [`ConnectStatus`].
+        // 80h to BFh of this type mean one thing to Fabrics and another to an I/O command set;
+        // those of Fabrics are in [`ConnectStatus`].
         /// Conflicting Attributes.
         ConflictingAttributes = 0x180,
         /// Invalid Protection Information.

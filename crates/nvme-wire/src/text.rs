@@ -1,7 +1,7 @@
 //! Text in fixed fields.
 
-/// `text` in a field of `N` bytes, cut where it is too long and padded with spaces (Base §1.4.3, ASCII
-/// strings).
+/// `text` in a field of `N` bytes, cut where it is too long and padded with spaces (Base §1.4.3,
+/// ASCII strings).
 #[must_use]
 pub fn ascii<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];

@@ -90,8 +90,8 @@ wire! {
         pub pages_per_block: U32,
         /// Most moves of one In_Device_Defragment.
         pub defragment_max: U32,
-        /// Bytes that go to a die before the next one's turn, in a conventional namespace (FAST'24: die
-        /// allocation granularity).
+        /// Bytes that go to a die before the next one's turn, in a conventional namespace (FAST'24:
+        /// die allocation granularity).
         pub unit: U64,
 
         /// Device time up to which the statistics hold, in nanoseconds.
@@ -123,8 +123,8 @@ wire! {
 }
 
 wire! {
-    /// A namespace in the geometry log page. A zone's bytes lie on `zone_dies` dies, `interleave` bytes
-    /// on each in turn; zone `z` begins on die `z × zone_dies` mod all dies.
+    /// A namespace in the geometry log page. A zone's bytes lie on `zone_dies` dies, `interleave`
+    /// bytes on each in turn; zone `z` begins on die `z × zone_dies` mod all dies.
     pub struct NamespaceEntry [64] {
         /// NSID.
         pub nsid: U32,

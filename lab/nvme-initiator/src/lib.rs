@@ -1,8 +1,8 @@
 //! A small NVMe/TCP host, for tests and for load.
 //!
-//! [`Wire`] sends and receives PDUs, wrong ones if wanted; [`Queue`] is a connection with many commands
-//! on their way; [`Host`] a controller with its admin queue; [`command`] makes commands. Everything is
-//! blocking, with one thread for each queue.
+//! [`Wire`] sends and receives PDUs, wrong ones if wanted; [`Queue`] is a connection with many
+//! commands on their way; [`Host`] a controller with its admin queue; [`command`] makes commands.
+//! Everything is blocking, with one thread for each queue.
 //!
 //! It checks what it receives as strictly as a target checks a host, so that a test that passes has
 //! checked the target's PDUs, too. It does not support: reconnecting, TLS, authentication, data

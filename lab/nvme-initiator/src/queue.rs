@@ -180,8 +180,8 @@ impl Queue {
         self.busy
     }
 
-    /// Start a command that sends `data` (none: an empty one) or receives `read` bytes. SGL and CID are
-    /// filled in. It is sent by [`Queue::flush`] or [`Queue::wait`].
+    /// Start a command that sends `data` (none: an empty one) or receives `read` bytes. SGL and CID
+    /// are filled in. It is sent by [`Queue::flush`] or [`Queue::wait`].
     ///
     /// # Errors
     ///

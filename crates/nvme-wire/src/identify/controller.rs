@@ -189,8 +189,8 @@ pub(super) mod nvm {
     use super::{U32, U64};
 
     wire! {
-        /// Identify Controller of the NVM command set (NVM §4.1.5.4). Sizes are powers of two over the
-        /// smallest page, 0 is no limit.
+        /// Identify Controller of the NVM command set (NVM §4.1.5.4). Sizes are powers of two over
+        /// the smallest page, 0 is no limit.
         pub struct NvmController [4096] {
             /// VSL: most data of Verify.
             pub verify_limit: u8,

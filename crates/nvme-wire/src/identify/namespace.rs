@@ -43,8 +43,8 @@ wire! {
         pub reservations: u8,
         /// FPI.
         pub format_progress: u8,
-        /// DLFEAT: what deallocated blocks read as, 001b is zeroes (2:0); Write Zeroes may deallocate
-        /// (3).
+        /// DLFEAT: what deallocated blocks read as, 001b is zeroes (2:0); Write Zeroes may
+        /// deallocate (3).
         pub deallocation: u8,
         /// NAWUN: blocks written atomically, zero-based.
         pub atomic_write: U16,
