@@ -1,4 +1,4 @@
-//! FAST'24's Figures 8, 11 and 12 in virtual time, and the same reads while garbage is collected.
+//! FAST'24's Figures 8, 11 and 12 in virtual time, and how they change while garbage is collected.
 //! docs/fast24.md explains the figures and where they differ.
 
 #[path = "../examples/fast24/collecting.rs"]

@@ -73,7 +73,8 @@ pub(crate) fn contiguous(profile: &Profile, per_call: Nanos) -> f64 {
     mib_per_s(FILE, host.read(&file))
 }
 
-/// Speed of reading a file after 256 appends or overwrites with dummy writes between them, in MiB/s.
+/// Speed of reading a file after 256 appends or overwrites with dummy writes between them, in
+/// MiB/s.
 pub(crate) fn disturbed(
     profile: &Profile,
     change: Change,

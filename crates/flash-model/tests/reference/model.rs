@@ -179,7 +179,7 @@ impl Reference {
             if ready <= now && (die.free_at <= now || overdue) {
                 return Some(at);
             }
-            // Only those whose data is not there yet let others pass.
+            // Only operations whose data is not there yet let others pass.
             if ready <= die.free_at {
                 break;
             }
