@@ -23,8 +23,8 @@ codes! {
         Discovery = 0x70,
         /// Changed Zone List (ZNS §4.1.4.2).
         ChangedZones = 0xBF,
-        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). C0h to CFh are what OCP and
-        /// most vendors use: C0h is OCP's SMART page.
+        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). OCP and most vendors use
+        /// C0h to CFh: C0h is OCP's SMART page.
         Geometry = 0xDB,
     }
 }
@@ -43,7 +43,7 @@ wire! {
         pub cid: U16,
         /// Status Field, as in the completion.
         pub status: U16,
-        /// Parameter Error Location; FFFFh where no parameter is to blame.
+        /// Parameter Error Location; FFFFh if the error is not in a parameter.
         pub location: U16,
         /// LBA.
         pub lba: U64,

@@ -1,4 +1,4 @@
-//! Which command.
+//! The opcodes of commands.
 
 codes! {
     /// Commands of the admin queue (Base §5).
@@ -73,8 +73,7 @@ codes! {
     }
 }
 
-/// Which way a command's data goes: bits 1:0 of every opcode (Base §3.3.3.1), and of
-/// FCTYPE.
+/// The direction of a command's data: bits 1:0 of every opcode (Base §3.3.3.1), and of FCTYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// None.

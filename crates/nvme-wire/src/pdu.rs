@@ -260,8 +260,8 @@ pub mod field {
     pub const PLEN: u32 = 4;
 }
 
-/// Where the parts of a PDU are. All counts in bytes; `total` is at least the sum of the others,
-/// and more where there is padding before the data.
+/// The places of the parts of a PDU. All counts in bytes; `total` is at least the sum of the
+/// others, and more if there is padding before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The header, without its digest.
@@ -285,7 +285,7 @@ impl Header {
         PduType::from_raw(self.kind)
     }
 
-    /// The header of a PDU without data that goes from a controller to a host.
+    /// The header of a PDU without data, in either direction.
     #[must_use]
     pub const fn plain(kind: PduType, hlen: u8, digests: Digests) -> Self {
         let (flags, digest) = if digests.header {

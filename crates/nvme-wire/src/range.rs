@@ -15,7 +15,7 @@ pub struct BlockRange {
 }
 
 impl BlockRange {
-    /// The block after the last one; nothing if no number can say it.
+    /// The block after the last one; `None` if its number overflows.
     #[must_use]
     pub const fn end(self) -> Option<u64> {
         self.start.checked_add(self.count as u64)

@@ -1,4 +1,4 @@
-//! How a command ended.
+//! The status of a completed command.
 
 codes! {
     /// Status code type and status code as one number: `SCT << 8 | SC` (Base §3.3.3.2.1 to
@@ -130,19 +130,19 @@ codes! {
 }
 
 impl Status {
-    /// SCT: what kind of status it is.
+    /// SCT: the kind of the status.
     #[must_use]
     pub const fn code_type(self) -> u8 {
         (self.raw() >> 8 & 0x7) as u8
     }
 
-    /// SC: which one of its kind.
+    /// SC: the code within the kind.
     #[must_use]
     pub const fn code(self) -> u8 {
         self.raw() as u8
     }
 
-    /// Whether the command did what it should.
+    /// Whether the command succeeded.
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.raw() == 0
