@@ -1,11 +1,11 @@
 //! A small NVMe/TCP host, for tests and for load.
 //!
 //! [`Wire`] sends and receives PDUs, wrong ones if wanted; [`Queue`] is a connection with many
-//! commands on their way; [`Host`] a controller with its admin queue; [`command`] makes commands.
-//! Everything is blocking, with one thread for each queue.
+//! commands on their way; [`Host`] is a controller with its admin queue; [`command`] makes
+//! commands. Everything is blocking, with one thread for each queue.
 //!
 //! It checks what it receives as strictly as a target checks a host, so that a test that passes has
-//! checked the target's PDUs, too. It does not support: reconnecting, TLS, authentication, data
+//! checked the target's PDUs, too. It does not support reconnecting, TLS, authentication, data
 //! buffers other than contiguous ones.
 
 #![forbid(unsafe_code)]
