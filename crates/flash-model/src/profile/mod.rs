@@ -1,8 +1,8 @@
 //! The numbers that make a device: sizes and times, each with unit, source and kind.
 //!
-//! A profile is a TOML file in which every number looks like `read = { value = 80, unit = "us",
-//! source = "InDeF Table I", kind = "paper" }`. A number that is missing, unknown, without a
-//! source, or out of range is refused with its line.
+//! A profile is a TOML file in which every number looks like
+//! `read = { value = 80, unit = "us", source = "InDeF Table I", kind = "paper" }`. A number that is
+//! missing, unknown, without a source, or out of range is refused with its line.
 
 mod error;
 mod fields;
