@@ -1,8 +1,8 @@
 //! A flash SSD in virtual time: when would a real one have answered?
 //!
-//! [`Device::submit`] takes a command and the time, and returns when it is done. It contains no
-//! NVMe, no socket, no thread, no wall clock and no data: only addresses, lengths and nanoseconds.
-//! The same commands at the same times give the same answers, to the nanosecond.
+//! [`Device::submit`] takes a command and the time, and returns when it is done. The crate contains
+//! no NVMe, no socket, no thread, no wall clock and no data: only addresses, lengths and
+//! nanoseconds. The same commands at the same times give the same answers, to the nanosecond.
 //!
 //! docs/flash-model.md describes the model, the costs that are not charged, and how the built-in
 //! profiles compare with published figures.

@@ -1,5 +1,5 @@
 //! A host with a file system of the simplest kind: it appends to and overwrites files, syncs each
-//! write, and reads a file with direct I/O, as the programs behind FAST'24's figures do.
+//! write, and reads a file with direct I/O, as the programs that made FAST'24's figures do.
 
 use flash_model::{Command, Device, Done, Placement, Span};
 use units::Nanos;
