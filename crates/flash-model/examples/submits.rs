@@ -1,5 +1,5 @@
-//! How fast the model itself is: commands a second through one device, and what a large migration
-//! costs. `cargo run --release -p flash-model --example submits`
+//! The speed of the model itself: commands a second through one device, and the cost of a large
+//! migration. `cargo run --release -p flash-model --example submits`
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! What a host asks of the device, and what it is told.
+//! The commands of a host to the device, and its answers.
 //!
-//! The words are those of the NVMe NVM and ZNS command sets; the encoding is not known here.
-//! All addresses and lengths are bytes in the namespace.
+//! The terms are those of the NVMe NVM and ZNS command sets; this module does not know the
+//! encoding. All addresses and lengths are bytes in the namespace.
 
 use units::Nanos;
 
@@ -27,13 +27,13 @@ impl Span {
 pub struct Move {
     /// First byte of the data.
     pub from: u64,
-    /// Where it goes.
+    /// First byte of its destination.
     pub to: u64,
     /// Bytes.
     pub len: u64,
 }
 
-/// On which die the first unit of a write goes (FAST'24 §5). Zoned namespaces ignore it.
+/// The die that the first unit of a write goes to (FAST'24 §5). Zoned namespaces ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// The die after the one that was written last: in order of arrival.
@@ -48,7 +48,7 @@ pub enum Placement {
     Overwrite,
 }
 
-/// What is done to a zone (ZNS Command Set 1.1 §3.4.3, Zone Send Action).
+/// An action on a zone (ZNS Command Set 1.1 §3.4.3, Zone Send Action).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZoneAction {
     /// To Explicitly Opened.
@@ -63,7 +63,7 @@ pub enum ZoneAction {
     Offline,
 }
 
-/// A command. Data bytes are not the model's business; only where and how many.
+/// A command. The model does not see the data bytes; only where they are and how many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Reads bytes.
@@ -81,7 +81,7 @@ pub enum Command<'a> {
         len: u64,
         /// Force unit access: done when the data is on flash.
         fua: bool,
-        /// Which die, on a conventional namespace.
+        /// The choice of the die, on a conventional namespace.
         placement: Placement,
     },
     /// Writes at the zone's write pointer, wherever it stands.
@@ -93,16 +93,16 @@ pub enum Command<'a> {
         /// Force unit access.
         fua: bool,
     },
-    /// Everything written so far goes to flash.
+    /// Brings everything written so far to flash.
     Flush,
-    /// The bytes are of no use any more (Dataset Management, Deallocate).
+    /// Gives up bytes that are of no use any more (Dataset Management, Deallocate).
     Deallocate {
         /// First byte.
         offset: u64,
         /// Bytes.
         len: u64,
     },
-    /// As a write of zeroes without a transfer from the host.
+    /// Writes zeroes, without a transfer from the host.
     WriteZeroes {
         /// First byte.
         offset: u64,
@@ -111,33 +111,33 @@ pub enum Command<'a> {
     },
     /// Zone Management Send.
     Zone {
-        /// Start of the zone; not looked at where `all` is set.
+        /// Start of the zone; ignored if `all` is set.
         start: u64,
-        /// All zones for which the action makes sense.
+        /// Whether the action is done to all zones for which it makes sense.
         all: bool,
-        /// What is done.
+        /// The action.
         action: ZoneAction,
     },
     /// The Copy command: sources one after the other to one destination.
     Copy {
-        /// Where the data is.
+        /// The places of the data.
         sources: &'a [Span],
-        /// Where it goes; on a zoned namespace, a zone's write pointer.
+        /// First byte of the destination; on a zoned namespace, a zone's write pointer.
         destination: u64,
     },
     /// Many copies in one command (`In_Device_Defragment`), in this order.
     Migrate {
-        /// The pieces; on a zoned namespace each one's destination is the write pointer of its
-        /// zone after the ones before it.
+        /// The pieces; on a zoned namespace the destination of each is the write pointer of its
+        /// zone after the pieces before it.
         moves: &'a [Move],
     },
 }
 
-/// Names a command whose end is not known yet; [`crate::Device::advance`] tells it.
+/// Identifies a command whose end is not known yet; [`crate::Device::advance`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// When a command is done.
+/// The time at which a command is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// At this time, whatever comes after it.
@@ -146,17 +146,17 @@ pub enum Done {
     Later(Ticket),
 }
 
-/// A command that was accepted. Its effect on zones and mapping is there at once; in submission
+/// A command that was accepted. Its effect on zones and mapping takes place at once, in submission
 /// order, as for a controller that fetches one command after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// When the host learns of it.
+    /// The time at which the host learns that it is done.
     pub done: Done,
-    /// Where an append landed (bytes).
+    /// The byte at which an append put its data.
     pub wrote_at: Option<u64>,
 }
 
-/// Why a command was refused; a refused command changed nothing.
+/// The reason why a command was refused; a refused command changed nothing.
 ///
 /// Zoned ones carry the status of the ZNS Command Set 1.1, figure "Command Specific Status Values".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! What a host tool needs to know of the device's inside, to compute DoPF and to place data.
+//! The facts about the device's inside that a host tool needs to compute DoPF and to place data.
 
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -24,19 +24,19 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// All dies: the L of DoPF.
+    /// Returns the number of all dies: the L of DoPF.
     #[must_use]
     pub const fn dies(&self) -> u32 {
         self.channels * self.dies_per_channel
     }
 
-    /// Bytes that are programmed into a die at once: a page of each plane.
+    /// Returns the bytes that are programmed into a die at once: a page of each plane.
     #[must_use]
     pub const fn program_unit(&self) -> Bytes {
         Bytes(self.page.0 * self.planes as u64)
     }
 
-    /// The die that holds byte `offset` of a zoned namespace.
+    /// Returns the die that holds byte `offset` of a zoned namespace.
     #[must_use]
     pub const fn zone_die(&self, offset: u64) -> u32 {
         let zone = offset / self.zone.size.0;
@@ -54,7 +54,7 @@ impl Geometry {
 pub struct ZoneGeometry {
     /// Address distance from zone to zone.
     pub size: Bytes,
-    /// What can be written of it.
+    /// Bytes of it that can be written.
     pub capacity: Bytes,
     /// Bytes on a die before the next die's turn.
     pub interleave: Bytes,

@@ -1,11 +1,11 @@
 //! A flash SSD in virtual time: when would a real one have answered?
 //!
-//! [`Device::submit`] takes a command and the time, and says when it is done. There is no NVMe in
-//! here, no socket, no thread, no wall clock and no data: only addresses, lengths and nanoseconds.
-//! The same commands at the same times give the same answers, to the nanosecond.
+//! [`Device::submit`] takes a command and the time, and returns when it is done. The crate contains
+//! no NVMe, no socket, no thread, no wall clock and no data: only addresses, lengths and
+//! nanoseconds. The same commands at the same times give the same answers, to the nanosecond.
 //!
-//! What is modelled, what is not charged, and how the built-in profiles compare with published
-//! figures stands in docs/flash-model.md.
+//! docs/flash-model.md describes the model, the costs that are not charged, and how the built-in
+//! profiles compare with published figures.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! What the device did so far.
+//! The counters of the device so far.
 
 use serde::Serialize;
 use units::Nanos;
 
 use crate::core::Cause;
 
-/// Bytes by what caused them.
+/// Bytes by their cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ByCause {
     /// Reads and writes of the host.
@@ -34,7 +34,7 @@ impl ByCause {
         }
     }
 
-    /// All of them.
+    /// Returns the bytes of all causes.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.host + self.gc + self.wear + self.migration + self.padding + self.flush
@@ -65,18 +65,18 @@ pub struct DieStats {
     pub erases: u64,
     /// Host reads that found it taken.
     pub collisions: u64,
-    /// How long those waited for it.
+    /// The time that those reads waited for it.
     pub collision_wait_ns: u64,
 }
 
 /// How worn the flash of a namespace is: erases of its zones, or of its flash blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Wear {
-    /// Of the least worn.
+    /// Erases of the least worn.
     pub least: u32,
-    /// Of the most worn.
+    /// Erases of the most worn.
     pub most: u32,
-    /// Mean.
+    /// Mean of the erases.
     pub mean: f64,
 }
 
@@ -100,7 +100,7 @@ pub struct Stats {
     pub copied_back_bytes: ByCause,
     /// Bytes in the write buffer now.
     pub buffered_bytes: u64,
-    /// How long writes waited for room in the buffer.
+    /// The time that writes waited for room in the buffer.
     pub buffer_wait_ns: u64,
     /// Time in which each channel was taken.
     pub channel_busy_ns: Vec<u64>,
@@ -110,12 +110,12 @@ pub struct Stats {
     pub link_out_busy_ns: u64,
     /// Each die.
     pub dies: Vec<DieStats>,
-    /// Of each namespace.
+    /// The wear of each namespace.
     pub wear: Vec<Wear>,
 }
 
 impl Stats {
-    /// What happened since `earlier`, of the same device.
+    /// Returns the counts since `earlier`, of the same device.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let die = |(now, then): (&DieStats, &DieStats)| DieStats {
@@ -145,16 +145,16 @@ impl Stats {
         }
     }
 
-    /// How much of the interval the dies were busy, on average: 0 to 1. Meant for the result of
-    /// [`Self::since`].
+    /// Returns the share of the interval in which the dies were busy, on average: 0 to 1. Meant for
+    /// the result of [`Self::since`].
     #[must_use]
     pub fn die_utilisation(&self) -> f64 {
         let busy: u64 = self.dies.iter().map(|die| die.busy_ns).sum();
         busy as f64 / (self.now_ns.0.max(1) as f64 * self.dies.len().max(1) as f64)
     }
 
-    /// Bytes that cells took for each byte that the host wrote or asked to be copied; 1 where
-    /// that is nothing.
+    /// Returns the bytes that cells took for each byte that the host wrote or asked to be copied; 1
+    /// if there was none.
     #[must_use]
     pub fn write_amplification(&self) -> f64 {
         let asked = self.host_written_bytes + self.migrated_bytes;
@@ -164,7 +164,7 @@ impl Stats {
         (self.programmed_bytes.total() + self.copied_back_bytes.total()) as f64 / asked as f64
     }
 
-    /// Host reads that found a die taken.
+    /// Returns the number of host reads that found a die taken.
     #[must_use]
     pub fn collisions(&self) -> u64 {
         self.dies.iter().map(|die| die.collisions).sum()

@@ -1,5 +1,5 @@
-//! FAST'24's Figures 8, 11 and 12 in virtual time, and what becomes of them while garbage is
-//! collected. docs/fast24.md explains the figures and where they differ.
+//! FAST'24's Figures 8, 11 and 12 in virtual time, and how they change while garbage is collected.
+//! docs/fast24.md explains the figures and where they differ.
 
 #[path = "../examples/fast24/collecting.rs"]
 mod collecting;
@@ -41,7 +41,7 @@ fn dummy_sizes_are_those_of_the_published_programs() {
 fn figure_12_comes_within_10_percent() {
     let profile = emulated();
     let per_call = cost_of_a_call(&profile, published::CONTIGUOUS);
-    // The one number taken from the result; it must be small beside what it is added to.
+    // The one number taken from the result; it must be small beside the time that it is added to.
     assert!((20_000..120_000).contains(&per_call.0), "{per_call}");
     within(&figure_12(&profile, per_call), 0.10);
 }
@@ -135,7 +135,7 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
                 assert!(outcome.moved > 0.9, "{name} {outcome:?}");
                 assert!(outcome.fresh / alone >= 0.9, "{name} {alone} {outcome:?}");
                 assert!(outcome.aged / alone >= 0.9, "{name} {alone} {outcome:?}");
-                // What hints cost in writes and wear: nothing that could be seen.
+                // The cost of hints in writes and wear: none that can be seen.
                 let more = outcome.write_amplification() / plain.write_amplification();
                 assert!((0.9..1.1).contains(&more), "{name} {more}");
                 let apart =
@@ -144,7 +144,7 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
             } else if name != "contiguous" {
                 assert!(outcome.aged / alone < 0.8, "{name} {alone} {outcome:?}");
             }
-            // What collecting costs: see docs/fast24.md.
+            // The cost of collecting: see docs/fast24.md.
             assert!(outcome.write_amplification() > 4.0, "{name} {outcome:?}");
             assert!(
                 outcome.written < writing / 5.0,

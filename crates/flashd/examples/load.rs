@@ -1,5 +1,6 @@
-//! Load for an NVMe/TCP target: reads or writes of one size, with many on their way on several queues.
-//! What is read is compared with what was written before, block by block.
+//! Load for an NVMe/TCP target: reads or writes of one size, with many on their way on several
+//! queues. It compares the data that it reads with the data that was written before, block by
+//! block.
 //!
 //! `cargo run --release -p flashd --example load -- --address 127.0.0.1:4420 --nqn NQN`
 //!
@@ -164,7 +165,7 @@ struct Plan {
 struct Tally {
     commands: u64,
     elapsed: Duration,
-    /// Of some of the commands, in nanoseconds.
+    /// The latencies of some of the commands, in nanoseconds.
     latencies: Vec<u64>,
 }
 
@@ -173,7 +174,7 @@ impl Plan {
         (self.args.size.get() / self.block) as u32
     }
 
-    /// What a block holds: a word of its own, again and again.
+    /// The content of a block: a word of its own, again and again.
     fn word(block: u64) -> [u8; 8] {
         (block.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1).to_le_bytes()
     }

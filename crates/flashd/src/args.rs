@@ -1,4 +1,4 @@
-//! The command line: what can be said, and the help that teaches it.
+//! The command line: its grammar, and the help that teaches it.
 
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
@@ -66,7 +66,7 @@ pub(crate) struct JsonArgs {
     pub(crate) json: bool,
 }
 
-/// What a device is.
+/// The description of a device.
 #[derive(Debug, Args)]
 pub(crate) struct DeviceArgs {
     /// A built-in profile (`flashd profiles`) or a TOML file

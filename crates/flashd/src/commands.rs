@@ -1,4 +1,4 @@
-//! What each command does: call the library, render what it says.
+//! The work of each command: call the library, render its answer.
 
 use std::{fs::File, io::Write as _, path::Path, sync::Arc};
 
@@ -127,7 +127,7 @@ fn operate(args: &DeviceArgs, device: &Arc<Device>) -> Result<Operation> {
     Ok(Operation::start(device, &options)?)
 }
 
-/// Ask a daemon. What it could not do is an error.
+/// Ask a daemon. A request that the daemon could not carry out is an error.
 fn tell(args: &AskArgs, question: &Ask) -> Result<Value> {
     let socket = find_socket(args.name.as_deref())?;
     match ask(&socket, question).with_context(|| socket.display().to_string())? {

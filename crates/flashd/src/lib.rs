@@ -1,8 +1,9 @@
 //! flashd, a software-defined flash SSD that any Linux can attach.
 //!
-//! [`device`] joins the flash model (when?), the [`store`] (what?) and the [`pace`] (answer then)
-//! to one SSD. It is reached over NVMe/TCP ([`serve`]), or as a file for a loop device ([`mount`]). [`record`] notes all that is
-//! done to it and builds it again; [`operate`] is how a running daemon is asked and told.
+//! [`device`] joins the flash model (times), the [`store`] (bytes) and the [`pace`] (answers at
+//! those times) to one SSD. It is reached over NVMe/TCP ([`serve`]), or as a file for a loop device
+//! ([`mount`]). [`record`] notes all that is done to it and builds it again; [`operate`] queries
+//! and controls a running daemon.
 //!
 //! A device is a plain value: a test opens one in memory and talks to it, without a daemon.
 

@@ -48,7 +48,7 @@ fn log(verbose: u8) {
         1 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
-    // What the FUSE library warns of is how the kernel tries things out.
+    // The FUSE library's warnings are about features that the kernel tries out.
     let library = if verbose < 2 {
         LevelFilter::ERROR
     } else {

@@ -1,4 +1,4 @@
-//! The commands that need no device: what they print, and how they refuse.
+//! The commands that need no device: their output, and their refusals.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A recording with two flushes, a name and something behind them.
+/// A recording with two flushes, a name, and an entry after them.
 fn recording(folder: &Path) -> PathBuf {
     let namespace = NamespaceOptions {
         kind: NamespaceKind::Conventional,

@@ -1,8 +1,9 @@
 //! SIGKILL while a device in a file is made, opened and written to: the file opens, each zone ends
-//! at or behind what was durable, and holds what was written there and nothing older.
+//! at or past the end of its durable data, and holds the data that was written there and nothing
+//! older.
 //!
-//! The device is in a child: this same program, told by its environment to be it. What it has done
-//! it says on stdout, a line for each step, before and after.
+//! The device is in a child: this same program, with an environment that makes it the child. It
+//! reports its steps on stdout, a line for each, before and after.
 
 use std::{
     collections::HashMap,
@@ -22,7 +23,7 @@ use units::Bytes;
 
 const BLOCK: u64 = 4096;
 const ZONES: u64 = 4;
-/// Tells a child which file, and its seed.
+/// Names the file and the seed for a child.
 const STORE: &str = "FLASHD_KILL_TEST_STORE";
 const SEED: &str = "FLASHD_KILL_TEST_SEED";
 
@@ -44,7 +45,7 @@ fn open(store: &Path) -> Arc<Device> {
     Device::open(&options).unwrap()
 }
 
-/// Content of a block: of which zone, after how many resets, and where.
+/// Content of a block: its zone, the number of resets before it, and its place.
 fn content(zone: u64, generation: u64, block: u64) -> Vec<u8> {
     let words = [zone + 1, generation + 1, block + 1, !block];
     words
@@ -55,7 +56,7 @@ fn content(zone: u64, generation: u64, block: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Not a test of anything by itself: what the child does until it is killed.
+/// Not a test of anything by itself: the child's work until it is killed.
 #[test]
 fn the_child_writes() {
     let Some(store) = std::env::var_os(STORE) else {
@@ -69,7 +70,7 @@ fn the_child_writes() {
         (random >> 33) % end
     };
     let device = open(Path::new(&store));
-    // Which reset a zone is at is in its first block, or it is new.
+    // The number of a zone's resets is in its first block, or the zone is new.
     let mut generations: Vec<u64> = (0..ZONES).map(|_| next(1 << 30)).collect();
     for (zone, at) in (0u64..).zip(device.zones(0)) {
         if at.write_pointer > at.start {
@@ -130,13 +131,13 @@ fn generation(device: &Device, start: u64) -> u64 {
     u64::from_le_bytes(first[8..16].try_into().unwrap()) - 1
 }
 
-/// What is known of a zone: blocks by the number of resets.
+/// The knowledge about a zone: blocks by the number of resets.
 #[derive(Clone, Debug, Default)]
 struct Known {
     /// The last reset that was acknowledged, and the blocks that are durable since.
     generation: Option<u64>,
     durable: u64,
-    /// What may have been written, for each number of resets that may be.
+    /// The blocks that may have been written, for each possible number of resets.
     possible: HashMap<u64, u64>,
 }
 
@@ -146,7 +147,7 @@ impl Known {
         let number = |at: usize| words[at].parse::<u64>().unwrap();
         match words[0] {
             "flushed" => zones.iter_mut().for_each(|zone| {
-                // One thread: nothing was under way besides.
+                // One thread: nothing else was under way.
                 if let Some(generation) = zone.generation {
                     zone.durable = zone.possible.get(&generation).copied().unwrap_or(0);
                 }
@@ -163,7 +164,7 @@ impl Known {
             }
             "appending" => {
                 let zone = &mut zones[number(1) as usize];
-                // The first one on a new zone tells how it is numbered.
+                // The first append to a new zone gives its number of resets.
                 zone.generation.get_or_insert(number(2));
                 zone.possible.insert(number(2), number(3));
             }
@@ -237,7 +238,7 @@ fn zones_are_whole_after_kills_at_any_time() {
             .spawn()
             .unwrap();
         let output = child.stdout.take().unwrap();
-        // The first ones while the file is made.
+        // The first rounds kill while the file is made.
         let after = Duration::from_millis(if round < 6 {
             2 * round
         } else {

@@ -1,4 +1,5 @@
-//! The daemon is killed under load: what was flushed is there, and what was not is as it was.
+//! The daemon is killed under load: flushed data is there, and blocks whose data was not flushed
+//! are as they were.
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod daemon;
@@ -26,7 +27,7 @@ fn content(block: u64, version: u64) -> Vec<u8> {
     word.iter().copied().cycle().take(BLOCK).collect()
 }
 
-/// What is known of a block: the version that a flush covered, and those since.
+/// The knowledge about a block: the version that a flush covered, and those since.
 #[derive(Clone, Debug, Default)]
 struct Block {
     durable: u64,
@@ -169,14 +170,14 @@ impl Stack {
     }
 }
 
-/// What stands in a file.
+/// The content of a file.
 fn file_content(number: u32) -> Vec<u8> {
     let mut bytes = vec![0; 20_000];
     scratch_fs::content(&mut bytes, u64::from(number), FileOffset(0));
     bytes
 }
 
-/// Write files and fsync them until that fails. Answers how many were acknowledged.
+/// Write files and fsync them until that fails. Return how many were acknowledged.
 fn write_files(root: &Path, prefix: &str) -> u32 {
     let one = |number: u32| -> io::Result<()> {
         let mut file = File::create(root.join(format!("{prefix}-{number}")))?;

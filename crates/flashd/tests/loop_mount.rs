@@ -44,7 +44,7 @@ fn verifies(kind: &'static str) {
     assert!(output.status.success(), "{}", text(&output));
     mounted.unmount();
     fsck(kind, &device.0);
-    // And from the device alone, with nothing in a cache.
+    // Read it again from the device alone, with nothing in a cache.
     let mounted = Fs::mount(&device.0, kind, &root);
     let output = run("fio", &[&job[..], &["--verify_only"]].concat());
     assert!(output.status.success(), "{}", text(&output));
@@ -116,9 +116,9 @@ fn loop_discards_and_zeroes_reach_the_store() {
             );
         }
     }
-    // Through a file system: what is deleted leaves the store's file.
-    // On a loop device of its own: where somebody has forbidden discards, that stays until the
-    // machine restarts, whatever it is attached to.
+    // Through a file system: deleted data leaves the store's file. On a loop device of its own:
+    // where somebody has forbidden discards, that stays until the machine restarts, whatever it is
+    // attached to.
     let number = 100 + std::process::id() % 900;
     let device = Loop::attach_as(&format!("/dev/loop{number}"), &daemon.disk());
     mkfs("ext4", &device.0);
@@ -129,7 +129,7 @@ fn loop_discards_and_zeroes_reach_the_store() {
     file.sync_all().unwrap();
     drop(file);
     let space = || {
-        // What the file system below has not placed yet does not count.
+        // Data that the file system below has not placed yet does not count.
         File::open(&store).unwrap().sync_all().unwrap();
         fs::metadata(&store).unwrap().blocks() * 512
     };
@@ -241,7 +241,7 @@ fn loop_it_ends_when_it_is_no_longer_used() {
     );
     assert!(daemon.log().contains("still in use"));
 
-    // What was written and not flushed is flushed by a clean end.
+    // Data that was written and not flushed is flushed by a clean end.
     let mut daemon = Daemon::start(folder.path(), &arguments);
     let mut byte = [0];
     File::open(daemon.disk())
@@ -249,7 +249,7 @@ fn loop_it_ends_when_it_is_no_longer_used() {
         .read_exact_at(&mut byte, 0)
         .unwrap();
     assert_eq!(byte, [5]);
-    // Somebody else unmounts it: that is an end as well.
+    // Another process unmounts it: that is an end as well.
     let output = run("umount", &[folder.path().join("mnt").to_str().unwrap()]);
     assert!(output.status.success(), "{}", text(&output));
     assert!(daemon.stop().success(), "{}", daemon.log());
@@ -308,7 +308,7 @@ fn loop_late_answers_fail_a_measuring_run() {
     assert!(log.contains("do not use this run"), "{log}");
 }
 
-/// A memory cgroup (v1: where reclaim waits for writeback) that goes when it is dropped.
+/// A memory cgroup (v1: there reclaim waits for writeback) that is removed when it is dropped.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
@@ -344,8 +344,8 @@ impl Drop for Cgroup {
     }
 }
 
-/// Whoever writes gets no memory until what it wrote is written back, which the daemon does, which
-/// has the same memory: it must not need more for that.
+/// The writer gets no memory until its data is written back. The daemon writes it back and shares
+/// the writer's memory limit: it must not need more for that.
 #[test]
 fn loop_writeback_does_not_wait_for_itself() {
     if !can_mount() || !can_make("ext4") {

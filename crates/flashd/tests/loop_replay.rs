@@ -1,6 +1,6 @@
 //! Crash consistency of file systems, by recording and replaying: at every flush boundary, and in
 //! states that a power cut between two of them could leave, the file system recovers, fsck is
-//! clean, and what was fsynced is there.
+//! clean, and fsynced data is there.
 
 #[allow(dead_code, reason = "other tests use more of it")]
 mod daemon;
@@ -18,7 +18,7 @@ use flashd::{
 };
 use units::FileOffset;
 
-/// Files that the workload makes and fsyncs, each with a mark behind it.
+/// Files that the workload makes and fsyncs, with a mark after each.
 const FILES: u64 = 12;
 
 fn file_content(number: u64) -> Vec<u8> {
@@ -27,7 +27,7 @@ fn file_content(number: u64) -> Vec<u8> {
     bytes
 }
 
-/// Record a workload on a new file system, and answer where.
+/// Record a workload on a new file system, and return the recording's path.
 fn record(kind: &str, folder: &Path, size: &str) -> PathBuf {
     let recording = folder.join("recording");
     let mut daemon = Daemon::start(folder, &["--profile", "zero", "--size", size]);
@@ -72,12 +72,12 @@ fn image(recording: &Path, mark: &Mark, keep: Keep, to: &Path) {
     store.namespaces[0].copy_to(&file).unwrap();
 }
 
-/// Let the file system recover as it does when it is mounted, check it, and answer which files of
-/// the workload are there and whole.
+/// Let the file system recover as it does when it is mounted, check it, and return the files of the
+/// workload that are there and whole.
 fn recover(kind: &str, image: &Path, root: &Path) -> Vec<u64> {
     let device = Loop::attach(image);
     if kind == "ext4" {
-        // The journal alone; what it does not mend must be right.
+        // The journal alone; anything that it does not mend must be right.
         let output = run("e2fsck", &["-E", "journal_only", "-y", &device.0]);
         assert!(
             output.status.code().is_some_and(|code| code <= 1),

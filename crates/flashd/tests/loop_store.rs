@@ -86,7 +86,7 @@ fn loop_a_full_disk_is_told_at_start() {
     };
     let error = Device::open(&options(tmpfs.0.path(), false)).unwrap_err();
     assert!(error.to_string().contains("make room"), "{error}");
-    // What was begun takes no space and is no obstacle.
+    // The file that was begun takes no space and is no obstacle.
     let left = fs::metadata(tmpfs.0.path().join("store")).map_or(0, |file| file.len());
     assert_eq!(left, 0);
     Device::open(&options(tmpfs.0.path(), true)).unwrap();

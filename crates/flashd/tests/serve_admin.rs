@@ -1,4 +1,4 @@
-//! What a host can learn, set, and be told of on the admin queue.
+//! Queries, settings and events of a host on the admin queue.
 
 mod target;
 
@@ -46,7 +46,7 @@ fn discovery_says_where_the_subsystem_is() {
     assert_eq!(nqn_of(&entry.subsystem), Some(fixture.target.nqn()));
     let service = String::from_utf8_lossy(&entry.service);
     assert_eq!(service.trim_end(), address.port().to_string());
-    // What only an I/O controller has.
+    // Only an I/O controller has these.
     let refused = status(&mut host, command::identify(1, 0, 0), 4096);
     assert_eq!(refused, Status::InvalidField);
     let refused = status(&mut host, command::get_log(0, 2, 0, 0, 512), 512);
@@ -150,14 +150,14 @@ fn log_pages_tell_what_was_done() {
         let vendor = effects.io[0xC1].get();
         assert_eq!(vendor, EFFECT_SUPPORTED | EFFECT_CONTENT);
     }
-    // A part of a page is that part.
+    // A read of a part of a page returns that part.
     let whole = host.log(0, LogPage::Geometry.raw(), 0, 4096).unwrap();
     let part = command::get_log(0, LogPage::Geometry.raw(), 0, 32, 64);
     let part = host.run("Get Log Page", part, Vec::new(), 64).unwrap().data;
     assert_eq!(part, whole[32..96]);
     for (command, expected) in [
         (command::get_log(0, 0x0D, 0, 0, 512), Status::InvalidLogPage),
-        // OCP's SMART page, which this is none of.
+        // OCP's SMART page, which this device does not have.
         (command::get_log(0, 0xC0, 0, 0, 512), Status::InvalidLogPage),
         (command::get_log(0, 2, 0, 2, 512), Status::InvalidField),
         (command::get_log(0, 2, 0, 4096, 512), Status::InvalidField),
@@ -243,7 +243,7 @@ fn features_can_be_set_and_end_with_a_reset() {
         set(&mut host, Feature::NumberOfQueues, 0x0001_0001),
         Status::SequenceError
     );
-    // A hint that names a block that there is not is no reason to fail.
+    // A hint that names a block past the end is no reason to fail.
     let hint = WriteHint::After {
         predecessor: u64::MAX,
     };
@@ -306,7 +306,7 @@ fn requests_for_events_can_be_aborted_and_are_limited() {
         (done.cid, done.status, done.result),
         (abort, Status::Success, 0)
     );
-    // One that is not there.
+    // A command that does not exist.
     admin.start(command::abort(0, 999), Vec::new(), 0).unwrap();
     assert_eq!(admin.wait().unwrap().result, 1);
 }

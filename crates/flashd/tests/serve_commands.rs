@@ -234,7 +234,7 @@ fn what_cannot_be_gets_its_status() {
         status(q, command::write(CONVENTIONAL, 0, 1), 0, 0),
         Status::SglLengthInvalid
     );
-    // Opcodes that there are not, and zones where there are none.
+    // Unknown opcodes, and zone commands to a namespace without zones.
     let mut unknown = command::flush(CONVENTIONAL);
     unknown.opcode = 0x44;
     assert_eq!(status(q, unknown, 0, 0), Status::InvalidOpcode);

@@ -1,9 +1,9 @@
 //! Hosts that do anything, right and wrong, to a target that lives. It has to survive them, answer
-//! those that behave, and have nothing left when they are gone.
+//! those that behave, and keep nothing when they are gone.
 //!
-//! INDEF_SERVE_FUZZ_SECONDS is how long (10 by itself): for an hour,
+//! INDEF_SERVE_FUZZ_SECONDS is the duration (10 by default): for an hour,
 //! `INDEF_SERVE_FUZZ_SECONDS=3600 cargo test --release -p flashd --test serve_fuzz -- --nocapture`.
-//! INDEF_SERVE_FUZZ_SEED makes it begin as a run did that has printed it.
+//! INDEF_SERVE_FUZZ_SEED makes it begin as an earlier run did, which printed this seed.
 
 mod target;
 
@@ -102,7 +102,7 @@ fn some_command(chance: &mut Chance, admin: bool) -> Submission {
             field.set(chance.number() as u32);
         }
     }
-    // Blocks that there are, and few of them.
+    // Blocks in range, and few of them.
     if chance.one_in(2) && !admin {
         command.cdw10.set(chance.below(65536) as u32);
         command.cdw11.set(0);
@@ -116,7 +116,7 @@ fn some_command(chance: &mut Chance, admin: bool) -> Submission {
     command
 }
 
-/// A host that does anything. Whatever becomes of its connection is fine.
+/// A host that does anything. Any end of its connection is fine.
 fn misbehave(fixture: &Fixture, chance: &mut Chance) -> Result<u64, Error> {
     let digests = Digests::from_raw(chance.below(4) as u8).unwrap();
     let mut options = fixture.options(digests);
@@ -160,7 +160,7 @@ fn misbehave(fixture: &Fixture, chance: &mut Chance) -> Result<u64, Error> {
                     Ok(Incoming::Terminated(_)) => return Ok(sent),
                     Ok(_) => {}
                     Err(error) if error.is_disconnect() => return Ok(sent),
-                    // Silence; what was cut off by it in between makes no difference here.
+                    // The target is silent; a cut in the middle of a PDU makes no difference here.
                     Err(Error::Io(_)) => break,
                     Err(error) => return Err(error),
                 }
@@ -223,7 +223,7 @@ fn some_pdu(wire: &Wire, chance: &mut Chance, cid: u16, admin: bool, asked: &[R2
     wire.pdu(PduType::CapsuleCmd, capsule.as_bytes(), 0, &data)
 }
 
-/// A host that behaves: all that it has written is there, however the others behave.
+/// A host that behaves: all of its data is there, however the others behave.
 fn behave(fixture: &Fixture, stop: &AtomicBool, mut chance: Chance) -> u64 {
     let host = fixture.host(Digests::from_raw(3).unwrap());
     let mut queue = host.queue(1, 32).unwrap();

@@ -1,5 +1,6 @@
-//! What a host must not send: it gets the status that the specification names, or a terminated
-//! connection; never does the target crash, hang, leak a connection, or show somebody else's data.
+//! Input that a host must not send: the host gets the status that the specification names, or a
+//! terminated connection; the target never crashes, hangs, leaks a connection, or shows another
+//! host's data.
 
 mod target;
 
@@ -21,7 +22,7 @@ use zerocopy::{IntoBytes, little_endian::U16};
 /// A way to make something wrong.
 type Spoil<T> = fn(&mut T);
 
-/// What becomes of a connection on which `bytes` are sent after the handshake.
+/// Return the error that ends a connection on which `bytes` are sent after the handshake.
 fn fate(wire: &mut Wire, bytes: &[u8]) -> Fatal {
     wire.put(bytes);
     wire.flush().unwrap();
@@ -209,7 +210,7 @@ fn before_connect_there_is_nothing_but_connect() {
     still_serves(&fixture);
 }
 
-/// A write of `blocks` blocks that waits for its data, and what it is asked for.
+/// Start a write of `blocks` blocks that waits for its data; return its R2T.
 fn asked(queue: &mut Queue, blocks: u32) -> R2t {
     let len = blocks as usize * BLOCK;
     let command = submission(
@@ -236,7 +237,7 @@ fn data_that_nobody_has_asked_for_ends_the_connection() {
         let mut queue = loop {
             match host.queue(1, 8) {
                 Ok(queue) => break queue,
-                // The one before is not gone yet.
+                // The connection before is not gone yet.
                 Err(Error::Failed { .. }) => std::thread::sleep(Duration::from_millis(5)),
                 Err(error) => panic!("{error}"),
             }
@@ -484,7 +485,7 @@ fn a_connection_may_drop_at_every_byte() {
         for end in 0..bytes.len() {
             let mut stream = TcpStream::connect(fixture.target.address()).unwrap();
             stream.write_all(&bytes[..end]).unwrap();
-            // Half of them leave without reading what they were answered.
+            // Half of them leave without reading the answers.
             if end % 2 == 0 {
                 let _ = stream.shutdown(std::net::Shutdown::Write);
             }

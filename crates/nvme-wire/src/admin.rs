@@ -66,7 +66,7 @@ pub struct GetLogPage {
     pub page: LogPage,
     /// LSP.
     pub specific: u8,
-    /// RAE: keep the event of which this page tells.
+    /// RAE: keep the event that this page reports.
     pub retain_event: bool,
     /// Bytes (NUMD, zero-based dwords on the wire): 4 to 16 GiB.
     pub len: u64,
@@ -79,8 +79,8 @@ pub struct GetLogPage {
 }
 
 impl AdminCommand {
-    /// Parses a submission on the admin queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown
-    /// here.
+    /// Parses a submission on the admin queue. Opcode 7Fh is [`crate::Command::parse`]'s, and
+    /// unknown here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword10 = command.cdw10.get();
@@ -130,7 +130,7 @@ impl GetLogPage {
         }
     }
 
-    /// Bytes of a page of `page` bytes that this command gets.
+    /// The part of `page` that this command gets.
     ///
     /// # Errors
     ///

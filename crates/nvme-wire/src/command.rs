@@ -49,19 +49,19 @@ impl Submission {
         self.flags & 0b11
     }
 
-    /// PSDT: 1 or 2 where an SGL is used, which over Fabrics it has to be (bits 7:6).
+    /// PSDT: 1 or 2 if an SGL is used, which Fabrics requires (bits 7:6).
     #[must_use]
     pub const fn psdt(&self) -> u8 {
         self.flags >> 6
     }
 
-    /// Command dwords 10 and 11 as one number: where most commands have their starting LBA.
+    /// Command dwords 10 and 11 as one number: the starting LBA of most commands.
     #[must_use]
     pub const fn cdw10_11(&self) -> u64 {
         self.cdw10.get() as u64 | (self.cdw11.get() as u64) << 32
     }
 
-    /// The same, set.
+    /// Sets them.
     pub const fn set_cdw10_11(&mut self, value: u64) {
         self.cdw10 = U32::new(value as u32);
         self.cdw11 = U32::new((value >> 32) as u32);
@@ -73,7 +73,7 @@ impl Submission {
         self.cdw2.get() as u64 | (self.cdw3.get() as u64) << 32
     }
 
-    /// The same, set.
+    /// Sets them.
     pub const fn set_cdw2_3(&mut self, value: u64) {
         self.cdw2 = U32::new(value as u32);
         self.cdw3 = U32::new((value >> 32) as u32);
@@ -85,7 +85,7 @@ wire! {
     pub struct Completion [16] {
         /// Dwords 0 and 1: the command's result.
         pub result: U64,
-        /// SQHD: where the controller's head of the submission queue is now.
+        /// SQHD: the present position of the controller's head of the submission queue.
         pub sq_head: U16,
         /// SQID: reserved over Fabrics.
         pub sq_id: U16,
@@ -109,7 +109,7 @@ impl Completion {
         }
     }
 
-    /// How the command ended.
+    /// The status with which the command ended.
     #[must_use]
     pub const fn status(&self) -> Status {
         Status::from_field(self.status.get())
@@ -135,7 +135,7 @@ wire! {
     }
 }
 
-/// The place of a command's data, as an SGL descriptor over TCP says it (TCP §2.1).
+/// The place of a command's data, as in an SGL descriptor over TCP (TCP §2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SglKind {
     /// SGL Data Block descriptor, subtype Offset: data follows in the same capsule.
@@ -147,7 +147,7 @@ pub enum SglKind {
 }
 
 impl Sgl {
-    /// No data at all is said with a transport descriptor of length 0.
+    /// A transport descriptor of length 0 means no data at all.
     #[must_use]
     pub const fn new(kind: SglKind, length: u32) -> Self {
         let identifier = match kind {

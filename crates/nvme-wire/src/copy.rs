@@ -5,8 +5,8 @@ use zerocopy::little_endian::{U16, U32, U64};
 use crate::{Status, range::BlockRange};
 
 codes! {
-    /// DESFMT: what a source range looks like. Formats differ in the protection information that they
-    /// carry, which means nothing here, and in whether they name a namespace (2h and 3h: NVM 1.1).
+    /// DESFMT: the format of a source range. Formats differ in the protection information that they
+    /// carry, which has no meaning here, and in whether they name a namespace (2h and 3h: NVM 1.1).
     pub enum CopyFormat: u8 {
         /// 0h: 32 bytes, the command's namespace, reference tags of 32 bits.
         Same32 = 0,
@@ -40,19 +40,19 @@ wire! {
 /// SOPT, FCO: Fast Copy Only.
 pub const FAST_COPY_ONLY: u16 = 1 << 15;
 
-/// Where to copy from.
+/// A source to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// SNSID; nothing where the format has none.
+    /// SNSID; `None` if the format has none.
     pub nsid: Option<u32>,
     /// The blocks.
     pub blocks: BlockRange,
-    /// FCO: fail if it cannot be done faster than the host would.
+    /// FCO: fail if the device cannot copy faster than the host would.
     pub fast_only: bool,
 }
 
 impl CopyFormat {
-    /// Bytes of a source range; nothing for a format that there is not.
+    /// Bytes of a source range; `None` for an unknown format.
     #[must_use]
     pub const fn entry_len(self) -> Option<usize> {
         match self {
@@ -72,8 +72,8 @@ impl CopyFormat {
     ///
     /// # Errors
     ///
-    /// Invalid Field in Command for a format that there is not, Data SGL Length Invalid if the data is
-    /// too short.
+    /// Invalid Field in Command for an unknown format, Data SGL Length Invalid if the data is too
+    /// short.
     pub fn sources(
         self,
         data: &[u8],
@@ -97,8 +97,8 @@ impl CopyFormat {
             }))
     }
 
-    /// Append a source range of this format to a command's data. Nothing for a format that there is
-    /// not; `blocks.count` has to be 1 to 65536.
+    /// Append a source range of this format to a command's data. Append nothing for an unknown
+    /// format; `blocks.count` has to be 1 to 65536.
     pub fn put(self, source: &Source, data: &mut Vec<u8>) {
         let Some(entry) = self.entry_len() else {
             return;

@@ -6,7 +6,7 @@ use zerocopy::little_endian::{U16, U64};
 pub const DISCOVERY_NQN: &str = "nqn.2014-08.org.nvmexpress.discovery";
 
 wire! {
-    /// What stands before the records.
+    /// The header before the records.
     pub struct DiscoveryHeader [1024] {
         /// GENCTR: changes whenever a record does.
         pub generation: U64,
@@ -31,7 +31,7 @@ wire! {
         pub requirements: u8,
         /// PORTID.
         pub port: U16,
-        /// CNTLID: FFFFh where controllers are made when asked for.
+        /// CNTLID: FFFFh if controllers are made on request.
         pub controller: U16,
         /// ASQSZ: most entries of the admin queue.
         pub admin_queue_size: U16,

@@ -2,7 +2,7 @@
 
 use crate::log::LogPage;
 
-/// What has happened.
+/// The event that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// SMART / Health: the subsystem's reliability is degraded.
@@ -28,7 +28,7 @@ impl Event {
         kind | information << 8 | (self.log_page().raw() as u32) << 16
     }
 
-    /// Reading this log page (without RAE) makes room for the next event of its kind.
+    /// The log page; reading it (without RAE) makes room for the next event of its kind.
     #[must_use]
     pub const fn log_page(self) -> LogPage {
         match self {
@@ -39,7 +39,8 @@ impl Event {
         }
     }
 
-    /// The bit of Asynchronous Event Configuration that a host sets to hear of it (Base §5.27.1.8).
+    /// The bit of Asynchronous Event Configuration that a host sets to be notified of it (Base
+    /// §5.27.1.8).
     #[must_use]
     pub const fn enabled_by(self) -> u32 {
         match self {

@@ -104,14 +104,14 @@ pub enum FabricsCommand {
     PropertyGet {
         /// OFST.
         offset: u32,
-        /// 4 or 8 bytes; nothing if ATTRIB names another size.
+        /// 4 or 8 bytes; `None` if ATTRIB names another size.
         size: Option<u8>,
     },
     /// Write a property.
     PropertySet {
         /// OFST.
         offset: u32,
-        /// 4 or 8 bytes; nothing if ATTRIB names another size.
+        /// 4 or 8 bytes; `None` if ATTRIB names another size.
         size: Option<u8>,
         /// VALUE.
         value: u64,
@@ -121,12 +121,12 @@ pub enum FabricsCommand {
         /// RECFMT.
         record_format: u16,
     },
-    /// Authentication Send or Receive, or a type that is none.
+    /// Authentication Send or Receive, or an unknown type.
     Other(FabricsType),
 }
 
 impl FabricsCommand {
-    /// What a submission with opcode 7Fh says.
+    /// The command in a submission with opcode 7Fh.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let bytes = command.as_bytes();
@@ -176,7 +176,7 @@ pub const fn connected(controller: u16) -> u64 {
     controller as u64
 }
 
-/// Where an invalid parameter of Connect is.
+/// The place of an invalid parameter of Connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectPart {
     /// In the submission queue entry.

@@ -46,7 +46,7 @@ codes! {
         Default = 1,
         /// The one that outlives a reset.
         Saved = 2,
-        /// What can be done with the feature: saveable (0), per namespace (1), changeable (2).
+        /// The capabilities of the feature: saveable (0), per namespace (1), changeable (2).
         Capabilities = 3,
     }
 }
@@ -54,8 +54,8 @@ codes! {
 /// The result for [`Select::Capabilities`] of a feature that can be changed but not saved.
 pub const CAPABILITY_CHANGEABLE: u32 = 1 << 2;
 
-/// Number of Queues: I/O submission and completion queues, as counts (at least 1 each; zero-based on
-/// the wire).
+/// Number of Queues: I/O submission and completion queues, as counts (at least 1 each; zero-based
+/// on the wire).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queues {
     /// NSQR, NSQA.

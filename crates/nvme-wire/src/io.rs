@@ -11,19 +11,19 @@ use crate::{
 /// A command of an I/O queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoCommand {
-    /// Make durable what was written to the namespace; all of them for FFFFFFFFh.
+    /// Make the data written to the namespace durable; of all namespaces for FFFFFFFFh.
     Flush,
     /// Read.
     Read(Transfer),
-    /// Write, with the hints of FAST'24 as they stand; whether they count is for a feature to say.
+    /// Write, with the hints of FAST'24 unchecked; a feature decides whether they count.
     Write(Transfer, WriteHint),
-    /// Compare what the host sends with what is there.
+    /// Compare the host's data with the stored data.
     Compare(Transfer),
     /// Read without sending.
     Verify(Transfer),
     /// Write zeroes.
     WriteZeroes {
-        /// Where.
+        /// The blocks.
         transfer: Transfer,
         /// DEAC: deallocate if that reads as zeroes, too.
         deallocate: bool,
@@ -79,13 +79,13 @@ pub enum IoCommand {
     Unknown(u8),
 }
 
-/// The fields that all commands which move blocks have. PRINFO is not among them: it means nothing in
-/// a namespace that is not formatted with protection information.
+/// The fields of all commands that move blocks. PRINFO is not among them: it has no meaning in a
+/// namespace that is not formatted with protection information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Which blocks.
+    /// The blocks.
     pub blocks: BlockRange,
-    /// FUA: what is written is durable before the command is done; what is read comes from there.
+    /// FUA: written data is durable before the command is done; read data comes from there.
     pub fua: bool,
 }
 
@@ -94,7 +94,7 @@ pub struct Transfer {
 pub enum WriteHint {
     /// None.
     None,
-    /// Append: what is written follows this block of its file. Wins if both bits are set.
+    /// Append: the data follows this block of its file. Wins if both bits are set.
     After {
         /// The file's block before it.
         predecessor: u64,
@@ -119,7 +119,8 @@ pub const SELECT_ALL: u32 = 1 << 8;
 pub const PARTIAL_REPORT: u32 = 1 << 16;
 
 impl IoCommand {
-    /// Parses a submission on an I/O queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown here.
+    /// Parses a submission on an I/O queue. Opcode 7Fh is [`crate::Command::parse`]'s, and unknown
+    /// here.
     #[must_use]
     pub fn parse(command: &Submission) -> Self {
         let dword12 = command.cdw12.get();
@@ -186,7 +187,7 @@ impl WriteHint {
         }
     }
 
-    /// Put it into a Write.
+    /// Put the hint into a Write.
     pub fn put(self, command: &mut Submission) {
         let bits = match self {
             Self::None => 0,

@@ -1,14 +1,14 @@
-//! NVMe and NVMe/TCP as they stand on the wire.
+//! NVMe and NVMe/TCP on the wire.
 //!
 //! Every structure is a `repr(C)` type of little-endian fields without alignment, so that bytes
 //! become fields (and back) without a copy and without unsafe code, and its size is asserted. Every
 //! code is an exhaustive enum with an `Unknown` arm: every value on a wire has a name. Commands are
-//! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes with:
-//! a zero-based count on the wire is a count here, and says so.
+//! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes
+//! with: a zero-based count on the wire is a count here, and its comment says so.
 //!
-//! It ignores sockets, queues, connections, and whether a command makes sense for a device; it refuses
-//! only mistakes that the bytes alone show. Metadata, protection information and reservations are not
-//! described, as no user of this crate has them.
+//! It ignores sockets, queues, connections, and whether a command makes sense for a device; it
+//! refuses only mistakes that the bytes alone show. Metadata, protection information and
+//! reservations are not described, as no user of this crate has them.
 //!
 //! Sources, with the names by which comments cite them:
 //! - *Base*: NVM Express Base Specification 2.0
@@ -20,7 +20,7 @@
 
 #![forbid(unsafe_code)]
 
-/// A structure on the wire: its derives, its size, and a way to get one full of zeroes.
+/// A structure on the wire: its derives, its size, and a constructor that fills it with zeroes.
 macro_rules! wire {
     ($(#[$meta:meta])* pub struct $name:ident [$size:literal] { $($body:tt)* }) => {
         $(#[$meta])*
@@ -38,13 +38,13 @@ macro_rules! wire {
             /// Bytes on the wire.
             pub const LEN: usize = $size;
 
-            /// One in which every bit is zero.
+            /// The structure with every bit zero.
             #[must_use]
             pub fn zeroed() -> Self {
                 zerocopy::FromZeros::new_zeroed()
             }
 
-            /// The structure at the start of `bytes`; nothing if they are too few.
+            /// The structure at the start of `bytes`; `None` if they are too few.
             #[must_use]
             pub fn first_of(bytes: &[u8]) -> Option<Self> {
                 <Self as zerocopy::FromBytes>::read_from_prefix(bytes)
@@ -55,7 +55,7 @@ macro_rules! wire {
     };
 }
 
-/// A closed set of codes, with an arm for what is none of them.
+/// A closed set of codes, with an arm for all other values.
 macro_rules! codes {
     ($(#[$meta:meta])* pub enum $name:ident: $raw:ty {
         $($(#[$code_meta:meta])* $code:ident = $value:expr,)*
@@ -64,7 +64,7 @@ macro_rules! codes {
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$code_meta])* $code,)*
-            /// Any other code, as it stands on the wire.
+            /// Any other code, as on the wire.
             Unknown($raw),
         }
 

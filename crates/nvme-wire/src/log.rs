@@ -23,8 +23,8 @@ codes! {
         Discovery = 0x70,
         /// Changed Zone List (ZNS §4.1.4.2).
         ChangedZones = 0xBF,
-        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). C0h to CFh are what OCP and most vendors
-        /// use: C0h is OCP's SMART page.
+        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). OCP and most vendors use
+        /// C0h to CFh: C0h is OCP's SMART page.
         Geometry = 0xDB,
     }
 }
@@ -43,7 +43,7 @@ wire! {
         pub cid: U16,
         /// Status Field, as in the completion.
         pub status: U16,
-        /// Parameter Error Location; FFFFh where no parameter is to blame.
+        /// Parameter Error Location; FFFFh if the error is not in a parameter.
         pub location: U16,
         /// LBA.
         pub lba: U64,
@@ -63,10 +63,11 @@ wire! {
 }
 
 wire! {
-    /// SMART / Health Information log page (Base §5.16.1.3). Counters of 16 bytes are little-endian.
+    /// SMART / Health Information log page (Base §5.16.1.3). Counters of 16 bytes are
+    /// little-endian.
     pub struct Smart [512] {
-        /// Critical Warning: read-only (3), memory backup failed (4), reliability degraded (2), and so
-        /// on.
+        /// Critical Warning: read-only (3), memory backup failed (4), reliability degraded (2), and
+        /// so on.
         pub critical_warning: u8,
         /// Composite Temperature: kelvin.
         pub temperature: U16,
@@ -145,6 +146,6 @@ wire! {
     }
 }
 
-/// Entries of the Changed Namespace List: identifiers in ascending order, or FFFFFFFFh alone if there
-/// are more.
+/// Entries of the Changed Namespace List: identifiers in ascending order, or FFFFFFFFh alone if
+/// there are more.
 pub const CHANGED_NAMESPACES_MAX: usize = 1024;

@@ -1,4 +1,4 @@
-//! Which command.
+//! The opcodes of commands.
 
 codes! {
     /// Commands of the admin queue (Base §5).
@@ -49,7 +49,8 @@ codes! {
         ZoneAppend = 0x7D,
         /// Fabrics commands (Base §6): Disconnect and authentication come on I/O queues, too.
         Fabrics = 0x7F,
-        /// In_Device_Defragment, a vendor command (InDeF §III-C). Odd, as its data goes to the device.
+        /// In_Device_Defragment, a vendor command (InDeF §III-C). Odd, as its data goes to the
+        /// device.
         InDeviceDefragment = 0xC1,
     }
 }
@@ -72,8 +73,7 @@ codes! {
     }
 }
 
-/// Which way a command's data goes: bits 1:0 of every opcode (Base §3.3.3.1), and of
-/// FCTYPE.
+/// The direction of a command's data: bits 1:0 of every opcode (Base §3.3.3.1), and of FCTYPE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// None.

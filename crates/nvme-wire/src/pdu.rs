@@ -1,9 +1,10 @@
 //! Protocol data units of NVMe/TCP (TCP §3.6).
 //!
-//! [`Header::from_host`] checks the eight bytes with which every PDU begins against what may come from
-//! a host and says where its parts are, so that whoever reads a socket knows how many bytes to expect
-//! before it has any of them. A header that is wrong cannot be skipped, as nothing says where the next
-//! one starts: every error here ([`Fatal`]) ends the connection with a C2HTermReq that names it.
+//! [`Header::from_host`] checks the eight bytes with which every PDU begins against the rules for a
+//! host and returns the places of its parts, so that the reader of a socket knows how many bytes to
+//! expect before it has any of them. A header that is wrong cannot be skipped, as nothing says
+//! where the next one starts: every error here ([`Fatal`]) ends the connection with a C2HTermReq
+//! that names it.
 
 use zerocopy::little_endian::{U16, U32};
 
@@ -46,7 +47,7 @@ pub const FLAG_SUCCESS: u8 = 1 << 3;
 pub const DIGEST_LEN: usize = 4;
 
 wire! {
-    /// CH: what every PDU begins with (TCP §3.6.1).
+    /// CH: the start of every PDU (TCP §3.6.1).
     pub struct Header [8] {
         /// PDU-Type.
         pub kind: u8,
@@ -68,7 +69,7 @@ wire! {
         pub header: Header,
         /// PFV: format version, 0.
         pub pfv: U16,
-        /// HPDA: how data to the host is aligned, in dwords, zero-based.
+        /// HPDA: the alignment of data to the host, in dwords, zero-based.
         pub hpda: u8,
         /// DGST: digests that the host wants.
         pub digests: u8,
@@ -85,7 +86,7 @@ wire! {
         pub header: Header,
         /// PFV: format version, 0.
         pub pfv: U16,
-        /// CPDA: how data to the controller is aligned, in dwords, zero-based.
+        /// CPDA: the alignment of data to the controller, in dwords, zero-based.
         pub cpda: u8,
         /// DGST: digests that are used.
         pub digests: u8,
@@ -96,13 +97,14 @@ wire! {
 }
 
 wire! {
-    /// H2CTermReq and C2HTermReq, without the header in error that follows (TCP §3.6.2.4, §3.6.2.5).
+    /// H2CTermReq and C2HTermReq, without the header in error that follows (TCP §3.6.2.4,
+    /// §3.6.2.5).
     pub struct TermReq [24] {
         /// CH.
         pub header: Header,
-        /// FES: why.
+        /// FES: the reason.
         pub status: U16,
-        /// FEI: what about it; for a wrong field its offset in the PDU.
+        /// FEI: details; for a wrong field its offset in the PDU.
         pub information: U32,
         reserved: [u8; 10],
     }
@@ -137,7 +139,7 @@ wire! {
         pub cid: U16,
         /// TTAG: which R2T this answers; reserved in C2HData.
         pub transfer_tag: U16,
-        /// DATAO: where this data is in the command's, in bytes.
+        /// DATAO: offset of this data in the command's data, in bytes.
         pub offset: U32,
         /// DATAL: bytes.
         pub length: U32,
@@ -152,11 +154,11 @@ wire! {
         pub header: Header,
         /// CCCID: the command.
         pub cid: U16,
-        /// TTAG: what the H2CData PDUs that answer have to carry.
+        /// TTAG: the tag that the H2CData PDUs that answer have to carry.
         pub transfer_tag: U16,
-        /// R2TO: from where in the command's data, in bytes.
+        /// R2TO: the first byte wanted, as an offset in the command's data.
         pub offset: U32,
-        /// R2TL: how many bytes.
+        /// R2TL: the number of bytes.
         pub length: U32,
         reserved: [u8; 4],
     }
@@ -172,7 +174,7 @@ pub struct Digests {
 }
 
 impl Digests {
-    /// From the byte; nothing if it has reserved bits set.
+    /// From the byte; `None` if it has reserved bits set.
     #[must_use]
     pub const fn from_raw(raw: u8) -> Option<Self> {
         if raw > 0b11 {
@@ -192,7 +194,7 @@ impl Digests {
 }
 
 codes! {
-    /// FES: why a connection is ended (TCP §3.6.2.4, §3.6.2.5).
+    /// FES: the reason why a connection is ended (TCP §3.6.2.4, §3.6.2.5).
     pub enum FatalStatus: u16 {
         /// Invalid PDU Header Field.
         InvalidHeaderField = 0x01,
@@ -209,7 +211,7 @@ codes! {
     }
 }
 
-/// What makes a connection impossible to go on with.
+/// An error after which a connection cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fatal {
     /// FES.
@@ -228,7 +230,7 @@ impl Fatal {
         }
     }
 
-    /// Something that has nothing more to say.
+    /// An error without further information.
     #[must_use]
     pub const fn because(status: FatalStatus) -> Self {
         Self {
@@ -258,8 +260,8 @@ pub mod field {
     pub const PLEN: u32 = 4;
 }
 
-/// Where the parts of a PDU are. All counts in bytes; `total` is at least the sum of the others, and
-/// more where there is padding before the data.
+/// The places of the parts of a PDU. All counts in bytes; `total` is at least the sum of the
+/// others, and more if there is padding before the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The header, without its digest.
@@ -283,7 +285,7 @@ impl Header {
         PduType::from_raw(self.kind)
     }
 
-    /// The header of a PDU without data that goes from a controller to a host.
+    /// The header of a PDU without data, in either direction.
     #[must_use]
     pub const fn plain(kind: PduType, hlen: u8, digests: Digests) -> Self {
         let (flags, digest) = if digests.header {
@@ -301,7 +303,7 @@ impl Header {
     }
 
     /// The header of a PDU with `len` bytes of data (at least one) at the next multiple of
-    /// `alignment` bytes (a power of two, 4 to 128) behind a header of `hlen` bytes.
+    /// `alignment` bytes (a power of two, 4 to 128) after a header of `hlen` bytes.
     #[must_use]
     pub const fn with_data(
         kind: PduType,
@@ -325,8 +327,8 @@ impl Header {
         }
     }
 
-    /// Check the header of a PDU that came from a host on a connection with these digests, on which a
-    /// PDU has at most `max_data` bytes of data.
+    /// Check the header of a PDU that came from a host on a connection with these digests, on which
+    /// a PDU has at most `max_data` bytes of data.
     ///
     /// # Errors
     ///
@@ -354,7 +356,7 @@ impl Header {
         self.parts(&expected, max_data)
     }
 
-    /// The same for what came from a controller.
+    /// The same for a PDU that came from a controller.
     ///
     /// # Errors
     ///
@@ -440,7 +442,7 @@ impl Header {
 /// Most bytes of the PDU in error that a terminate request repeats (TCP §3.6.2.4).
 pub const TERM_REQ_TRAILER_MAX: usize = 128;
 
-/// What a PDU of some type has to look like.
+/// The required form of a PDU of some type.
 struct Expected {
     hlen: usize,
     digests: Digests,
@@ -469,7 +471,7 @@ impl Expected {
 }
 
 impl TermReq {
-    /// C2HTermReq for `fatal`, with `in_error` bytes of the offending PDU behind it (at most
+    /// C2HTermReq for `fatal`, followed by `in_error` bytes of the offending PDU (at most
     /// [`TERM_REQ_TRAILER_MAX`]).
     #[must_use]
     pub fn to_host(fatal: Fatal, in_error: usize) -> Self {
@@ -492,12 +494,12 @@ impl TermReq {
 }
 
 impl IcReq {
-    /// What the host wants, if it can be had.
+    /// The digests that the host wants, if the request is valid.
     ///
     /// # Errors
     ///
-    /// Which field is wrong (TCP §3.6.2.2): an unknown format version or digest, an alignment beyond
-    /// 128 bytes.
+    /// The field that is wrong (TCP §3.6.2.2): an unknown format version or digest, an alignment
+    /// beyond 128 bytes.
     pub const fn digests(&self) -> Result<Digests, Fatal> {
         if self.pfv.get() != 0 {
             return Err(Fatal {
@@ -514,7 +516,7 @@ impl IcReq {
         }
     }
 
-    /// How data to the host has to be aligned, in bytes: 4 to 128.
+    /// The alignment of data to the host, in bytes: 4 to 128.
     #[must_use]
     pub const fn alignment(&self) -> usize {
         (self.hpda as usize + 1) * 4

@@ -1,4 +1,4 @@
-//! Properties of a controller (Base §3.1.3): what would be registers on another transport.
+//! Properties of a controller (Base §3.1.3): registers on other transports.
 
 codes! {
     /// OFST of a property.
@@ -17,7 +17,7 @@ codes! {
 }
 
 impl Property {
-    /// Bytes; nothing for a property that is not known here.
+    /// Bytes; `None` for an unknown property.
     #[must_use]
     pub const fn size(self) -> Option<u8> {
         match self {
@@ -31,7 +31,7 @@ impl Property {
 /// VS of NVM Express 2.0.
 pub const VERSION_2_0: u32 = 0x0002_0000;
 
-/// What [`Property::Capabilities`] is made of.
+/// The fields of [`Property::Capabilities`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// MQES: entries of an I/O queue at most, zero-based on the wire, a count here (2 to 65536).
@@ -45,8 +45,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// CAP: contiguous queues are required (CQR), memory pages are 4 KiB (MPSMIN, MPSMAX), doorbells
-    /// do not exist (DSTRD 0).
+    /// CAP: contiguous queues are required (CQR), memory pages are 4 KiB (MPSMIN, MPSMAX),
+    /// doorbells do not exist (DSTRD 0).
     #[must_use]
     pub const fn raw(self) -> u64 {
         let entries = if self.max_queue_entries > 65536 {

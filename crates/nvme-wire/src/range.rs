@@ -9,13 +9,13 @@ use crate::Status;
 pub struct BlockRange {
     /// SLBA: the first.
     pub start: u64,
-    /// Number of blocks: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a range
-    /// of Dataset Management.
+    /// Number of blocks: 1 to 65536 (NLB, zero-based on the wire), or up to 2^32 − 1 and 0 in a
+    /// range of Dataset Management.
     pub count: u32,
 }
 
 impl BlockRange {
-    /// The block after the last one; nothing if no number can say it.
+    /// The block after the last one; `None` if its number overflows.
     #[must_use]
     pub const fn end(self) -> Option<u64> {
         self.start.checked_add(self.count as u64)

@@ -1,4 +1,4 @@
-//! How a command ended.
+//! The status of a completed command.
 
 codes! {
     /// Status code type and status code as one number: `SCT << 8 | SC` (Base §3.3.3.2.1 to
@@ -10,7 +10,7 @@ codes! {
         InvalidOpcode = 0x001,
         /// Invalid Field in Command.
         InvalidField = 0x002,
-        /// Command ID Conflict: one with the same identifier is not done yet.
+        /// Command ID Conflict: a command with the same identifier is not done yet.
         CommandIdConflict = 0x003,
         /// Data Transfer Error.
         DataTransferError = 0x004,
@@ -80,8 +80,8 @@ codes! {
         /// Invalid I/O Command Set.
         InvalidCommandSet = 0x12C,
 
-        // 80h to BFh of this type mean one thing to Fabrics and another to an I/O command set; those of
-        // Fabrics are in [`ConnectStatus`].
+        // 80h to BFh of this type mean one thing to Fabrics and another to an I/O command set;
+        // those of Fabrics are in [`ConnectStatus`].
         /// Conflicting Attributes.
         ConflictingAttributes = 0x180,
         /// Invalid Protection Information.
@@ -130,19 +130,19 @@ codes! {
 }
 
 impl Status {
-    /// SCT: what kind of status it is.
+    /// SCT: the kind of the status.
     #[must_use]
     pub const fn code_type(self) -> u8 {
         (self.raw() >> 8 & 0x7) as u8
     }
 
-    /// SC: which one of its kind.
+    /// SC: the code within the kind.
     #[must_use]
     pub const fn code(self) -> u8 {
         self.raw() as u8
     }
 
-    /// Whether the command did what it should.
+    /// Whether the command succeeded.
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.raw() == 0
@@ -177,7 +177,7 @@ impl Status {
     }
 }
 
-/// What else a Connect command can end with (Base §3.3.3.2.1.2): the numbers that an I/O
+/// The further status values of a Connect command (Base §3.3.3.2.1.2), with numbers that an I/O
 /// command set uses for something else.
 pub mod connect {
     use super::Status;
@@ -186,7 +186,7 @@ pub mod connect {
     pub const INCOMPATIBLE_FORMAT: Status = Status::ConflictingAttributes;
     /// Connect Controller Busy.
     pub const CONTROLLER_BUSY: Status = Status::InvalidProtection;
-    /// Connect Invalid Parameters; the result says which (see
+    /// Connect Invalid Parameters; the result names the parameter (see
     /// [`invalid_parameter`](crate::fabrics::invalid_parameter)).
     pub const INVALID_PARAMETERS: Status = Status::ReadOnlyRange;
     /// Connect Invalid Host.

@@ -1,4 +1,4 @@
-//! Layouts against what the specifications say, and properties that hold for any bytes.
+//! Layouts against the specifications, and properties that hold for any bytes.
 
 use std::mem::offset_of;
 
@@ -188,7 +188,7 @@ fn a_header_in_error_is_named_by_its_field() {
 
 #[test]
 fn zeroes_are_a_property_set() {
-    // What a host that sends rubbish sends first.
+    // The first bytes of a host that sends rubbish.
     assert_eq!(
         FabricsCommand::parse(&Submission::zeroed()),
         FabricsCommand::PropertySet {
@@ -297,7 +297,7 @@ proptest! {
     }
 }
 
-/// Cases of each property; INDEF_WIRE_CASES for a longer run.
+/// The number of cases of each property; INDEF_WIRE_CASES sets it for a longer run.
 fn cases() -> u32 {
     std::env::var("INDEF_WIRE_CASES")
         .ok()

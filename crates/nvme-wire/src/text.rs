@@ -1,7 +1,7 @@
 //! Text in fixed fields.
 
-/// `text` in a field of `N` bytes, cut where it is too long and padded with spaces (Base §1.4.3, ASCII
-/// strings).
+/// `text` in a field of `N` bytes, cut where it is too long and padded with spaces (Base §1.4.3,
+/// ASCII strings).
 #[must_use]
 pub fn ascii<const N: usize>(text: &str) -> [u8; N] {
     let mut field = [b' '; N];
@@ -12,7 +12,7 @@ pub fn ascii<const N: usize>(text: &str) -> [u8; N] {
 }
 
 /// `name` as an NVMe Qualified Name: UTF-8, ended by zeroes (Base §4.5). Names have at most 223
-/// bytes; what is longer is cut.
+/// bytes; longer ones are cut.
 #[must_use]
 pub fn nqn(name: &str) -> [u8; 256] {
     let mut field = [0; 256];
@@ -22,7 +22,7 @@ pub fn nqn(name: &str) -> [u8; 256] {
     field
 }
 
-/// The name in such a field; nothing if it is not UTF-8, empty, too long or not ended.
+/// The name in such a field; `None` if it is not UTF-8, empty, too long or not ended.
 #[must_use]
 pub fn nqn_of(field: &[u8; 256]) -> Option<&str> {
     let end = field.iter().position(|&byte| byte == 0)?;

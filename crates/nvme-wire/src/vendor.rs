@@ -1,7 +1,7 @@
-//! What InDeF and FAST'24 need beyond the specifications: the command In_Device_Defragment (C1h) and a
-//! log page from which a host learns the device's parallel units. The feature that enables hints is
-//! [`Feature::DieHints`](crate::feature::Feature::DieHints), the hints themselves are
-//! [`WriteHint`](crate::io::WriteHint).
+//! The extensions that InDeF and FAST'24 need beyond the specifications: the command
+//! In_Device_Defragment (C1h) and a log page from which a host learns the device's parallel units.
+//! The feature that enables hints is [`Feature::DieHints`](crate::feature::Feature::DieHints), the
+//! hints themselves are [`WriteHint`](crate::io::WriteHint).
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -13,8 +13,9 @@ pub const DEFRAGMENT_BLOCK: u64 = 4096;
 
 wire! {
     /// A move of one block of [`DEFRAGMENT_BLOCK`] bytes, an entry of In_Device_Defragment's data
-    /// (InDeF §III-C: two addresses of 4 bytes). The number of entries, zero-based, stands in dword 10;
-    /// the result's dword 0 says how many moves were done, on failure, too: the first ones, in order.
+    /// (InDeF §III-C: two addresses of 4 bytes). The number of entries, zero-based, is in dword 10;
+    /// the result's dword 0 is the number of moves that were done, also on failure: the first ones,
+    /// in order.
     pub struct DefragmentMove [8] {
         /// Source.
         pub from: U32,
@@ -50,7 +51,7 @@ pub fn moves(data: &[u8], count: u64) -> Result<impl Iterator<Item = DefragmentM
         .filter_map(DefragmentMove::first_of))
 }
 
-/// What the geometry log page begins with.
+/// The magic number at the start of the geometry log page.
 pub const GEOMETRY_MAGIC: [u8; 8] = *b"FLASHGEO";
 
 wire! {
@@ -89,8 +90,8 @@ wire! {
         pub pages_per_block: U32,
         /// Most moves of one In_Device_Defragment.
         pub defragment_max: U32,
-        /// Bytes that go to a die before the next one's turn, in a conventional namespace (FAST'24: die
-        /// allocation granularity).
+        /// Bytes that go to a die before the next one's turn, in a conventional namespace (FAST'24:
+        /// die allocation granularity).
         pub unit: U64,
 
         /// Device time up to which the statistics hold, in nanoseconds.
@@ -114,7 +115,7 @@ wire! {
 wire! {
     /// A die in the geometry log page.
     pub struct DieEntry [16] {
-        /// How long it was busy, in nanoseconds of device time.
+        /// The time that it was busy, in nanoseconds of device time.
         pub busy_ns: U64,
         /// Flash blocks of it that were erased.
         pub erased_blocks: U64,
@@ -122,8 +123,8 @@ wire! {
 }
 
 wire! {
-    /// A namespace in the geometry log page. A zone's bytes lie on `zone_dies` dies, `interleave` bytes
-    /// on each in turn; zone `z` begins on die `z × zone_dies` mod all dies.
+    /// A namespace in the geometry log page. A zone's bytes lie on `zone_dies` dies, `interleave`
+    /// bytes on each in turn; zone `z` begins on die `z × zone_dies` mod all dies.
     pub struct NamespaceEntry [64] {
         /// NSID.
         pub nsid: U32,
@@ -132,7 +133,7 @@ wire! {
         reserved5: [u8; 3],
         /// Bytes.
         pub size: U64,
-        /// Bytes from zone to zone; this and what follows is 0 without zones.
+        /// Bytes from zone to zone; this and the following fields are 0 without zones.
         pub zone_size: U64,
         /// Bytes of a zone that can be written.
         pub zone_capacity: U64,

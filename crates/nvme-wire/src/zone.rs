@@ -55,7 +55,7 @@ codes! {
 }
 
 codes! {
-    /// ZS: the state of a zone (ZNS §2.1.1.2), as it stands in the high nibble of its byte.
+    /// ZS: the state of a zone (ZNS §2.1.1.2), as in the high nibble of its byte.
     pub enum ZoneState: u8 {
         /// ZSE: Empty.
         Empty = 0x1,
@@ -94,7 +94,7 @@ impl ReportFilter {
 }
 
 wire! {
-    /// What stands before the descriptors of a report (ZNS §3.4.2.2.1).
+    /// The header before the descriptors of a report (ZNS §3.4.2.2.1).
     pub struct ReportHeader [64] {
         /// Number of Zones.
         pub zones: U64,

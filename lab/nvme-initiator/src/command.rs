@@ -1,4 +1,4 @@
-//! Commands, as one would write them down. SGL and CID are the queue's to fill in.
+//! Constructors of commands. The queue fills in SGL and CID.
 
 use nvme_wire::{
     Submission,
@@ -80,7 +80,7 @@ pub fn write_zeroes(nsid: u32, start: u64, count: u32) -> Submission {
     on_blocks(IoOpcode::WriteZeroes, nsid, start, count)
 }
 
-/// Dataset Management, Deallocate; and its data.
+/// Dataset Management, Deallocate; returns the command and its data.
 #[must_use]
 pub fn deallocate(nsid: u32, ranges: &[BlockRange]) -> (Submission, Vec<u8>) {
     let mut command = new(IoOpcode::DatasetManagement.raw(), nsid);
@@ -98,7 +98,7 @@ pub fn deallocate(nsid: u32, ranges: &[BlockRange]) -> (Submission, Vec<u8>) {
     (command, data)
 }
 
-/// Copy; and its data.
+/// Copy; returns the command and its data.
 #[must_use]
 pub fn copy(
     nsid: u32,
@@ -117,7 +117,7 @@ pub fn copy(
     (command, data)
 }
 
-/// In_Device_Defragment; and its data.
+/// In_Device_Defragment; returns the command and its data.
 #[must_use]
 pub fn defragment(nsid: u32, moves: &[DefragmentMove]) -> (Submission, Vec<u8>) {
     let mut command = new(IoOpcode::InDeviceDefragment.raw(), nsid);
@@ -125,7 +125,7 @@ pub fn defragment(nsid: u32, moves: &[DefragmentMove]) -> (Submission, Vec<u8>) 
     (command, moves.as_bytes().to_vec())
 }
 
-/// Zone Management Send; of all zones for none.
+/// Zone Management Send; for all zones if `zone` is `None`.
 #[must_use]
 pub fn zone_send(nsid: u32, zone: Option<u64>, action: ZoneAction) -> Submission {
     let mut command = new(IoOpcode::ZoneManagementSend.raw(), nsid);

@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 
 use crate::{Done, Error, Queue, QueueOptions, command};
 
-/// What a host should be like.
+/// Options of a host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
     /// Its admin queue; the other queues have the same names and digests.
@@ -21,7 +21,7 @@ pub struct HostOptions {
 }
 
 impl HostOptions {
-    /// The usual for a subsystem.
+    /// The usual options for a subsystem.
     #[must_use]
     pub fn new(subsystem: &str) -> Self {
         Self {
@@ -44,7 +44,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The target does not want it, or does not become ready.
+    /// The target refuses the connection, or does not become ready.
     pub fn connect(address: SocketAddr, options: HostOptions) -> Result<Self, Error> {
         let admin = Queue::connect(address, options.admin.clone())?;
         let mut this = Self {
@@ -125,7 +125,7 @@ impl Host {
             .data)
     }
 
-    /// Identify, as what it should be; zeroes if `T` is larger than what there is.
+    /// Identify, as a `T`; an error if `T` is larger than the data.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl Host {
         Ok(self.run("Get Log Page", command, Vec::new(), len)?.data)
     }
 
-    /// Ask for I/O queues; how many there may be.
+    /// Ask for I/O queues; return how many there may be.
     ///
     /// # Errors
     ///
@@ -162,11 +162,11 @@ impl Host {
         Ok(Queues::from_raw(done.result as u32).submission)
     }
 
-    /// Connect an I/O queue (from 1) with so many entries.
+    /// Connect an I/O queue (from 1) with this many entries.
     ///
     /// # Errors
     ///
-    /// The target does not want it.
+    /// The target refuses the queue.
     pub fn queue(&self, id: u16, entries: u16) -> Result<Queue, Error> {
         Queue::connect(
             self.address,

@@ -1,11 +1,11 @@
 //! A small NVMe/TCP host, for tests and for load.
 //!
-//! [`Wire`] sends and receives PDUs, wrong ones if wanted; [`Queue`] is a connection with many commands
-//! on their way; [`Host`] a controller with its admin queue; [`command`] makes commands. Everything is
-//! blocking, with one thread for each queue.
+//! [`Wire`] sends and receives PDUs, wrong ones if wanted; [`Queue`] is a connection with many
+//! commands on their way; [`Host`] is a controller with its admin queue; [`command`] makes
+//! commands. Everything is blocking, with one thread for each queue.
 //!
-//! It checks what it receives as strictly as a target checks a host, so that a test that passes says
-//! something about the target's PDUs, too. What it does not do: reconnect, TLS, authentication, data
+//! It checks what it receives as strictly as a target checks a host, so that a test that passes has
+//! checked the target's PDUs, too. It does not support reconnecting, TLS, authentication, data
 //! buffers other than contiguous ones.
 
 #![forbid(unsafe_code)]
@@ -21,24 +21,24 @@ pub use wire::{Incoming, Wire};
 
 use nvme_wire::{Status, pdu::Fatal};
 
-/// What can go wrong with a target.
+/// An error of a target.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The socket.
+    /// The connection failed.
     #[error("connection to the target: {0}")]
     Io(#[from] std::io::Error),
-    /// The target has ended the connection, and says why.
+    /// The target has ended the connection with a reason.
     #[error("the target terminates the connection: {0}")]
     Terminated(Fatal),
-    /// The target does what it must not do.
+    /// The target breaks the protocol.
     #[error("the target breaks the protocol: {0}")]
     Protocol(String),
     /// A command has failed.
     #[error("{what} ended with {status:?} (result {result:#x})")]
     Failed {
-        /// Which one.
+        /// Name of the command.
         what: &'static str,
-        /// How.
+        /// Its status.
         status: Status,
         /// Its result.
         result: u64,
@@ -46,7 +46,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The status of a command that has failed; nothing for another error.
+    /// The status of a command that has failed; `None` for another error.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes, little_endian::U16};
 
 use crate::{Error, Incoming, Wire};
 
-/// What a queue should be like.
+/// Options of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueOptions {
     /// Name of the subsystem.
@@ -24,7 +24,7 @@ pub struct QueueOptions {
     pub host_id: [u8; 16],
     /// 0 for the admin queue.
     pub id: u16,
-    /// Which controller; FFFFh for a new one.
+    /// Identifier of the controller; FFFFh for a new one.
     pub controller: u16,
     /// Entries, 2 to 65535.
     pub entries: u16,
@@ -63,9 +63,9 @@ impl QueueOptions {
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Done {
-    /// Which one.
+    /// Identifier of the command.
     pub cid: u16,
-    /// How.
+    /// Its status.
     pub status: Status,
     /// Its result.
     pub result: u64,
@@ -74,7 +74,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// Itself if the command has succeeded.
+    /// Return the command itself if it has succeeded.
     ///
     /// # Errors
     ///
@@ -108,7 +108,7 @@ pub struct Queue {
     free: Vec<u16>,
     busy: usize,
     h2c_max: usize,
-    /// CNTLID that Connect has answered.
+    /// CNTLID that Connect has returned.
     controller: u16,
 }
 
@@ -117,7 +117,7 @@ impl Queue {
     ///
     /// # Errors
     ///
-    /// The target does not want it.
+    /// The target refuses the queue.
     pub fn connect(address: SocketAddr, options: QueueOptions) -> Result<Self, Error> {
         let mut wire = Wire::open(address)?;
         let response = wire.initialize(options.digests, options.hpda)?;
@@ -169,7 +169,7 @@ impl Queue {
         self.controller
     }
 
-    /// The connection, for what a queue would not do.
+    /// The connection, for PDUs that a queue would not send.
     pub fn wire(&mut self) -> &mut Wire {
         &mut self.wire
     }
@@ -180,8 +180,8 @@ impl Queue {
         self.busy
     }
 
-    /// Start a command that sends `data` (none: an empty one) or receives `read` bytes. SGL and CID are
-    /// filled in. It is sent by [`Queue::flush`] or [`Queue::wait`].
+    /// Start a command that sends `data` (none: an empty one) or receives `read` bytes. SGL and CID
+    /// are filled in. It is sent by [`Queue::flush`] or [`Queue::wait`].
     ///
     /// # Errors
     ///
@@ -218,7 +218,7 @@ impl Queue {
         Ok(cid)
     }
 
-    /// Send what was started.
+    /// Send the commands that were started.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl Queue {
         self.wire.flush()
     }
 
-    /// Whether [`Queue::wait`] has something without waiting, probably.
+    /// Whether [`Queue::wait`] can probably return a command without waiting.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.wire.has_buffered()

@@ -26,7 +26,7 @@ const DATA_MAX: usize = 16 << 20;
 /// How long the target may be silent while something is expected.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a target sends. Data is in [`Wire::data`] until the next one is received.
+/// A PDU from a target. Data is in [`Wire::data`] until the next one is received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// ICResp.
@@ -37,11 +37,11 @@ pub enum Incoming {
     Data {
         /// The command.
         cid: u16,
-        /// Where in its data.
+        /// The offset in its data.
         offset: usize,
-        /// The last one.
+        /// Whether this is the last PDU of the transfer.
         last: bool,
-        /// No response follows.
+        /// Whether the command has succeeded and no response follows.
         success: bool,
     },
     /// R2T.
@@ -87,7 +87,7 @@ impl Wire {
     ///
     /// # Errors
     ///
-    /// The target does not agree.
+    /// The target does not accept the request.
     pub fn initialize(&mut self, digests: Digests, hpda: u8) -> Result<IcResp, Error> {
         self.put(Self::ic_req(digests, hpda).as_bytes());
         self.flush()?;
@@ -102,7 +102,7 @@ impl Wire {
         }
     }
 
-    /// An ICReq that is right.
+    /// A valid ICReq.
     #[must_use]
     pub fn ic_req(digests: Digests, hpda: u8) -> IcReq {
         let mut request = IcReq::zeroed();
@@ -112,7 +112,7 @@ impl Wire {
         request
     }
 
-    /// What both have agreed on.
+    /// The digests that both sides have agreed on.
     #[must_use]
     pub fn digests(&self) -> Digests {
         self.digests
@@ -201,7 +201,7 @@ impl Wire {
         self.out = out;
     }
 
-    /// Send what was put.
+    /// Send the bytes that were put.
     ///
     /// # Errors
     ///
@@ -214,7 +214,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Whether something was received that was not looked at yet.
+    /// Whether received bytes are left that were not looked at yet.
     #[must_use]
     pub fn has_buffered(&self) -> bool {
         self.end - self.start >= Header::LEN
@@ -241,11 +241,11 @@ impl Wire {
         result
     }
 
-    /// The next PDU, its data into what `place` answers for its header and length.
+    /// The next PDU; its data goes into the buffer that `place` returns for its header and length.
     ///
     /// # Errors
     ///
-    /// The connection is gone, the PDU is wrong, or what `place` says.
+    /// The connection is gone, the PDU is wrong, or `place` returned an error.
     pub fn receive_into<'a>(
         &mut self,
         place: impl FnOnce(&Data, usize) -> Result<&'a mut [u8], Error>,

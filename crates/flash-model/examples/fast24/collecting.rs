@@ -16,10 +16,11 @@ use super::{
 /// Size of the namespace; all of it is in use.
 const SIZE: u64 = 512 * MIB;
 
-/// What others write for each MiB that is read, when they do: one granule for every second die.
+/// The bytes that others write for each MiB that is read, if they write: one granule for every
+/// second die.
 pub(crate) const BESIDE: u64 = 4 * GRANULE;
 
-/// How the target file is written.
+/// The way in which the target file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// In one go.
@@ -28,10 +29,10 @@ pub(crate) enum Layout {
     Disturbed { change: Change, hints: bool },
 }
 
-/// What the rest of the host does all the time.
+/// The writes of the rest of the host, which go on all the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Others {
-    /// One write in so many is of 4 KiB instead of one granule; 0: none.
+    /// One write in this many is of 4 KiB instead of one granule; 0: none.
     pub(crate) small_one_in: u64,
     /// Nine writes in ten go to this share of the space (1/n); 1: to any place alike.
     pub(crate) hot_share: u64,
@@ -52,21 +53,21 @@ impl Others {
     };
 }
 
-/// What came of it. Speeds are in MiB/s.
+/// The result of a run. Speeds are in MiB/s.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     /// Reading the target right after it was written.
     pub(crate) fresh: f64,
     /// Reading it after the others have overwritten the whole space twice.
     pub(crate) aged: f64,
-    /// As that, while the others write [`BESIDE`] bytes for each MiB that is read.
+    /// As `aged`, while the others write [`BESIDE`] bytes for each MiB that is read.
     pub(crate) beside: f64,
     /// Share of the target's logical pages that the collector moved meanwhile.
     pub(crate) moved: f64,
-    /// While the others wrote: what was done, and how worn the flash is in the end.
+    /// The FTL's counts while the others wrote, and the wear of the flash in the end.
     pub(crate) counters: FtlCounters,
     pub(crate) wear: WearReport,
-    /// The others' writing while the collector kept up with it.
+    /// The speed of the others' writes while the collector kept up with them.
     pub(crate) written: f64,
     slots_per_page: u32,
 }
@@ -155,7 +156,7 @@ pub(crate) fn run(profile: &Profile, layout: Layout, others: Others, per_call: N
     }
 }
 
-/// The same speeds on a device that need not collect, since most of it was never written:
+/// Returns the same speeds on a device that need not collect, since most of it was never written:
 /// (writing, reading a contiguous file, reading it while others write), in MiB/s.
 pub(crate) fn without_collecting(profile: &Profile, per_call: Nanos) -> (f64, f64, f64) {
     let mut host = Host::new(device(profile, SIZE), false, per_call);

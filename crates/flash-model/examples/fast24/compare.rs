@@ -1,4 +1,4 @@
-//! The figures as they come out here, beside what was published.
+//! The figures of this model beside the published ones.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -22,10 +22,11 @@ pub(crate) fn with_32_dies() -> Profile {
     changed(&[("dies_per_channel", DIES_OF_A)])
 }
 
-/// NVMe-A and NVMe-B, as far as Figure 8 shows them: the dies; how long one of them takes for
-/// 4 KiB, which is what the lowest throughput says (what such a device shows as one die may be
-/// several); and how long a read takes outside of the dies, which decides how many of 32 reads find
-/// a die: with more, the first doubling of the interval would cost less than the published 41 %.
+/// NVMe-A and NVMe-B, as far as Figure 8 shows them: the dies; the time that one of them takes for
+/// 4 KiB, which follows from the lowest throughput (several dies may appear as one on such a
+/// device); and the time that a read takes outside of the dies, which decides how many of 32 reads
+/// find a die: with more, the first doubling of the interval would cost less than 41 %, as
+/// published.
 pub(crate) fn seen_in_figure_8(dies: u32, lowest_mb_per_s: f64) -> Profile {
     let derived = |value: f64, unit, source| {
         format!(
@@ -77,7 +78,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// By how much it is off, as a share of the published.
+    /// Returns the deviation, as a share of the published value.
     pub(crate) fn deviation(&self) -> f64 {
         self.here / self.published - 1.0
     }

@@ -1,4 +1,4 @@
-//! FAST'24's Figures 8, 11 and 12: placement, and what reading costs with it.
+//! FAST'24's Figures 8, 11 and 12: placement, and the cost of reading with it.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -17,14 +17,14 @@ const WRITES: u64 = 256;
 /// Die allocation granularity of the paper's NVMe-A, NVMe-B and emulated device.
 pub(crate) const GRANULE: u64 = 32 * KIB;
 
-/// What is done to the target file, bit by bit.
+/// The change to the target file, made bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     Append,
     Overwrite,
 }
 
-/// What other files write between two writes to the target file.
+/// The writes to other files between two writes to the target file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dummy {
     /// The same each time (bytes).
@@ -60,7 +60,7 @@ pub(crate) fn device(profile: &Profile, size: u64) -> Device {
     Device::new(profile, &[spec]).expect("the profile has room for the namespace")
 }
 
-/// Bytes that go to all dies before the first is at turn again.
+/// Returns the bytes that go to all dies before it is the first one's turn again.
 pub(crate) fn stripe(profile: &Profile) -> u64 {
     profile.geometry().unit.0 * u64::from(profile.geometry().dies())
 }
@@ -73,7 +73,8 @@ pub(crate) fn contiguous(profile: &Profile, per_call: Nanos) -> f64 {
     mib_per_s(FILE, host.read(&file))
 }
 
-/// Speed of reading a file after 256 appends or overwrites with dummy writes between them, in MiB/s.
+/// Speed of reading a file after 256 appends or overwrites with dummy writes between them, in
+/// MiB/s.
 pub(crate) fn disturbed(
     profile: &Profile,
     change: Change,
@@ -112,8 +113,8 @@ pub(crate) fn disturbed_at_random(
     [mean, least, speeds.iter().copied().fold(0.0, f64::max)]
 }
 
-/// What each reading system call must cost the host for a contiguous file to be read at `speed`
-/// (MiB/s): the time that the device does not explain.
+/// Returns the time that each reading system call must cost the host for a contiguous file to be
+/// read at `speed` (MiB/s): the time that the device does not explain.
 pub(crate) fn cost_of_a_call(profile: &Profile, speed: f64) -> Nanos {
     let device_only = FILE as f64 / MIB as f64 / contiguous(profile, Nanos(0));
     let published = FILE as f64 / MIB as f64 / speed;
@@ -121,8 +122,8 @@ pub(crate) fn cost_of_a_call(profile: &Profile, speed: f64) -> Nanos {
     Nanos(((published - device_only) / calls * 1e9).max(0.0) as u64)
 }
 
-/// Figure 8: `reads` random 4 KiB reads at multiples of `interval` in the first GiB, which was
-/// written in order; `depth` of them at a time. MiB/s.
+/// Figure 8: returns the speed in MiB/s of `reads` random 4 KiB reads at multiples of `interval` in
+/// the first GiB, which was written in order; `depth` of them at a time.
 pub(crate) fn aligned_reads(filled: &Device, interval: u64, depth: usize, reads: u64) -> f64 {
     let mut host = Host::new(filled.clone(), false, Nanos(0));
     host.sync();
@@ -148,7 +149,7 @@ pub(crate) fn aligned_reads(filled: &Device, interval: u64, depth: usize, reads:
     mib_per_s(reads * 4 * KIB, Nanos(ended.0 - began.0))
 }
 
-/// A device whose first GiB was written in order.
+/// Returns a device whose first GiB was written in order.
 pub(crate) fn filled(profile: &Profile) -> Device {
     let mut host = Host::new(device(profile, 2048 * MIB), false, Nanos(0));
     host.append(&mut File::default(), 1024 * MIB);

@@ -1,5 +1,5 @@
 //! A host with a file system of the simplest kind: it appends to and overwrites files, syncs each
-//! write, and reads a file with direct I/O, as the programs behind FAST'24's figures do.
+//! write, and reads a file with direct I/O, as the programs that made FAST'24's figures do.
 
 use flash_model::{Command, Device, Done, Placement, Span};
 use units::Nanos;
@@ -9,12 +9,13 @@ pub(crate) const MIB: u64 = 1 << 20;
 
 /// The largest command: the emulator's MDTS is 6, in units of 4 KiB (NVMeVirt, `ssd_config.h`).
 const COMMAND: u64 = 256 * KIB;
-/// The programs read so much with each system call, and wait for it (artifact, `append_maker.cpp`).
+/// The bytes that the programs read with each system call and wait for (artifact,
+/// `append_maker.cpp`).
 const SYSTEM_CALL: u64 = MIB;
-/// What the file system maps.
+/// The unit in which the file system maps.
 const BLOCK: u64 = 4 * KIB;
 
-/// Where a file's bytes are, in their order.
+/// The places of a file's bytes, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
     pieces: Vec<Span>,
@@ -25,7 +26,7 @@ impl File {
         self.pieces.iter().map(|piece| piece.len).sum()
     }
 
-    /// The file's 4 KiB blocks on the device.
+    /// Returns the file's 4 KiB blocks on the device.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = u64> {
         self.pieces
             .iter()
@@ -39,7 +40,7 @@ impl File {
         }
     }
 
-    /// The device's spans under `len` bytes at `start`.
+    /// Returns the device's spans that hold the file's `len` bytes at `start`.
     fn spans(&self, start: u64, len: u64) -> Vec<Span> {
         let mut file_offset = 0;
         let mut spans = Vec::new();
@@ -67,8 +68,9 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// On `device`'s first namespace. With `hints` the file system says append or overwrite with
-    /// each write, as FAST'24's ext4 does. Every system call that reads costs the host `per_call`.
+    /// Makes a host of `device`'s first namespace. With `hints`, the file system marks each write
+    /// as append or overwrite, as FAST'24's ext4 does. Every system call that reads costs the host
+    /// `per_call`.
     pub(crate) fn new(device: Device, hints: bool, per_call: Nanos) -> Self {
         Self {
             device,
@@ -87,7 +89,8 @@ impl Host {
         self.now
     }
 
-    /// Submits at the present time; says when it is done. Time goes on until that is known.
+    /// Submits at the present time; returns when the command is done. Time goes on until that is
+    /// known.
     pub(crate) fn submit(&mut self, command: &Command<'_>) -> Nanos {
         let ticket = match self
             .device
@@ -122,11 +125,12 @@ impl Host {
         while let Some(next) = self.device.next_event() {
             self.wait_until(next);
         }
-        // What began last may still run; nothing on a die takes longer than an erase (3 ms).
+        // The last operations may still run; nothing on a die takes longer than an erase (3 ms).
         self.wait_until(self.now + Nanos(10_000_000));
     }
 
-    /// Everything written so far is on flash afterwards; the collector may still be at work.
+    /// Flushes: everything written so far is on flash afterwards; the collector may still be at
+    /// work.
     pub(crate) fn sync(&mut self) {
         let done = self.submit(&Command::Flush);
         self.wait_until(done);
@@ -191,8 +195,7 @@ impl Host {
         self.read_beside(file, |_| ())
     }
 
-    /// As [`read`](Self::read); before each call, the host does something else, which is not
-    /// waited for.
+    /// As [`read`](Self::read); before each call, the host does `other`, and does not wait for it.
     pub(crate) fn read_beside(&mut self, file: &File, mut other: impl FnMut(&mut Self)) -> Nanos {
         let mut time = Nanos(0);
         for start in (0..file.len()).step_by(SYSTEM_CALL as usize) {
@@ -212,7 +215,7 @@ impl Host {
     }
 }
 
-/// MiB/s, which is what the artifact's scripts print as "MB/s".
+/// Returns the speed in MiB/s, which the artifact's scripts print as "MB/s".
 pub(crate) fn mib_per_s(bytes: u64, time: Nanos) -> f64 {
     bytes as f64 / MIB as f64 / (time.0 as f64 / 1e9)
 }

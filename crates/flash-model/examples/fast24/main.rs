@@ -1,5 +1,5 @@
-//! Prints FAST'24's Figures 8, 11 and 12 as this model gives them, beside what was published, and
-//! what becomes of them while garbage is collected:
+//! Prints FAST'24's Figures 8, 11 and 12 as this model gives them, beside the published ones, and
+//! how they change while garbage is collected:
 //!
 //! ```text
 //! cargo run --release -p flash-model --example fast24

@@ -1,9 +1,10 @@
-//! What FAST'24 published ("We Ain't Afraid of No File Fragmentation", §3.2, §5.1, §5.2).
+//! The numbers that FAST'24 published ("We Ain't Afraid of No File Fragmentation", §3.2, §5.1,
+//! §5.2).
 
 /// Figure 12 in MB/s: contiguous.
 pub(crate) const CONTIGUOUS: f64 = 2175.0;
 
-/// A case of Figure 12: (what, without hints, with hints), MB/s, from the figure's labels.
+/// A case of Figure 12: (without hints, with hints), MB/s, from the figure's labels.
 pub(crate) const APPEND_WORST: (f64, f64) = (397.0, 2127.0);
 pub(crate) const OVERWRITE_WORST: (f64, f64) = (399.0, 2058.0);
 pub(crate) const APPEND_RANDOM: (f64, f64) = (1470.0, 2064.0);

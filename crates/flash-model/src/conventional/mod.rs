@@ -25,7 +25,7 @@ pub(crate) struct ConventionalNamespace {
     logical_page: u64,
     /// Bytes in pages that are not complete, which take room in the write buffer.
     held: u64,
-    /// So much of it was not covered by a flush.
+    /// The bytes of it that no flush has covered.
     unflushed: u64,
     /// The die that takes the next incomplete page of a flush.
     flush_die: u32,
@@ -66,7 +66,7 @@ impl ConventionalNamespace {
         })
     }
 
-    /// Whether the bytes are in the namespace and whole sectors.
+    /// Checks that the bytes are in the namespace and whole sectors.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Refused> {
         if len == 0 || !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
             return Err(Refused::Unaligned);
@@ -93,8 +93,8 @@ impl ConventionalNamespace {
         }
     }
 
-    /// The flash pages that hold the bytes, and how many of each; returns the bytes that are on
-    /// none, because they were never written or their page is not complete.
+    /// Adds the flash pages that hold the bytes, and how many of each, to `out`; returns the bytes
+    /// that are on none, because they were never written or their page is not complete.
     fn pages_on_flash(&self, offset: u64, len: u64, out: &mut Vec<(PhysPage, u64)>) -> u64 {
         let (mut at, end, mut elsewhere) = (offset, offset + len, 0);
         while at < end {
@@ -163,7 +163,8 @@ impl ConventionalNamespace {
         }
     }
 
-    /// Senses what stays of logical pages that are only partly written; returns when it is there.
+    /// Senses the part that stays of logical pages that are only partly written; returns when it
+    /// has arrived.
     fn read_partly_overwritten(&self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
         let end = offset + len;
         let (head, tail) = (offset % self.logical_page, end % self.logical_page);
@@ -188,7 +189,7 @@ impl ConventionalNamespace {
         done
     }
 
-    /// An operation that the FTL wants, as an entry of a die's queue.
+    /// Returns an operation that the FTL wants, as an entry of a die's queue.
     fn entry(&mut self, item: FlashWork, ready: u64, core: &Core) -> (u32, Entry) {
         let unit = core.unit;
         let cause = match item.cause {
@@ -234,7 +235,7 @@ impl ConventionalNamespace {
         (die, entry)
     }
 
-    /// Forgets what logical pages held that lie wholly in the range.
+    /// Forgets the content of the logical pages that lie wholly in the range.
     pub(crate) fn deallocate(&mut self, offset: u64, len: u64) {
         let first = offset.div_ceil(self.logical_page);
         for lpn in first..(offset + len) / self.logical_page {
@@ -254,7 +255,7 @@ impl ConventionalNamespace {
         }
     }
 
-    /// Adds the next page of a migration to `page`; nothing when everything was put in motion.
+    /// Adds the next page of a migration to `page`; adds nothing when everything was put in motion.
     pub(crate) fn next_page(&mut self, core: &Core, cursor: &mut MoveCursor, page: &mut PageWork) {
         let unit = core.unit;
         let Some(next) = cursor.peek() else { return };
@@ -282,7 +283,7 @@ impl ConventionalNamespace {
         cursor.advance(bytes);
     }
 
-    /// Places data without any time.
+    /// Places data in no time.
     pub(crate) fn place(&mut self, core: &mut Core, offset: u64, len: u64, placement: Placement) {
         let first = offset / self.logical_page;
         let count = (offset + len).div_ceil(self.logical_page) - first;

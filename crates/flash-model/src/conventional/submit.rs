@@ -60,7 +60,7 @@ impl ConventionalNamespace {
         }
     }
 
-    /// A write, or with no placement one of zeroes.
+    /// Begins a write, or with no placement a write of zeroes.
     fn begin_write(
         &mut self,
         core: &mut Core,

@@ -1,4 +1,4 @@
-//! The write buffer: how much of it is taken, and when room comes back.
+//! The write buffer: how much of it is taken, and when room becomes free.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -8,11 +8,11 @@ pub(crate) struct WriteBuffer {
     size: i64,
     /// Below zero for a moment when a zone is reset whose data is still waiting for room.
     used: i64,
-    /// When how many bytes are on flash.
+    /// The times at which bytes are on flash, with their number.
     releases: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Nothing is let in before this: who came first goes first.
+    /// Nothing is let in before this: data enters in the order of arrival.
     floor: u64,
-    /// How long data waited for room.
+    /// The time that data waited for room.
     waited: u64,
 }
 
@@ -27,12 +27,13 @@ impl WriteBuffer {
         }
     }
 
-    /// When data that is ready at `ready` may come in, if there is room.
+    /// Returns when data that is ready at `ready` may come in, if there is room.
     pub(crate) fn turn(&self, ready: u64) -> u64 {
         ready.max(self.floor)
     }
 
-    /// When there may be room for `bytes`, from `at` on; `None`: nothing is known to make room.
+    /// Returns when there may be room for `bytes`, from `at` on; `None`: nothing is known to make
+    /// room.
     pub(crate) fn room_from(&self, bytes: u64, at: u64) -> Option<u64> {
         if self.used + bytes as i64 <= self.size {
             return Some(at);
@@ -60,31 +61,31 @@ impl WriteBuffer {
         true
     }
 
-    /// `bytes` will be on flash at `end`.
+    /// Frees `bytes` at `end`, when they are on flash.
     pub(crate) fn release_at(&mut self, end: u64, bytes: u64) {
         if bytes > 0 {
             self.releases.push(Reverse((end, bytes)));
         }
     }
 
-    /// `bytes` are not needed any more.
+    /// Frees `bytes` that are not needed any more.
     pub(crate) fn forget(&mut self, bytes: u64) {
         self.used -= bytes as i64;
     }
 
-    /// `bytes` that were forgotten had not come in.
+    /// Corrects the count: `bytes` that were forgotten had not come in.
     pub(crate) fn never_came(&mut self, bytes: u64) {
         self.used += bytes as i64;
     }
 
-    /// Bytes in it at `now`.
+    /// Returns the bytes in it at `now`.
     pub(crate) fn used_at(&self, now: u64) -> u64 {
         let gone = self.releases.iter().filter(|entry| entry.0.0 <= now);
         let gone: u64 = gone.map(|entry| entry.0.1).sum();
         u64::try_from(self.used - gone as i64).unwrap_or(0)
     }
 
-    /// How long data waited for room.
+    /// The time that data waited for room.
     pub(crate) const fn waited(&self) -> u64 {
         self.waited
     }

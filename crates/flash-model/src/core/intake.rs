@@ -1,8 +1,8 @@
 //! Data on its way into the write buffer, in the order in which commands came.
 //!
 //! As long as there is room, a write goes through at once. When there is none, the rest of it waits
-//! here, with the programs that need it, and so does everything that comes after it; as programs end,
-//! it goes on. Host reads pass meanwhile.
+//! here, with the programs that need it, and so does everything that comes after it; as programs
+//! end, it goes on. Host reads pass meanwhile.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 struct Incoming {
     ready: u64,
-    /// Over the host link.
+    /// Whether the data comes over the host link.
     transfer: bool,
-    /// When all bytes that came so far were there.
+    /// When all bytes that came so far had arrived.
     arrived: u64,
 }
 
@@ -67,7 +67,7 @@ impl Intake {
         }
     }
 
-    /// A write begins to come in.
+    /// Begins a write that comes in.
     pub(super) fn begin(&mut self, ready: u64, transfer: bool) {
         let incoming = Incoming {
             ready,
@@ -81,7 +81,7 @@ impl Intake {
         }
     }
 
-    /// Takes bytes of it into the write buffer, of a zone or not.
+    /// Takes bytes of the write into the write buffer, of a zone or not.
     pub(super) fn take_in(
         &mut self,
         queues: &mut DieQueues,
@@ -100,7 +100,7 @@ impl Intake {
         queues.quiet_until = 0;
     }
 
-    /// Queues a program that needs all that was taken in so far.
+    /// Queues a program that needs all data taken in so far.
     pub(super) fn queue_program(&mut self, queues: &mut DieQueues, die: u32, mut entry: Entry) {
         if self.waiting.is_empty() {
             entry.ready = entry.ready.max(self.current.arrived);
@@ -110,8 +110,8 @@ impl Intake {
         }
     }
 
-    /// The write is complete. `Ok`: when all of it is in the buffer. `programs`: its end waits for
-    /// those from this number on.
+    /// Ends the write. `Ok`: when all of it is in the buffer. `programs`: its end waits for those
+    /// from this number on.
     pub(super) fn end(
         &mut self,
         tickets: &mut Tickets,
@@ -136,7 +136,7 @@ impl Intake {
         self.current.arrived = self.current.arrived.max(came);
     }
 
-    /// When the first item that waits may go on.
+    /// Returns when the first item that waits may go on.
     pub(super) fn next_event(&self, queues: &DieQueues, clock: u64) -> Option<u64> {
         let Some(&Item::Bytes { bytes, .. }) = self.waiting.front() else {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! Host reads are given to the dies when they arrive. Everything else is queued, and given to a die
 //! when it is free: [`Core::step`] does that for one operation. Going through time this way keeps
-//! the answers exact: what a command is told never changes afterwards.
+//! the answers exact: the answer to a command never changes afterwards.
 
 mod buffer;
 mod intake;
@@ -30,7 +30,7 @@ use crate::{
 /// One step through time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Of the core's own.
+    /// A step of the core's own.
     Own,
     /// An operation of a migration's task was given to its die, and ends at `end`.
     OfTask { task: u32, end: u64 },
@@ -40,7 +40,7 @@ pub(crate) enum Step {
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub(crate) timing: Timing,
-    /// Nothing takes any time.
+    /// Whether all operations take no time.
     pub(crate) instant: bool,
     pub(crate) flash: Flash,
     pub(crate) intake: Intake,
@@ -79,14 +79,14 @@ impl Core {
         }
     }
 
-    /// The controller takes a command at `now`; returns when it gets to work on it.
+    /// Has the controller take a command at `now`; returns when it begins to work on it.
     pub(crate) fn take_command(&mut self, now: u64, times: CommandTimes) -> u64 {
         let start = now.max(self.controller_free);
         self.controller_free = start + times.serial;
         self.controller_free + times.latency
     }
 
-    /// The controller takes a command that is short; returns when it gets to work on it.
+    /// Has the controller take a short command; returns when it begins to work on it.
     pub(crate) fn take_short(&mut self, now: u64) -> u64 {
         self.take_command(now, self.timing.write)
     }
@@ -130,8 +130,8 @@ impl Core {
         self.intake.next_event(&self.queues, self.flash.clock)
     }
 
-    /// Takes the next step, if that is at `now` or before: gives one operation to its die, or lets in
-    /// data that waits for room.
+    /// Takes the next step, if that is at `now` or before: gives one operation to its die, or lets
+    /// in data that waits for room.
     pub(crate) fn step(&mut self, now: u64) -> Option<Step> {
         if now < self.queues.quiet_until {
             return None;
@@ -155,7 +155,7 @@ impl Core {
         }
     }
 
-    /// When something happens next by itself.
+    /// Returns when something happens next by itself.
     pub(crate) fn next_event(&self) -> Option<u64> {
         let begins = self.next_candidate().map(|next| next.at);
         let events = [begins, self.intake_event(), self.tickets.next()];
@@ -200,7 +200,7 @@ impl Core {
                 self.traffic.programmed[cause] += self.unit;
                 let mut ready = entry.ready;
                 if matches!(entry.cause, Cause::Gc | Cause::Wear) {
-                    // It programs what was just read from this die.
+                    // It programs the data that was just read from this die.
                     ready = ready.max(self.flash.dies[die as usize].last_data_out());
                 }
                 self.flash.program(die, ready, next.at, entry.bytes)
@@ -236,18 +236,18 @@ impl Core {
         }
     }
 
-    /// A write begins to come in.
+    /// Begins a write that comes in.
     pub(crate) fn begin_intake(&mut self, ready: u64, transfer: bool) {
         self.intake.begin(ready, transfer);
     }
 
-    /// Takes bytes of it into the write buffer, of a zone or not.
+    /// Takes bytes of the write into the write buffer, of a zone or not.
     pub(crate) fn take_in(&mut self, bytes: u64, zone: Option<(u32, u32)>) {
         let clock = self.flash.clock;
         self.intake.take_in(&mut self.queues, clock, bytes, zone);
     }
 
-    /// Queues a program that needs all that was taken in so far.
+    /// Queues a program that needs all data taken in so far.
     pub(crate) fn queue_after_intake(&mut self, die: u32, mut entry: Entry) {
         if entry.number > 0 {
             entry.number = self.tickets.number();
@@ -255,14 +255,14 @@ impl Core {
         self.intake.queue_program(&mut self.queues, die, entry);
     }
 
-    /// The write is complete. `Ok`: when all of it is in the buffer. `programs`: its end waits for
-    /// those from this number on.
+    /// Ends the write. `Ok`: when all of it is in the buffer. `programs`: its end waits for those
+    /// from this number on.
     pub(crate) fn end_intake(&mut self, programs: Option<u64>) -> Result<u64, Ticket> {
         self.intake.end(&mut self.tickets, programs)
     }
 
-    /// Forgets the operations that are queued for the pages of a zone that is reset, and the data on
-    /// its way to it; `held` are the bytes of its pages that are not complete.
+    /// Forgets the operations that are queued for the pages of a zone that is reset, and the data
+    /// on its way to it; `held` are the bytes of its pages that are not complete.
     pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32, held: u64, now: u64) {
         let (bytes, mut numbers) = self.queues.drop_zone(ns, zone);
         self.intake.buffer.forget(bytes + held);

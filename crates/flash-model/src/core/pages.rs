@@ -1,4 +1,4 @@
-//! Which pages of zones are still in the write buffer.
+//! The pages of zones that are still in the write buffer.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ impl PagesInFlight {
         }
     }
 
-    /// A page is complete and will be programmed. Nothing that was programmed before `clock` is
-    /// asked for again.
+    /// Adds a page that is complete and will be programmed. No page that was programmed before
+    /// `clock` is asked for again.
     pub(crate) fn add(&mut self, zone: u32, page: u32, clock: u64) {
         let pages = &mut self.zones[zone as usize];
         while pages.front().is_some_and(|&(_, end)| end <= clock) {
@@ -29,7 +29,7 @@ impl PagesInFlight {
         pages.push_back((page, UNKNOWN));
     }
 
-    /// Its program ends at `end`.
+    /// Notes that the program of a page ends at `end`.
     pub(crate) fn committed(&mut self, zone: u32, page: u32, end: u64) {
         let pages = &mut self.zones[zone as usize];
         if let Ok(at) = pages.binary_search_by_key(&page, |&(page, _)| page) {
@@ -37,7 +37,7 @@ impl PagesInFlight {
         }
     }
 
-    /// Whether the page is still in the buffer at `time`.
+    /// Returns whether the page is still in the buffer at `time`.
     pub(crate) fn contains(&self, zone: u32, page: u32, time: u64) -> bool {
         let pages = &self.zones[zone as usize];
         if pages.is_empty() {
@@ -48,7 +48,7 @@ impl PagesInFlight {
             .is_ok_and(|at| pages[at].1 > time)
     }
 
-    /// The zone was reset.
+    /// Forgets the pages of a zone that was reset.
     pub(crate) fn clear(&mut self, zone: u32) {
         self.zones[zone as usize].clear();
     }

@@ -1,16 +1,16 @@
 //! The background operations of each die: programs, collection, migration.
 //!
-//! An operation is only given to a die when the die is free for it, so that a host read that
-//! comes meanwhile waits for what runs, and not for what is queued. When reads have kept the queue
-//! of a die from going on for longer than the profile's `program_wait`, its next operation is given
-//! to the die all the same, after the reads.
+//! An operation is only given to a die when the die is free for it, so that a host read that comes
+//! meanwhile waits for the operation that runs, and not for the queued ones. When reads have kept
+//! the queue of a die from going on for longer than the profile's `program_wait`, its next
+//! operation is given to the die all the same, after the reads.
 
 use std::collections::VecDeque;
 
 use super::traffic::Cause;
 
-/// How many operations of a die's queue are looked at: one whose data is not there yet lets others
-/// go first.
+/// The number of operations of a die's queue that are looked at: one whose data is not there yet
+/// lets others go first.
 const LOOK_AHEAD: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(crate) enum Work {
     Read,
     /// Send to the die and program.
     Program,
-    /// Both, within the die.
+    /// Sense and program, within the die.
     Copyback,
-    /// Erase so many blocks in so many nanoseconds.
+    /// Erase `blocks` blocks in `nanos` nanoseconds.
     Erase { nanos: u64, blocks: u32 },
 }
 
-/// The party that is told when it was given to the die.
+/// The party that is notified when the operation was given to the die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Nobody,
@@ -40,7 +40,7 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Whether it is a page of that zone.
+    /// Returns whether it is a page of that zone.
     pub(crate) fn is_page_of(self, of_ns: u32, of_zone: u32) -> bool {
         matches!(self, Self::Page { ns, zone, .. } if (ns, zone) == (of_ns, of_zone))
     }
@@ -49,9 +49,9 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) work: Work,
-    /// Not before.
+    /// It does not begin before this.
     pub(crate) ready: u64,
-    /// Over the channel.
+    /// Bytes that go over the channel.
     pub(crate) bytes: u64,
     /// Bytes that it frees in the write buffer.
     pub(crate) release: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// A program of data that is not a complete page, for a flush.
+    /// Returns a program of data that is not a complete page, for a flush.
     pub(crate) const fn of_flush(bytes: u64) -> Self {
         Self {
             work: Work::Program,
@@ -75,7 +75,7 @@ impl Entry {
         }
     }
 
-    /// Whether it falls under the limit of draining the write buffer.
+    /// Returns whether it falls under the limit of draining the write buffer.
     pub(crate) fn is_drained(&self) -> bool {
         self.release > 0 && self.work == Work::Program
     }
@@ -121,7 +121,7 @@ impl DieQueues {
         self.quiet_until = self.quiet_until.min(entry.ready);
     }
 
-    /// An operation of a die's queue was given to it, and ends at `end`.
+    /// Notes that an operation of a die's queue was given to the die, and ends at `end`.
     pub(crate) fn served(&mut self, die: u32, end: u64) {
         self.served_until[die as usize] = end;
     }
@@ -130,7 +130,7 @@ impl DieQueues {
         self.waiting.is_empty()
     }
 
-    /// Takes one out.
+    /// Takes an operation out of its queue.
     pub(crate) fn take(&mut self, candidate: Candidate) -> Option<Entry> {
         let queue = &mut self.dies[candidate.die as usize];
         let entry = queue.remove(candidate.index);
@@ -160,7 +160,8 @@ impl DieQueues {
         (bytes, numbers)
     }
 
-    /// The next operation to be given to its die: the first in time, and among those on the lowest die.
+    /// The next operation to be given to its die: the first in time, and among those on the lowest
+    /// die.
     pub(crate) fn next(
         &self,
         wait: u64,

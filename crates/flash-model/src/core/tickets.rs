@@ -28,7 +28,7 @@ pub(crate) struct Tickets {
     finished: BinaryHeap<Reverse<(u64, u64)>>,
     /// The ends of the programs for the host, from the oldest that is not known on.
     ends: VecDeque<Option<u64>>,
-    /// How many came before those; they are numbered from 1.
+    /// The number of programs before those; programs are numbered from 1.
     before: u64,
     /// The latest end among those before.
     latest_end: u64,
@@ -46,7 +46,7 @@ impl Tickets {
         self.last_number()
     }
 
-    /// The number that was given last.
+    /// Returns the number that was given last.
     pub(crate) fn last_number(&self) -> u64 {
         self.before + self.ends.len() as u64
     }
@@ -69,7 +69,7 @@ impl Tickets {
         Err(ticket)
     }
 
-    /// A command whose data came at `ready` ends then, or with its programs (first and last
+    /// Lets a command whose data came at `ready` end then, or with its programs (first and last
     /// number).
     pub(crate) fn wait_as(&mut self, ticket: Ticket, programs: Option<(u64, u64)>, ready: u64) {
         let Some((from, to)) = programs else {
@@ -88,7 +88,7 @@ impl Tickets {
         });
     }
 
-    /// How many programs of a range have no known end, and the latest one of those that have.
+    /// Returns how many programs of a range have no known end, and the latest of the known ends.
     fn remaining(&self, from: u64, to: u64, ready: u64) -> (u64, u64) {
         let skipped = from.saturating_sub(self.before + 1) as usize;
         let until = to.saturating_sub(self.before) as usize;
@@ -107,7 +107,7 @@ impl Tickets {
         (remaining, end)
     }
 
-    /// The program of that number will be done at `end`.
+    /// Notes that the program of that number will be done at `end`.
     pub(crate) fn programmed(&mut self, number: u64, end: u64) {
         self.ends[(number - self.before - 1) as usize] = Some(end);
         while let Some(&Some(known)) = self.ends.front() {
@@ -129,12 +129,12 @@ impl Tickets {
         });
     }
 
-    /// The command is done at `end`.
+    /// Notes that the command is done at `end`.
     pub(crate) fn finish(&mut self, ticket: Ticket, end: u64) {
         self.finished.push(Reverse((end, ticket.0)));
     }
 
-    /// When the next one is done, as far as known.
+    /// Returns when the next command is done, as far as known.
     pub(crate) fn next(&self) -> Option<u64> {
         self.finished.peek().map(|entry| entry.0.0)
     }

@@ -1,6 +1,6 @@
 //! Bytes into and out of the cells, and their causes.
 
-/// Why the flash had to do something.
+/// The cause of an operation of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A read or write of the host.
@@ -18,7 +18,7 @@ pub(crate) enum Cause {
 }
 
 impl Cause {
-    /// How many there are.
+    /// The number of causes.
     pub(crate) const COUNT: usize = 6;
 }
 

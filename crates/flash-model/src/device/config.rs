@@ -1,10 +1,10 @@
-//! What a device can be made of.
+//! The namespaces that a device can have.
 
 use units::Bytes;
 
 use crate::{SECTOR, ftl::FtlConfigError};
 
-/// How a namespace is addressed.
+/// The way in which a namespace is addressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NamespaceKind {
     /// Zones that are written in order (ZNS command set).
@@ -13,7 +13,7 @@ pub enum NamespaceKind {
     Conventional,
 }
 
-/// What a namespace should be.
+/// The kind and size of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceSpec {
     /// How it is addressed.
@@ -25,23 +25,23 @@ pub struct NamespaceSpec {
 /// Namespaces that the profile's device cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No device without.
+    /// There is no namespace.
     #[error("a device needs at least one namespace")]
     NoNamespace,
-    /// Zones come whole.
+    /// The size is not a whole number of zones.
     #[error("namespace {index}: size {size} is no multiple of the zone size {zone}")]
     NotWholeZones {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
         /// Its size.
         size: Bytes,
         /// The profile's zone size.
         zone: Bytes,
     },
-    /// Addresses are counted in sectors.
+    /// The size is not a whole number of sectors, or is zero.
     #[error("namespace {index}: size {size} is no multiple of {SECTOR} bytes, or zero")]
     BadSize {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
         /// Its size.
         size: Bytes,
@@ -49,9 +49,9 @@ pub enum ConfigError {
     /// The FTL cannot map it.
     #[error("namespace {index}: {source}")]
     Ftl {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
-        /// Why.
+        /// The reason.
         source: FtlConfigError,
     },
 }

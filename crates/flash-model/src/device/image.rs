@@ -17,7 +17,7 @@ const CONVENTIONAL: u8 = 1;
 /// A saved state that cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// It is of another version of this layout.
+    /// It has another version of this layout.
     #[error("the saved device state cannot be used: it has version {found}, not {VERSION}")]
     Version {
         /// Its version.
@@ -26,7 +26,7 @@ pub enum ImageError {
     /// Its namespace has no zones, or not as many.
     #[error("the saved device state cannot be used: namespace {index} has other zones in it")]
     OtherZones {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
     },
     /// No zone state has this number.
@@ -40,15 +40,15 @@ pub enum ImageError {
         "the saved device state cannot be used: namespace {index} is not conventional, or cut off"
     )]
     NotConventional {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
     },
     /// The FTL cannot use its part.
     #[error("the saved device state cannot be used: namespace {index}: {source}")]
     Ftl {
-        /// Which one, from 0.
+        /// The number of the namespace, from 0.
         index: usize,
-        /// Why.
+        /// The reason.
         source: FtlImageError,
     },
     /// It ends too early.
@@ -57,14 +57,14 @@ pub enum ImageError {
     /// Bytes follow after its end.
     #[error("the saved device state cannot be used: it is {bytes} bytes too long")]
     TooLong {
-        /// How many.
+        /// The number of bytes.
         bytes: usize,
     },
 }
 
 impl Device {
-    /// The state with which the device goes on after a restart: compact bytes, with a version but
-    /// without a checksum. Operations in motion count as done.
+    /// Returns the state with which the device goes on after a restart: compact bytes, with a
+    /// version but without a checksum. Operations in motion count as done.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut image = VERSION.to_le_bytes().to_vec();

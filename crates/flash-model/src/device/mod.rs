@@ -48,7 +48,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// An empty device.
+    /// Returns an empty device.
     ///
     /// # Errors
     /// Namespaces that the profile cannot have.
@@ -111,7 +111,7 @@ impl Device {
         self.core.tickets.take_finished(self.now, finished);
     }
 
-    /// When [`Self::advance`] has something to do next; `None`: nothing is in motion.
+    /// Returns when [`Self::advance`] has something to do next; `None`: nothing is in motion.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         self.core.next_event().map(Nanos)
@@ -167,7 +167,7 @@ impl Device {
         self.page = page;
     }
 
-    /// The zones of a namespace in order of address; none for a conventional one.
+    /// Returns the zones of a namespace in order of address; none for a conventional one.
     #[must_use]
     pub fn zones(&self, ns: usize) -> &[Zone] {
         match self.namespaces.get(ns) {
@@ -187,8 +187,8 @@ impl Device {
         }
     }
 
-    /// The FTL of a conventional namespace: the places of its data, the cost of collecting, the wear of
-    /// its blocks. None for a zoned one.
+    /// Returns the FTL of a conventional namespace: the places of its data, the cost of collecting,
+    /// the wear of its blocks. None for a zoned one.
     #[must_use]
     pub fn ftl(&self, ns: usize) -> Option<&crate::ftl::Ftl> {
         match self.namespaces.get(ns)? {
@@ -197,7 +197,7 @@ impl Device {
         }
     }
 
-    /// The device's counters so far.
+    /// Returns the device's counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (now, core, flash) = (self.now, &self.core, &self.core.flash);
@@ -231,7 +231,7 @@ impl Device {
         }
     }
 
-    /// Parallel units and sizes.
+    /// Returns the parallel units and sizes.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.geometry

@@ -1,5 +1,5 @@
-//! From a command to its end: its namespace takes it, and the device does the part that concerns more
-//! than the namespace.
+//! From a command to its end: its namespace takes it, and the device does the part that concerns
+//! more than the namespace.
 
 use units::Nanos;
 
@@ -13,7 +13,7 @@ impl Device {
     /// Takes a command at time `now`, which never goes back; an earlier one counts as the latest.
     ///
     /// # Errors
-    /// Why the command was refused; nothing has changed then.
+    /// The reason why the command was refused; nothing has changed then.
     pub fn submit(
         &mut self,
         now: Nanos,
@@ -59,7 +59,8 @@ impl Device {
         }
     }
 
-    /// A write has handed everything over. `programs`: it ends with those from this number on.
+    /// Ends a write that has handed everything over. `programs`: it ends with those from this
+    /// number on.
     fn end_write(&mut self, programs: Option<u64>) -> Done {
         match (self.core.end_intake(programs), programs) {
             (Ok(arrived), None) => Done::At(Nanos(arrived)),
@@ -88,7 +89,7 @@ impl Device {
 
     /// Waits until the programs from number `from` on are done.
     fn when_programmed(&mut self, from: u64, ready: u64) -> Done {
-        // Programs that may begin already, begin: then the end is known at once on an idle device.
+        // Let the programs begin that already may: then the end is known at once on an idle device.
         self.pass_time(self.now);
         match self.core.tickets.wait_for_programs(from, ready) {
             Ok(time) => Done::At(Nanos(time)),
@@ -96,7 +97,7 @@ impl Device {
         }
     }
 
-    /// Begins a job of which the host wants to know the end.
+    /// Begins a job whose end the host wants to know.
     fn begin(&mut self, kind: JobKind, ready: u64) -> Ticket {
         let ticket = self.core.tickets.issue();
         self.tasks.add(kind, ready, ticket);

@@ -1,4 +1,5 @@
-//! When something that does one thing at a time is taken: a channel, a direction of the host link.
+//! The times at which a part that does one thing at a time is taken: a channel, a direction of the
+//! host link.
 //!
 //! Bookings may lie in the future and leave gaps; a later request may use a gap. Without that, a
 //! transfer that waits for a slow cell read would block a channel that is idle until then.
@@ -14,8 +15,8 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// Books the first gap of `duration` that begins at `ready` or later; returns begin and end.
-    /// Nothing before `clock` will be asked for again.
+    /// Books the first gap of `duration` that begins at `ready` or later; returns begin and end. No
+    /// time before `clock` will be asked for again.
     pub(crate) fn reserve(&mut self, clock: u64, ready: u64, duration: u64) -> (u64, u64) {
         self.forget(clock);
         if duration == 0 {
@@ -37,8 +38,8 @@ impl Calendar {
         (start, start + duration)
     }
 
-    /// Books `duration` in all that is free from `ready` on, in as many pieces as it takes; returns
-    /// the begin of the first one and the end of the last one.
+    /// Books `duration` in all time that is free from `ready` on, in as many pieces as it takes;
+    /// returns the begin of the first one and the end of the last one.
     pub(crate) fn reserve_in_pieces(
         &mut self,
         clock: u64,
@@ -65,7 +66,8 @@ impl Calendar {
         (first.unwrap_or(ready), at)
     }
 
-    /// Adds an interval that is free, without looking for another one.
+    /// Adds an interval that is known to be free at index `at`; joins it with the intervals that it
+    /// touches.
     fn insert(&mut self, at: usize, start: u64, end: u64) {
         let touches_left = at > 0 && self.booked[at - 1].1 == start;
         let touches_right = self.booked.get(at).is_some_and(|next| next.0 == end);
@@ -89,7 +91,7 @@ impl Calendar {
         }
     }
 
-    /// Time taken from the beginning until `now`.
+    /// Returns the time taken from the beginning until `now`.
     pub(crate) fn busy_until(&self, now: u64) -> u64 {
         let pending = self.booked.iter().take_while(|&&(start, _)| start < now);
         self.past
@@ -120,7 +122,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list of single nanoseconds.
+        /// Compares with a list of single nanoseconds.
         #[test]
         fn it_is_the_first_free_run(requests in prop::collection::vec((0u64..200, 0u64..20), 1..40)) {
             let mut calendar = Calendar::default();
@@ -131,7 +133,7 @@ mod tests {
                 prop_assert_eq!(calendar.reserve(0, ready, duration), (start, start + duration));
                 (start..start + duration).for_each(|t| taken[t as usize] = true);
             }
-            // And what is left over, in pieces.
+            // And the rest of the free time, in pieces.
             let free = |t: &u64| !taken[*t as usize];
             let pieces: Vec<u64> = (30..).filter(free).take(100).collect();
             let expected = (pieces[0], pieces[99] + 1);

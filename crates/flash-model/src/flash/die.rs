@@ -2,7 +2,7 @@
 //!
 //! The array does one thing at a time, in the order in which operations are given to it. Data
 //! leaves and enters through the registers over the channel. With a cache register the array works
-//! on the next page meanwhile; without, the die is taken until the transfer is over.
+//! on the next page meanwhile; without one, the die is taken until the transfer is over.
 //!
 //! With a cache register, read k may only begin when the data of read k − 2 has left (else there
 //! is no register for it), and the data for a program may only come once the operation before it
@@ -17,31 +17,32 @@ pub(crate) struct DieTimes {
     pub(crate) read: u64,
     pub(crate) program: u64,
     pub(crate) erase: u64,
-    /// Over the channel.
+    /// The rate of transfers over the channel.
     pub(crate) transfer: Rate,
-    /// What is read leaves in pieces of at most so many bytes, each of which goes on to the host
-    /// when it is there; 0: as a whole.
+    /// Data that is read leaves in pieces of at most this many bytes, each of which goes on to the
+    /// host when it has arrived; 0: as a whole.
     pub(crate) transfer_unit: u64,
-    /// The next page can be sensed, or come in, while the array or the channel works.
+    /// Whether the next page can be sensed, or come in, while the array or the channel works.
     pub(crate) cache_register: bool,
-    /// What it costs a host read to interrupt a program or erase; `None`: it waits for its end.
+    /// The time that it costs a host read to interrupt a program or erase; `None`: the read waits
+    /// for its end.
     pub(crate) suspend: Option<u64>,
 }
 
-/// What is wanted of a page.
+/// A read of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageRead {
-    /// Not before.
+    /// The read does not begin before this.
     pub(crate) ready: u64,
-    /// So much of it is sent.
+    /// The bytes of the page that are sent.
     pub(crate) bytes: u64,
-    /// It may interrupt a program or erase.
+    /// Whether the read may interrupt a program or erase.
     pub(crate) urgent: bool,
 }
 
 impl DieTimes {
-    /// Sends `bytes` from a register over `channel`, from `ready` on; returns when the last one is
-    /// there.
+    /// Sends `bytes` from a register over `channel`, from `ready` on; returns when the last one has
+    /// arrived.
     fn send(
         &self,
         channel: &mut Calendar,
@@ -68,10 +69,10 @@ impl DieTimes {
     }
 }
 
-/// When an operation had the die, and when its result was there.
+/// The time at which an operation got the die, and the time of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// It got the die (or its data began to go there).
+    /// The operation got the die (or its data began to go there).
     pub(crate) start: u64,
     /// Reads: the last byte has left over the channel. Others: the array is done.
     pub(crate) end: u64,
@@ -79,38 +80,38 @@ pub(crate) struct Span {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Die {
-    /// The array can begin something new.
+    /// The array can begin something new from this time on.
     free_at: u64,
     /// When the array began the operation that was given to it last.
     array_start: u64,
     /// When the data of the last read, and of the one before it, has left.
     data_out: [u64; 2],
-    /// Whether what was given to it last is a program or an erase.
+    /// Whether the operation that was given to it last is a program, an erase or a copyback.
     tail_can_be_suspended: bool,
-    /// Until when reads interrupt it.
+    /// The time until which reads interrupt it.
     suspended_until: u64,
-    /// When it was busy.
+    /// The times at which it was busy.
     busy: Calendar,
 }
 
 impl Die {
-    /// When the array can begin something new.
+    /// Returns when the array can begin something new.
     pub(crate) const fn free_at(&self) -> u64 {
         self.free_at
     }
 
-    /// When the data of the last read has left.
+    /// Returns when the data of the last read has left.
     pub(crate) const fn last_data_out(&self) -> u64 {
         self.data_out[0]
     }
 
-    /// Time that it was busy until `now`.
+    /// Returns the time that it was busy until `now`.
     pub(crate) fn busy_until(&self, now: u64) -> u64 {
         self.busy.busy_until(now)
     }
 
-    /// Senses a page and sends what is wanted over `channel`; tells `arrived` when each piece is
-    /// there, and its bytes.
+    /// Senses a page and sends the wanted bytes over `channel`; calls `arrived` with the time at
+    /// which each piece has arrived, and its bytes.
     pub(crate) fn read(
         &mut self,
         times: &DieTimes,
@@ -154,7 +155,8 @@ impl Die {
             && ready < self.free_at
     }
 
-    /// The interrupted operation goes on afterwards, and ends later for whoever comes next.
+    /// Reads while the die's operation is suspended. That operation goes on afterwards, and ends
+    /// later for the operations that come next.
     fn interrupting_read(
         &mut self,
         times: &DieTimes,

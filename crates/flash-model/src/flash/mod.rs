@@ -8,7 +8,7 @@ pub(crate) use calendar::Calendar;
 pub(crate) use die::{Die, DieTimes, PageRead, Span};
 pub(crate) use rate::Rate;
 
-/// What is counted of one die.
+/// The counters of one die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DieCounts {
     pub(crate) reads: u64,
@@ -41,14 +41,14 @@ impl Flash {
         }
     }
 
-    /// From when on channels may still be booked: data for a program may have come while the array
-    /// worked on the one before.
+    /// Returns the time from which on channels may still be booked: data for a program may have
+    /// come while the array worked on the one before.
     const fn channel_clock(&self) -> u64 {
         self.clock.saturating_sub(self.times.program)
     }
 
-    /// A read for the host; counts a collision where it has to wait for the die. Tells `arrived`
-    /// when each piece is in the controller, and its bytes.
+    /// Reads for the host; counts a collision if the read has to wait for the die. Calls `arrived`
+    /// with the time at which each piece is in the controller, and its bytes.
     pub(crate) fn host_read(
         &mut self,
         die: u32,

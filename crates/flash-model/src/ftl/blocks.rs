@@ -25,7 +25,7 @@ pub(super) struct OpenBlock {
     pub(super) next_slot: u32,
 }
 
-/// What the host's data is, for the choice of its open block.
+/// The kind of the host's data, for the choice of its open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stream {
     /// Whole granules, each of which begins with a page.
@@ -81,7 +81,8 @@ pub(super) struct Die {
     pub(super) erases: u64,
     /// Erases of the most worn block.
     pub(super) most_erases: u32,
-    /// No block was erased less often; it may be that none was erased so seldom any more.
+    /// No block was erased less often than this; by now, all blocks may have been erased more
+    /// often.
     least_erases: u32,
 }
 
@@ -143,14 +144,14 @@ impl Die {
         self.valid -= 1;
     }
 
-    /// Whether `block` may be chosen for emptying.
+    /// Returns whether `block` may be chosen for emptying.
     fn is_candidate(&self, block: u32) -> bool {
         self.blocks[block as usize].state == BlockState::Closed
             && self.draining.iter().all(|victim| victim.block != block)
     }
 
-    /// The block from which collecting gains most: the one with the fewest valid slots; among
-    /// equals the least worn, so that it comes back into use.
+    /// Returns the block from which collecting gains most: the one with the fewest valid slots;
+    /// among equals the least worn, so that it is used again.
     pub(super) fn best_victim(&self, slots_per_block: u32) -> Option<u32> {
         (0..self.blocks.len() as u32)
             .filter(|&block| self.is_candidate(block))
@@ -163,8 +164,8 @@ impl Die {
             .map(|(.., block)| block)
     }
 
-    /// Whether a block may lag behind the most worn one by more than `spread` erases. Looks at the
-    /// blocks only when it does not know.
+    /// Returns whether a block may lag by more than `spread` erases from the most worn one. Looks
+    /// at the blocks only if `least_erases` does not decide it.
     pub(super) fn may_lag(&mut self, spread: u32) -> bool {
         if self.most_erases - self.least_erases > spread {
             self.least_erases = self.blocks.iter().map(|it| it.erases).min().unwrap_or(0);
@@ -172,7 +173,7 @@ impl Die {
         self.most_erases - self.least_erases > spread
     }
 
-    /// Of the blocks that hold data, the one that was erased least often, and how often.
+    /// Returns, of the blocks that hold data, the one that was erased least often, and how often.
     pub(super) fn least_worn_in_use(&self) -> Option<(u32, u32)> {
         (0..self.blocks.len() as u32)
             .filter(|&block| self.blocks[block as usize].state != BlockState::Free)

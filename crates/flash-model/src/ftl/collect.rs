@@ -1,14 +1,15 @@
 //! Garbage collection: empties blocks, page by page, on the die that they are on.
 //!
-//! A page whose slots are all valid moves as one copyback. Slots of other pages (*stragglers*) wait,
-//! still mapped where they are, until they fill a page together; the block that they wait in is not
-//! erased before. At most one block waits: for a second one the page is filled up with padding.
+//! A page whose slots are all valid moves as one copyback. Slots of other pages (*stragglers*)
+//! wait, still mapped where they are, until they fill a page together; the block that they wait in
+//! is not erased before. At most one block waits: for a second one the page is filled up with
+//! padding.
 //!
 //! The collector works alongside the host: from `collect_below` free blocks on, each page that the
-//! host fills makes it move as many pages as it takes to gain one (more, the fewer blocks are left),
-//! so that no single write pays for a whole block. It never starts on another die than the one that
-//! needs room, and never moves data to another one: FAST'24 §2.3 wants valid pages copied on their
-//! own die, and the reserve of free blocks makes that always possible.
+//! host fills makes it move as many pages as it takes to gain one (more, the fewer blocks are
+//! left), so that no single write pays for a whole block. It never starts on another die than the
+//! one that needs room, and never moves data to another one: FAST'24 §2.3 wants valid pages copied
+//! on their own die, and the reserve of free blocks makes that always possible.
 
 use super::{
     Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
@@ -28,8 +29,8 @@ impl Ftl {
     ) -> OpenBlock {
         while self.dies[die as usize].free_blocks() <= RESERVED_BLOCKS {
             let progress = self.collect_pages(die, self.geometry.pages_per_block, work);
-            // It holds no more slots than it may, and what it may leaves more blocks than are in
-            // motion: not all closed ones are full of valid slots.
+            // The die holds no more slots than it may, and that limit leaves more blocks than are
+            // in motion: not all closed ones are full of valid slots.
             assert!(progress, "die {die} has neither free blocks nor garbage");
         }
         let die = &mut self.dies[die as usize];
@@ -50,8 +51,8 @@ impl Ftl {
             return;
         };
         let moved = match victim.cause {
-            // So many pages are looked at for each that is gained; all hold something valid where
-            // the host writes less than a page at a time.
+            // This many pages are looked at for each that is gained; all hold valid slots if the
+            // host writes less than a page at a time.
             Cause::Gc | Cause::Host => {
                 let slots = self.geometry.slots_per_block();
                 slots.div_ceil((slots - victim.valid).max(1))
@@ -63,7 +64,7 @@ impl Ftl {
         self.collect_pages(die, moved.max(1) * shares, work);
     }
 
-    /// The block being emptied on `die`, a new one if there is none and one is worth it.
+    /// Returns the block being emptied on `die`, a new one if there is none and one is worth it.
     fn current_victim(&mut self, die: u32) -> Option<Victim> {
         let slots_per_block = self.geometry.slots_per_block();
         let die = &mut self.dies[die as usize];
@@ -75,8 +76,8 @@ impl Ftl {
         die.victim
     }
 
-    /// Moves up to `budget` pages that hold valid slots, and erases what has become empty. Says
-    /// whether anything was done.
+    /// Moves up to `budget` pages that hold valid slots, and erases the blocks that have become
+    /// empty. Returns whether it moved or looked at any page.
     fn collect_pages(&mut self, die: u32, mut budget: u32, work: &mut Vec<FlashWork>) -> bool {
         self.erase_drained(die, work);
         let mut progress = false;
@@ -100,7 +101,7 @@ impl Ftl {
         progress
     }
 
-    /// Takes the valid slots out of one page; says whether there were any.
+    /// Takes the valid slots out of one page; returns whether there were any.
     fn empty_page(&mut self, page: PhysPage, cause: Cause, work: &mut Vec<FlashWork>) -> bool {
         let slots = self.geometry.slots_per_page;
         let first = self.geometry.slot(page.die, page.block, page.page * slots);
@@ -145,14 +146,15 @@ impl Ftl {
         }
     }
 
-    /// Moves the stragglers on, be they few, and erases the blocks that they were in.
+    /// Moves the stragglers on, even if they are few, and erases the blocks that they were in.
     pub(super) fn finish_draining(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         self.waiting(die);
         self.join_stragglers(die, work);
         self.erase_drained(die, work);
     }
 
-    /// How many stragglers are still where they were; the host may have written others since.
+    /// Returns how many stragglers are still where they were; the host may have written others
+    /// since.
     fn waiting(&mut self, die: u32) -> u32 {
         let slot_of = &self.slot_of;
         let stragglers = &mut self.dies[die as usize].stragglers;
@@ -191,7 +193,7 @@ impl Ftl {
         self.move_slots(joined, to, cause);
     }
 
-    /// Maps what is in `from` to the page `to`.
+    /// Maps the content of the slots `from` to the page `to`.
     fn move_slots(&mut self, from: Vec<u32>, to: PhysPage, cause: Cause) {
         let first = self
             .geometry
@@ -212,8 +214,8 @@ impl Ftl {
         *programs += 1;
     }
 
-    /// The next page to move to on `die`: for wear levelling in the most worn free block, for
-    /// garbage collection in the least worn.
+    /// Returns the next page to move to on `die`: for wear levelling in the most worn free block,
+    /// for garbage collection in the least worn.
     fn collector_page(&mut self, die: u32, cause: Cause, work: &mut Vec<FlashWork>) -> PhysPage {
         let number = die;
         let slots_per_block = self.geometry.slots_per_block();

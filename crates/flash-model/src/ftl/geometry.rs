@@ -1,4 +1,4 @@
-//! How large the flash of an FTL is, and how its slots are numbered.
+//! The size of an FTL's flash, and the numbering of its slots.
 
 /// Free blocks of each die that only the collector may use: one for garbage collection to move
 /// into, one for wear levelling, one while a block waits for its last slots to be moved, and one
@@ -6,13 +6,13 @@
 /// if these remain.
 pub const RESERVED_BLOCKS: u32 = 4;
 
-/// Blocks of a die that hold no more than what is in motion: two open for the host, one for the
-/// collector, one for wear levelling, one being collected, one waiting for its last slots, the
-/// reserve, one that a granule may take more than the die should hold, and one to gain.
+/// Blocks of a die that hold only data in motion: two open for the host, one for the collector, one
+/// for wear levelling, one being collected, one waiting for its last slots, the reserve, one that a
+/// granule may take more than the die should hold, and one to gain.
 const WORKING_BLOCKS: u32 = 8 + RESERVED_BLOCKS;
 
-/// How many of those are not there for data when the collector is in balance with the host: the
-/// free blocks at which it works, and four that are half full.
+/// The number of those that are not there for data when the collector is in balance with the host:
+/// the free blocks at which it works, and four that are half full.
 const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 5;
 
 /// A page of flash.
@@ -37,13 +37,14 @@ pub struct FtlGeometry {
     pub pages_per_block: u32,
     /// Logical pages in a flash page.
     pub slots_per_page: u32,
-    /// Die allocation granularity in flash pages: so many go to a die before the next is at turn.
+    /// Die allocation granularity in flash pages: this many go to a die before it is the next one's
+    /// turn.
     pub granule_pages: u32,
     /// Logical pages that the host sees.
     pub logical_pages: u64,
 }
 
-/// What can be chosen about an FTL.
+/// The options of an FTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FtlOptions {
     /// The collector starts to work alongside the host when a die has no more free blocks than
@@ -75,10 +76,10 @@ impl Default for FtlOptions {
 /// A geometry or option that cannot work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FtlConfigError {
-    /// A count that must not be zero is.
+    /// A count is zero that must not be.
     #[error("FTL geometry: {field} is 0; it must be at least 1")]
     Zero {
-        /// Which.
+        /// Its name.
         field: &'static str,
     },
     /// A block does not consist of whole granules.
@@ -92,7 +93,7 @@ pub enum FtlConfigError {
         /// Pages in a granule.
         granule_pages: u32,
     },
-    /// The logical pages do not fit with what the collector needs.
+    /// The logical pages do not fit with the blocks that the collector needs.
     #[error(
         "FTL geometry: {blocks_per_die} blocks on each of {dies} dies cannot hold {logical_pages} \
          logical pages and collect garbage; {needed} blocks on each die would do"
@@ -118,9 +119,9 @@ pub enum FtlConfigError {
     /// An option that cannot work.
     #[error("FTL option {option} is {value}; it must be at least {least}")]
     Option {
-        /// Which.
+        /// Its name.
         option: &'static str,
-        /// What it was.
+        /// Its value.
         value: u32,
         /// The least that works.
         least: u32,
@@ -128,10 +129,10 @@ pub enum FtlConfigError {
 }
 
 impl FtlGeometry {
-    /// The blocks that each die needs for `logical_pages`, when `over_provisioning_percent` more
-    /// flash than that is there, besides the blocks that are always in motion: few of those in a
-    /// real device, but a large part of a small namespace, whose collector would have to work far
-    /// harder than that of the device it stands for.
+    /// Returns the blocks that each die needs for `logical_pages` with `over_provisioning_percent`
+    /// more flash than that, the blocks that are always in motion included. Those are few in a real
+    /// device, but a large part of a small namespace; without them, its collector would have to
+    /// work far harder than that of the device that it stands for.
     #[must_use]
     pub const fn blocks_needed(
         logical_pages: u64,
@@ -146,19 +147,19 @@ impl FtlGeometry {
         if wanted > least { wanted } else { least }
     }
 
-    /// All slots.
+    /// Returns the number of all slots.
     #[must_use]
     pub const fn slots(&self) -> u64 {
         self.dies as u64 * self.blocks_per_die as u64 * self.slots_per_block() as u64
     }
 
-    /// Logical pages in a granule.
+    /// Returns the logical pages in a granule.
     #[must_use]
     pub const fn slots_per_granule(&self) -> u32 {
         self.granule_pages * self.slots_per_page
     }
 
-    /// Logical pages in a block.
+    /// Returns the logical pages in a block.
     #[must_use]
     pub const fn slots_per_block(&self) -> u32 {
         self.pages_per_block * self.slots_per_page
@@ -220,9 +221,9 @@ impl FtlGeometry {
         Ok(())
     }
 
-    /// How many valid slots a die may hold: an equal share of all logical pages, and half of what
-    /// is to spare above the working blocks, so that hints may load the dies unequally without
-    /// leaving the collector of one of them nothing to gain.
+    /// Returns how many valid slots a die may hold: an equal share of all logical pages, and half
+    /// of the spare slots outside the working blocks, so that hints may load the dies unequally
+    /// without leaving the collector of one of them nothing to gain.
     pub(super) fn slots_per_die_at_most(&self) -> u32 {
         let share = self.logical_pages.div_ceil(u64::from(self.dies)) as u32;
         let workable = (self.blocks_per_die - WORKING_BLOCKS) * self.slots_per_block();

@@ -1,11 +1,12 @@
 //! The map, the wear and the open blocks as compact bytes, and back.
 //!
-//! Everything is a LEB128 number. The map is a list of runs: logical pages that follow each other in
-//! slots that follow each other, so that data written in order costs about a byte a page or less.
-//! What the collector had in motion needs no place: its slots are still mapped where they were.
+//! Everything is a LEB128 number. The map is a list of runs: logical pages that follow each other
+//! in slots that follow each other, so that data written in order costs about a byte a page or
+//! less. Data that the collector had in motion needs no place: its slots are still mapped where
+//! they were.
 //!
-//! Whoever stores an image protects it with a checksum. Bytes that are wrong all the same are
-//! refused, and never lead to a map that breaks the invariants.
+//! The caller that stores an image protects it with a checksum. Bytes that are wrong nonetheless
+//! are refused, and never lead to a map that breaks the invariants.
 
 use super::{
     Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions, RESERVED_BLOCKS,
@@ -13,7 +14,7 @@ use super::{
 };
 
 const VERSION: u64 = 1;
-/// Free blocks of a die that are always there between two calls.
+/// The fewest free blocks that a die has between two calls.
 const LEAST_FREE: u32 = RESERVED_BLOCKS - 2;
 
 /// An image that cannot be used.
@@ -22,13 +23,13 @@ pub enum FtlImageError {
     /// It ends too early.
     #[error("the FTL image ends after {at} bytes, in the middle; it was not written completely")]
     Truncated {
-        /// Where.
+        /// The offset in bytes.
         at: usize,
     },
-    /// It was made by another version.
+    /// Another version made it.
     #[error("the FTL image has version {found}; this program reads version {VERSION}")]
     Version {
-        /// The version it has.
+        /// The version of the image.
         found: u64,
     },
     /// It belongs to another geometry.
@@ -37,19 +38,19 @@ pub enum FtlImageError {
          size that it was made with"
     )]
     Geometry {
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// What the image says.
+        /// The value in the image.
         found: u64,
-        /// What the device has.
+        /// The value of the device.
         expected: u64,
     },
     /// It contradicts itself.
     #[error("the FTL image is damaged at byte {at}: {what}; restore an older one")]
     Damaged {
-        /// Where.
+        /// The offset in bytes.
         at: usize,
-        /// What is wrong.
+        /// The kind of damage.
         what: &'static str,
     },
     /// The geometry itself cannot work.
@@ -58,8 +59,8 @@ pub enum FtlImageError {
 }
 
 impl Ftl {
-    /// The whole state. What is in partly filled pages counts as written: [`pad`](Ftl::pad) first
-    /// where that matters.
+    /// Returns the whole state. Data in partly filled pages counts as written: [`pad`](Ftl::pad)
+    /// first where that matters.
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -104,7 +105,7 @@ impl Ftl {
         put(out, 0);
     }
 
-    /// The FTL that [`image`](Ftl::image) was taken from.
+    /// Returns the FTL that [`image`](Ftl::image) was taken from.
     ///
     /// # Errors
     /// The image is of another geometry or version, incomplete, or contradicts itself.
@@ -144,7 +145,7 @@ impl Ftl {
         }
         ftl.restore_map(&mut input)?;
         for die in &ftl.dies {
-            // Less is never left, and the collector could not work with it.
+            // There are never fewer, and the collector could not work with fewer.
             if die.free_blocks() < LEAST_FREE {
                 return Err(input.damaged("a die has no free blocks"));
             }

@@ -3,13 +3,13 @@
 //!
 //! The unit of mapping is the *logical page* (4 KiB on the usual device). A flash page has room for
 //! one or several of them, its *slots*. Writes go to the dies in turn in order of arrival: as soon
-//! as a die has filled one die allocation granule, the next die is at turn (FAST'24 §2.3, §3.2). A
-//! write command may carry a hint instead (FAST'24 §4): [`PagePlacement::After`] starts on the die
-//! after the predecessor's, [`PagePlacement::Overwrite`] on the die of the old page, and both go on
-//! in turn from there.
+//! as a die has filled one die allocation granule, it is the next die's turn (FAST'24 §2.3, §3.2).
+//! A write command may carry a hint instead (FAST'24 §4): [`PagePlacement::After`] starts on the
+//! die after the predecessor's, [`PagePlacement::Overwrite`] on the die of the old page, and both
+//! go on in turn from there.
 //!
-//! What [`Ftl`] decides, it says as [`FlashWork`]: reads, programs, copybacks and erases with their
-//! cause. Whoever has timelines turns that into time.
+//! [`Ftl`] returns its decisions as [`FlashWork`]: reads, programs, copybacks and erases with their
+//! cause. The caller, which has timelines, turns them into time.
 //!
 //! Invariants:
 //! - the map is one-to-one: a slot holds one logical page, and a logical page is in one slot;
@@ -53,19 +53,19 @@ pub struct Ftl {
     /// The logical page in each slot, plus one; 0: nothing, or no longer valid.
     logical_in: Vec<u32>,
     dies: Vec<Die>,
-    /// The die that is at turn.
+    /// The die whose turn it is.
     turn: u32,
-    /// More valid slots than this a die does not take: its collector could not work any more.
+    /// A die with this many valid slots takes no more: its collector could not work any more.
     slots_per_die_at_most: u32,
     counters: FtlCounters,
 }
 
 impl Ftl {
-    /// An empty device.
+    /// Returns an empty device.
     ///
     /// # Errors
-    /// The geometry cannot hold its logical pages with what the collector needs, or is too large
-    /// for slot numbers of 32 bits.
+    /// The geometry cannot hold its logical pages with the blocks that the collector needs, or is
+    /// too large for slot numbers of 32 bits.
     pub fn new(geometry: FtlGeometry, options: FtlOptions) -> Result<Self, FtlConfigError> {
         geometry.check(&options)?;
         Ok(Self {
@@ -80,20 +80,20 @@ impl Ftl {
         })
     }
 
-    /// The geometry that it was made with.
+    /// Returns the geometry that it was made with.
     #[must_use]
     pub const fn geometry(&self) -> &FtlGeometry {
         &self.geometry
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     #[must_use]
     pub const fn counters(&self) -> &FtlCounters {
         &self.counters
     }
 
-    /// The flash page that holds logical page `lpn`, if it was ever written and not trimmed since;
-    /// none beyond the end.
+    /// Returns the flash page that holds logical page `lpn`, if it was ever written and not trimmed
+    /// since; none beyond the end.
     #[must_use]
     pub fn read(&self, lpn: u64) -> Option<PhysPage> {
         match *self.slot_of.get(usize::try_from(lpn).ok()?)? {
@@ -102,7 +102,7 @@ impl Ftl {
         }
     }
 
-    /// Whether `page` has not been programmed yet: it is being filled, its data is in the
+    /// Returns whether `page` has not been programmed yet: it is being filled, its data is in the
     /// controller's memory, and reading it needs no flash.
     #[must_use]
     pub fn is_buffered(&self, page: PhysPage) -> bool {
@@ -113,8 +113,8 @@ impl Ftl {
     }
 
     /// Writes `count` logical pages from `first` on, as one command. The hint counts for the first
-    /// of them (FAST'24 §4); the rest goes on in turn. What the flash must do is added to `work`,
-    /// in an order that never loses data.
+    /// of them (FAST'24 §4); the rest goes on in turn. The operations for the flash are added to
+    /// `work`, in an order that never loses data.
     pub fn write(
         &mut self,
         first: u64,
@@ -139,14 +139,14 @@ impl Ftl {
         }
     }
 
-    /// Forgets what logical page `lpn` held; says whether there was anything.
+    /// Forgets the content of logical page `lpn`; returns whether there was any.
     pub fn trim(&mut self, lpn: u64) -> bool {
         let mapped = self.unmap(lpn);
         self.counters.trimmed_pages += u64::from(mapped);
         mapped
     }
 
-    /// Programs what is left in partly filled pages, and gives up their free slots: afterwards no
+    /// Programs the data left in partly filled pages, and gives up their free slots: afterwards no
     /// page [is buffered](Self::is_buffered).
     pub fn pad(&mut self, work: &mut Vec<FlashWork>) {
         for die in 0..self.geometry.dies {
@@ -169,7 +169,7 @@ impl Ftl {
         self.host_page_filled(die, Stream::Parts, work);
     }
 
-    /// Where a command with this hint starts; none: whatever die is at turn.
+    /// Returns the die on which a command with this hint starts; none: the die whose turn it is.
     fn hinted_die(&mut self, first: u64, placement: PagePlacement) -> Option<u32> {
         let neighbour = match placement {
             PagePlacement::RoundRobin => return None,
@@ -198,8 +198,8 @@ impl Ftl {
         Some(die)
     }
 
-    /// Gives `pages` logical pages from `lpn` on slots on the die at turn, or on the next one that
-    /// can take them.
+    /// Gives `pages` logical pages from `lpn` on slots on the die whose turn it is, or on the next
+    /// one that can take them.
     fn place(&mut self, lpn: u64, pages: u64, stream: Stream, work: &mut Vec<FlashWork>) {
         for old in lpn..lpn + pages {
             self.unmap(old);
@@ -226,8 +226,8 @@ impl Ftl {
         }
     }
 
-    /// A page of the host's open block on `die` is complete: program it, take turns, and let the
-    /// collector do its share.
+    /// A page of the host's open block on `die` is complete: programs it, passes the turn on, and
+    /// lets the collector do its share.
     fn host_page_filled(&mut self, die: u32, stream: Stream, work: &mut Vec<FlashWork>) {
         let geometry = &self.geometry;
         let open = self.dies[die as usize].host[stream as usize].expect("its page was filled");

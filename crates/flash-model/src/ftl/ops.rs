@@ -1,4 +1,4 @@
-//! What the FTL tells the flash to do, and what it counts.
+//! The operations that the FTL gives to the flash, and its counters.
 
 use super::PhysPage;
 
@@ -26,7 +26,7 @@ pub enum FlashOp {
     },
 }
 
-/// Who is to blame for an operation.
+/// The cause of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// A command of the host.
@@ -40,16 +40,16 @@ pub enum Cause {
 /// An operation and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlashWork {
-    /// What is to be done.
+    /// The operation.
     pub op: FlashOp,
-    /// Why.
+    /// Its cause.
     pub cause: Cause,
 }
 
-/// Where a write command's first page goes (FAST'24 §4).
+/// The place of a write command's first page (FAST'24 §4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PagePlacement {
-    /// No hint: to the die that is at turn.
+    /// No hint: to the die whose turn it is.
     RoundRobin,
     /// An append: to the die after that of the logical page that precedes it in its file.
     After {
@@ -60,7 +60,8 @@ pub enum PagePlacement {
     Overwrite,
 }
 
-/// What an FTL has done since it was made or restored from an image that carried the counts.
+/// The counts of an FTL since it was made; an image carries them, and a restored FTL goes on from
+/// there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FtlCounters {
     /// Logical pages written by the host.
@@ -75,7 +76,7 @@ pub struct FtlCounters {
     pub wear_slots: u64,
     /// Flash pages programmed by wear levelling, copybacks included.
     pub wear_programs: u64,
-    /// Of those two, pages that moved as copybacks.
+    /// Pages of `gc_programs` and `wear_programs` that moved as copybacks.
     pub copybacks: u64,
     /// Slots that were programmed empty.
     pub padded_slots: u64,
@@ -93,13 +94,13 @@ pub struct FtlCounters {
     pub hints_no_room: u64,
     /// Hints to a die that is worn more than the others: the normal rule was used.
     pub hints_worn_die: u64,
-    /// Times that a die at turn was passed over because it cannot take more data.
+    /// Times that a die was passed over at its turn because it cannot take more data.
     pub full_dies_skipped: u64,
 }
 
 impl FtlCounters {
-    /// Flash pages programmed, in slots, for each logical page that the host wrote; 1 before the
-    /// host has filled its first flash page.
+    /// Returns the flash pages programmed, in slots, for each logical page that the host wrote; 1
+    /// before the host has filled its first flash page.
     #[must_use]
     pub fn write_amplification(&self, slots_per_page: u32) -> f64 {
         if self.host_programs == 0 {
@@ -109,7 +110,7 @@ impl FtlCounters {
         (programs * u64::from(slots_per_page)) as f64 / self.host_slots as f64
     }
 
-    /// What was done since `earlier`.
+    /// Returns the counts since `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,18 +1,17 @@
 //! Wear levelling.
 //!
 //! Between the blocks of a die: free blocks are used in order of wear, and when a block that never
-//! changes stays behind by more than `wear_spread` erases, its data moves into the most worn free
-//! block. Between dies: the normal rule wears them alike; a host that overwrites the same places
-//! over and over with hints does not. A hint to a die that is ahead by more than `die_wear_spread`
-//! erases a block is not followed, as FAST'24 §4 proposes (it costs that page its place in the
-//! stripe).
+//! changes lags by more than `wear_spread` erases, its data moves into the most worn free block.
+//! Between dies: the normal rule wears them alike; a host that overwrites the same places over and
+//! over with hints does not. A hint to a die that is ahead by more than `die_wear_spread` erases a
+//! block is not followed, as FAST'24 §4 proposes (it costs that page its place in the stripe).
 
 use super::{
     Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
     blocks::{Block, BlockState, Victim},
 };
 
-/// How often blocks were erased.
+/// The erases of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WearReport {
     /// Erases of the least worn block.
@@ -30,7 +29,7 @@ pub struct WearReport {
 }
 
 impl Ftl {
-    /// How worn the flash is.
+    /// Returns how worn the flash is.
     #[must_use]
     pub fn wear(&self) -> WearReport {
         let blocks = f64::from(self.geometry.blocks_per_die);
@@ -61,15 +60,15 @@ impl Ftl {
         report
     }
 
-    /// Whether `die` is ahead in wear by more than hints may make it.
+    /// Returns whether `die` is ahead in wear by more than hints may make it.
     pub(super) fn is_worn_die(&self, die: u32) -> bool {
         let least = self.dies.iter().map(|die| die.erases).min().unwrap_or(0);
         let ahead = self.dies[die as usize].erases - least;
         ahead > u64::from(self.options.die_wear_spread) * u64::from(self.geometry.blocks_per_die)
     }
 
-    /// After an erase: if a block of `die` that holds data lags behind, it is the next to be
-    /// emptied. One that is still being filled, slowly then, is closed for that, as it is.
+    /// After an erase: if a block of `die` that holds data lags, it is the next to be emptied. A
+    /// block that is still being filled, slowly then, is closed for that, as it is.
     pub(super) fn level_wear(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         let state = &mut self.dies[die as usize];
         // Moving takes a block of its own, out of the reserve if it must.

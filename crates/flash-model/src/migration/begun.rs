@@ -8,7 +8,7 @@ use crate::command::{Move, Refused, Span};
 /// A command that its namespace has accepted, and the part that is left to the device.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// None: it is done at this time.
+    /// Nothing is left to do: it is done at this time.
     Done { at: u64, wrote_at: Option<u64> },
     /// Its data comes in. `programs`: it ends with those from this number on.
     Written {
@@ -42,7 +42,8 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Those of a Copy, whose list has 32 bytes for each source (NVM Command Set 1.0 §3.2.2).
+    /// Returns the moves of a Copy, whose list has 32 bytes for each source (NVM Command Set 1.0
+    /// §3.2.2).
     pub(crate) fn of_copy(
         sources: &[Span],
         destination: u64,
@@ -72,7 +73,7 @@ impl Moves {
         })
     }
 
-    /// Those of a migration, whose list has 8 bytes for each 4 KiB (InDeF §III-D).
+    /// Returns the moves of a migration, whose list has 8 bytes for each 4 KiB (InDeF §III-D).
     pub(crate) fn of_migration(moves: &[Move], boundary: u64) -> Self {
         let blocks: u64 = moves.iter().map(|wanted| wanted.len.div_ceil(4096)).sum();
         Self {

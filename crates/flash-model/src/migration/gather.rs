@@ -23,7 +23,7 @@ pub(crate) struct Gather {
 }
 
 impl Gather {
-    /// Whether parts of another row are in it.
+    /// Returns whether it holds parts of another row.
     pub(crate) fn is_of_another_row(&self, zone: u64, row: u64) -> bool {
         self.parts > 0 && (self.zone, self.row) != (zone, row)
     }

@@ -8,11 +8,11 @@ use crate::{
     core::{Cause, Entry, Owner, Work},
 };
 
-/// One command that is worked off in pieces.
+/// One command that is carried out in pieces.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) number: u32,
-    /// When the controller got to work on it.
+    /// When the controller began to work on it.
     pub(crate) ready: u64,
     pub(crate) kind: JobKind,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Padding {
 }
 
 impl JobKind {
-    /// Whether not everything was put in motion.
+    /// Returns whether some of it was not put in motion yet.
     pub(crate) fn has_more(&self) -> bool {
         match self {
             Self::Move { cursor, .. } => cursor.peek().is_some(),
@@ -82,12 +82,12 @@ impl MoveCursor {
         }
     }
 
-    /// All of them, joined.
+    /// Returns all moves, joined.
     pub(crate) fn moves(&self) -> &[Move] {
         &self.moves
     }
 
-    /// The rest of the current move.
+    /// Returns the rest of the current move.
     pub(crate) fn peek(&self) -> Option<Move> {
         let current = self.moves.get(self.at)?;
         Some(Move {
@@ -97,7 +97,7 @@ impl MoveCursor {
         })
     }
 
-    /// `bytes` of the current move were worked off.
+    /// Notes that `bytes` of the current move were put in motion.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         if self
@@ -114,7 +114,7 @@ impl MoveCursor {
 /// The operations of one task: one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageWork {
-    /// Not before.
+    /// It does not begin before this.
     pub(crate) ready: u64,
     /// Dies and bytes to read.
     pub(crate) reads: Vec<(u32, u64)>,

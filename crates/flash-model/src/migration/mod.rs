@@ -1,9 +1,9 @@
 //! Copies inside the device, in pieces, in the background.
 //!
-//! A command becomes a [`Job`] that is worked off page by page: a *task* is one page that is to be
-//! programmed, with the pages that must be read before. So many tasks are in motion at once as
-//! the profile's window says; the dies get their operations one at a time, so host reads pass.
-//! Memory is bounded by the window and by the list that the command brought.
+//! A command becomes a [`Job`] that is carried out page by page: a *task* is one page that is to be
+//! programmed, with the pages that must be read before. As many tasks are in motion at once as the
+//! profile's window allows; the dies get their operations one at a time, so host reads pass. Memory
+//! is bounded by the window and by the list that the command brought.
 
 mod begun;
 mod gather;
@@ -62,7 +62,7 @@ impl Tasks {
         }
     }
 
-    /// Takes a command in; nothing of it happens before `ready`.
+    /// Adds a command; no part of it happens before `ready`.
     pub(crate) fn add(&mut self, kind: JobKind, ready: u64, ticket: Ticket) {
         let progress = Progress {
             ticket,
@@ -85,7 +85,7 @@ impl Tasks {
         });
     }
 
-    /// The job that may put another page in motion; [`Self::put_back`] returns it.
+    /// Takes the job that may put another page in motion; [`Self::put_back`] gives it back.
     pub(crate) fn take_job(&mut self) -> Option<Job> {
         if self.slots.len() - self.free.len() >= self.window {
             None
@@ -94,7 +94,7 @@ impl Tasks {
         }
     }
 
-    /// Whether nothing of any job is left to put in motion.
+    /// Returns whether no part of any job is left to put in motion.
     pub(crate) fn is_idle(&self) -> bool {
         self.jobs.is_empty()
     }
@@ -103,7 +103,7 @@ impl Tasks {
         self.jobs.push_front(job);
     }
 
-    /// A job has put everything in motion.
+    /// Notes that a job has put everything in motion.
     pub(crate) fn all_known(&mut self, job: &Job, tickets: &mut Tickets) {
         if let Some(progress) = &mut self.progress[job.number as usize] {
             progress.all_known = true;
@@ -146,7 +146,7 @@ impl Tasks {
         id
     }
 
-    /// One operation of the task was given to its die, and ends at `end`.
+    /// Notes that one operation of the task was given to its die, and ends at `end`.
     pub(crate) fn step(&mut self, core: &mut Core, id: u32, end: u64) {
         let task = &mut self.slots[id as usize];
         task.end = task.end.max(end);

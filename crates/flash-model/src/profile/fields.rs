@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
         self.source.error(line, format!("{key}: {reason}"))
     }
 
-    /// Whatever was not asked for is a mistake in the profile.
+    /// Checks that no parameter is left: one that was not asked for is a mistake in the profile.
     pub(super) fn nothing_left(&self) -> Result<(), ProfileError> {
         match self.left.first() {
             None => Ok(()),

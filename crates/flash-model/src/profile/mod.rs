@@ -1,7 +1,7 @@
 //! The numbers that make a device: sizes and times, each with unit, source and kind.
 //!
 //! A profile is a TOML file in which every number looks like
-//! `read = { value = 80, unit = "us", source = "InDeF Table I", kind = "paper" }`. One that is
+//! `read = { value = 80, unit = "us", source = "InDeF Table I", kind = "paper" }`. A number that is
 //! missing, unknown, without a source, or out of range is refused with its line.
 
 mod error;
@@ -35,11 +35,11 @@ pub(crate) struct CommandTimes {
     pub(crate) serial: u64,
 }
 
-/// Everything that takes time, and how long, in nanoseconds.
+/// The times of all operations that take time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Timing {
     pub(crate) die: DieTimes,
-    /// How long queued programs and erases let host reads go first.
+    /// The time for which queued programs and erases let host reads go first.
     pub(crate) program_wait: u64,
     pub(crate) read: CommandTimes,
     pub(crate) write: CommandTimes,
@@ -48,7 +48,7 @@ pub(crate) struct Timing {
     pub(crate) link: Rate,
     /// Device-wide, from the buffer to flash.
     pub(crate) drain: Rate,
-    /// The buffer outlives a loss of power: a flush has nothing to do.
+    /// Whether the buffer outlives a loss of power: then a flush has nothing to do.
     pub(crate) buffer_protected: bool,
     pub(crate) reset_latency: u64,
     pub(crate) reset_proportional: bool,
@@ -88,14 +88,14 @@ impl Profile {
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         };
-        // They are part of the program, and a test reads them all.
+        // The profiles are part of the program, and a test reads them all.
         Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
     }
 
     /// Reads a profile; `file_name` only goes into messages.
     ///
     /// # Errors
-    /// The first thing in it that cannot be used.
+    /// The first part of it that cannot be used.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileError> {
         let source = Source::parse(file_name, text)?;
         let mut fields = Fields::new(&source);

@@ -1,4 +1,4 @@
-//! One number of a profile, with where it comes from.
+//! One number of a profile, with its source.
 
 use serde::Serialize;
 
@@ -6,15 +6,15 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The maker says so.
+    /// From the maker's data sheet.
     Datasheet,
-    /// A publication says so.
+    /// From a publication.
     Paper,
-    /// Somebody measured it.
+    /// From a measurement.
     Measured,
     /// It follows from numbers of the other kinds.
     Derived,
-    /// Nobody knows; this is plausible, and the source says why.
+    /// Unknown; the value is plausible, and the source says why.
     Assumed,
 }
 
@@ -52,7 +52,7 @@ pub struct Parameter {
     pub value: Value,
     /// `us`, `KiB`, `MB/s`, `count` …
     pub unit: String,
-    /// Where the value comes from.
+    /// The source of the value.
     pub source: String,
     /// How well it is known.
     pub kind: Kind,

@@ -48,7 +48,7 @@ impl Layout {
         ((zone * self.lanes + page % self.lanes) % self.dies) as u32
     }
 
-    /// How many pages are complete when `filled` bytes are written.
+    /// Returns how many pages are complete when `filled` bytes are written.
     pub(crate) const fn complete_pages(&self, filled: u64) -> u64 {
         let in_row = filled % self.row;
         let last_round = self.row - self.lanes * self.interleave;
@@ -125,7 +125,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against byte by byte (sector by sector).
+        /// Compares with a count byte by byte (sector by sector).
         #[test]
         fn pages_and_bytes_are_those_of_the_sectors(
             start in 0u64..600, len in 1u64..500, shift in 9u32..15,

@@ -60,7 +60,7 @@ impl ZoneState {
         self as u8
     }
 
-    /// The state of that number.
+    /// Returns the state with that number.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::ALL.get(usize::from(code)).copied()
     }
@@ -75,14 +75,14 @@ pub struct Zone {
     pub size: u64,
     /// Bytes that can be written, from the start.
     pub capacity: u64,
-    /// Where the next write must be; meaningless when full, read only or offline.
+    /// The place of the next write; meaningless when full, read only or offline.
     pub write_pointer: u64,
     /// State.
     pub state: ZoneState,
 }
 
 impl Zone {
-    /// One past the last byte that can be written.
+    /// Returns one past the last byte that can be written.
     #[must_use]
     pub const fn writable_end(&self) -> u64 {
         self.start + self.capacity

@@ -27,7 +27,7 @@ pub(crate) struct ZoneTable {
     implicit: VecDeque<usize>,
 }
 
-/// What a change of state means for the flash.
+/// A change of state, as far as it matters for the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transition {
     /// The zone.
@@ -39,7 +39,7 @@ pub(crate) struct Transition {
 }
 
 impl ZoneTable {
-    /// Empty zones for `size` bytes of address space, a multiple of the zone size.
+    /// Makes empty zones for `size` bytes of address space, a multiple of the zone size.
     pub(crate) fn new(size: u64, geometry: &ZoneGeometry) -> Self {
         let zone_size = geometry.size.0;
         let zones = (0..size / zone_size)
@@ -63,12 +63,12 @@ impl ZoneTable {
         }
     }
 
-    /// The zones in order of address.
+    /// Returns the zones in order of address.
     pub(crate) fn zones(&self) -> &[Zone] {
         &self.zones
     }
 
-    /// The zone that holds byte `offset`.
+    /// Returns the zone that holds byte `offset`.
     pub(crate) fn index_of(&self, offset: u64) -> Result<usize, Refused> {
         let index = usize::try_from(offset / self.zone_size).map_err(|_| Refused::OutOfRange)?;
         if index < self.zones.len() {
@@ -78,7 +78,7 @@ impl ZoneTable {
         }
     }
 
-    /// The zone that begins at byte `start`.
+    /// Returns the zone that begins at byte `start`.
     pub(crate) fn at_start(&self, start: u64) -> Result<usize, Refused> {
         let index = self.index_of(start)?;
         if self.zones[index].start == start {
@@ -88,8 +88,8 @@ impl ZoneTable {
         }
     }
 
-    /// Whether the bytes may be read. Unwritten ones may (they read as zeroes), and a read may go
-    /// on into the next zone.
+    /// Checks that the bytes may be read. Unwritten ones may (they read as zeroes), and a read may
+    /// go on into the next zone.
     pub(crate) fn check_read(&self, offset: u64, len: u64) -> Result<(), Refused> {
         if len == 0 || !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {
             return Err(Refused::Unaligned);
@@ -105,17 +105,17 @@ impl ZoneTable {
         Ok(())
     }
 
-    /// Writes `len` bytes at `offset`, which must be the write pointer; opens the zone where it
-    /// has to. Returns the zone.
+    /// Writes `len` bytes at `offset`, which must be the write pointer; opens the zone if it must.
+    /// Returns the zone.
     pub(crate) fn write(&mut self, offset: u64, len: u64) -> Result<usize, Refused> {
         let index = self.index_of(offset)?;
         self.write_in(index, offset, len)?;
         Ok(index)
     }
 
-    /// Writes `len` bytes at the write pointer of a zone; returns where that was.
+    /// Writes `len` bytes at the write pointer of a zone; returns the offset that it wrote at.
     pub(crate) fn append(&mut self, index: usize, len: u64) -> Result<u64, Refused> {
-        // A full zone's pointer says nothing, but then the state refuses.
+        // The pointer of a full zone has no meaning, but its state refuses the write.
         let offset = self.zones[index].write_pointer;
         self.write_in(index, offset, len)?;
         Ok(offset)
@@ -128,7 +128,7 @@ impl ZoneTable {
         Ok(())
     }
 
-    /// Whether a write could be done, but for the limits.
+    /// Checks that a write could be done, apart from the limits.
     pub(crate) fn check_write(&self, index: usize, offset: u64, len: u64) -> Result<(), Refused> {
         let zone = &self.zones[index];
         match zone.state {
@@ -184,7 +184,7 @@ impl ZoneTable {
         Err(Refused::TooManyOpen)
     }
 
-    /// A zone that was opened but not written goes back to empty when it is closed.
+    /// Closes an open zone; one that was opened but not written becomes empty.
     fn close_open(&mut self, index: usize) {
         let zone = &self.zones[index];
         let state = if zone.write_pointer == zone.start {
@@ -195,7 +195,7 @@ impl ZoneTable {
         self.set_state(index, state);
     }
 
-    /// Puts a zone into a state, whatever the limits say, and keeps the counts.
+    /// Puts a zone into a state, regardless of the limits, and keeps the counts right.
     fn set_state(&mut self, index: usize, state: ZoneState) {
         let old = std::mem::replace(&mut self.zones[index].state, state);
         self.open = self.open - usize::from(old.is_open()) + usize::from(state.is_open());
@@ -207,7 +207,7 @@ impl ZoneTable {
         }
     }
 
-    /// Does one action on one zone. `None` where the zone was in the wanted state already.
+    /// Does one action on one zone. Returns `None` if the zone was in the wanted state already.
     pub(crate) fn act(
         &mut self,
         index: usize,
@@ -249,7 +249,7 @@ impl ZoneTable {
         Ok(transition)
     }
 
-    /// The zones on which `action` with "select all" works (ZNS Command Set 1.1 §3.4.3.1).
+    /// Returns the zones on which `action` with "select all" works (ZNS Command Set 1.1 §3.4.3.1).
     pub(crate) fn selected_by_all(&self, action: ZoneAction) -> Vec<usize> {
         use ZoneState::{Closed, ExplicitlyOpen, Full, ImplicitlyOpen, ReadOnly};
         let wanted = |state| match action {
@@ -264,7 +264,8 @@ impl ZoneTable {
             .collect()
     }
 
-    /// Whether "select all" with `Open` fits into the limit of open zones; it is all or nothing.
+    /// Checks that "select all" with `Open` fits into the limit of open zones; it is all or
+    /// nothing.
     pub(crate) fn check_open_all(&self, selected: &[usize]) -> Result<(), Refused> {
         let explicit = self
             .zones
@@ -277,8 +278,8 @@ impl ZoneTable {
         Ok(())
     }
 
-    /// Puts a zone into a state from outside: at start, or after a loss of power. Limits are not
-    /// looked at; a zone beyond them closes as others open.
+    /// Puts a zone into a state from outside: at start, or after a loss of power. The limits are
+    /// not checked; a zone beyond them closes as others open.
     pub(crate) fn restore(&mut self, index: usize, state: ZoneState, write_pointer: u64) {
         let zone = self.zones[index];
         self.zones[index].write_pointer = match state {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl ZonedNamespace {
-    /// Adds the next page of a migration to `work`; nothing when everything was put in motion.
+    /// Adds the next page of a migration to `work`; adds nothing when everything was put in motion.
     pub(crate) fn next_page(
         &self,
         core: &Core,
@@ -46,7 +46,7 @@ impl ZonedNamespace {
         }
     }
 
-    /// Nothing where it is in memory, or was never written.
+    /// Returns the part on flash; `None` if it is in memory, or was never written.
     fn part_on_flash(&self, core: &Core, from: u64, bytes: u64) -> Option<Part> {
         let (zone, within) = (from / self.layout.zone_size, from % self.layout.zone_size);
         let table_zone = &self.table.zones()[zone as usize];
@@ -90,7 +90,7 @@ impl ZonedNamespace {
     /// Adds the next page with which a finished zone is padded to `work`; false if there is none.
     pub(crate) fn next_padding(&self, padding: &mut Padding, work: &mut PageWork) -> bool {
         let zone = padding.zone;
-        // A reset takes the rest away.
+        // A reset cancels the rest.
         if padding.page >= padding.end || self.table.zones()[zone].state != ZoneState::Full {
             return false;
         }

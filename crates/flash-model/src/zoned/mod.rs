@@ -1,4 +1,5 @@
-//! A zoned namespace: the states of its zones, the places of their pages, and the cost of a command.
+//! A zoned namespace: the states of its zones, the places of their pages, and the cost of a
+//! command.
 
 mod migrate;
 mod submit;
@@ -28,7 +29,7 @@ pub(crate) struct ZonedNamespace {
 struct ZoneTally {
     /// Bytes of pages that are not complete, which take room in the write buffer.
     held: u64,
-    /// It is in the list of unflushed ones.
+    /// Whether it is in the list of unflushed zones.
     unflushed: bool,
     /// How often it was erased.
     erases: u32,
@@ -60,7 +61,7 @@ impl ZonedNamespace {
         self.tallies[zone].erases = erases;
     }
 
-    /// A zone was put into a state from outside: drops the operations that were in motion for it.
+    /// Drops the operations in motion for a zone that was put into a state from outside.
     pub(crate) fn forget(&mut self, core: &mut Core, zone: usize, now: u64) {
         let held = std::mem::take(&mut self.tallies[zone].held);
         core.drop_zone(self.index as u32, zone as u32, held, now);
@@ -101,7 +102,7 @@ impl ZonedNamespace {
             || core.in_flight[self.index].contains(zone as u32, page as u32, time)
     }
 
-    /// Data comes into a zone whose write pointer has been advanced already, within an intake.
+    /// Takes data into a zone whose write pointer has been advanced already, within an intake.
     pub(crate) fn fill(&mut self, core: &mut Core, zone: usize, offset: u64, len: u64) {
         let start = zone as u64 * self.layout.zone_size;
         let (mut at, end) = (offset - start, offset - start + len);
@@ -176,8 +177,8 @@ impl ZonedNamespace {
         }
     }
 
-    /// Does to the flash what a zone command needs: returns when it is done, and the padding that goes on
-    /// in the background.
+    /// Does the flash operations of a zone command: returns when it is done, and the padding that
+    /// goes on in the background.
     pub(crate) fn after_action(
         &mut self,
         core: &mut Core,
@@ -208,7 +209,7 @@ impl ZonedNamespace {
         }
     }
 
-    /// As [`Self::after_action`], where nothing takes any time.
+    /// As [`Self::after_action`], on a device without any times.
     pub(crate) fn after_instant_action(&mut self, action: ZoneAction, transition: &Transition) {
         if action == ZoneAction::Reset && transition.filled > 0 {
             self.tallies[transition.zone].erases += 1;

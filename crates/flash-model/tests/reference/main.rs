@@ -1,8 +1,8 @@
 //! The model against a slow one that is written differently.
 //!
-//! The reference goes through time nanosecond by nanosecond, keeps what is taken as one flag for
-//! each nanosecond, and looks at data sector by sector. It knows nothing of calendars, intervals,
-//! heaps or layouts. Both must agree to the nanosecond on every answer.
+//! The reference goes through time nanosecond by nanosecond, keeps one flag for each nanosecond
+//! that says whether a part is taken, and looks at data sector by sector. It knows nothing of
+//! calendars, intervals, heaps or layouts. Both must agree to the nanosecond on every answer.
 
 mod model;
 mod variant;
@@ -64,15 +64,15 @@ fn variant() -> impl Strategy<Value = Variant> {
         )
 }
 
-/// What a command is told later.
+/// An answer that a command gets later.
 #[derive(Clone, Copy, Debug)]
 enum Later {
-    /// So many programs, and not before this time.
+    /// Not before this time, and not before this many programs have ended.
     Flush(u64, usize),
     Write(usize),
 }
 
-/// Runs the same on both.
+/// Runs the same commands on both, and compares the answers.
 fn compare(variant: Variant, ops: &[(u64, Op)]) {
     let spec = NamespaceSpec {
         kind: NamespaceKind::Zoned,
@@ -156,7 +156,7 @@ fn compare(variant: Variant, ops: &[(u64, Op)]) {
     }
 }
 
-/// When the first `programs` programs have ended.
+/// Returns when the first `programs` programs have ended.
 fn last_end(reference: &Reference, ready: u64, programs: usize) -> u64 {
     let ends = reference.ends[..programs].iter().map(|end| end.unwrap());
     ready.max(ends.max().unwrap_or(0))

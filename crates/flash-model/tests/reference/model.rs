@@ -15,7 +15,7 @@ impl Taken {
         Self(vec![false; HORIZON])
     }
 
-    /// The first free run from `ready` on; its end.
+    /// Takes the first free run from `ready` on; returns its end.
     fn reserve(&mut self, ready: u64, duration: u64) -> u64 {
         let (mut start, mut length) = (ready, 0);
         while length < duration {
@@ -32,7 +32,7 @@ impl Taken {
 }
 
 impl Taken {
-    /// All that is free from `ready` on; its end.
+    /// Takes all free time from `ready` on, up to `duration`; returns the end.
     fn reserve_in_pieces(&mut self, ready: u64, duration: u64) -> u64 {
         let (mut at, mut left) = (ready, duration);
         while left > 0 {
@@ -90,7 +90,7 @@ pub(crate) struct Reference {
     used: i64,
     /// Data that waits for room, and what comes after it.
     inflow: Vec<Inflow>,
-    /// When the write at its head may come in, and when what came of it had arrived.
+    /// When the write at its head may come in, and when its bytes that came in so far had arrived.
     ready: u64,
     arrived: u64,
     /// When each write was in the buffer.
@@ -169,7 +169,7 @@ impl Reference {
         self.time += 1;
     }
 
-    /// What a die can begin now.
+    /// Returns the operation that a die can begin now.
     fn eligible(&self, number: usize) -> Option<usize> {
         let (now, die) = (self.time, &self.dies[number]);
         for (at, entry) in die.queue.iter().enumerate().take(LOOK_AHEAD) {
@@ -179,7 +179,7 @@ impl Reference {
             if ready <= now && (die.free_at <= now || overdue) {
                 return Some(at);
             }
-            // Only those whose data is not there yet let others pass.
+            // Only operations whose data is not there yet let others pass.
             if ready <= die.free_at {
                 break;
             }
@@ -241,7 +241,7 @@ impl Reference {
         true
     }
 
-    /// Does what waits for room, as far as there is room now.
+    /// Lets in the items that wait for room, as far as there is room now.
     fn go_on(&mut self) {
         while let Some(front) = self.inflow.first().cloned() {
             match front {
@@ -282,8 +282,8 @@ impl Reference {
         self.inflow.push(Inflow::Program { die, entry });
     }
 
-    /// What was just handed over goes through at once, if there is room at `ready`, though that is
-    /// a little later than now.
+    /// Lets in at once the items that were just handed over, if there is room at `ready`, though
+    /// that is a little later than now.
     fn hand_over(&mut self) {
         while let Some(front) = self.inflow.first().cloned() {
             if let Inflow::Piece { bytes, .. } = front {
@@ -459,7 +459,7 @@ impl Reference {
             die.free_at = die.array_start + duration;
             done = done.max(die.free_at);
         }
-        // There may be room for what waits in this very nanosecond.
+        // There may be room for the waiting items in this very nanosecond.
         self.time = now;
         done
     }

@@ -15,7 +15,7 @@ pub(crate) const WAIT: u64 = 700;
 pub(crate) const HORIZON: usize = 600_000;
 /// Pages of a queue that may pass one whose data is not there yet.
 pub(crate) const LOOK_AHEAD: usize = 8;
-/// What varies between devices.
+/// The properties that vary between devices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant {
     pub(crate) cache_register: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// As a profile of the model.
+    /// Returns the device as a profile of the model.
     pub(crate) fn profile(&self) -> Profile {
         let mut text = include_str!("../../profiles/indef-femu.toml").to_owned();
         for (key, value, unit) in [

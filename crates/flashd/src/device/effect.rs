@@ -50,7 +50,7 @@ impl Device {
                     Vec::new()
                 };
                 for (zone, change) in zone_changes {
-                    // Of all zones, only those that are not yet what they should be.
+                    // Of all zones, only those that are not in the wanted state yet.
                     if !is_already(&durable, namespace, *zone, *change, self) {
                         let (zone, change) = (*zone, *change);
                         self.apply(namespace, &Change::Zone { zone, change })?;
@@ -99,14 +99,15 @@ impl Device {
         if !*recorded {
             return store.apply(change);
         }
-        // Over both, so that the recording has the order that the store has.
+        // Held over both, so that the recording has the order of the store.
         let mut recording = self.recording.lock();
         store.apply(change)?;
         recording.note(self.namespaces[namespace].id, change);
         Ok(())
     }
 
-    /// The store could not do what the model has accepted: zones go back to what the store has.
+    /// The store could not do what the model has accepted: zones go back to the states of the
+    /// store.
     pub(super) fn take_back(&self, namespace: usize) {
         if self.namespaces[namespace].kind == NamespaceKind::Zoned {
             let zones = self.store.namespaces[namespace].zones_now();
@@ -115,7 +116,8 @@ impl Device {
     }
 }
 
-/// Whether a zone of all is already what it should be, so that nothing needs to be written.
+/// Whether a zone, in an action on all, is in the wanted state already, so that nothing needs to be
+/// written.
 fn is_already(
     durable: &[ZoneRest],
     namespace: usize,

@@ -1,9 +1,10 @@
-//! The SSD: the model says when, the store says what, the pace sends the answer then.
+//! The SSD: the model gives the time, the store the bytes, and the pace sends the answer at that
+//! time.
 //!
-//! [`Device`] is what the NVMe/TCP target and the FUSE mount share. A request's effect on zones,
-//! mapping and bytes is there when [`Device::submit`] returns; its completion is called at the time
-//! that the model says, on the pace's thread, or at once on the caller's where there is no latency.
-//! It knows no protocol.
+//! The NVMe/TCP target and the FUSE mount share a [`Device`]. A request's effect on zones, mapping
+//! and bytes is complete when [`Device::submit`] returns; its completion is called at the model's
+//! time, on the pace's thread, or at once on the caller's if there is no latency. It knows no
+//! protocol.
 //!
 //! Locks, in this order: a zoned namespace's `order` (zone writes reach the store in the order in
 //! which the model placed them), the recording, the model, the store's own.
@@ -38,7 +39,7 @@ use crate::{
     store::{Health, Store, StoreKind, ZoneRest},
 };
 
-/// When the model is looked after again if it does not say when.
+/// The time after which the model is advanced again if it names none.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// A namespace as a host sees it.
@@ -71,7 +72,7 @@ pub struct Device {
     pace: Pace,
     /// Commands whose end the model does not know yet.
     pending: Mutex<Pending>,
-    /// When the model is looked after next, in real nanoseconds.
+    /// When the model is advanced next, in real nanoseconds.
     next_tick_ns: AtomicU64,
     /// Number of power cuts.
     power_cuts: Arc<AtomicU64>,
@@ -81,13 +82,13 @@ pub struct Device {
     _spinners: Option<Spinners>,
 }
 
-/// Commands whose end the model tells later.
+/// Commands whose end the model reports later.
 #[derive(Debug, Default)]
 struct Pending {
     waiting: HashMap<Ticket, Waiting>,
-    /// Ends that were told before their command had been put into `waiting`.
+    /// Ends that were reported before their command had been put into `waiting`.
     early: HashMap<Ticket, Nanos>,
-    /// Commands that the power took; nobody waits for their ends.
+    /// Commands that a power cut ended; nobody waits for their ends.
     lost: HashSet<Ticket>,
 }
 
@@ -100,7 +101,7 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// When a request is answered.
+/// The time at which a request is answered.
 enum Answer {
     Now(Outcome),
     /// In real nanoseconds.
@@ -121,7 +122,7 @@ impl Device {
         &self.namespaces
     }
 
-    /// How the store of a namespace is doing.
+    /// The health of a namespace's store.
     ///
     /// # Panics
     ///
@@ -137,8 +138,8 @@ impl Device {
         self.cache_bytes > 0
     }
 
-    /// Do a request, and call `complete` when the model says that it is done. Unknown namespaces
-    /// and addresses are refused; `data` must be whole logical blocks.
+    /// Do a request, and call `complete` at the time at which the model has it done. Unknown
+    /// namespaces and addresses are refused; `data` must be whole logical blocks.
     pub fn submit<C>(self: &Arc<Self>, namespace: usize, request: &Request<'_>, complete: C)
     where
         C: FnOnce(Outcome) + Send + 'static,
@@ -169,7 +170,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`Self::submit`]'s completion gets it.
+    /// As for the completion of [`Self::submit`].
     pub fn account(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> Outcome {
         match self.start(namespace, request) {
             Answer::Now(outcome) => outcome,
@@ -181,8 +182,8 @@ impl Device {
         }
     }
 
-    /// Run something on the thread that sends answers, soon; at once where the device has no
-    /// latencies and so no such thread.
+    /// Run something on the thread that sends answers, soon; at once if the device has no latencies
+    /// and so no such thread.
     pub fn on_pace(&self, job: impl FnOnce() + Send + 'static) {
         if self.profile.is_instant() {
             job();
@@ -191,7 +192,7 @@ impl Device {
         }
     }
 
-    /// Fill `into` with what a namespace holds at `offset`.
+    /// Fill `into` with the data of a namespace at `offset`.
     ///
     /// # Errors
     ///
@@ -205,7 +206,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The first namespace's that failed; the others are flushed all the same.
+    /// The failure of the first namespace that failed; the others are flushed all the same.
     pub fn flush_all(&self) -> Result<(), Failure> {
         let mut result = Ok(());
         for namespace in 0..self.namespaces.len() {
@@ -217,7 +218,7 @@ impl Device {
 
     /// Cut the power, and have it back at once: data that no flush or FUA covered is gone, write
     /// pointers are where the durable data ends, open zones are closed, requests that wait for
-    /// their answer get [`Failure::PowerLost`]. Answers the bytes that were lost.
+    /// their answer get [`Failure::PowerLost`]. Return the number of bytes that were lost.
     pub fn power_cut(&self) -> u64 {
         let _orders: Vec<MutexGuard<'_, ()>> = self.order.iter().map(lock).collect();
         let mut recording = self.recording.lock();
@@ -280,8 +281,8 @@ impl Device {
     }
 
     /// From now on the model's time goes `scale` times slower than the real one. Commands that are
-    /// under way may still be answered at the times that they were given. `None` for a scale that is no
-    /// positive number: nothing changes.
+    /// under way may still be answered at the times that they were given. `None` for a scale that
+    /// is no positive number: nothing changes.
     pub fn set_time_scale(self: &Arc<Self>, scale: f64) -> Option<()> {
         self.clock.set_scale(scale)?;
         // A tick that was planned for later may be due sooner.
@@ -339,7 +340,7 @@ impl Device {
         }
     }
 
-    /// Have `waiting` called when the model tells that a command is done.
+    /// Have `waiting` called when the model reports that a command is done.
     fn wait_for(self: &Arc<Self>, ticket: Ticket, waiting: Waiting) {
         let mut pending = lock(&self.pending);
         match pending.early.remove(&ticket) {
@@ -363,7 +364,7 @@ impl Device {
             .answer_at(deadline, move || complete(Ok(Success::default())));
     }
 
-    /// Have the model finish what it does in the background, at the times at which it does.
+    /// Have the model finish its background work, at the times at which it is due.
     fn look_after_model(self: &Arc<Self>) {
         let next = lock(&self.model).next_event();
         let at = match next {
@@ -409,7 +410,7 @@ impl Device {
     }
 }
 
-/// Put the model's zones where the store says that they are.
+/// Put the model's zones into the states of the store's.
 fn restore_zones(model: &mut flash_model::Device, namespace: usize, zones: &[ZoneRest]) {
     for (index, rest) in zones.iter().enumerate() {
         let Some(zone) = model.zones(namespace).get(index).copied() else {

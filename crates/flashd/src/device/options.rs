@@ -19,7 +19,7 @@ use crate::{
 /// The largest write cache: memory beside the data is bounded.
 const LARGEST_CACHE: Bytes = Bytes::mib(32);
 
-/// A namespace to be.
+/// A namespace to create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NamespaceOptions {
     /// With zones or without.
@@ -28,7 +28,7 @@ pub struct NamespaceOptions {
     pub size: Bytes,
 }
 
-/// Where the bytes are.
+/// The place of the bytes.
 #[derive(Clone, Debug)]
 pub enum StoreOptions {
     /// In memory; gone with the process.
@@ -46,12 +46,12 @@ pub struct DeviceOptions {
     pub namespaces: Vec<NamespaceOptions>,
     /// Bytes of a logical block: 512 or 4096.
     pub block_bytes: u64,
-    /// Where the bytes are.
+    /// The place of the bytes.
     pub store: StoreOptions,
     /// Size of the volatile write cache, all namespaces together; `None` takes the profile's
     /// buffer, zero makes every write durable at once.
     pub write_cache: Option<Bytes>,
-    /// How many times slower than the model's time the real one goes.
+    /// How many times slower than real time the model's time goes.
     pub time_scale: f64,
     /// Real time that the path to the host takes anyway; taken off each deadline.
     pub overhead: Nanos,
@@ -91,16 +91,16 @@ pub enum OpenError {
     /// The profile cannot have these namespaces.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The store.
+    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The recording.
+    /// The recording cannot be made.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The time scale makes no sense.
     #[error("--time-scale {0} is no positive number")]
     TimeScale(f64),
-    /// No such logical blocks.
+    /// The size of a logical block is not supported.
     #[error("--block-size {0}: a logical block has 512 or 4096 bytes")]
     BlockSize(u64),
     /// A namespace does not consist of whole logical blocks.
@@ -195,8 +195,8 @@ impl Device {
     }
 }
 
-/// Take what keeps answers in time, if it is wanted and the device has latencies. Without it they may
-/// be later, and that is said.
+/// Take what keeps answers in time, if it is wanted and the device has latencies. Without it they
+/// may be later, and a message says so.
 fn hold<T>(
     options: &DeviceOptions,
     wanted: bool,

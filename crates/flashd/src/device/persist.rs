@@ -12,12 +12,12 @@ impl Device {
         self.store.is_persistent()
     }
 
-    /// Keep the model's mapping, wear and zones in the backing file. A kill loses the changes to them
-    /// since the last time, and never data or write pointers.
+    /// Keep the model's mapping, wear and zones in the backing file. A kill loses the changes to
+    /// them since the last time, and never data or write pointers.
     ///
     /// # Errors
     ///
-    /// The file cannot be written; what was kept before is still there.
+    /// The file cannot be written; the state kept before is still there.
     pub fn save_model(&self) -> Result<(), StoreError> {
         if !self.store.is_persistent() {
             return Ok(());
@@ -30,7 +30,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// Something could not be written.
+    /// Some data could not be written.
     pub fn close(&self) -> Result<(), Failure> {
         let flushed = self.flush_all();
         let recorded = self.recording.end();
@@ -42,7 +42,7 @@ impl Device {
         flushed
     }
 
-    /// Begin to record to a new file, with what the device holds now.
+    /// Begin to record to a new file, starting with the present content of the device.
     ///
     /// # Errors
     ///

@@ -20,23 +20,23 @@ pub enum Request<'a> {
     Write {
         /// First byte.
         offset: u64,
-        /// What.
+        /// The data.
         data: &'a [u8],
         /// Force unit access: durable when it is done.
         fua: bool,
-        /// On which die (FAST'24).
+        /// The choice of the die (FAST'24).
         placement: Placement,
     },
     /// Write at a zone's write pointer.
     Append {
         /// First byte of the zone.
         zone: u64,
-        /// What.
+        /// The data.
         data: &'a [u8],
         /// Force unit access.
         fua: bool,
     },
-    /// Make everything durable that is done.
+    /// Make everything durable that has been done.
     Flush,
     /// This range is of no use any more; it reads as zeroes then (in a zone: as before).
     Deallocate {
@@ -56,23 +56,23 @@ pub enum Request<'a> {
     },
     /// Zone Management Send.
     Zone {
-        /// First byte of the zone; of no meaning with `all`.
+        /// First byte of the zone; ignored with `all`.
         start: u64,
-        /// Every zone that it makes sense for.
+        /// Whether the action is done to every zone for which it makes sense.
         all: bool,
-        /// What.
+        /// The action.
         action: ZoneAction,
     },
     /// Copy: sources, one after the other, to a destination.
     Copy {
-        /// Where from.
+        /// The sources.
         sources: &'a [Span],
-        /// Where to.
+        /// First byte of the destination.
         destination: u64,
     },
     /// Many moves in one command (`In_Device_Defragment`).
     Migrate {
-        /// In this order.
+        /// The moves, done in this order.
         moves: &'a [Move],
     },
 }
@@ -137,8 +137,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The zones that a zone management request has changed for good: `zones` are those of the model
-    /// after it.
+    /// The zones that a zone management request has changed for good: `zones` are those of the
+    /// model after it.
     pub(super) fn zone_changes(&self, zones: &[Zone]) -> Vec<(usize, ZoneChange)> {
         let Self::Zone { start, all, action } = *self else {
             return Vec::new();
@@ -167,11 +167,11 @@ impl<'a> Request<'a> {
 /// A request that was done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Success {
-    /// Where an append landed.
+    /// The place that an append was written to.
     pub wrote_at: Option<u64>,
 }
 
-/// Why a request was not done.
+/// The reason why a request was not done.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Failure {
     /// The device refuses it, and nothing has changed.

@@ -14,7 +14,7 @@ pub struct DeviceStats {
     pub schema: u32,
     /// Name of the profile.
     pub profile: String,
-    /// How many times slower than the model's time the real one goes.
+    /// How many times slower than real time the model's time goes.
     pub time_scale: f64,
     /// Real time since it was opened.
     pub uptime_ns: Nanos,

@@ -36,12 +36,12 @@ const MAX_REQUEST: u32 = 1 << 20;
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
 thread_local! {
-    /// Where a thread puts what it has read, until the kernel has copied it.
+    /// The buffer for the data that a thread has read, until the kernel has copied it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Have what this thread will need before it is needed: its buffer (a request that is not whole
-/// blocks may need one more on each side), stack, and some heap.
+/// Bring in the memory that this thread will need before it needs it: its buffer (a request that is
+/// not whole blocks may need one more on each side), stack, and some heap.
 pub(super) fn touch_buffer() {
     BUFFER.with_borrow_mut(|buffer| buffer.resize(MAX_REQUEST as usize + 8192, 0));
     let mut stack = [0u8; 256 << 10];
@@ -52,7 +52,8 @@ pub(super) fn touch_buffer() {
 }
 
 /// Have the kernel hand the largest request to the thread that takes them, so that all of the
-/// buffer into which that goes is there. It is a write behind the end, which changes nothing.
+/// buffer that receives it is in memory. The request is a write past the end, which changes
+/// nothing.
 pub(super) fn touch_request_buffer(disk: &Path, size: u64) -> io::Result<()> {
     let mut memory = vec![0; MAX_REQUEST as usize + 4096];
     let start = memory.as_ptr().align_offset(4096);
@@ -134,7 +135,8 @@ impl Disk {
         self.device.account(NAMESPACE, &request)
     }
 
-    /// Make a range read as zeroes: its whole blocks by a command, what sticks out by writing.
+    /// Make a range read as zeroes: its whole blocks by a command, the parts at its ends by
+    /// writing.
     fn zero(&self, offset: u64, len: u64, discard: bool) -> Outcome {
         let end = offset + len;
         let zeroes = |part: &mut [u8]| part.fill(0);
@@ -178,7 +180,7 @@ fn errno(failure: &Failure) -> Errno {
     }
 }
 
-/// Answer with what the device holds now.
+/// Answer with the data that the device holds now.
 fn send(device: &Device, offset: u64, len: u64, block: u64, reply: ReplyData) {
     BUFFER.with_borrow_mut(|buffer| {
         let (start, whole) = around(block, offset, len);

@@ -35,27 +35,27 @@ pub enum MountError {
     /// Not a directory, or not empty.
     #[error("{}: {reason}", path.display())]
     Directory {
-        /// Where it should be mounted.
+        /// The place where it should be mounted.
         path: PathBuf,
         /// The mistake, and the remedy.
         reason: String,
     },
-    /// FUSE.
+    /// FUSE cannot mount it.
     #[error("{}: cannot mount: {source}{}", path.display(), advice(source))]
     Mount {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
     },
-    /// Something still uses it.
+    /// It is still in use.
     #[error(
         "{0}: still in use; unmount what is on it and detach its loop device (losetup -j \
          {0}/{DISK_NAME}), then it ends by itself; another signal ends it now",
         path.display()
     )]
     Busy {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
     },
 }
@@ -86,7 +86,7 @@ pub fn become_io_path() {
 }
 
 /// Bring in and lock all memory that this process has now (the model's tables as well), and lock
-/// what comes later as soon as it is used. To be called when the device is open.
+/// later memory as soon as it is used. To be called when the device is open.
 pub fn lock_memory() {
     let later = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     let locked =
@@ -102,7 +102,7 @@ impl Mounted {
     ///
     /// # Errors
     ///
-    /// `path` is no empty directory, or FUSE says no.
+    /// `path` is no empty directory, or FUSE refuses.
     pub fn start(
         device: &Arc<Device>,
         path: &Path,
@@ -157,12 +157,12 @@ impl Mounted {
     ///
     /// # Errors
     ///
-    /// It is, or the system says no.
+    /// It is in use, or the system refuses.
     pub fn unmount(&mut self) -> Result<(), MountError> {
         self.unmount_with(UnmountFlags::empty())
     }
 
-    /// Unmount as soon as nobody uses it, or by force when `hurry` says so. Asks a few times a
+    /// Unmount as soon as nobody uses it, or by force when `hurry` returns true. Asks a few times a
     /// second.
     pub fn unmount_when_unused(&mut self, hurry: &mut dyn FnMut() -> bool) {
         while matches!(self.unmount(), Err(MountError::Busy { .. })) {
@@ -173,11 +173,11 @@ impl Mounted {
         }
     }
 
-    /// Unmount even if it is in use: whoever uses it gets errors.
+    /// Unmount even if it is in use: its users get errors.
     ///
     /// # Errors
     ///
-    /// The system says no.
+    /// The system refuses.
     pub fn unmount_by_force(&mut self) -> Result<(), MountError> {
         self.unmount_with(UnmountFlags::FORCE | UnmountFlags::DETACH)
     }

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 
 use crate::device::Device;
 
-/// What one who asks may take to say it, and get to wait for the answer.
+/// The time that a client waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a question may be long.
+/// The longest question, in bytes.
 const LONGEST_LINE: u64 = 64 << 10;
 
 /// A question to a daemon.
@@ -28,7 +28,7 @@ pub enum Ask {
     PowerCut,
     /// Begin to record.
     RecordStart {
-        /// To this new file; an absolute path.
+        /// The new file to record to; an absolute path.
         file: PathBuf,
     },
     /// Name this moment.
@@ -44,9 +44,9 @@ pub enum Ask {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Told {
-    /// It was done; this is what it says.
+    /// It was done; this is its result.
     Done(Value),
-    /// It was not.
+    /// It was not done; this is the reason.
     Failed(String),
 }
 
@@ -79,7 +79,7 @@ pub(super) fn serve(listener: UnixListener, device: &Arc<Device>) -> io::Result<
         .name("flashd-control".to_owned())
         .spawn(move || {
             for stream in listener.incoming() {
-                // One after the other: who asks is a person or a script of the same user.
+                // One after the other: a client is a person or a script of the same user.
                 let served = stream.and_then(|stream| answer(stream, &device));
                 if let Err(error) = served {
                     tracing::debug!(%error, "a question was not answered");
@@ -93,7 +93,7 @@ pub(super) fn serve(listener: UnixListener, device: &Arc<Device>) -> io::Result<
 }
 
 fn answer(stream: UnixStream, device: &Weak<Device>) -> io::Result<()> {
-    // Somebody who connects and says nothing must not keep others waiting.
+    // A client that connects and sends nothing must not keep others waiting.
     stream.set_read_timeout(Some(Duration::from_secs(2)))?;
     stream.set_write_timeout(Some(Duration::from_secs(2)))?;
     let mut line = String::new();

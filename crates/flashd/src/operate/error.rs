@@ -10,18 +10,18 @@ use crate::{device::Failure, pace::LatenessReport};
 /// A daemon cannot be operated.
 #[derive(Debug, thiserror::Error)]
 pub enum OperateError {
-    /// The control socket.
+    /// The control socket cannot be made or found.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The Prometheus endpoint.
+    /// The Prometheus endpoint cannot be served.
     #[error("--metrics {address}: {reason}")]
     Metrics {
-        /// As asked for.
+        /// The address that was asked for.
         address: SocketAddr,
         /// The mistake.
         reason: String,
     },
-    /// A signal handler or thread.
+    /// A signal handler or thread cannot be set up.
     #[error("cannot set up the daemon: {0}")]
     Io(#[from] io::Error),
     /// The data could not be made durable at the end.
@@ -35,11 +35,11 @@ pub enum OperateError {
     Late {
         /// How late they were.
         late: Nanos,
-        /// At which percentile.
+        /// The percentile.
         percentile: f64,
         /// The limit.
         allowed: Nanos,
-        /// All of it.
+        /// The whole report.
         report: LatenessReport,
     },
 }

@@ -1,8 +1,9 @@
 //! Operating a daemon: signals, the control socket, Prometheus, and the end of a run.
 //!
-//! An [`Operation`] runs beside whatever attaches the device. It owns the control socket, answers
-//! there ([`control`]), tells Prometheus ([`metrics`]) if asked to, saves the model's state now and
-//! then, and at the end makes everything durable and judges how late the answers were.
+//! An [`Operation`] runs beside the code that attaches the device. It owns the control socket,
+//! answers there ([`control`]), serves Prometheus ([`metrics`]) if asked to, saves the model's
+//! state now and then, and at the end makes everything durable and judges how late the answers
+//! were.
 
 mod control;
 mod error;
@@ -35,7 +36,7 @@ use crate::{
     pace::{LatenessLimit, LatenessReport},
 };
 
-/// How often the model's state is saved while the device is in use.
+/// The interval at which the model's state is saved while the device is in use.
 const SAVE_EVERY: Duration = Duration::from_secs(30);
 
 /// How a daemon is operated.
@@ -43,7 +44,7 @@ const SAVE_EVERY: Duration = Duration::from_secs(30);
 pub struct OperateOptions {
     /// Its name; `None` takes the process id.
     pub name: Option<String>,
-    /// Where Prometheus may ask; a loopback address.
+    /// The address for Prometheus; a loopback address.
     pub metrics: Option<SocketAddr>,
     /// How late answers may be.
     pub max_lateness: Option<LatenessLimit>,
@@ -60,7 +61,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Begin: signals are ours from now on, and the control socket answers.
+    /// Begin: from now on signals are handled here, and the control socket answers.
     ///
     /// # Errors
     ///
@@ -102,10 +103,10 @@ impl Operation {
         self.signals.pending().next().is_some()
     }
 
-    /// Something that makes [`Self::wait_for_signal`] return as a signal would.
+    /// A function that makes [`Self::wait_for_signal`] return as a signal would.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static + use<> {
         || {
-            // To ourselves: the signal thread wakes up and nobody else notices.
+            // To this process: the signal thread wakes up and nothing else notices.
             let _ = signal_hook::low_level::raise(SIGTERM);
         }
     }
@@ -141,7 +142,7 @@ impl Operation {
 impl Drop for Operation {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Somebody else's tidying may have been faster.
+        // Another process may have removed it already.
         let _ = std::fs::remove_file(&self.socket);
     }
 }

@@ -1,4 +1,4 @@
-//! Where control sockets are: one for each daemon, in a directory that only its user may enter.
+//! The places of control sockets: one for each daemon, in a directory that only its user may enter.
 
 use std::{
     fs::{self, DirBuilder, Permissions},
@@ -16,9 +16,9 @@ pub enum RuntimeError {
     /// The directory or socket.
     #[error("{}: {source}", path.display())]
     Io {
-        /// Which.
+        /// The directory or socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The directory is somebody else's.
@@ -39,7 +39,7 @@ pub enum RuntimeError {
     /// There is none of that name.
     #[error("no flashd named '{name}' runs here; there are: {}", there.join(", "))]
     NoSuchDaemon {
-        /// As asked for.
+        /// The name that was asked for.
         name: String,
         /// Those that run.
         there: Vec<String>,
@@ -89,7 +89,7 @@ pub(super) fn listen(name: &str) -> Result<(UnixListener, PathBuf), RuntimeError
     if UnixStream::connect(&path).is_ok() {
         return Err(RuntimeError::Taken(name.to_owned()));
     }
-    // One that was killed has left its socket.
+    // A daemon that was killed has left its socket.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(failed(&path)(error));

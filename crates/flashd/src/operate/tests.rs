@@ -1,4 +1,4 @@
-//! What the outside sees of a device.
+//! The outside view of a device.
 
 use flash_model::{NamespaceKind, Profile};
 use units::Bytes;

@@ -7,8 +7,8 @@ use std::{
 
 use units::Nanos;
 
-/// Real time since the device was opened, and the model's time, which may go slower. All clones are one
-/// clock.
+/// Real time since the device was opened, and the model's time, which may go slower. All clones are
+/// one clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     epoch: Instant,
@@ -16,7 +16,7 @@ pub struct Clock {
     rate: Arc<RwLock<Rate>>,
 }
 
-/// How the two times go since a moment.
+/// The relation of the two times since a moment.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     scale: f64,
@@ -26,12 +26,12 @@ struct Rate {
 }
 
 impl Rate {
-    /// The model's time, that much of which has passed since the moment.
+    /// The model's time at `real_ns`.
     fn model_at(self, real_ns: u64) -> u64 {
         self.model_ns + (real_ns.saturating_sub(self.real_ns) as f64 / self.scale) as u64
     }
 
-    /// Real time until the model's time is `at`, since the epoch; what was before the moment is over.
+    /// Real time until the model's time is `at`, since the epoch; times before the moment are past.
     fn real_at(self, at: Nanos) -> f64 {
         self.real_ns as f64 + at.get().saturating_sub(self.model_ns) as f64 * self.scale
     }
@@ -43,8 +43,8 @@ fn is_scale(scale: f64) -> bool {
 
 impl Clock {
     /// A clock that begins now. The model's time goes `scale` times slower than the real one;
-    /// `overhead_ns` of real time are what the path to the host takes anyway, and are taken off
-    /// each deadline. `None` for a scale that is no positive number.
+    /// `overhead_ns` is the real time that the path to the host takes anyway, and is taken off each
+    /// deadline. `None` for a scale that is no positive number.
     #[must_use]
     pub fn new(scale: f64, overhead_ns: u64) -> Option<Self> {
         is_scale(scale).then(|| Self {
@@ -89,14 +89,14 @@ impl Clock {
         self.rate().real_at(at).ceil() as u64
     }
 
-    /// How many times slower the model's time goes.
+    /// The factor by which the model's time goes slower.
     #[must_use]
     pub fn scale(&self) -> f64 {
         self.rate().scale
     }
 
-    /// From now on the model's time goes `scale` times slower than the real one. Deadlines that were
-    /// asked for before stay what they are. `None` for a scale that is no positive number.
+    /// From now on the model's time goes `scale` times slower than the real one. Deadlines that
+    /// were asked for before stay what they are. `None` for a scale that is no positive number.
     pub(crate) fn set_scale(&self, scale: f64) -> Option<()> {
         is_scale(scale).then(|| {
             let mut rate = self.rate.write().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +139,8 @@ mod tests {
         let changed = clock.real_ns();
         let after = clock.model_now().get();
         assert!(after >= before && clock.scale() == 100.0);
-        // A microsecond of the model is a tenth of a millisecond from here on, and the past is over.
+        // A microsecond of the model is a tenth of a millisecond from here on, and the past is
+        // over.
         let soon = clock.real_of(Nanos(after + 1_000_000));
         assert!(soon >= changed && soon <= clock.real_ns() + 100_000_000);
         assert!(clock.real_of(Nanos(1)) <= changed);

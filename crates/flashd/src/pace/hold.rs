@@ -36,8 +36,8 @@ impl LatencyHold {
 
 /// While it lives, no processor is idle: on each a thread spins that gives way to everything else.
 ///
-/// In a virtual machine an idle processor is given back to the host, whatever the kernel in it would
-/// like, and each waking takes some 40 µs more.
+/// In a virtual machine an idle processor is given back to the host, whatever the guest's kernel
+/// asks for, and each waking takes some 40 µs more.
 #[derive(Debug)]
 pub struct Spinners {
     stop: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Spinners {
     ///
     /// # Errors
     ///
-    /// No more threads, or they may not become idle ones; then none goes on.
+    /// No more threads can be started, or they may not get idle priority; then none goes on.
     pub fn start() -> io::Result<Self> {
         let mut spinners = Self {
             stop: Arc::default(),

@@ -1,4 +1,4 @@
-//! How late answers were: counted in buckets, told as percentiles.
+//! How late answers were: counted in buckets, reported as percentiles.
 
 use std::{
     str::FromStr,
@@ -12,7 +12,7 @@ use units::Nanos;
 /// Buckets for each doubling: a bucket is at most 1/32 (3 %) wide.
 const STEPS: u64 = 32;
 const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Up to 2⁴⁰ ns, 18 minutes; what is later counts there.
+/// Up to 2⁴⁰ ns, 18 minutes; later answers count in the last one.
 const BUCKETS: usize = (STEPS * (40 - STEP_BITS as u64 + 1)) as usize;
 
 /// Counts how late answers were. Shared by threads; counting is one atomic addition.
@@ -38,7 +38,7 @@ impl Lateness {
         }
     }
 
-    /// An answer was so late.
+    /// Count an answer that was late by `late_ns`.
     pub fn count(&self, late_ns: u64) {
         self.buckets[bucket(late_ns)].fetch_add(1, Ordering::Relaxed);
         self.worst_ns.fetch_max(late_ns, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl Lateness {
         }
     }
 
-    /// What the limit says about the answers so far: `Err` with how late they really were.
+    /// Check the answers so far against the limit: `Err` holds how late they really were.
     ///
     /// # Errors
     ///
@@ -101,11 +101,11 @@ pub struct LatenessReport {
     pub answers: u64,
     /// Half of them were later than this.
     pub p50_ns: Nanos,
-    /// One in ten.
+    /// One in ten was later than this.
     pub p90_ns: Nanos,
-    /// One in a hundred.
+    /// One in a hundred was later than this.
     pub p99_ns: Nanos,
-    /// One in a thousand.
+    /// One in a thousand was later than this.
     pub p999_ns: Nanos,
     /// The latest one.
     pub worst_ns: Nanos,
@@ -129,7 +129,7 @@ impl std::fmt::Display for LatenessReport {
 pub struct LatenessLimit {
     /// This percentile of the answers …
     pub percentile: f64,
-    /// … may be so late in real time.
+    /// … may be this late in real time.
     pub at_most_ns: Nanos,
 }
 
@@ -174,7 +174,7 @@ fn parse_time(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(number.parse::<f64>().ok()? * factor).ok()
 }
 
-/// The bucket of a value: exact below [`STEPS`], then so many to each doubling.
+/// The bucket of a value: exact below [`STEPS`], then [`STEPS`] buckets to each doubling.
 fn bucket(value: u64) -> usize {
     if value < STEPS {
         return value as usize;

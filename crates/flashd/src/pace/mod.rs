@@ -1,9 +1,10 @@
-//! Answers at the time that the model says, and the honest count of how late they really were.
+//! Answers at the model's time, and an honest count of how late they really were.
 //!
 //! [`Pace`] is a heap of deadlines with a thread of its own: it sleeps until 60 µs before the next
 //! one and then spins, because a sleeping thread alone is 25 µs late. [`Lateness`] counts how late
 //! each answer was when it had been sent. [`LatencyHold`] keeps the processors out of deep sleep
-//! states meanwhile, and [`Spinners`] out of any. A device without latencies uses none of this: no thread is started.
+//! states meanwhile, and [`Spinners`] out of any. A device without latencies uses none of this: no
+//! thread is started.
 
 mod clock;
 mod hold;
@@ -29,7 +30,7 @@ const SPIN: Duration = Duration::from_micros(60);
 /// No deadline.
 const NEVER: u64 = u64::MAX;
 
-/// Something to do at a time. What it does counts as late until it has returned.
+/// A job to do at a time. Its lateness counts until it has returned.
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Entry {
@@ -99,7 +100,7 @@ impl Pace {
     #[must_use]
     pub fn new(clock: Clock, lateness: Arc<Lateness>) -> Self {
         let queue = Deadlines {
-            // As many as the deepest queues ask for; it grows if they are deeper still.
+            // Enough for the deepest queues expected; it grows if they are deeper still.
             heap: BinaryHeap::with_capacity(4096),
             ..Deadlines::default()
         };
@@ -116,13 +117,13 @@ impl Pace {
         }
     }
 
-    /// Send an answer at `deadline_ns` (real time of the clock). `job` runs on the heap's thread and
-    /// should return as soon as the answer is sent: that is when its lateness is taken.
+    /// Send an answer at `deadline_ns` (real time of the clock). `job` runs on the heap's thread
+    /// and should return as soon as the answer is sent: that is when its lateness is taken.
     pub fn answer_at(&self, deadline_ns: u64, job: impl FnOnce() + Send + 'static) {
         self.push(deadline_ns, true, Box::new(job));
     }
 
-    /// Do something at `deadline_ns` that is no answer.
+    /// Run a job at `deadline_ns` that is no answer.
     pub fn run_at(&self, deadline_ns: u64, job: impl FnOnce() + Send + 'static) {
         self.push(deadline_ns, false, Box::new(job));
     }
@@ -211,7 +212,7 @@ impl Shared {
         }
     }
 
-    /// Take what is due.
+    /// Take the entries that are due.
     fn collect(&self, due: &mut Vec<Entry>) {
         if self.earliest_ns.load(Ordering::Acquire) > self.clock.real_ns() {
             return;

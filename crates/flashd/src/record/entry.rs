@@ -1,7 +1,8 @@
 //! The format of a recording.
 //!
-//! A header (magic, version, length, checksum, JSON), then entries: 40 bytes with a checksum, and
-//! the data of those that have some, with its own in the 40 bytes. Numbers are little-endian.
+//! A header (magic, version, length, checksum, JSON), then entries: 40 bytes with a checksum,
+//! followed by the entry's data, if any, whose checksum is in the 40 bytes. Numbers are
+//! little-endian.
 
 use std::{
     fs::File,
@@ -14,21 +15,21 @@ use serde::{Deserialize, Serialize};
 use crate::store::{Change, StoreError, StoreKind, ZoneChange};
 
 const MAGIC: &[u8; 8] = b"flashdRC";
-/// Format of the file. Another one is refused.
+/// Format of the file. Other formats are refused.
 const VERSION: u32 = 1;
 const ENTRY_BYTES: usize = 40;
-/// What no entry's data is larger than; a larger one is damage.
+/// The largest data of an entry; a larger length is damage.
 const LARGEST_DATA: u64 = 1 << 30;
 
 /// A recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The file.
+    /// The file cannot be read or written.
     #[error("{}: {source}", path.display())]
     Io {
         /// The recording.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It is something else, or damaged.
@@ -36,27 +37,27 @@ pub enum RecordError {
     Unusable {
         /// The recording.
         path: PathBuf,
-        /// What is wrong.
+        /// The mistake.
         reason: String,
     },
-    /// A mark that is not there.
+    /// The recording has no such mark.
     #[error("{}: there is no {mark}; `flashd replay --list` shows what there is", path.display())]
     NoSuchMark {
         /// The recording.
         path: PathBuf,
-        /// What was asked for.
+        /// The mark that was asked for.
         mark: String,
     },
-    /// One at a time.
+    /// A recording goes on already; there is one at a time.
     #[error("{} is being recorded to already; end that first", path.display())]
     Already {
         /// The recording that goes on.
         path: PathBuf,
     },
-    /// There is none.
+    /// No recording goes on.
     #[error("nothing is being recorded; begin with `flashd record start FILE`")]
     NotRecording,
-    /// The device's bytes.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -70,7 +71,7 @@ impl RecordError {
     }
 }
 
-/// What was recorded.
+/// The recorded device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Header {
     /// The profile's name.
@@ -92,17 +93,17 @@ impl Header {
     }
 }
 
-/// One thing that happened.
+/// One event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry<'a> {
     /// A namespace (1 …) was changed.
     Change {
-        /// Which one.
+        /// The namespace.
         namespace: u32,
-        /// How.
+        /// The change.
         change: Change<'a>,
     },
-    /// Somebody put a name on this place.
+    /// A name was put on this place.
     Mark {
         /// The name.
         name: &'a str,
@@ -112,7 +113,7 @@ pub enum Entry<'a> {
 }
 
 impl<'a> Entry<'a> {
-    /// The 40 bytes, and the data behind them.
+    /// The 40 bytes, and the data that follows them.
     pub(super) fn encode(&self, sequence: u64) -> ([u8; ENTRY_BYTES], &'a [u8]) {
         let none: &'a [u8] = &[];
         let (kind, fua, namespace, place, len, data) = match *self {
@@ -206,7 +207,7 @@ impl Reader {
         })
     }
 
-    /// What was recorded.
+    /// The recorded device.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -253,7 +254,7 @@ impl Reader {
         let whole = self.fill(&mut data)?;
         self.data = data;
         if !whole {
-            // Data that is missing altogether is a torn end, too.
+            // An entry that lacks all of its data is a torn end, too.
             self.torn = true;
             return Ok(None);
         }
@@ -297,7 +298,7 @@ impl Reader {
         Ok(Some(Entry::Change { namespace, change }))
     }
 
-    /// Whether a change is inside of its namespace: what comes after relies on it.
+    /// Check that a change is inside of its namespace: the code that applies it relies on that.
     fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), &'static str> {
         let kind = (namespace as usize)
             .checked_sub(1)
@@ -322,7 +323,7 @@ impl Reader {
         }
     }
 
-    /// Fill `into`, or say that the recording ends before that.
+    /// Fill `into`; `false` if the recording ends before that.
     fn fill(&mut self, into: &mut [u8]) -> Result<bool, RecordError> {
         let mut len = 0;
         while len < into.len() {

@@ -15,7 +15,7 @@ pub enum Keep {
 pub(super) struct SplitMix(u64);
 
 impl SplitMix {
-    /// The numbers that choose what is kept.
+    /// The numbers that choose the changes that are kept.
     pub(super) fn of(keep: Keep) -> Self {
         Self(match keep {
             Keep::Reordered(seed) => seed,

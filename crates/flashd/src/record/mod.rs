@@ -1,9 +1,10 @@
 //! The ordered log of everything that is done to a device, and the way back from it.
 //!
-//! [`Recording`] notes each change in the order in which the store takes it; what the device held
-//! before comes first. [`replay`](mod@replay) builds from it the device at any mark, or any state
-//! that a power cut could have left there; [`walk`] does so for many marks in one pass. Together they are a way to test the crash consistency of
-//! whatever runs above: record, then check every flush boundary, and states in between.
+//! [`Recording`] notes each change in the order in which the store takes it; the earlier content of
+//! the device comes first. [`replay`](mod@replay) builds from it the device at any mark, or any
+//! state that a power cut could have left there; [`walk`] does so for many marks in one pass.
+//! Together they are a way to test the crash consistency of the software above: record, then check
+//! every flush boundary, and states in between.
 //!
 //! [`entry`] is the format of the file; one whose end is torn off reads up to there.
 
@@ -29,7 +30,7 @@ pub use walk::{Form, Walk};
 
 use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneRest};
 
-/// Bytes that are read at once for what a device holds when a recording begins.
+/// Bytes that are read at once of the content of a device when a recording begins.
 const STEP: usize = 128 << 10;
 
 /// The recording of a device, on or off.
@@ -44,7 +45,7 @@ pub struct Recording {
 #[derive(Debug, Default)]
 pub struct Log {
     to: Option<Recorder>,
-    /// Why it ended, when it did not end as it should.
+    /// The reason why it ended, if it failed.
     failed: Option<String>,
 }
 
@@ -65,12 +66,12 @@ pub struct RecordingState {
     pub entries: u64,
     /// Flushes so far.
     pub flushes: u64,
-    /// Why it ended early.
+    /// The reason why it ended early.
     pub failed: Option<String>,
 }
 
 impl Recording {
-    /// Begin to record to a new file, with what the store holds now.
+    /// Begin to record to a new file, starting with the present content of the store.
     ///
     /// # Errors
     ///
@@ -126,7 +127,7 @@ impl Recording {
         recorder.append(&Entry::Mark { name })
     }
 
-    /// End it. Answers what it was.
+    /// End it. Return its final progress.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl Recording {
         Ok(state)
     }
 
-    /// How far it is.
+    /// Its progress.
     #[must_use]
     pub fn state(&self) -> RecordingState {
         let log = self.lock();
@@ -167,7 +168,7 @@ impl Recording {
 }
 
 impl Log {
-    /// Note what was done to a namespace (1 …).
+    /// Note a change to a namespace (1 …).
     pub(crate) fn note(&mut self, namespace: u32, change: &Change<'_>) {
         self.append(&Entry::Change {
             namespace,
@@ -175,8 +176,8 @@ impl Log {
         });
     }
 
-    /// Note that the power was cut, and end: what exactly was lost is in no entry, so what comes
-    /// after would stand on an unknown ground.
+    /// Note that the power was cut, and end: no entry records which data was lost, so later entries
+    /// would start from an unknown state.
     pub(crate) fn power_cut(&mut self) {
         if self.to.is_some() {
             self.append(&Entry::PowerCut);
@@ -260,7 +261,7 @@ impl Recorder {
     }
 }
 
-/// Where the data of the zone at `offset` ends; `None` without zones.
+/// The end of the data of the zone at `offset`; `None` without zones.
 fn written_end(
     zones: &[ZoneRest],
     layout: Option<crate::store::ZoneLayout>,

@@ -23,9 +23,9 @@ pub enum Mark {
     Flush(u64),
     /// Right after the entry with this number, from 1.
     Entry(u64),
-    /// At this name (the last one, if there are several).
+    /// At the mark with this name (the last one, if there are several).
     Name(String),
-    /// After everything.
+    /// At the end.
     End,
 }
 
@@ -210,7 +210,7 @@ fn find(path: &Path, until: &Mark) -> Result<u64, RecordError> {
     })
 }
 
-/// Which changes a power cut leaves.
+/// The changes that a power cut leaves.
 struct Cut {
     keep: Keep,
     random: SplitMix,
@@ -218,7 +218,7 @@ struct Cut {
     /// For each namespace, the number of the entry before which everything is covered: its last
     /// flush.
     covered: Vec<u64>,
-    /// Where zones are cut.
+    /// The ends of zones after the cut.
     zone_cuts: ZoneCuts,
     /// The zones as they are so far, in the second pass.
     zones: ZoneEnds,
@@ -228,7 +228,7 @@ struct Cut {
 }
 
 impl Cut {
-    /// First pass: what is covered by the flushes before the mark, and where zones end.
+    /// First pass: the changes that the flushes before the mark cover, and the ends of zones.
     fn survey(path: &Path, last: u64, keep: Keep) -> Result<Self, RecordError> {
         let mut reader = Reader::open(path)?;
         let kinds = reader.header().namespaces.clone();
@@ -271,7 +271,7 @@ impl Cut {
         }
     }
 
-    /// Second pass: apply what is kept of a change. `self.sequence` entries came before it.
+    /// Second pass: apply the kept part of a change. `self.sequence` entries came before it.
     fn apply(
         &mut self,
         namespace: u32,
@@ -322,8 +322,8 @@ pub(super) fn len_of(change: &Change<'_>) -> u64 {
     }
 }
 
-/// Apply what a power cut leaves of a write to a conventional namespace that nothing covered; the
-/// bytes that it leaves come back.
+/// Apply the part that a power cut leaves of a write to a conventional namespace that nothing
+/// covered; return the number of bytes of that part.
 pub(super) fn keep_parts(
     change: &Change<'_>,
     block: u64,

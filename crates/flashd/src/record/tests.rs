@@ -1,5 +1,5 @@
-//! Recordings against the store: what is replayed is what was there, and what a replay makes up is
-//! what a power cut could have left.
+//! Recordings against the store: a replay gives the state that was there, and a state that a replay
+//! makes up is one that a power cut could have left.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +28,7 @@ fn kinds() -> Vec<StoreKind> {
     vec![conventional, zoned]
 }
 
-/// All that a device shows: bytes, and where zones end.
+/// The whole visible state of a device: its bytes, and the ends of its zones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Shown {
     bytes: Vec<Vec<u8>>,
@@ -68,7 +68,7 @@ impl Bench {
             recording: Recording::default(),
             zone_written: [0; 2],
         };
-        // Something is there already when the recording begins.
+        // Some data is there already when the recording begins.
         bench.store.namespaces[0]
             .write(3 * BLOCK, &[0xaa; 512], true)
             .unwrap();
@@ -202,7 +202,7 @@ proptest! {
         }
         bench.recording.end().unwrap();
 
-        // Every flush boundary, and the end, are exactly what was there.
+        // The state at every flush boundary, and at the end, is exactly the one that was there.
         for (number, expected) in at_flush.iter().enumerate() {
             let mark = Mark::Flush(number as u64);
             prop_assert_eq!(&replayed(&bench.path(), &mark, Keep::Everything), expected);
@@ -210,7 +210,8 @@ proptest! {
         let all = replayed(&bench.path(), &Mark::End, Keep::Everything);
         prop_assert_eq!(&all, &shown(&bench.store));
 
-        // What is made up is legal, by rules of its own; and so is what the store loses.
+        // States that are made up are legal, by rules of their own; and so are the losses of the
+        // store.
         let mut cuts = vec![replayed(&bench.path(), &Mark::End, Keep::Durable)];
         for (block, legal) in versions.iter().enumerate() {
             prop_assert_eq!(cuts[0].bytes[0][block * 512], legal[0]);
@@ -233,7 +234,7 @@ proptest! {
             for (zone, durable) in durable.iter().enumerate() {
                 let legal = *durable..=bench.zone_written[zone];
                 prop_assert!(legal.contains(&cut.zones[zone]));
-                // What is written of a zone is what was written, and zeroes behind it.
+                // The written part of a zone holds the data that was written, and zeroes follow it.
                 let (from, until) = (zone * 8 * 512, (zone + 1) * 8 * 512);
                 let end = from + cut.zones[zone] as usize * 512;
                 prop_assert_eq!(&cut.bytes[1][from..end], &all.bytes[1][from..end]);

@@ -1,9 +1,10 @@
 //! One pass over a recording, for states at many marks of it.
 //!
-//! [`replay`](super::replay()) reads a recording from its beginning for each state. A [`Walk`] goes from
-//! mark to mark: what is durable by then is in its base, a file that only grows newer; what is not is
-//! kept apart. A state is a copy of the base, by reference where the host's file system can, and as much of
-//! the rest as its [`Keep`] says. It is the same, byte for byte, that `replay` makes.
+//! [`replay`](super::replay()) reads a recording from its beginning for each state. A [`Walk`] goes
+//! from mark to mark: data that is durable by then is in its base, a file that only grows newer;
+//! other data is kept apart. A state is a copy of the base, by reference where the host's file
+//! system can, and as much of the rest as its [`Keep`] says. It is the same, byte for byte, that
+//! `replay` makes.
 
 mod base;
 #[cfg(test)]
@@ -76,13 +77,13 @@ impl Volatile {
 }
 
 impl Walk {
-    /// At the beginning of a recording. The base will be at `base`, a file that is not there yet; it and
-    /// all states have this form.
+    /// At the beginning of a recording. The base will be at `base`, a file that is not there yet;
+    /// it and all states have this form.
     ///
     /// # Errors
     ///
-    /// The recording cannot be read or has something else than the form can have, or the file cannot be
-    /// made.
+    /// The recording cannot be read or has something else than the form can have, or the file
+    /// cannot be made.
     pub fn open(recording: &Path, base: &Path, form: Form) -> Result<Self, RecordError> {
         let reader = Reader::open(recording)?;
         let header = reader.header().clone();
@@ -109,7 +110,8 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// It does not come any more, the recording is damaged, or the base cannot be written.
+    /// There is no further mark with this name, the recording is damaged, or the base cannot be
+    /// written.
     pub fn go_to(&mut self, name: &str) -> Result<(), RecordError> {
         while let Some(entry) = self.reader.next_entry()? {
             let (namespace, change) = match entry {

@@ -1,8 +1,8 @@
-//! Where the data of zones ends after a power cut.
+//! The ends of the zones' data after a power cut.
 //!
-//! Of what was written to a zone and is not durable, a power cut leaves any number of blocks from the
-//! durable end on. Whoever makes states shows all changes before the mark to [`ZoneEnds`], and asks it then
-//! for [`ZoneCuts`].
+//! Of the data that was written to a zone and is not durable, a power cut leaves any number of
+//! blocks from the durable end on. The maker of a state passes all changes before the mark to
+//! [`ZoneEnds`], and then gets [`ZoneCuts`] from it.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use crate::store::{Change, StoreKind, ZoneChange, ZoneLayout};
 /// Index of a namespace, and of a zone in it.
 type Key = (usize, usize);
 
-/// How far each zone is written, and how far durably. In the order of zones: the same seed gives the same
-/// state.
+/// How far each zone is written, and how far durably. In the order of zones: the same seed gives
+/// the same state.
 #[derive(Debug, Default)]
 pub(super) struct ZoneEnds(BTreeMap<Key, ZoneEnd>);
 
@@ -21,7 +21,7 @@ pub(super) struct ZoneEnds(BTreeMap<Key, ZoneEnd>);
 struct ZoneEnd {
     /// Resets before these writes.
     epoch: u64,
-    /// Bytes of the namespace: end of what is durable, and of what was written.
+    /// Bytes of the namespace: the end of the durable data, and of the written data.
     durable: u64,
     written: u64,
 }
@@ -106,12 +106,13 @@ pub(super) fn zone_at(zones: ZoneLayout, offset: u64) -> usize {
     (offset / zones.size_bytes) as usize
 }
 
-/// Up to where each zone's data is kept.
+/// The place up to which each zone's data is kept.
 #[derive(Debug, Default)]
 pub(super) struct ZoneCuts(BTreeMap<Key, (u64, u64)>);
 
 impl ZoneCuts {
-    /// How many of `len` bytes at `offset`, written after so many resets of their zone, are before its cut.
+    /// How many of `len` bytes at `offset`, written after `epoch` resets of their zone, are before
+    /// its cut.
     pub(super) fn kept(
         &self,
         namespace: usize,
@@ -122,7 +123,7 @@ impl ZoneCuts {
     ) -> u64 {
         match self.0.get(&(namespace, zone)) {
             Some((last, cut)) if *last == epoch => cut.saturating_sub(offset).min(len),
-            // Before a later reset, everything is as good as nothing.
+            // A later reset discards all of it, so nothing need be cut.
             _ => len,
         }
     }

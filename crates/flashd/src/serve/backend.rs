@@ -1,4 +1,5 @@
-//! The device as commands reach it: namespaces by NSID, NVMe status for failures, counters of host I/O.
+//! The device as commands reach it: namespaces by NSID, NVMe status for failures, counters of host
+//! I/O.
 
 use std::sync::{
     Arc,

@@ -31,14 +31,14 @@ use super::{
     transfer::{Ask, Transfers},
 };
 
-/// How often an idle connection is looked after.
+/// The interval at which an idle connection is checked.
 const TICK: Duration = Duration::from_millis(250);
-/// How long a host may take to become a queue.
+/// The time that a host may take to make its connection a queue.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a host may take for the rest of a PDU, or to take what it is sent.
+/// The time that a host may take to send the rest of a PDU, or to receive the data sent to it.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a connection ends.
+/// The reason why a connection ends.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// The host wants it so, it is gone, or its controller is.
@@ -142,7 +142,7 @@ impl Connection {
         }
     }
 
-    /// Say why, and wait a moment so that the host can read it (TCP §3.5).
+    /// Send the reason, and wait a moment so that the host can read it (TCP §3.5).
     fn terminate(&mut self, fatal: Fatal) {
         let in_error = self.receiver.peeked(TERM_REQ_TRAILER_MAX);
         let mut pdu = TermReq::to_host(fatal, in_error.len()).as_bytes().to_vec();
@@ -395,8 +395,8 @@ fn disconnect(queue: &HostQueue, permit: Permit, record_format: u16) -> Result<(
 /// However the connection ends, by a panic, too: its queue is free, and its sending thread ends.
 impl Drop for Session {
     fn drop(&mut self) {
-        // The controller may go with its last queue, and the requests that wait in it owe an answer for
-        // as long as the connection lives: the queue goes last.
+        // The controller may go with its last queue, and the requests that wait in it owe an answer
+        // for as long as the connection lives: the queue goes last.
         let queue = self.queue.take();
         if let Some(queue) = &queue {
             queue.gone();
@@ -428,7 +428,7 @@ impl Patience for Session {
             Some(queue) if queue.id == 0 && queue.controller.tick(queue.device()) => return true,
             _ => {}
         }
-        // An event may have been told.
+        // An event may have been reported.
         self.sender.flush();
         if within && self.waiting_since.elapsed() > STALL_TIMEOUT {
             tracing::warn!("the host does not go on with its PDU");

@@ -95,7 +95,8 @@ impl Controller {
         }
     }
 
-    /// The host was heard of: on any queue, as Traffic Based Keep Alive has it (Base §3.9).
+    /// Note that the host has sent something, on any queue, as Traffic Based Keep Alive counts it
+    /// (Base §3.9).
     pub(super) fn seen(&self) {
         self.seen_ms.store(self.age_ms(), Ordering::Release);
     }
@@ -104,8 +105,8 @@ impl Controller {
         self.made.elapsed().as_millis() as u64
     }
 
-    /// Check the keep alive timer and the namespaces; true if the controller has to end, as its host is
-    /// gone (Base §3.9).
+    /// Check the keep alive timer and the namespaces; true if the controller has to end, as its
+    /// host is gone (Base §3.9).
     pub(super) fn tick(&self, device: &Device) -> bool {
         let timeout = u64::from(self.settings.keep_alive_ms.load(Ordering::Acquire));
         let silent = self
@@ -253,7 +254,7 @@ impl Controller {
         self.status.load(Ordering::Acquire) & CSTS_READY != 0
     }
 
-    /// The value of a property; nothing if there is none of this size.
+    /// The value of a property; `None` if there is none of this size.
     pub(super) fn property(&self, offset: u32, size: Option<u8>) -> Option<u64> {
         let property = Property::from_raw(offset);
         if property.size()? != size? {
@@ -336,7 +337,7 @@ impl Controller {
 }
 
 impl Settings {
-    /// Whether the I/O goes by the hints in Write.
+    /// Whether the I/O follows the hints in Write.
     pub(super) fn hints(&self) -> bool {
         self.die_hints.load(Ordering::Relaxed)
     }

@@ -6,15 +6,15 @@ use nvme_wire::{event::Event, log::LogPage};
 
 use super::limits::EVENT_REQUESTS_MAX;
 
-/// Events and requests that have not met yet. `R` is what answers a request.
+/// Events and requests that have not met yet. `R` answers a request.
 #[derive(Debug)]
 pub(super) struct Events<R> {
     /// Asynchronous Event Requests with their CIDs.
     requests: VecDeque<(u16, R)>,
     /// Events of which the host does not know yet.
     waiting: VecDeque<Event>,
-    /// Events that the host knows, and whose log page it has not read since: another one of the same kind
-    /// waits for that.
+    /// Events that the host knows, and whose log page it has not read since: another one of the
+    /// same kind waits for that.
     masked: Vec<Event>,
     /// Namespaces for the Changed Namespace List.
     changed_namespaces: BTreeSet<u32>,
@@ -32,7 +32,7 @@ impl<R> Default for Events<R> {
 }
 
 impl<R> Events<R> {
-    /// Keep a request until there is an event; it comes back if there are too many.
+    /// Keep a request until there is an event; return it if there are too many.
     pub(super) fn request(&mut self, cid: u16, request: R) -> Result<(), R> {
         if self.requests.len() >= EVENT_REQUESTS_MAX {
             return Err(request);
@@ -47,20 +47,20 @@ impl<R> Events<R> {
         self.requests.remove(at).map(|(_, request)| request)
     }
 
-    /// Something has happened.
+    /// Add an event, unless it waits already.
     pub(super) fn raise(&mut self, event: Event) {
         if !self.waiting.contains(&event) {
             self.waiting.push_back(event);
         }
     }
 
-    /// A namespace has changed.
+    /// Note that a namespace has changed.
     pub(super) fn namespace_changed(&mut self, nsid: u32) {
         self.changed_namespaces.insert(nsid);
         self.raise(Event::NamespaceChanged);
     }
 
-    /// A request and the event that answers it, if there are both.
+    /// Take a request and the event that answers it, if there are both.
     pub(super) fn next(&mut self) -> Option<(R, Event)> {
         if self.requests.is_empty() {
             return None;
@@ -75,7 +75,7 @@ impl<R> Events<R> {
         Some((request, event))
     }
 
-    /// A host has read a log page, and does not want to be told again.
+    /// A host has read a log page without RAE: the next event of its kind may be reported.
     pub(super) fn read(&mut self, page: LogPage) {
         self.masked.retain(|event| event.log_page() != page);
         if page == LogPage::ChangedNamespaces {

@@ -88,7 +88,7 @@ struct Wanted<'a> {
 ///
 /// # Errors
 ///
-/// How the command ends instead.
+/// The status with which the command ends instead.
 pub(super) fn connect(
     subsystem: &Arc<Subsystem>,
     sender: &Arc<Sender>,

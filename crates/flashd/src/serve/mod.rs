@@ -1,17 +1,17 @@
 //! The NVMe/TCP target: a [`Device`] for any host with an NVMe/TCP initiator.
 //!
-//! A connection is a queue (TCP §2), and has two threads: one receives, and carries out each command
-//! as it comes; the other sends what the device answers later. Where the device answers at once, the
-//! receiving thread sends, too: all answers to what one read from the socket has brought go out with
-//! one write. No thread waits for the device.
+//! A connection is a queue (TCP §2), and has two threads: one receives, and carries out each
+//! command as it comes; the other sends the later answers of the device. Where the device answers
+//! at once, the receiving thread sends, too: all answers to the commands that one read from the
+//! socket has brought go out with one write. No thread waits for the device.
 //!
-//! The memory that a host can make the target hold is bounded for each connection: capsules that carry
-//! data are carried out straight from the receive buffer, other data is asked for (R2T) only while
-//! there is room for it, and data to the host is read from the store when it is sent.
+//! The memory that a host can make the target hold is bounded for each connection: capsules that
+//! carry data are carried out straight from the receive buffer, other data is asked for (R2T) only
+//! while there is room for it, and data to the host is read from the store when it is sent.
 //!
-//! Bad input gets the status that the specification names where there is a command to answer, and else
-//! ends the connection with a C2HTermReq. Admin connection and controller live and die together; I/O
-//! connections die with their controller.
+//! Bad input gets the status that the specification names where there is a command to answer, and
+//! else ends the connection with a C2HTermReq. Admin connection and controller live and die
+//! together; I/O connections die with their controller.
 //!
 //! Not supported: TLS, authentication, reservations, metadata and protection information,
 //! namespace management, firmware updates. Sources: see `nvme-wire`.
@@ -70,7 +70,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// The address cannot be listened at, or threads cannot be had.
+    /// The target cannot listen at the address, or threads cannot be started.
     pub fn listen(
         device: Arc<Device>,
         address: SocketAddr,

@@ -22,7 +22,7 @@ pub(super) enum Source<'a> {
     Nowhere,
     /// In the command capsule.
     Capsule(&'a [u8]),
-    /// With the host, which has to be asked for so many bytes.
+    /// With the host, which has to be asked for this many bytes.
     Host(usize),
 }
 

@@ -35,7 +35,8 @@ impl HostQueue {
         &self.backend().device
     }
 
-    /// The connection is gone: an I/O queue's place is free, an admin queue takes its controller along.
+    /// The connection is gone: an I/O queue's place is free, an admin queue takes its controller
+    /// along.
     pub(super) fn gone(&self) {
         match self.kind() {
             QueueKind::Io => self.controller.remove_queue(self.id, &self.sender),

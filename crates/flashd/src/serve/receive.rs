@@ -8,7 +8,7 @@ use std::{
 /// Bytes that are read from the socket at once.
 const BUFFER: usize = 256 << 10;
 
-/// Why nothing more is received.
+/// The reason why nothing more is received.
 #[derive(Debug)]
 pub(super) enum ReceiveError {
     /// The host has closed the connection, or it broke.
@@ -20,9 +20,9 @@ pub(super) enum ReceiveError {
 /// Asked whenever the socket has nothing: every tick (the socket's read timeout), and once before
 /// each wait.
 pub(super) trait Patience {
-    /// Before waiting: send what there is to send.
+    /// Before waiting: send the data that waits to be sent.
     fn before_wait(&mut self);
-    /// Whether to end it. `within` a PDU the host owes us something, between two it does not.
+    /// Whether to end it. `within` a PDU the host owes the rest of it, between two it owes nothing.
     fn is_over(&mut self, within: bool) -> bool;
 }
 
@@ -73,17 +73,17 @@ impl Receiver {
         Ok(&self.buffer[self.start..self.start + len])
     }
 
-    /// Bytes that [`Receiver::peek`] has shown are done with.
+    /// Release bytes that [`Receiver::peek`] has shown.
     pub(super) fn consume(&mut self, len: usize) {
         self.start = (self.start + len).min(self.end);
     }
 
-    /// Bytes that were peeked at, again.
+    /// The bytes that were peeked at, once more.
     pub(super) fn peeked(&self, len: usize) -> &[u8] {
         &self.buffer[self.start..(self.start + len).min(self.end)]
     }
 
-    /// Fill `into` with the next bytes, past the buffer as far as they are not there yet.
+    /// Fill `into` with the next bytes; those that are not in the buffer yet bypass it.
     pub(super) fn take(
         &mut self,
         into: &mut [u8],
@@ -99,7 +99,7 @@ impl Receiver {
         Ok(())
     }
 
-    /// Throw away what comes, until the host closes or does so for one tick.
+    /// Throw away the input until the host closes or sends nothing for one tick.
     pub(super) fn drain(&mut self) {
         // A host that never stops sending is not waited for.
         for _ in 0..64 {

@@ -18,8 +18,8 @@ use crate::{device::Device, lock::lock};
 pub struct TargetOptions {
     /// Name of the subsystem; one that is made of the first namespace's UUID if there is none.
     pub nqn: Option<String>,
-    /// The address in the discovery log page; the one at which the host has reached the target if there is
-    /// none. For hosts behind a translation of addresses.
+    /// The address in the discovery log page; the one at which the host has reached the target if
+    /// there is none. For hosts behind a translation of addresses.
     pub advertise: Option<SocketAddr>,
 }
 
@@ -64,12 +64,13 @@ impl Subsystem {
         &self.nqn
     }
 
-    /// 20 characters that are the same whenever the same backing file is used.
+    /// The serial number: 20 characters, the same whenever the same backing file is used.
     pub(super) fn serial(&self) -> &str {
         &self.serial
     }
 
-    /// Whether a name is that of the discovery subsystem; nothing if it is none of ours.
+    /// Whether a name is that of the discovery subsystem; `None` if it is not a name of this
+    /// target.
     pub(super) fn is_discovery(&self, name: &str) -> Option<bool> {
         if name == DISCOVERY_NQN {
             Some(true)
@@ -78,7 +79,7 @@ impl Subsystem {
         }
     }
 
-    /// A new controller; nothing if there are too many.
+    /// A new controller; `None` if there are too many.
     pub(super) fn add_controller(
         &self,
         make: impl FnOnce(u16) -> Controller,

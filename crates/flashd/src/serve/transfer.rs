@@ -20,7 +20,8 @@ pub(super) struct Transfer<C> {
     pub(super) damaged: bool,
 }
 
-/// The commands of a connection that wait for data. `C` is what is needed to go on with one.
+/// The commands of a connection that wait for data. `C` holds the state that is needed to go on
+/// with one.
 #[derive(Debug)]
 pub(super) struct Transfers<C> {
     open: HashMap<u16, Transfer<C>>,
@@ -52,7 +53,7 @@ impl<C> Default for Transfers<C> {
 }
 
 impl<C> Transfers<C> {
-    /// `command` needs `len` bytes; nothing if it has to wait for others.
+    /// Queue `command`, which needs `len` bytes; `None` if it has to wait for others.
     pub(super) fn want(&mut self, cid: u16, command: C, len: usize) -> Option<Ask> {
         self.queued.push_back((cid, command, len));
         self.next()
@@ -92,7 +93,7 @@ impl<C> Transfers<C> {
     ///
     /// # Errors
     ///
-    /// Nobody has asked for it, or not for this part.
+    /// The data was not asked for, or not this part of it.
     pub(super) fn place(&mut self, pdu: &Data, len: usize) -> Result<&mut [u8], Fatal> {
         const CCCID: u32 = 8;
         const TTAG: u32 = 10;
@@ -118,7 +119,8 @@ impl<C> Transfers<C> {
         Ok(&mut transfer.data[start..end])
     }
 
-    /// `len` bytes have come. The command and all its data, if these were the last ones.
+    /// Note that `len` bytes have come. Return the command and all its data, if these were the last
+    /// ones.
     pub(super) fn received(&mut self, tag: u16, len: usize, damaged: bool) -> Option<Transfer<C>> {
         let transfer = self.open.get_mut(&tag)?;
         transfer.received += len;
@@ -131,7 +133,7 @@ impl<C> Transfers<C> {
         Some(transfer)
     }
 
-    /// The buffer of a command that is done, for another one.
+    /// Keep the buffer of a command that is done, for another one.
     pub(super) fn give_back(&mut self, mut data: Vec<u8>) {
         if self.spare.len() < SPARE_MAX {
             data.clear();

@@ -9,13 +9,13 @@ use rustix::fs::FallocateFlags;
 
 use super::{StoreError, locked::Locked};
 
-/// A run of neighbouring blocks to write, as pieces of memory.
+/// The most pieces of memory in one write of neighbouring blocks.
 const MOST_PIECES: usize = 256;
 
-/// Where the durable bytes are.
+/// The place of the durable bytes.
 #[derive(Debug)]
 pub(super) enum Base {
-    /// Here. A process that ends takes them along.
+    /// In memory. They are lost when the process ends.
     Memory(Vec<u8>),
     /// In a region of a file.
     File(Region),
@@ -135,7 +135,7 @@ impl Base {
         }
     }
 
-    /// Wait until the host has it on disk, where that is asked for.
+    /// Wait until the host has the bytes on disk, if that is asked for.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
         match self {
             Self::File(region) if region.host_sync => region

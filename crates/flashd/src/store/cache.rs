@@ -2,8 +2,8 @@
 //!
 //! A fixed number of slots of one logical block each, allocated once. Blocks leave in the order in
 //! which they first came (a block that is written again keeps its place: unflushed writes have no
-//! order among each other, NVMe Base 2.0 §5.27.1.4). A slot either holds data or says that the block
-//! reads as zeroes.
+//! order among each other, NVMe Base 2.0 §5.27.1.4). A slot either holds data or says that the
+//! block reads as zeroes.
 //!
 //! It knows no file and no zones; it never drops a block by itself.
 
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// Index of no slot.
 const NONE: u32 = u32::MAX;
 
-/// What the cache says about a block.
+/// The content of a block in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content<'a> {
     /// These bytes.
@@ -42,8 +42,8 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// A cache of `capacity` blocks of `block_bytes` each. Its memory is allocated here, and
-    /// nothing later.
+    /// A cache of `capacity` blocks of `block_bytes` each. All of its memory is allocated here, and
+    /// none later.
     pub(super) fn new(capacity: u32, block_bytes: usize) -> Self {
         let slot = Slot {
             block: 0,
@@ -97,7 +97,7 @@ impl Cache {
         !self.free.is_empty() || self.by_block.contains_key(&block)
     }
 
-    /// Remember a block. Without room for it, nothing happens and the answer is `false`.
+    /// Remember a block. Without room for it, do nothing and return `false`.
     #[must_use]
     pub(super) fn put(&mut self, block: u64, content: Content<'_>) -> bool {
         let slot = match self.by_block.get(&block) {
@@ -150,7 +150,7 @@ impl Cache {
         cached.into_iter().for_each(|block| self.remove(block));
     }
 
-    /// Forget everything: what a power cut does.
+    /// Forget everything, as a power cut does.
     pub(super) fn clear(&mut self) {
         self.by_block.clear();
         self.free.clear();
@@ -223,7 +223,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list that does the same slowly.
+        /// Compare with a list that does the same slowly.
         #[test]
         fn it_is_a_queue_without_duplicates(
             steps in proptest::collection::vec((0u64..12, 0u8..4, any::<u8>()), 0..200),

@@ -1,4 +1,4 @@
-//! What can be done to a namespace's bytes: the unit of recording and replaying.
+//! The changes to a namespace's bytes: the units of recording and replaying.
 
 use super::{Namespace, StoreError, zones::ZoneRest};
 
@@ -9,9 +9,9 @@ pub enum Change<'a> {
     Write {
         /// First byte.
         offset: u64,
-        /// What.
+        /// The data.
         data: &'a [u8],
-        /// Durable at once.
+        /// Whether the bytes are durable at once.
         fua: bool,
     },
     /// A range reads as zeroes from now on.
@@ -20,35 +20,35 @@ pub enum Change<'a> {
         offset: u64,
         /// Bytes.
         len: u64,
-        /// Durable at once.
+        /// Whether the bytes are durable at once.
         fua: bool,
     },
-    /// Everything before is durable.
+    /// Everything written before becomes durable.
     Flush,
     /// A zone changes, durably.
     Zone {
         /// Number of the zone, from 0.
         zone: usize,
-        /// How.
+        /// The change.
         change: ZoneChange,
     },
 }
 
-/// What happens to a zone.
+/// The change of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneChange {
-    /// It is empty.
+    /// The zone becomes empty.
     Reset,
-    /// It is full, with the data that it has.
+    /// The zone becomes full, with the data that it has.
     Finish,
-    /// It can no longer be written.
+    /// The zone can no longer be written.
     ReadOnly,
-    /// It is gone.
+    /// The zone is gone.
     Offline,
 }
 
 impl Namespace {
-    /// Do it.
+    /// Make the change.
     ///
     /// # Errors
     ///

@@ -29,7 +29,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The operation.
         operation: &'static str,
-        /// Where in the file.
+        /// The offset in the file.
         offset_bytes: u64,
         /// The system's error.
         source: Arc<io::Error>,
@@ -45,7 +45,7 @@ pub enum StoreError {
     Unusable {
         /// The backing file.
         path: PathBuf,
-        /// Why, and the remedy.
+        /// The reason, and the remedy.
         reason: Box<Unusable>,
     },
     /// The file ends within a namespace.
@@ -82,7 +82,7 @@ pub enum StoreError {
 /// Why a file cannot be the store that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// There is nothing in it.
+    /// The file is empty.
     #[error("it is empty")]
     Empty,
     /// It is a directory, a device or the like.

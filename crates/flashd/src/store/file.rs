@@ -93,7 +93,7 @@ impl Store {
         })
     }
 
-    /// Open a backing file, or make it. The second part of the answer is the device model's state,
+    /// Open a backing file, or make it. The second part of the result is the device model's state,
     /// if one was saved.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The device model's state in the file: mapping, wear, zones.
 //!
 //! Two places take turns. A new image goes to the place of the older one: first its bytes, then the
-//! header with their checksum. Whatever interrupts that, the other one is still whole.
+//! header with their checksum. If that is interrupted, the other one is still whole.
 
 use std::{fs::File, io, os::unix::fs::FileExt};
 
@@ -11,7 +11,7 @@ const MAGIC: &[u8; 8] = b"flashdIM";
 /// Format of the header.
 const VERSION: u32 = 1;
 
-/// Where images are kept.
+/// The places in which images are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ImagePlaces {
     /// First byte of the first place.
@@ -20,14 +20,14 @@ pub(super) struct ImagePlaces {
     pub(super) len: u64,
 }
 
-/// What was found.
+/// The result of reading the places.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// No image was ever written.
     Nothing,
     /// The newest whole one, and its generation.
     Image(u64, Vec<u8>),
-    /// There were some, and none is whole.
+    /// There are images, and none is whole.
     Damaged,
 }
 

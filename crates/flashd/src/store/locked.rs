@@ -23,8 +23,8 @@ impl std::ops::Deref for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing it is not enough while a child is being started: until it executes its program it has
-        // the descriptor, too, and with it the lock.
+        // Closing it is not enough while a child is being started: until it executes its program it
+        // has the descriptor, too, and with it the lock.
         let _ = rustix::fs::flock(&self.0, FlockOperation::Unlock);
     }
 }

@@ -7,16 +7,16 @@
 //! - A write is volatile when it returns, unless it has FUA. A flush makes all of them durable.
 //! - Volatile data may become durable at any time before (the cache drains its oldest blocks when
 //!   it is full), block by block: a block is never torn, a command may be.
-//! - A power cut, or the end of the process by whatever, drops exactly what is still in the cache.
-//! - In a zone, the durable data has no holes: it ends at the durable write pointer, where the zone's
-//!   write pointer is after a power cut. Zone management is durable when it returns, as a device's
-//!   firmware journals it.
+//! - A power cut, or the end of the process by any cause, drops exactly what is still in the cache.
+//! - In a zone, the durable data has no holes: it ends at the durable write pointer, where the
+//!   zone's write pointer is after a power cut. Zone management is durable when it returns, as a
+//!   device's firmware journals it.
 //! - Reads past the data that was written in a zone return zeroes.
 //!
 //! The file ([`file`]) opens again after a kill at any instruction, is locked against a second
-//! daemon, and says at start what of it is damaged: a namespace of which a part is missing is
-//! reported, the others go on. Content is not checksummed, only what describes it: the host's disk
-//! below is trusted for data, as any block device is. Nothing here knows time or NVMe.
+//! daemon, and reports at start which part of it is damaged: a namespace of which a part is missing
+//! is reported, the others go on. Content is not checksummed, only its description is: the host's
+//! disk below is trusted for data, as any block device is. Nothing here knows time or NVMe.
 
 mod base;
 mod cache;

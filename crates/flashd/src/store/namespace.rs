@@ -51,7 +51,7 @@ impl Health {
 }
 
 /// The bytes of one namespace. All offsets and lengths are whole logical blocks inside of it (the
-/// caller has checked; what is not panics).
+/// caller has checked; others panic).
 #[derive(Debug)]
 pub struct Namespace {
     number: u32,
@@ -112,7 +112,7 @@ impl Namespace {
         self.block_bytes
     }
 
-    /// How it is doing.
+    /// Its health.
     #[must_use]
     pub fn health(&self) -> Health {
         self.health
@@ -176,8 +176,8 @@ impl Namespace {
         self.note(result, Access::Write)
     }
 
-    /// Make a range read as zeroes: a write of zeroes, as volatile as one. (Also what Deallocate
-    /// does; a range larger than the cache goes through it.)
+    /// Make a range read as zeroes: a write of zeroes, as volatile as one. (Deallocate does this
+    /// too. A range larger than half of the cache bypasses it and is durable on return.)
     ///
     /// # Errors
     ///
@@ -198,8 +198,8 @@ impl Namespace {
     ///
     /// # Errors
     ///
-    /// The backing file cannot be written. What could not be written is still there, and the next
-    /// flush tries again.
+    /// The backing file cannot be written. Data that could not be written is still there, and the
+    /// next flush tries again.
     pub fn flush(&self) -> Result<(), StoreError> {
         self.in_service()?;
         let mut state = self.write_state();
@@ -231,7 +231,7 @@ impl Namespace {
         self.note(result, Access::Write)
     }
 
-    /// Drop all data that is not durable. Answers the state of each zone then.
+    /// Drop all data that is not durable. Return the state that each zone has then.
     pub fn power_cut(&self) -> Vec<ZoneRest> {
         let mut state = self.write_state();
         state.cache.clear();
@@ -287,7 +287,7 @@ impl Namespace {
         }
     }
 
-    /// Whether a health tells of more than the damage that was found at start.
+    /// Whether a health reports more than the damage that was found at start.
     fn has_failed_since(&self, health: &Health) -> bool {
         match (health.problem(), &self.damage) {
             (Some(problem), Some(damage)) => !Arc::ptr_eq(problem, damage),
@@ -307,7 +307,7 @@ impl Namespace {
                 if known {
                     let volatile = self.read_state().cache.is_empty();
                     let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
-                    // Only what reached the file proves that the file takes data again.
+                    // Only data that reached the file proves that the file takes data again.
                     if volatile && degraded(&health) {
                         tracing::info!(namespace = self.number, "writes to the store work again");
                         *health = self
@@ -367,7 +367,7 @@ impl State {
         Ok(())
     }
 
-    /// Base first, then what is newer over it.
+    /// Read the base first, then the newer data over it.
     fn read_written(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         if into.is_empty() {
             return Ok(());
@@ -427,7 +427,7 @@ impl State {
         Ok(())
     }
 
-    /// Durable on return, and in a zone everything before it.
+    /// Write; on return the data is durable, and in a zone everything before it.
     fn write_through(&mut self, offset: u64, data: &[u8]) -> Result<(), StoreError> {
         let len = data.len() as u64;
         self.drain_zone_before(offset)?;
@@ -441,7 +441,7 @@ impl State {
         self.replaced(offset, len)
     }
 
-    /// A range has gone to the base, past the cache.
+    /// Note that a range has gone to the base, past the cache.
     fn replaced(&mut self, offset: u64, len: u64) -> Result<(), StoreError> {
         self.cache
             .remove_range(offset / self.block_bytes..(offset + len) / self.block_bytes);
@@ -460,7 +460,8 @@ impl State {
         }
     }
 
-    /// Bring what a zone holds before `offset` into the base, so that what is durable has no holes.
+    /// Bring the data of a zone before `offset` into the base, so that the durable data has no
+    /// holes.
     fn drain_zone_before(&mut self, offset: u64) -> Result<(), StoreError> {
         let Some(zones) = &self.zones else {
             return Ok(());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{StoreError, error::Unusable, kind::StoreKind, zones::RECORD_BYTES};
 
 const MAGIC: &[u8; 8] = b"flashdSB";
-/// Format of the file. Another one is refused.
+/// Format of the file. Other formats are refused.
 const VERSION: u32 = 1;
 /// Room for one.
 pub(super) const SUPERBLOCK_BYTES: u64 = 64 << 10;
@@ -133,7 +133,7 @@ pub(super) fn encode(superblock: &Superblock) -> Vec<u8> {
     bytes
 }
 
-/// Where everything goes.
+/// The places of all parts of the file.
 pub(super) fn plan(kinds: &[StoreKind], profile: &str) -> Superblock {
     let mut at = 2 * SUPERBLOCK_BYTES;
     let mut data = 0;
@@ -158,7 +158,7 @@ pub(super) fn plan(kinds: &[StoreKind], profile: &str) -> Superblock {
         profile: profile.to_owned(),
         namespaces,
         image_start: at,
-        // Mapping and wear take about 0.3 % of the data; what is not used takes no space.
+        // Mapping and wear take about 0.3 % of the data; unused parts take no space.
         image_len: (data / 32 + (64 << 20)).next_multiple_of(ALIGNMENT),
     }
 }
@@ -179,13 +179,13 @@ pub(super) fn forming_bytes() -> Vec<u8> {
     encode(&Superblock::forming())
 }
 
-/// Where a namespace's zone records begin in a file.
+/// The place at which a namespace's zone records begin in a file.
 #[cfg(test)]
 pub(super) fn records_start(path: &Path, index: usize) -> u64 {
     test_superblock(path).namespaces[index].records_start
 }
 
-/// Where a namespace's bytes begin in a file.
+/// The place at which a namespace's bytes begin in a file.
 #[cfg(test)]
 pub(super) fn data_start(path: &Path, index: usize) -> u64 {
     test_superblock(path).namespaces[index].data_start

@@ -45,7 +45,7 @@ fn open(path: &Path, kinds: &[StoreKind], cache_blocks: u64) -> Result<Store, St
     Store::open(&options(path), kinds, cache_blocks * BLOCK, "test").map(|(store, _)| store)
 }
 
-/// What happens to a device.
+/// A step of a device's life.
 #[derive(Clone, Debug)]
 enum Step {
     Write {
@@ -58,7 +58,7 @@ enum Step {
         count: u64,
     },
     Flush,
-    /// Of a zone, where there are zones.
+    /// A change of a zone, if there are zones.
     Zone(usize, ZoneChange),
     /// The power is cut, or with a file the daemon is killed.
     PowerCut,
@@ -104,7 +104,7 @@ impl Bench {
     }
 
     fn start(&mut self) {
-        // First the old one goes, with its lock.
+        // Drop the old store first, with its lock.
         self.store = None;
         let kinds = [self.kind.clone()];
         self.store = Some(match &self.path {
@@ -202,7 +202,7 @@ fn conventional_case(steps: &[Step], cache: u64, in_file: bool) {
     }
 }
 
-/// Zeroing more than half of the cache goes through it.
+/// Zeroing more than half of the cache bypasses it.
 fn steps_zero_much(steps: &[Step], cache: u64) -> bool {
     steps
         .iter()

@@ -17,7 +17,7 @@ pub(super) const RECORD_BYTES: usize = 32;
 /// The state of a zone after a power cut or at start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneRest {
-    /// Written up to so many bytes from its start (0: empty, capacity: full).
+    /// Written up to this many bytes from its start (0: empty, capacity: full).
     Written(u64),
     /// Full because the host finished it, with data up to there.
     Finished(u64),
@@ -92,7 +92,7 @@ pub(super) struct Zones {
     durable: Vec<ZoneRest>,
     /// Bytes from each zone's start that were written, durable or not.
     written: Vec<u64>,
-    /// Where the records are, for a namespace in a file.
+    /// The place of the records, for a namespace in a file.
     records: Option<Region>,
 }
 
@@ -108,7 +108,7 @@ impl Zones {
     }
 
     /// Zones as the records say. A damaged record takes its zone offline; their numbers are the
-    /// second part of the answer.
+    /// second part of the result.
     pub(super) fn load(
         layout: ZoneLayout,
         region: Region,
@@ -201,7 +201,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Forget what was written and is not durable.
+    /// Forget the data that was written and is not durable.
     pub(super) fn power_cut(&mut self) {
         for (written, durable) in self.written.iter_mut().zip(&self.durable) {
             *written = durable.written();

@@ -1,4 +1,4 @@
-//! A daemon with a mounted disk, for tests that kill it; and what is put on top of it.
+//! A daemon with a mounted disk, for tests that kill it; and the layers on top of it.
 
 use std::{
     fs,
@@ -57,7 +57,7 @@ impl Daemon {
     pub(crate) fn start_by(mut command: Command, folder: &Path, arguments: &[&str]) -> Self {
         let mount_point = folder.join("mnt");
         if !mount_point.is_dir() {
-            // One that is dead already is the daemon's to take away.
+            // The daemon removes the mount of a daemon that is dead already.
             let _ = fs::create_dir(&mount_point);
         }
         let log = fs::File::options()
@@ -115,7 +115,7 @@ impl Daemon {
         kib.parse::<u64>().unwrap() << 10
     }
 
-    /// Say on stderr where each of its threads is, for a test that finds it stuck.
+    /// Print on stderr where each of its threads is, for a test that finds it stuck.
     pub(crate) fn show_threads(&self) {
         for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))
             .into_iter()
@@ -131,8 +131,8 @@ impl Daemon {
         eprintln!("{}", maps.unwrap_or_default());
     }
 
-    /// Have the kernel give up the FUSE connection: what waits for it gets errors, even where
-    /// killing the daemon would not help because it waits itself.
+    /// Have the kernel give up the FUSE connection: processes that wait for it get errors, even
+    /// where killing the daemon would not help because it waits itself.
     pub(crate) fn abort(&self) {
         let connections = "/sys/fs/fuse/connections";
         let abort = format!("{connections}/{}/abort", self.connection);
@@ -142,7 +142,7 @@ impl Daemon {
         let _ = fs::write(abort, "1");
     }
 
-    /// SIGKILL: nothing is tidied up.
+    /// Kill it with SIGKILL: nothing is tidied up.
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
@@ -158,7 +158,7 @@ impl Daemon {
         child.wait().unwrap()
     }
 
-    /// Ask it something.
+    /// Send it a command.
     pub(crate) fn ask(&self, arguments: &[&str]) -> Output {
         ask(&self.folder, arguments)
     }
@@ -194,7 +194,7 @@ impl Loop {
         Self::attach_as("-f", disk)
     }
 
-    /// As the loop device of this name.
+    /// Attach it as the loop device of this name.
     pub(crate) fn attach_as(name: &str, disk: &Path) -> Self {
         let disk = disk.to_str().unwrap();
         let arguments = ["--direct-io=on", "-b", "4096", "--show", name, disk];

@@ -43,7 +43,7 @@ impl Fixture {
         Self::with("zero", 1.0)
     }
 
-    /// With those of a profile.
+    /// With the latencies of a profile.
     pub(crate) fn with(profile: &str, time_scale: f64) -> Self {
         let profile = Profile::builtin(profile).unwrap();
         let zone = profile.geometry().zone.size;
@@ -64,12 +64,12 @@ impl Fixture {
         Self::of(Device::open(&options).unwrap())
     }
 
-    /// Of a device. From now on no thread of this process may panic unnoticed.
+    /// Serve a device. From now on no thread of this process may panic unnoticed.
     pub(crate) fn of(device: Arc<Device>) -> Self {
         Self::at(device, "127.0.0.1:0".parse().unwrap())
     }
 
-    /// Of a device, at an address.
+    /// Serve a device at an address.
     pub(crate) fn at(device: Arc<Device>, address: SocketAddr) -> Self {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -127,7 +127,7 @@ impl Fixture {
     }
 }
 
-/// Content that tells where and when it was written.
+/// Content that identifies its place and its write.
 pub(crate) fn pattern(block: u64, count: usize, seed: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count * BLOCK);
     for block in block..block + count as u64 {

@@ -1,10 +1,10 @@
-//! Identify Controller: what a controller is and can do.
+//! Identify Controller: identity and capabilities of a controller.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
 wire! {
-    /// Identify Controller data structure (Base §5.17.2.1). A field that is 0 says "not supported" or
-    /// "not reported" unless its comment says something else.
+    /// Identify Controller data structure (Base §5.17.2.1). A field that is 0 means "not supported"
+    /// or "not reported", unless its comment states another meaning.
     pub struct Controller [4096] {
         /// VID: PCI vendor.
         pub pci_vendor: U16,
@@ -32,7 +32,7 @@ wire! {
         pub rtd3_resume: U32,
         /// RTD3E: microseconds.
         pub rtd3_entry: U32,
-        /// OAES: which asynchronous events there can be (see [`crate::event`]).
+        /// OAES: the asynchronous events that can occur (see [`crate::event`]).
         pub async_events: U32,
         /// CTRATT: attributes.
         pub attributes: U32,
@@ -105,7 +105,7 @@ wire! {
         pub fused: U16,
         /// FNA.
         pub format: u8,
-        /// VWC: a volatile write cache is there (0), what Flush of all namespaces does (2:1).
+        /// VWC: a volatile write cache is present (0), behavior of Flush of all namespaces (2:1).
         pub write_cache: u8,
         /// AWUN: blocks that are written atomically, zero-based.
         pub atomic_write: U16,
@@ -131,7 +131,7 @@ wire! {
         pub command_capsule: U32,
         /// IORCSZ: most bytes of a response capsule, in 16 bytes (at least 1).
         pub response_capsule: U32,
-        /// ICDOFF: where data in the capsule starts behind the command, in 16 bytes.
+        /// ICDOFF: offset of data in the capsule from the end of the command, in 16 bytes.
         pub capsule_data_offset: U16,
         /// FCATT: bit 0 is a static controller.
         pub fabrics_attributes: u8,
@@ -171,7 +171,7 @@ pub const LPA_EFFECTS: u8 = 1 << 1;
 /// LPA: Get Log Page takes offsets and long lengths.
 pub const LPA_EXTENDED: u8 = 1 << 2;
 
-/// What SGLS says of a controller on TCP.
+/// The SGL support of a controller on TCP, as SGLS reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SglSupport;
 
@@ -184,13 +184,13 @@ impl SglSupport {
     }
 }
 
-/// What the NVM command set adds.
+/// The part that the NVM command set adds.
 pub(super) mod nvm {
     use super::{U32, U64};
 
     wire! {
-        /// Identify Controller of the NVM command set (NVM §4.1.5.4). Sizes are powers of two over the
-        /// smallest page, 0 is no limit.
+        /// Identify Controller of the NVM command set (NVM §4.1.5.4). Sizes are powers of two over
+        /// the smallest page, 0 is no limit.
         pub struct NvmController [4096] {
             /// VSL: most data of Verify.
             pub verify_limit: u8,
@@ -209,7 +209,7 @@ pub(super) mod nvm {
     }
 }
 
-/// What the Zoned Namespace command set adds.
+/// The part that the Zoned Namespace command set adds.
 pub(super) mod zoned {
     wire! {
         /// Identify Controller of the Zoned Namespace command set (ZNS §4.1.5.2).

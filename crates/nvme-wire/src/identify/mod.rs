@@ -1,4 +1,4 @@
-//! What Identify returns (Base §5.17).
+//! The data structures of Identify (Base §5.17).
 
 mod controller;
 mod namespace;

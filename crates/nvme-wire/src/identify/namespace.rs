@@ -1,4 +1,4 @@
-//! Identify Namespace: what a namespace is and can do.
+//! Identify Namespace: identity and capabilities of a namespace.
 
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -25,7 +25,7 @@ wire! {
         pub capacity: U64,
         /// NUSE: blocks that are in use.
         pub in_use: U64,
-        /// NSFEAT: the fields from NPWG to NOWS mean something (bit 4).
+        /// NSFEAT: the fields from NPWG to NOWS are valid (bit 4).
         pub features: u8,
         /// NLBAF: formats, zero-based.
         pub formats: u8,
@@ -43,8 +43,8 @@ wire! {
         pub reservations: u8,
         /// FPI.
         pub format_progress: u8,
-        /// DLFEAT: what deallocated blocks read as, 001b is zeroes (2:0); Write Zeroes may deallocate
-        /// (3).
+        /// DLFEAT: the value that deallocated blocks read as, 001b is zeroes (2:0); Write Zeroes
+        /// may deallocate (3).
         pub deallocation: u8,
         /// NAWUN: blocks written atomically, zero-based.
         pub atomic_write: U16,
@@ -147,7 +147,7 @@ wire! {
 pub const OZCS_READ_ACROSS_ZONES: u16 = 1 << 0;
 /// DLFEAT: deallocated blocks read as zeroes, and Write Zeroes may deallocate.
 pub const DLFEAT_ZEROES: u8 = 0b001 | 1 << 3;
-/// NSFEAT: NPWG, NPWA, NPDG, NPDA and NOWS mean something.
+/// NSFEAT: NPWG, NPWA, NPDG, NPDA and NOWS are valid.
 pub const NSFEAT_OPTIMAL: u8 = 1 << 4;
 
 wire! {

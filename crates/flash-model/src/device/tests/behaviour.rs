@@ -17,7 +17,7 @@ impl Numbers {
     }
 }
 
-/// Everything that a device told during a random workload on both kinds of namespaces.
+/// Returns all answers of a device during a random workload on both kinds of namespaces.
 fn told(profile: &str, seed: u64, steps: u64) -> (Vec<String>, Stats) {
     let specs = [
         NamespaceSpec {
@@ -99,7 +99,7 @@ fn every_ticket_ends_once_and_the_device_comes_to_rest() {
             .filter(|line| line.starts_with("(Ticket"))
             .count();
         assert_eq!(issued, ended, "seed {seed}");
-        // Nothing is lost and nothing is counted twice: a die was busy with what it did.
+        // Nothing is lost and nothing is counted twice: a die was busy with its operations.
         for die in &stats.dies {
             let work = die.reads * 80_000 + die.programs * 700_000 + die.erases * 3_000_000;
             assert_eq!(die.busy_ns, work, "seed {seed}");
@@ -150,7 +150,7 @@ fn a_read_interrupts_a_program_where_the_profile_allows_it() {
     assert_eq!(run(&mut device, now, &read), now + 91_000 + 80_000);
     let later = start + 724_000;
     let free = start + 724_000 + 165_000;
-    // Suspended once more, for what is left of it.
+    // Suspended once more, for the rest of it.
     assert_eq!(run(&mut device, later, &read), later + 91_000);
     assert_eq!(
         run(&mut device, free + 85_000, &read),
@@ -276,7 +276,7 @@ fn partial_pages_of_a_conventional_namespace_are_flushed_and_programmed_later() 
     assert_eq!(device.stats().programmed_bytes.flush, 32 * KIB);
     let again = run(&mut device, now + MIB, &Command::Flush);
     assert!(again - now - MIB < 10_000, "there is nothing left to flush");
-    // Part of a logical page: what stays of it must be read, here from the buffer.
+    // Part of a logical page: the part that stays must be read, here from the buffer.
     run(&mut device, now + 2 * MIB, &write(512, 512));
     run(&mut device, now + 3 * MIB, &write(4 * KIB, 28 * KIB));
     device.advance(Nanos(now + 9 * MIB), &mut Vec::new());
@@ -299,7 +299,7 @@ fn garbage_collection_costs_time_and_is_accounted_for() {
         stats.write_amplification()
     );
     assert!(stats.wear[0].most > 0);
-    // As fast as the first time only if collecting cost nothing.
+    // It is as fast as the first time only if collecting cost nothing.
     let (before, after) = (
         first as f64 / 65_536.0,
         (end - first) as f64 / writes as f64,
@@ -360,7 +360,7 @@ fn host_reads_pass_a_migration_through_memory() {
         );
         worst = worst.max(done - now);
     }
-    // The program that runs, what was sensed before it, and the channel.
+    // The program that runs, the pages sensed before it, and the channel.
     assert!(worst <= 700_000 + 3 * 80_000 + 100_000, "{worst}");
     assert!(finish(&mut device, migration.done) > now);
 }
@@ -383,7 +383,7 @@ fn any_command() -> impl Strategy<Value = (usize, u8, [u64; 3], bool)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a host sends: no panic, and what is refused changes nothing.
+    /// Whatever a host sends: no panic, and a refused command changes nothing.
     #[test]
     fn nonsense_is_refused_and_changes_nothing(
         commands in prop::collection::vec(any_command(), 1..60),
@@ -397,7 +397,7 @@ proptest! {
         let mut device = Device::new(&profile, &specs).unwrap();
         let mut now = 0;
         for (ns, code, [a, b, c], flag) in commands {
-            // Small lengths are more telling.
+            // Small lengths find more.
             let len = if c > 100 * MIB { c } else { c % MIB };
             let spans = [Span { offset: a, len }, Span { offset: b, len: 4096 }];
             let moves = [Move { from: a, to: b, len }, Move { from: b, to: a, len: 4096 }];

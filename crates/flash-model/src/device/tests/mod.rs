@@ -160,7 +160,7 @@ fn single_reads_of_the_indef_device_are_exact() {
         .map(|die| die.reads)
         .sum();
     assert_eq!(reads, 16);
-    // What was never written costs nothing.
+    // Reading data that was never written costs nothing.
     let now = now + 1_000_000;
     assert_eq!(
         run(
@@ -179,7 +179,7 @@ fn single_reads_of_the_indef_device_are_exact() {
 fn single_writes_and_zone_commands_of_the_indef_device_are_exact() {
     let mut device = device("indef-femu", NamespaceKind::Zoned, 64 * MIB);
     assert_eq!(run(&mut device, 5, &write(0, 4 * KIB)), 5);
-    // One page is programmed for what is there: a quarter page over the channel.
+    // One page is programmed for the data that is there: a quarter page over the channel.
     assert_eq!(run(&mut device, 10, &Command::Flush), 10 + 6_000 + 700_000);
     let now = 10_000_000;
     // The whole row is complete; the two pages of a channel go over it one after the other.
@@ -247,7 +247,7 @@ fn migration_across_dies_goes_through_memory() {
     let done = run(&mut device, now + MIB, &Command::Migrate { moves: &moves });
     let stats = device.stats().since(&before);
     assert_eq!(stats.copied_back_bytes.total(), 0);
-    // All but what is left of the last row.
+    // All but the rest of the last row.
     assert_eq!(stats.programmed_bytes.migration, 16 * MIB);
     assert!(stats.sensed_bytes.migration >= 16 * MIB);
     let rate = 16.0 * MIB as f64 / (done - now) as f64 * 1e3;

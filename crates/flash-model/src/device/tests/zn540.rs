@@ -1,4 +1,4 @@
-//! The ZN540-like profile against what was published about the device (docs/flash-model.md).
+//! The ZN540-like profile against the published numbers of the device (docs/flash-model.md).
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn append(zone: u64, len: u64) -> Command<'static> {
     }
 }
 
-/// Writes so much of a zone, and waits until all is on flash.
+/// Writes `bytes` of a zone, and waits until all is on flash.
 fn fill_zone(device: &mut Device, now: u64, zone: u64, bytes: u64) -> u64 {
     let mut at = 0;
     let writes = std::iter::from_fn(|| {

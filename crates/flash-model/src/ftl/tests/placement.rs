@@ -1,4 +1,4 @@
-//! Where single commands go, with nothing to collect.
+//! The placement of single commands, with nothing to collect.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn a_die_that_is_full_lets_hints_fall_back_and_turns_pass() {
         .filter(|&die| die == 1)
         .count() as u32;
     assert_eq!(on_die_1, small().slots_per_die_at_most());
-    // And it goes on to work like that, collection included.
+    // It goes on to work in that state, collection included.
     let mut numbers = Numbers(3);
     for _ in 0..20_000 {
         let hint = PagePlacement::After { predecessor: 0 };

@@ -72,7 +72,7 @@ fn options() -> impl Strategy<Value = FtlOptions> {
     )
 }
 
-/// As the published emulator does it.
+/// Returns the options of the published emulator.
 fn published() -> FtlOptions {
     FtlOptions {
         separate_parts: false,
@@ -147,7 +147,7 @@ proptest! {
             ftl.write(first, 1 + numbers.below(9).min(pages - 1 - first), placement, &mut work);
         }
         check_tables(&ftl, pages as usize);
-        // Levelling waits while blocks are short, so the bound is not to the erase.
+        // Levelling waits while blocks are short, so the bound is not exact to one erase.
         prop_assert!(ftl.wear().spread_in_die <= 4 + 8, "{:?} {:?}", ftl.wear(), ftl.counters());
     }
 
@@ -178,7 +178,7 @@ proptest! {
         prop_assert_eq!(at_once.image(), one_by_one.image());
     }
 
-    /// With nothing to collect, the rules fit on a page: hold the FTL against them.
+    /// With nothing to collect, the rules fit on a page: compare the FTL with them.
     #[test]
     fn dies_follow_the_published_rules(
         commands in proptest::collection::vec((0..200_u64, 1..30_u64, 0..200_u64, 0..3), 1..40),
@@ -247,7 +247,7 @@ proptest! {
         if let Ok(mut restored) = Ftl::restore(geometry, FtlOptions::default(), &image) {
             let mapped = |ftl: &Ftl| ftl.slot_of.iter().filter(|slot| **slot != 0).count();
             check_tables(&restored, mapped(&restored));
-            // And it can be worked with.
+            // The restored FTL works.
             let mut numbers = Numbers(cut as u64);
             for _ in 0..1_000 {
                 let first = numbers.below(300);

@@ -1,5 +1,5 @@
-//! A flash that does what it is told and remembers every version of every logical page: what an FTL
-//! says must add up on it.
+//! A flash that carries out an FTL's operations and remembers every version of every logical page:
+//! the FTL's answers must agree with it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +9,16 @@ type Content = BTreeSet<(u64, u64)>;
 
 pub(super) struct Reference {
     geometry: FtlGeometry,
-    /// The version of each logical page that the host expects back.
+    /// The version of each logical page that the host expects to read.
     wanted: BTreeMap<u64, u64>,
     writes: u64,
-    /// What each programmed page holds: (logical page, version).
+    /// The content of each programmed page: (logical page, version).
     flash: BTreeMap<PhysPage, Content>,
     /// Pages programmed in each block; they must be programmed in order.
     programmed: BTreeMap<(u32, u32), u32>,
-    /// What waits in each die's pages that are not full yet.
+    /// Data that waits in each die's pages that are not full yet.
     buffered: Vec<Content>,
-    /// What the collector has read and not yet programmed again.
+    /// Data that the collector has read and not yet programmed again.
     in_hand: Content,
 }
 
@@ -35,14 +35,14 @@ impl Reference {
         }
     }
 
-    /// Writes on both, and holds the FTL's work against the flash.
+    /// Writes to the FTL and here, and applies the FTL's work to the flash.
     pub(super) fn write(&mut self, ftl: &mut Ftl, first: u64, count: u64, hint: PagePlacement) {
         let mut work = Vec::new();
         ftl.write(first, count, hint, &mut work);
         for lpn in first..first + count {
             self.writes += 1;
             self.wanted.insert(lpn, self.writes);
-            // Collecting never moves data to another die: this is where it was written.
+            // Collecting never moves data to another die: this is the die that it was written to.
             let die = ftl.read(lpn).expect("it was just written").die;
             self.buffered[die as usize].insert((lpn, self.writes));
         }
@@ -71,7 +71,7 @@ impl Reference {
             match op {
                 FlashOp::Read(page) => self.in_hand.extend(self.flash[&page].iter()),
                 FlashOp::Program(page) if cause == Cause::Host => {
-                    // It may hold any of what waits on its die; which, the map must say.
+                    // It may hold any of the data that waits on its die; the map must say which.
                     self.program(page, self.buffered[page.die as usize].clone());
                 }
                 FlashOp::Program(page) => {
@@ -115,7 +115,7 @@ impl Reference {
         }
     }
 
-    /// Nothing is lost, nothing came back, and the map is one-to-one.
+    /// Checks that nothing is lost, nothing trimmed came back, and the map is one-to-one.
     pub(super) fn check(&self, ftl: &Ftl) {
         for lpn in 0..self.geometry.logical_pages {
             let page = ftl.read(lpn);
@@ -140,7 +140,7 @@ impl Reference {
     }
 }
 
-/// The two tables are inverse to each other, and all counts are what they count.
+/// Checks that the two tables are inverse to each other, and that all counts are right.
 pub(super) fn check_tables(ftl: &Ftl, mapped: usize) {
     let mut seen = 0;
     for (lpn, &slot) in ftl

@@ -19,7 +19,8 @@ use crate::{
 pub enum Form {
     /// The bytes of the only namespace, which has no zones.
     Image,
-    /// A device's backing file ([`FileOptions`](crate::store::FileOptions)), whatever namespaces there are.
+    /// A device's backing file ([`FileOptions`](crate::store::FileOptions)), whatever namespaces
+    /// there are.
     Store,
 }
 
@@ -52,7 +53,7 @@ impl Base {
             sparse: true,
             host_sync: false,
         };
-        // Without a cache: what is written to it has been chosen to be there.
+        // Without a cache: the data that is written to it was chosen to be there.
         let (store, _) = Store::open(&options, &header.namespaces, 0, &header.profile)?;
         Ok(Self::Store(store, path))
     }

@@ -34,13 +34,13 @@ fn zoned() -> StoreKind {
     }
 }
 
-/// What is done; to a namespace with zones, of a place only the zone counts.
+/// A step of the workload; in a namespace with zones, only the zone of a place counts.
 #[derive(Clone, Debug)]
 enum Step {
     Write(u64, u64, bool),
     Zero(u64, u64, bool),
     Flush,
-    /// Of a zone: finish it, or else reset it.
+    /// Finish a zone, or else reset it.
     Zone(u64, bool),
     Mark,
 }
@@ -56,7 +56,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     (0..2usize, step)
 }
 
-/// All that is in a device.
+/// The whole content of a device.
 #[derive(Debug, PartialEq)]
 struct Shown(Vec<(Vec<u8>, Vec<ZoneRest>)>);
 
@@ -83,7 +83,7 @@ impl Shown {
     }
 }
 
-/// Record the steps; the number of marks comes back.
+/// Record the steps; return the number of marks.
 fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
     let store = Store::in_memory(kinds, 64 * BLOCK).unwrap();
     store.namespaces[0]
@@ -95,7 +95,7 @@ fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
     for (version, (namespace, step)) in (1u8..).zip(steps) {
         let index = namespace % kinds.len();
         let namespace = &store.namespaces[index];
-        // Where a zone is written next, and no further than it goes.
+        // From the place where a zone is written next, and no further than its end.
         let range = |at: u64, count: u64| {
             let (at, end) = match namespace.zone_layout() {
                 None => (at * BLOCK, BLOCKS * BLOCK),

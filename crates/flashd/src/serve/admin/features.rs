@@ -174,14 +174,14 @@ pub(super) fn set(
         }
         Feature::HostBehavior => {
             let behavior = HostBehavior::first_of(data).ok_or(Status::SglLengthInvalid)?;
-            // Formats 2h and 3h can be enabled, and no others are there.
+            // Formats 2h and 3h can be enabled; there are no others.
             if behavior.copy_formats.get() & !0b1100 != 0 {
                 return Err(Status::InvalidField);
             }
             *lock(&settings.behavior) = behavior;
             Ok(0)
         }
-        // One combination of I/O command sets is there, the first one.
+        // There is one combination of I/O command sets, the first one.
         Feature::CommandSetProfile if value & 0x1FF == 0 => Ok(0),
         Feature::CommandSetProfile => Err(Status::CommandSetCombinationRejected),
         // Connect has set it, for good.

@@ -91,7 +91,7 @@ fn is_possible(queue: &HostQueue, nsid: u32) -> bool {
     (1..=queue.backend().largest_nsid()).contains(&nsid)
 }
 
-/// The I/O command set, if it is one of ours.
+/// The I/O command set, if it is supported.
 pub(super) fn supported(set: CommandSet) -> Result<CommandSet, Status> {
     match set {
         CommandSet::Nvm | CommandSet::Zoned => Ok(set),
@@ -229,7 +229,7 @@ fn namespace(of: &device::Namespace, queue: &HostQueue) -> Namespace {
     page.copy_ranges = (COPY_RANGES_MAX - 1) as u8;
     page.nguid = of.uuid;
     page.lba_formats[0] = lba_format(of);
-    // A host should write what goes to flash at once.
+    // A host should write in units that go to flash at once.
     let page_blocks = queue.device().geometry().page.get() / of.block_bytes;
     if of.kind == NamespaceKind::Conventional && (2..=1 << 16).contains(&page_blocks) {
         page.features = NSFEAT_OPTIMAL;
@@ -259,7 +259,7 @@ fn zoned(index: usize, of: &device::Namespace, queue: &HostQueue) -> ZonedNamesp
 fn independent(of: &device::Namespace) -> IndependentNamespace {
     let mut page = IndependentNamespace::zeroed();
     page.multipath = 1;
-    // Ready, whatever its health: failures are told command by command.
+    // Ready, whatever its health: failures are reported command by command.
     page.status = u8::from(of.size_bytes > 0);
     page
 }

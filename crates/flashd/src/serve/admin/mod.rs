@@ -69,8 +69,8 @@ pub(super) fn execute(
     permit.complete(result.map_err(Failed::from));
 }
 
-/// Abort (Base §5.1): nothing that the device has begun can be stopped, so that only Asynchronous Event
-/// Requests are aborted. Bit 0 of the result says that nothing was.
+/// Abort (Base §5.1): nothing that the device has begun can be stopped, so that only Asynchronous
+/// Event Requests are aborted. Bit 0 of the result says that nothing was.
 fn abort(queue: &HostQueue, of: u16, cid: u16) -> Result<u64, Status> {
     const NOT_ABORTED: u64 = 1;
     if !queue.controller.has_queue(of) {

@@ -72,8 +72,8 @@ pub(super) fn copy(
     })
 }
 
-/// Carry out the moves in `data`. Runs of them that are contiguous on both sides are one move for the
-/// device; it takes all of them or none, so that the result is their number or 0.
+/// Carry out the moves in `data`. Runs of them that are contiguous on both sides are one move for
+/// the device; it takes all of them or none, so that the result is their number or 0.
 pub(super) fn defragment(
     namespace: &Namespace,
     count: u64,
@@ -88,7 +88,8 @@ pub(super) fn defragment(
         }
         let (from, to) = (from * DEFRAGMENT_BLOCK, to * DEFRAGMENT_BLOCK);
         match runs.last_mut() {
-            // A move's destination is no source of the run that it is in: later moves see the data there.
+            // A move's destination is no source of the run that it is in: later moves see the data
+            // there.
             Some(run)
                 if run.from + run.len == from
                     && run.to + run.len == to

@@ -1,7 +1,7 @@
 //! Commands of I/O queues (NVM §3.2, ZNS §3.4).
 //!
-//! A command is checked completely, and becomes [`Work`]; the work alone talks to the device, and ends the
-//! command.
+//! A command is checked completely, and becomes [`Work`]; the work alone talks to the device, and
+//! ends the command.
 
 mod copy;
 mod work;
@@ -209,7 +209,7 @@ fn placement(queue: &HostQueue, namespace: &Namespace, hint: WriteHint) -> Place
     match hint {
         WriteHint::None => Placement::RoundRobin,
         WriteHint::Overwrite => Placement::Overwrite,
-        // An out-of-range predecessor counts as unmapped: the normal rule.
+        // An out-of-range predecessor counts as unmapped: the normal rule applies.
         WriteHint::After { predecessor } => predecessor
             .checked_mul(namespace.block_bytes)
             .filter(|&predecessor| predecessor < namespace.size_bytes)

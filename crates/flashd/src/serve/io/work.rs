@@ -23,7 +23,7 @@ pub(super) enum Work<'a> {
         destination: u64,
         fua: bool,
     },
-    /// So many moves, joined where they follow each other.
+    /// This many moves, joined where they follow each other.
     Migrate { moves: Vec<Move>, count: u64 },
     /// Deallocate all of these.
     Deallocate(Vec<Span>),
@@ -146,7 +146,8 @@ fn submit(
     });
 }
 
-/// Several requests; the command ends with the last one, and with the first failure if there is one.
+/// Several requests; the command ends with the last one, and with the first failure if there is
+/// one.
 fn submit_all<'a>(
     device: &Arc<Device>,
     requests: impl Iterator<Item = (usize, Request<'a>)>,
@@ -174,8 +175,8 @@ struct Joint {
 }
 
 impl Joint {
-    /// One request is done, or all were submitted. Whoever lets go last ends the command:
-    /// [`Arc::into_inner`] answers exactly one of them.
+    /// One request is done, or all were submitted. The last owner ends the command:
+    /// [`Arc::into_inner`] returns the value to exactly one of them.
     fn end_part(self: Arc<Self>, outcome: Outcome) {
         if let Err(failure) = outcome {
             let _ = self.failure.set(failure);

@@ -23,7 +23,7 @@ pub(super) fn send(
         ZoneAction::Open => Action::Open,
         ZoneAction::Reset => Action::Reset,
         ZoneAction::Offline => Action::Offline,
-        // Neither descriptor extensions nor random write areas are there.
+        // Neither descriptor extensions nor random write areas are supported.
         ZoneAction::SetDescriptorExtension
         | ZoneAction::CommitRandomWriteArea
         | ZoneAction::Unknown(_) => return Err(Status::InvalidField),

@@ -1,10 +1,11 @@
-//! Replies to a host: an outbox, and the threads that send what is in it.
+//! Replies to a host: an outbox, and the threads that send its content.
 //!
-//! A command is ended through its [`Permit`], and in no other way. Replies that the receiving thread makes itself are sent by it before it waits for the socket again.
-//! Those of other threads (the device's deadlines, other connections) are sent by that thread if few
-//! commands are on their way and the socket takes them at once: an answer at its deadline must not wait
-//! for another thread to wake up. Else they wake the connection's sending thread, which sends many with
-//! one call, so that nobody but this connection waits for a slow host. A command's identifier is free
+//! A command is ended through its [`Permit`], and in no other way. Replies that the receiving
+//! thread makes itself are sent by it before it waits for the socket again. Those of other threads
+//! (the device's deadlines, other connections) are sent by that thread if few commands are on their
+//! way and the socket takes them at once: an answer at its deadline must not wait for another
+//! thread to wake up. Else they wake the connection's sending thread, which sends many with one
+//! call, so that nobody but this connection waits for a slow host. A command's identifier is free
 //! again before the host can know that the command is done, never later.
 
 mod inflight;
@@ -37,10 +38,10 @@ pub(super) use reply::{Completed, Failed};
 const BATCH: usize = 256 << 10;
 /// Bytes of replies that wait before the receiving thread sends them in between.
 const WAITING_MAX: usize = 512 << 10;
-/// Commands on their way up to which an answer is sent by whoever has it. With more, sending several
-/// with one call saves more than the waking costs.
+/// With at most this many commands on their way, the thread that has an answer sends it. With more,
+/// sending several with one call saves more than the waking costs.
 const FEW: usize = 4;
-/// Bytes that may be sent so: what a socket's buffer takes, and is copied quickly.
+/// The most bytes that may be sent so: a socket's buffer takes them, and they are copied quickly.
 const AT_ONCE_MAX: usize = 64 << 10;
 
 /// The sending side of a connection.
@@ -52,7 +53,7 @@ pub(super) struct Sender {
     wake: Condvar,
     waiting: AtomicUsize,
     wire: Mutex<Wire>,
-    /// The same socket, to be shut down by whoever wants the connection to end.
+    /// The same socket, to be shut down by any thread that wants the connection to end.
     stream: TcpStream,
     agreed: OnceLock<(Digests, u8)>,
     flow: Flow,
@@ -145,7 +146,7 @@ impl Sender {
         self.flow.taken.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The connection can no longer be used. Whoever waits for its socket stops waiting.
+    /// The connection can no longer be used. Threads that wait for its socket stop waiting.
     pub(super) fn kill(&self) {
         self.dead.store(true, Ordering::Release);
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -167,7 +168,7 @@ impl Sender {
         self.wake.notify_all();
     }
 
-    /// Nothing more is sent, and the host sees it.
+    /// End the stream to the host: nothing more is sent, and the host sees that.
     pub(super) fn end_of_stream(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -206,14 +207,14 @@ impl Sender {
         }
     }
 
-    /// Send what waits, if it is much. On the receiving thread.
+    /// Send the replies that wait, if they are many bytes. On the receiving thread.
     pub(super) fn flush_if_full(&self) {
         if self.waiting.load(Ordering::Acquire) > WAITING_MAX {
             self.flush();
         }
     }
 
-    /// Send what waits.
+    /// Send the replies that wait.
     pub(super) fn flush(&self) {
         if self.waiting.load(Ordering::Acquire) == 0 {
             return;
@@ -228,7 +229,8 @@ impl Sender {
         }
     }
 
-    /// Send what waits, without waiting for anything; false if somebody else has to go on.
+    /// Send the replies that wait, without waiting for anything; false if another thread has to go
+    /// on.
     fn send_at_once(&self) -> bool {
         if self.inflight.count() > FEW || self.waiting.load(Ordering::Acquire) > AT_ONCE_MAX {
             return false;
@@ -254,7 +256,7 @@ impl Sender {
         !wire.batch.is_empty()
     }
 
-    /// Send what was taken.
+    /// Send the replies that were taken.
     fn send(&self, wire: &mut Wire) -> std::io::Result<()> {
         self.put(wire, |wire| {
             if wire.bytes.len() >= BATCH {
@@ -268,7 +270,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Send of what was taken as much as the socket has room for.
+    /// Send as many of the taken replies' bytes as the socket has room for.
     fn send_some(&self, wire: &mut Wire) -> std::io::Result<()> {
         self.put(wire, |_| Ok(()))?;
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
@@ -291,7 +293,7 @@ impl Sender {
         self.waiting.fetch_sub(owed, Ordering::AcqRel);
     }
 
-    /// Make PDUs of what was taken.
+    /// Make PDUs of the replies that were taken.
     fn put(
         &self,
         wire: &mut Wire,
@@ -333,7 +335,7 @@ impl Sender {
         }
     }
 
-    /// Send what other threads have to say, until the connection ends.
+    /// Send the replies of other threads, until the connection ends.
     pub(super) fn run(&self) {
         loop {
             let mut outbox = lock(&self.outbox);

@@ -1,9 +1,9 @@
 //! The right, and the duty, to end one command.
 //!
-//! [`Permit::issue`] is the only source of permits, and a completion leaves this module only through
-//! [`Permit::complete`], which consumes the permit. So no command ends twice. A permit that is dropped on
-//! a living connection is a command that would never end: a debug build panics, and every build ends the
-//! connection, so that the host does not wait for ever.
+//! [`Permit::issue`] is the only source of permits, and a completion leaves this module only
+//! through [`Permit::complete`], which consumes the permit. So no command ends twice. A permit that
+//! is dropped on a living connection is a command that would never end: a debug build panics, and
+//! every build ends the connection, so that the host does not wait for ever.
 
 use std::sync::Arc;
 
@@ -88,8 +88,8 @@ impl Permit {
         self.queue.kill();
     }
 
-    /// Forget the command, as a controller reset does with those that wait for an event. The host gets no
-    /// answer, and its identifier stays in use for as long as the connection lives.
+    /// Forget the command, as a controller reset does with those that wait for an event. The host
+    /// gets no answer, and its identifier stays in use for as long as the connection lives.
     pub(in crate::serve) fn forget(mut self) {
         self.is_open = false;
     }
@@ -181,8 +181,8 @@ mod tests {
             .collect()
     }
 
-    /// Two completions do not compile: `complete` consumes the permit, and a permit cannot be cloned. If
-    /// it could, both implementations would fit here, and the call would be ambiguous.
+    /// Two completions do not compile: `complete` consumes the permit, and a permit cannot be
+    /// cloned. If it could, both implementations would fit here, and the call would be ambiguous.
     #[test]
     fn two_completions_are_impossible() {
         trait NotClone<Marker> {

@@ -44,7 +44,7 @@ impl Failed {
         }
     }
 
-    /// A failure with a result that says more.
+    /// A failure with a result that holds details.
     pub(in crate::serve) fn with_result(status: Status, result: u64) -> Self {
         Self {
             status,
@@ -180,7 +180,8 @@ impl Format {
         }
     }
 
-    /// The header of a C2HData PDU, and room for all that follows; where its data belongs.
+    /// Append the header of a C2HData PDU, and reserve room for all that follows; return the place
+    /// of its data.
     fn start_data(self, cid: u16, len: u32, wire: &mut Vec<u8>) -> usize {
         let mut data = Data::zeroed();
         data.header = Header::with_data(
