@@ -1,5 +1,5 @@
-//! How long ten million access records take, and how much memory; and planning a file of two million
-//! extents. Prints one JSON object.
+//! Measures the time and the memory for ten million access records, and for planning a file of two
+//! million extents. Prints one JSON object.
 //!
 //! ```text
 //! cargo run --release -p indef-core --example access_bench [RECORDS]

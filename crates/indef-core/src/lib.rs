@@ -1,4 +1,4 @@
-//! What to move: access ranges, fragmentation, priority and plans, as pure logic.
+//! Decides which data to move: access ranges, fragmentation, priority and plans, as pure logic.
 //!
 //! Data flows one way: access records become per-file [`access`] ranges; extents become a
 //! [`layout`] with its degrees of fragmentation (DoLF, DoPF, DoF); both give each range a

@@ -1,5 +1,5 @@
-//! Reasons to leave something where it is. A skip is a result, not an error. The sentences that explain a
-//! reason to a person are the program's.
+//! Reasons to leave a file or a range in its place. A skip is a result, not an error. The sentences
+//! that explain a reason to a person are in the program.
 
 use std::fmt;
 
@@ -7,17 +7,18 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
-        /// Why a chunk or a file is not moved. Serialised and displayed as its kebab-case word.
+        /// The reason for which a chunk or a file is not moved. Serialised and displayed as its
+        /// kebab-case name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         pub enum SkipReason {
             $($(#[$doc])* #[serde(rename = $word)] $name,)*
         }
 
         impl SkipReason {
-            /// Every reason there is, for documentation and tests.
+            /// All reasons, for documentation and tests.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The word that stands in JSON and in messages.
+            /// The name in JSON and in messages.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $word,)* }
@@ -45,7 +46,7 @@ reasons! {
     NoTimeLost = "no-time-lost";
     /// Extents are shared with a reflink or a snapshot.
     Shared = "shared";
-    /// Nor may their sharing be given up: a power cut could mix the files that share.
+    /// Sharing may not be given up either: a power cut could mix the files that share.
     KeepsSharing = "keeps-sharing";
     /// Compressed extents that cannot be merged further.
     Compressed = "compressed";
@@ -89,7 +90,7 @@ reasons! {
     Unsupported = "unsupported";
     /// ext4 without a journal cannot order data before metadata.
     NoJournal = "no-journal";
-    /// ext4 with `fast_commit` on a kernel whose fast commits do not tell of moved blocks.
+    /// ext4 with `fast_commit` on a kernel whose fast commits do not record moved blocks.
     FastCommit = "fast-commit";
     /// XFS without `rmapbt`, whose log cannot be recovered after an exchange.
     NoRmap = "no-rmapbt";

@@ -1,10 +1,10 @@
-//! FragPicker's analysis as it was published, beside ours, on the same trace.
+//! FragPicker's published analysis, compared with ours on the same trace.
 //!
-//! What the published one does was written anew from the description (SOSP 2021, §4.1.2 and
-//! Algorithm 1) and from how its scripts behave (`processing.py`, `merge.py`), with each place where
-//! it goes wrong behind a switch of its own. With all switches off it must find the ranges and counts
-//! that we find, whatever the trace; so what differs is explained by the switches, and by nothing
-//! else.
+//! The published analysis was written anew from the description (SOSP 2021, §4.1.2 and Algorithm 1)
+//! and from the behaviour of its scripts (`processing.py`, `merge.py`), with a switch of its own
+//! for each place where it goes wrong. With all switches off it must find the same ranges and
+//! counts as ours, whatever the trace; so every difference is explained by the switches, and by
+//! nothing else.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,18 +20,18 @@ use units::{Bytes, FileOffset, Nanos};
 
 const BLOCK: u64 = 4096;
 const READAHEAD: u64 = 128 << 10;
-/// Readers of one file that we tell apart.
+/// Number of readers of one file that our analysis distinguishes.
 const READERS: usize = 8;
 
-/// Where the published analysis goes wrong.
+/// The faults of the published analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Defect {
-    /// Whether an access reads or writes is not kept, so buffered writes are widened like reads.
+    /// The direction of an access is not kept, so buffered writes are widened like reads.
     WritesReadAhead,
     /// The end of an access is not rounded up to a block: `end % 4096 − 1` is added to it.
     EndMisaligned,
-    /// Whether a read continues another one is told by its aligned place, so readers of sizes that
-    /// are no blocks are taken for random ones.
+    /// A continued read is recognised by its aligned place, so readers of sizes that are no blocks
+    /// are taken for random ones.
     SequenceByBlocks,
     /// One reader is kept for each file, and every access to the file replaces it.
     OneReader,
@@ -42,7 +42,7 @@ enum Defect {
     WindowFromRead,
     /// Algorithm 1 as printed: the count goes on from one window to the next.
     CountNotReset,
-    /// Algorithm 1 as printed: what is under way at the end is never stored.
+    /// Algorithm 1 as printed: the window under way at the end is never stored.
     LastWindowLost,
 }
 
@@ -51,7 +51,7 @@ use Defect::{
     WindowFromRead, WritesReadAhead,
 };
 
-/// Those of the scripts.
+/// The faults of the scripts.
 const SCRIPTS: [Defect; 6] = [
     WritesReadAhead,
     EndMisaligned,
@@ -61,7 +61,7 @@ const SCRIPTS: [Defect; 6] = [
     WindowFromRead,
 ];
 
-/// Those of the algorithm as it stands in the paper.
+/// The faults of the algorithm as printed in the paper.
 const PRINTED: [Defect; 2] = [CountNotReset, LastWindowLost];
 
 /// Start, end and count of each range of each file.
@@ -70,10 +70,10 @@ type Ranges = BTreeMap<u32, Vec<(u64, u64, u64)>>;
 /// A reader that may be sequential.
 #[derive(Clone, Copy)]
 struct Reader {
-    /// Where its latest read ended: as it was asked for, and aligned.
+    /// The end of its latest read: as requested, and aligned.
     asked_to: u64,
     aligned_to: u64,
-    /// Where its window ends.
+    /// The end of its window.
     window_end: u64,
     /// Its only entry so far.
     first: Option<usize>,
@@ -83,7 +83,7 @@ struct Reader {
 struct Published<'a> {
     defects: &'a [Defect],
     readers: Vec<Reader>,
-    /// Start and end of what reaches the device.
+    /// Start and end of the accesses that reach the device.
     entries: Vec<(u64, u64)>,
 }
 
@@ -137,7 +137,7 @@ impl Published<'_> {
         }
     }
 
-    /// A read that begins where reader `at` was.
+    /// Handle a read that begins at the end of reader `at`.
     fn continues(&mut self, at: usize, (start, end): (u64, u64), asked_to: u64, len: u64) {
         let mut reader = self.readers.remove(at);
         (reader.asked_to, reader.aligned_to) = (asked_to, end);
@@ -172,7 +172,7 @@ impl Published<'_> {
         self.readers.push(reader);
     }
 
-    /// Ends here are behind the last byte; in the scripts they are the last byte itself.
+    /// Ends here are past the last byte; in the scripts they are the last byte itself.
     fn aligned_end(&self, asked_to: u64) -> u64 {
         if !self.has(EndMisaligned) {
             return asked_to.next_multiple_of(BLOCK);
@@ -232,7 +232,7 @@ fn published(records: &[AccessRecord], defects: &[Defect]) -> Ranges {
     found
 }
 
-/// Ours, with ranges as long as they come (`longest` 0), or cut.
+/// Our analysis, with ranges of any length (`longest` 0), or cut.
 fn ours(records: &[AccessRecord], longest: Bytes) -> Ranges {
     let options = AccessOptions {
         max_range: longest,
@@ -249,7 +249,7 @@ fn ours(records: &[AccessRecord], longest: Bytes) -> Ranges {
         .collect()
 }
 
-/// What two analyses do not have in common.
+/// The ranges that two analyses do not have in common.
 #[derive(Default, PartialEq, Eq)]
 struct Difference {
     files: usize,
@@ -292,7 +292,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// sqlite3, grep, tail and others: see the file's head.
+/// The trace of sqlite3, grep, tail and others: see the head of its file.
 fn recorded() -> Vec<AccessRecord> {
     let text = include_bytes!("traces/applications.profile");
     Profile::read(&text[..]).expect("a profile").records
@@ -339,8 +339,8 @@ fn every_difference_on_the_recorded_trace_has_a_name() {
     }
 }
 
-/// The one place where we go another way on purpose: a chain of overlapping requests of different
-/// places is cut, because one sum for all of it does not tell which part is hot.
+/// The one place where our analysis differs on purpose: a chain of overlapping requests of
+/// different places is cut, because one sum for all of it does not tell which part is hot.
 #[test]
 fn chains_are_cut_and_nothing_else_is() {
     let records = recorded();
@@ -362,7 +362,7 @@ fn chains_are_cut_and_nothing_else_is() {
 }
 
 fn any_records() -> impl Strategy<Value = Vec<AccessRecord>> {
-    // Readers that go on, jump, and mix; sizes that are blocks and sizes that are not.
+    // Readers that continue, jump, and mix; sizes that are blocks and sizes that are not.
     let step = (0u32..3, 0usize..4, 0u8..10, 1u64..60, any::<bool>());
     prop::collection::vec(step, 0..120).prop_map(|steps| {
         let mut places = [[0u64; 4]; 3];

@@ -1,8 +1,8 @@
-//! FragPicker's check which ranges are fragmented, as it was published, beside ours.
+//! FragPicker's published check for fragmented ranges, compared with ours.
 //!
-//! Written anew from the description (SOSP 2021, §4.2.1) and from how its scripts behave
-//! (`FragPicker_IP.py`): they go through the lines of `filefrag -v` and the ranges side by side. Each
-//! place where that goes wrong is behind a switch; with all of them off, the same ranges are chosen
+//! Written anew from the description (SOSP 2021, §4.2.1) and from the behaviour of its scripts
+//! (`FragPicker_IP.py`): they go through the lines of `filefrag -v` and the ranges side by side.
+//! Each place where that goes wrong has a switch; with all of them off, the same ranges are chosen
 //! as by our policy of that name, on any layout.
 
 use indef_core::{
@@ -16,11 +16,11 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 const BLOCK: u64 = 4096;
 
-/// Where the published check goes wrong.
+/// The faults of the published check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Defect {
-    /// Where an extent lies in the file is told by the lengths of those before it, so behind a hole
-    /// every extent is looked for in a wrong place.
+    /// The place of an extent in the file is computed from the lengths of the extents before it, so
+    /// after a hole every extent is looked for in a wrong place.
     OffsetsFromLengths,
     /// Two extents that touch on the device are two fragments.
     TouchingIsApart,
@@ -34,7 +34,7 @@ use Defect::{EndNotCut, HoleIsApart, OffsetsFromLengths, TouchingIsApart};
 
 const ALL: [Defect; 4] = [OffsetsFromLengths, TouchingIsApart, HoleIsApart, EndNotCut];
 
-/// The ranges that it would move, by the extents as the kernel tells them; `size` is the file's.
+/// The ranges that it would move, by the extents that the kernel reports; `size` is the file's.
 fn published(
     extents: &[Extent],
     size: u64,
@@ -94,8 +94,8 @@ fn published(
     ranges.iter().copied().filter(is_fragmented).collect()
 }
 
-/// What our policy would move, or would if that did not leave more fragments (which the published
-/// one does not ask).
+/// The ranges that our policy would move, or would if that did not leave more fragments (which the
+/// published one does not check).
 fn ours(extents: &[Extent], size: u64, ranges: &[FileRange]) -> Vec<FileRange> {
     let accesses: Vec<AccessRange> = ranges
         .iter()
@@ -127,7 +127,7 @@ fn ours(extents: &[Extent], size: u64, ranges: &[FileRange]) -> Vec<FileRange> {
         .collect()
 }
 
-/// As planning cuts them.
+/// The ranges, cut as planning cuts them.
 fn cut(ranges: &[FileRange], size: u64) -> Vec<FileRange> {
     let end = FileOffset(size);
     let cut = |range: &FileRange| FileRange::between(range.start.min(end), range.end().min(end));
@@ -176,7 +176,7 @@ fn each_defect_shows_where_its_name_says() {
             ours(&extents, size, &ranges),
         )
     };
-    // Two extents of 32 blocks behind a hole of 16, and one of two halves.
+    // Two extents of 32 blocks after a hole of 16, and one of two halves.
     let shifted = [(0, 16, false), (16, 32, true), (0, 32, true), (0, 32, true)];
     let (wrong, right) = chosen(&shifted, &[OffsetsFromLengths]);
     assert_eq!(right, []);
@@ -188,7 +188,7 @@ fn each_defect_shows_where_its_name_says() {
     let sparse = [(0, 8, false), (8, 16, false), (0, 96, true)];
     let (wrong, right) = chosen(&sparse, &[HoleIsApart]);
     assert_eq!((wrong, right), (vec![ranges[0]], vec![]));
-    // Read-ahead reached beyond the end of a contiguous file.
+    // Read-ahead reached past the end of a contiguous file.
     let (wrong, right) = chosen(&[(0, 120, false)], &[EndNotCut]);
     assert_eq!((wrong, right), (vec![ranges[3]], vec![]));
 }
@@ -212,7 +212,7 @@ proptest! {
             .collect();
         let chosen = cut(&published(&extents, size, &ranges, &[]), size);
         prop_assert_eq!(&chosen, &ours(&extents, size, &ranges));
-        // Whatever is chosen differently, one of the defects alone does, or several together.
+        // Each different choice is caused by one of the defects alone, or by several together.
         let wrong = cut(&published(&extents, size, &ranges, &ALL), size);
         let plain = parts.iter().all(|(hole, _, jumps)| *hole == 0 && *jumps);
         if plain && at * BLOCK <= size {

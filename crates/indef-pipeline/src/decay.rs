@@ -1,22 +1,23 @@
-//! Counts that fade, so that they tell what is hot now.
+//! Counts that fade, so that they show which ranges are hot now.
 //!
 //! A faded count `c` of events that come at a steady rate `r` settles at `r · half-life ÷ ln 2`, so
-//! a rate can be told from it without keeping the events.
+//! a rate can be computed from it without keeping the events.
 
 use std::time::Duration;
 
-/// A count watched for less than this has no rate yet: a first count divided by no time is anything.
+/// A count watched for less than this has no rate yet: a first count divided by almost no time can
+/// be any number.
 const SHORTEST: Duration = Duration::from_millis(500);
 
-/// How fast counts fade.
+/// The speed at which counts fade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decay {
-    /// After so long a count is worth half; `None`: counts stay what they are.
+    /// The time after which a count is worth half; `None`: counts keep their values.
     half_life: Option<Duration>,
 }
 
 impl Decay {
-    /// Counts stay what they are.
+    /// Counts keep their values.
     pub(crate) const NONE: Self = Self { half_life: None };
 
     /// Counts are worth half after this time, which is not zero.
@@ -26,7 +27,7 @@ impl Decay {
         }
     }
 
-    /// The factor of a count after `time`.
+    /// The factor by which a count fades in `time`.
     pub(crate) fn factor(self, time: Duration) -> f64 {
         self.half_life.map_or(1.0, |half| {
             (-(time.as_secs_f64() / half.as_secs_f64())).exp2()
@@ -59,7 +60,7 @@ mod tests {
             if watched < SHORTEST {
                 continue;
             }
-            // Events at the end of each tenth weigh a little more than ones spread over it.
+            // Events at the end of each tenth weigh a little more than events spread over it.
             assert!((rate - 50.0).abs() < 0.5, "{rate} after {watched:?}");
         }
     }

@@ -1,5 +1,6 @@
-//! Which engine serves the files of each file system: asked before anything is planned, since what an
-//! engine needs (a journal, a feature, a privilege) is a matter of the file system as a whole.
+//! The engine for the files of each file system: chosen before anything is planned, since the
+//! requirements of an engine (a journal, a feature, a privilege) concern the file system as a
+//! whole.
 
 use std::{
     collections::HashMap,
@@ -16,14 +17,14 @@ pub(crate) struct Chosen {
     pub(crate) engine: Option<EngineKind>,
     /// It can only move whole files.
     pub(crate) whole_files: bool,
-    /// Why nothing of this file system is moved.
+    /// The reason for which nothing of this file system is moved.
     pub(crate) refused: Option<SkipReason>,
 }
 
 /// The engines of the file systems seen so far, by device number.
 #[derive(Debug, Default)]
 pub(crate) struct Engines {
-    /// Asked for by name.
+    /// The engine requested by name.
     wanted: Option<EngineKind>,
     known: Mutex<HashMap<u64, Chosen>>,
 }
@@ -36,9 +37,9 @@ impl Engines {
         }
     }
 
-    /// For the files of this one.
+    /// The choice for the files of this file system.
     pub(crate) fn of(&self, fs: &Filesystem) -> Chosen {
-        // Held while looking: each is looked at once.
+        // Held during the examination: each file system is examined once.
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         *known
             .entry(fs.dev)
@@ -46,7 +47,7 @@ impl Engines {
     }
 }
 
-/// The first that works there, as a run would find it.
+/// The first engine that works there, as a run would find it.
 fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
     let kinds: Vec<_> = match wanted {
         Some(kind) => [Some(kind), kind.instead()].into_iter().flatten().collect(),
@@ -66,7 +67,8 @@ fn choose(fs: &Filesystem, wanted: Option<EngineKind>) -> Chosen {
                     refused: None,
                 };
             }
-            // That an engine is not for this file system says less than what another one lacks.
+            // An engine that is not for this file system is a less informative reason than a
+            // missing requirement of another one.
             Err(Refusal::Skip(reason)) if refused.is_none_or(|old| old == SkipReason::NoEngine) => {
                 refused = Some(reason);
             }

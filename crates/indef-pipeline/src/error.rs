@@ -1,4 +1,4 @@
-//! Why a stage of the pipeline cannot do what was asked for.
+//! The errors of a stage of the pipeline.
 
 use std::{
     io,
@@ -9,14 +9,15 @@ use indef_core::{plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_trace::{collect::TraceError, store::StoreError};
 
-/// A stage failed as a whole. What concerns a single file is a [`Note`](crate::Note) or a result.
+/// A stage failed as a whole. A failure that concerns a single file is a [`Note`](crate::Note) or
+/// a result.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be opened or made.
     #[error("{path}: {source}", path = path.display())]
     Open {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// The kernel's answer.
         #[source]
@@ -25,7 +26,7 @@ pub enum Error {
     /// A file cannot be written.
     #[error("{path}: cannot write {what}: {source}", path = path.display())]
     Write {
-        /// Which.
+        /// Its path.
         path: PathBuf,
         /// "the plan", "the profile".
         what: &'static str,
@@ -33,21 +34,21 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// A profile of lines is damaged, or is none.
+    /// A profile of lines is damaged, or is no profile.
     #[error("{path}: {source}", path = path.display())]
     Profile {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Its line, and what is wrong with it.
+        /// Its line, and the mistake in it.
         #[source]
         source: ProfileError,
     },
-    /// A plan file is damaged, or is none.
+    /// A plan file is damaged, or is no plan.
     #[error("{path}: {source}", path = path.display())]
     Plan {
-        /// Which.
+        /// Its path.
         path: PathBuf,
-        /// Its line, and what is wrong with it.
+        /// Its line, and the mistake in it.
         #[source]
         source: PlanError,
     },
@@ -59,13 +60,13 @@ pub enum Error {
     Claimed {
         /// A path on it.
         path: Option<PathBuf>,
-        /// Which run.
+        /// The other run.
         why: ClaimError,
     },
-    /// There is no run that could go on.
+    /// There is no stopped run to continue.
     #[error("no run was stopped with work left")]
     NothingStopped,
-    /// There is no place to store runs at.
+    /// There is no directory in which to store runs.
     #[error("no directory for the state of runs: set HOME or XDG_STATE_HOME")]
     NoStateDirectory(#[source] io::Error),
     /// A stored run cannot be read or written. Names its path.
@@ -77,16 +78,16 @@ pub enum Error {
     /// A file is no profile store, and is not overwritten.
     #[error("{path}: there is something else than a profile store", path = path.display())]
     NoStore {
-        /// Which.
+        /// Its path.
         path: PathBuf,
     },
     /// A profile of lines would overwrite a profile store.
     #[error("{path}: there is a profile store", path = path.display())]
     IsStore {
-        /// Which.
+        /// Its path.
         path: PathBuf,
     },
-    /// The store did not take all that was learned; the rest is kept in another file.
+    /// The store did not take all recorded accesses; the rest is kept in another file.
     #[error("{why}. What was not yet in it is kept in {path}", path = path.display())]
     Rescued {
         /// A profile of lines in the temporary directory.
@@ -94,12 +95,12 @@ pub enum Error {
         /// The store's problem.
         why: StoreError,
     },
-    /// The store did not take all that was learned, and the rest is lost.
+    /// The store did not take all recorded accesses, and the rest is lost.
     #[error("{why}. It could not be kept elsewhere either: {source}")]
     NotRescued {
         /// The store's problem.
         why: StoreError,
-        /// Why no other file could be written.
+        /// The reason for which no other file could be written.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! Each device's inside: as given, or as the device of each file system tells.
+//! The internal geometry of each device: as given, or as the device of each file system reports it.
 
 use std::{
     borrow::Cow,
@@ -12,7 +12,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use crate::note::{Note, Notes};
 
-/// Where geometries come from.
+/// The source of geometries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryChoice {
     /// Ask the devices.
@@ -35,14 +35,14 @@ pub struct Geometries {
 pub struct Answer {
     /// A path on the file system.
     pub path: PathBuf,
-    /// The geometry, or why it is unknown.
+    /// The geometry, or the reason for which it is unknown.
     pub told: Result<DeviceGeometry, NoGeometry>,
 }
 
 impl Geometries {
-    /// For the file systems that `paths` are on. `choice` is what was asked for; if nothing was,
-    /// devices are asked, and those that have nothing to tell, as ordinary ones have not, are left
-    /// out of the answers.
+    /// The geometries of the file systems that `paths` are on. `choice` is the requested source;
+    /// without one, devices are asked, and devices that report nothing, as ordinary ones do, are
+    /// left out of the answers.
     pub fn new(choice: Option<GeometryChoice>, paths: &[PathBuf], notes: &dyn Notes) -> Self {
         if let Some(GeometryChoice::Given(geometry)) = choice {
             return Self {
@@ -73,8 +73,8 @@ impl Geometries {
     }
 
     fn ask(&mut self, path: &Path) {
-        // Only to ask where it is: a FIFO would hold us up, and opening a device may do something. What
-        // cannot be opened is told when it is scanned.
+        // Opened only to find its device: a FIFO would block us, and opening a device may have
+        // effects. A path that cannot be opened is reported when it is scanned.
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let Ok(fs) = open(path, flags, Mode::empty())
             .map_err(drop)
@@ -96,7 +96,7 @@ impl Geometries {
         });
     }
 
-    /// Of the file system with this device number.
+    /// The geometry of the file system with this device number.
     #[must_use]
     pub fn of(&self, dev: u64) -> Geometry {
         self.given
@@ -113,7 +113,7 @@ impl Geometries {
             .any(|geometry| *geometry != Geometry::Unknown)
     }
 
-    /// The one that stands for a whole plan: as given, or the first that is known.
+    /// The geometry that represents a whole plan: as given, or the first that is known.
     #[must_use]
     pub fn main(&self) -> Geometry {
         let mut known = (self.answers.iter())
@@ -122,7 +122,7 @@ impl Geometries {
         self.given.or_else(|| known.next()).unwrap_or_default()
     }
 
-    /// The one that was given for all devices.
+    /// The geometry that was given for all devices.
     #[must_use]
     pub fn given(&self) -> Option<Geometry> {
         self.given

@@ -1,4 +1,4 @@
-//! Heat: a profile, joined to the files that it is about.
+//! Heat: a profile, joined to the files that it describes.
 
 use std::{
     collections::HashMap,
@@ -33,19 +33,19 @@ pub(crate) struct Accesses {
     files: HashMap<TargetId, Known>,
 }
 
-/// A file of the profile that is still there.
+/// A file of the profile that still exists.
 #[derive(Debug)]
 struct Known {
-    /// In the ranges.
+    /// Its index in the ranges.
     index: u32,
-    /// Where it is, if that is known.
+    /// Its path, if that is known.
     path: Option<PathBuf>,
 }
 
-/// A file of a profile today.
+/// The present state of a file of a profile.
 enum Now {
     Here(TargetId, Option<PathBuf>),
-    /// Another one has its name.
+    /// Another file has its name.
     Replaced,
     Gone,
 }
@@ -79,7 +79,7 @@ impl Finding {
         self.canonical.push(canonical);
     }
 
-    /// Say what is left out.
+    /// Report the files that are left out.
     fn tell(&self, notes: &dyn Notes) {
         for (paths, why) in [
             (&self.replaced, LeftOut::Replaced),
@@ -148,7 +148,7 @@ impl Accesses {
         self.files.get(id).map(|known| self.ranges.of(known.index))
     }
 
-    /// Reads of all files that are still there.
+    /// Reads of all files that still exist.
     pub(crate) fn reads(&self) -> u64 {
         let ranges = self.files.values().flat_map(|f| self.ranges.of(f.index));
         ranges.fold(0, |sum, range| sum.saturating_add(range.reads))
@@ -180,7 +180,7 @@ fn unreadable(path: &Path, source: io::Error) -> Error {
     }
 }
 
-/// A file of a text profile, by its name and, if they are told, its device and inode.
+/// A file of a text profile, by its name and, if they are given, its device and inode.
 fn find(file: &ProfileFile) -> Now {
     let now = fs::metadata(&file.path).ok().map(|status| TargetId {
         dev: status.dev(),
@@ -199,7 +199,7 @@ fn find(file: &ProfileFile) -> Now {
     }
 }
 
-/// A file of a store, by what the kernel knows it by.
+/// A file of a store, by the identity that the kernel gave it.
 fn find_traced(resolver: &Resolver, file: &TracedFile) -> Now {
     match resolver.find(file) {
         Some(Located { dev, inode, path }) => Now::Here(TargetId { dev, inode }, path),

@@ -6,10 +6,10 @@
 //!                   engines ─┘    weigh               watch: the same, live
 //! ```
 //!
-//! It joins what the libraries below know by themselves: [`plan`] walks with `indef-engine`, asks
-//! `indef-fs` for engines and geometries, matches a profile of `indef-trace` to the files met, and
-//! lets `indef-core` decide; [`run`] claims the file systems, stores the work so that it can be
-//! resumed, and has `indef-engine` carry it out. The whole of indef:
+//! It joins the libraries below it: [`plan`] walks with `indef-engine`, asks `indef-fs` for
+//! engines and geometries, matches a profile of `indef-trace` to the files met, and lets
+//! `indef-core` decide; [`run`] claims the file systems, stores the work so that it can be
+//! resumed, and has `indef-engine` execute it. The whole of indef:
 //!
 //! ```
 //! use std::path::Path;
@@ -53,9 +53,9 @@
 //! # assert!(defragment(dir.path(), Some(Path::new("/no/such"))).is_err());
 //! ```
 //!
-//! It prints nothing and knows no terminal: what a person may want to know while it works comes as
-//! a [`Note`] to whoever implements [`Notes`] (`&()` for nobody), results come as values, and a
-//! stage that fails as a whole returns an [`Error`].
+//! It prints nothing and knows no terminal: messages for a person during the work go as a [`Note`]
+//! to the implementation of [`Notes`] (`&()` ignores them), results are values, and a stage that
+//! fails as a whole returns an [`Error`].
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Messages of a stage while it works, as values: whoever calls it decides what becomes text.
+//! Messages of a stage while it works, as values: the caller decides which of them become
+//! text.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use indef_trace::collect::Source;
 
 use crate::error::Error;
 
-/// Something that a person may want to know.
+/// Information for a person.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Note<'a> {
@@ -17,66 +18,66 @@ pub enum Note<'a> {
     LeftOut {
         /// One or more.
         paths: &'a [PathBuf],
-        /// Why.
+        /// The reason.
         why: LeftOut,
     },
-    /// The inside of a device is unknown, and so is the DoPF on it.
+    /// The internal geometry of a device is unknown, and so is the DoPF on it.
     NoGeometry {
         /// A path on it.
         path: &'a Path,
-        /// Why.
+        /// The reason.
         why: &'a NoGeometry,
-        /// Whether the device was to be asked, or this is only the default.
+        /// Whether the query of the device was requested, or is only the default.
         asked_for: bool,
     },
     /// The read times of the profile give no weights.
     NoWeights(&'a CannotCalibrate),
     /// A walk begins.
     Walk,
-    /// The walk met a file. Comes before what there is to say of it.
+    /// The walk met a file. Precedes all notes about it.
     File,
-    /// A path, given or met, cannot be looked at.
+    /// A path, given or met, cannot be examined.
     Refused {
-        /// Which.
+        /// The path.
         path: &'a Path,
-        /// Why.
+        /// The reason.
         refusal: &'a Refusal,
     },
     /// Nothing of this file moves.
     Untouched {
-        /// With its chunks.
+        /// Its plan, with its chunks.
         plan: &'a FilePlan,
-        /// The most telling reason.
+        /// The most informative reason.
         reason: SkipReason,
         /// The file itself was given, not only a directory above it.
         named: bool,
     },
-    /// A source of accesses, with why it is not seen, if so.
+    /// A source of accesses, with the reason if it cannot be observed.
     Source(&'a Source),
-    /// No other run can be kept off the file systems of this one.
+    /// Other runs cannot be kept off the file systems of this one.
     Unclaimed(&'a ClaimError),
     /// The run cannot be stored, so it cannot be resumed.
     NotStored(&'a Error),
-    /// The run is done, but what was stored of it cannot be removed.
+    /// The run is done, but its stored state cannot be removed.
     StaysStored(&'a ResumeError),
 }
 
-/// Why accesses of a profile are left out.
+/// The reason for which accesses of a profile are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// Another file has the name now.
     Replaced,
-    /// No file has it.
+    /// No file has the name.
     Gone,
 }
 
-/// Whoever wants to know. Called from all workers, so it should be quick.
+/// The receiver of notes. Called from all workers, so it should be quick.
 pub trait Notes: Sync {
     /// Take a note.
     fn note(&self, note: Note<'_>);
 }
 
-/// Nobody wants to know.
+/// Ignores all notes.
 impl Notes for () {
     fn note(&self, _: Note<'_>) {}
 }

@@ -1,4 +1,4 @@
-//! A file that is known already, opened to be mapped.
+//! A known file, opened to be mapped.
 
 use std::{fs::File, path::Path, sync::Arc};
 
@@ -19,7 +19,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Open a file by its name, if it is still this file. No symbolic link on the path is followed,
-    /// and the file is looked at before it is opened: opening a device can do things.
+    /// and the file is examined before it is opened: opening a device can have effects.
     pub(crate) fn open(path: &Path, id: TargetId) -> Option<Self> {
         let (root, below) = match path.strip_prefix("/") {
             Ok(below) => ("/", below),
@@ -39,18 +39,19 @@ impl Opened {
         })
     }
 
-    /// The extents of a range. What was not written back has no place yet, unless `sync` is given.
+    /// The extents of a range. Data that was not written back has no place yet, unless `sync` is
+    /// set.
     pub(crate) fn map(&self, range: FileRange, sync: bool, mapper: &mut Mapper) -> Option<Layout> {
         map(&self.file, &self.path, range, sync, mapper).ok()
     }
 
-    /// All of it, in whole blocks.
+    /// The whole file, in whole blocks.
     pub(crate) fn whole(&self) -> FileRange {
         FileRange::new(0, self.size.get()).align_outward(self.block_size)
     }
 
-    /// The range, with a block on either side: whether a fragment reaches across an end of a range
-    /// matters for what a repair does.
+    /// The range, with a block on either side: the effect of a repair depends on whether a fragment
+    /// reaches across an end of the range.
     pub(crate) fn around(&self, range: FileRange) -> FileRange {
         let start = range.start.get().saturating_sub(self.block_size.get());
         let end = range.end().get().saturating_add(self.block_size.get());

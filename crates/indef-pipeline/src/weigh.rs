@@ -1,4 +1,4 @@
-//! Weights from the times in a profile, and how they change the order in which ranges are worth
+//! Weights from the times in a profile, and their effect on the order in which ranges are worth
 //! moving.
 
 use std::{
@@ -22,7 +22,7 @@ use units::FileRange;
 
 use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
 
-/// Ranges whose rank changed most, that are shown.
+/// Number of ranges shown whose rank changed most.
 const SHOWN: usize = 5;
 
 /// Replace the paper's weights in `options` by measured ones. If there are none, they stay.
@@ -31,7 +31,7 @@ const SHOWN: usize = 5;
 ///
 /// # Errors
 ///
-/// Why there are none.
+/// The reason for which there are none.
 pub(crate) fn calibration(
     options: &mut PlanOptions,
     geometries: &Geometries,
@@ -70,7 +70,7 @@ fn samples(
         while let Some((id, path)) = timed.get(next.fetch_add(1, Ordering::Relaxed))
             && !cancel.is_cancelled()
         {
-            // What cannot be looked into is told when it is planned.
+            // A file that cannot be examined is reported when it is planned.
             let layout =
                 open_timed(path, *id).and_then(|file| file.map(file.whole(), false, &mut mapper));
             let (Some(layout), Some(ranges)) = (layout, accesses.of(id)) else {
@@ -92,19 +92,20 @@ fn samples(
     samples.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file of a profile, which may name it by a symbolic link: only what has its number is opened.
+/// Open a file of a profile, which may name it by a symbolic link: only the file with its number is
+/// opened.
 fn open_timed(path: &Path, id: TargetId) -> Option<Opened> {
     Opened::open(path, id).or_else(|| Opened::open(&path.canonicalize().ok()?, id))
 }
 
-/// A fragmented range as both kinds of weights see it.
+/// A fragmented range with its value by both kinds of weights.
 #[derive(Clone, Debug)]
 pub struct Weighed {
     /// The file.
     pub path: Arc<Path>,
-    /// Where in it.
+    /// The place in it.
     pub range: FileRange,
-    /// How often it is read.
+    /// Number of its reads.
     pub reads: u64,
     /// Its fragments.
     pub dolf: u64,
@@ -114,13 +115,13 @@ pub struct Weighed {
     pub measured: f64,
 }
 
-/// Every fragmented range that was planned with measured weights, and what the paper's would make of
-/// it.
+/// Every fragmented range that was planned with measured weights, and its value by the paper's.
 #[derive(Debug, Default)]
 pub(crate) struct Rankings(Mutex<Vec<Weighed>>);
 
 impl Rankings {
-    /// Compare the chunks of a file, planned with `options`, with what the paper's weights give.
+    /// Compare the chunks of a file, planned with `options`, with the chunks by the paper's
+    /// weights.
     pub(crate) fn add(
         &self,
         options: &PlanOptions,
@@ -133,8 +134,8 @@ impl Rankings {
             ..options.clone()
         };
         let path: Arc<Path> = path.into();
-        // Which ranges there are does not depend on weights, beside neighbours that nothing is
-        // worth in, which may stand together.
+        // The set of ranges does not depend on weights, except for neighbours without anything
+        // worth moving, which may be joined.
         let by_paper = plan_file(&paper, facts);
         let mut by_paper = by_paper.iter().peekable();
         let mut weighed = lock(&self.0);
@@ -174,7 +175,7 @@ impl Rankings {
     }
 }
 
-/// How the paper's weights and the measured ones order the same ranges.
+/// The order of the same ranges by the paper's weights and by the measured ones.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// Its indices lead to `weighed`.

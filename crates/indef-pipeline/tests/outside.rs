@@ -67,7 +67,7 @@ fn loop_a_program_outside_of_the_workspace_plans_and_runs() {
         .unwrap();
     let outside = tempfile::tempdir().unwrap();
     package(outside.path(), &workspace);
-    // What the workspace has built is not built again.
+    // The workspace's build products are not built again.
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--"])
         .arg(scratch.path())

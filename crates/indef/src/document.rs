@@ -15,7 +15,7 @@ pub(crate) struct RunDocument {
     pub(crate) schema: u64,
     pub(crate) files: Vec<RunFile>,
     pub(crate) totals: RunTotals,
-    /// Nothing was changed: `status` says what would have been done.
+    /// Nothing was changed: `status` is the status that the run would have produced.
     #[serde(default)]
     pub(crate) dry_run: bool,
     /// `signal`, `time-limit` or `budget` where work is left.
@@ -26,31 +26,31 @@ pub(crate) struct RunDocument {
     pub(crate) maps: Vec<FileMap>,
     #[serde(flatten)]
     pub(crate) proof: Option<Proof>,
-    /// Of `demo --zns` only.
+    /// Present for `demo --zns` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<DeviceFacts>,
 }
 
-/// The zoned SSD of `demo --zns`, and what it did during the run. Times are the device's own.
+/// The zoned SSD of `demo --zns`, and its operations during the run. Times are the device's own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceFacts {
     /// flashd's profile.
     pub(crate) profile: String,
-    /// How many times slower than this it went.
+    /// The factor by which it was slower than these times.
     pub(crate) time_scale: f64,
     /// Extents of all files.
     pub(crate) extents_before: u64,
     pub(crate) extents_after: u64,
     pub(crate) run_ns: u64,
-    /// Copied by the device, without the host.
+    /// Bytes copied by the device, without the host.
     pub(crate) bytes_moved_in_device: u64,
-    /// Data that the host read and wrote, its file system's own included.
+    /// Bytes that the host read and wrote, its file system's metadata included.
     pub(crate) bytes_over_bus: u64,
     /// How busy its dies were on average: 0 to 1.
     pub(crate) die_utilization: f64,
 }
 
-/// What became of one file.
+/// The result of one file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunFile {
     #[serde(flatten)]
@@ -58,11 +58,11 @@ pub(crate) struct RunFile {
     pub(crate) fs: String,
     pub(crate) engine: Option<String>,
     pub(crate) status: FileStatus,
-    /// The word of a skip reason, or the text of an error.
+    /// The name of a skip reason, or the text of an error.
     pub(crate) reason: Option<String>,
     pub(crate) extents_before: u64,
     pub(crate) extents_after: u64,
-    /// What moving everything that is worth it writes.
+    /// Bytes to write in order to move everything that is worth moving.
     #[serde(default)]
     pub(crate) bytes_planned: u64,
     pub(crate) bytes_relocated: u64,
@@ -71,7 +71,7 @@ pub(crate) struct RunFile {
     pub(crate) bytes_offloaded: u64,
 }
 
-/// Moved, skipped, failed.
+/// Moved, skipped or failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FileStatus {
@@ -81,7 +81,7 @@ pub(crate) enum FileStatus {
 }
 
 impl FileStatus {
-    /// The word that stands in the document.
+    /// The name in the document.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Moved => "moved",
@@ -113,22 +113,23 @@ pub(crate) struct RunTotals {
     pub(crate) longest_uncommitted_ns: u64,
 }
 
-/// What a demo proved, beside the result of its run.
+/// The proof of a demo, beside the result of its run.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Proof {
-    /// The SHA-256 of every file is what it was.
+    /// The SHA-256 of every file is unchanged.
     pub(crate) contents_equal: bool,
-    /// The file system's checker found nothing; null where it could not be asked (no root).
+    /// The file system's checker found nothing; null where it could not be run (no root).
     pub(crate) fsck_clean: Option<bool>,
     /// Median time of a cold sequential read of all files.
     pub(crate) read_ns_before: u64,
     pub(crate) read_ns_after: u64,
-    /// Requests that the extents make of a sequential read.
+    /// Requests of a sequential read, computed from the extents.
     #[serde(default)]
     pub(crate) requests_before: u64,
     #[serde(default)]
     pub(crate) requests_after: u64,
-    /// Reads of one cold read as the device counted them; null where it is not the demo's own.
+    /// Reads of one cold read as the device counted them; null where the device is not the demo's
+    /// own.
     #[serde(default)]
     pub(crate) device_reads_before: Option<u64>,
     #[serde(default)]
@@ -144,22 +145,22 @@ pub(crate) struct FileMap {
     /// Bytes of the file in one slice.
     pub(crate) slice_bytes: u64,
     pub(crate) extents_before: u64,
-    /// Null where that is not known (yet).
+    /// Null where it is not known (yet).
     pub(crate) extents_after: Option<u64>,
     /// Fragments inside each slice; 0 is a hole.
     pub(crate) before: Vec<u64>,
-    /// The same afterwards; empty where that is not known (yet).
+    /// The same after the run; empty where it is not known (yet).
     pub(crate) after: Vec<u64>,
-    /// Which parts of the device the file lies on.
+    /// The parts of the device on which the file lies.
     pub(crate) device: Option<DeviceMap>,
 }
 
-/// How much of each equal slice of a stretch of the device belongs to the file.
+/// The file's share of each of the equal slices of a stretch of the device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct DeviceMap {
     pub(crate) start_bytes: u64,
     pub(crate) len_bytes: u64,
-    /// Per mille of each slice.
+    /// The share of each slice in per mille.
     pub(crate) before: Vec<u16>,
     pub(crate) after: Vec<u16>,
 }

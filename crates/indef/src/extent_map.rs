@@ -1,10 +1,11 @@
-//! Extent maps: where a file's fragments lie, boiled down to a few hundred numbers that a person
-//! can take in.
+//! Extent maps: the places of a file's fragments, condensed to a few hundred numbers that a
+//! person can take in.
 //!
 //! A map has two views of a file, each in equal slices: over the file, how many fragments each
-//! slice is in (what a sequential reader meets); over the stretch of the device on which it lies,
-//! how much of each slice is the file's (how scattered it is). Very fragmented files come with
-//! several fragments in one entry: their fragments are then spread evenly over it.
+//! slice is in (as a sequential reader meets them); over the stretch of the device on which it
+//! lies, how much of each slice belongs to the file (how scattered it is). Entries of very
+//! fragmented files have several fragments each: their fragments are then spread evenly over the
+//! entry.
 
 use indef_core::plan::PathJson;
 use indef_engine::run::{ExtentMaps, MapEntry};
@@ -12,12 +13,12 @@ use units::Bytes;
 
 use crate::document::{DeviceMap, FileMap};
 
-/// Slices over the file: a grid of 32 × 8.
+/// Number of slices over the file: a grid of 32 × 8.
 pub(crate) const FILE_SLICES: u64 = 256;
-/// Slices over the device.
+/// Number of slices over the device.
 pub(crate) const DEVICE_SLICES: u64 = 192;
-/// Where one entry has several fragments, they are taken to lie between its place and that of the
-/// next entry, if that is not more than so many times as far as they are long.
+/// The fragments of an entry that has several are taken to lie between its place and that of the
+/// next entry, if that distance is at most this many times their length.
 const SPREAD: u64 = 64;
 
 /// The bytes in one slice of a file of `size`: whole blocks, [`FILE_SLICES`] of them at most.
@@ -64,7 +65,8 @@ fn fragments(entries: &[MapEntry], size: Bytes, slice: Bytes) -> Vec<u64> {
             let from = start.max(n * slice.get());
             let to = end.min((n + 1) * slice.get());
             let share = to.saturating_sub(from) as f64 / entry.len.get() as f64;
-            // A fragment that reaches into a slice is one of it, however little of it.
+            // A fragment that reaches into a slice counts there as one, however little of it lies
+            // in the slice.
             counts[n as usize] += (entry.fragments as f64 * share).max(1.0);
         }
     }
@@ -111,8 +113,8 @@ fn stretch<'a>(places: impl Iterator<Item = &'a DeviceRun> + Clone) -> Option<(u
     Some((start, end - start))
 }
 
-/// How many per mille of each slice of the stretch belong to the file. A slice that holds any of
-/// it is never shown as empty.
+/// The file's share of each slice of the stretch, in per mille. A slice that holds any part of
+/// the file is never shown as empty.
 fn coverage(places: &[DeviceRun], start: u64, len: u64) -> Vec<u16> {
     let slice = len.div_ceil(DEVICE_SLICES).max(1);
     let mut held = vec![0.0_f64; len.div_ceil(slice) as usize];

@@ -11,7 +11,7 @@ use crate::{
     output::Name,
 };
 
-/// Write what was asked for.
+/// Write the requested files.
 pub(crate) fn generate(what: &Generate) -> Result<()> {
     match what {
         Generate::Man { dir } => {

@@ -38,7 +38,7 @@ use output::{Console, print_error};
 /// How a command ended when it did not fail as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// All that was asked for.
+    /// Everything requested is done.
     Done,
     /// A limit or a signal stopped it; work is left.
     Stopped,
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Stopped) => ExitCode::from(3),
         Ok(Outcome::Done) if console.errors() == 0 => ExitCode::SUCCESS,
         Ok(Outcome::Done) => ExitCode::FAILURE,
-        // The reader of our output has seen enough (`indef scan | head`).
+        // The reader of our output has closed it (`indef scan | head`).
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print_error(console.err, &format!("{error:#}"));
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the libraries log goes to stderr with `-vv`.
+/// Direct the logs of the libraries to stderr with `-vv`.
 fn log(common: &args::CommonArgs, console: &Console) {
     let level = match common.verbose {
         0 | 1 => tracing::Level::WARN,

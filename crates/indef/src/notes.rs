@@ -10,11 +10,11 @@ use crate::{
     refusal,
 };
 
-/// Tells notes to the user.
+/// Shows notes to the user.
 pub(crate) struct Teller<'a> {
     console: &'a Console,
     doing: &'static str,
-    /// From the beginning of the walk on.
+    /// The progress line, from the beginning of the walk.
     progress: OnceLock<Progress>,
 }
 
@@ -28,7 +28,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tell one.
+    /// Show one note.
     pub(crate) fn tell(&self, note: Note<'_>) {
         match (note, self.progress.get()) {
             (Note::Walk, _) => {
@@ -41,7 +41,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// The walk is over.
+    /// End the progress line: the walk is over.
     pub(crate) fn finish(&self) {
         if let Some(progress) = self.progress.get() {
             progress.finish();
@@ -49,7 +49,7 @@ impl<'a> Teller<'a> {
     }
 }
 
-/// Tell a note, where there is something to tell.
+/// Show a note, where it has something to say.
 pub(crate) fn tell(console: &Console, note: Note<'_>) {
     match note {
         Note::LeftOut { paths, why } => left_out(console, paths, why),
@@ -97,7 +97,7 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
     }
 }
 
-/// One line, however many files there are.
+/// One line for all of these files, however many there are.
 fn left_out(console: &Console, paths: &[PathBuf], why: LeftOut) {
     let (one, many) = match why {
         LeftOut::Replaced => (

@@ -1,4 +1,4 @@
-//! `indef plan`: what would move, what it costs, what it gains.
+//! `indef plan`: the ranges to move, with their cost and gain.
 
 mod weights;
 
@@ -31,7 +31,7 @@ use crate::{
 };
 use weights::WeightsJson;
 
-/// Plan, and show or keep the plan.
+/// Plan, and show or store the plan.
 pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
@@ -42,7 +42,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
             .plan
             .planner(&args.paths, &args.bounds, args.workers.count())
     };
-    // Begun with the walk: what fails before leaves nothing on stdout.
+    // Begun with the walk: an earlier failure leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "planning");
     let notes = |note: Note<'_>| {
@@ -82,7 +82,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     })
 }
 
-/// Whether a limit was to be kept, so that there is something to predict.
+/// Whether a limit was given, so that there is something to predict.
 fn is_limited(planned: &Planned) -> bool {
     planned.options.budget.is_some() || planned.options.target_gain_pct.is_some()
 }
@@ -136,7 +136,7 @@ impl<'a> ChunkJson<'a> {
         }
     }
 
-    /// A file that is skipped before anything is measured.
+    /// The entry of a file that is skipped before anything is measured.
     fn whole(path: &'a PathJson, file: &FilePlan, reason: SkipReason) -> Self {
         Self {
             path,
@@ -155,7 +155,7 @@ impl<'a> ChunkJson<'a> {
     }
 }
 
-/// The sums of a plan, as JSON has them.
+/// The sums of a plan, for JSON.
 #[derive(Serialize)]
 pub(crate) struct TotalsJson {
     files: u64,
@@ -192,14 +192,14 @@ struct Rest {
     totals: TotalsJson,
     policy: &'static str,
     weight: &'static str,
-    /// What was measured; null where the paper's weights are used.
+    /// The measured weights; null where the paper's weights are used.
     weights: Option<WeightsJson>,
     weights_refused: Option<String>,
     prediction: Option<PredictionJson>,
     stopped: Option<&'static str>,
 }
 
-/// What a limited plan does, of what it would do without the limit.
+/// The effect of a limited plan, compared with the same plan without the limit.
 #[derive(Serialize)]
 struct PredictionJson {
     gain_pct: f64,

@@ -1,5 +1,5 @@
-//! Refusals and errors of the libraries as one line for a person: what it is about, what happened,
-//! what to do.
+//! Refusals and errors of the libraries as one line for a person: the subject, the event, and the
+//! remedy.
 
 use std::{io, path::Path};
 
@@ -13,8 +13,8 @@ use crate::{
     output::{Console, Name},
 };
 
-/// Tell about a path that was refused. A skip is a note, a failure an error. The reason comes back
-/// where it was a skip.
+/// Report a refused path. A skip is a note, a failure an error. Returns the reason if it was a
+/// skip.
 pub(crate) fn tell(console: &Console, path: &Path, refusal: &Refusal) -> Option<SkipReason> {
     match refusal {
         Refusal::Skip(reason) => {
@@ -28,7 +28,7 @@ pub(crate) fn tell(console: &Console, path: &Path, refusal: &Refusal) -> Option<
     }
 }
 
-/// Why a stage of the pipeline failed, and what to do.
+/// Convert an error of a stage of the pipeline, and add the remedy.
 pub(crate) fn explain(error: Error) -> anyhow::Error {
     match error {
         Error::Open { path, source } => unusable(&path, &source),
@@ -71,7 +71,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     texts.join(": ")
 }
 
-/// Why a path that was given cannot be used, and what to do.
+/// The error for a given path that cannot be used, with the remedy.
 pub(crate) fn unusable(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("{}: {}: {}", Name(path), plain(error), advice(error))
 }

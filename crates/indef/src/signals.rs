@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first one asks for an orderly end, the second one ends at once.
+//! SIGINT and SIGTERM: the first one requests an orderly end, the second one ends at once.
 
 use std::{io, thread};
 
@@ -11,21 +11,21 @@ use signal_hook::{
 
 use crate::output::Console;
 
-/// What a second signal does.
+/// The effect of a second signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Second {
-    /// Ends the process: nothing is left behind on the user's files, whenever that happens.
+    /// Ends the process: whenever that happens, it leaves nothing of its own in the user's files.
     Abort,
-    /// Nothing more: there is something to clean up, and it takes moments.
+    /// Has no effect: there is something to clean up, and it takes moments.
     Patience,
 }
 
-/// Set `cancel` at the first signal, and say nothing: what ends at once needs no explanation. The
-/// third one ends the process.
+/// Set `cancel` at the first signal, and print nothing: a command that ends at once needs no
+/// explanation. The third one ends the process.
 ///
 /// # Errors
 ///
-/// What the kernel said where a handler cannot be installed.
+/// The kernel's error where a handler cannot be installed.
 pub(crate) fn watch_quietly(cancel: &Cancel) -> io::Result<()> {
     let cancel = cancel.clone();
     on_signals(move |n, signal| {
@@ -40,7 +40,7 @@ pub(crate) fn watch_quietly(cancel: &Cancel) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// What the kernel said where a handler cannot be installed.
+/// The kernel's error where a handler cannot be installed.
 pub(crate) fn watch(console: &Console, cancel: &Cancel, second: Second) -> io::Result<()> {
     let (cancel, quiet) = (cancel.clone(), console.quiet);
     on_signals(move |n, signal| {
@@ -58,7 +58,7 @@ pub(crate) fn watch(console: &Console, cancel: &Cancel, second: Second) -> io::R
     })
 }
 
-/// Call `act` with the number of each signal, from 0, and which one it is, in a thread of its own.
+/// Call `act` with the index of each signal, from 0, and its number, in a thread of its own.
 fn on_signals(mut act: impl FnMut(usize, i32) + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new()

@@ -1,5 +1,5 @@
-//! `indef demo --zns` and the program that it runs, indef-lab: found, missing, failing, or of another
-//! version. The real one is tried in the laboratory.
+//! `indef demo --zns` and the program that it runs, indef-lab: found, missing, failing, or of
+//! another version. The real one is tested in the laboratory.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::{
 
 use common::{ForAnybody, Ran};
 
-/// An indef-lab in `folder` that does this.
+/// Make an indef-lab in `folder` that runs this script.
 fn lab(folder: &Path, script: &str) {
     fs::create_dir_all(folder).unwrap();
     let program = folder.join("indef-lab");
@@ -20,7 +20,7 @@ fn lab(folder: &Path, script: &str) {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// A copy of indef in a folder of its own, and a folder that is all of its `PATH`.
+/// A copy of indef in a folder of its own, and the only folder of its `PATH`.
 fn installed() -> (ForAnybody, PathBuf) {
     let place = ForAnybody::new();
     let path = place.dir.path().join("path");

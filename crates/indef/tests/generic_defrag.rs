@@ -1,9 +1,9 @@
-//! What any defragmenter has to do, whoever wrote it: a program that is called as `PROGRAM -v FILE`,
-//! once for each file, and judged by what is on the device afterwards.
+//! Requirements for any defragmenter, whoever wrote it: a program that is called as `PROGRAM -v
+//! FILE`, once for each file, and judged by the content of the device afterwards.
 //!
 //! By default PROGRAM is a two-line script around `indef run`; another one can be named in
-//! `GENERIC_DEFRAGMENTER`. Before and after each call the file system is mounted anew, so that
-//! nothing is judged that is only in memory; times are compared before anything is read again.
+//! `GENERIC_DEFRAGMENTER`. Before and after each call the file system is mounted anew, so that data
+//! that is only in memory is not judged; times are compared before anything is read again.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -21,7 +21,7 @@ use units::Bytes;
 const BLOCK: usize = 4096;
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 
-/// What must be the same before and after.
+/// The facts that must be the same before and after.
 #[derive(Debug, PartialEq, Eq)]
 struct Constant {
     size: u64,
@@ -59,7 +59,7 @@ fn hash(path: &Path) -> Vec<u8> {
     Sha256::digest(&content).to_vec()
 }
 
-/// PROGRAM, in a folder that has to live as long as it is used.
+/// PROGRAM, and its folder, which has to live as long as it is used.
 fn program() -> (PathBuf, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     if let Some(program) = std::env::var_os("GENERIC_DEFRAGMENTER") {
@@ -79,7 +79,8 @@ fn program() -> (PathBuf, tempfile::TempDir) {
 }
 
 /// Make a file on each file system, call PROGRAM, compare. `make` gets the path of the file;
-/// `judge` the number of fragments before and after, and whether the blocks are where they were.
+/// `judge` gets the number of fragments before and after, and whether the blocks are at the same
+/// places.
 fn each_file_system(make: impl Fn(&Path), judge: impl Fn(&str, u64, u64, bool)) {
     let (program, _folder) = program();
     for kind in FILE_SYSTEMS {
@@ -89,7 +90,7 @@ fn each_file_system(make: impl Fn(&Path), judge: impl Fn(&str, u64, u64, bool)) 
         let path = scratch.path().join("file with spaces");
         make(&path);
         let hash_before = hash(&path);
-        // Long past and with odd nanoseconds, so that any touch shows.
+        // Long past and with odd nanoseconds, so that any change shows.
         let past = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
         let times = fs::FileTimes::new().set_accessed(past).set_modified(past);
         OpenOptions::new()
@@ -128,7 +129,7 @@ fn each_file_system(make: impl Fn(&Path), judge: impl Fn(&str, u64, u64, bool)) 
     }
 }
 
-/// Looking must not count as an access.
+/// Open a file such that reading it does not count as an access.
 fn open_quietly(path: &Path) -> File {
     OpenOptions::new()
         .read(true)
@@ -137,7 +138,7 @@ fn open_quietly(path: &Path) -> File {
         .unwrap()
 }
 
-/// Where the bytes are, as filefrag tells it.
+/// The places of the bytes, as filefrag reports them.
 fn map(path: &Path) -> String {
     let output = Command::new("filefrag")
         .env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin")
@@ -156,7 +157,7 @@ fn block(number: usize) -> [u8; BLOCK] {
 }
 
 /// Write the blocks in this order, each of them to the device before the next, to a file that has
-/// its size from the start: XFS would fill holes behind a growing end.
+/// its size from the start: XFS would fill holes after a growing end.
 fn write_synced(path: &Path, size: usize, numbers: impl Iterator<Item = usize>) {
     let mut file = File::create(path).unwrap();
     file.set_len((size * BLOCK) as u64).unwrap();

@@ -1,4 +1,4 @@
-//! Runs beside and after each other: one at a time on a file system, and what is left of a stopped one.
+//! Concurrent and successive runs: one at a time on a file system, and the rest of a stopped one.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn make_large(path: &Path) {
     make(path, Bytes::mib(64), Bytes::kib(32));
 }
 
-/// Wait until a file has lost fragments: a run is at work.
+/// Wait until a file has lost fragments, which shows that a run is working.
 #[track_caller]
 fn begun(file: &Path, before: u64) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -79,7 +79,7 @@ fn loop_a_second_run_says_who_is_first_and_moves_nothing() {
         .arg(&plan)
         .output();
     assert!(planned.unwrap().status.success());
-    // Other directories, and another way to say what is to be done: the same file system.
+    // Other directories, and another way to select the work: the same file system.
     for arguments in [
         [quick.as_os_str(), "--quiet".as_ref()],
         ["--plan".as_ref(), plan.as_os_str()],
@@ -98,7 +98,7 @@ fn loop_a_second_run_says_who_is_first_and_moves_nothing() {
         .into();
     assert_eq!((json.status, relocated(&json)), (1, 0), "{json:?}");
     assert_eq!(fragments(&quick), untouched);
-    // Looking is no work, and neither is another file system.
+    // A dry run is no work, and neither is a run on another file system.
     let dry: Ran = indef()
         .args(["run", "--dry-run"])
         .arg(&quick)
@@ -139,7 +139,7 @@ fn loop_root_goes_ahead_of_a_user_and_a_user_waits_for_nobody() {
         make_large(file);
     }
     std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
-    // Where donors of a user can be made.
+    // The user can make donors here.
     std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let before = (fragments(&theirs), fragments(&ours));
     let of_user = spawn(
@@ -213,14 +213,14 @@ fn loop_a_resumed_run_is_as_slow_as_it_was_told_to_be() {
         .unwrap()
         .into();
     assert_eq!(first.status, 3, "{first:?}");
-    // It goes on at this rate.
+    // It continues at this rate.
     let child = spawn(indef().args(["run", "--json", "--resume"]));
     thread::sleep(Duration::from_millis(1500));
     interrupt(&child);
     let second = ended(child);
     assert_eq!(second.status, 3, "{second:?}");
     assert!(relocated(&second) < 8 << 20, "{}", relocated(&second));
-    // Unless it is told otherwise.
+    // Unless another rate is given.
     let begun = Instant::now();
     let third: Ran = indef()
         .args(["run", "--json", "--resume", "--rate", "1GiB"])
@@ -270,10 +270,10 @@ fn loop_stopped_runs_do_not_pile_up() {
         stopped(&place("a"));
         assert_eq!(stored(), 1);
     }
-    // Of another path: both have work left.
+    // A run on another path: both have work left.
     stopped(&place("b"));
     assert_eq!(stored(), 2);
-    // What contains both.
+    // A run on a path that contains both.
     stopped(scratch.path());
     assert_eq!(stored(), 1);
     let done: Ran = indef_with_state(state.path())
@@ -286,7 +286,7 @@ fn loop_stopped_runs_do_not_pile_up() {
     stopped_and_nothing_left(state.path(), &place("a"));
 }
 
-/// A run that finds nothing to do has looked at all that an earlier one left.
+/// A run that finds nothing to do has examined everything that an earlier one left.
 fn stopped_and_nothing_left(state: &Path, dir: &Path) {
     make(&dir.join("more"), Bytes::mib(4), Bytes::kib(16));
     let limits = [
@@ -351,7 +351,7 @@ fn loop_a_run_is_resumed_as_soon_as_it_is_killed() {
             .arg(&file),
     );
     begun(&file, before);
-    // A step that takes long, which a killed process has to end first.
+    // A step that takes long: a killed process has to end it first.
     let frozen = Frozen::new(scratch.path());
     thread::sleep(Duration::from_millis(1500));
     first.kill().unwrap();
@@ -366,7 +366,7 @@ fn loop_a_run_is_resumed_as_soon_as_it_is_killed() {
     assert!(fragments(&file) < 16);
     scratch.fsck().unwrap();
 
-    // One that lives is not resumed, and is named.
+    // A run that is alive is not resumed, and is named.
     let more = file.with_extension("more");
     make_large(&more);
     let before = fragments(&more);

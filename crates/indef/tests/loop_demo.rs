@@ -1,4 +1,4 @@
-//! The demo: proof on each file system, with and without root, and nothing left behind.
+//! The demo: proof on each file system, with and without root, and no leftovers.
 
 mod common;
 
@@ -40,7 +40,7 @@ fn assert_nothing_left(temporary: &Path) {
 }
 
 fn proves_itself(kind: &str) {
-    // A machine that cannot make one cannot show it, either.
+    // A machine that cannot make this file system cannot show it, either.
     if scratch(kind).is_none() {
         return;
     }
@@ -65,7 +65,7 @@ fn proves_itself(kind: &str) {
             .all(|f| f["extents_after"].as_u64() <= f["extents_before"].as_u64())
     );
     assert_nothing_left(temporary.path());
-    // What it prints is what `report` reads.
+    // `report` reads the demo's output.
     let saved = temporary.path().join("demo.json");
     fs::write(&saved, &ran.out).unwrap();
     let report: Ran = indef().arg("report").arg(&saved).output().unwrap().into();
@@ -135,7 +135,7 @@ fn loop_the_demo_works_without_root_in_a_directory_of_the_user() {
             .unwrap()
             .into()
     };
-    // The current directory is on ext4, so nothing need be given.
+    // The current directory is on ext4, so no option is needed.
     let ran = demo(&["--json"]);
     assert_eq!(ran.status, 0, "{ran:?}");
     let document = ran.json();
@@ -150,7 +150,7 @@ fn loop_the_demo_works_without_root_in_a_directory_of_the_user() {
     let ran = demo(&["--dir", dir.to_str().unwrap()]);
     assert!(ran.status == 0 && ran.out.contains("with root"), "{ran:?}");
     assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
-    // What cannot be is said in one line.
+    // An impossible request is answered in one line.
     let ran = demo(&["--fs", "xfs"]);
     assert_eq!(ran.status, 1, "{ran:?}");
     assert!(ran.err.lines().last().unwrap().contains("root"), "{ran:?}");

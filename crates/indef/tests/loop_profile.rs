@@ -1,5 +1,5 @@
-//! Plans from what was counted and timed, on real file systems: measured weights, target gains, and
-//! what is said where a profile does not fit.
+//! Plans from counts and times, on real file systems: measured weights, target gains, and the
+//! messages where a profile does not fit.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn dolf(i: u64) -> u64 {
     128 / PIECES[i as usize % PIECES.len()]
 }
 
-/// A profile of `path` with one line for each range, as `line` writes it behind the counts.
+/// A profile of `path` with one line for each range, with the text of `line` after the counts.
 fn profile(path: &Path, reads: impl Fn(u64) -> u64, line: impl Fn(u64) -> String) -> PathBuf {
     let mut text = format!("indef-profile 1\nfile 0 - - {}\n", path.display());
     for i in 0..128 {
@@ -149,7 +149,7 @@ fn loop_a_target_gain_is_predicted_and_kept_to() {
     );
     assert!(cost.as_f64().unwrap() < 20.0, "{prediction}");
     assert_eq!(prediction["cost_bytes"], json["totals"]["cost_bytes"]);
-    // Truncation, which is on by default, would put gains out of reach.
+    // Truncation, which is on by default, would make that gain unreachable.
     let all = plan(&file, &profile, &["--target-gain", "100"]).json();
     assert_eq!(all["prediction"]["gain_pct"], 100.0);
     assert_eq!(all["totals"]["gain"], all["totals"]["total_gain"]);
@@ -311,7 +311,7 @@ fn store(path: &Path, reads: impl Fn(u64) -> u64) -> PathBuf {
     place
 }
 
-/// `lsattr -v` tells the generation, too.
+/// The generation of a file; `lsattr -v` prints it, too.
 fn generation(path: &Path) -> u32 {
     let output = std::process::Command::new("lsattr")
         .arg("-v")
@@ -344,7 +344,7 @@ fn loop_a_store_serves_like_a_profile_under_every_policy() {
             assert_eq!(a.json()["weight"], weight);
         }
     }
-    // Found by what it is, not by its name.
+    // Found by its identity, not by its name.
     let before = plan(&file, &store, &[]).json();
     let renamed = scratch.path().join("renamed");
     fs::rename(&file, &renamed).unwrap();

@@ -1,5 +1,5 @@
-//! The whole way on real file systems: scan, plan, run, report; contents equal, metadata as before,
-//! file system clean, a second run writes next to nothing.
+//! The whole procedure on real file systems: scan, plan, run, report; contents equal, metadata as
+//! before, file system clean, a second run writes next to nothing.
 
 mod common;
 
@@ -101,7 +101,7 @@ fn whole_way(kind: &str) {
     assert_eq!(hashes(&dir), contents);
 }
 
-/// Everything that scripts read.
+/// Check every field that scripts read.
 fn check_contract(document: &serde_json::Value) {
     assert_eq!(document["schema"], 1);
     let numbers = [
@@ -296,7 +296,7 @@ fn loop_a_read_only_mount_is_left_alone() {
     scratch.mount().unwrap();
 }
 
-/// What an engine needs is asked for before anything is promised.
+/// The requirements of an engine are checked before anything is promised.
 #[test]
 fn loop_scan_and_plan_know_what_the_engine_refuses() {
     for (feature, reason) in [
@@ -427,7 +427,7 @@ fn loop_without_root_it_works_on_own_files_and_says_what_needs_more() {
     assert!(ran.out.contains("try as root"), "{ran:?}");
 }
 
-/// Let everybody through the temporary directory of a scratch file system.
+/// Open the temporary directory of a scratch file system to every user.
 fn reachable(scratch: &ScratchFs) {
     use std::os::unix::fs::PermissionsExt;
     let above = scratch.path().parent().unwrap();

@@ -164,7 +164,7 @@ fn loop_two_signals_end_at_once() {
     scratch.fsck().unwrap();
 }
 
-/// kill -9 at random moments: contents equal, nothing left behind, clean, a new run completes.
+/// kill -9 at random moments: contents equal, no leftovers, clean, a new run completes.
 fn kills(kind: &str) {
     let Some(mut scratch) = scratch(kind) else {
         return;
@@ -175,7 +175,7 @@ fn kills(kind: &str) {
         .unwrap_or(12u64);
     let files = ["a", "b", "c"].map(|name| scratch.path().join(name));
     let mut numbers = Numbers::new(count);
-    // How long a whole run takes here, measured again whenever one comes to its end.
+    // The duration of a whole run here, measured again whenever one completes.
     let mut whole = Duration::from_millis(400);
     let (mut early, mut late) = (0, 0);
     for n in 0..count * 3 {
@@ -241,7 +241,7 @@ fn kills(kind: &str) {
     scratch.fsck().unwrap();
 }
 
-/// Free bytes once the file system has given back what was deleted (in the background, on some).
+/// Free bytes once the file system has freed deleted files (some do so in the background).
 fn settled_free(scratch: &ScratchFs) -> u64 {
     let mut free = 0;
     for _ in 0..40 {

@@ -1,5 +1,5 @@
-//! Root's run over a tree in which a user exchanges directories and files: nothing but what was
-//! planned is opened, and nothing is made elsewhere.
+//! Root's run over a tree in which a user exchanges directories and files: only planned files
+//! are opened, and nothing is made elsewhere.
 
 mod common;
 
@@ -22,7 +22,7 @@ use units::Bytes;
 const USER: u32 = 1000;
 const FILES: usize = 60;
 
-/// What was done to a directory and to what is in it.
+/// Watches for changes to a directory and to its content.
 struct Watched {
     inotify: rustix::fd::OwnedFd,
 }
@@ -74,12 +74,12 @@ fn names(dir: &Path) -> BTreeMap<PathBuf, (u64, i64, i64, u64, u64)> {
 /// Exchange two names as the user, until told to stop.
 fn exchange(parent: &Path, a: &str, b: &str, stop: &AtomicBool, count: &AtomicU64) {
     let parent = open(parent, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-    // Of this thread only.
+    // This affects only this thread.
     rustix::thread::set_thread_uid(Uid::from_raw(USER)).unwrap();
     while !stop.load(Ordering::Relaxed) {
         renameat_with(&parent, a, &parent, b, RenameFlags::EXCHANGE).unwrap();
         count.fetch_add(1, Ordering::Relaxed);
-        // Long enough in each state for a file to be looked at, short enough for many states.
+        // Long enough in each state for a file to be examined, short enough for many states.
         for _ in 0..(count.load(Ordering::Relaxed) * 7919) % 2000 {
             std::hint::spin_loop();
         }
@@ -131,7 +131,7 @@ fn nobody_leads_root_out(kind: &str) {
             let mut command = indef();
             command.args(["run", "--json", "--progress", "never"]);
             match round % 4 {
-                // From a walk of its own.
+                // A plan from a walk of its own.
                 0 => command.arg(&tree),
                 _ => command.arg("--plan").arg(&plan),
             };
@@ -151,7 +151,7 @@ fn nobody_leads_root_out(kind: &str) {
     });
     assert_eq!(watched.events(), Vec::<String>::new());
     assert_eq!(names(&outside), before);
-    // Else it was no race.
+    // Otherwise there was no race.
     let swaps = swaps.into_inner();
     assert!(swaps > 1000, "{swaps}");
     assert!(
@@ -177,7 +177,7 @@ fn loop_nobody_leads_root_out_of_xfs() {
     nobody_leads_root_out("xfs");
 }
 
-/// The one reason for which the file of the plan stays.
+/// The single reason for which the file of the plan stays.
 #[track_caller]
 fn reason(plan: &Path) -> String {
     let ran: common::Ran = indef()
@@ -222,7 +222,7 @@ fn loop_a_plan_moves_the_file_that_it_was_made_for_and_no_other() {
     assert_eq!(reason(&plan), "changed");
     fs::remove_file(&file).unwrap();
     assert_eq!(reason(&plan), "gone");
-    // On a FIFO an ordinary open waits for ever.
+    // An ordinary open of a FIFO waits for ever.
     node(&file, FileType::Fifo, 0);
     assert_eq!(reason(&plan), "not-regular");
     fs::remove_file(&file).unwrap();
@@ -232,7 +232,7 @@ fn loop_a_plan_moves_the_file_that_it_was_made_for_and_no_other() {
     symlink(path("kept"), &file).unwrap();
     assert_eq!(reason(&plan), "not-regular");
     fs::remove_file(&file).unwrap();
-    // Even where the very file is behind it, a link beneath the root is not followed.
+    // A link beneath the root is not followed, even where it leads to the very same file.
     fs::hard_link(path("kept"), path("outside/file")).unwrap();
     fs::remove_dir(&directory).unwrap();
     symlink(path("outside"), &directory).unwrap();

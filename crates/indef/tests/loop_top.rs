@@ -1,5 +1,5 @@
 //! `indef top` in a real terminal, on a real file system: the list is right, `r` repairs a range,
-//! contents stay equal, and the terminal is given back whatever ends it.
+//! contents stay equal, and the terminal is restored whatever ends it.
 
 mod common;
 
@@ -23,7 +23,7 @@ use units::{Bytes, FileRange, Nanos};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_indef");
 
-/// A fragmented file of which two ranges are hot, one that is read and in one piece, and a profile
+/// Two fragmented files, one of them with two hot ranges, a contiguous file that is read, and a profile
 /// of all of them.
 fn aged() -> Option<ScratchFs> {
     if !is_root() {
@@ -74,7 +74,7 @@ fn learned(dir: &Path, store: &Path) {
         tally(1, 0, 90, 2, 0),
         tally(2, 0, 9000, 1, 100_000),
     ];
-    // Nothing decays: the figures are to be seen as they are.
+    // No decay: the figures are shown as they are.
     let options = StoreOptions {
         half_life: Some(Duration::ZERO),
         ..StoreOptions::default()
@@ -104,7 +104,7 @@ fn top_command(scratch: &ScratchFs) -> String {
     format!("{BINARY} top --profile {}", profile.display())
 }
 
-/// The line of the screen that holds both texts.
+/// The line of the screen that contains both texts.
 fn line<'a>(screen: &'a str, a: &str, b: &str) -> &'a str {
     screen
         .lines()
@@ -125,7 +125,7 @@ fn loop_a_range_is_repaired_from_the_screen() {
     tmux.command(&format!("clear; {}; echo status=$?", top_command(&scratch)));
     let screen = tmux.wait_for("3 fragmented ranges of 4 hot ones");
     keep("list", &screen);
-    // 500 reads of 800 µs, of which 31 of 32 fragments are too many.
+    // 500 reads of 800 µs, of which 31 of 32 fragments are excess.
     let hottest = line(&screen, "387.5 ms", "main.sqlite");
     assert!(
         hottest.contains(" 500 ") && hottest.contains(" 32 "),
@@ -214,7 +214,7 @@ fn loop_the_terminal_is_given_back_whatever_ends_the_screen() {
     tmux.press(&["C-c"]);
     tmux.wait_for("status=0");
     tmux.assert_as_before();
-    // From elsewhere: the shell waits for it in the background job's place.
+    // Sent from elsewhere: the shell waits for it in the background job's place.
     for signal in ["TERM", "INT", "HUP"] {
         tmux.command(&format!(
             "(sleep 2; kill -{signal} $(pgrep -P $$ -x indef)) & clear"
@@ -314,14 +314,14 @@ fn loop_the_list_is_printed_once_as_text_and_as_json() {
     );
 }
 
-/// For whoever wants to see the screens, as the documentation shows them.
+/// Store the screens for inspection, as the documentation shows them.
 fn keep(name: &str, screen: &str) {
     if let Some(folder) = std::env::var_os("INDEF_SCREENS") {
         fs::write(Path::new(&folder).join(name).with_extension("txt"), screen).unwrap();
     }
 }
 
-/// Whether what is read can be watched; else the test reports itself as skipped.
+/// Whether reads can be watched; else the test reports itself as skipped.
 fn can_watch(scratch: &ScratchFs) -> bool {
     let ran: common::Ran = indef()
         .args(["top", "--once", "--watch", "100ms"])
@@ -385,7 +385,7 @@ fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
     assert_eq!(fragments(&file), before - 31);
     drop(reader);
     assert_eq!(hashes(&dir), contents);
-    // Watching keeps nothing mounted, but for moments.
+    // Watching keeps no file system mounted, except for moments.
     let unmounted = (0..20).any(|_| {
         std::thread::sleep(Duration::from_millis(100));
         scratch.unmount().is_ok()
@@ -407,7 +407,7 @@ fn loop_a_terminal_that_is_gone_ends_it() {
     drop(tmux);
     let process = Path::new("/proc").join(pid);
     let end = std::time::Instant::now() + Duration::from_secs(10);
-    // A zombie has ended; whoever adopted it may take its time.
+    // A zombie has ended; its adoptive parent may take its time.
     let runs = || {
         fs::read_to_string(process.join("stat"))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))

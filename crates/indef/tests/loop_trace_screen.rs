@@ -1,5 +1,5 @@
-//! `indef trace` in a real terminal: it shows what it sees, ends at Ctrl-C, and leaves nothing behind
-//! but its summary.
+//! `indef trace` in a real terminal: it shows the accesses, ends at Ctrl-C, and leaves only its
+//! summary.
 
 mod common;
 
@@ -11,7 +11,7 @@ use units::Bytes;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_indef");
 
-/// A fragmented file that somebody reads.
+/// A fragmented file with a reader.
 fn read() -> Option<(ScratchFs, Reader)> {
     if !is_root() {
         return None;
@@ -63,7 +63,7 @@ fn loop_a_trace_shows_what_it_sees_and_leaves_its_summary() {
     assert!(!end.contains("nothing lost"), "the view is gone: {end}");
     tmux.assert_as_before();
 
-    // A command has the terminal for itself.
+    // A command has the terminal to itself.
     tmux.command(&format!("{trace} -- sleep 3; echo status=$?"));
     let end = tmux.wait_until("its end, and no view before", |screen| {
         assert!(!screen.contains("reads/s"), "{screen}");

@@ -1,4 +1,5 @@
-//! The nightly unit's rights are enough: what root moves, it moves with just these capabilities.
+//! The capabilities of the nightly unit are enough: all that root moves can be moved with just
+//! these.
 
 mod common;
 
@@ -13,7 +14,7 @@ use common::{Ran, fragments, hashes, is_root, make};
 use scratch_fs::{ScratchFs, Shape, require};
 use units::Bytes;
 
-/// Somebody.
+/// The id of an ordinary user.
 const OWNER: u32 = 1000;
 
 /// The words of a setting of the unit.
@@ -48,7 +49,7 @@ fn run_as_the_unit(state: &Path, path: &Path) -> Ran {
 
 fn of_others(path: &Path, mode: u32) {
     chown(path, Some(OWNER), Some(OWNER)).unwrap();
-    // Afterwards: a change of owner takes set-user-id away.
+    // Set afterwards: a change of owner clears set-user-id.
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 

@@ -12,14 +12,14 @@ use common::run;
 use scratch_fs::{ScratchFs, require};
 use units::Bytes;
 
-/// Arguments of several kinds.
+/// Runs indef with arguments of several types.
 macro_rules! indef {
     ($($argument:expr),* $(,)?) => {
         run([$(std::ffi::OsString::from($argument)),*])
     };
 }
 
-/// A trace of strace over a file that is there.
+/// A trace of strace over an existing file.
 fn trace(file: &Path) -> String {
     let mut text = format!(
         "9 openat(AT_FDCWD, \"{}\", O_RDONLY|O_DIRECT) = 3\n",
@@ -98,7 +98,7 @@ fn a_trace_becomes_a_profile_and_comes_out_again() {
         let one = indef!("profile", "export", &again).out;
         assert_eq!(one, indef!("profile", "export", at("store")).out);
     }
-    // Lines may be shown and planned from without a store.
+    // Lines can be shown and planned from without a store.
     let lines = indef!("profile", "show", "--json", at("lines")).json();
     assert_eq!(
         (&lines["kind"], &lines["totals"]["reads"]),
@@ -187,7 +187,8 @@ fn bad_input_is_one_line_that_says_what_to_do() {
         assert!(ran.out.is_empty(), "{ran:?}");
     }
     assert_eq!(fs::read(at("text")).unwrap(), b"neither this nor that\n");
-    // A trace in which nothing has a place is an error, after the notes why.
+    // A trace in which no access has a place is an error, after the notes with
+    // the reason.
     let ran = indef!("profile", "import", at("new"), at("trace"));
     assert_eq!(ran.status, 1);
     assert!(

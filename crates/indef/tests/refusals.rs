@@ -1,4 +1,5 @@
-//! Bad input: each a clear line that names it and says what to do; nothing is touched.
+//! Bad input: for each, a clear line that names it and the remedy; nothing is
+//! modified.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The HTML report: self-contained, harmless whatever files are called, and understood by a real
-//! browser.
+//! The HTML report: self-contained, harmless whatever the names of files are, and understood by
+//! a real browser.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `indef trace` where something is missing, wrong, full or interrupted: a clear line that names it,
-//! and what was learned is kept.
+//! `indef trace` where something is missing, wrong, full or interrupted: a clear line that names
+//! it, and the recorded accesses are kept.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn reads_in(profile: &Path) -> u64 {
     heat.ranges.iter().map(|(_, range)| range.reads).sum()
 }
 
-/// Fails with one line that names `what`, and leaves no profile with anything in it.
+/// Check that it fails with one line that names `what`, and leaves no profile with anything in it.
 #[track_caller]
 fn refused(arguments: &[&str], what: &str) -> Ran {
     let ran = run(["trace"].iter().chain(arguments));
@@ -176,7 +176,7 @@ fn loop_everything_is_said_as_one_document() {
     );
     assert_eq!(document["totals"]["lost"], 0);
     assert_eq!(reads_in(&profile), 8);
-    // Again: it adds up.
+    // A second time: the counts add up.
     let ran = run(arguments.iter().chain(&dd));
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(reads_in(&profile), 16);
@@ -215,12 +215,12 @@ fn loop_raw_is_one_line_for_each_access() {
             "{kept}"
         );
     }
-    // It is a profile for a plan.
+    // The profile is usable for a plan.
     let planned = run(["plan", "--profile", text(&lines), text(&file)]);
     assert_eq!(planned.status, 0, "{planned:?}");
 }
 
-/// A trace of everybody that goes on until it is ended.
+/// A trace of all processes that goes on until it is ended.
 fn endless(profile: &Path, path: &Path) -> Child {
     indef()
         .args(["trace", "--layer", "syscall", "--readahead", "0"])
@@ -231,7 +231,7 @@ fn endless(profile: &Path, path: &Path) -> Child {
         .unwrap()
 }
 
-/// Read the file until the trace has begun to see it; nothing else tells when it is ready.
+/// Read the file until the trace has begun to see it; nothing else shows when it is ready.
 fn read_for(file: &Path, time: Duration) {
     let began = Instant::now();
     while began.elapsed() < time {
@@ -274,7 +274,7 @@ fn a_time_limit_ends_it() {
     assert!((500_000_000..20_000_000_000).contains(&told), "{told}");
 }
 
-/// Unmounted when the test ends.
+/// A small file system, unmounted when the test ends.
 struct Small(tempfile::TempDir);
 
 impl Small {
@@ -338,7 +338,7 @@ fn loop_a_full_disk_costs_nothing_that_was_learned() {
         said.contains(text(&profile)) && said.contains("indef profile import"),
         "{said}"
     );
-    // As it says: with room again, all of it comes in.
+    // As the message says: with room again, all of it is stored.
     fs::remove_file(small.0.path().join("filling")).unwrap();
     let whole = fs.path().with_file_name("whole");
     let ran = run(["profile", "import", text(&whole), text(&kept[0])]);

@@ -1,13 +1,13 @@
-//! SQLite and RocksDB on an aged file system: what of a database has to move, so that it reads as
-//! fast as if all of it had moved.
+//! SQLite and RocksDB on an aged file system: the part of a database that has to move for it to
+//! read as fast as if all of it had moved.
 //!
 //! Free space lies in holes of 16 KiB when the database is made, as on a disk that has been nearly
 //! full for long; then room appears. The real programs (`sqlite3`, `db_bench`) read it by skewed
-//! keys; they are traced once, and then timed with cold caches on copies of the same state: as it
-//! was, moved as a whole, the hottest half by FragPicker's rule, and by IODP with the lowest fifth
-//! truncated. Published, for other devices and workloads: FragPicker §5.4 (YCSB-C, hot half) writes
-//! 66 % less than e4defrag; InDeF §IV (RocksDB, truncate 20 %) migrates 66.7 % less, at an equal
-//! gain.
+//! keys; they are traced once, and then timed with cold caches on copies of the same state:
+//! unchanged, moved as a whole, the hottest half by FragPicker's rule, and by IODP with the lowest
+//! fifth truncated. Published, for other devices and workloads: FragPicker §5.4 (YCSB-C, hot half)
+//! writes 66 % less than e4defrag; InDeF §IV (RocksDB, truncate 20 %) migrates 66.7 % less, at an
+//! equal gain.
 
 use std::{
     ffi::OsString,
@@ -30,17 +30,18 @@ use super::{
 };
 
 const SIZE: Bytes = Bytes::gib(3);
-/// Of the file that makes the holes.
+/// The size of the file that makes the holes.
 const DUMMY: Bytes = Bytes::mib(2048);
 const HOLE: u64 = 16 << 10;
 
-/// How the states come about; the first is left as it is.
+/// The states by the options that produce them; the first is left unchanged.
 const STATES: [(&str, &[&str]); 5] = [
     ("before", &[]),
     ("whole", &["--policy", "whole"]),
     ("fragpicker", &["--policy", "fragpicker", "--hot", "50"]),
     ("indef", &["--policy", "indef", "--truncate", "20"]),
-    // All that was read: what the rest of `whole`'s gain comes from is not in the file's reads.
+    // All ranges that were read: the cause of the rest of `whole`'s gain is not in the file's
+    // reads.
     ("indef-all", &["--policy", "indef", "--truncate", "0"]),
 ];
 /// Published savings of bytes against moving all, in percent.
@@ -56,7 +57,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What a state cost and gives.
+/// The cost and the effect of a state.
 struct Measured {
     written: u64,
     time: Duration,
@@ -138,7 +139,7 @@ fn one(database: Database, fs: &str, common: &Common, report: &mut Report) -> Re
     Ok(())
 }
 
-/// Move what the policy chooses; the bytes that were written come back.
+/// Move the ranges that the policy chooses. Returns the number of bytes written.
 fn moved(indef: &Path, folder: &Path, options: &[&str], profile: &Path) -> Result<u64> {
     if options.is_empty() {
         return Ok(0);
@@ -174,7 +175,7 @@ fn make(database: Database, fs: &str, images: &Path, image: &Path) -> Result<()>
     let mut scratch = ScratchFs::builder(fs, SIZE).folder(images).build()?;
     let dummy = scratch.path().join("dummy");
     make_holes(&dummy)?;
-    // What is not a hole is filled, so that the database finds nothing else.
+    // All space except the holes is filled, so that the database finds nothing else.
     fill(&scratch.path().join("filler"))?;
     punch_holes(&dummy)?;
     scratch.sync()?;
@@ -194,7 +195,7 @@ fn make(database: Database, fs: &str, images: &Path, image: &Path) -> Result<()>
     Ok(())
 }
 
-/// Take all that is free.
+/// Take all free space.
 fn fill(filler: &Path) -> Result<()> {
     let filler = File::create(filler)?;
     for piece in [
@@ -275,7 +276,7 @@ impl Database {
         Ok(())
     }
 
-    /// The command that reads.
+    /// The command that reads the database.
     fn read(self, folder: &Path) -> Vec<OsString> {
         match self {
             Self::Sqlite => {

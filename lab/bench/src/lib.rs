@@ -1,10 +1,10 @@
-//! Measurements, side by side with the tools that people use today.
+//! Measurements, compared with the tools that people use today.
 //!
 //! Every contender starts from the same state: a file system image is prepared once, and each run
-//! gets a fresh copy of it on a loop device, with all caches dropped. Contenders take turns, so that
-//! a slow minute of the machine hits all of them. What is timed is the command and the write-back of
-//! everything that it left dirty. Afterwards contents are compared: a fast wrong result is a failure
-//! of the benchmark.
+//! gets a fresh copy of it on a loop device, with all caches dropped. Contenders take turns, so
+//! that a slow minute of the machine affects all of them. The timed span is the command and the
+//! write-back of everything that it left dirty. Afterwards contents are compared: a fast wrong
+//! result is a failure of the benchmark.
 
 #![forbid(unsafe_code)]
 
@@ -108,11 +108,11 @@ impl Common {
     }
 }
 
-/// Measure.
+/// Run a measurement.
 ///
 /// # Errors
 ///
-/// A measurement failed. A missed target is no error: the table tells it.
+/// A measurement failed. A missed target is no error: the table shows it.
 pub fn run(bench: &Bench) -> Result<()> {
     let common = match bench {
         Bench::Peers(args) | Bench::All(args) => &args.common,
@@ -137,7 +137,7 @@ pub fn run(bench: &Bench) -> Result<()> {
     );
     measure::stop_cleanly()?;
     let mut report = Report::new()?;
-    // Memory first: the peak that the kernel tells for a child includes what its parent had.
+    // Memory first: the kernel's peak for a child includes the memory of its parent.
     if matches!(bench, Bench::Memory(_) | Bench::All(_)) {
         memory::measure(common, &mut report)?;
     }

@@ -1,6 +1,6 @@
 //! The limit: the same bytes, read with many requests in flight and written in one piece. No
-//! program that moves data through the host can be much faster, so the distance to it says what is
-//! left to gain.
+//! program that moves data through the host can be much faster, so the distance to it is the
+//! possible further gain.
 //!
 //! Reads and writes bypass the page cache. Where the state under test is "file in the page cache",
 //! they are buffered reads, as a program would then do.
@@ -18,7 +18,7 @@ use std::{
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 
-/// Requests in flight; each of the fragmented ones is many at the device.
+/// Requests in flight; each of the fragmented ones becomes many at the device.
 const THREADS: usize = 16;
 /// Bytes in each.
 const REQUEST: usize = 1 << 20;
@@ -95,7 +95,8 @@ fn work<'a>(
                 length => read += length,
             }
         }
-        // Direct writes are whole blocks; the tail of the last one is of no interest here.
+        // Direct writes are whole blocks; the bytes past the end in the last one do not matter
+        // here.
         let length = read.next_multiple_of(4096);
         let place = written.fetch_add(length as u64, Ordering::Relaxed);
         output.write_all_at(&buffer[..length], place)?;

@@ -21,10 +21,10 @@ use units::Bytes;
 
 use super::report::Sample;
 
-/// Set by Ctrl-C and friends.
+/// Set by the signals that stop, like Ctrl-C.
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on, a signal to stop ends the measurement at the next run, with everything unmounted.
+/// Make a signal end the measurement at the next run, with everything unmounted.
 pub(super) fn stop_cleanly() -> Result<()> {
     let stop = STOP.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -33,12 +33,12 @@ pub(super) fn stop_cleanly() -> Result<()> {
     Ok(())
 }
 
-/// What a command used.
+/// The resources that a command used.
 pub(super) struct Used {
     pub(super) max_resident: Bytes,
 }
 
-/// Run `command` to its end, its output thrown away unless it fails.
+/// Run `command` to its end; its output is discarded unless it fails.
 pub(super) fn run(command: &[OsString]) -> Result<Used> {
     let text = describe(command);
     let errors = tempfile::tempfile()?;
@@ -62,7 +62,7 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
     })
 }
 
-/// An error once a signal came.
+/// Return an error once a signal has arrived.
 pub(super) fn ensure_not_stopped() -> Result<()> {
     let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));
     ensure!(!stop, "stopped by a signal");
@@ -90,15 +90,16 @@ pub(super) fn timed(
     })
 }
 
-/// Write back what belongs to `scratch`, and forget everything that is cached. The rest of the
-/// machine's dirty data is none of our business, and may be much.
+/// Write back the dirty data of `scratch`, and drop everything that is cached. The rest of the
+/// machine's dirty data does not matter here, and may be much.
 pub(super) fn drop_caches(scratch: &ScratchFs) -> Result<()> {
     scratch.sync()?;
     File::open(scratch.image())?.sync_all()?;
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot drop caches")
 }
 
-/// Read all files once, front to back, as any application would: that leaves them in the page cache.
+/// Read all files once, front to back, as any application would: that leaves them in the page
+/// cache.
 pub(super) fn read_all(files: &[PathBuf]) -> io::Result<()> {
     for path in files {
         io::copy(&mut File::open(path)?, &mut io::sink())?;
@@ -131,7 +132,7 @@ pub(super) fn hash(files: &[PathBuf]) -> io::Result<String> {
     Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// A command line for people.
+/// A command line for display.
 pub(super) fn describe(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")

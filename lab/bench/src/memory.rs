@@ -1,4 +1,5 @@
-//! Peak memory must not follow the size of a file, and hardly the number of files.
+//! Measures that peak memory does not grow with the size of a file, and hardly
+//! with the number of files.
 
 use std::{ffi::OsString, path::Path};
 

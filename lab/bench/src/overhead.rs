@@ -1,11 +1,12 @@
-//! What tracing costs an application: fio alone, and the same fio traced at each layer, in turn.
+//! The cost of tracing to an application: fio alone, and the same fio traced at each layer, in
+//! turn.
 //!
-//! A round runs all three one after the other, each time another one first, and compares the IOPS
-//! that fio reports within the round; the median of the rounds counts. On a device that others use,
-//! IOPS change by more than tracing costs. So the processor time that fio needs for a read is told,
-//! too: what it needs more, as a share of the time from one read to the next, is what a program
-//! loses that waits for each read. (What interrupts cost is not in it.) Beside it the memory of the
-//! collector: resident, and what its BPF maps hold.
+//! A round runs all three one after the other, each time beginning with another one, and compares
+//! the IOPS that fio reports within the round; the median of the rounds counts. On a device that
+//! others use, IOPS change by more than tracing costs. So the processor time that fio needs for a
+//! read is reported, too: its increase, as a share of the time from one read to the next, is the
+//! loss of a program that waits for each read. (The cost of interrupts is not in it.) Beside it the
+//! memory of the collector: resident memory, and the content of its BPF maps.
 
 use std::{
     ffi::OsString,
@@ -24,7 +25,7 @@ use super::{
     report::{Report, Verdict},
 };
 
-/// One way of fio to read.
+/// One pattern of reads by fio.
 struct Load {
     name: &'static str,
     options: &'static [&'static str],
@@ -62,9 +63,9 @@ const LOADS: [Load; 4] = [
     },
 ];
 
-/// The layers, and what they may cost in percent.
+/// The layers, with their permitted cost in percent.
 const LAYERS: [(&str, f64); 2] = [("fs", 1.0), ("syscall", 2.0)];
-/// What the collector may hold.
+/// Maximum memory of the collector.
 const MEMORY: Bytes = Bytes::mib(64);
 
 /// Measure all of them.
@@ -121,7 +122,7 @@ fn verdict(what: &str, shares: &[f64], wanted: f64) -> Verdict {
     Verdict::at_most(what, shares[last / 2], wanted, " %")
 }
 
-/// What fio reports.
+/// The report of fio.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speed {
     iops: f64,
@@ -172,10 +173,10 @@ fn start(command: &[OsString]) -> Result<Child> {
         .with_context(|| format!("cannot run {}", measure::describe(command)))
 }
 
-/// Wait for fio's document and tell what it says; of a collector, watch the memory meanwhile.
+/// Wait for fio's document and parse it; for a collector, watch the memory meanwhile.
 fn finished(mut child: Child, peak: &mut Bytes, collector: bool) -> Result<Speed> {
     if collector {
-        // fio's document fits into a pipe, so nobody has to read it before the end.
+        // fio's document fits into a pipe, so it need not be read before the end.
         while child.try_wait()?.is_none() {
             *peak = (*peak).max(memory(child.id()));
             sleep(Duration::from_millis(100));
@@ -195,8 +196,8 @@ fn finished(mut child: Child, peak: &mut Bytes, collector: bool) -> Result<Speed
     Ok(Speed { iops, busy })
 }
 
-/// Resident memory of a process, and what the BPF maps that it holds take. Pages of maps that are
-/// mapped, a ring's even twice, count once, with the maps.
+/// Resident memory of a process, and the memory of the BPF maps that it holds. Pages of maps that
+/// are mapped, a ring's even twice, count once, with the maps.
 fn memory(pid: u32) -> Bytes {
     let process = PathBuf::from(format!("/proc/{pid}"));
     let status = fs::read_to_string(process.join("status")).unwrap_or_default();

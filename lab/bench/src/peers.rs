@@ -13,7 +13,7 @@ use super::{
     state::{FOLDER, Files, State},
 };
 
-/// Which part of the comparison.
+/// The part of the comparison.
 #[derive(Args)]
 pub struct PeersArgs {
     #[command(flatten)]
@@ -43,7 +43,7 @@ impl Fs {
         }
     }
 
-    /// The conventional tool, as its manual says to call it for a file (e4defrag: or a folder).
+    /// The conventional tool, called for a file as in its manual (e4defrag: or a folder).
     const fn peer(self) -> &'static [&'static str] {
         match self {
             Self::Ext4 => &["e4defrag"],
@@ -53,7 +53,7 @@ impl Fs {
     }
 }
 
-/// What is wanted of indef, compared with the peer.
+/// The target for indef, compared with the peer.
 #[derive(Clone, Copy)]
 enum Wanted {
     /// This many times as fast.
@@ -163,7 +163,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Measure all cases asked for.
+/// Measure all requested cases.
 pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
     let indef = args.common.indef()?;
     let images = args.common.images()?;
@@ -240,7 +240,7 @@ impl Contender {
         &self.row.contender
     }
 
-    /// One run; the extents before and the sample come back.
+    /// Do one run. Returns the extents before it and the sample.
     fn run(&self, case: &Case, scratch: &ScratchFs) -> Result<(u64, Sample)> {
         let folder = scratch.path().join(FOLDER);
         let files = measure::files_below(&folder)?;
@@ -273,7 +273,7 @@ impl Contender {
             _ => command.push(folder.into()),
         }
         let sample = measure::timed(scratch, || Ok(Some(measure::run(&command)?)))?;
-        // From the device, not from what the run left in memory.
+        // Read from the device, not from data that the run left in memory.
         measure::drop_caches(scratch)?;
         ensure!(
             measure::hash(&files)? == hash,

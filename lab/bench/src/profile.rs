@@ -36,7 +36,8 @@ pub struct ProfileArgs {
 const FILES: u64 = 500;
 /// Places that can be read: 16,384 in each file.
 const PLACES: u64 = FILES << 14;
-/// The law by which places are read: the place of rank r by r to the power of minus this.
+/// The skew of the law by which places are read: the probability of the place of rank r is
+/// proportional to r to the power of minus this.
 const SKEW: f64 = 1.2;
 
 /// Measure.
@@ -56,7 +57,7 @@ pub(super) fn measure(args: &ProfileArgs, report: &mut Report) -> Result<()> {
         "import".as_ref(),
         store.as_ref(),
         trace.as_ref(),
-        // As the sorted text: without a model of read-ahead.
+        // Without a model of read-ahead, like the sorted text.
         "--layer=fs".as_ref(),
         "--quiet".as_ref(),
     ]
@@ -153,7 +154,7 @@ fn write_trace(path: &Path, records: u64) -> Result<()> {
     Ok(())
 }
 
-/// Every record is in the store, none twice.
+/// Check that every record is in the store, none twice.
 fn check_store(indef: &Path, store: &PathBuf, records: u64) -> Result<()> {
     let output = std::process::Command::new(indef)
         .args(["profile", "show", "--json"])
@@ -185,7 +186,8 @@ fn check_merged(merged: &Path, records: u64) -> Result<()> {
     Ok(())
 }
 
-/// Algorithm 1 over sorted text from stdin: overlapping requests become one range with their count.
+/// Apply Algorithm 1 to sorted text from stdin: overlapping requests become one range with their
+/// count.
 pub(super) fn merge() -> Result<()> {
     let mut input = io::BufReader::with_capacity(1 << 20, io::stdin());
     let mut out = BufWriter::with_capacity(1 << 20, io::stdout());

@@ -1,4 +1,4 @@
-//! What was measured, as a table and as JSON.
+//! The results of measurements, as a table and as JSON.
 
 use std::{fmt, fs, process::Command, time::Duration};
 
@@ -11,15 +11,15 @@ use super::zipf::Curve;
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Sample {
-    /// The command and the write-back of what it left dirty.
+    /// Time of the command and the write-back of its dirty data.
     pub(super) duration_ns: u64,
-    /// Read from the device, by its own count.
+    /// Bytes read from the device, by its own count.
     pub(super) device_read_bytes: u64,
-    /// Written to the device, by its own count.
+    /// Bytes written to the device, by its own count.
     pub(super) device_written_bytes: u64,
-    /// Peak of resident memory; nothing for what runs in this process.
+    /// Peak of resident memory; absent for work that runs in this process.
     pub(super) max_resident_bytes: Option<u64>,
-    /// Extents of the files afterwards; nothing where none were to be moved.
+    /// Extents of the files afterwards; absent where none were to be moved.
     pub(super) extents_after: Option<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Row {
         Duration::from_nanos(self.median(|sample| sample.duration_ns))
     }
 
-    /// Median of what the device wrote.
+    /// Median of the bytes written to the device.
     pub(super) fn written(&self) -> Bytes {
         Bytes(self.median(|sample| sample.device_written_bytes))
     }
@@ -61,11 +61,11 @@ impl Row {
     }
 }
 
-/// A target, and what came out.
+/// A target, and the measured value.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Verdict {
     pub(super) what: String,
-    /// In the unit that the text says.
+    /// The value, in the unit of the text.
     pub(super) measured: f64,
     pub(super) wanted: f64,
     pub(super) met: bool,

@@ -1,4 +1,4 @@
-//! Looking at 100,000 files.
+//! Scans 100,000 files.
 
 use std::ffi::OsString;
 
@@ -13,7 +13,8 @@ use super::{
 
 const FILES: u32 = 100_000;
 
-/// Measure, with cold and with warm caches. Nothing is changed by either, so one file system does.
+/// Measure, with cold and with warm caches. Neither changes anything, so one file system is
+/// enough.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     let state = State {
         fs: "ext4",
@@ -48,7 +49,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
                 if cold {
                     measure::drop_caches(&scratch)?;
                 } else {
-                    // Whoever comes first shall not find it colder than who comes second.
+                    // The first contender must not find the cache colder than the second one.
                     measure::run(&theirs)?;
                 }
                 row.samples.push(measure::timed(&scratch, || {

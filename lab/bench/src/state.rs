@@ -13,22 +13,22 @@ use rustix::fs::{FallocateFlags, fallocate};
 use scratch_fs::{FragmentOptions, ScratchFs, Shape, content, fragment};
 use units::{Bytes, FileOffset};
 
-/// What is on the file system.
+/// The files on the file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Files {
     /// One file in fragments of 4 KiB.
     Single(Bytes),
     /// One file of this size, in fragments of that size.
     Pieces(Bytes, Bytes),
-    /// As many files of 1 MiB in fragments of 4 KiB.
+    /// This many files of 1 MiB in fragments of 4 KiB.
     Many(u32),
     /// One file, 32 × 4 KiB and then 128 KiB, repeating.
     HalfContiguous(Bytes),
-    /// A tree of as many files of up to 32 KiB, every tenth in two fragments.
+    /// A tree of this many files of up to 32 KiB, every tenth in two fragments.
     Tree(u32),
 }
 
-/// A file system and what is on it.
+/// A file system and its content.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct State {
     pub(super) fs: &'static str,
@@ -58,7 +58,7 @@ impl State {
             .with_context(|| format!("cannot make {}", self.name()))?;
         scratch.sync()?;
         scratch.unmount()?;
-        // Complete or not there at all.
+        // The image is either complete or absent.
         let unfinished = image.with_extension("unfinished");
         copy_sparse(&scratch.image(), &unfinished)?;
         fs::rename(&unfinished, &image)?;
@@ -117,8 +117,9 @@ impl State {
 /// Sizes of the contiguous files of a [`tree`].
 const CONTIGUOUS_BLOCKS: [u64; 18] = [1, 2, 1, 4, 1, 2, 1, 2, 1, 4, 1, 8, 1, 2, 1, 4, 1, 2];
 
-/// Folders of 1,000 files. Of every 20, two have two blocks that were allocated in turn, and of the
-/// others, which are contiguous, half have one block and half have more, as small files do.
+/// Make folders of 1,000 files. Of every 20 files, two have two blocks that were allocated in turn;
+/// the others are contiguous, and half of them have one block and half have more, as small files
+/// do.
 fn tree(folder: &Path, files: u32) -> io::Result<()> {
     let mut block = [0; 4096];
     let mut write = |file: &File, seed: u32, blocks: u64| {

@@ -1,9 +1,9 @@
 //! flashd's NVMe/TCP target against the kernel's own (nvmet over null_blk in memory), under the load
 //! generator of flashd, with the profile that has no latencies.
 //!
-//! This machine need not have NVMe: both run in one guest, over its loopback, in turns. Where the guest
-//! runs without KVM every instruction costs many times what it does on a processor, system calls most
-//! of all: ratios tell something, rates nothing.
+//! This machine need not have NVMe: both run in one guest, over its loopback, in turns. Where the
+//! guest runs without KVM every instruction costs many times its cost on a processor, system calls
+//! most of all: ratios are meaningful, rates are not.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use super::{
 };
 
 const SCRIPT: &str = include_str!("target.sh");
-/// Of each case and contender, in each run.
+/// Duration of each case and contender, in each run.
 const SECONDS: u64 = 3;
-/// A sample is the time of so many commands.
+/// A sample is the time of this many commands.
 const COMMANDS: f64 = 1000.0;
 
 /// Measure.
@@ -90,7 +90,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Run by run, how many times as fast ours was.
+/// The median over the runs of the ratio by which ours was faster.
 fn median_ratio(theirs: &Row, ours: &Row) -> f64 {
     let pairs = theirs.samples.iter().zip(&ours.samples);
     let mut ratios: Vec<f64> = pairs

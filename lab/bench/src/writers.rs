@@ -1,9 +1,9 @@
 //! An application that writes to a file while it is moved: fio, with verification.
 //!
-//! fio writes random blocks of a fragmented file at a fixed rate, each with a checksum, and reads all
-//! of them back at the end; any byte that a relocation lost is an error of fio, and so of this
+//! fio writes random blocks of a fragmented file at a fixed rate, each with a checksum, and reads
+//! all of them back at the end; any byte that a relocation lost is an error of fio, and so of this
 //! benchmark. The longest write is compared with the longest of the same job on an equal copy on
-//! which nothing else runs: the difference is what indef adds, and `--max-stall` is its bound.
+//! which nothing else runs: the difference is indef's addition, and `--max-stall` is its bound.
 
 use std::{
     ffi::OsString,
@@ -24,11 +24,11 @@ use super::{
     state::{FOLDER, Files, State},
 };
 
-/// The bound that indef is told, and its own default.
+/// The bound given to indef, and its own default.
 const MAX_STALL: Duration = Duration::from_millis(50);
 const SIZE: Bytes = Bytes::gib(1);
 
-/// Which part of it.
+/// The part of the measurement.
 #[derive(Args)]
 pub struct WritersArgs {
     #[command(flatten)]
@@ -104,7 +104,7 @@ fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) ->
     Ok(())
 }
 
-/// Run fio, and `indef run` in the middle of it; the longest write comes back.
+/// Run fio, and `indef run` in the middle of it. Returns the longest write.
 fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos> {
     let command = fio(file, direct);
     let child = Command::new(&command[0])
@@ -133,7 +133,7 @@ fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos
         output.status,
         String::from_utf8_lossy(&output.stderr)
     );
-    // Warnings may stand before the document.
+    // Warnings may precede the document.
     let json = text.find('{').map_or("", |start| &text[start..]);
     let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
     let job = &document["jobs"][0];
@@ -142,7 +142,7 @@ fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos
     longest.map(Nanos).context("fio reports no longest write")
 }
 
-/// 40,000 writes of 4 KiB in 20 seconds, then all of them read back.
+/// The command for 40,000 writes of 4 KiB in 20 seconds, then all of them read back.
 fn fio(file: &Path, direct: bool) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
     name.push(file);

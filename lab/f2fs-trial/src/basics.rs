@@ -1,4 +1,4 @@
-//! Files of all kinds become contiguous, by the way that was asked for, and stay what they are.
+//! Files of all kinds become contiguous, by the requested way, and keep their content.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use linux_abi::{
 
 use crate::file::{BLOCK, Known};
 
-/// A way, and the flags that leave no better one.
+/// The way of this name, and the flags that leave no better one.
 pub(crate) fn way(name: &str) -> Result<(Way, Flags)> {
     Ok(match name {
         "in-device" => (Way::InDevice, Flags::empty()),
@@ -22,7 +22,7 @@ pub(crate) fn way(name: &str) -> Result<(Way, Flags)> {
     })
 }
 
-/// All of it, in a folder of its own.
+/// Run all of it, in a folder of its own.
 pub(crate) fn run(folder: &Path, name: &str) -> Result<()> {
     let (way, flags) = way(name)?;
     let folder = &folder.join(name);
@@ -105,7 +105,7 @@ fn dirty(folder: &Path, flags: Flags) -> Result<()> {
         report.bytes_from_memory == dirty * BLOCK,
         "{dirty} blocks were dirty: {report:?}"
     );
-    // What was written from memory is clean now.
+    // Blocks that were written from memory are clean now.
     match linux_abi::cache::cachestat(&file.file, 0, 0) {
         Ok(state) => ensure!(state.nr_dirty + state.nr_writeback == 0, "{state:?}"),
         // Before 6.5.
@@ -113,7 +113,7 @@ fn dirty(folder: &Path, flags: Flags) -> Result<()> {
     }
     ensure!(file.fragments()? == 1, "{} fragments", file.fragments()?);
     file.check_on_device()?;
-    // And can become dirty again.
+    // They can become dirty again.
     file.write(7, 1, 3)?;
     file.check_on_device()
 }
@@ -132,7 +132,7 @@ fn mapped(folder: &Path, flags: Flags) -> Result<()> {
     file.note(9, 2);
     let report = file.relocate_all(flags, BLOCKS)?;
     ensure!(report.bytes_from_memory == BLOCK, "{report:?}");
-    // The mapping goes on as if nothing had been.
+    // The mapping works as before the move.
     for (block, version) in [(9, 3), (10, 2)] {
         write(block, version);
         file.note(block, version);
@@ -142,7 +142,7 @@ fn mapped(folder: &Path, flags: Flags) -> Result<()> {
 
 fn holes(folder: &Path, flags: Flags) -> Result<()> {
     let [mut file, _] = Known::fragmented(folder, [7, 8], 64, 4)?;
-    // Beyond what one node has; then blocks that are reserved only.
+    // More blocks than one node has; then blocks that are reserved only.
     file.set_blocks(4000)?;
     file.write(3000, 8, 1)?;
     file.write_back()?;
@@ -187,7 +187,7 @@ fn tail(folder: &Path, flags: Flags) -> Result<()> {
     file.write_back()?;
     file.drop_cache()?;
     ensure!(std::fs::read(&file.path)? == expected);
-    // What was beyond the end stays away.
+    // Data past the end does not reappear.
     file.file.set_len(16 * BLOCK)?;
     ensure!(
         std::fs::read(&file.path)?[len as usize..]

@@ -1,18 +1,18 @@
-//! Two of the ioctl's uses, for people.
+//! Two uses of the ioctl by hand.
 
 use std::{fs::File, os::fd::AsFd, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use linux_abi::f2fs::offload::{Flags, Range, Status, offload, query as ask};
 
-/// Print what the device can do.
+/// Print the device's capabilities.
 pub(crate) fn query(folder: &Path) -> Result<()> {
     let folder = File::open(folder).with_context(|| folder.display().to_string())?;
     println!("{:?}", ask(&folder, Flags::empty())?);
     Ok(())
 }
 
-/// Move whole files, and print what was done.
+/// Move whole files, and print the result.
 pub(crate) fn relocate(paths: &[&str]) -> Result<()> {
     let mut failed = 0;
     for path in paths {

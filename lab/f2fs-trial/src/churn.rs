@@ -1,6 +1,6 @@
-//! Files are moved without a pause while others write to them in every way, cut them, delete them, and
-//! while garbage is collected and checkpoints are written. Everybody compares what they read with what
-//! they wrote.
+//! Files are moved without a pause while others write to them in every way, cut them, delete them,
+//! and while garbage is collected and checkpoints are written. Every thread compares the data that
+//! it reads with the data that it wrote.
 
 use std::{
     fs::{self, File},
@@ -24,7 +24,7 @@ use workloads::Numbers;
 
 use crate::file::{BLOCK, Known, content};
 
-/// What all threads share.
+/// The state that all threads share.
 struct Stage<'a> {
     folder: &'a Path,
     over: AtomicBool,
@@ -41,10 +41,10 @@ impl Stage<'_> {
     }
 }
 
-/// What a thread does until the end.
+/// The work of a thread until the end.
 type Role = fn(&Stage<'_>) -> Result<()>;
 
-/// For so many seconds.
+/// Run for this many seconds.
 pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
     let stage = Stage {
         folder,
@@ -142,7 +142,8 @@ fn mapped(stage: &Stage<'_>) -> Result<()> {
     file.check_on_device()
 }
 
-/// Direct reads go to the device; direct writes do not, on a device with zones.
+/// Read and write directly: direct reads go to the device; direct writes do not, on a device with
+/// zones.
 fn direct(stage: &Stage<'_>) -> Result<()> {
     const BLOCKS: u64 = 300;
     let mut file = Known::create(stage.folder, 103)?;
@@ -205,20 +206,20 @@ fn deleted(stage: &Stage<'_>) -> Result<()> {
         thread::sleep(Duration::from_millis(numbers.below(60)));
         file.check()?;
         fs::remove_file(&file.path)?;
-        // Still open.
+        // It is still open.
         file.check()?;
     }
     Ok(())
 }
 
-/// Garbage collection and checkpoints.
+/// Run garbage collection and checkpoints.
 fn collect(stage: &Stage<'_>) -> Result<()> {
     let folder = File::open(stage.folder)?;
     let mut numbers = Numbers::new(6);
     while stage.goes_on() {
         match numbers.below(2_u64) {
             0 => rustix::fs::syncfs(&folder)?,
-            // Without a victim it says so.
+            // Without a victim it returns an error.
             _ => drop(
                 Command::new("f2fs_io")
                     .args(["gc", "1"])
@@ -236,7 +237,7 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
     let mut numbers = Numbers::new(7);
     while stage.goes_on() {
         for entry in fs::read_dir(stage.folder)? {
-            // It may be gone again.
+            // It may have been deleted again.
             let Ok(file) = entry.and_then(|entry| File::open(entry.path())) else {
                 continue;
             };

@@ -1,8 +1,9 @@
-//! Files to move while the power is cut: made beforehand, moved, and looked at afterwards.
+//! Files to move while the power is cut: made beforehand, moved, and examined afterwards.
 //!
-//! Whoever records the device is told, and marks it in the recording, what is about to be written and what
-//! is durable, as the call that promises it has come back. At any cut a block then has to hold the newest
-//! version that was durable, or a newer one of which the writing had begun ([`oracle`](crate::oracle)).
+//! The recorder of the device is told about data that is about to be written, and about data that
+//! is durable, as soon as the call that promises it has returned, and marks both in the recording.
+//! At any cut a block then has to hold the newest version that was durable, or a newer one whose
+//! write had begun ([`oracle`](crate::oracle)).
 
 use std::{
     fs::{self, File, Permissions},
@@ -30,13 +31,13 @@ use crate::{
 
 const BLOCKS: u64 = 256;
 const FILES: [u64; 4] = [1, 2, 3, 4];
-/// How often each file is moved.
+/// Number of times that each file is moved.
 const ROUNDS: u64 = 3;
 /// Blocks of a file that is made meanwhile.
 const NEW_BLOCKS: u64 = 3;
 
-/// Where marks are asked for. In a folder, a file that appears is a mark's name, and goes when that is set;
-/// a file has their names, each with a comma behind it.
+/// The place for requests of marks. In a folder, a new file's name is a mark's name, and the file
+/// is removed when the mark is set; a file holds their names, each followed by a comma.
 struct Marks<'a>(&'a Path);
 
 impl Marks<'_> {
@@ -47,7 +48,7 @@ impl Marks<'_> {
         }
         let path = self.0.join(name);
         match File::create(&path) {
-            // It was seen and taken before the call came back.
+            // It was seen and removed before the call returned.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             created => drop(created?),
         }
@@ -80,14 +81,15 @@ fn rewrite(file: &mut Known, part: Part, version: u64) -> Result<()> {
         .try_for_each(|block| file.write(block, 1, version))
 }
 
-/// Its second half before the first one, so that it is never in one piece already.
+/// Write its second half before the first one, so that it is never in one piece already, and move
+/// it.
 fn relocate(file: &Known, middle: u64, flags: Flags) -> Result<Report> {
     let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
     Ok(offload(&file.file, &ranges, flags)?)
 }
 
-/// Move them, with some blocks dirty, others being written when a checkpoint comes; some are synced in
-/// between, some things are made durable by a checkpoint, and new files by roll-forward.
+/// Move them, with some blocks dirty, others being written when a checkpoint comes; some are synced
+/// in between, some data is made durable by a checkpoint, and new files by roll-forward.
 pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
     let marks = Marks(marks);
     let root = File::open(folder)?;
@@ -145,7 +147,7 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Move a file that is durable, without a pause, while only its mode changes and is synced: fsync writes
+/// Move a durable file, without a pause, while only its mode changes and is synced: fsync writes
 /// the node that has the addresses of all blocks.
 pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
     const FSYNCS: u32 = 40;
@@ -177,8 +179,8 @@ pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every block is what `marks` (those before the cut, separated by commas) allow; and all can be moved
-/// again.
+/// Check that every block is as `marks` (those before the cut, separated by commas) allow, and that
+/// all files can be moved again.
 pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {
     let bounds = oracle::Expectation::read(marks)?;
     for number in bounds.files().filter(|&file| !FILES.contains(&file)) {

@@ -9,7 +9,8 @@ use crate::file::{BLOCK, Known};
 
 const BLOCKS: u64 = 256;
 
-/// In a folder with an encryption policy: moved clean, and dirty here and there.
+/// In a folder with an encryption policy: move files that are clean, and files
+/// with some dirty blocks.
 pub(crate) fn run(folder: &Path) -> Result<()> {
     let [clean, mut dirty] = Known::fragmented(folder, [1, 2], BLOCKS, 8)?;
     clean.drop_cache()?;
@@ -20,7 +21,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
     for (block, count) in [(3, 1), (100, 20), (250, 10)] {
         dirty.write(block, count, 2)?;
     }
-    // What is dirty is written as ciphertext first, and then moved like the rest.
+    // Dirty blocks are written as ciphertext first, and then moved like the rest.
     let report = dirty.relocate_all(Flags::empty(), BLOCKS + 4)?;
     println!("  dirty: {report:?}");
     ensure!(report.bytes_in_device + report.bytes_copied == (BLOCKS + 4) * BLOCK);

@@ -1,4 +1,4 @@
-//! Commands that fail: the device's zones are changed behind the file system's back.
+//! Commands that fail: the device's zones are changed without the file system's knowledge.
 
 use std::{
     fs::File,
@@ -15,7 +15,7 @@ use linux_abi::{
 
 use crate::file::{BLOCK, Known};
 
-/// Bytes of the conventional disk, which comes first in F2FS's addresses.
+/// Size of the conventional disk, which comes first in F2FS's addresses.
 pub(crate) const CONVENTIONAL: u64 = 64 << 20;
 
 /// `zoned` is the disk with the zones that `folder` is on.
@@ -23,14 +23,14 @@ pub(crate) fn run(folder: &Path, zoned: &Path, flags: Flags) -> Result<()> {
     moved_write_pointer(folder, zoned, flags)
 }
 
-/// Where the file begins in F2FS's addresses, in bytes.
+/// The file's first byte in F2FS's addresses.
 fn place(file: &Known) -> Result<u64> {
     let mut mapper = Mapper::default();
     let first = mapper.batch(&file.file, 0, BLOCK, 0)?.first().copied();
     Ok(first.context("it has no blocks")?.physical)
 }
 
-/// Somebody writes to where the next copy would go. (Once: the block layer of newer kernels, which knows
+/// Write to the place of the next copy. (Once: the block layer of newer kernels, which knows
 /// nothing of copies, would refuse a second write to the same zone.)
 fn moved_write_pointer(folder: &Path, zoned: &Path, flags: Flags) -> Result<()> {
     const BLOCKS: u64 = 64;
@@ -50,7 +50,7 @@ fn moved_write_pointer(folder: &Path, zoned: &Path, flags: Flags) -> Result<()> 
     ensure!((other.fragments()?, place(&other)?) == before, "it moved");
     other.check()?;
 
-    // The zone is used on, behind what was written.
+    // The zone is used further, past the written part.
     let report = other.relocate_all(flags, BLOCKS)?;
     ensure!(report.bytes_from_memory == 3 * BLOCK, "{report:?}");
     ensure!(other.fragments()? == 1);
@@ -64,7 +64,7 @@ fn moved_write_pointer(folder: &Path, zoned: &Path, flags: Flags) -> Result<()> 
 }
 
 fn write_directly(zoned: &Path, at: u64, len: u64) -> Result<()> {
-    // Direct writes want aligned memory: a page's worth in the middle of more is.
+    // Direct writes need aligned memory: an aligned page inside a larger buffer.
     let mut disk = File::options()
         .write(true)
         .custom_flags(rustix::fs::OFlags::DIRECT.bits() as i32)

@@ -1,4 +1,4 @@
-//! A file of which every block is known.
+//! A file whose every block is known.
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,7 +15,7 @@ use linux_abi::{
 };
 use rustix::fs::Advice;
 
-/// Bytes of a block of F2FS.
+/// Size of a block of F2FS.
 pub(crate) const BLOCK: u64 = 4096;
 
 /// The content of a block: unlike that of any other block of any other file at any other time.
@@ -29,7 +29,7 @@ pub(crate) fn content(file: u64, block: u64, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// A file, and what is in it.
+/// A file with its expected content.
 pub(crate) struct Known {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
@@ -39,12 +39,12 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// A new, empty one.
+    /// Create a new, empty one.
     pub(crate) fn create(folder: &Path, number: u64) -> Result<Self> {
         Self::open(folder, number, File::options().create_new(true), Vec::new())
     }
 
-    /// One that is there, of so many blocks, all in their first version.
+    /// An existing one of this many blocks, all in their first version.
     pub(crate) fn existing(folder: &Path, number: u64, blocks: u64) -> Result<Self> {
         let versions = vec![1; blocks as usize];
         Self::open(folder, number, &mut File::options(), versions)
@@ -65,7 +65,7 @@ impl Known {
         })
     }
 
-    /// Two of them, of so many blocks, in pieces of `piece` blocks each: written by turns.
+    /// Two of them, of this many blocks, in pieces of `piece` blocks each: written by turns.
     pub(crate) fn fragmented(
         folder: &Path,
         numbers: [u64; 2],
@@ -102,19 +102,19 @@ impl Known {
         Ok(())
     }
 
-    /// Somebody has written this block in this version.
+    /// Record that another writer has written this block in this version.
     pub(crate) fn note(&mut self, block: u64, version: u64) {
         self.versions[block as usize] = version;
     }
 
-    /// Make it so many blocks long, with holes at the end if it was shorter.
+    /// Make it this many blocks long, with holes at the end if it was shorter.
     pub(crate) fn set_blocks(&mut self, blocks: u64) -> Result<()> {
         self.file.set_len(blocks * BLOCK)?;
         self.versions.resize(blocks as usize, 0);
         Ok(())
     }
 
-    /// What is dirty gets its place on the device.
+    /// Write back its dirty blocks, so that they get their places on the device.
     pub(crate) fn write_back(&self) -> Result<()> {
         Ok(cache::write_and_wait(&self.file, 0, 0)?)
     }
@@ -128,7 +128,7 @@ impl Known {
         self.versions.len() as u64
     }
 
-    /// Its content is as it was written.
+    /// Check that its content is as written.
     pub(crate) fn check(&self) -> Result<()> {
         let len = self.file.metadata()?.len();
         ensure!(
@@ -140,7 +140,7 @@ impl Known {
         (0..self.blocks()).try_for_each(|block| self.check_block(block))
     }
 
-    /// This block is as it was written.
+    /// Check that this block is as written.
     pub(crate) fn check_block(&self, block: u64) -> Result<()> {
         let mut bytes = vec![0; BLOCK as usize];
         self.file
@@ -156,7 +156,7 @@ impl Known {
         Ok(())
     }
 
-    /// Whether this is what was written to this block.
+    /// Whether these bytes are the data written to this block.
     pub(crate) fn is_right(&self, block: u64, bytes: &[u8]) -> bool {
         match self.versions[block as usize] {
             0 => bytes.iter().all(|&byte| byte == 0),
@@ -172,7 +172,7 @@ impl Known {
         self.check().context("as on the device")
     }
 
-    /// Where on the device its first block is.
+    /// The place of its first block on the device.
     pub(crate) fn place(&self) -> io::Result<Option<u64>> {
         let mut mapper = Mapper::default();
         let extents = mapper.batch(&self.file, 0, BLOCK, 0)?;
@@ -222,12 +222,12 @@ impl Known {
         }
     }
 
-    /// Move the whole of it.
+    /// Move the whole file.
     pub(crate) fn relocate(&self, flags: Flags) -> Result<Report> {
         Ok(offload(&self.file, &[self.whole()], flags)?)
     }
 
-    /// Move the whole of it: so many blocks have to be moved, and be one piece.
+    /// Move the whole file: this many blocks have to be moved, and be one piece.
     pub(crate) fn relocate_all(&self, flags: Flags, blocks: u64) -> Result<Report> {
         let report = self.relocate(flags)?;
         let wanted = RangeOutcome {

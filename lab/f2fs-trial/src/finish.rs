@@ -1,5 +1,6 @@
-//! Zones that the log for moved data leaves before their end. On a device that limits how many zones may be
-//! active, each has to be finished, and that takes a device so long that no file may be locked meanwhile.
+//! Zones that the log for moved data leaves before their end. On a device that limits the number of
+//! active zones, each has to be finished, and that takes a device so long that no file may be
+//! locked meanwhile.
 
 use std::{
     fs::{self, File},
@@ -21,11 +22,11 @@ use crate::{
 const ZONE: u64 = 32 << 20;
 /// More than half a section: no two files fit into one, so the log leaves a section for each.
 const BLOCKS: u64 = ZONE / BLOCK / 2 + 100;
-/// One more write than this takes a command to be noticed.
+/// Pause between two writes. The end of a move is noticed after at most one write and this pause.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// More files are moved than zones may be active. `finish` is how long the device takes to finish a zone,
-/// in milliseconds.
+/// Move more files than zones may be active. `finish` is the time that the device takes to finish a
+/// zone, in milliseconds.
 pub(crate) fn run(folder: &Path, zoned: &Path, finish: u64) -> Result<()> {
     let finish = Duration::from_millis(finish);
     let limit = limit(zoned)?;
@@ -69,8 +70,8 @@ pub(crate) fn run(folder: &Path, zoned: &Path, finish: u64) -> Result<()> {
     Ok(())
 }
 
-/// Move the whole file while its first block is written all the time: how long the move took, and the
-/// longest write.
+/// Move the whole file while its first block is written all the time. Returns the duration of the
+/// move, and the longest write.
 fn move_beside_a_writer(file: &mut Known) -> Result<(Duration, Duration)> {
     let mover = File::open(&file.path)?;
     let range = file.whole_of(&mover);
@@ -98,14 +99,14 @@ fn move_beside_a_writer(file: &mut Known) -> Result<(Duration, Duration)> {
     })
 }
 
-/// How many zones may be active.
+/// The number of zones that may be active.
 fn limit(zoned: &Path) -> Result<u64> {
     let name = zoned.file_name().context("no disk")?.to_string_lossy();
     let path = format!("/sys/block/{name}/queue/max_active_zones");
     Ok(fs::read_to_string(path)?.trim().parse()?)
 }
 
-/// The states of all zones, as `blkzone report` has them: `em`, `oi`, `oe`, `cl`, `fu` …
+/// The states of all zones, as `blkzone report` prints them: `em`, `oi`, `oe`, `cl`, `fu` …
 fn zones(zoned: &Path) -> Result<Vec<String>> {
     let said = Command::new("blkzone").arg("report").arg(zoned).output()?;
     ensure!(said.status.success(), "blkzone: {said:?}");

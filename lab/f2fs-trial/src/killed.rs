@@ -11,7 +11,7 @@ use linux_abi::f2fs::offload::{Flags, offload};
 
 use crate::file::Known;
 
-/// Several of the kernel's steps, between which it looks for signals.
+/// Enough for several of the kernel's steps, between which it checks for signals.
 const BLOCKS: u64 = 17_000;
 const ATTEMPTS: u64 = 8;
 
@@ -27,7 +27,7 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         let middle = BLOCKS / 2 + attempt;
         let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
         offload(&file.file, &ranges, Flags::CHECKPOINT)?;
-        // Of what is cached, some is dirty.
+        // Some of the cached blocks are dirty.
         file.write(attempt * 500, 300, 2 + attempt)?;
         let place = file.place()?;
         let mut child = Command::new(std::env::current_exe()?)

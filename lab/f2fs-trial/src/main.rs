@@ -1,10 +1,10 @@
-//! What the ioctl of `kernel/f2fs` does is tried by this program, in a guest: it makes files that it
-//! knows every block of, has them moved, and looks at blocks, content and answers.
+//! Tests the ioctl of `kernel/f2fs` in a guest: makes files whose every block is known, has them
+//! moved, and examines blocks, content and answers.
 //!
-//! `f2fs-trial SUBJECT FOLDER …`; each subject is a module. It ends with 0 if all was as it should
-//! be. By hand it is of use, too: `f2fs-trial query FOLDER`, `f2fs-trial move FILE…`.
+//! `f2fs-trial SUBJECT FOLDER …`; each subject is a module. It exits with 0 if everything was
+//! right. It is also of use by hand: `f2fs-trial query FOLDER`, `f2fs-trial move FILE…`.
 //!
-//! It ignores: what a kernel without the patches would do.
+//! It ignores: the behaviour of kernels without the patches.
 
 #![forbid(unsafe_code)]
 

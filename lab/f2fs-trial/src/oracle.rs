@@ -1,5 +1,5 @@
-//! What a block may hold after a power cut: the newest version that was durable before it, or a newer one
-//! of which the writing had begun. Nothing older, nothing of another block, no zeroes.
+//! The allowed content of a block after a power cut: the newest version that was durable before it,
+//! or a newer one whose write had begun. Nothing older, nothing of another block, no zeroes.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::file::content;
 
-/// Blocks of a file that share a fate.
+/// Blocks of a file that are treated alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
     /// Written once.
@@ -19,7 +19,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In the files that are moved.
+    /// The part of a block in the files that are moved.
     pub(crate) const fn of(block: u64) -> Self {
         match block % 9 {
             4 => Self::Moved,
@@ -42,14 +42,14 @@ impl fmt::Display for Part {
 /// The versions that a block may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The newest that was durable; 0: none was.
+    /// The newest version that was durable; 0: none was.
     pub(crate) durable: u64,
-    /// The newest that may have been written.
+    /// The newest version that may have been written.
     pub(crate) written: u64,
 }
 
 impl Bounds {
-    /// The block's content is one of these versions.
+    /// Check that the block's content is one of these versions.
     pub(crate) fn judge(self, file: u64, block: u64, bytes: &[u8]) -> Result<()> {
         let is = |version: u64| bytes == content(file, block, version);
         if (self.durable..=self.written).any(is) {
@@ -69,11 +69,12 @@ impl Bounds {
     }
 }
 
-/// What is known at a cut: by file and part.
+/// The bounds at a cut: by file and part.
 pub(crate) struct Expectation(BTreeMap<(u64, Part), Bounds>);
 
 impl Expectation {
-    /// From marks like `written-FILE-PART-VERSION`, separated by commas; others are ignored.
+    /// The bounds from marks like `written-FILE-PART-VERSION`, separated by commas; others are
+    /// ignored.
     pub(crate) fn read(marks: &str) -> Result<Self> {
         let mut known = BTreeMap::new();
         for mark in marks.split(',') {
@@ -97,7 +98,7 @@ impl Expectation {
         Ok(Self(known))
     }
 
-    /// All that there are marks of.
+    /// All files with a mark.
     pub(crate) fn files(&self) -> impl Iterator<Item = u64> {
         let mut files: Vec<u64> = self.0.keys().map(|(file, _)| *file).collect();
         files.dedup();
@@ -109,8 +110,8 @@ impl Expectation {
     }
 }
 
-/// Before any mark: the files that were made beforehand are durable in their first version, others are not
-/// there.
+/// The bounds before any mark: the files that were made beforehand are durable in their first
+/// version, others do not exist.
 const fn first(file: u64) -> Bounds {
     let version = if file < 100 { 1 } else { 0 };
     Bounds {

@@ -1,4 +1,5 @@
-//! What cannot be moved is refused with a word of its own, and nothing is touched.
+//! Each kind of unmovable file or range is refused with an error of its own, and
+//! nothing is modified.
 
 use std::{
     fs::{self, File},
@@ -16,7 +17,7 @@ use rustix::{
 
 use crate::file::{BLOCK, Known};
 
-/// In a folder of the file system; `elsewhere` is one of another file system.
+/// Run in a folder of the file system; `elsewhere` is one of another file system.
 pub(crate) fn run(folder: &Path, elsewhere: &Path) -> Result<()> {
     let [file, _] = Known::fragmented(folder, [1, 2], 64, 4)?;
     let before = file.fragments()?;
@@ -47,10 +48,10 @@ fn calls(file: &Known, elsewhere: &Path) -> Result<()> {
     is(call(&many, Flags::empty()), Errno::TOOBIG)?;
     let no_way = Flags::NO_IN_DEVICE | Flags::NO_COPY | Flags::NO_HOST;
     is(call(&[file.whole()], no_way), Errno::OPNOTSUPP)?;
-    // Nothing to do is no error.
+    // An empty request is no error.
     ensure!(call(&[], Flags::CHECKPOINT)?.ranges.is_empty());
 
-    // A descriptor that can do nothing.
+    // A descriptor without any access.
     let path = rustix::fs::open(&file.path, OFlags::PATH, Mode::empty())?;
     let range = Range {
         file: path.as_fd(),
@@ -58,7 +59,7 @@ fn calls(file: &Known, elsewhere: &Path) -> Result<()> {
     };
     is(call(&[file.whole(), range], Flags::empty()), Errno::BADF)?;
 
-    // Another file system does not know it.
+    // Another file system does not know the ioctl.
     is(query(File::open(elsewhere)?, Flags::empty()), Errno::NOTTY)?;
 
     // Without CAP_SYS_ADMIN: another user's thread.
@@ -126,7 +127,7 @@ fn atomic(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files that somebody else has made unmovable: each path with its status's name.
+/// Files that were made unmovable elsewhere: each path with its status's name.
 pub(crate) fn refused(cases: &[&str]) -> Result<()> {
     for case in cases {
         let (path, wanted) = case.split_once('=').context("PATH=STATUS")?;
@@ -143,7 +144,7 @@ pub(crate) fn refused(cases: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A file system that is mounted for reading.
+/// A file system that is mounted read-only.
 pub(crate) fn read_only(folder: &Path) -> Result<()> {
     let file = File::open(folder)?;
     is(offload(&file, &[], Flags::empty()), Errno::ROFS)?;

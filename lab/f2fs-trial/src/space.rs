@@ -1,6 +1,6 @@
-//! Around what a move is: a hole between a file's blocks, and a file system that is made smaller, frozen
-//! and mounted anew, while files are moved and afterwards. The log for moved data, which may stand in what is
-//! cut off, has to go elsewhere.
+//! Circumstances of a move: a hole between a file's blocks, and a file system that is shrunk,
+//! frozen and mounted anew, while files are moved and afterwards. The log for moved data, which may
+//! lie in the part that is cut off, has to go elsewhere.
 
 use std::{
     fs::{self, File},
@@ -25,9 +25,9 @@ use crate::file::{BLOCK, Known, content};
 /// Blocks of a section: a zone of 32 MiB.
 const SECTION: u64 = 8192;
 const BLOCKS: u64 = 256;
-/// What is written to a file has a version below this until the log is cut off.
+/// Versions of written data are below this until the log is cut off.
 const VERSIONS: u64 = 1 << 15;
-/// A resize that meets garbage collection, or a mover, says to try again.
+/// A resize that meets garbage collection, or a mover, returns an error that asks to try again.
 const ATTEMPTS: usize = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -46,20 +46,20 @@ pub(crate) fn run(folder: &Path, disk: &Path, zoned: &Path, can_disable: bool) -
     files[1].check_on_device()
 }
 
-/// Blocks of what can be used of the file system.
+/// Number of usable blocks of the file system.
 fn usable(folder: &Path) -> Result<u64> {
     Ok(rustix::fs::statvfs(folder)?.f_blocks)
 }
 
-/// Blocks of a disk.
+/// Number of blocks of a disk.
 fn blocks_of(disk: &Path) -> Result<u64> {
     Ok(File::open(disk)?.seek(SeekFrom::End(0))? / BLOCK)
 }
 
-/// The section of the log for moved data is the first of those that go.
+/// Cut off sections so that the section of the log for moved data is the first of them.
 fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
     const SECTIONS: u64 = 100;
-    // So much is needed for what is there, and for garbage collection.
+    // This much is needed for the existing data, and for garbage collection.
     let statistics = rustix::fs::statvfs(folder)?;
     let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 2;
     // More than half a section: each move takes the next free one, as no checkpoint frees any.
@@ -91,8 +91,8 @@ fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
     Ok(())
 }
 
-/// What a move takes is a matter of blocks, not of the hole between them: one that looked at each page of
-/// this one held the locks for 29 s.
+/// The cost of a move depends on the blocks, not on the hole between them: a move that examined
+/// each page of this hole held the locks for 29 s.
 fn around_a_hole(folder: &Path) -> Result<()> {
     const MIDDLE: u64 = 64 << 20;
     const LAST: u64 = 128 << 20;
@@ -103,7 +103,7 @@ fn around_a_hole(folder: &Path) -> Result<()> {
         .read(true)
         .write(true)
         .open(&path)?;
-    // In this order, so that they do not follow each other on the device.
+    // In this order, so that they are not adjacent on the device.
     for block in [LAST, 0] {
         file.write_all_at(&content(4, block, 1), block * BLOCK)?;
         file.sync_all()?;
@@ -131,11 +131,11 @@ fn around_a_hole(folder: &Path) -> Result<()> {
         file.read_exact_at(&mut bytes, block * BLOCK)?;
         ensure!(bytes == content(4, block, 1), "block {block}");
     }
-    // Whoever compares files would read the hole.
+    // A comparison of files would read the hole.
     Ok(fs::remove_file(path)?)
 }
 
-/// The section that a file begins in, from the beginning of the file system.
+/// The section in which a file begins, counted from the beginning of the file system.
 fn section_of(file: &Known) -> Result<u64> {
     let place = file.place()?.context("it has no blocks")?;
     Ok(place / BLOCK / SECTION)
@@ -164,12 +164,12 @@ fn remount(folder: &Path, disk: &Path, option: &str) -> Result<()> {
     Ok(())
 }
 
-/// The call was refused, as there are no checkpoints just now.
+/// Whether the call was refused because checkpoints are off at the moment.
 fn is_off(error: &anyhow::Error) -> bool {
     error.downcast_ref().and_then(Errno::from_io_error) == Some(Errno::OPNOTSUPP)
 }
 
-/// Without checkpoints nothing is moved; what was, stays, and the log goes on afterwards.
+/// Without checkpoints nothing is moved; earlier moves stay, and the log continues afterwards.
 fn checkpoints_off(folder: &Path, disk: &Path, file: &mut Known) -> Result<()> {
     remount(folder, disk, "checkpoint=disable")?;
     match file.relocate(Flags::empty()) {
@@ -182,14 +182,14 @@ fn checkpoints_off(folder: &Path, disk: &Path, file: &mut Known) -> Result<()> {
     file.check_on_device()
 }
 
-/// Write a block, so that the file is in pieces again, and move the whole of it.
+/// Write a block, so that the file is in pieces again, and move the whole file.
 fn anew(file: &mut Known, version: u64) -> Result<u64> {
     let blocks = file.blocks();
     file.write(version % blocks, 1, version)?;
     let report = file.relocate(Flags::empty())?;
     match report.ranges.as_slice() {
         [range] if range.status == Status::Done && range.moved == blocks * BLOCK => Ok(range.moved),
-        // The remount came while the call was under way.
+        // The remount came during the call.
         [range] if range.status == Status::Device(Errno::OPNOTSUPP.raw_os_error()) => {
             Err(std::io::Error::from(Errno::OPNOTSUPP).into())
         }
@@ -197,8 +197,9 @@ fn anew(file: &mut Known, version: u64) -> Result<u64> {
     }
 }
 
-/// A mover that never pauses, while the file system loses its last sections one by one (for which it is
-/// frozen), and is mounted without checkpoints (if there is a disk to mount). How many blocks are left comes back.
+/// Run a mover that never pauses, while the file system loses its last sections one by one (for
+/// which it is frozen), and is mounted without checkpoints (if there is a disk to mount). Returns
+/// the number of blocks that are left.
 fn beside_a_mover(
     folder: &Path,
     disk: Option<&Path>,
@@ -223,7 +224,7 @@ fn beside_a_mover(
                     }
                     match anew(file, version) {
                         Ok(bytes) => moved.fetch_add(bytes, Ordering::Relaxed),
-                        // While checkpoints are off.
+                        // Checkpoints are off.
                         Err(error) if is_off(&error) => {
                             file.write_back()?;
                             0
@@ -238,8 +239,8 @@ fn beside_a_mover(
             shrink(folder, blocks - gone * SECTION)?;
             if let (3, Some(disk)) = (gone, disk) {
                 remount(folder, disk, "checkpoint=disable")?;
-                // The mover has what is dirty written: few dirty pages make the next one wait for 16 s
-                // (`f2fs_enable_checkpoint` of 6.12 has a sixteenth of them written at a time).
+                // The mover has dirty pages written: few dirty pages make the next one wait for 16
+                // s (`f2fs_enable_checkpoint` of 6.12 has a sixteenth of them written at a time).
                 thread::sleep(10 * PAUSE);
                 remount(folder, disk, "checkpoint=enable")?;
             }

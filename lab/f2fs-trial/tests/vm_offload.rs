@@ -1,4 +1,4 @@
-//! The ioctl of kernel/f2fs in a guest, on both devices that the lab has.
+//! The ioctl of kernel/f2fs in a guest, on both devices of the lab.
 
 mod fixture;
 
@@ -13,7 +13,7 @@ const ZERO: &str = concat!(
     "/../../crates/flash-model/profiles/zero.toml"
 );
 
-/// The device does it by In_Device_Defragment, and says the same of how much.
+/// The device moves data by In_Device_Defragment, and reports the same amount.
 fn on_flashd(release: Release) {
     let zns = zns(ZnsDevice::Flashd, "");
     let device = zns.flashd().unwrap();
@@ -58,8 +58,9 @@ fn vm_6_12_files_become_contiguous_on_qemus_device() {
     on_qemus_device(Release::Linux6_12);
 }
 
-/// Blocks with protection information: a copy would take over the reference tag of the old place, and could
-/// not be read. The device gets no commands of ours, the host reads and writes through the block layer.
+/// Blocks with protection information: a copy would take over the reference tag of the old place,
+/// and could not be read. The device gets no commands of ours, the host reads and writes through
+/// the block layer.
 fn protected(release: Release) {
     let zns = Zns::new(ZnsOptions {
         device: ZnsDevice::Qemu,
@@ -84,10 +85,10 @@ fn vm_6_12_blocks_with_metadata_are_not_copied_by_the_device() {
     protected(Release::Linux6_12);
 }
 
-/// A device that lets few zones be active, and takes its time to finish one: longer than a write to the file
-/// that is moved may take.
+/// A device that allows few active zones, and takes a long time to finish one: longer than a write
+/// to the moved file may take.
 fn finishing(release: Release) {
-    // All else takes its time in a kernel that looks for faults.
+    // Everything else is slow in a kernel that looks for faults.
     let milliseconds = match fixture::setting("INDEF_DEBUG_KERNEL", 0) {
         0 => 2000,
         _ => 10_000,
@@ -125,8 +126,9 @@ fn vm_6_12_zones_that_are_left_are_finished_with_no_file_locked() {
     finishing(Release::Linux6_12);
 }
 
-/// What cannot be moved is said, and nothing is touched. (Swap files are missing: on zones `swapon` is
-/// refused by 6.1, and an oops in `f2fs_allocate_pinning_section` of 6.12, also without our patches.)
+/// Unmovable files are reported, and nothing is modified. (Swap files are missing: on zones
+/// `swapon` is refused by 6.1, and an oops in `f2fs_allocate_pinning_section` of 6.12, also without
+/// our patches.)
 fn refusals(release: Release) {
     if !["f2fs_io", "fsverity"]
         .iter()
@@ -164,7 +166,7 @@ fn vm_6_12_what_cannot_be_moved_is_refused() {
     refusals(Release::Linux6_12);
 }
 
-/// Ciphertext is moved as it is, and read again when the key comes back.
+/// Ciphertext is moved unchanged, and is readable again when the key returns.
 fn encrypted(release: Release) {
     if !scratch_fs::require_program("xfs_io") {
         return;
@@ -190,8 +192,8 @@ fn vm_6_12_encrypted_files_are_moved() {
     encrypted(Release::Linux6_12);
 }
 
-/// The controller is taken away in the middle of a migration; when it is back, every file is what it
-/// was, and can be moved.
+/// The controller is removed in the middle of a migration; when it is back, every file is
+/// unchanged, and can be moved.
 fn vanishing(release: Release) {
     let zns = zns(ZnsDevice::Flashd, "");
     let script = format!(

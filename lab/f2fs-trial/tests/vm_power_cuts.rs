@@ -1,5 +1,6 @@
-//! The power is cut while files are moved: flashd records what a guest does to it, each state that a
-//! power cut may have left is built from that, and another guest has to find every file whole.
+//! The power is cut while files are moved: flashd records a guest's operations on it, each state
+//! that a power cut may have left is built from that, and another guest has to find every file
+//! whole.
 
 mod fixture;
 
@@ -25,7 +26,7 @@ use flashd::{
 use guest::{Release, Zns, ZnsOptions, ZnsSetup};
 use units::Bytes;
 
-/// States that one guest looks at, one after the other.
+/// Number of states that one guest examines, one after the other.
 const STATES_IN_A_GUEST: usize = 12;
 
 /// For each target in /share/targets: attach it, mount, look, move again, check, detach.
@@ -64,7 +65,7 @@ done </share/targets
 if dmesg | grep -qE 'WARNING:|BUG:|Oops|INFO: task|Call Trace'; then dmesg >&2; exit 9; fi
 "#;
 
-/// As much as F2FS needs to have sections to spare.
+/// Enough for F2FS to have spare sections.
 fn options() -> ZnsOptions {
     ZnsOptions {
         size: Bytes::gib(2),
@@ -72,7 +73,7 @@ fn options() -> ZnsOptions {
     }
 }
 
-/// What a guest does to a device while it moves files, by this subject of the program.
+/// Record a guest's operations on a device while it moves files, by this subject of the program.
 fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     let zns = Zns::new(options()).unwrap();
     let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
@@ -101,7 +102,7 @@ fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     Some(())
 }
 
-/// Says that it is over, also where a trial fails.
+/// Signals the end when dropped, also where a trial fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -110,7 +111,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Set the marks that the guest asks for: each is a file with its name, which goes then.
+/// Set the marks that the guest requests: each is a file with the mark's name, which is then
+/// removed.
 fn set_marks(device: &Device, asked: &Path, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         for mark in fs::read_dir(asked).unwrap() {
@@ -136,7 +138,7 @@ fn state(recording: &Path, mark: &Mark, keep: Keep, to: &Path) -> Arc<Device> {
     Device::open(&device).unwrap()
 }
 
-/// A cut: where, what is kept, and the marks before it.
+/// A cut: its place, the kept writes, and the marks before it.
 struct Cut {
     mark: Mark,
     keep: Keep,
@@ -169,7 +171,7 @@ fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
         })
         .collect();
     fs::write(share.join("targets"), list).unwrap();
-    // For its network; what is on it is of no interest.
+    // For its network; its content does not matter.
     let zns = Zns::new(options()).unwrap();
     let script = LOOK.replace("PROGRAM", PROGRAM);
     let outcome = fixture::run(
@@ -243,7 +245,7 @@ fn power_cuts(release: Release) {
     }
 }
 
-/// So many of them, evenly chosen, or all.
+/// This many of them, evenly chosen, or all.
 fn some(places: &[u64], wanted: u64) -> impl Iterator<Item = u64> {
     let count = places.len().min(wanted as usize);
     (0..count).map(move |number| places[number * places.len() / count])
@@ -262,8 +264,8 @@ fn vm_6_1_power_cuts_leave_every_file_whole() {
 /// Bytes of a zone that fsync writes at most; a move writes more.
 const NODES: u64 = 64 << 10;
 
-/// What of the recording has to be kept at this place, right before a flush, so that all nodes are there and no
-/// more than half of what was copied; `None` where there are not both.
+/// The writes of the recording to keep at this place, right before a flush, so that all nodes are
+/// there and no more than half of the copies; `None` where there are not both.
 fn nodes_without_copies(recording: &Path, at: u64, folder: &Path) -> Option<Keep> {
     const SEEDS: u64 = 200;
     let written = |keep| -> Vec<u64> {
@@ -298,7 +300,7 @@ fn nodes_without_copies(recording: &Path, at: u64, folder: &Path) -> Option<Keep
         })
 }
 
-/// Bytes of a zone that are written.
+/// Number of written bytes of a zone.
 fn filled(zone: &Zone) -> u64 {
     match zone.state {
         ZoneState::Full => zone.capacity,
@@ -306,8 +308,9 @@ fn filled(zone: &Zone) -> u64 {
     }
 }
 
-/// An fsync beside a move must not make durable that the file is at a new place before the copies are: the
-/// power is cut when nodes are written and nothing is flushed yet, and what was copied is lost.
+/// An fsync during a move must not make durable that the file is at a new place before the copies
+/// are: the power is cut when nodes are written and nothing is flushed yet, and the copies are
+/// lost.
 fn beside_fsync(release: Release) {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording");

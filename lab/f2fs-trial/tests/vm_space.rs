@@ -7,7 +7,7 @@ use fixture::{PROGRAM, trial};
 use guest::{Release, Zns, ZnsOptions};
 use units::Bytes;
 
-/// Of few sections F2FS keeps so many for itself that the log could not be cut off.
+/// On a device of few sections, F2FS keeps so many for itself that the log could not be cut off.
 fn space(release: Release) {
     let zns = Zns::new(ZnsOptions {
         size: Bytes::gib(3),

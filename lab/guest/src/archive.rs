@@ -13,10 +13,11 @@ const SYMLINK: u32 = 0o120_777;
 const FILE: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_600;
 
-/// Folders of old that are symbolic links into `/usr` on every distribution of today.
+/// Top-level folders that are symbolic links into `/usr` on every distribution of today.
 const MERGED: [&str; 4] = ["bin", "lib", "lib64", "sbin"];
 
-/// An archive in the making. A path that is there already is not added again: the first one counts.
+/// An archive under construction. A path that is already in it is not added again: the first one
+/// counts.
 pub(crate) struct Archive<W> {
     out: W,
     present: BTreeSet<PathBuf>,
@@ -40,7 +41,7 @@ impl<W: Write> Archive<W> {
         Ok(archive)
     }
 
-    /// An archive for a file system that came from another one: the links are there.
+    /// An archive that extends a file system made from an earlier archive: the links exist already.
     pub(crate) fn more(out: W) -> Self {
         Self {
             out,
@@ -48,7 +49,7 @@ impl<W: Write> Archive<W> {
         }
     }
 
-    /// A folder, with those above it.
+    /// Add a folder, with those above it.
     pub(crate) fn folder(&mut self, path: &Path) -> io::Result<()> {
         let path = inside(path);
         for folder in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
@@ -59,17 +60,17 @@ impl<W: Write> Archive<W> {
         Ok(())
     }
 
-    /// A regular file with these permission bits.
+    /// Add a regular file with these permission bits.
     pub(crate) fn file(&mut self, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
         self.leaf(path, FILE | mode, content)
     }
 
-    /// A symbolic link.
+    /// Add a symbolic link.
     pub(crate) fn symlink(&mut self, path: &Path, target: &str) -> io::Result<()> {
         self.leaf(path, SYMLINK, target.as_bytes())
     }
 
-    /// Whether something is there.
+    /// Whether the archive contains this path.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.present.contains(&inside(path))
     }
@@ -125,7 +126,7 @@ impl<W: Write> Archive<W> {
     }
 }
 
-/// The path as it stands in the archive: relative, without `.`, below `usr` where it is merged.
+/// The path in its form within the archive: relative, without `.`, below `usr` where it is merged.
 fn inside(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {
@@ -151,7 +152,7 @@ mod tests {
     fn what_is_written_is_what_cpio_format_wants() {
         let mut archive = Archive::new(Vec::new()).unwrap();
         archive.file(Path::new("/bin/x"), 0o755, b"abcde").unwrap();
-        // The second of the same name is left out.
+        // The second entry of the same name is left out.
         archive.file(Path::new("/usr/bin/x"), 0o755, b"no").unwrap();
         archive.symlink(Path::new("/a/b"), "c").unwrap();
         assert!(archive.contains(Path::new("/bin/../bin/./x")));

@@ -9,7 +9,7 @@ use rustix::fs::FlockOperation;
 
 use crate::LabError;
 
-/// A folder that survives the run: kernels, and what is known about this machine.
+/// A folder that survives the run: kernels, and facts about this machine.
 #[derive(Clone, Debug)]
 pub struct Cache {
     folder: PathBuf,
@@ -25,7 +25,7 @@ impl Cache {
     }
 
     /// The folder that `INDEF_LAB` names, else `lab` in cargo's target folder; where this program's
-    /// source tree is not on this machine, as [`Self::of_user`].
+    /// source tree is not on this machine, the folder of [`Self::of_user`].
     #[must_use]
     pub fn of_project() -> Self {
         if let Some(folder) = std::env::var_os("INDEF_LAB") {
@@ -37,8 +37,8 @@ impl Cache {
         }
     }
 
-    /// The folder that `INDEF_LAB` names, else `indef/lab` where this user's caches are; `None` where
-    /// nobody says where that is. For a program that is installed.
+    /// The folder that `INDEF_LAB` names, else `indef/lab` in this user's cache folder; `None`
+    /// where that is unknown. For an installed program.
     #[must_use]
     pub fn of_user() -> Option<Self> {
         if let Some(folder) = std::env::var_os("INDEF_LAB") {
@@ -51,13 +51,14 @@ impl Cache {
         Some(Self::at(&caches.join("indef/lab")))
     }
 
-    /// Where it is.
+    /// The path of the cache folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Keep every other process out until the file is dropped: packages are fetched once.
+    /// Lock out every other process until the returned file is dropped, so that packages are
+    /// fetched once.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
         let path = self.folder.join("lock");
@@ -67,7 +68,8 @@ impl Cache {
         Ok(file)
     }
 
-    /// A folder for something that is not finished: it becomes `keep`'s folder by a rename, or goes.
+    /// A temporary folder for unfinished content: a rename turns it into the folder to keep, else
+    /// it is removed.
     pub(crate) fn scratch(&self, prefix: &str) -> Result<tempfile::TempDir, LabError> {
         fs::create_dir_all(&self.folder).map_err(LabError::at(&self.folder))?;
         tempfile::Builder::new()
@@ -77,7 +79,7 @@ impl Cache {
     }
 }
 
-/// A file to be locked, made if it is not there.
+/// Open a lock file; create it if it does not exist.
 pub(crate) fn lock_file(path: &Path) -> Result<File, LabError> {
     File::options()
         .create(true)

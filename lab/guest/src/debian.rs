@@ -1,8 +1,8 @@
 //! Debian's packages, fetched and unpacked without touching the host's own apt.
 //!
-//! apt runs with lists and caches of its own in a folder that goes afterwards, and with the archive
-//! that this machine's apt uses ([`Mirror`]); proxies and certificates stay configured. What it fetches
-//! is checked with the keys of that entry, as always. Nothing is installed.
+//! apt runs with lists and caches of its own in a temporary folder, and with the archive that this
+//! machine's apt uses ([`Mirror`]); proxies and certificates stay configured. Fetched files are
+//! checked with the keys of that entry, as always. Nothing is installed.
 
 use std::{
     fs,
@@ -45,7 +45,7 @@ impl Packages {
         }
     }
 
-    /// One of apt's programs, kept to our folder.
+    /// The command for one of apt's programs, confined to our folder.
     fn apt(&self, program: &str) -> Command {
         let below = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new(program);
@@ -58,29 +58,30 @@ impl Packages {
             format!("Dir::Cache={}", below("cache")),
             "APT::Architecture=amd64".into(),
             "APT::Architectures=amd64".into(),
-            // Else an unreachable mirror is only a warning.
+            // Without this, an unreachable mirror is only a warning.
             "APT::Update::Error-Mode=any".into(),
             "Acquire::Languages=none".into(),
             "Acquire::Retries=2".into(),
             "Acquire::http::Timeout=20".into(),
-            // Our folder need not be open to the user that root's apt becomes to fetch.
+            // The user that root's apt becomes in order to fetch may have no access to our folder.
             format!("APT::Sandbox::User={}", if is_root() { "root" } else { "" }),
         ] {
             command.args(["-o", &option]);
         }
-        // A dependency's name is cut out of what it prints.
+        // The names of dependencies are parsed from its output.
         command.env("LC_ALL", "C");
         command
     }
 
-    /// The packages that this one (as [`Self::field`] takes it) depends on; of alternatives the first.
+    /// The packages on which this one (in a form that [`Self::field`] takes) depends; of
+    /// alternatives the first.
     pub(crate) fn dependencies(&self, package: &str) -> Result<Vec<String>, LabError> {
         let depends = self.field(package, "Depends")?;
         let names = depends.split(", ").map(|one| one.split(' ').next());
         Ok(names.flatten().map(str::to_owned).collect())
     }
 
-    /// What the lists say of a package (`NAME`, `NAME/SUITE` or `NAME=VERSION`) in this field.
+    /// The value of this field of a package (`NAME`, `NAME/SUITE` or `NAME=VERSION`) in the lists.
     pub(crate) fn field(&self, package: &str, field: &str) -> Result<String, LabError> {
         let shown = output_of(self.apt("apt-cache").arg("show").arg(package))?;
         String::from_utf8_lossy(&shown)

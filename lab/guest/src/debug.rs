@@ -1,9 +1,10 @@
-//! A kernel that looks for its own faults: the source of Debian's Linux 6.12 in a small configuration
-//! (`files/debug.config`) with lockdep, KASAN and checks for sleeping where nobody may.
+//! A kernel that looks for its own faults: the source of Debian's Linux 6.12 in a small
+//! configuration (`files/debug.config`) with lockdep, KASAN and checks for sleeping in atomic
+//! context.
 //!
-//! It is Debian's source as it is. F2FS is a module like in Debian's own kernels, so the patches of
-//! `kernel/f2fs` reach it in the same way ([`patched`]): the tree that was built stays in the
-//! cache, in the place of a package of headers.
+//! It is Debian's source, unchanged. F2FS is a module like in Debian's own kernels, so the patches
+//! of `kernel/f2fs` reach it in the same way ([`patched`]): the built tree stays in the cache, in
+//! the place of a package of headers.
 
 use std::{
     fs,
@@ -25,18 +26,18 @@ use crate::{
 const CONFIGURATION: &str = include_str!("../files/debug.config");
 const RELEASE: Release = Release::Linux6_12;
 
-/// Of what was built, needed by nobody who builds a module.
+/// Build products that no build of a module needs.
 const OBJECTS: [&str; 4] = ["*.o", "*.a", "vmlinux", ".tmp_vmlinux*"];
 
 impl Kernel {
-    /// The kernel from the cache, or else built: 150 MB over the network, 2 GB of disk, and a quarter of an
-    /// hour of two processors.
+    /// Returns the kernel from the cache, or else builds it: 150 MB over the network, 2 GB of disk,
+    /// and a quarter of an hour of two processors.
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine or its network cannot, else what failed.
+    /// [`LabError::Unavailable`] where this machine or its network cannot, else the failure.
     pub fn debug(cache: &Cache) -> Result<Self, LabError> {
-        // Compilers are started elsewhere.
+        // Compilers run in another working directory.
         let folder = std::path::absolute(cache.folder()).map_err(LabError::at(cache.folder()))?;
         let cache = &Cache::at(&folder);
         let folder = folder.join(format!("{RELEASE}-debug-{}", key()));
@@ -49,7 +50,7 @@ impl Kernel {
             }
         }
         let _lock = cache.lock()?;
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if let Some(kernel) = Self::kept(RELEASE, &folder) {
             return Ok(kernel);
         }
@@ -61,7 +62,8 @@ impl Kernel {
     }
 }
 
-/// A configuration's kernels and modules have its own name, and go with the sources that were kept.
+/// The part of the name of kernels and modules that changes with the configuration and with the
+/// kept sources.
 fn key() -> String {
     Sha256::digest(CONFIGURATION.to_owned() + &patched::sources_key())[..4]
         .iter()
@@ -73,7 +75,7 @@ struct Build<'a> {
     work: &'a Path,
     /// The kernel's whole source.
     tree: PathBuf,
-    /// What modules take of it.
+    /// The part of the source that modules need.
     source: PathBuf,
     busybox: PathBuf,
 }
@@ -101,7 +103,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Build, and put into the cache what is kept; the kernel's folder last.
+    /// Build, and move the files to keep into the cache; the kernel's folder last.
     fn finish(&self, cache: &Cache, folder: &Path) -> Result<(), LabError> {
         self.configure()?;
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -139,7 +141,7 @@ impl<'a> Build<'a> {
         rename(&made, folder)
     }
 
-    /// All that is not named is off; what is named has to be possible.
+    /// Every option that is not named is off; every named option has to be possible.
     fn configure(&self) -> Result<(), LabError> {
         let wanted = self.work.join("debug.config");
         fs::write(&wanted, CONFIGURATION).map_err(LabError::at(&wanted))?;
@@ -168,7 +170,7 @@ impl<'a> Build<'a> {
         make
     }
 
-    /// Where [`patched`] looks for sources and headers, without objects.
+    /// Store the tree where [`patched`] looks for sources and headers, without objects.
     fn keep_tree(&self, to: &Path, version: &str) -> Result<(), LabError> {
         let mut find = Command::new("find");
         find.arg(&self.tree).args(["-type", "f", "("]);

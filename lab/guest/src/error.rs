@@ -1,4 +1,4 @@
-//! What can go wrong with a guest.
+//! The errors of a guest.
 
 use std::{
     io,
@@ -7,18 +7,18 @@ use std::{
     time::Duration,
 };
 
-/// A guest could not be made, or did not do what it was made for.
+/// A guest could not be made, or did not do its task.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// This machine has no guests: a program, the processor or the network is missing.
     #[error("no guest here: {why}")]
     Unavailable {
-        /// What is missing, and what to do.
+        /// The missing thing, and the remedy.
         why: String,
-        /// Whether a machine that has everything installed would still lack it (a network, say).
+        /// Whether a machine with everything installed would still lack it (a network, say).
         foreseen: bool,
     },
-    /// Something was asked for that cannot be.
+    /// A request that cannot be fulfilled.
     #[error("{0}")]
     Request(String),
     /// A program of the host failed.
@@ -26,21 +26,21 @@ pub enum LabError {
     Command {
         /// The command line.
         command: String,
-        /// What it printed.
+        /// Its output.
         output: String,
     },
     /// A file operation failed.
     #[error("{path}: {source}")]
     Io {
-        /// Which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The guest came to no result: it did not boot, panicked, or was ended.
     #[error("the guest ended without a result: {why}; the end of its console:\n{console}")]
     Died {
-        /// What is known.
+        /// The known cause.
         why: String,
         /// The last lines of its console.
         console: String,
@@ -48,7 +48,7 @@ pub enum LabError {
     /// The guest took too long.
     #[error("no result from the guest after {after:?}; the end of its console:\n{console}")]
     TimedOut {
-        /// How long it was given.
+        /// The time that it was given.
         after: Duration,
         /// The last lines of its console.
         console: String,
@@ -56,7 +56,7 @@ pub enum LabError {
     /// The zoned SSD cannot be made or served.
     #[error("the zoned SSD: {0}")]
     Device(String),
-    /// Somebody asked for the end.
+    /// The caller requested the end.
     #[error("stopped")]
     Stopped,
 }
@@ -69,14 +69,14 @@ impl LabError {
         }
     }
 
-    /// For `map_err` of what was done to a file.
+    /// For `map_err` of an operation on a file.
     pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::Io { path, source }
     }
 }
 
-/// Run a program of the host to its end; its standard output comes back.
+/// Run a program of the host to its end and return its standard output.
 pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, LabError> {
     let line = format!("{command:?}");
     let failed = |output: String| LabError::Command {

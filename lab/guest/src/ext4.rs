@@ -1,4 +1,5 @@
-//! ext4 on which nothing is lost beside a mover: the patches of `kernel/ext4`.
+//! ext4 that loses nothing while a mover works on it: the patches of
+//! `kernel/ext4`.
 
 use crate::recipe::{Patch, Recipe, patches};
 

@@ -1,4 +1,4 @@
-//! A guest, from the wish to the result.
+//! A guest, from the request to the result.
 
 use std::{
     ffi::OsStr,
@@ -23,13 +23,13 @@ use crate::{
     programs,
 };
 
-/// How often we look whether somebody wants the end.
+/// Interval of the check for a requested end.
 const GLANCE: Duration = Duration::from_millis(50);
 
 /// How long a guest may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(10);
 
-/// What becomes of the command's output.
+/// Destination of the command's output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// It is part of the [`Outcome`].
@@ -39,18 +39,18 @@ pub enum Output {
     Forwarded,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Outcome {
     /// Its exit status; 128 and a signal's number where a signal ended it.
     pub status: i32,
-    /// Its standard output, where that was kept.
+    /// Its standard output, where that is kept.
     pub stdout: Vec<u8>,
-    /// Its standard error, where that was kept.
+    /// Its standard error, where that is kept.
     pub stderr: Vec<u8>,
     /// The guest's console: the kernel's warnings and errors.
     pub console: String,
-    /// What the guest ran on.
+    /// The accelerator that the guest ran on.
     pub accelerator: Accelerator,
     /// From QEMU's start to the command's.
     pub boot: Duration,
@@ -58,7 +58,7 @@ pub struct Outcome {
     pub elapsed: Duration,
 }
 
-/// A guest to be.
+/// Description of a guest to be started.
 #[derive(Debug)]
 pub struct Guest {
     kernel: Kernel,
@@ -81,27 +81,27 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    /// [`LabError::Unavailable`] where this machine has no guests, or the failure.
     pub fn with(release: Release) -> Result<Self, LabError> {
         Self::from_cache(release, &Cache::of_project())
     }
 
-    /// The same with the kernels that are kept in `cache`.
+    /// The same with the kernels in `cache`.
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    /// [`LabError::Unavailable`] where this machine has no guests, or the failure.
     pub fn from_cache(release: Release, cache: &Cache) -> Result<Self, LabError> {
         require_qemu()?;
         Ok(Self::booting(Kernel::fetch(release, cache)?, cache))
     }
 
-    /// A guest with the kernel that looks for its own faults ([`Kernel::debug`]): some times slower, and
-    /// whatever it finds is in its log.
+    /// A guest with the kernel that looks for its own faults ([`Kernel::debug`]): several times
+    /// slower, and its findings are in its log.
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine has no guests, or what failed.
+    /// [`LabError::Unavailable`] where this machine has no guests, or the failure.
     pub fn with_debug_kernel() -> Result<Self, LabError> {
         let cache = Cache::of_project();
         require_qemu()?;
@@ -126,15 +126,15 @@ impl Guest {
         }
     }
 
-    /// Have this file or program there, with its libraries, at the place that it has here. A name
-    /// without a slash is looked up on the `PATH`.
+    /// Put this file or program into the guest, with its libraries, at the same path as on the
+    /// host. A name without a slash is looked up on the `PATH`.
     #[must_use]
     pub fn copy(mut self, file: impl AsRef<Path>) -> Self {
         self.job.copy.push(file.as_ref().to_owned());
         self
     }
 
-    /// The same where the host has it.
+    /// The same if the host has the file.
     #[must_use]
     pub fn copy_if_there(self, file: impl AsRef<Path>) -> Self {
         if programs::find(file.as_ref()).is_some() {
@@ -144,68 +144,69 @@ impl Guest {
         }
     }
 
-    /// Have the makers and checkers of file systems there, as far as the host has them.
+    /// Put the makers and checkers of file systems into the guest, as far as the host has them.
     #[must_use]
     pub fn with_tools(mut self) -> Self {
         self.job.with_tools = true;
         self
     }
 
-    /// Load this module, with what it needs, before the command. (File systems that are mounted are
-    /// loaded anyway; see [`crate::modules::KEPT`].)
+    /// Load this module, with its dependencies, before the command. (Mounting a file system loads
+    /// its module anyway; see [`crate::modules::KEPT`].)
     #[must_use]
     pub fn load(mut self, module: &str) -> Self {
         self.job.load.push(module.to_owned());
         self
     }
 
-    /// Have this module there, to be loaded when it is first needed.
+    /// Put this module into the guest, to be loaded when it is first needed.
     #[must_use]
     pub fn keep(mut self, module: &str) -> Self {
         self.job.keep.push(module.to_owned());
         self
     }
 
-    /// Have this file system with the project's patches there in place of the kernel's own. The module
-    /// is built where it is not in the cache yet: some 150 MB over the network, and a minute.
+    /// Replace the kernel's own module of this file system with one that has the project's
+    /// patches. The module is built where it is not in the cache yet: some 150 MB over the network,
+    /// and a minute.
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine cannot, or what failed.
+    /// [`LabError::Unavailable`] where this machine cannot, or the failure.
     pub fn with_patched(mut self, patched: Patched) -> Result<Self, LabError> {
         let module = patched.module(&self.kernel, &self.cache)?;
         self.job.replace.push((patched.name(), module));
         Ok(self)
     }
 
-    /// An empty disk of this size: `/dev/vda`, the next `/dev/vdb` …
+    /// Add an empty disk of this size: `/dev/vda`, the next `/dev/vdb` …
     #[must_use]
     pub fn disk(mut self, size: Bytes) -> Self {
         self.disks.push(size);
         self
     }
 
-    /// An empty disk that comes before all others.
+    /// Add an empty disk that comes before all others.
     pub(crate) fn first_disk(mut self, size: Bytes) -> Self {
         self.disks.insert(0, size);
         self
     }
 
-    /// Have this folder of the host there as `/share`, to read and to write.
+    /// Make this folder of the host available as `/share`, to read and to write.
     #[must_use]
     pub fn share(mut self, folder: &Path) -> Self {
         self.share = Some(folder.to_owned());
         self
     }
 
-    /// Processors; 2 if not said.
+    /// Number of vCPUs (default 2).
     #[must_use]
     pub fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
         self
     }
 
-    /// Memory in MiB; 1024 if not said. The files of the guest are part of it.
+    /// Memory in MiB (default 1024). The files of the guest are part of it.
     #[must_use]
     pub fn memory_mib(mut self, memory: u32) -> Self {
         self.memory_mib = memory;
@@ -226,7 +227,7 @@ impl Guest {
         self
     }
 
-    /// Have this zoned SSD there, set up so far. What the command finds is said at [`Zns`].
+    /// Add this zoned SSD, set up so far. [`Zns`] describes what the command finds.
     ///
     /// # Errors
     ///
@@ -237,14 +238,14 @@ impl Guest {
         zns.attach(self, setup)
     }
 
-    /// How long the command may take; 5 minutes if not said.
+    /// Time limit of the command (default 5 minutes).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// What becomes of the command's output; it is kept if not said.
+    /// Destination of the command's output (default: it is kept).
     #[must_use]
     pub fn output(mut self, output: Output) -> Self {
         self.output = output;
@@ -258,24 +259,25 @@ impl Guest {
         self
     }
 
-    /// The kernel that it boots.
+    /// The kernel that the guest boots.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
         &self.kernel
     }
 
-    /// Whose zoned SSD it has, if any.
+    /// The kind of its zoned SSD, if it has one.
     #[must_use]
     pub fn device(&self) -> Option<ZnsDevice> {
         self.device
     }
 
-    /// Boot, run the command, and be gone. The program comes from the host (a path, or a name on the
-    /// `PATH`), else from busybox; it runs as root, in a folder named like the current one.
+    /// Boot, run the command, and end the guest. The program comes from the host (a path, or a
+    /// name on the `PATH`), else from busybox; it runs as root, in a folder named like the current
+    /// one.
     ///
     /// # Errors
     ///
-    /// That the guest could not be made, died, or took too long. A command that fails is no error.
+    /// The guest could not be made, died, or took too long. A command that fails is no error.
     pub fn run<S: AsRef<OsStr>>(
         mut self,
         command: impl IntoIterator<Item = S>,
@@ -292,7 +294,8 @@ impl Guest {
         self.on_best(|accelerator| self.try_run(&design, accelerator, folder.path()))
     }
 
-    /// Boot, and leave it running with its sockets in `folder`, for commands to come at these ports.
+    /// Boot the guest and leave it running with its sockets in `folder`; commands arrive at these
+    /// ports.
     pub(crate) fn stay(
         &mut self,
         folder: &Path,
@@ -312,7 +315,7 @@ impl Guest {
         })
     }
 
-    /// On the best accelerator on which it comes up.
+    /// Boot on the best accelerator on which the guest comes up.
     fn on_best<T>(&self, boot: impl Fn(Accelerator) -> Result<T, Failure>) -> Result<T, LabError> {
         for accelerator in Accelerator::candidates(&self.cache) {
             match boot(accelerator) {
@@ -334,9 +337,9 @@ impl Guest {
     ///
     /// # Errors
     ///
-    /// That the guest could not be made.
+    /// The guest could not be made.
     pub fn shell(mut self) -> Result<(), LabError> {
-        // Whether KVM works is found out on a guest that can be tried again.
+        // A separate guest finds out whether KVM works: that one can be tried again.
         let probe = Self {
             kernel: self.kernel.clone(),
             cache: self.cache.clone(),
@@ -424,7 +427,7 @@ impl Guest {
         })
     }
 
-    /// Wait until it is up.
+    /// Wait until the guest is up.
     fn come_up(
         &self,
         machine: &mut Machine,
@@ -446,7 +449,7 @@ impl Guest {
         }
     }
 
-    /// What init says next, in time.
+    /// The next word of init, within the time limit.
     fn word(
         &self,
         machine: &mut Machine,
@@ -474,7 +477,7 @@ impl Guest {
         }
     }
 
-    /// Take what comes, in a thread of its own that ends with the machine.
+    /// Collect the output in a thread of its own that ends with the machine.
     fn collect(
         &self,
         stream: Option<impl Read + Send + 'static>,
@@ -485,7 +488,7 @@ impl Guest {
         Some(thread::spawn(move || {
             let mut kept = Vec::new();
             match output {
-                // A connection that breaks has ended with the machine: what came counts.
+                // A connection breaks when the machine ends: the output received so far counts.
                 Output::Kept => drop(stream.read_to_end(&mut kept)),
                 Output::Forwarded => drop(io::copy(&mut stream, &mut ours)),
             }
@@ -509,7 +512,7 @@ enum Failure {
     InGuest(LabError),
 }
 
-/// For archive, disks and sockets (whose paths may not be long).
+/// A temporary folder for archive, disks and sockets (whose paths may not be long).
 pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
     tempfile::Builder::new()
         .prefix("indef-lab-")

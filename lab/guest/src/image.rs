@@ -1,4 +1,4 @@
-//! The kernel proper out of a compressed image.
+//! Extracts the kernel proper from a compressed image.
 //!
 //! A `vmlinuz` unpacks itself when it boots, which a translating QEMU takes up to 6 s for; unpacked
 //! beforehand, the same kernel is entered directly (by its PVH note). Format: the kernel's
@@ -20,14 +20,14 @@ const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
 const SECTOR: usize = 512;
 
-/// How the payload is compressed, and with which program that is undone.
+/// The payload's compression formats, each with the program that decompresses it.
 const FORMATS: [(&[u8], &str); 2] = [
     (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
     (&[0x28, 0xb5, 0x2f, 0xfd], "zstd"),
 ];
 
-/// The uncompressed kernel in `vmlinuz`; `None` where it is compressed in a way that is not known
-/// here, or with a program that is not there: then it can still unpack itself.
+/// The uncompressed kernel in `vmlinuz`; `None` where the format is unknown here, or its program is
+/// not installed: then the image can still unpack itself.
 pub(crate) fn unpack(vmlinuz: &[u8], work: &Path) -> Result<Option<Vec<u8>>, LabError> {
     let Some(payload) = payload(vmlinuz) else {
         return Ok(None);
@@ -58,7 +58,7 @@ fn payload(vmlinuz: &[u8]) -> Option<&[u8]> {
     if !vmlinuz.get(MARK.0..)?.starts_with(MARK.1) {
         return None;
     }
-    // 0 means 4, for the sake of images from before the field was there.
+    // 0 means 4, for the sake of images that are older than the field.
     let setup = match usize::from(*vmlinuz.get(SETUP_SECTORS)?) {
         0 => 4,
         sectors => sectors,

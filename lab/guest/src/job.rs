@@ -1,4 +1,4 @@
-//! What one guest is given to do, and the archive that it boots from.
+//! The task of one guest, and the archive that it boots from.
 
 use std::{
     collections::BTreeMap,
@@ -24,27 +24,27 @@ const INIT: &[u8] = include_bytes!("../files/init");
 const ZNS: &[u8] = include_bytes!("../files/zns");
 const SERVE: &[u8] = include_bytes!("../files/serve");
 
-/// Settings of tools, that these want to find.
+/// Configuration files that the tools want to find.
 const SETTINGS: [&str; 1] = ["/etc/mke2fs.conf"];
 
-/// What to put into the guest, and what to do there.
+/// The files to put into the guest, and the command to run there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Job {
-    /// Files or programs, as [`programs::find`] understands them.
+    /// Files or programs, in a form that [`programs::find`] understands.
     pub(crate) copy: Vec<PathBuf>,
     pub(crate) with_tools: bool,
     /// Modules to load before the command, beside those at boot.
     pub(crate) load: Vec<String>,
-    /// Modules that are there to be loaded.
+    /// Modules that the guest has, to be loaded when needed.
     pub(crate) keep: Vec<String>,
     /// Modules of our own, in place of the kernel's.
     pub(crate) replace: Vec<(&'static str, PathBuf)>,
     pub(crate) share: bool,
-    /// Whether the guest stays, for commands to come.
+    /// Whether the guest stays, for further commands.
     pub(crate) standing: bool,
-    /// What `/lab/zns` reads, as lines of shell; empty for no zoned SSD.
+    /// Settings for `/lab/zns`, as lines of shell; empty for no zoned SSD.
     pub(crate) zns: String,
-    /// Where the command begins; where this process is if not said.
+    /// The command's working directory; by default that of this process.
     pub(crate) here: Option<PathBuf>,
     /// The command; empty for a shell.
     pub(crate) command: Vec<OsString>,
@@ -78,8 +78,9 @@ impl Job {
         Ok(())
     }
 
-    /// For a guest that stays: write what it lacks for this command as an archive to `folder`, and the
-    /// command. `there` is what it has of the host's files; it is what it has then.
+    /// For a guest that stays: writes to `folder` the command, and an archive of the files that the
+    /// guest lacks for it. `there` is the set of the host's files that the guest has; it is
+    /// updated.
     pub(crate) fn write_more(
         &self,
         kernel: &Kernel,
@@ -127,7 +128,7 @@ impl Job {
         Ok(())
     }
 
-    /// The program comes along; what comes back is the script that starts it where we are now.
+    /// Add the program and return the script that starts it in our working directory.
     fn add_command(&self, kernel: &Kernel, root: &mut Root<'_>) -> Result<Vec<u8>, LabError> {
         let Some((program, arguments)) = self.command.split_first() else {
             return Ok(b"#!/bin/sh\n".to_vec());
@@ -207,16 +208,16 @@ impl Job {
     }
 }
 
-/// The guest's file system in the making.
+/// The guest's file system under construction.
 struct Root<'a> {
     archive: Archive<BufWriter<File>>,
-    /// Where it is written to, for messages.
+    /// The archive's path, for messages.
     path: &'a Path,
     /// Files of the host that the guest has.
     there: BTreeMap<PathBuf, Copied>,
 }
 
-/// By what a file that was copied is known to be the same.
+/// The attributes by which a copied file is recognised as unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Copied {
     length: u64,
@@ -237,7 +238,7 @@ impl Root<'_> {
             .map_err(LabError::at(self.path))
     }
 
-    /// A file of the host, at the place that it has there, with its libraries.
+    /// Copy a file of the host to the same path in the guest, with its libraries.
     fn copy(&mut self, file: &Path) -> Result<(), LabError> {
         self.copy_alone(file)?;
         for library in programs::libraries(file)? {
@@ -265,7 +266,7 @@ impl Root<'_> {
     }
 }
 
-/// Busybox, under every one of its names that no program of the host has taken.
+/// Add busybox, under every one of its names that no program of the host has taken.
 fn add_busybox(kernel: &Kernel, root: &mut Root<'_>) -> Result<(), LabError> {
     let busybox = kernel.busybox();
     let content = fs::read(&busybox).map_err(LabError::at(&busybox))?;
@@ -282,13 +283,13 @@ fn add_busybox(kernel: &Kernel, root: &mut Root<'_>) -> Result<(), LabError> {
                 .map_err(LabError::at(root.path))?;
         }
     }
-    // Where the kernel looks for it.
+    // The path at which the kernel looks for it.
     root.archive
         .symlink(Path::new("usr/sbin/modprobe"), "../bin/busybox")
         .map_err(LabError::at(root.path))
 }
 
-/// The word as a shell takes it literally.
+/// The word, quoted so that a shell takes it literally.
 fn quoted(word: &OsStr) -> Vec<u8> {
     let mut quoted = b"'".to_vec();
     for &byte in word.as_bytes() {

@@ -8,7 +8,8 @@ use std::{
 
 use crate::{Cache, LabError, debian::Packages, error::output_of, image, modules::Modules};
 
-/// What is checked to be of use: a folder that lacks it was made by another version of this code.
+/// Version of a kept folder's layout: a folder without it was made by another version of this
+/// code.
 pub(crate) const LAYOUT: &str = "2";
 
 /// A kernel of Debian's, by the series that it belongs to.
@@ -18,7 +19,7 @@ pub enum Release {
     Linux6_1,
     /// 6.12: Debian 12's backport of Debian 13's (trixie).
     Linux6_12,
-    /// The newest: what is backported to Debian 13, another one every few months.
+    /// The newest: the kernel backported to Debian 13, another one every few months.
     Newest,
 }
 
@@ -36,7 +37,7 @@ impl Release {
         }
     }
 
-    /// How the versions of its kernels begin; of the newest that is not known beforehand.
+    /// The prefix of its kernels' versions; for the newest it is not known beforehand.
     #[must_use]
     pub fn series(self) -> Option<&'static str> {
         match self {
@@ -46,7 +47,7 @@ impl Release {
         }
     }
 
-    /// Where its packages are, and what these need.
+    /// The suites with its packages and their dependencies.
     pub(crate) fn suites(self) -> Vec<&'static str> {
         let mut suites = vec!["bookworm"];
         if !suites.contains(&self.suite()) {
@@ -81,7 +82,7 @@ impl FromStr for Release {
     }
 }
 
-/// A kernel that is there: image, modules, and the busybox that goes with it.
+/// A kernel in the cache: image, modules, and the busybox that goes with it.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     release: Release,
@@ -96,7 +97,7 @@ impl Kernel {
         Self::kept(release, &cache.folder().join(release.name()))
     }
 
-    /// The kernel that this folder has.
+    /// The kernel in this folder.
     pub(crate) fn kept(release: Release, folder: &Path) -> Option<Self> {
         let layout = fs::read_to_string(folder.join("layout")).ok()?;
         let version = fs::read_to_string(folder.join("version")).ok()?;
@@ -107,11 +108,12 @@ impl Kernel {
         })
     }
 
-    /// The kernel from the cache, or else from Debian's archive: 70 to 130 MB over the network.
+    /// Returns the kernel from the cache, or else fetches it from Debian's archive: 70 to 130 MB
+    /// over the network.
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine or its network cannot, else what failed.
+    /// [`LabError::Unavailable`] where this machine or its network cannot, else the failure.
     pub fn fetch(release: Release, cache: &Cache) -> Result<Self, LabError> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(LabError::Unavailable {
@@ -123,7 +125,7 @@ impl Kernel {
             return Ok(kernel);
         }
         let _lock = cache.lock()?;
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if let Some(kernel) = Self::cached(release, cache) {
             return Ok(kernel);
         }
@@ -184,13 +186,13 @@ impl Kernel {
         )
     }
 
-    /// Which series it belongs to.
+    /// The series that it belongs to.
     #[must_use]
     pub fn release(&self) -> Release {
         self.release
     }
 
-    /// What `uname -r` says in it.
+    /// The output of `uname -r` in it.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
@@ -218,7 +220,7 @@ impl Kernel {
     }
 }
 
-/// Files of a folder.
+/// Write these files into a folder.
 pub(crate) fn write_all(folder: &Path, files: &[(&str, &[u8])]) -> Result<(), LabError> {
     for (name, content) in files {
         let path = folder.join(name);

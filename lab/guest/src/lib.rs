@@ -1,13 +1,13 @@
-//! Guests with Debian's kernels, for what the running kernel cannot show.
+//! Guests with Debian's kernels, for tests that the running kernel does not allow.
 //!
 //! A [`Guest`] is a machine in QEMU that boots one of Debian's kernels ([`Release`]) in a few
-//! seconds, runs one command, and is gone: nothing is installed on the host, no image is kept, and
-//! two guests know nothing of each other. Its whole file system is an archive in memory, made for
-//! the run from
+//! seconds, runs one command, and ends: nothing is installed on the host, no image is kept, and two
+//! guests know nothing of each other. Its whole file system is an archive in memory, made for the
+//! run from
 //!
 //! - Debian's busybox and the kernel's modules (those of [`modules::KEPT`] and what they need),
-//! - the command and the files asked for, each at the place that it has on the host, with the
-//!   shared libraries that it needs.
+//! - the command and the requested files, each at the same path as on the host, with the shared
+//!   libraries that it needs.
 //!
 //! Kernels come from the archive of Debian that this machine's apt uses, checked with its keys, and
 //! stay in a cache folder (see [`Cache`]).
@@ -16,12 +16,12 @@
 //!
 //! A guest that stays, for many commands, is in [`standing`].
 //!
-//! Invariants: a QEMU that was started ends with the [`Guest`] that started it, also when the
-//! process is killed; a command's exit status and output are the guest's own, never a guess: a guest
-//! that dies, hangs or panics is an error.
+//! Invariants: a QEMU ends with the [`Guest`] that started it, also when the process is killed; a
+//! command's exit status and output are the guest's own, never a guess: a guest that dies, hangs or
+//! panics is an error.
 //!
-//! It ignores: other machines than x86-64, networks (but the way to a served SSD), firmware, and everything that wants an init
-//! system.
+//! It ignores: other machines than x86-64, networks (except the one to a served SSD), firmware, and
+//! everything that wants an init system.
 
 #![forbid(unsafe_code)]
 

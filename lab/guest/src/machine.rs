@@ -1,4 +1,4 @@
-//! One QEMU process: started, heard, and ended in every case.
+//! One QEMU process: start it, read its output, and end it in every case.
 
 use std::{
     collections::BTreeMap,
@@ -17,17 +17,17 @@ use crate::{Cache, LabError};
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// Warnings and worse go to the console; a kernel that panics or has an oops ends the guest. What
-/// only takes time is left out: mitigations in a machine that is emulated or runs for seconds,
-/// self-tests of the cryptography, measuring each processor's speed. The kernel comes up on one
-/// processor, and init adds the others: it patches its own code while it comes up, and under QEMU's
-/// translator a processor that is just executing that code can see half of a patch (QEMU 7.2, Linux 6.12:
-/// one guest in 40 died so, in `sched_clock_tick`).
+/// Warnings and worse go to the console; a kernel that panics or has an oops ends the guest.
+/// Features that only cost time are left out: mitigations in a machine that is emulated or runs for
+/// seconds, self-tests of the cryptography, measuring each processor's speed. The kernel comes up
+/// on one processor, and init adds the others: it patches its own code while it comes up, and under
+/// QEMU's translator a processor that is just executing that code can see half of a patch (QEMU
+/// 7.2, Linux 6.12: one guest in 40 died so, in `sched_clock_tick`).
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off \
                                 random.trust_cpu=on cryptomgr.notests maxcpus=1 noreplace-smp \
                                 lpj=4000000";
 
-/// What executes the guest's instructions.
+/// The executor of the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accelerator {
     /// The processor itself.
@@ -37,8 +37,9 @@ pub enum Accelerator {
 }
 
 impl Accelerator {
-    /// Those to try, best first. That there is a `/dev/kvm` proves nothing: on some machines a guest
-    /// aborts at once on it. One that has failed since this machine was started is not tried again.
+    /// The accelerators to try, best first. The existence of `/dev/kvm` proves nothing: on some
+    /// machines a guest aborts at once on it. An accelerator that has failed since this machine was
+    /// booted is not tried again.
     pub(crate) fn candidates(cache: &Cache) -> Vec<Self> {
         let usable = fs::File::options()
             .read(true)
@@ -53,14 +54,14 @@ impl Accelerator {
         }
     }
 
-    /// Remember that a guest did not come up on it.
+    /// Record that a guest did not come up on it.
     pub(crate) fn note_failure(self, cache: &Cache) -> Result<(), LabError> {
         let path = failure_note(cache);
         fs::create_dir_all(cache.folder()).map_err(LabError::at(cache.folder()))?;
         fs::write(&path, boot_id()).map_err(LabError::at(&path))
     }
 
-    /// How long a kernel may take to come up. Other guests and builds may be running beside it.
+    /// Time limit for a kernel to come up. Other guests and builds may be running at the same time.
     pub(crate) fn patience(self) -> Duration {
         match self {
             Self::Kvm => Duration::from_secs(8),
@@ -84,7 +85,7 @@ fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// The machine to build.
+/// Description of the machine to start.
 #[derive(Debug)]
 pub(crate) struct Design {
     pub(crate) kernel: PathBuf,
@@ -102,14 +103,14 @@ pub(crate) struct Design {
 }
 
 impl Design {
-    /// Everything but the console and the ports.
+    /// The command line, without the console and the ports.
     fn command(&self, accelerator: Accelerator) -> Command {
         let mut kernel_arguments = KERNEL_ARGUMENTS.to_owned();
         for argument in &self.kernel_arguments {
             kernel_arguments.push(' ');
             kernel_arguments.push_str(argument);
         }
-        // QEMU is killed when we are, even when nothing of us can run any more.
+        // QEMU is killed when we are, even when no code of ours can run any more.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--", QEMU])
@@ -124,7 +125,7 @@ impl Design {
             .arg("-initrd")
             .arg(&self.archive);
         for (number, disk) in self.disks.iter().enumerate() {
-            // The image goes with the guest: its content need not survive us.
+            // The image is deleted with the guest: its content need not survive us.
             let drive = format!(
                 "if=none,id=disk{number},format=raw,cache=unsafe,discard=unmap,file={}",
                 value(disk)
@@ -145,17 +146,17 @@ impl Design {
     }
 }
 
-/// A path in one of QEMU's lists of options.
+/// A path, escaped for one of QEMU's lists of options.
 fn value(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// What the guest's init says.
+/// A message of the guest's init.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     /// It is up, and starts the command.
     Ready,
-    /// It cannot become what it should.
+    /// It cannot reach the requested state.
     Failed(String),
     /// The command has ended with this status.
     Exit(i32),
@@ -165,15 +166,15 @@ pub(crate) enum Word {
     Lost(u64),
     /// Of a guest that stays: the shell at its terminal has ended.
     ShellEnded,
-    /// It will say no more.
+    /// No more words follow.
     Silence,
 }
 
-/// A running QEMU, with the streams that come out of it.
+/// A running QEMU, with its output streams.
 pub(crate) struct Machine {
     process: Process,
     console: PathBuf,
-    /// What QEMU itself says.
+    /// The file with QEMU's own messages.
     errors: PathBuf,
     pub(crate) words: Receiver<Word>,
     /// The other ports, by name.
@@ -184,8 +185,8 @@ pub(crate) struct Machine {
 pub(crate) const TERMINAL: &str = "terminal";
 
 impl Machine {
-    /// Start it, with these ports beside the one for `words`. `folder` is for its sockets and console;
-    /// it must outlive the machine.
+    /// Start QEMU with these ports beside the one for `words`. `folder` is for its sockets and
+    /// console; it must outlive the machine.
     pub(crate) fn start(
         design: &Design,
         accelerator: Accelerator,
@@ -200,7 +201,7 @@ impl Machine {
         let mut listeners = Vec::new();
         for name in ["status"].iter().chain(ports) {
             let path = folder.join(name);
-            // One may be left of an accelerator that did not work.
+            // A socket may be left over from an accelerator that did not work.
             let _ = fs::remove_file(&path);
             let listener = UnixListener::bind(&path).map_err(LabError::at(&path))?;
             let chardev = format!("socket,id={name},path={}", value(&path));
@@ -236,23 +237,23 @@ impl Machine {
         Ok(machine)
     }
 
-    /// The end, for a guest that has powered off or shall be gone.
+    /// End QEMU, for a guest that has powered off or must end.
     pub(crate) fn end(&mut self, patience: Duration) {
         self.process.end(patience);
     }
 
-    /// What QEMU has said: nothing, as long as all is well.
+    /// QEMU's messages: empty, as long as all is well.
     pub(crate) fn complaint(&self) -> String {
         let said = fs::read(&self.errors).unwrap_or_default();
         String::from_utf8_lossy(&said).trim().to_owned()
     }
 
-    /// Whether KVM has given up. QEMU then keeps the guest as it is, for somebody to look at.
+    /// Whether KVM has given up. QEMU then keeps the guest as it is, for inspection.
     pub(crate) fn is_stuck(&self) -> bool {
         self.complaint().contains("KVM internal error")
     }
 
-    /// What the kernel has said so far.
+    /// The kernel's output so far.
     pub(crate) fn console(&self) -> String {
         let said = fs::read(&self.console).unwrap_or_default();
         String::from_utf8_lossy(&said).replace('\r', "")
@@ -272,7 +273,7 @@ impl Machine {
     }
 }
 
-/// A guest with its console at our terminal, until it powers off.
+/// Run a guest with its console at our terminal, until it powers off.
 pub(crate) fn interactive(design: &Design, accelerator: Accelerator) -> Result<(), LabError> {
     let mut command = design.command(accelerator);
     command.args(["-chardev", "stdio,id=terminal,mux=on,signal=off"]);
@@ -291,13 +292,13 @@ pub(crate) fn interactive(design: &Design, accelerator: Accelerator) -> Result<(
     })
 }
 
-/// The lines of init, as they come.
+/// The words of init, as they arrive.
 fn listen(stream: UnixStream) -> Receiver<Word> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             let word = word(&line).unwrap_or(Word::Silence);
-            // Nobody listens any more once the guest was given up.
+            // After the guest was given up, the receiver is gone.
             if sender.send(word).is_err() {
                 return;
             }
@@ -338,7 +339,7 @@ impl Process {
         }
     }
 
-    /// QEMU's connection to us; `None` when it ends instead.
+    /// Accept QEMU's connection to us; `None` when it ends instead.
     fn connection(&mut self, listener: &UnixListener) -> std::io::Result<Option<UnixStream>> {
         listener.set_nonblocking(true)?;
         loop {

@@ -1,9 +1,9 @@
-//! A kernel's modules: which ones a guest gets, and what they say of themselves.
+//! A kernel's modules: the selection that a guest gets, and the information in each of them.
 //!
 //! Debian's packages bring the modules but not the index that `modprobe` wants (`modules.dep`,
-//! `modules.alias`): that is made when a package is installed. Here it is made for the modules that
-//! the guest gets, from what each says in its section `.modinfo`, so that the kernel can load a file
-//! system or a checksum by itself when it first needs it, as on an installed system.
+//! `modules.alias`): the installation of a package makes it. Here it is made for the guest's
+//! modules, from the section `.modinfo` of each, so that the kernel can load a file system or a
+//! checksum by itself when it first needs it, as on an installed system.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,7 @@ use std::{
 
 use crate::{LabError, error::output_of};
 
-/// Loaded before anything else: the way to the host, and disks.
+/// Modules loaded before anything else: the channel to the host, and disks.
 pub(crate) const AT_BOOT: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_blk"];
 
 /// Modules that every guest has, beside those that they need; they are loaded when first used.
@@ -33,7 +33,7 @@ pub const KEPT: [&str; 22] = [
     "nvme",
     "null_blk",
     "mq-deadline",
-    // What file systems ask the kernel's cryptography for by name.
+    // The algorithms that file systems request by name from the kernel's cryptography.
     "crc32c_generic",
     "crc32c-intel",
     "crc32_generic",
@@ -46,9 +46,9 @@ pub const KEPT: [&str; 22] = [
 
 /// All modules of one kernel.
 pub(crate) struct Modules {
-    /// File of each module, by its name with underscores.
+    /// The file of each module, by its name with underscores.
     files: BTreeMap<String, PathBuf>,
-    /// Names of those that are part of the kernel's image.
+    /// Names of the modules that are part of the kernel's image.
     builtin: BTreeSet<String>,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Modules {
 pub(crate) struct Module {
     /// Its name, with underscores.
     pub(crate) name: String,
-    /// The file, not compressed.
+    /// The file's content, not compressed.
     pub(crate) content: Vec<u8>,
-    /// What has to be loaded before it, directly.
+    /// The modules to load before it, direct dependencies only.
     depends: Vec<String>,
-    /// Other names that it is asked for by.
+    /// Other names by which the kernel requests it.
     aliases: Vec<String>,
 }
 
@@ -89,13 +89,14 @@ impl Modules {
         })
     }
 
-    /// Have this file in place of the kernel's own module.
+    /// Use this file in place of the kernel's own module.
     pub(crate) fn replace(&mut self, name: &str, file: &Path) {
         self.files.insert(normal(name), file.to_owned());
     }
 
-    /// These modules and what they need, in an order in which they can be loaded. What is part of
-    /// the image is left out; a name that this kernel does not know is only left out from [`KEPT`].
+    /// These modules and their dependencies, in an order in which they can be loaded. Modules that
+    /// are part of the image are left out; a name unknown to this kernel is left out only if it is
+    /// in [`KEPT`].
     pub(crate) fn with_dependencies(&self, names: &[String]) -> Result<Vec<Module>, LabError> {
         let mut closed = Vec::new();
         let mut met = BTreeSet::new();
@@ -110,7 +111,8 @@ impl Modules {
         Ok(closed)
     }
 
-    /// `modules.builtin`, by which `modprobe` knows what it need not load.
+    /// The content of `modules.builtin`, by which `modprobe` knows the modules that it need not
+    /// load.
     pub(crate) fn builtin_index(&self) -> String {
         self.builtin
             .iter()
@@ -175,13 +177,14 @@ impl Module {
         })
     }
 
-    /// Its place below `/lib/modules/VERSION`.
+    /// Its path below `/lib/modules/VERSION`.
     pub(crate) fn place(&self) -> String {
         format!("kernel/{}.ko", self.name)
     }
 }
 
-/// `modules.dep`: each module with all that has to be loaded before it, the last one first.
+/// The content of `modules.dep`: each module with all modules to load before it, the last one
+/// first.
 pub(crate) fn dependency_index(modules: &[Module]) -> String {
     let by_name: BTreeMap<&str, &Module> = modules
         .iter()
@@ -194,7 +197,8 @@ pub(crate) fn dependency_index(modules: &[Module]) -> String {
             let mut next: Vec<&str> = module.depends.iter().map(String::as_str).collect();
             while let Some(name) = next.pop() {
                 if let Some(module) = by_name.get(name) {
-                    // Met again deeper down: it must come later in the list, to be loaded earlier.
+                    // Found again at a deeper level: it must come later in the list, to be loaded
+                    // earlier.
                     needed.retain(|&known| known != name);
                     needed.push(name);
                     next.extend(module.depends.iter().map(String::as_str));
@@ -206,7 +210,7 @@ pub(crate) fn dependency_index(modules: &[Module]) -> String {
         .collect()
 }
 
-/// `modules.alias`.
+/// The content of `modules.alias`.
 pub(crate) fn alias_index(modules: &[Module]) -> String {
     modules
         .iter()
@@ -219,7 +223,7 @@ pub(crate) fn alias_index(modules: &[Module]) -> String {
         .collect()
 }
 
-/// Modules are written with dashes or underscores, and mean the same.
+/// The name with underscores: dashes and underscores in a module's name are equivalent.
 fn normal(name: &str) -> String {
     name.replace('-', "_")
 }

@@ -4,8 +4,8 @@
 //! the patches on top, compiled against the kernel's own headers. Source, headers and kernel have to be
 //! of one version, as a module may use structures that are in no header package.
 //!
-//! A module is kept in the cache by kernel and by patches: what is there already takes no time, and a
-//! changed patch is built anew.
+//! A module is kept in the cache by kernel and by patches: a cached module takes no time, and a
+//! changed patch causes a new build.
 
 use std::{
     fmt, fs,
@@ -27,9 +27,9 @@ use crate::{
 /// A file system that has patches in `kernel/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patched {
-    /// What was moved is committed by `fdatasync`.
+    /// `fdatasync` commits moved data.
     Ext4,
-    /// Data is moved by the device (`F2FS_IOC_OFFLOAD`).
+    /// The device moves data (`F2FS_IOC_OFFLOAD`).
     F2fs,
 }
 
@@ -37,7 +37,7 @@ impl Patched {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Ext4, Self::F2fs];
 
-    /// The file system's name, its module's, and that of its folder in `kernel/`.
+    /// The name of the file system, of its module, and of its folder in `kernel/`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,13 +65,14 @@ impl Patched {
         })
     }
 
-    /// The module for this kernel, from the cache or built now (a minute, and 150 MB over the network).
+    /// The module for this kernel, from the cache or built now (a minute, and 150 MB over the
+    /// network).
     ///
     /// # Errors
     ///
-    /// [`LabError::Unavailable`] where this machine or its network cannot, else what failed.
+    /// [`LabError::Unavailable`] where this machine or its network cannot, else the failure.
     pub(crate) fn module(self, kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError> {
-        // Compilers are started elsewhere.
+        // Compilers run in another working directory.
         let folder = std::path::absolute(cache.folder()).map_err(LabError::at(cache.folder()))?;
         let cache = &Cache::at(&folder);
         let patches = self.patches(kernel)?;
@@ -85,7 +86,7 @@ impl Patched {
             return Ok(file);
         }
         let _lock = cache.lock()?;
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if file.exists() {
             return Ok(file);
         }
@@ -108,7 +109,7 @@ impl Patched {
         Ok(file)
     }
 
-    /// Compile; the module comes back.
+    /// Compile the module and return its path.
     fn build(self, kernel: &Kernel, sources: &Path, tree: &Path) -> Result<PathBuf, LabError> {
         for program in ["make", "gcc-12"] {
             if programs::find(Path::new(program)).is_none() {
@@ -131,7 +132,7 @@ impl Patched {
                 .arg("--directory")
                 .arg(&headers)
                 .arg(format!("M={}", module.display()))
-                // Our headers go before the packaged ones.
+                // Our headers come before the packaged ones.
                 .arg(format!(
                     "NOSTDINC_FLAGS=-nostdinc {} {}",
                     include("include"),
@@ -142,7 +143,7 @@ impl Patched {
                 .env("LC_ALL", "C"),
         )?;
         let built = module.join(format!("{self}.ko"));
-        // As Debian's modules are: 1 MB instead of 20.
+        // Debian's modules are stripped in the same way: 1 MB instead of 20.
         output_of(Command::new("strip").arg("--strip-debug").arg(&built))?;
         Ok(built)
     }
@@ -176,8 +177,8 @@ fn key<'a>(of: impl IntoIterator<Item = &'a [u8]>) -> String {
         .collect()
 }
 
-/// A folder with `source` (of the kernel: what all of [`Patched`] need, so that it is fetched once) and
-/// `root` (headers and build programs). The caller has the cache to itself.
+/// A folder with `source` (the files of the kernel that all of [`Patched`] need, so that it is
+/// fetched once) and `root` (headers and build programs). The caller holds the lock of the cache.
 fn sources(kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError> {
     let folder = sources_of(kernel.version(), cache);
     if folder.exists() {
@@ -214,24 +215,24 @@ fn sources(kernel: &Kernel, cache: &Cache) -> Result<PathBuf, LabError> {
     Ok(folder)
 }
 
-/// What all of [`Patched`] need of a kernel's source.
+/// The kernel source files that all of [`Patched`] need.
 pub(crate) fn needed_sources() -> impl Iterator<Item = &'static str> {
     let each = Patched::ALL.into_iter();
     each.flat_map(|patched| patched.recipe().sources.iter().copied())
 }
 
-/// Changes with [`needed_sources`].
+/// A key that changes with [`needed_sources`].
 pub(crate) fn sources_key() -> String {
     key(needed_sources().flat_map(|name| [name.as_bytes(), b"\n"]))
 }
 
-/// Where source and headers of this version are, if they are there.
+/// The folder for source and headers of this version, if they are in the cache.
 pub(crate) fn sources_of(version: &str, cache: &Cache) -> PathBuf {
     let name = format!("source-{version}-{}", sources_key());
     cache.folder().join(name)
 }
 
-/// Unpack these members of a package's archive, or all, without the folder that they are in.
+/// Unpack these members of a package's archive, or all, without their top-level folder.
 pub(crate) fn extract(archive: &Path, members: &[String], to: &Path) -> Result<(), LabError> {
     fs::create_dir_all(to).map_err(LabError::at(to))?;
     output_of(
@@ -245,8 +246,8 @@ pub(crate) fn extract(archive: &Path, members: &[String], to: &Path) -> Result<(
     Ok(())
 }
 
-/// The makefile of Debian's headers names the place where it would be installed; that of a whole tree
-/// names none.
+/// Correct the makefile of Debian's headers, which names the place where it would be installed;
+/// that of a whole tree names none.
 fn relocate(headers: &Path, root: &Path) -> Result<(), LabError> {
     let path = headers.join("Makefile");
     let makefile = fs::read_to_string(&path).map_err(LabError::at(&path))?;
@@ -270,7 +271,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
 fn apply(name: &str, content: &[u8], tree: &Path, work: &Path) -> Result<(), LabError> {
     let path = work.join(name);
     fs::write(&path, content).map_err(LabError::at(&path))?;
-    // What it says of hunks that do not apply is on its standard output.
+    // The messages about hunks that do not apply are on its standard output.
     let patched = output_of(
         Command::new("sh")
             .args([

@@ -1,4 +1,4 @@
-//! Programs of the host, with what they need to run elsewhere.
+//! Programs of the host, with the files that they need to run elsewhere.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::LabError;
 
-/// Makers and checkers of file systems, and what else experiments in a guest use.
+/// Makers and checkers of file systems, and other programs that experiments in a guest use.
 pub(crate) const TOOLS: [&str; 16] = [
     "mkfs.ext4",
     "e2fsck",
@@ -29,8 +29,8 @@ pub(crate) const TOOLS: [&str; 16] = [
     "umount",
 ];
 
-/// The file meant by `name`: a path, or, without a slash, a program on the `PATH` (and where
-/// administrators' programs are).
+/// The file named `name`: a path, or, without a slash, a program on the `PATH` (and in the
+/// folders of administrators' programs).
 pub(crate) fn find(name: &Path) -> Option<PathBuf> {
     if name.components().count() > 1 || name.is_absolute() {
         return name.is_file().then(|| absolute(name)).flatten();
@@ -50,10 +50,10 @@ fn absolute(path: &Path) -> Option<PathBuf> {
     std::path::absolute(path).ok()
 }
 
-/// The shared libraries that a program needs, its loader among them; none for what is no dynamic
-/// program.
+/// The shared libraries that a program needs, its loader among them; none for a file that is no
+/// dynamic program.
 pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>, LabError> {
-    // It exits with 1 for what is no dynamic program.
+    // It exits with 1 for a file that is no dynamic program.
     let listed = match Command::new("ldd").arg(program).output() {
         Ok(listed) => String::from_utf8_lossy(&listed.stdout).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -72,7 +72,7 @@ fn library(line: &str) -> Option<Result<PathBuf, LabError>> {
             "a library is missing: {line}"
         ))));
     }
-    // Said of a program that brings newer libraries of its own.
+    // The message for a program that brings newer libraries of its own.
     if line.contains(": version `") {
         return None;
     }

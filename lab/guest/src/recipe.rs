@@ -1,6 +1,6 @@
-//! What a module with the project's patches is made of.
+//! The ingredients of a module with the project's patches.
 
-/// What a file system's module is made of.
+/// The ingredients of a file system's module.
 #[derive(Debug)]
 pub(crate) struct Recipe {
     /// Files and folders of the kernel's source: `fs/NAME`, headers that the patches change, and others'
@@ -15,8 +15,8 @@ pub(crate) struct Recipe {
 /// Name and content.
 pub(crate) type Patch = (&'static str, &'static [u8]);
 
-/// The patches of a folder of `kernel/`. Programs have them in them, so that an installed one needs no
-/// source tree.
+/// The patches of a folder of `kernel/`. They are embedded in programs, so that an installed one
+/// needs no source tree.
 macro_rules! patches {
     ($folder:literal; $($release:literal: $($name:literal)+;)+) => {
         &[$(($release, &[$((

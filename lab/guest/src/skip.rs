@@ -1,4 +1,4 @@
-//! A test that cannot have its guest says so, and is counted.
+//! A test that cannot have its guest reports that, and is counted.
 
 use crate::LabError;
 
@@ -7,8 +7,8 @@ use crate::LabError;
 ///
 /// # Panics
 ///
-/// Where something failed that is no lack of the machine; and, with `CI=true` in the environment,
-/// where something is missing that could have been installed.
+/// A failure that is no lack of the machine; and, with `CI=true` in the environment, a missing
+/// component that could have been installed.
 #[must_use]
 #[track_caller]
 pub fn require<T>(made: Result<T, LabError>) -> Option<T> {

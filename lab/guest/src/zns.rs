@@ -1,16 +1,18 @@
 //! A zoned SSD for a guest, set up as F2FS wants it.
 //!
 //! Either flashd, served by this process over NVMe/TCP: its model tells device time, it does
-//! In_Device_Defragment, its power can be cut, and it outlives guests. Or QEMU's own NVMe device, which
-//! knows the standard commands only and forgets its zones' write pointers when the guest ends.
+//! In_Device_Defragment, its power can be cut, and it outlives guests. Or QEMU's own NVMe device,
+//! which knows the standard commands only and forgets its zones' write pointers when the guest
+//! ends.
 //!
 //! Both have logical blocks of 512 bytes and zones of 32 MiB (16 segments of F2FS; 2 GiB are 64 zones),
 //! and beside them a conventional disk of 64 MiB for F2FS's metadata: flashd's second namespace, so that
 //! one recording and one power cut have both, or a virtio disk beside QEMU's. With a larger one F2FS puts
 //! data there.
 //!
-//! It ignores: other file systems (`ZnsSetup::Attached` leaves the disks as they are), several paths
-//! to a namespace (they are switched off: behind them a disk has no request queue of its own).
+//! It ignores: other file systems (`ZnsSetup::Attached` leaves the disks as they are), several
+//! paths to a namespace (they are switched off: a disk on top of them has no request queue of its
+//! own).
 
 use std::{
     fs::{self, File},
@@ -27,11 +29,11 @@ use units::Bytes;
 
 use crate::{Guest, LabError, programs};
 
-/// What F2FS's metadata may have at most if all data shall be in zones.
+/// Maximum size for F2FS's metadata if all data is to be in zones.
 const CONVENTIONAL: Bytes = Bytes::mib(64);
 const BLOCK_BYTES: u64 = 512;
 
-/// Whose SSD it is.
+/// The device that provides the SSD.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZnsDevice {
     /// flashd, over NVMe/TCP.
@@ -72,21 +74,21 @@ impl std::str::FromStr for ZnsDevice {
     }
 }
 
-/// How far the SSD is set up when the command begins.
+/// The state of the SSD when the command begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZnsSetup {
-    /// The disks are there, with what is on them.
+    /// The disks are attached, with their content.
     Attached,
-    /// F2FS is made on them.
+    /// F2FS is made on them, but not mounted.
     Formatted,
     /// F2FS is made and mounted.
     Mounted,
-    /// The F2FS that is on them is mounted (flashd, from an earlier guest).
+    /// The existing F2FS on them is mounted (flashd, from an earlier guest).
     Kept,
 }
 
 impl ZnsSetup {
-    /// As the guest's script calls it.
+    /// Its name in the guest's script.
     fn name(self) -> &'static str {
         match self {
             Self::Attached => "attached",
@@ -114,10 +116,10 @@ impl std::str::FromStr for ZnsSetup {
     }
 }
 
-/// A zoned SSD to be.
+/// Properties of a zoned SSD to be made.
 #[derive(Clone, Debug)]
 pub struct ZnsOptions {
-    /// Whose.
+    /// The device that provides it.
     pub device: ZnsDevice,
     /// Bytes of the zoned namespace; a multiple of the zone's 32 MiB.
     pub size: Bytes,
@@ -125,7 +127,7 @@ pub struct ZnsOptions {
     pub profile: String,
     /// How many times slower than the model's time flashd's real time goes.
     pub time_scale: f64,
-    /// Record what is done to flashd to this file from the start.
+    /// The file to which all operations on flashd are recorded from the start.
     pub record: Option<PathBuf>,
     /// More properties of QEMU's zoned namespace, separated by commas (`ms=8,pi=1`: with protection
     /// information).
@@ -153,7 +155,7 @@ impl Default for ZnsOptions {
 }
 
 impl ZnsOptions {
-    /// What flashd is opened with, for those who want more of it and then [`Zns::serving`].
+    /// The options for opening flashd, for callers that extend them and then call [`Zns::serving`].
     ///
     /// # Errors
     ///
@@ -182,11 +184,11 @@ impl ZnsOptions {
 
 /// A zoned SSD, for one guest at a time.
 ///
-/// What a command finds in a guest that has it ([`Guest::zns`]): the environment variables
-/// `ZNS_ZONED` (`/dev/nvme0n1`), `ZNS_CONVENTIONAL` (`/dev/conventional`, a link to `/dev/nvme0n2`, or to
+/// A command in a guest that has it ([`Guest::zns`]) finds: the environment variables `ZNS_ZONED`
+/// (`/dev/nvme0n1`), `ZNS_CONVENTIONAL` (`/dev/conventional`, a link to `/dev/nvme0n2`, or to
 /// `/dev/vda` with QEMU's; disks of [`Guest::disk`] then begin at `/dev/vdb`) and `ZNS_MOUNT`
-/// (`/mnt/f2fs`, where F2FS is with [`ZnsSetup::Mounted`]); `mkfs.f2fs` and `fsck.f2fs`, as far as the
-/// host has them.
+/// (`/mnt/f2fs`, where F2FS is with [`ZnsSetup::Mounted`]); `mkfs.f2fs` and `fsck.f2fs`, as far as
+/// the host has them.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), guest::LabError> {
@@ -203,7 +205,7 @@ impl ZnsOptions {
 pub struct Zns {
     options: ZnsOptions,
     served: Option<Served>,
-    /// For the images of QEMU's device.
+    /// The folder for the images of QEMU's device.
     folder: Option<tempfile::TempDir>,
 }
 
@@ -215,11 +217,12 @@ struct Served {
 }
 
 impl Zns {
-    /// Make it. flashd is served on a free port of loopback from now on, until this is dropped.
+    /// Make the SSD. flashd is served on a free port of loopback from now on, until this is
+    /// dropped.
     ///
     /// # Errors
     ///
-    /// The options make no sense, or the device cannot be made.
+    /// The options are inconsistent, or the device cannot be made.
     pub fn new(options: ZnsOptions) -> Result<Self, LabError> {
         let zone = Bytes::mib(32);
         if options.size.get() == 0 || !options.size.get().is_multiple_of(zone.get()) {
@@ -243,7 +246,7 @@ impl Zns {
     }
 
     /// The same with a flashd of the caller's: namespace 1 has zones, namespace 2 has none and has
-    /// 64 MiB, both have logical blocks of 512 bytes. (One that was made from a recording, say.)
+    /// 64 MiB, both have logical blocks of 512 bytes. (A device made from a recording, say.)
     ///
     /// # Errors
     ///
@@ -268,7 +271,7 @@ impl Zns {
         self.served.as_ref().map(|served| &served.device)
     }
 
-    /// What it was made with.
+    /// The options that it was made with.
     #[must_use]
     pub fn options(&self) -> &ZnsOptions {
         &self.options
@@ -300,7 +303,7 @@ impl Zns {
         ))
     }
 
-    /// The guest with it.
+    /// Add it to the guest.
     pub(crate) fn attach(&self, mut guest: Guest, setup: ZnsSetup) -> Result<Guest, LabError> {
         guest = guest.load("f2fs").kernel_argument("nvme_core.multipath=N");
         for program in ["mkfs.f2fs", "fsck.f2fs"] {
@@ -325,7 +328,7 @@ impl Zns {
     }
 
     fn attach_qemu(&self, guest: Guest, folder: &Path) -> Result<Guest, LabError> {
-        // QEMU begins with empty zones whatever was there.
+        // QEMU begins with empty zones, whatever the image held.
         let zoned = folder.join("zoned");
         let _ = fs::remove_file(&zoned);
         File::create(&zoned)
@@ -335,7 +338,7 @@ impl Zns {
             "if=none,id=zoned,format=raw,cache=unsafe,discard=unmap,file={}",
             zoned.display().to_string().replace(',', ",,")
         );
-        // A Copy may have as many ranges and blocks as QEMU lets it; the default of 128 blocks of
+        // A Copy may have as many ranges and blocks as QEMU allows; the default of 128 blocks of
         // 512 bytes in a range is 64 KiB.
         let mut namespace = format!(
             "nvme-ns,drive=zoned,bus=nvme,nsid=1,zoned=true,zoned.zone_size=32M,\

@@ -1,8 +1,8 @@
-//! ext4: what `fdatasync` acknowledged beside `EXT4_IOC_MOVE_EXT` is lost at a power cut with Debian's
-//! kernels, and is not with the patch of `kernel/ext4`.
+//! ext4: data that `fdatasync` acknowledged while `EXT4_IOC_MOVE_EXT` was running is lost at a
+//! power cut with Debian's kernels, and is not with the patch of `kernel/ext4`.
 //!
-//! The guest's side is a test of this program, too: it is copied there, and finds its file system in the
-//! environment.
+//! The guest's side is a test of this program, too: it is copied into the guest, and finds its file
+//! system in the environment.
 
 #[path = "vm_ext4_durable/bounds.rs"]
 mod bounds;
@@ -17,7 +17,7 @@ use std::{
 use guest::{Guest, Patched, Release, require};
 use units::Bytes;
 
-/// One guest at a time: they have the same processors.
+/// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
 const SCRIPT: &str = r#"
@@ -28,12 +28,13 @@ e2fsck -f -n /dev/vda >&2
 if dmesg | grep -qE 'WARNING:|BUG:|Oops|INFO: task|Call Trace'; then dmesg >&2; exit 9; fi
 "#;
 
-/// How many cuts, on each kernel with and without the patch.
+/// Number of cuts, on each kernel with and without the patch.
 fn cuts() -> u64 {
     std::env::var("INDEF_POWER_CUTS").map_or(12, |text| text.parse().unwrap())
 }
 
-/// What the trial says when `test` is run in a guest; `None` where there is none.
+/// The number of losses that the trial reports when `test` is run in a guest; `None` where there is
+/// no guest.
 fn lost(release: Release, patched: bool, test: &str) -> Option<u64> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     for program in ["mkfs.ext4", "e2fsck"] {
@@ -59,7 +60,7 @@ fn lost(release: Release, patched: bool, test: &str) -> Option<u64> {
     )?;
     let said = String::from_utf8_lossy(&outcome.stderr);
     assert_eq!(outcome.status, 0, "{said}\n{}", outcome.console);
-    // It was that test which ran, not none.
+    // Exactly that test ran, not none.
     assert!(said.contains("1 passed"), "{said}");
     let results: Vec<&str> = said
         .lines()
@@ -83,7 +84,7 @@ fn lost(release: Release, patched: bool, test: &str) -> Option<u64> {
     Some(lost)
 }
 
-/// Without the patch the trial has to find something, or it shows nothing about the patch.
+/// Without the patch the trial has to find something, or it proves nothing about the patch.
 fn compare(release: Release, test: &str) {
     if let Some(place) = trial::in_guest() {
         return trial::run(&place, cuts());

@@ -1,11 +1,11 @@
-//! Guests do what is said of them: run a command, give back what it gave, and end.
+//! Guests keep their contract: run a command, return its output and status, and end.
 
 use std::{fs, time::Duration};
 
 use guest::{Guest, LabError, Outcome, Release, require};
 use units::Bytes;
 
-/// Everything that goes well, in one boot for each kernel.
+/// Everything that succeeds, in one boot for each kernel.
 const SCRIPT: &str = r#"
 set -e
 uname -r
@@ -93,7 +93,7 @@ fn vm_everything_on_the_newest() {
     everything(Release::Newest);
 }
 
-/// There are no patches for it: that is said, and nothing else happens.
+/// There are no patches for it: the error says so, and nothing else happens.
 #[test]
 fn vm_the_newest_has_no_offload() {
     let Some(guest) = require(Guest::with(Release::Newest)) else {
@@ -108,7 +108,7 @@ fn vm_the_newest_has_no_offload() {
     assert!(error.contains(&version), "{error}");
 }
 
-/// `None` where there is no guest here; else what a command that must not end well came to.
+/// `None` where there is no guest here; else the error of a command that must not end well.
 fn error_of(command: &str, timeout: Duration) -> Option<LabError> {
     let guest = require(Guest::with(Release::Linux6_12))?;
     match guest.timeout(timeout).run(["sh", "-c", command]) {

@@ -6,7 +6,8 @@ use guest::{
     Guest, Outcome, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require, standing::Session,
 };
 
-/// Data is in zones, metadata is not, and a clean end is clean.
+/// Data is in zones, metadata is not, and a clean unmount leaves a clean file
+/// system.
 const WRITE: &str = r#"
 set -e
 dd if=/dev/zero bs=64k count=64 | tr '\0' 'z' >$ZNS_MOUNT/file
@@ -45,7 +46,7 @@ fn vm_f2fs_on_flashd() {
     let Some(first) = run(Release::Linux6_1, &zns, ZnsSetup::Mounted, WRITE) else {
         return;
     };
-    // The next kernel finds what the first one has left.
+    // The next kernel finds the data that the first one has left.
     let second = run(Release::Linux6_12, &zns, ZnsSetup::Kept, READ).unwrap();
     let said = String::from_utf8_lossy(&first.stdout);
     let said: Vec<&str> = said.lines().collect();
@@ -67,7 +68,7 @@ fn vm_f2fs_on_qemus_device() {
     }
 }
 
-/// A set-up that fails ends the guest, and says why.
+/// A failed set-up ends the guest, and the error names the cause.
 #[test]
 fn vm_an_ssd_that_cannot_be_set_up_is_said() {
     let zns = Zns::new(ZnsOptions {
@@ -110,7 +111,7 @@ fn vm_a_session_takes_commands() {
         (0, b"  =\n".as_slice())
     );
     assert!(written() - before >= 2 << 20);
-    // At the same time, and a status and both outputs each.
+    // At the same time, each with a status and both outputs of its own.
     std::thread::scope(|scope| {
         for n in 1..=3 {
             let session = &session;
@@ -123,7 +124,8 @@ fn vm_a_session_takes_commands() {
             });
         }
     });
-    // One that takes too long is ended, with what it has started.
+    // A command that takes too long is ended, with all processes that it has
+    // started.
     let error = session
         .run(
             ["sh", "-c", "sleep 1000 & sleep 1000"],

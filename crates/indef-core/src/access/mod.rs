@@ -29,7 +29,7 @@ pub fn ranges(records: Vec<AccessRecord>, options: &AccessOptions) -> FileAccess
 }
 
 /// Turn records, and ranges that were counted already, into per-file ranges. Read-ahead is modelled
-/// for the records alone. What has no bytes or no counts is ignored.
+/// for the records alone. Items without bytes or without counts are ignored.
 #[must_use]
 pub fn join(
     mut records: Vec<AccessRecord>,
@@ -43,7 +43,7 @@ pub fn join(
     ReadAhead::apply_to_all(&mut records, &options);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     counted.retain_mut(|(_, r)| {
-        // Before it is aligned: nothing in the middle of a block would become that block.
+        // Checked before the alignment: no bytes in the middle of a block would become that block.
         let counts = !r.range.is_empty() && (r.reads, r.writes) != (0, 0);
         r.range = r.range.align_outward(options.block_size);
         counts

@@ -9,20 +9,20 @@ use units::{FileRange, Nanos};
 pub struct AccessRange {
     /// The bytes.
     pub range: FileRange,
-    /// How many reads touched it.
+    /// Number of reads that touched it.
     pub reads: u64,
-    /// How many writes touched it.
+    /// Number of writes that touched it.
     pub writes: u64,
     /// The cost of its reads, if it was observed.
     pub observed: Observed,
 }
 
-/// What the reads of a range cost the device, where a collector saw it.
+/// The cost of a range's reads on the device, where a collector observed it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Requests that the device got for all reads of the range; 0 if they were not counted.
     pub requests: u64,
-    /// How many of the reads were timed.
+    /// Number of reads that were timed.
     pub timed: u64,
     /// Sum of the time from the first request of a timed read to the end of its last.
     pub time: Nanos,

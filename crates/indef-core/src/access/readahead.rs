@@ -24,11 +24,11 @@ use units::{Bytes, FileOffset};
 
 use super::record::{AccessOptions, AccessRecord, Op};
 
-/// Sequential readers of one file that are told apart. The kernel keeps one state for each open
-/// file; a profile does not tell which open file was used.
+/// Number of sequential readers of one file that are distinguished. The kernel keeps one state for
+/// each open file; a profile does not tell which open file was used.
 const STREAMS: usize = 8;
 
-/// Files whose readers are remembered from one batch of records to the next.
+/// Number of files whose readers are remembered from one batch of records to the next.
 const FILES: usize = 64 << 10;
 
 /// One sequential reader.
@@ -89,7 +89,7 @@ impl ReadAhead {
             streams: Vec::with_capacity(STREAMS),
         };
         let mut file = None;
-        // Records before `kept` are results, those from `next` on are still to come.
+        // Records before `kept` are results, those from `next` on are not yet processed.
         let mut kept = 0;
         for next in 0..records.len() {
             let mut record = records[next];

@@ -1,4 +1,4 @@
-//! Records of single accesses, and how they become ranges.
+//! Records of single accesses, and the options for turning them into ranges.
 
 use units::{Bytes, FileOffset, Nanos};
 
@@ -14,7 +14,7 @@ pub enum Op {
 /// One read or write, as it was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessRecord {
-    /// Which file: the index in the profile's list of files.
+    /// The file: an index into the profile's list of files.
     pub file: u32,
     /// First byte.
     pub offset: FileOffset,
@@ -24,13 +24,13 @@ pub struct AccessRecord {
     pub op: Op,
     /// Whether it bypassed the page cache (`O_DIRECT`), and so read-ahead.
     pub direct: bool,
-    /// When, on any clock; only the order counts.
+    /// The time on any clock; only the order counts.
     pub time: Nanos,
 }
 
 const _: () = assert!(size_of::<AccessRecord>() == 32);
 
-/// How records become ranges.
+/// Options for turning records into ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AccessOptions {
     /// File system block size: ranges are aligned to it.

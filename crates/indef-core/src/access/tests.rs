@@ -1,4 +1,4 @@
-//! Read-ahead, merging, and that neither depends on the order of the records.
+//! Tests of read-ahead and merging, and that neither depends on the order of the records.
 
 use proptest::prelude::*;
 use units::{FileOffset, FileRange, Nanos};
@@ -43,7 +43,7 @@ fn a_sequential_buffered_reader_becomes_read_ahead_windows() {
     // Line by line makes no difference.
     let lines: Vec<_> = (0..5242).map(|i| (i * 100, 100)).collect();
     assert_eq!(shown(reads(false, &lines)), windows[..4]);
-    // Direct reads reach the device as they are.
+    // Direct reads reach the device unchanged.
     assert_eq!(shown(reads(true, &grep)).len(), 16);
 }
 
@@ -217,7 +217,7 @@ fn ranges_that_were_counted_join_as_they_are() {
         };
         (file, range)
     };
-    // Sequential, and yet no read-ahead; one grows to its blocks; one is of no bytes.
+    // Sequential, and yet no read-ahead; one grows to its blocks; one has no bytes.
     let counted = vec![
         counted(1, 16 * KIB, 16 * KIB),
         counted(1, 0, 16 * KIB),
@@ -292,7 +292,7 @@ fn a_counted_range_of_no_bytes_is_no_access() {
     assert_eq!(joined.iter().count(), 0);
 }
 
-/// Which blocks of a file are in some range.
+/// The blocks of a file that are in some range.
 fn covered(ranges: impl IntoIterator<Item = FileRange>) -> Vec<u64> {
     let mut blocks: Vec<u64> = ranges
         .into_iter()
@@ -422,7 +422,7 @@ proptest! {
 
     #[test]
     fn read_ahead_follows_readers_from_batch_to_batch(places in prop::collection::vec((0u64..4, 1u64..40), 1..60), cut in any::<prop::sample::Index>()) {
-        // Each of four readers goes on where it was.
+        // Each of four readers continues where it was.
         let mut at = [0, 100 << 20, 200 << 20, 300 << 20];
         let all: Vec<_> = places.iter().enumerate().map(|(time, &(reader, kib))| {
             let offset = at[reader as usize];

@@ -224,7 +224,7 @@ fn a_range_is_believed_as_far_as_it_was_timed() {
     assert!((slower(8, 40_000.0) - 20_000.0).abs() < 1.0);
     assert!(slower(1, 40_000.0) < 5_000.0 && slower(1000, 40_000.0) > 39_000.0);
     assert!(slower(1000, -40_000.0) < -39_000.0);
-    // A single read that took a second says no more than three deviations of a single read.
+    // A single read that took a second counts no more than three deviations of a single read.
     assert!(slower(1, 1e9) <= 3.0 * 50_000.0);
 }
 

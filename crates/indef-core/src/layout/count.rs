@@ -1,4 +1,4 @@
-//! The account of fragments: how many a file has once a range of it lies elsewhere.
+//! The account of fragments: the number that a file has once a range of it lies elsewhere.
 //!
 //! "A file never ends with more fragments than it had" (promise 3) rests on this one sum. Let `f`
 //! fragments intersect a range, let `p` be the fewest that it can have (its *pieces* between holes),
@@ -10,8 +10,8 @@
 //! a + c − f        with  p ≤ a ≤ p + n − 1
 //! ```
 //!
-//! where the donor is in `n` fragments: each of its `n − 1` borders cuts at most one piece. (It is one
-//! less where the donor happens to touch what lies beside the range.)
+//! where the donor is in `n` fragments: each of its `n − 1` borders cuts at most one piece. (It is
+//! one less where the donor happens to touch the data beside the range.)
 //!
 //! - Ranges that do not touch: their changes add up. A fragment that reaches from one range to the
 //!   next is counted in both `f` and, as the remainder between them, in both `c`.
@@ -56,7 +56,7 @@ impl FragmentCount {
         self.fragments.saturating_sub(self.pieces)
     }
 
-    /// How many of the two ends are cut.
+    /// The number of ends that are cut: 0 to 2.
     #[must_use]
     pub fn cuts(self) -> u64 {
         u64::from(self.cuts_start) + u64::from(self.cuts_end)
@@ -75,7 +75,7 @@ impl FragmentCount {
         self.change_to(self.at_most(donor_fragments))
     }
 
-    /// How many fragments fewer the file has at least after a move to such a donor.
+    /// The least number of fragments that the file loses in a move to such a donor.
     #[must_use]
     pub fn gain(self, donor_fragments: u64) -> u64 {
         u64::try_from(-self.change(donor_fragments)).unwrap_or(0)
@@ -123,18 +123,18 @@ fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Counts the fragments of one range while a file's extents go by, in order.
+/// Counts the fragments of one range from a file's extents, given in order.
 #[derive(Clone, Debug)]
 pub struct FragmentCounter {
     range: FileRange,
-    /// Without the piece that the last extent belongs to.
+    /// The count without the piece that the last extent belongs to.
     ended: FragmentCount,
     piece_fragments: u64,
     piece_encoded: Bytes,
 }
 
 impl FragmentCounter {
-    /// Nothing counted yet.
+    /// A counter for `range` without any extents yet.
     #[must_use]
     pub fn new(range: FileRange) -> Self {
         Self {
@@ -145,7 +145,7 @@ impl FragmentCounter {
         }
     }
 
-    /// The range that is counted.
+    /// The range whose fragments are counted.
     #[must_use]
     pub fn range(&self) -> FileRange {
         self.range

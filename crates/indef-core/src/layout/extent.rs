@@ -3,7 +3,7 @@
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 bitflags::bitflags! {
-    /// What matters about an extent beside its place.
+    /// Properties of an extent beside its place.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub struct ExtentFlags: u8 {
         /// Allocated, never written.
@@ -14,7 +14,7 @@ bitflags::bitflags! {
         const ENCODED = 4;
         /// Data in the inode or metadata.
         const INLINE = 8;
-        /// The place is not known (yet): delayed allocation, or the file system does not say.
+        /// The place is not known (yet): delayed allocation, or the file system does not report it.
         const UNPLACED = 16;
     }
 }
@@ -22,13 +22,13 @@ bitflags::bitflags! {
 /// A run of file bytes in one piece on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the file.
+    /// Its first offset in the file.
     pub file: FileOffset,
-    /// Where it begins on the device.
+    /// Its first offset on the device.
     pub phys: PhysOffset,
-    /// How long it is.
+    /// Its length.
     pub len: Bytes,
-    /// What is special about it.
+    /// Its properties.
     pub flags: ExtentFlags,
 }
 
@@ -42,7 +42,7 @@ impl Extent {
         }
     }
 
-    /// The first file offset behind it.
+    /// The first file offset past it.
     #[must_use]
     pub const fn file_end(&self) -> FileOffset {
         self.range().end()
@@ -72,15 +72,17 @@ impl Extent {
     }
 }
 
-/// All extents of a file, ordered by file offset, without overlap. Holes are what is missing.
+/// All extents of a file, ordered by file offset, without overlap. Holes are the offsets without an
+/// extent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     extents: Vec<Extent>,
 }
 
 impl Layout {
-    /// From extents in any order. Extents that continue each other and have the same flags become
-    /// one; empty ones disappear; of two that overlap the later part of the first is cut.
+    /// A layout from extents in any order. Extents that continue each other and have the same flags
+    /// become one; empty ones disappear; of two that overlap, the first is cut at the beginning of
+    /// the second.
     ///
     /// Works in place, and costs nothing beside one pass where the extents are ordered already, as a
     /// file system reports them: a file may have millions.
@@ -143,8 +145,8 @@ impl Layout {
         count_fragments(self.clipped(range))
     }
 
-    /// The layout after the bytes of `range` lie where `new` says. `new` must cover no more than
-    /// `range`; what it leaves out becomes a hole.
+    /// The layout after the bytes of `range` were moved to the places in `new`. `new` must cover no
+    /// more than `range`; bytes that it does not cover become a hole.
     #[must_use]
     pub fn replaced(&self, range: FileRange, new: &Layout) -> Self {
         let before = FileRange::between(FileOffset(0), range.start);

@@ -1,8 +1,8 @@
-//! How a device spreads consecutive addresses over its parallel flash units.
+//! The way in which a device spreads consecutive addresses over its parallel flash units.
 //!
-//! A geometry is a model, not a measurement: it maps an address to the unit (chip or die) that holds
-//! it. It ignores what only the device knows: remapping by its garbage collection, and bad blocks.
-//! Addresses are those of the file system, which may begin with another device's.
+//! A geometry is a model, not a measurement: it maps an address to the unit (chip or die) that
+//! holds it. It ignores facts that only the device knows: remapping by its garbage collection, and
+//! bad blocks. Addresses are those of the file system, which may begin with another device's.
 
 use std::{fmt, str::FromStr};
 
@@ -31,13 +31,13 @@ pub enum Geometry {
         chips: u32,
         /// The unit of interleaving.
         block: Bytes,
-        /// Where the mapping begins again: a zone, or the segment that the file system aligns to
-        /// zones; a multiple of `block`.
+        /// The length after which the mapping begins again: a zone, or the segment that the file
+        /// system aligns to zones; a multiple of `block`.
         segment: Bytes,
-        /// Chips that a segment lies on, `chips` at most; the next segment begins on the chip behind
-        /// them.
+        /// Chips that a segment lies on, `chips` at most; the next segment begins on the next chip
+        /// after them.
         segment_chips: u32,
-        /// Where in the file system's addresses the device begins; what lies before (F2FS: the
+        /// The file system's address at which the device begins; the part before it (F2FS: the
         /// conventional device) does not count for DoPF.
         offset: Bytes,
     },

@@ -1,14 +1,15 @@
 //! Degrees of fragmentation of a range: DoLF, DoPF, device requests; and DoF of a file.
 //!
-//! What counts:
+//! Definitions:
 //! - A *fragment* is a run of extents that touch. Promise 3 of the project ("never more fragments")
 //!   counts all of them.
 //! - DoLF counts only those that a read fetches from the device: fragments of unwritten blocks and
 //!   of inline data are left out.
 //! - Encoded (compressed) extents are at most 128 KiB long on the file systems that have them, so for
-//!   DoLF a full one counts as continued by what follows: no relocation could join them. Only shorter
-//!   ones are fragments. The fewest fragments of a piece with encoded bytes are counted accordingly.
-//! - DoPF leaves out encoded and unplaced extents, whose bytes lie who knows where, and what lies
+//!   DoLF a full one counts as continued by the next extent: no relocation could join them. Only
+//!   shorter ones are fragments. The fewest fragments of a piece with encoded bytes are counted
+//!   accordingly.
+//! - DoPF leaves out encoded and unplaced extents, whose bytes lie at unknown places, and bytes
 //!   outside of the device that the geometry describes.
 
 use units::{Bytes, FileOffset, FileRange};
@@ -17,7 +18,7 @@ use super::{
     Extent, ExtentFlags, FragmentCount, FragmentCounter, Geometry, Layout, count::ENCODED_MAX,
 };
 
-/// How fragmented a range is.
+/// The degrees of fragmentation of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fragmentation {
     /// Degree of logical fragmentation: fragments inside the range (InDeF §II-A).

@@ -1,8 +1,8 @@
-//! Where a file's bytes lie, and how badly.
+//! The places of a file's bytes, and their degree of fragmentation.
 //!
-//! An [`Extent`] is what the file system reports; neighbours that touch, logically and physically,
-//! are one *fragment*. Every count in indef (extents, DoF, DoLF) counts fragments, never raw
-//! extents, because a device sees no difference between one extent and two that touch.
+//! An [`Extent`] is an entry in the file system's report; neighbours that touch, logically and
+//! physically, are one *fragment*. Every count in indef (extents, DoF, DoLF) counts fragments,
+//! never raw extents, because a device sees no difference between one extent and two that touch.
 
 mod count;
 mod extent;

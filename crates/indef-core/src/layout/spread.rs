@@ -1,10 +1,10 @@
 //! Bytes counted on each parallel unit of a device.
 
-/// Bytes for each parallel unit. Where every unit has a part of a full round alike, that part may be
-/// left out: DoPF does not see it.
+/// Bytes for each parallel unit. A part of a full round that every unit has alike may be left out:
+/// DoPF does not see it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spread {
-    /// Addresses before this one lie on no unit that is known.
+    /// Addresses before this one lie on no known unit.
     pub(super) origin: u64,
     /// Consecutive bytes on one unit.
     pub(super) granule: u64,
@@ -15,17 +15,17 @@ pub(super) struct Spread {
     pub(super) lanes: u64,
     /// The block that DoPF counts in.
     pub(super) block: u64,
-    /// For each unit; none where nothing is known.
+    /// The bytes on each unit; empty where the mapping is unknown.
     pub(super) bytes: Vec<u64>,
 }
 
 impl Spread {
-    /// Whether nothing is known.
+    /// Whether the mapping is unknown.
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Count again from nothing.
+    /// Reset all counts.
     pub(super) fn clear(&mut self) {
         self.bytes.fill(0);
     }
@@ -51,7 +51,7 @@ impl Spread {
 
     /// Count `count` whole segments from `first` on.
     fn add_segments(&mut self, first: u64, count: u64) {
-        // After so many segments their beginnings are on the same units again.
+        // After this many segments their beginnings are on the same units again.
         let units = self.bytes.len() as u64;
         let cycle = units / gcd(self.lanes, units);
         for i in 0..cycle.min(count) {
@@ -98,7 +98,7 @@ impl Spread {
 
 #[cfg(test)]
 impl Spread {
-    /// The units that something was counted on.
+    /// The units on which some bytes were counted.
     pub(super) fn units_used(&self) -> Vec<usize> {
         let used = self.bytes.iter().enumerate().filter(|(_, n)| **n > 0);
         used.map(|(unit, _)| unit).collect()

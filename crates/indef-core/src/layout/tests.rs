@@ -1,4 +1,4 @@
-//! Layouts, DoLF, DoPF, DoF and requests; and the layouts that other tests use.
+//! Tests of layouts, DoLF, DoPF, DoF and requests; and the layouts that other tests use.
 
 use proptest::prelude::*;
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
@@ -35,7 +35,7 @@ pub(crate) fn any_layout(flags: &'static [ExtentFlags]) -> impl Strategy<Value =
         let (mut file, mut phys) = (0, 0);
         let mut extents = Vec::new();
         for (gap, len, continues, place, flag) in parts {
-            // Odd places are never where another extent ends by chance.
+            // Odd places never coincide with the end of another extent.
             phys = if continues { phys } else { 10_000 + place };
             file += if gap == 2 { 5 } else { 0 };
             extents.push(extent(file, phys, len, flags[flag]));
@@ -46,7 +46,7 @@ pub(crate) fn any_layout(flags: &'static [ExtentFlags]) -> impl Strategy<Value =
     })
 }
 
-/// Data where it seems to be.
+/// No flags: data at its reported place.
 pub(crate) const PLAIN: &[ExtentFlags] = &[ExtentFlags::empty()];
 
 const ANY_FLAGS: &[ExtentFlags] = &[
@@ -155,7 +155,7 @@ fn dof_compares_with_the_fewest_possible_fragments() {
     assert_eq!(Layout::default().dof(), 1.0);
     assert_eq!(Layout::default().ideal_fragments(), 0);
     assert_eq!(layout(&[(0, 9, 8)]).dof(), 1.0);
-    // A hole parts a file without making it fragmented.
+    // A hole divides a file without making it fragmented.
     assert_eq!(layout(&[(0, 9, 8), (100, 50, 8)]).dof(), 1.0);
     assert_eq!(layout(&[(0, 9, 8), (8, 50, 8), (100, 70, 8)]).dof(), 1.5);
 }

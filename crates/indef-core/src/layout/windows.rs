@@ -85,7 +85,7 @@ impl WindowedDolf {
     }
 }
 
-/// DoPF of all I/O-sized windows of a file that hold data of which the place is known.
+/// DoPF of all I/O-sized windows of a file that hold data at a known place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WindowedDopf {
     /// Windows that hold such data; 0 where the geometry is unknown.

@@ -1,4 +1,4 @@
-//! A chunk and what was decided about it.
+//! A chunk and the decision about it.
 
 use units::{Bytes, FileRange};
 
@@ -9,7 +9,7 @@ use crate::{SkipReason, layout::FragmentCount};
 pub enum Decision {
     /// Give it new, contiguous blocks.
     Migrate,
-    /// Leave it, because.
+    /// Leave it, for this reason.
     Skip(SkipReason),
 }
 
@@ -34,7 +34,7 @@ pub struct Chunk {
     pub decision: Decision,
     /// Bytes that migrating writes: the allocated, written bytes of the range.
     pub cost: Bytes,
-    /// IODP that migrating takes away: priority now less priority of the ideal layout.
+    /// IODP that migrating removes: priority now less priority of the ideal layout.
     pub gain: f64,
     /// The change that migrating makes to the file's number of fragments.
     pub edges: Edges,
@@ -71,7 +71,7 @@ impl Default for Edges {
 }
 
 impl Edges {
-    /// Of this chunk and of `next`, which begins where it ends, as one.
+    /// The edges of this chunk and of `next`, which begins where it ends, as one.
     pub(super) fn join(self, next: Self) -> Self {
         FragmentCount::from(self).join(next.into()).into()
     }

@@ -69,8 +69,8 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
     }
 }
 
-/// What a read of this range loses beyond what its degrees tell, in nanoseconds, where that is known
-/// and relocation can do something about it.
+/// The time in nanoseconds that a read of this range loses beyond the prediction from its degrees,
+/// where that is known and relocation can reduce it.
 fn own_correction(
     options: &PlanOptions,
     access: &AccessRange,
@@ -89,7 +89,7 @@ fn uneven(now: &Fragmentation, ideal: &Fragmentation) -> bool {
     now.dopf > ideal.dopf + DOPF_TOLERANCE
 }
 
-/// What relocation would make of the range. Degrees that it cannot improve stay as they are.
+/// The degrees of the range after relocation. Degrees that it cannot improve keep their values.
 fn ideal(options: &PlanOptions, scan: &Scan) -> Fragmentation {
     Fragmentation {
         dolf: scan.dolf.min(scan.ideal_dolf),

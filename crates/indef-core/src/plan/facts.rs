@@ -1,4 +1,4 @@
-//! The facts about a file that a plan is made from.
+//! The facts about a file on which a plan is based.
 
 use units::{Bytes, FileOffset};
 
@@ -11,10 +11,10 @@ pub struct FileFacts<'a> {
     pub size: Bytes,
     /// File system block size.
     pub block_size: Bytes,
-    /// Where its bytes lie.
+    /// The places of its bytes.
     pub layout: &'a Layout,
-    /// The accessed ranges, ordered; `None` without a profile. `indef` and `fragpicker` then take
-    /// sequential reads of the whole file for granted.
+    /// The accessed ranges, ordered; `None` without a profile. `indef` and `fragpicker` then
+    /// assume sequential reads of the whole file.
     pub accesses: Option<&'a [AccessRange]>,
 }
 

@@ -12,7 +12,7 @@ use units::{Bytes, FileRange};
 use super::Chunk;
 use crate::SkipReason;
 
-/// When a file came into being. A file that gets the inode number of a deleted one has another.
+/// The time of a file's creation. A file that gets the inode number of a deleted one has another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BirthTime {
     /// Seconds since 1970.
@@ -21,19 +21,19 @@ pub struct BirthTime {
     pub nanos: u32,
 }
 
-/// What is to be done with one file.
+/// The plan of one file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePlan {
-    /// Where it was found.
+    /// The path at which it was found.
     pub path: PathBuf,
-    /// How many bytes of the path are the *root*: the directory that was given, which is resolved
-    /// as it was typed. Nothing is followed beneath it. `None` in plans of format 1.
+    /// Length in bytes of the *root* within the path: the given directory, which is resolved as it
+    /// was typed. Beneath it, no symbolic link is followed. `None` in plans of format 1.
     pub root_len: Option<usize>,
     /// Device number (`st_dev`): with the inode it tells whether the path still means this file.
     pub dev: u64,
     /// Inode number.
     pub inode: u64,
-    /// When the file came into being, where its file system knows.
+    /// The time of the file's creation, where its file system knows it.
     pub born: Option<BirthTime>,
     /// Size when it was planned.
     pub size: Bytes,
@@ -45,15 +45,16 @@ pub struct FilePlan {
     pub engine: Option<Arc<str>>,
     /// Fragments of the whole file when it was planned.
     pub extents_before: u64,
-    /// Why the whole file is left alone, if it is.
+    /// The reason for which the whole file is left alone, if it is.
     pub skip: Option<SkipReason>,
     /// The chunks, ordered and disjoint.
     pub chunks: Vec<Chunk>,
 }
 
 impl FilePlan {
-    /// The path in two parts: the root, and what is beneath it. Where the root is not known, it is
-    /// what cannot be resolved without it: `/`, or what ends in the last `..`.
+    /// The path in two parts: the root, and the path beneath it. Where the root is not known, it
+    /// is the part without which the rest cannot be resolved: `/`, or the beginning up to the last
+    /// `..`.
     ///
     /// `None` if the path has no such root.
     #[must_use]
@@ -81,7 +82,7 @@ impl FilePlan {
             .filter(move |chunk| !skipped && chunk.migrates())
     }
 
-    /// The ranges to relocate: migrating chunks, neighbours joined, each of which shall become
+    /// The ranges to relocate: migrating chunks, neighbours joined. Each is meant to become
     /// contiguous.
     #[must_use]
     pub fn runs(&self) -> Vec<FileRange> {
@@ -101,15 +102,15 @@ impl FilePlan {
         self.migrating().map(|chunk| chunk.cost).sum()
     }
 
-    /// IODP that running the plan takes away.
+    /// IODP that running the plan removes.
     #[must_use]
     pub fn gain(&self) -> f64 {
         self.migrating().map(|chunk| chunk.gain).sum()
     }
 }
 
-/// A path in two parts: a root of `len` bytes, and what is beneath it. `None` if no directory ends
-/// there.
+/// A path in two parts: a root of `len` bytes, and the path beneath it. `None` if no directory
+/// ends there.
 #[must_use]
 pub fn split_at_root(path: &Path, len: usize) -> Option<(&Path, &Path)> {
     let (root, below) = path.as_os_str().as_bytes().split_at_checked(len)?;
@@ -142,7 +143,7 @@ fn least_root(path: &Path) -> usize {
 pub struct PlanTotals {
     /// Files looked at.
     pub files: u64,
-    /// Files of which something moves.
+    /// Files of which at least one chunk moves.
     pub files_to_move: u64,
     /// Chunks decided on.
     pub chunks: u64,
@@ -150,9 +151,9 @@ pub struct PlanTotals {
     pub chunks_to_move: u64,
     /// Bytes that will be written.
     pub cost: Bytes,
-    /// IODP that goes away.
+    /// IODP that the plan removes.
     pub gain: f64,
-    /// IODP that would go away if every fragmented chunk moved.
+    /// IODP that moving every fragmented chunk would remove.
     pub total_gain: f64,
 }
 

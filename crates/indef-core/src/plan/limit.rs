@@ -1,10 +1,10 @@
-//! `--budget` and `--target-gain`: which chunks of all files are worth it.
+//! `--budget` and `--target-gain`: selects the chunks of all files that are worth moving.
 //!
 //! Both take the best gain for each byte first. For a budget that is the usual approximation of the
-//! knapsack problem. For a target it is that of its mirror image, the fewest bytes that reach a gain:
-//! all but the last chunk taken are part of the best fractional solution, so no solution at all is
-//! cheaper by more than one chunk. The last one is then chosen for its cost, and what has become
-//! superfluous is put back.
+//! knapsack problem. For a target it is that of its mirror image, the fewest bytes that reach a
+//! gain: all but the last chunk taken are part of the best fractional solution, so no solution at
+//! all is cheaper by more than one chunk. The last one is then chosen for its cost, and chunks that
+//! have become superfluous are put back.
 
 use units::Bytes;
 
@@ -14,13 +14,15 @@ use crate::SkipReason;
 /// Sums of gains in different order differ by less than this part.
 const ROUNDING: f64 = 1e-12;
 
-/// How often the target is raised to make up for what the promise about fragments took away.
+/// Number of times that the target is raised to compensate for the gain lost to the promise about
+/// fragments.
 const ROUNDS: usize = 8;
 
-/// What moves after [`limit`], of what the policy would move without: the prediction.
+/// The prediction: the part that moves after [`limit`], and the whole that the policy would move
+/// without it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limited {
-    /// Gain of what moves.
+    /// Gain of the chunks that move.
     pub gain: f64,
     /// Gain of everything that the policy would move.
     pub possible_gain: f64,
@@ -73,7 +75,7 @@ impl Candidate {
 
 /// Keep the chunks with the best gain for each byte until the budget is spent or the target gain is
 /// reached; the rest becomes `over-budget` or `gain-reached`. Equal chunks stay in their order. A
-/// chunk too large for what is left of the budget is passed over, smaller ones still fit in.
+/// chunk too large for the remaining budget is passed over, smaller ones still fit in.
 ///
 /// Dropping chunks can leave pieces of a run that would end in more fragments alone than moved
 /// together; these are dropped as well. For a target gain others take their place; a budget may not
@@ -157,8 +159,8 @@ fn choose(candidates: &mut [Candidate], budget: u64, target: f64) {
     }
 }
 
-/// Instead of the last one, take the cheapest that gains what is missing without it. Returns by how
-/// much the gain grows.
+/// Instead of the last one, take the cheapest that provides the missing gain without it. Returns by
+/// how much the gain grows.
 fn exchange_last(candidates: &mut [Candidate], last: usize, missing: f64) -> f64 {
     let cheapest = (0..candidates.len())
         .filter(|i| candidates[*i].taken == Err(SkipReason::GainReached))
@@ -174,7 +176,7 @@ fn exchange_last(candidates: &mut [Candidate], last: usize, missing: f64) -> f64
     }
 }
 
-/// Leave out again what the target does not need, the worst first.
+/// Leave out again the chunks that the target does not need, the worst first.
 fn put_back(candidates: &mut [Candidate], mut surplus: f64) {
     for candidate in candidates.iter_mut().rev() {
         if candidate.taken.is_ok() && candidate.gain <= surplus {
@@ -184,7 +186,7 @@ fn put_back(candidates: &mut [Candidate], mut surplus: f64) {
     }
 }
 
-/// Carry the decisions over to the chunks, and keep the promise about fragments.
+/// Transfer the decisions to the chunks, and keep the promise about fragments.
 fn apply(files: &mut [FilePlan], candidates: &[Candidate]) {
     let mut cut = vec![None; files.len()];
     for candidate in candidates {

@@ -1,4 +1,4 @@
-//! What a plan is made with.
+//! The options of a plan.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use units::Bytes;
 
 use crate::{calibrate::Weights, layout::Geometry};
 
-/// Which ranges are chosen.
+/// The choice of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
@@ -22,10 +22,10 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Every policy there is.
+    /// All policies.
     pub const ALL: [Self; 4] = [Self::Indef, Self::Fragpicker, Self::Whole, Self::Sequential];
 
-    /// The word that stands in options and files.
+    /// The name in options and files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// A policy that does not exist.
+/// An unknown policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not a policy; choose indef, fragpicker, whole or sequential")]
 pub struct ParsePolicyError(String);
@@ -59,18 +59,18 @@ impl FromStr for Policy {
     }
 }
 
-/// What the degrees of fragmentation of a range weigh, and so what priority and gain are counted in.
+/// The weights of the degrees of fragmentation of a range, and so the unit of priority and gain.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Weight {
     /// α and β of [`PlanOptions`]: a number without a unit (InDeF eq. 2).
     #[default]
     Paper,
-    /// As calibrated from the times of a profile: nanoseconds lost.
+    /// Calibrated from the times of a profile: nanoseconds lost.
     Measured(Weights),
 }
 
 impl Weight {
-    /// The word that stands in options and files.
+    /// The name in options and files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -80,15 +80,15 @@ impl Weight {
     }
 }
 
-/// Everything that a plan depends on beside the files. The default is what the papers used.
+/// Everything on which a plan depends beside the files. The defaults are the papers' values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// Which ranges are chosen.
+    /// The choice of ranges.
     pub policy: Policy,
     /// `indef`: the percentage of each file's lowest-IODP entries that is left alone (InDeF §III-C;
     /// §IV-B uses 20 to 30, no loss of read speed below about 30).
     pub truncate_pct: f64,
-    /// Whether α and β, or measured times.
+    /// The source of the weights: α and β, or measured times.
     pub weight: Weight,
     /// Weight of DoLF (InDeF eq. 2; §IV: 4).
     pub alpha: f64,
@@ -99,13 +99,13 @@ pub struct PlanOptions {
     pub io_size: Bytes,
     /// `fragpicker`: the percentage of each file's hottest ranges that is kept (FragPicker §4.1.3).
     pub hot_pct: f64,
-    /// How the device spreads addresses over its flash.
+    /// The way in which the device spreads addresses over its flash.
     pub geometry: Geometry,
     /// The longest request that the device takes in one piece (InDeF §IV: 256 KiB).
     pub max_request: Bytes,
     /// At most this many bytes may be written.
     pub budget: Option<Bytes>,
-    /// Stop when this percentage of the gain of everything that the policy would move is reached.
+    /// The percentage of the gain of everything that the policy would move at which to stop.
     pub target_gain_pct: Option<f64>,
     /// Whether sharing with reflinks and snapshots may be given up.
     pub allow_unshare: bool,
@@ -144,7 +144,7 @@ impl PlanOptions {
     ///
     /// # Errors
     ///
-    /// The first option that is out of range, with what is allowed.
+    /// The first option that is out of range, with the permitted values.
     pub fn check(&self) -> Result<(), OptionError> {
         let percent = 0.0..=100.0;
         let weight = 0.0..=1e6;

@@ -9,11 +9,11 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-/// A path as it stands in JSON: readable text, and its bytes where the text cannot hold them.
+/// A path in JSON: readable text, and its bytes where the text cannot hold them.
 /// Flatten it into the object that has the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathJson {
-    /// The path; what is not UTF-8 is replaced.
+    /// The path; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// The path in base64, only if it is not UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,11 +33,11 @@ impl From<&Path> for PathJson {
 }
 
 impl PathJson {
-    /// The path that was meant.
+    /// The original path.
     ///
     /// # Errors
     ///
-    /// What is wrong with it: empty, bad base64, or with a zero byte inside.
+    /// The fault of it: empty, bad base64, or with a zero byte inside.
     pub fn to_path(&self) -> Result<PathBuf, &'static str> {
         let bytes = match &self.path_bytes {
             None => self.path.clone().into_bytes(),

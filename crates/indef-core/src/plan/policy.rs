@@ -93,7 +93,7 @@ fn truncate(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
     leave(chunks, lowest, SkipReason::Truncated);
 }
 
-/// FragPicker §4.1.3: only the hottest ranges stay; at least one, if any percentage is asked for.
+/// FragPicker §4.1.3: only the hottest ranges stay; at least one, if the percentage is not zero.
 fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
     let heat = |chunk: &Chunk| Some(chunk.reads.saturating_add(chunk.writes) as f64);
     let tree = tree(chunks, unit, heat);
@@ -115,7 +115,7 @@ fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> Io
     IodpTree::new(chunks.iter().enumerate().filter_map(entry).collect())
 }
 
-/// Skip what would have moved of `entries`.
+/// Turn the migrations among `entries` into skips.
 fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
     for entry in entries {
         let chunk = &mut chunks[entry.index];

@@ -1,9 +1,9 @@
-//! How far two ways to weigh the same ranges agree.
+//! The agreement of two ways to weigh the same ranges.
 
 /// A range that stands at very different places in two rankings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
-    /// Its place in the list that was compared.
+    /// Its index in the compared list.
     pub index: usize,
     /// Its rank by the first weights, 1 for the best. Equals share the mean of their ranks.
     pub first: f64,
@@ -53,7 +53,7 @@ impl Ranking {
 }
 
 struct Order {
-    /// By index of the pair.
+    /// The rank of each pair, by its index.
     ranks: Vec<f64>,
     /// Indexes, best first.
     best: Vec<usize>,
@@ -99,7 +99,7 @@ fn correlation(a: &[f64], b: &[f64]) -> f64 {
     }
 }
 
-/// How much of the best tenth is the same.
+/// The percentage of the best tenth that is the same in both.
 fn top_shared(first: &[usize], second: &[usize]) -> f64 {
     let count = first.len().div_ceil(10);
     if count == 0 {

@@ -29,8 +29,8 @@ pub(super) fn keep_promise(layout: &Layout, chunks: &mut [Chunk]) {
 }
 
 /// The same without the layout, from the parts of the count that the chunks keep: joined, they
-/// never promise too much, but where a fragment of encoded bytes lies on both sides of a border.
-/// Whoever runs the plan counts the run anew.
+/// never promise too much, except where a fragment of encoded bytes lies on both sides of a border.
+/// The executor of the plan counts the run anew.
 pub(super) fn keep_promise_from_edges(chunks: &mut [Chunk], reason: SkipReason) {
     for_each_run(chunks, |run| {
         let edges = run.iter().map(|chunk| chunk.edges).reduce(Edges::join);

@@ -1,4 +1,4 @@
-//! Policies, the promise about fragments, and limits.
+//! Tests of policies, the promise about fragments, and limits.
 
 use proptest::prelude::*;
 use units::{Bytes, FileOffset, FileRange, Nanos, PhysOffset};
@@ -436,7 +436,7 @@ fn a_target_gain_is_reached_with_the_fewest_bytes_and_predicted() {
     assert_eq!(plan.runs(), [blocks(10_000, 32)]);
     assert!((limited.gain_pct() - 90.0 / 99.0 * 100.0).abs() < 1e-9);
     assert_eq!(limited.cost_pct(), 10.0);
-    // The last step needs little: the small chunk serves as well as the large one before it.
+    // The last step needs little: the small chunk is as good as the large one before it.
     let chunks = vec![lone(0, 100.0, 10), lone(1, 90.0, 100), lone(2, 10.0, 20)];
     let (_, plan) = to_target(chunks, 55.0);
     assert_eq!(plan.cost(), Bytes(30 * BLOCK));
@@ -487,8 +487,8 @@ fn measured_weights_rank_by_time_lost() {
         },
         ..access(start, 32, 1000)
     };
-    // By the model 80 µs + 65 µs + 31 · 20 µs = 765 µs; one is as told, one slower, one as fast as if
-    // it were contiguous.
+    // By the model 80 µs + 65 µs + 31 · 20 µs = 765 µs; one is as predicted, one slower, one as
+    // fast as if it were contiguous.
     let model_ns = 765_536;
     let accesses = [
         access(0, 32, 10),
@@ -501,7 +501,7 @@ fn measured_weights_rank_by_time_lost() {
     assert_eq!(chunks[0].iodp, 32.0 * 20_000.0 * 10.0);
     let lost = chunks[1].gain / 1000.0;
     assert!((669_000.0..670_000.0).contains(&lost), "{lost}");
-    // What one range says against the model is believed up to three deviations.
+    // The deviation of one range from the model counts up to three deviations.
     let lost = chunks[2].gain / 1000.0;
     assert!((529_000.0..531_000.0).contains(&lost), "{lost}");
     let sure = Weights {
@@ -601,7 +601,7 @@ fn relocated(layout: &Layout, runs: &[FileRange]) -> Layout {
         let moved = layout
             .clipped(*run)
             .map(|mut extent| {
-                // A hole, and a new run, begin somewhere else.
+                // A hole, and a new run, begin at another place.
                 place += if end == Some(extent.file) { 0 } else { BLOCK };
                 end = Some(extent.file_end());
                 extent.phys = PhysOffset(place);
@@ -765,7 +765,7 @@ fn a_path_has_a_root_and_what_is_beneath() {
         ("/file", Some(1), "/", "file"),
         ("file", Some(0), "", "file"),
         ("../a/file", Some(4), "../a", "file"),
-        // As plans of format 1 have it.
+        // As in plans of format 1.
         ("/srv/db/file", None, "/", "srv/db/file"),
         ("a/file", None, "", "a/file"),
         ("./a/file", None, "./", "a/file"),

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// All windows of `size` bytes in the range of `access` that hold extents, decided, each with its
-/// counts. What its reads cost is not passed on: that was no read of a window.
+/// counts. The cost of its reads is not passed on: none of them was a read of a window.
 pub(super) fn windows(
     options: &PlanOptions,
     file: &FileFacts<'_>,
@@ -42,7 +42,7 @@ pub(super) fn windows(
             ..*access
         };
         let chunk = decide(options, file, &window);
-        // The next extent may lie behind the end of the span.
+        // The next extent may lie past the end of the span.
         if chunk.decision != Decision::Skip(SkipReason::Empty) {
             join(&mut chunks, chunk);
         }
@@ -51,7 +51,7 @@ pub(super) fn windows(
     chunks
 }
 
-/// The first extent that ends behind `start`.
+/// The first extent that ends past `start`.
 fn extent_at_or_behind(file: &FileFacts<'_>, start: u64) -> Option<(u64, u64)> {
     let extents = file.layout.extents();
     let at = extents.partition_point(|e| e.file_end().0 <= start);
@@ -61,7 +61,7 @@ fn extent_at_or_behind(file: &FileFacts<'_>, start: u64) -> Option<(u64, u64)> {
 }
 
 /// Append a chunk, or widen the last one where both are left alone for the same plain reason, one
-/// that leaves no gain behind.
+/// that leaves no gain unused.
 fn join(chunks: &mut Vec<Chunk>, chunk: Chunk) {
     let plain = |c: &Chunk| {
         matches!(

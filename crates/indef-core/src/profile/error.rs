@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use super::{MAGIC, MAX_LINE, VERSION};
 
-/// A profile cannot be used: which line, what is wrong, what to do.
+/// The error of an unusable profile: the line, the mistake and the remedy.
 #[derive(Debug)]
 pub struct ProfileError {
     /// Counted from 1.
@@ -44,7 +44,7 @@ pub enum Problem {
     Count {
         /// Records read.
         found: u64,
-        /// Records that the last line speaks of.
+        /// The number of records in the last line.
         promised: u64,
     },
     /// More lines after the end.
@@ -69,17 +69,18 @@ impl std::error::Error for ProfileError {
     }
 }
 
-/// A mistake inside a line. Its words are shown short and without control characters.
+/// A mistake inside a line. Words of the line are shown short and without control
+/// characters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LineError {
-    /// It begins with a word that is not known.
+    /// It begins with an unknown word.
     #[error("'{word}' is not file, read, write, range or end")]
     Kind {
         /// The word.
         word: String,
     },
-    /// A word too many.
+    /// A superfluous word.
     #[error("'{word}' is not expected here")]
     Unexpected {
         /// The word.
@@ -88,7 +89,7 @@ pub enum LineError {
     /// A value is missing.
     #[error("the {name} is missing")]
     Missing {
-        /// Which.
+        /// The name of the value.
         name: &'static str,
     },
     /// A value that cannot be read.
@@ -105,10 +106,10 @@ pub enum LineError {
     /// More files than can be counted.
     #[error("too many files")]
     TooManyFiles,
-    /// Two files of one number.
+    /// Two files with the same number.
     #[error("file {0} is there twice")]
     Twice(u32),
-    /// An access to a file that no line before names.
+    /// An access to a file that no earlier line names.
     #[error("file {0} is not named before")]
     NotNamed(u32),
     /// No bytes.
@@ -120,7 +121,7 @@ pub enum LineError {
     /// A number of timed requests without their time, or the time alone.
     #[error("timed=N and time=NS belong together")]
     HalfTimed,
-    /// A range that nothing reads or writes.
+    /// A range without reads and writes.
     #[error("the range needs reads=N or writes=N")]
     NoAccess,
 }

@@ -9,8 +9,8 @@
 //! range 1 262144 65536 reads=40 writes=0 requests=80
 //! ```
 //!
-//! `read` and `write` are single accesses as a program made them; a `range` was counted already, at the
-//! device.
+//! `read` and `write` are single accesses as a program made them; a `range` was counted already, at
+//! the device.
 
 mod error;
 mod escape;
@@ -57,14 +57,14 @@ pub struct Profile {
     pub ranges: Vec<(u32, AccessRange)>,
 }
 
-/// Takes a profile item by item, so that nobody has to hold all of it. Files are numbered in the order
-/// in which they come: 0, 1, 2 … A sink that has enough breaks off.
+/// Takes a profile item by item, so that it need not be held in memory. Files are numbered in the
+/// order in which they come: 0, 1, 2 … A sink that needs no more items breaks off.
 pub trait ProfileSink {
-    /// A file, before anything else of it.
+    /// Take a file, before any other item of it.
     fn file(&mut self, file: ProfileFile) -> ControlFlow<()>;
-    /// An access.
+    /// Take an access.
     fn record(&mut self, record: AccessRecord) -> ControlFlow<()>;
-    /// A range that was counted already, and its file.
+    /// Take a range that was counted already, and its file.
     fn range(&mut self, file: u32, range: AccessRange) -> ControlFlow<()>;
 }
 

@@ -54,10 +54,10 @@ struct Reader<'s, R, S> {
     input: R,
     buffer: Vec<u8>,
     line: u64,
-    /// From a file's number in the profile to its index.
+    /// The index of each file, by its number in the profile.
     ids: HashMap<u32, u32>,
     sink: &'s mut S,
-    /// Records and ranges.
+    /// Number of records and ranges.
     counted: u64,
     /// The time of the latest record.
     time: Option<u64>,
@@ -300,7 +300,7 @@ fn number<T: FromStr>(name: &'static str, word: &[u8]) -> Result<T, LineError> {
         })
 }
 
-/// A number of bytes, with or without a unit.
+/// Parse a number of bytes, with or without a unit.
 fn size(name: &'static str, word: &[u8]) -> Result<Bytes, LineError> {
     // Collectors write plain numbers, and millions of them.
     let plain = std::str::from_utf8(word)

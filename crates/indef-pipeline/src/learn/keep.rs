@@ -1,8 +1,9 @@
-//! Counts on their way into the profile.
+//! Stores the counts in the profile.
 //!
 //! Counts add up in a bounded table in memory and go to the store every half a minute, in one
-//! transaction. If the disk is full or somebody holds the store, they stay and are tried again; at
-//! the very end they go into a file in the temporary directory, whose name is in the error.
+//! transaction. If the disk is full or another process holds the store, they stay and are tried
+//! again; at the very end they go into a file in the temporary directory, whose name is in the
+//! error.
 
 use std::{
     collections::HashMap,
@@ -25,27 +26,27 @@ use units::FileRange;
 
 use crate::error::Error;
 
-/// Where and how to keep what is learned.
+/// The place and the form in which recorded accesses are kept.
 #[derive(Clone, Debug)]
 pub struct Keep {
-    /// A profile store, made if it is not there; with `raw`, a profile of lines.
+    /// A profile store, created if it does not exist; with `raw`, a profile of lines.
     pub path: PathBuf,
     /// Keep every single access, in order of time.
     pub raw: bool,
-    /// For the store's list of sessions.
+    /// The command, for the store's list of sessions.
     pub command: String,
-    /// Of a new store; of one that exists, those that are given replace its own.
+    /// Options of a new store; for an existing store, the given ones replace its own.
     pub store: StoreOptions,
 }
 
-/// Ranges in memory before they go to the store.
+/// Number of ranges in memory at which they go to the store.
 const MANY: usize = 25_000;
-/// Ranges in memory if they cannot go there; further ones are lost.
+/// Maximum number of ranges in memory if they cannot go there; further ones are lost.
 const TOO_MANY: usize = 1_000_000;
-/// How long they stay in memory.
+/// The longest time for which they stay in memory.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// Keeps what was learned.
+/// Keeps the recorded accesses.
 pub(super) enum Keeper {
     /// Nothing is to be kept.
     Nothing,
@@ -56,7 +57,7 @@ pub(super) enum Keeper {
 }
 
 impl Keeper {
-    /// Make sure that there is a place for what will be learned.
+    /// Make sure that there is a place for the accesses to be recorded.
     pub(super) fn open(keep: Option<&Keep>, layer: Layer) -> Result<Self, Error> {
         let Some(keep) = keep else {
             return Ok(Self::Nothing);
@@ -69,7 +70,7 @@ impl Keeper {
         Ok(Self::Store(Box::new(store)))
     }
 
-    /// Take what was drained. A problem that may pass is told once.
+    /// Take drained counts. A problem that may pass is returned once.
     pub(super) fn add(&mut self, drained: Drained) -> Result<Option<StoreError>, Error> {
         match self {
             Self::Nothing => Ok(None),
@@ -78,7 +79,7 @@ impl Keeper {
         }
     }
 
-    /// Write what is left.
+    /// Write the rest.
     pub(super) fn finish(self, lost: u64) -> Result<(), Error> {
         match self {
             Self::Nothing => Ok(()),
@@ -88,14 +89,14 @@ impl Keeper {
     }
 }
 
-/// Into a store.
+/// Writes into a store.
 pub(super) struct ToStore {
     store: Store,
     session: SessionId,
-    /// Not yet in the store.
+    /// Files that are not yet in the store.
     files: Vec<TracedFile>,
-    /// Where files are, should what was learned have to be kept elsewhere in the end; not of all, if
-    /// there are very many.
+    /// The paths of files, for the case that the counts have to be kept elsewhere in the end; not
+    /// of all, if there are very many.
     names: HashMap<FileKey, PathBuf>,
     counts: HashMap<(FileKey, FileRange), Counts>,
     written: Instant,
@@ -213,7 +214,7 @@ impl ToStore {
         })
     }
 
-    /// Write what the store does not take as lines into the temporary directory.
+    /// Write the counts that the store does not take as lines into the temporary directory.
     fn rescue(&self) -> io::Result<PathBuf> {
         let mut file = tempfile::Builder::new()
             .prefix("indef-trace-")
@@ -245,12 +246,12 @@ impl ToStore {
     }
 }
 
-/// Into lines.
+/// Writes lines.
 pub(super) struct ToLines {
     writer: ProfileWriter<BufWriter<File>>,
     numbers: HashMap<FileKey, u32>,
     path: PathBuf,
-    /// Whether read-ahead has been at work already.
+    /// Whether read-ahead has taken effect already.
     below_cache: bool,
 }
 
@@ -337,7 +338,7 @@ fn unwritten(path: &Path, source: io::Error) -> Error {
 
 fn profile_file(key: &FileKey, path: Option<&PathBuf>) -> ProfileFile {
     ProfileFile {
-        // Known by its numbers alone: the path is only for people.
+        // Identified by its numbers alone: the path is only for people.
         path: path
             .cloned()
             .unwrap_or_else(|| PathBuf::from(format!("(inode {})", key.inode))),

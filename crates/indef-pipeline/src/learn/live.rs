@@ -1,7 +1,8 @@
-//! A trace while it goes on: sums, rates, and the hottest files.
+//! A trace in progress: sums, rates, and the hottest files.
 //!
-//! Memory is bounded, however many files and ranges there are: sums are exact always; of single
-//! files only the hottest are told apart once there are very many ([`MAX_FILES`]).
+//! Memory is bounded, however many files and ranges there are: sums are exact always; single files
+//! are counted separately only if they are among the hottest, once there are very many
+//! ([`MAX_FILES`]).
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,16 +17,18 @@ use units::{Bytes, Nanos};
 
 use crate::decay::Decay;
 
-/// Files that are told apart. When there are more, the colder half is forgotten.
+/// Maximum number of files that are counted separately. When there are more, the colder half is
+/// forgotten.
 pub const MAX_FILES: usize = 16 << 10;
-/// Files whose names are kept: they are told only once, and a forgotten file may become hot again.
+/// Maximum number of files whose names are kept: each name arrives only once, and a forgotten file
+/// may become hot again.
 const MAX_NAMES: usize = 64 << 10;
 /// Different files and ranges are counted up to this number of each.
 const MAX_DISTINCT: usize = 112 << 10;
 /// Rates are those of about the last ten seconds.
 const RECENT: Decay = Decay::half_life(Duration::from_secs(5));
 
-/// A collector's counts of a while.
+/// The counts of a collector over a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Batch<'a> {
     /// Accesses since the last time.
@@ -141,13 +144,13 @@ pub struct Rates {
 /// A file among the hottest.
 #[derive(Clone, Copy, Debug)]
 pub struct HotFile<'a> {
-    /// Which.
+    /// Its key.
     pub key: FileKey,
     /// Its name, if it has one and could be found.
     pub path: Option<&'a Path>,
-    /// Since the beginning.
+    /// Counts since the beginning.
     pub total: Counts,
-    /// Lately.
+    /// Recent rates.
     pub rates: Rates,
 }
 
@@ -157,7 +160,7 @@ struct File {
     recent: Recent,
 }
 
-/// How many different things there were.
+/// The number of distinct items.
 #[derive(Clone, Debug, Default)]
 pub struct Distinct {
     hasher: RandomState,
@@ -184,7 +187,7 @@ impl Distinct {
     }
 }
 
-/// All that was seen so far.
+/// The results of the trace so far.
 #[derive(Debug, Default)]
 pub struct Live {
     files: HashMap<FileKey, File>,
@@ -198,7 +201,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// More was seen; `elapsed` is the time since the beginning.
+    /// Add new counts; `elapsed` is the time since the beginning.
     pub fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
@@ -231,7 +234,7 @@ impl Live {
         let middle = heats.len() / 2;
         let (_, median, _) = heats.select_nth_unstable(middle);
         let median = *median;
-        // Where all are equally hot, any half will do.
+        // Where all are equally hot, any half can be kept.
         let mut equal = MAX_FILES / 2;
         self.files.retain(|_, file| match heat(file).cmp(&median) {
             std::cmp::Ordering::Less => false,
@@ -243,13 +246,13 @@ impl Live {
         });
     }
 
-    /// Since the beginning.
+    /// Counts since the beginning.
     #[must_use]
     pub fn total(&self) -> &Counts {
         &self.total
     }
 
-    /// Lately.
+    /// Recent rates.
     #[must_use]
     pub fn rates(&self) -> Rates {
         self.rates_of(&self.recent)
@@ -279,20 +282,20 @@ impl Live {
         self.lost
     }
 
-    /// Different files.
+    /// The number of distinct files.
     #[must_use]
     pub fn files_seen(&self) -> &Distinct {
         &self.files_seen
     }
 
-    /// Different ranges.
+    /// The number of distinct ranges.
     #[must_use]
     pub fn ranges_seen(&self) -> &Distinct {
         &self.ranges_seen
     }
 
-    /// The files that were hottest lately: by the time their reads took, or by reads where nothing
-    /// was timed.
+    /// The files that were hottest recently: by the time of their reads, or by the number of reads
+    /// where nothing was timed.
     #[must_use]
     pub fn hottest_now(&self, most: usize) -> Vec<HotFile<'_>> {
         let timed = self.total.observed.timed > 0;

@@ -1,7 +1,7 @@
-//! Learn what applications really read: from a trace to a profile.
+//! Record the actual reads and writes of applications: from a trace to a profile.
 //!
-//! The collector counts in the kernel; about once a second its counts go into [`Live`], for whoever
-//! looks on, and into a table in memory, and from there now and then into the profile.
+//! The collector counts in the kernel; about once a second its counts go into [`Live`], for
+//! observers, and into a table in memory, and from there at intervals into the profile.
 
 mod keep;
 mod live;
@@ -21,43 +21,43 @@ pub use keep::Keep;
 use keep::Keeper;
 pub use live::{Batch, Counts, Distinct, HotFile, Live, MAX_FILES, Rates};
 
-/// How long a signal or the end of a command may go unnoticed.
+/// The longest time for which a signal or the end of a command goes unnoticed.
 const TICK: Duration = Duration::from_millis(50);
-/// How often the counts are looked at.
+/// Interval at which the counts are drained.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// A trace that has begun. The kernel counts; nothing is taken from it yet.
+/// A trace that has begun. The kernel counts; no counts are drained yet.
 pub struct Session {
     collector: Collector,
     keeper: Keeper,
     live: Live,
-    /// Single accesses are kept, so they are taken often.
+    /// Single accesses are kept, so they are drained often.
     raw: bool,
 }
 
 /// Progress of a trace.
 #[derive(Debug)]
 pub enum Seen<'a> {
-    /// All that was seen so far; about once a second.
+    /// The results so far; about once a second.
     Live(&'a Live),
-    /// The store takes no more. The counts stay in memory and are tried again; said once.
+    /// The store takes no more. The counts stay in memory and are tried again; reported once.
     NotStored(&'a StoreError),
 }
 
-/// A trace that is over.
+/// A finished trace.
 #[derive(Debug)]
 pub struct Learned {
-    /// All that was seen.
+    /// The results of the trace.
     pub live: Live,
-    /// Whether the trace went on to its end.
+    /// Whether the trace ran to its end.
     pub watched: Result<(), Error>,
-    /// Whether everything is kept. Whatever happened to the trace, what it learned is.
+    /// Whether everything is kept. The recorded accesses are kept, whatever happened to the trace.
     pub kept: Result<(), Error>,
 }
 
 impl Session {
-    /// Begin. First of all, there is a place for what will be learned: a profile that cannot be
-    /// written should not cost a trace.
+    /// Begin. The place for the accesses is prepared first: a profile that cannot be written should
+    /// not cost a trace.
     ///
     /// # Errors
     ///
@@ -71,22 +71,22 @@ impl Session {
         })
     }
 
-    /// The sources of accesses; those that are not seen say why.
+    /// The sources of accesses; those that cannot be observed hold the reason.
     #[must_use]
     pub fn sources(&self) -> &[Source] {
         self.collector.sources()
     }
 
-    /// Count a process, with the children that it gets.
+    /// Count a process, with its later children.
     ///
     /// # Errors
     ///
-    /// The kernel does not take it.
+    /// The kernel refuses it.
     pub fn follow(&self, pid: u32) -> Result<(), Error> {
         Ok(self.collector.follow(pid)?)
     }
 
-    /// Learn until `is_over`, which gets the time since the beginning.
+    /// Record accesses until `is_over`, which gets the time since the beginning, returns true.
     pub fn learn(
         mut self,
         mut is_over: impl FnMut(Duration) -> bool,
@@ -128,7 +128,7 @@ impl Session {
     }
 }
 
-/// Take what `drain` hands out, part by part, and show it.
+/// Take the parts that `drain` returns, one by one, and show them.
 fn take(
     live: &mut Live,
     keeper: &mut Keeper,

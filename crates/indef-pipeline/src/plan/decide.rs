@@ -1,4 +1,4 @@
-//! One file's plan: its chunks, their decisions and prices, and why nothing of it moves, if so.
+//! One file's plan: its chunks, their decisions and prices, and the reason if nothing of it moves.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use crate::{
     weigh::Rankings,
 };
 
-/// All that a decision depends on, beside the file.
+/// Everything that a decision depends on, beside the file.
 pub(super) struct Basis<'a> {
     pub(super) options: &'a PlanOptions,
     pub(super) geometries: &'a Geometries,
@@ -33,7 +33,7 @@ pub(super) struct Basis<'a> {
 }
 
 impl Basis<'_> {
-    /// The plan of one file, and why nothing of it moves, if so.
+    /// The plan of one file, and the reason if nothing of it moves.
     pub(super) fn decide(&self, found: Found) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
         let Chosen {
             engine,
@@ -110,7 +110,8 @@ impl Names {
     }
 }
 
-/// All data of the file is written, whatever chunk of it moves: the first one that does pays for it.
+/// All data of the file is written, whichever chunk of it moves: the first one that does pays for
+/// it.
 fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
     let data = layout
         .extents()
@@ -124,7 +125,8 @@ fn cost_of_whole_file(chunks: &mut [Chunk], layout: &Layout) {
     }
 }
 
-/// Why nothing of a file moves, where nothing does: the most telling reason of its chunks.
+/// The reason for which nothing of a file moves, where nothing does: the most informative reason of
+/// its chunks.
 pub(crate) fn untouched_reason(chunks: &[Chunk]) -> Option<SkipReason> {
     let mut told = SkipReason::Empty;
     for chunk in chunks {
@@ -149,7 +151,7 @@ fn weight(reason: SkipReason) -> u8 {
     }
 }
 
-/// Whether a skipped file is just as it should be, or as the user asked for.
+/// Whether a skipped file is in its best state already, or is skipped at the user's request.
 #[must_use]
 pub fn is_fine(reason: SkipReason) -> bool {
     weight(reason) < 6

@@ -1,6 +1,7 @@
-//! From paths to plans: walk, decide about every file while it is at hand, keep only what moves.
+//! From paths to plans: walk, decide about every file as soon as it is met, keep only the files
+//! that move.
 //!
-//! A million files that are fine must cost no memory: each is noted as it is met, and only the
+//! A million files that need no move must cost no memory: each is noted as it is met, and only the
 //! files of which something moves are kept.
 
 mod decide;
@@ -37,16 +38,17 @@ pub(crate) use decide::untouched_reason;
 use decide::{Basis, Names};
 pub use write::write;
 
-/// Paths to plan, and how.
+/// The paths to plan, and the options.
 #[derive(Clone, Debug)]
 pub struct Planner {
     /// Files and directories.
     pub paths: Vec<PathBuf>,
-    /// A profile store, or a profile of lines: decides what is worth moving.
+    /// A profile store, or a profile of lines: decides which ranges are worth moving.
     pub profile: Option<PathBuf>,
     /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
     pub readahead: Bytes,
-    /// The inside of the devices; `None` to ask them without a word where they do not tell.
+    /// The internal geometry of the devices; `None` to ask them, without a note where they report
+    /// nothing.
     pub geometry: Option<GeometryChoice>,
     /// The policy and its parameters. Its geometry and its weight are replaced by those found.
     pub options: PlanOptions,
@@ -56,14 +58,14 @@ pub struct Planner {
     pub compare: bool,
     /// Keep files that are not fine and do not move, for the plan file.
     pub keep_notable: bool,
-    /// The engine that was asked for by name.
+    /// The engine requested by name.
     pub engine: Option<EngineKind>,
-    /// Files looked at at the same time; 0 for what suits this machine.
+    /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
 }
 
 impl Planner {
-    /// For sequential readers of everything below `paths`.
+    /// A planner for sequential readers of everything below `paths`.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
@@ -82,7 +84,7 @@ impl Planner {
         }
     }
 
-    /// For the readers that the profile knows.
+    /// Plan for the readers in the profile instead.
     #[must_use]
     pub fn with_profile(mut self, profile: impl Into<PathBuf>) -> Self {
         self.profile = Some(profile.into());
@@ -94,7 +96,7 @@ impl Planner {
     ///
     /// # Errors
     ///
-    /// The profile cannot be read. What concerns single files is noted.
+    /// The profile cannot be read. Problems of single files are noted.
     pub fn plan(&self, cancel: &Cancel, notes: &dyn Notes) -> Result<Planned, Error> {
         let accesses = match &self.profile {
             Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
@@ -180,7 +182,7 @@ impl Planner {
                 notes.note(Note::Untouched {
                     plan: &plan,
                     reason,
-                    // Whoever names a file wants to hear about it; files of a directory are only
+                    // A file that was named deserves a note; files of a directory are only
                     // counted.
                     named: self.paths.contains(&path),
                 });
@@ -199,7 +201,7 @@ impl Planner {
     }
 }
 
-/// The policy where none is asked for.
+/// The policy where none is requested.
 #[must_use]
 pub const fn default_policy(has_profile: bool) -> Policy {
     match has_profile {
@@ -208,7 +210,7 @@ pub const fn default_policy(has_profile: bool) -> Policy {
     }
 }
 
-/// The plans, and what was left out of them.
+/// The plans, and the files that were left out of them.
 #[derive(Debug, Default)]
 pub struct Planned {
     /// The directories that the paths lead to, as the walk resolved them. They keep their file
@@ -216,9 +218,10 @@ pub struct Planned {
     pub roots: Roots,
     /// The options in force, with the geometry and the weights that were found.
     pub options: PlanOptions,
-    /// Files of which something moves, by path; after a limit, also those that it left nothing of.
+    /// Files of which something moves, by path; after a limit, also those of which it left nothing
+    /// to move.
     pub files: Vec<FilePlan>,
-    /// Files of which nothing moves although somebody could do something about it, if they were to
+    /// Files of which nothing moves although a person could do something about it, if they were to
     /// be kept.
     pub notable: Vec<FilePlan>,
     /// All files of which nothing moves, by reason.
@@ -227,7 +230,7 @@ pub struct Planned {
     pub totals: PlanTotals,
     /// The part that budget and target gain leave.
     pub limited: Limited,
-    /// Where weights were to be measured: they, or why not.
+    /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
     /// Measured weights and the paper's, if they were to be compared.
     pub comparison: Option<Comparison>,

@@ -10,11 +10,12 @@ use indef_core::plan::{FilePlan, PlanOptions, format::PlanWriter};
 
 use crate::error::Error;
 
-/// Write a plan file: beside its place first, so that there is never half a plan under the name.
+/// Write a plan file: under a temporary name first, so that there is never half a plan under its
+/// own name.
 ///
 /// # Errors
 ///
-/// The file cannot be written; what was there stays.
+/// The file cannot be written; the previous file stays.
 pub fn write<'a>(
     path: &Path,
     options: &PlanOptions,
@@ -22,7 +23,7 @@ pub fn write<'a>(
 ) -> Result<(), Error> {
     let mut written = || -> io::Result<()> {
         if path.exists() && !path.is_file() {
-            // A pipe or a device is written as it is.
+            // A pipe or a device is written directly.
             let mut writer = PlanWriter::new(BufWriter::new(File::create(path)?), options)?;
             files.try_for_each(|file| append(&mut writer, file))?;
             return writer.finish().map(drop);
@@ -46,7 +47,7 @@ pub fn write<'a>(
     })
 }
 
-/// With an absolute path: the plan may be run from anywhere.
+/// Append the file with an absolute path: the plan may be run from anywhere.
 fn append<W: Write>(writer: &mut PlanWriter<W>, file: &FilePlan) -> io::Result<()> {
     writer.write(&*indef_engine::absolute(file)?)
 }

@@ -15,22 +15,22 @@ use crate::{
     note::{Note, Notes},
 };
 
-/// Gets the process that a run yields to.
+/// Receives the process to which a run yields.
 pub type OnYield = Arc<dyn Fn(&Holder) + Send + Sync>;
 
-/// Look whether another run works on the file systems of the given paths: better before a long walk
-/// than after it.
+/// Check whether another run works on the file systems of the given paths: better before a long
+/// walk than after it.
 ///
 /// # Errors
 ///
-/// One does.
+/// Another run does.
 pub fn is_free(paths: &[PathBuf]) -> Result<(), Error> {
     for path in paths {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let key = open(path, flags, Mode::empty())
             .map_err(std::io::Error::from)
             .and_then(FileSystemKey::of);
-        // What cannot be looked at is told by the walk.
+        // A path that cannot be examined is reported by the walk.
         let Ok(key) = key else { continue };
         if let Ok(Some(holder)) = holder(&[key]) {
             return Err(Error::Claimed {
@@ -92,7 +92,7 @@ fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystemKey, PathBu
             Some(_) => Mounts::Stay,
             None => Mounts::Cross,
         };
-        // One that is gone by now tells nothing; another one does.
+        // A file that is gone by now has no information; another one has.
         let entry = roots.get(root, mounts).and_then(|root| root.find(below));
         if let Ok(entry) = entry
             && entry.id().dev == plan.dev

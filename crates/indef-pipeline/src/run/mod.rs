@@ -1,4 +1,4 @@
-//! From plans to a run: claim its file systems, store it, carry it out.
+//! From plans to a run: claim its file systems, store it, execute it.
 
 mod claim;
 mod store;
@@ -18,25 +18,25 @@ use crate::{
 pub use claim::{OnYield, is_free};
 pub use work::Work;
 
-/// How work is carried out, and who watches.
+/// The options of the execution, and its observers.
 pub struct Runner<'a> {
     /// Workers, limits, engine. The budget is that of this run; see [`Work::budget`].
     pub options: RunOptions,
-    /// The paths that were given: what stored runs of before have left below them is of no use
-    /// once this run is stored.
+    /// The given paths: the rest that earlier stored runs have below them is of no use once this
+    /// run is stored.
     pub given: &'a [PathBuf],
     /// Stops the run after its current steps.
     pub cancel: &'a Cancel,
     /// Sees every file.
     pub observer: &'a dyn Observer,
-    /// Gets what there is to say besides.
+    /// Receives the other messages.
     pub notes: &'a dyn Notes,
     /// Called, on a thread of its own, when this run ends because root's begins.
     pub on_yield: Option<OnYield>,
 }
 
 impl<'a> Runner<'a> {
-    /// With default options, and nobody who watches.
+    /// A runner with default options, and without an observer.
     #[must_use]
     pub fn new(cancel: &'a Cancel) -> Self {
         Self {
@@ -49,8 +49,8 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Claim the file systems, store the work so that it can be resumed, carry it out. A run that
-    /// is stopped stays stored.
+    /// Claim the file systems, store the work so that it can be resumed, and execute it. A
+    /// stopped run stays stored.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ impl<'a> Runner<'a> {
             None => run_beneath(&roots, files, options, cancel, self.observer),
         };
         drop(claim);
-        // What is left of a stopped run stays stored.
+        // The rest of a stopped run stays stored.
         if let Some(stored) = stored
             && result.stopped.is_none()
             && !options.dry_run

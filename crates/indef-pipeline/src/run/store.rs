@@ -1,4 +1,4 @@
-//! The run as the engine keeps it, so that one that was stopped or killed can go on.
+//! The stored form of a run, so that a stopped or killed one can be resumed.
 
 use std::{collections::HashSet, path::PathBuf};
 
@@ -14,10 +14,10 @@ use crate::{
     note::{Note, Notes},
 };
 
-/// Store what is to be done. Where that is not possible, the run goes on without: it is safe at any
-/// time, it only cannot be resumed.
+/// Store the work. Where that is not possible, the run goes on without: it is safe at any time, it
+/// only cannot be resumed.
 ///
-/// Runs of before that had nothing else left to do are then of no use any more.
+/// Earlier runs without any other work left are then of no use any more.
 pub(super) fn store(
     files: &[FilePlan],
     plan_options: &PlanOptions,
@@ -30,7 +30,7 @@ pub(super) fn store(
         match store_anew(files, plan_options, options) {
             Ok(new) => stored = Some(new),
             Err(error) => {
-                // Then what is left of before is all that can be resumed.
+                // Then the rest of earlier runs is all that can be resumed.
                 notes.note(Note::NotStored(&error));
                 return None;
             }
@@ -46,8 +46,8 @@ pub(super) fn store(
     stored
 }
 
-/// Whether this run does all that there is to do with a file: it was looked at because it lies
-/// below a given path, or it is planned.
+/// Whether this run does everything that there is to do with a file: it was examined because it
+/// lies below a given path, or it is planned.
 fn covers(files: &[FilePlan], given: &[PathBuf]) -> impl Fn(&FilePlan) -> bool + use<> {
     let given: Vec<PathBuf> = given
         .iter()
@@ -72,7 +72,7 @@ fn store_anew(
         .map(FilePlan::cost)
         .fold(Bytes::ZERO, Bytes::saturating_add);
     let limit = budget.map_or(cost, |budget| budget.min(cost));
-    // Whoever resumes it knows by this whether a budget was asked for.
+    // A resumed run finds out from this whether a budget was requested.
     let plan_options = PlanOptions {
         budget,
         ..plan_options.clone()

@@ -1,5 +1,5 @@
-//! The work of a run: from a walk, a plan file, or where a run was stopped. Files of which nothing
-//! moves are noted, counted by reason, and left out.
+//! The work of a run: from a walk, a plan file, or the rest of a stopped run. Files of which
+//! nothing moves are noted, counted by reason, and left out.
 
 use std::{collections::BTreeMap, fs::File, io::BufReader, path::Path};
 
@@ -21,13 +21,13 @@ use crate::{
 /// The work of a run.
 #[derive(Debug, Default)]
 pub struct Work {
-    /// The directories that were given, as the walk resolved them.
+    /// The given directories, as the walk resolved them.
     pub(super) roots: Roots,
     /// Files of which something moves.
     pub(super) files: Vec<FilePlan>,
     /// The other files, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
-    /// The options that they were planned with.
+    /// The options with which they were planned.
     pub(super) plan_options: PlanOptions,
     /// The walk was cancelled, so that there is no whole plan: nothing will be moved.
     pub interrupted: bool,
@@ -35,12 +35,12 @@ pub struct Work {
     left: Option<Bytes>,
     /// The options of a resumed run.
     pub run_options: Option<RunOptions>,
-    /// The run as the engine keeps it.
+    /// The stored form of the run.
     pub(super) stored: Option<StoredRun>,
 }
 
 impl Work {
-    /// All that was planned.
+    /// The work of a whole plan.
     pub fn from_planned(planned: Planned, notes: &dyn Notes) -> Self {
         let mut work = Self {
             roots: planned.roots,
@@ -54,8 +54,8 @@ impl Work {
         work
     }
 
-    /// The content of a plan file. The whole of it is read before anything is touched: a damaged one is
-    /// not run in part.
+    /// The content of a plan file. The whole of it is read before anything is modified: a damaged
+    /// one is not run in part.
     ///
     /// # Errors
     ///
@@ -93,8 +93,8 @@ impl Work {
         let resumed = StoredRun::newest(&store::state()?)?.ok_or(Error::NothingStopped)?;
         let mut work = Self {
             files: resumed.plans,
-            // A piece that a stop interrupted is written again, and counts again. Where a budget was
-            // asked for, that comes out of it; else what is left to do is done, and what it costs is
+            // A piece that a stop interrupted is written again, and counts again. With a requested
+            // budget, it is charged to that; otherwise the remaining work is done, and its cost is
             // the limit.
             left: resumed.options.budget.is_some().then_some(resumed.left),
             plan_options: resumed.options,
@@ -123,7 +123,7 @@ impl Work {
         });
     }
 
-    /// The budget of the run: what was asked for, and no more than a resumed run may still write.
+    /// The budget of the run: the requested one, and no more than a resumed run may still write.
     #[must_use]
     pub fn budget(&self, asked: Option<Bytes>) -> Option<Bytes> {
         match (asked, self.left) {

@@ -1,5 +1,5 @@
-//! Heat beside fragmentation: the accesses of a profile to the files of a scan, and what fragments
-//! cost them.
+//! Heat beside fragmentation: the accesses of a profile to the files of a scan, and the cost of
+//! fragments to them.
 
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
@@ -13,25 +13,25 @@ use units::{Bytes, FileRange, Nanos};
 
 use crate::{geometry::Geometries, heat::Accesses};
 
-/// A profile, ready to be looked up.
+/// A profile, ready for look-ups.
 #[derive(Debug)]
 pub struct Heat {
     accesses: Accesses,
     options: PlanOptions,
-    /// The cost of a read here, or why that is not known.
+    /// The cost of a read here, or the reason for which it is not known.
     pub calibration: Result<Calibration, CannotCalibrate>,
     /// Reads of all files of the profile.
     pub reads: u64,
 }
 
-/// How a file is read, and the cost of its fragments to its readers.
+/// The accesses to a file, and the cost of its fragments to its readers.
 #[derive(Clone, Debug, Default)]
 pub struct FileHeat {
     /// Reads.
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Of all reads of the profile, in percent.
+    /// Its share of all reads of the profile, in percent.
     pub share_pct: f64,
     /// Time of its timed reads.
     pub observed: Nanos,
@@ -46,7 +46,7 @@ pub struct FileHeat {
 pub struct HotRange {
     /// The file.
     pub path: Arc<Path>,
-    /// Where in it.
+    /// The place in it.
     pub range: FileRange,
     /// Reads of it.
     pub reads: u64,
@@ -61,7 +61,7 @@ pub struct HotRange {
 pub struct Lost {
     /// Requests beyond those of contiguous ranges.
     pub requests: u64,
-    /// Time, where the profile tells what a request costs.
+    /// Time, where the cost of a request is known from the profile.
     pub time: Option<Nanos>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn plan_options(io_size: Bytes, geometry: Geometry) -> PlanOptions {
 }
 
 impl Heat {
-    /// Of a profile, with the options that it was calibrated with.
+    /// The heat of a profile, with the options with which it was calibrated.
     pub(super) fn new(
         accesses: Accesses,
         options: PlanOptions,
@@ -194,7 +194,7 @@ impl Hottest {
         self.ranges.truncate(self.top);
     }
 
-    /// The worst first.
+    /// The ranges, worst first.
     #[must_use]
     pub fn finish(mut self) -> Vec<HotRange> {
         self.shorten();

@@ -1,4 +1,4 @@
-//! How fragmented files are, where, and what it costs.
+//! The degree, the place and the cost of fragmentation.
 //!
 //! Files stream through: of a million of them only the worst are kept.
 
@@ -32,7 +32,7 @@ use crate::{
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost};
 pub use tally::{FileScan, Tally};
 
-/// Paths to scan, and how.
+/// The paths to scan, and the options.
 #[derive(Clone, Debug)]
 pub struct Scanner {
     /// Files and directories.
@@ -41,13 +41,14 @@ pub struct Scanner {
     pub profile: Option<PathBuf>,
     /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
     pub readahead: Bytes,
-    /// The inside of the devices; `None` to ask them without a word where they do not tell.
+    /// The internal geometry of the devices; `None` to ask them, without a note where they
+    /// report nothing.
     pub geometry: Option<GeometryChoice>,
     /// The I/O size for which fragments are counted.
     pub io_size: Bytes,
-    /// How many of the worst files and ranges to keep.
+    /// Number of the worst files and ranges to keep.
     pub top: usize,
-    /// Files looked at at the same time; 0 for what suits this machine.
+    /// Number of files examined at the same time; 0 for a default for this machine.
     pub jobs: usize,
 }
 
@@ -58,14 +59,14 @@ pub struct Scanned {
     pub tally: Tally,
     /// The walk in numbers; whether it was cancelled.
     pub summary: CollectSummary,
-    /// The devices' insides.
+    /// The internal geometries of the devices.
     pub geometries: Geometries,
-    /// Of the whole profile, if there is one.
+    /// The heat of the whole profile, if there is one.
     pub heat: Option<Heat>,
 }
 
 impl Scanner {
-    /// Everything below `paths`, in reads of 128 KiB.
+    /// A scanner for everything below `paths`, in reads of 128 KiB.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
@@ -78,11 +79,11 @@ impl Scanner {
         }
     }
 
-    /// Walk and look. `visit` gets each file, from many threads.
+    /// Walk and examine. `visit` gets each file, from many threads.
     ///
     /// # Errors
     ///
-    /// The profile cannot be read. What concerns single files is noted.
+    /// The profile cannot be read. Problems of single files are noted.
     pub fn scan(
         &self,
         cancel: &Cancel,
@@ -156,7 +157,7 @@ impl Scanner {
     }
 }
 
-/// Look at one file.
+/// Examine one file.
 fn look(
     options: &PlanOptions,
     geometries: &Geometries,
@@ -172,7 +173,8 @@ fn look(
     let extents = layout.fragments();
     let dolf = layout.windowed_dolf(options.io_size);
     let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
-    // A contiguous file needs no plan to know that nothing is worth moving, and no engine.
+    // For a contiguous file it is known without a plan and without an engine that nothing is
+    // worth moving.
     let skip = skip.or_else(|| match extents {
         0 | 1 => None,
         _ => engines.of(&found.fs).refused,

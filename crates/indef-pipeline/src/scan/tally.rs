@@ -19,7 +19,7 @@ use super::heat::{FileHeat, Hottest, Lost};
 /// The findings of a scan about one file.
 #[derive(Debug)]
 pub struct FileScan {
-    /// Which.
+    /// Its path.
     pub path: PathBuf,
     /// Its file system.
     pub fs: Arc<Filesystem>,
@@ -37,9 +37,9 @@ pub struct FileScan {
     pub dopf: WindowedDopf,
     /// Bytes that a plan for sequential reads would move.
     pub worth_moving: Bytes,
-    /// How it is read, if there is a profile.
+    /// Its accesses, if there is a profile.
     pub heat: Option<FileHeat>,
-    /// Why it could not be looked into.
+    /// The reason for which it could not be examined.
     pub skip: Option<SkipReason>,
 }
 
@@ -59,7 +59,7 @@ impl FileScan {
     }
 }
 
-/// Ordered by how bad it is, first for its readers, where that is known; of equals the one whose name comes first.
+/// Ordered by badness, first for its readers, where that is known; of equals, by name.
 #[derive(Debug)]
 struct ByExcess(FileScan);
 
@@ -124,14 +124,14 @@ pub struct Tally {
     pub dolf: WindowedDolf,
     /// DoPF over all files.
     pub dopf: WindowedDopf,
-    /// Files that could not be looked into, by reason.
+    /// Files that could not be examined, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
     /// Files by file system.
     pub file_systems: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    /// Keeps the `top` worst files.
+    /// A tally that keeps the `top` worst files.
     pub(super) fn new(top: usize) -> Self {
         Self {
             top,
@@ -210,7 +210,7 @@ impl Tally {
             .collect()
     }
 
-    /// Files that could be looked into.
+    /// Number of files that could be examined.
     #[must_use]
     pub fn files(&self) -> u64 {
         self.histogram.iter().sum()

@@ -1,4 +1,4 @@
-//! Where the counts come from: a collector, or a profile.
+//! The source of counts: a collector, or a profile.
 
 use std::{
     cmp::Reverse,
@@ -39,20 +39,20 @@ pub struct Batch {
     pub lost: u64,
 }
 
-/// Where the counts come from: a collector, a profile, a test.
+/// The source of counts: a collector, a profile, a test.
 pub trait Feed: Send {
     /// The counts since the last time. Does not wait.
     ///
     /// # Errors
     ///
-    /// Nothing more will come.
+    /// No more counts will come.
     fn drain(&mut self) -> Result<Batch, Error>;
 
-    /// All that is left; nothing will come any more.
+    /// All remaining counts; no more will come.
     ///
     /// # Errors
     ///
-    /// It is lost.
+    /// The counts are lost.
     fn finish(&mut self) -> Result<Batch, Error> {
         self.drain()
     }
@@ -71,9 +71,9 @@ impl From<Drained> for Batch {
     }
 }
 
-/// Reads as they reach the devices now.
+/// Reads, as they reach the devices at present.
 pub struct LiveFeed {
-    /// Until it is finished.
+    /// Present until it is finished.
     collector: Option<Collector>,
 }
 
@@ -123,15 +123,15 @@ impl Feed for LiveFeed {
     }
 }
 
-/// A profile that was recorded before: all of it comes at once.
+/// A recorded profile: all of it comes at once.
 #[derive(Debug)]
 pub struct ProfileFeed {
     all: Batch,
 }
 
 impl ProfileFeed {
-    /// Read it: a store, or a profile of lines. Files of the latter that are gone are noted and left
-    /// out; those of a store are looked for when they are looked at.
+    /// Read it: a store, or a profile of lines. Files of the latter that are gone are noted and
+    /// left out; those of a store are searched for when they are examined.
     ///
     /// # Errors
     ///
@@ -176,7 +176,7 @@ fn of_store(store: &Store) -> Result<Batch, Error> {
     Ok(batch)
 }
 
-/// As many ranges as are watched, and their files.
+/// Keep as many ranges as are watched, and their files.
 fn keep_hottest(batch: &mut Batch) {
     if batch.tallies.len() <= MAX_RANGES {
         return;

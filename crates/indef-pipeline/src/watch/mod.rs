@@ -7,8 +7,8 @@
 //!  profile) bounded)
 //! ```
 //!
-//! Nothing here decides what a fragment is or moves a byte; the first is done by `indef-core`, the
-//! second by `indef-engine`, with all that it promises.
+//! Nothing here defines a fragment or moves a byte; the first is done by `indef-core`, the second
+//! by `indef-engine`, with all of its promises.
 
 mod feed;
 mod ranges;
@@ -43,21 +43,21 @@ use survey::Survey;
 /// Live counts are worth half after this time: a screen follows a change within seconds, and does
 /// not flicker.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// Rows of a snapshot at most.
+/// Maximum number of rows of a snapshot.
 const MAX_ROWS: usize = 5_000;
-/// The part of an interval in which files are looked at.
+/// The part of an interval in which files are examined.
 const SURVEY_SHARE: u32 = 4;
 
-/// Asks the watching thread for something.
+/// A request to the watching thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Request {
     /// Put the details of this range into the next snapshots.
     Details(Option<RangeKey>),
-    /// Look at a file again: it was repaired.
+    /// Examine a file again: it was repaired.
     LookAgain(FileKey),
 }
 
-/// Watches what is read.
+/// Watches reads.
 pub struct Watch {
     feed: Box<dyn Feed>,
     decay: Decay,
@@ -67,7 +67,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// For files below `paths`, or for all; `options` are those of repairs.
+    /// A watch on files below `paths`, or on all; `options` are those of repairs.
     #[must_use]
     pub fn new(feed: Box<dyn Feed>, paths: Vec<PathBuf>, options: &RunOptions) -> Self {
         let decay = if feed.is_live() {
@@ -90,7 +90,7 @@ impl Watch {
         self.feed.is_live()
     }
 
-    /// Take in what was seen until now.
+    /// Take in the counts so far.
     ///
     /// # Errors
     ///
@@ -101,7 +101,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Take in what is left, and watch no more.
+    /// Take in the remaining counts, and watch no more.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Watch {
         self.ranges.add(batch.files, &batch.tallies, now);
     }
 
-    /// Look at where hot ranges lie, for as long as the limit allows.
+    /// Find the places of hot ranges, for as long as the limit allows.
     pub fn survey(&mut self, now: Duration, limit: Option<Duration>, cancel: &Cancel) {
         self.survey.look(&mut self.ranges, now, limit, cancel);
     }
@@ -175,8 +175,8 @@ impl Watch {
         snapshot
     }
 
-    /// Device time of one request of a timed read, over all ranges; where requests were not counted,
-    /// a fragment is taken for one. `None` if nothing was timed.
+    /// Device time of one request of a timed read, over all ranges; where requests were not
+    /// counted, a fragment counts as one. `None` if nothing was timed.
     fn time_per_fragment(&self) -> Option<f64> {
         let (mut time, mut requests) = (0.0, 0.0);
         for (_, hot) in self.ranges.iter() {
@@ -193,7 +193,8 @@ impl Watch {
         (time > 0.0 && requests > 0.0).then(|| time / requests)
     }
 
-    /// Watch, and send a snapshot at every interval and after every request, until nobody listens.
+    /// Watch, and send a snapshot at every interval and after every request, until the receiver is
+    /// gone.
     ///
     /// # Errors
     ///

@@ -12,19 +12,19 @@ use units::{Bytes, FileRange};
 
 use crate::decay::Decay;
 
-/// Ranges that are kept.
+/// Maximum number of ranges that are kept.
 pub(super) const MAX_RANGES: usize = 100_000;
-/// Files whose identity is kept, beyond those that have ranges.
+/// Maximum number of files whose identity is kept, beyond those that have ranges.
 const MAX_FILES: usize = 64 << 10;
-/// A range with less than so much of a read left is no longer hot.
+/// A range with less than this part of a read left is no longer hot.
 const COLD: f64 = 0.01;
 
 /// A range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RangeKey {
-    /// Which file.
+    /// The file.
     pub file: FileKey,
-    /// Where in it.
+    /// The place in it.
     pub range: FileRange,
 }
 
@@ -62,8 +62,8 @@ impl Heat {
         self.time_ns += tally.observed.time.get() as f64;
     }
 
-    /// Its cost, as far as every read of it tells: not all are timed, but all are counted, and
-    /// mostly the requests that they became.
+    /// Its cost, by the best information about all of its reads: not all are timed, but all are
+    /// counted, and mostly their requests, too.
     fn cost(&self) -> f64 {
         self.requests.max(self.reads)
     }
@@ -74,15 +74,15 @@ impl Heat {
     }
 }
 
-/// The result of a look at a range.
+/// The result of an examination of a range.
 #[derive(Clone, Debug)]
 pub(super) struct Finding {
     pub(super) at: Duration,
-    /// `None`: the file is gone, was replaced, may not be read, or is not asked for.
+    /// `None`: the file is gone, was replaced, may not be read, or is not requested.
     pub(super) place: Option<Place>,
 }
 
-/// Where a range lies.
+/// The place of a range.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: Arc<Path>,
@@ -91,16 +91,16 @@ pub(super) struct Place {
     pub(super) dolf: u64,
     /// Fragments of one read of it, over its requests.
     pub(super) fragments: u64,
-    /// Those of them that a repair would take away.
+    /// The number of those that a repair would remove.
     pub(super) extra: u64,
     /// Bytes that a repair writes at most.
     pub(super) cost: Bytes,
-    /// Why nothing of it would be moved, if so.
+    /// The reason if nothing of it would be moved.
     pub(super) skip: Option<SkipReason>,
 }
 
 impl Place {
-    /// The share of its fragments that a repair would take away.
+    /// The share of its fragments that a repair would remove.
     pub(super) fn share(&self) -> f64 {
         self.extra as f64 / self.fragments.max(1) as f64
     }
@@ -110,7 +110,7 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hot {
     pub(super) heat: Heat,
-    /// The result of the last look at it, if there was one.
+    /// The result of the last examination, if there was one.
     pub(super) finding: Option<Finding>,
 }
 
@@ -133,7 +133,7 @@ impl Ranges {
         }
     }
 
-    /// Count what came in until `now`, the time since the beginning.
+    /// Add counts that arrived until `now`, the time since the beginning.
     pub(super) fn add(&mut self, files: Vec<TracedFile>, tallies: &[Tally], now: Duration) {
         self.now = now.max(self.now);
         for file in files {
@@ -147,7 +147,7 @@ impl Ranges {
             let hot = self.ranges.entry(key).or_default();
             hot.heat.fade(self.decay, self.now);
             hot.heat.add(tally);
-            // However much comes at a time.
+            // However many arrive at a time.
             if self.ranges.len() >= 2 * MAX_RANGES {
                 self.forget();
             }
@@ -158,7 +158,7 @@ impl Ranges {
         self.forget();
     }
 
-    /// Forget what is cold, and what is too much.
+    /// Forget cold ranges, and ranges in excess of the maximum.
     fn forget(&mut self) {
         self.ranges.retain(|_, hot| hot.heat.reads >= COLD);
         if self.ranges.len() > MAX_RANGES {
@@ -166,7 +166,7 @@ impl Ranges {
             let mut heats: Vec<_> = self.ranges.values().map(|hot| hot.heat).collect();
             let (hotter, coldest, _) = heats.select_nth_unstable_by(kept, Heat::hotter);
             let coldest = *coldest;
-            // Of those that are just as hot as the coldest one that stays, so many fit.
+            // Number of ranges as hot as the coldest one that stays, for which there is room.
             let is_hotter = |heat: &Heat| heat.hotter(&coldest) == Ordering::Less;
             let mut room = kept - hotter.iter().filter(|heat| is_hotter(heat)).count();
             self.ranges
@@ -186,12 +186,12 @@ impl Ranges {
         }
     }
 
-    /// Who a file is.
+    /// The identity of a file.
     pub(super) fn file(&self, key: &FileKey) -> Option<&TracedFile> {
         self.files.get(key)
     }
 
-    /// How many ranges are kept.
+    /// The number of ranges that are kept.
     pub(super) fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -201,7 +201,7 @@ impl Ranges {
         self.ranges.iter()
     }
 
-    /// The ranges that were not looked at since `since`, hottest first, `most` of them at most.
+    /// The ranges that were not examined since `since`, hottest first, `most` of them at most.
     pub(super) fn to_look_at(&self, since: Duration, most: usize) -> Vec<RangeKey> {
         let is_due = |hot: &Hot| hot.finding.as_ref().is_none_or(|found| found.at < since);
         let mut due: Vec<_> = self
@@ -210,7 +210,7 @@ impl Ranges {
             .filter(|(_, hot)| is_due(hot))
             .map(|(key, hot)| (hot.finding.is_some(), hot.heat, *key))
             .collect();
-        // Those never looked at come first.
+        // Ranges that were never examined come first.
         let order = |a: &(bool, Heat, RangeKey), b: &(bool, Heat, RangeKey)| {
             a.0.cmp(&b.0)
                 .then_with(|| a.1.hotter(&b.1))
@@ -224,14 +224,14 @@ impl Ranges {
         due.into_iter().map(|(_, _, key)| key).collect()
     }
 
-    /// Keep the result of a look at a range.
+    /// Store the result of an examination of a range.
     pub(super) fn found(&mut self, key: &RangeKey, finding: Finding) {
         if let Some(hot) = self.ranges.get_mut(key) {
             hot.finding = Some(finding);
         }
     }
 
-    /// Look at the ranges of a file again: it was repaired.
+    /// Have the ranges of a file examined again: it was repaired.
     pub(super) fn look_again(&mut self, file: &FileKey) {
         for (key, hot) in &mut self.ranges {
             if key.file == *file {

@@ -1,7 +1,8 @@
 //! Repair: one file at a time, on a thread of its own, by the engine of every run with all its
 //! promises and limits.
 //!
-//! A snapshot may be seconds old. So nothing of it is used but the name, the identity and the ranges: the file is opened, checked, mapped and planned anew.
+//! A snapshot may be seconds old. So only the name, the identity and the ranges are taken from it:
+//! the file is opened, checked, mapped and planned anew.
 
 use std::{
     io,
@@ -26,33 +27,33 @@ use units::{Bytes, FileOffset, FileRange};
 use super::survey::{decide, plan_options};
 use crate::{opened::Opened, plan::untouched_reason};
 
-/// Which ranges of which file are to be repaired.
+/// The ranges of a file to repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The file, as it was traced.
     pub file: FileKey,
-    /// The file as it is found today.
+    /// The present identity of the file.
     pub id: TargetId,
     /// Its name.
     pub path: Arc<Path>,
-    /// Ordered by place.
+    /// The ranges, ordered by place.
     pub ranges: Vec<FileRange>,
     /// The bytes that a repair writes at most, as far as known.
     pub cost: Bytes,
 }
 
-/// A repair that is over.
+/// A finished repair.
 #[derive(Debug)]
 pub struct End {
-    /// As it was given.
+    /// The order as given.
     pub order: Order,
-    /// How it ended.
+    /// The ending.
     pub ending: Ending,
     /// Bytes that were written.
     pub written: Bytes,
 }
 
-/// How a repair ended.
+/// The ending of a repair.
 #[derive(Debug)]
 pub enum Ending {
     /// The ranges have new blocks.
@@ -61,10 +62,10 @@ pub enum Ending {
         before: u64,
         /// The same after, if the file can still be mapped.
         after: Option<u64>,
-        /// The whole file.
+        /// The result of the whole file.
         file: Box<FileResult>,
     },
-    /// Somebody stopped it.
+    /// It was stopped.
     Stopped,
     /// The engine left the file where it was, or failed; its reason is in the result.
     NotMoved(Box<FileResult>),
@@ -78,7 +79,7 @@ pub enum Ending {
     Vanished,
     /// Its extents cannot be mapped.
     Unmapped,
-    /// Its file system cannot be told.
+    /// Its file system cannot be determined.
     NoFilesystem(FsError),
     /// Another run works on the file system.
     Claimed(ClaimError),
@@ -88,21 +89,21 @@ pub enum Ending {
     Panicked,
 }
 
-/// The same in one word.
+/// The kind of an ending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndKind {
-    /// Something has new blocks.
+    /// Some range has new blocks.
     Repaired,
-    /// Left as it was, which is all right.
+    /// The file is unchanged, which is no failure.
     Left,
-    /// Something went wrong. The contents are whole all the same.
+    /// A failure. The contents are whole all the same.
     Failed,
     /// Stopped before its end.
     Stopped,
 }
 
 impl Ending {
-    /// In one word.
+    /// The kind of this ending.
     #[must_use]
     pub fn kind(&self) -> EndKind {
         match self {
@@ -118,7 +119,7 @@ impl Ending {
 /// A repair under way.
 #[derive(Debug)]
 pub struct Repair {
-    /// As it was given.
+    /// The order as given.
     pub order: Order,
     cancel: Cancel,
     progress: Arc<Progress>,
@@ -132,7 +133,7 @@ struct Progress {
 }
 
 impl Repair {
-    /// Begin. `options.budget` is what may still be written.
+    /// Begin. `options.budget` is the number of bytes that may still be written.
     ///
     /// # Errors
     ///
@@ -154,14 +155,14 @@ impl Repair {
         })
     }
 
-    /// Bytes that are done, and bytes that there are.
+    /// Bytes that are done, and the total.
     #[must_use]
     pub fn progress(&self) -> (Bytes, Bytes) {
         let load = |number: &AtomicU64| Bytes(number.load(Ordering::Relaxed));
         (load(&self.progress.done), load(&self.progress.planned))
     }
 
-    /// Finish the current step, and no more.
+    /// Stop after the current step.
     pub fn stop(&self) {
         self.cancel.cancel();
     }
@@ -228,8 +229,8 @@ fn try_repair(
     Ok((ending, written))
 }
 
-/// The file system, for ourselves; where claims cannot be had, without. Root's run, should it begin, goes
-/// ahead.
+/// Claim the file system for this repair alone; where claims are not available, work without. If
+/// root's run begins, it takes precedence.
 fn claim(order: &Order, cancel: &Cancel) -> Result<Option<Claim>, Ending> {
     let file = Opened::open(&order.path, order.id).ok_or(Ending::Vanished)?;
     let key = FileSystemKey::of(&file.file).map_err(Ending::NoKey)?;
@@ -244,7 +245,7 @@ fn claim(order: &Order, cancel: &Cancel) -> Result<Option<Claim>, Ending> {
     }
 }
 
-/// Fragments in the ranges, as they are now.
+/// Fragments in the ranges at present.
 fn fragments(order: &Order) -> Option<u64> {
     let file = Opened::open(&order.path, order.id)?;
     let mut mapper = Mapper::default();
@@ -255,14 +256,14 @@ fn fragments(order: &Order) -> Option<u64> {
     order.ranges.iter().map(fragments).sum()
 }
 
-/// A file as it is now, with its plan.
+/// A file in its present state, with its plan.
 struct Looked {
     plan: FilePlan,
     /// Fragments in the ranges.
     fragments: u64,
 }
 
-/// Look at the file anew, and plan.
+/// Examine the file anew, and plan.
 fn look(order: &Order, options: &RunOptions) -> Result<Looked, Ending> {
     let file = Opened::open(&order.path, order.id).ok_or(Ending::Gone)?;
     let fs = detect(&file.file, &order.path).map_err(Ending::NoFilesystem)?;

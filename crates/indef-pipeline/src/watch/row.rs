@@ -11,19 +11,19 @@ use super::ranges::RangeKey;
 /// A hot fragmented range. Counts are rates per second where they are live, else sums.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Which range.
+    /// The range.
     pub key: RangeKey,
     /// Its file.
     pub path: Arc<Path>,
-    /// Which file it is now: device numbers may differ from those of a profile.
+    /// The present identity of the file: device numbers may differ from those of a profile.
     pub id: TargetId,
     /// Reads of it.
     pub reads: f64,
     /// Fragments in it.
     pub dolf: u64,
-    /// Fragments that a repair would take away from a read.
+    /// Fragments that a repair would remove from a read.
     pub extra: u64,
-    /// Requests that a read became, if they were counted.
+    /// Requests of a read on average, if they were counted.
     pub requests_per_read: Option<f64>,
     /// Mean device time of a read, if any was timed.
     pub mean_ns: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Row {
     pub lost: Lost,
     /// Bytes that a repair writes at most.
     pub cost: Bytes,
-    /// Why it cannot be repaired, if so.
+    /// The reason for which it cannot be repaired, if it cannot.
     pub skip: Option<SkipReason>,
 }
 
@@ -58,7 +58,7 @@ impl Lost {
 }
 
 impl Row {
-    /// Fragments too many that were read, which is the rank where nothing was timed.
+    /// Excess fragments that were read, which is the rank where nothing was timed.
     #[must_use]
     pub fn extra_reads(&self) -> f64 {
         self.reads * self.extra as f64
@@ -86,7 +86,7 @@ pub enum SortBy {
 }
 
 impl SortBy {
-    /// In the order of the columns.
+    /// All orders, in the order of the columns.
     pub const ALL: [Self; 7] = [
         Self::Lost,
         Self::Reads,
@@ -104,8 +104,8 @@ impl SortBy {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
-    /// Largest first; paths by the alphabet. What cannot be told apart is ordered by place, so that
-    /// rows do not dance.
+    /// Largest first; paths alphabetically. Equal rows are ordered by place, so that rows do not
+    /// change places at random.
     #[must_use]
     pub fn order(self, a: &Row, b: &Row) -> Ordering {
         let larger = |a: Option<f64>, b: Option<f64>| {
@@ -133,20 +133,20 @@ impl SortBy {
 pub struct Snapshot {
     /// Fragmented ranges, the most costly ones first.
     pub rows: Vec<Row>,
-    /// How many there are; not all may be in `rows`.
+    /// The number of fragmented ranges; not all may be in `rows`.
     pub fragmented: u64,
     /// Hot ranges that are watched.
     pub ranges: u64,
-    /// Those of them that were not looked at yet.
+    /// Those of them that were not examined yet.
     pub waiting: u64,
-    /// Those of them that cannot be looked at: gone, replaced, without a name, not permitted, or
-    /// not below the paths asked for.
+    /// Those of them that cannot be examined: gone, replaced, without a name, not permitted, or not
+    /// below the requested paths.
     pub out_of_reach: u64,
     /// Whether counts are rates.
     pub live: bool,
     /// Whether any read was timed.
     pub timed: bool,
-    /// Reads in all: a second if live, else the sum.
+    /// Total reads: per second if live, else the sum.
     pub reads: f64,
     /// Bytes read, likewise.
     pub read: f64,

@@ -1,8 +1,8 @@
-//! Where the hot ranges lie: each is mapped by itself, so that the effort grows with what is hot and
-//! not with the size of the files.
+//! Finds the places of the hot ranges: each is mapped by itself, so that the effort grows with the
+//! number of hot ranges and not with the size of the files.
 //!
-//! A range is judged by `indef-core`'s own planner, so what is called fragmented here is just what a
-//! repair would move; it is looked at again now and then, because files change.
+//! A range is judged by `indef-core`'s own planner, so a range is called fragmented here exactly if
+//! a repair would move it; it is examined again at intervals, because files change.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -28,17 +28,18 @@ use units::{Bytes, FileRange};
 use super::ranges::{Finding, Place, RangeKey, Ranges};
 use crate::opened::Opened;
 
-/// A range is looked at again after this time.
+/// A range is examined again after this time.
 const REFRESH: Duration = Duration::from_secs(20);
-/// Ranges that are looked at between two snapshots at most.
+/// Maximum number of ranges that are examined between two snapshots.
 const AT_A_TIME: usize = 8 << 10;
-/// Files that are open at a time.
+/// Maximum number of files that are open at a time.
 const MAX_OPEN: usize = 64;
-/// The details of a range are shown up to so many extents.
+/// The details of a range are shown up to this many bytes.
 const MAX_DETAILS: Bytes = Bytes::mib(64);
 
-/// Where a file is now. A collector, or a store that one filled, knows it by all that the kernel
-/// knows it by; a profile that a person wrote only by its name and number.
+/// The present place of a file. A collector, or a store that one filled, identifies it by
+/// everything by which the kernel identifies it; a profile that a person wrote, only by its name
+/// and number.
 fn locate(file: &TracedFile, resolver: &Resolver) -> Option<(PathBuf, TargetId)> {
     if file.fs == FsId::default() {
         let id = TargetId {
@@ -51,8 +52,8 @@ fn locate(file: &TracedFile, resolver: &Resolver) -> Option<(PathBuf, TargetId)>
     Some((path?, TargetId { dev, inode }))
 }
 
-/// Options of the planner under which the gain of a range is the number of fragments taken away
-/// from one read.
+/// Options of the planner under which the gain of a range is the number of fragments removed from
+/// one read.
 pub(super) fn plan_options(run: &RunOptions) -> PlanOptions {
     PlanOptions {
         policy: Policy::Indef,
@@ -89,7 +90,7 @@ pub(super) fn decide(
     plan_file(options, &facts)
 }
 
-/// Looks at where ranges lie.
+/// Finds the places of ranges.
 pub(super) struct Survey {
     options: PlanOptions,
     paths: Vec<PathBuf>,
@@ -97,7 +98,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// For files below `paths`, with the limits of the repairs that may follow.
+    /// A survey of files below `paths`, with the limits of the repairs that may follow.
     pub(super) fn new(paths: Vec<PathBuf>, run: &RunOptions) -> Self {
         Self {
             options: plan_options(run),
@@ -106,7 +107,7 @@ impl Survey {
         }
     }
 
-    /// Look at the ranges that are due, hottest first, for as long as the `limit` allows.
+    /// Examine the ranges that are due, hottest first, for as long as the `limit` allows.
     pub(super) fn look(
         &mut self,
         ranges: &mut Ranges,
@@ -146,7 +147,7 @@ impl Survey {
         }
     }
 
-    /// Open a file that is asked for.
+    /// Open a file if it is requested.
     fn open(&self, file: &TracedFile, resolver: &Resolver) -> Option<Opened> {
         let (path, id) = locate(file, resolver)?;
         is_below(&path, &self.paths)
@@ -174,7 +175,7 @@ impl Survey {
         })
     }
 
-    /// The extents of a range, for a closer look; of a long one, those at its beginning.
+    /// The extents of a range, for display; of a long one, those at its beginning.
     pub(super) fn details(&mut self, ranges: &Ranges, key: &RangeKey) -> Option<Vec<Extent>> {
         let file = self.open(ranges.file(&key.file)?, &Resolver::new())?;
         let range = FileRange {
@@ -186,7 +187,7 @@ impl Survey {
     }
 }
 
-/// Whether a file is asked for.
+/// Whether a file is requested.
 fn is_below(path: &Path, paths: &[PathBuf]) -> bool {
     paths.is_empty() || paths.iter().any(|folder| path.starts_with(folder))
 }

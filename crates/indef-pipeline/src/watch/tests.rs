@@ -39,7 +39,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A feed that was written beforehand; when it is used up it fails, or has nothing more.
+/// A feed written beforehand; when it is used up it fails, or has no more counts.
 struct Script {
     batches: VecDeque<Batch>,
     live: bool,

@@ -288,12 +288,12 @@ pub(crate) struct HowArgs {
 }
 
 impl HowArgs {
-    /// The engine that was given by name, if any.
+    /// The engine given by name, if any.
     pub(crate) fn engine(&self) -> Option<EngineKind> {
         self.engine.and_then(EngineChoice::named)
     }
 
-    /// The given options, over those of `base`.
+    /// The given options, falling back to those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
             queue_depth: self.queue_depth.unwrap_or(base.queue_depth),
@@ -313,12 +313,12 @@ impl HowArgs {
 pub(crate) enum EngineChoice {
     /// The best one for each file system.
     Auto,
-    /// This one, and none where it does not fit.
+    /// This one, and none where it is not applicable.
     Named(EngineKind),
 }
 
 impl EngineChoice {
-    /// The engine that was given by name, if any.
+    /// The engine given by name, if any.
     pub(crate) fn named(self) -> Option<EngineKind> {
         match self {
             Self::Auto => None,

@@ -142,7 +142,7 @@ pub(crate) struct ImportArgs {
 }
 
 impl ImportArgs {
-    /// For the store.
+    /// The options for opening the store.
     pub(crate) fn options(&self) -> StoreOptions {
         StoreOptions {
             half_life: self.half_life,

@@ -122,7 +122,7 @@ pub(crate) enum WeightName {
 }
 
 impl PlanArgs {
-    /// The planner; what was not given stays at the planner's default.
+    /// The planner; options that are not given keep the planner's defaults.
     pub(crate) fn planner(&self, paths: &[PathBuf], bounds: &BoundArgs, jobs: usize) -> Planner {
         Planner {
             profile: self.profile.clone(),
@@ -140,8 +140,8 @@ impl PlanArgs {
         let by_input = default_policy(self.profile.is_some());
         PlanOptions {
             policy: self.policy.map_or(by_input, PolicyName::policy),
-            // A target leaves out by itself what is not worth moving; it could need the ranges that
-            // truncation takes away.
+            // A target by itself leaves out ranges that are not worth moving; it could need the
+            // ranges that truncation takes away.
             truncate_pct: match (self.truncate, self.target_gain) {
                 (Some(pct), _) => pct,
                 (None, Some(_)) => 0.0,
@@ -160,7 +160,7 @@ impl PlanArgs {
 }
 
 impl BoundArgs {
-    /// The given bounds, over those of `base`.
+    /// The given bounds, falling back to those of `base`.
     pub(crate) fn over(&self, base: RunOptions) -> RunOptions {
         RunOptions {
             budget: self.budget.or(base.budget),

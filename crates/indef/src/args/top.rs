@@ -62,7 +62,7 @@ pub(crate) struct TopArgs {
     pub(crate) workers: Workers,
 }
 
-/// A refresh interval: often enough to be live, seldom enough to cost nothing.
+/// Parse a refresh interval: often enough to be live, seldom enough to cost nothing.
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = values::duration(text)?;
     if (Duration::from_millis(100)..=Duration::from_secs(60)).contains(&interval) {

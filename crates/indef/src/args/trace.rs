@@ -135,7 +135,7 @@ enum Only {
 }
 
 impl TraceArgs {
-    /// Where to keep what is learned, if anywhere.
+    /// The place to keep the recorded accesses, if any.
     pub(crate) fn keep(&self) -> Option<Keep> {
         let words: Vec<_> = self.command.iter().map(|w| w.to_string_lossy()).collect();
         Some(Keep {
@@ -149,7 +149,7 @@ impl TraceArgs {
         })
     }
 
-    /// For the collector.
+    /// The options for the collector.
     pub(crate) fn options(&self) -> TraceOptions {
         let filter = &self.filter;
         TraceOptions {

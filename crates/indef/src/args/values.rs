@@ -1,4 +1,4 @@
-//! Values on the command line, checked while they are parsed: nonsense never gets further.
+//! Values on the command line, checked while they are parsed: invalid values never get further.
 
 use std::time::Duration;
 

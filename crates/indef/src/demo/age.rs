@@ -1,16 +1,15 @@
 //! Ageing a directory the way real programs do: files that grow at the same time, and a database.
 //!
 //! Four writers append to their files in turn, in small pieces, so that each new piece of a file
-//! lies behind pieces of the others. One of them writes a long piece now and then: those parts
-//! stay contiguous, and a planner should leave them alone. Meanwhile SQLite inserts and updates
-//! rows, a transaction at a time.
+//! lies past pieces of the others. One of them writes a long piece now and then: those parts stay
+//! contiguous, and a planner should leave them alone. Meanwhile SQLite inserts and updates rows, a
+//! transaction at a time.
 //!
-//! Pieces must get their place in the order in which they are written: ext4 would gather small
-//! writes before it places them, so there each piece is reserved first, as databases and download
-//! programs do; elsewhere pieces are written with direct I/O, or, where that is not direct (F2FS on
-//! zones), written back one by one. And they are written one at a time:
-//! XFS gives writers that allocate at the same moment an allocation group each, where none of them
-//! is in the way of another.
+//! Pieces must be placed in the order in which they are written: ext4 would gather small writes
+//! before it places them, so there each piece is reserved first, as databases and download programs
+//! do; elsewhere pieces are written with direct I/O, or, where that is not direct (F2FS on zones),
+//! written back one by one. And they are written one at a time: XFS gives writers that allocate at
+//! the same moment an allocation group each, where none of them interferes with another.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -32,11 +31,11 @@ use crate::output::Name;
 const BLOCK: u64 = 4096;
 /// The longest piece that a writer appends.
 const LONGEST: u64 = 128 << 10;
-/// A transaction of the database falls on every so many pieces of the writers.
+/// Number of the writers' pieces for each transaction of the database.
 const PIECES_PER_TRANSACTION: usize = 16;
 const NAMES: [&str; 4] = ["orders.log", "events.log", "download.img", "mixed.dat"];
 
-/// How a piece gets its place as soon as it is written.
+/// The way in which a piece is placed on the device as soon as it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pieces {
     /// It is reserved beforehand.
@@ -47,15 +46,15 @@ pub(super) enum Pieces {
     WrittenBack,
 }
 
-/// Make aged files of `size` in all under `dir`, and name them. `place` says how pieces get
-/// their place. With `cancel` it ends early.
+/// Make aged files of `size` in all under `dir`, and return their paths. `place` selects the way in
+/// which pieces are placed. Ends early when `cancel` is set.
 pub(super) fn age(dir: &Path, size: Bytes, place: Pieces, cancel: &Cancel) -> Result<Vec<PathBuf>> {
     let each = size.get() / (NAMES.len() as u64 + 1) / BLOCK * BLOCK;
     let pieces: Vec<Vec<u64>> = (0..NAMES.len()).map(|n| piece_sizes(n, each)).collect();
     let rounds = pieces.iter().map(Vec::len).max().unwrap_or(0);
     let mut files = files(dir);
     let database = files.pop().unwrap_or_default();
-    // Everybody waits for everybody after each round, whatever went wrong in it: a party that
+    // Every party waits for all others after each round, whatever went wrong in it: a party that
     // left would let the others wait for ever.
     let turn = Barrier::new(NAMES.len() + 1);
     let (turn, pen) = (&turn, &Mutex::new(()));
@@ -106,7 +105,7 @@ pub(super) fn age(dir: &Path, size: Bytes, place: Pieces, cancel: &Cancel) -> Re
         result
     })?;
     files.push(database);
-    // The database's last pages, and the names.
+    // This writes back the database's last pages, and the names.
     rustix::fs::syncfs(&File::open(dir)?)?;
     Ok(files)
 }
@@ -138,7 +137,7 @@ fn piece_sizes(n: usize, total: u64) -> Vec<u64> {
 /// Appends pieces to one file.
 struct Writer {
     buffered: File,
-    /// Where pieces are written with direct I/O.
+    /// The file opened for direct I/O, where pieces are written with it.
     direct: Option<File>,
     place: Pieces,
     piece: AlignedBuffer,
@@ -212,7 +211,7 @@ impl Shop {
         })
     }
 
-    /// New orders, and a change to a few old ones.
+    /// Insert new orders, and change a few old ones.
     fn transact(&mut self) -> Result<()> {
         let transaction = self.connection.transaction()?;
         {
@@ -240,7 +239,7 @@ impl Shop {
 struct Numbers(u64);
 
 impl Numbers {
-    /// The next one.
+    /// The next number.
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

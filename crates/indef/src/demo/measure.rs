@@ -1,4 +1,5 @@
-//! What the demo measures of its files: contents, extents, requests, and the time of a cold read.
+//! The demo's measurements of its files: contents, extents, requests, and the time of a cold
+//! read.
 
 use std::{
     fs::File,
@@ -18,26 +19,25 @@ use units::{Bytes, FileRange, Nanos};
 use super::stop_if;
 use crate::output::Name;
 
-/// Cold reads of which the median is taken.
+/// Number of cold reads; the result is their median.
 const READS: usize = 5;
 /// The longest request of a usual block device.
 const MAX_REQUEST: Bytes = Bytes::kib(256);
 
-/// Measured over all files.
+/// The measurements over all files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Measured {
     /// Median time of a cold sequential read.
     pub(super) read: Nanos,
     pub(super) size: Bytes,
     pub(super) extents: u64,
-    /// Requests that the extents make of such a read.
+    /// Requests of such a read, computed from the extents.
     pub(super) requests: u64,
-    /// Requests that the device has counted itself.
+    /// Requests of such a read, counted by the device itself.
     pub(super) device_reads: Option<u64>,
 }
 
-/// Read everything cold, several times, and count.
-/// `device_reads` is asked for the device's own count.
+/// Read everything cold, several times, and count. `device_reads` returns the device's own count.
 pub(super) fn measure(
     files: &[PathBuf],
     device_reads: &dyn Fn() -> Option<u64>,
@@ -75,7 +75,7 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-/// Drop them from the page cache.
+/// Drop the files from the page cache.
 pub(super) fn forget(files: &[PathBuf]) -> Result<()> {
     for path in files {
         let file = open(path)?;

@@ -33,7 +33,7 @@ use age::Pieces;
 use measure::{hashes, measure};
 use place::DemoPlace;
 
-/// Show it.
+/// Run the demo and show its result.
 pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Patience)?;
@@ -47,7 +47,7 @@ pub(crate) fn demo(args: &DemoArgs, console: &Console) -> Result<Outcome> {
     }
     let place = DemoPlace::make(args, console)?;
     let shown = show(args, console, &cancel, place);
-    // Children (mkfs, fsck) get the terminal's Ctrl-C, too; their failure is then no news.
+    // Children (mkfs, fsck) get the terminal's Ctrl-C, too; their failure is then expected.
     if cancel.is_cancelled() {
         console.note("stopped; everything is cleaned up");
         return Ok(Outcome::Stopped);
@@ -75,7 +75,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
 
     console.note("planning and running");
     let planner = Planner {
-        // The demo's own device tells nothing.
+        // The geometry of the demo's own device is unknown.
         geometry: Some(GeometryChoice::Given(Geometry::Unknown)),
         jobs: 4,
         ..Planner::new([dir])
@@ -87,7 +87,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
     drop(teller);
     stop_if(cancel)?;
     let result = run::execute_unstored(&planned.roots, planned.files, console, cancel);
-    // They keep the file system in use.
+    // The roots keep the file system in use.
     drop(planned.roots);
     stop_if(cancel)?;
 
@@ -131,7 +131,7 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
     Ok(())
 }
 
-/// What must never happen is an error.
+/// Return an error for a result that must never happen.
 fn judge(contents_equal: bool, fsck: Option<bool>) -> Result<()> {
     if !contents_equal {
         bail!("contents differ after the run: this must never happen, please report it");

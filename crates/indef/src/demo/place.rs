@@ -1,4 +1,5 @@
-//! Where the demo works: a file system of its own, or a folder in a directory of the user's.
+//! The place in which the demo works: a file system of its own, or a folder in a directory of
+//! the user's.
 
 use std::{env, fs::File, path::Path};
 
@@ -15,10 +16,10 @@ use crate::{
     output::{Console, Name},
 };
 
-/// What root would add.
+/// The advantages of running as root.
 const WITH_ROOT: &str = "with root it makes a file system of its own, counts the reads of its device, and checks it with fsck";
 
-/// The place; gone when dropped.
+/// The place; removed when dropped.
 pub(super) enum DemoPlace {
     /// A file system on a loop file.
     Own(ScratchFs),
@@ -27,7 +28,7 @@ pub(super) enum DemoPlace {
 }
 
 impl DemoPlace {
-    /// As asked for; without root (or what else it takes), a folder.
+    /// Make the requested place; without root (or another requirement), a folder.
     pub(super) fn make(args: &DemoArgs, console: &Console) -> Result<Self> {
         if let Some(dir) = &args.dir {
             let (place, reason) =
@@ -38,7 +39,7 @@ impl DemoPlace {
             return Ok(place);
         }
         let kind = args.fs.unwrap_or(DemoFs::Ext4);
-        // Three times the data: aged files, what lay between them, and room to move.
+        // Enough for three times the data: aged files, the data between them, and room to move.
         let size = Bytes(args.size().get().saturating_mul(4).max(Bytes::gib(1).get()));
         console.note(format_args!(
             "making a file system of its own: {}, {size}",
@@ -108,7 +109,8 @@ impl DemoPlace {
         }
     }
 
-    /// Reads that its device has completed, where that can be told apart from everybody else's.
+    /// Reads that its device has completed, where these can be distinguished from the reads of
+    /// other programs.
     pub(super) fn device_reads(&self) -> Option<u64> {
         let Self::Own(scratch) = self else {
             return None;
@@ -123,7 +125,7 @@ impl DemoPlace {
             .ok()
     }
 
-    /// Whether its own checker finds it clean; `None` where it cannot be asked.
+    /// Whether its own checker finds it clean; `None` where the checker cannot be run.
     pub(super) fn check(&mut self, console: &Console) -> Option<bool> {
         let Self::Own(scratch) = self else {
             return None;
@@ -138,7 +140,7 @@ impl DemoPlace {
         }
     }
 
-    /// What a person should know about it.
+    /// A remark about the place for the user.
     pub(super) fn remark(&self) -> &'static str {
         match self {
             Self::Own(_) => "",
@@ -147,7 +149,7 @@ impl DemoPlace {
     }
 }
 
-/// A folder in that directory, and why nothing can be moved there, if so.
+/// Make a folder in that directory; also return the reason if nothing can be moved there.
 fn folder(dir: &Path, size: Bytes) -> Result<(DemoPlace, Option<SkipReason>), String> {
     let made = tempfile::Builder::new()
         .prefix("indef-demo-")

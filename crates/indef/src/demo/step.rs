@@ -1,4 +1,4 @@
-//! What `demo --zns` does in the guest: its parts, each a run of this program.
+//! The parts of `demo --zns` in the guest, each a run of this program.
 
 use std::fs;
 
@@ -15,20 +15,20 @@ use crate::{
     output::{Name, json},
 };
 
-/// What [`DemoStep::Measure`] prints.
+/// The output of [`DemoStep::Measure`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Measurement {
-    /// Of each file, in hexadecimal.
+    /// The hash of each file, in hexadecimal.
     pub(super) sha256: Vec<String>,
     /// Median time of a cold read of all of them, by the guest's clock.
     pub(super) read_ns: u64,
     pub(super) size_bytes: u64,
     pub(super) extents: u64,
-    /// Requests that the extents make of such a read.
+    /// Requests of such a read, computed from the extents.
     pub(super) requests: u64,
 }
 
-/// Do one.
+/// Run one step.
 pub(crate) fn step(args: &DemoStepArgs) -> Result<()> {
     let cancel = Cancel::new();
     let dir = &args.dir;
@@ -51,7 +51,8 @@ pub(crate) fn step(args: &DemoStepArgs) -> Result<()> {
         }
         DemoStep::Read => {
             let files = age::files(dir);
-            // What is in memory is not read, and a trace sees nothing of it.
+            // Data in memory is not read from the device, and a trace sees
+            // nothing of it.
             measure::forget(&files)?;
             for path in &files {
                 measure::read(path, |_| {})?;

@@ -11,7 +11,7 @@ use crate::{
     report,
 };
 
-/// Everything there is to see.
+/// All facts to show.
 pub(super) struct Sight<'a> {
     pub(super) before: Measured,
     pub(super) after: Measured,
@@ -19,7 +19,7 @@ pub(super) struct Sight<'a> {
     pub(super) document: &'a RunDocument,
 }
 
-/// Write it.
+/// Write the result.
 pub(super) fn write(out: &mut dyn Write, console: &Console, sight: &Sight<'_>) -> io::Result<()> {
     let Sight {
         before,
@@ -61,8 +61,8 @@ pub(super) fn faster(proof: &Proof) -> Ratio {
     Ratio(proof.read_ns_before as f64 / proof.read_ns_after.max(1) as f64)
 }
 
-/// The files, and a table of before and after. It ends with a cold read, what it is called, and what is
-/// said of it.
+/// Write the files, and a table of before and after. Its last row is a cold read, with its name and
+/// a remark.
 pub(super) fn compare(
     out: &mut dyn Write,
     console: &Console,
@@ -100,7 +100,7 @@ pub(super) fn compare(
     table.write(out, console.out)
 }
 
-/// What was found of these files, and by this checker.
+/// Write the verdicts: on the contents of these files, and of this checker.
 pub(super) fn prove(
     out: &mut dyn Write,
     console: &Console,

@@ -1,11 +1,11 @@
 //! `indef demo --zns`: F2FS on a zoned SSD, in a virtual machine.
 //!
-//! Both are made by the laboratory's program, `indef-lab`, which is installed apart. It has a guest in
-//! which this very program runs (`trace`, `scan`, `plan` and `run`, between what ages, measures and
-//! checks the files), and says line by line what happens there ([`Said`]). This module shows it and
-//! judges the result.
+//! Both are made by the laboratory's program, `indef-lab`, which is installed separately. It runs
+//! this very program in a guest (`trace`, `scan`, `plan` and `run`, between the steps that age,
+//! measure and check the files), and reports line by line what happens there ([`Said`]). This
+//! module shows it and judges the result.
 //!
-//! The guest's times are divided by how many times the device was slowed down.
+//! The guest's times are divided by the factor by which the device was slowed down.
 
 use std::{
     env,
@@ -31,7 +31,7 @@ use crate::{
 };
 
 const PROGRAM: &str = "indef-lab";
-/// How often a signal is looked for.
+/// Interval of the check for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A line of indef-lab's standard output.
@@ -40,17 +40,17 @@ const LOOK: Duration = Duration::from_millis(50);
 enum Said {
     /// A step begins.
     Note(String),
-    /// A command that did well has complained of something.
+    /// A complaint of a command that succeeded.
     Detail(String),
-    /// A result of a command, for whoever reads along.
+    /// A result of a command, for the reader of the output.
     Output(String),
     /// All steps are done.
     Done(Box<Story>),
-    /// They are not, and why.
+    /// A step failed, for this reason.
     Failed(String),
 }
 
-/// The measurements in the guest and of the device.
+/// The measurements in the guest and on the device.
 #[derive(Deserialize)]
 struct Story {
     /// A [`Measurement`] as JSON, like `after`.
@@ -59,18 +59,18 @@ struct Story {
     /// A [`RunDocument`] as JSON.
     run: String,
     fsck_clean: bool,
-    /// flashd's.
+    /// The name of flashd's profile.
     profile: String,
-    /// How many times the device was slowed down.
+    /// The factor by which the device was slowed down.
     time_scale: f64,
-    /// By the device's own account, during the run.
+    /// The device's own time during the run.
     run_ns: u64,
     bytes_moved_in_device: u64,
     bytes_over_bus: u64,
     die_utilization: f64,
 }
 
-/// Show it.
+/// Run `demo --zns` and show its result.
 pub(super) fn show(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<()> {
     let story = play(args, console, cancel)?;
     stop_if(cancel)?;
@@ -94,7 +94,7 @@ pub(super) fn show(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Resul
     Ok(())
 }
 
-/// Run indef-lab to its end. With `cancel` it ends early.
+/// Run indef-lab to its end. Ends early when `cancel` is set.
 fn play(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<Story> {
     let indef = env::current_exe().context("where is this program?")?;
     let program = find(&indef, &env::var_os("PATH").unwrap_or_default())?;
@@ -112,7 +112,7 @@ fn play(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<Story> {
     let over = AtomicBool::new(false);
     let heard = thread::scope(|scope| {
         scope.spawn(|| {
-            // Its end tells indef-lab to stop.
+            // Closing this input tells indef-lab to stop.
             let _held = input;
             while !over.load(Ordering::Relaxed) && !cancel.is_cancelled() {
                 thread::sleep(LOOK);
@@ -129,7 +129,7 @@ fn play(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Result<Story> {
     }
 }
 
-/// The program: beside this one, else on the `PATH`.
+/// Find the program: in the folder of this one, else on the `PATH`.
 fn find(indef: &Path, path: &OsStr) -> Result<PathBuf> {
     let beside = indef.parent().map(Path::to_owned);
     let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
@@ -147,7 +147,7 @@ fn find(indef: &Path, path: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Show what is said, up to the story; none where the program ends before that.
+/// Show the lines up to the story; `None` where the program ends before that.
 fn hear(output: ChildStdout, console: &Console) -> Result<Option<Story>> {
     for line in BufReader::new(output).lines() {
         let line = line.context("cannot hear indef-lab")?;
@@ -172,7 +172,7 @@ fn measurement(json: &str) -> Result<Measurement> {
 }
 
 impl Story {
-    /// The guest's result, with proof and device.
+    /// The guest's result, with the proof and the facts of the device.
     fn document(&self, before: &Measurement, after: &Measurement) -> Result<RunDocument> {
         let mut document: RunDocument =
             serde_json::from_str(&self.run).context("the guest's result is not as written")?;

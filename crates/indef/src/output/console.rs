@@ -1,4 +1,4 @@
-//! Where messages go: results to stdout, everything else to stderr, one line each.
+//! Destinations of messages: results to stdout, everything else to stderr, one line each.
 
 use std::{
     fmt,
@@ -9,28 +9,28 @@ use std::{
 use super::Style;
 use crate::args::{CommonArgs, When};
 
-/// What may be said, and how. Shared by all threads of a command.
+/// The output settings of a command, shared by all of its threads.
 #[derive(Debug)]
 pub(crate) struct Console {
-    /// For text on stdout.
+    /// Style of text on stdout.
     pub(crate) out: Style,
-    /// For text on stderr.
+    /// Style of text on stderr.
     pub(crate) err: Style,
-    /// One JSON document instead of text.
+    /// Whether to print one JSON document instead of text.
     pub(crate) json: bool,
-    /// Errors only.
+    /// Whether to print errors only.
     pub(crate) quiet: bool,
-    /// How much more to say.
+    /// The number of `--verbose` options.
     pub(crate) verbose: u8,
     /// Whether to draw progress on stderr.
     pub(crate) progress: bool,
-    /// Whether it was asked for, whatever stderr is.
+    /// Whether progress was requested, whatever stderr is.
     pub(crate) progress_forced: bool,
     errors: AtomicU64,
 }
 
 impl Console {
-    /// As asked for, and as terminal and environment allow.
+    /// The settings from the options, as far as terminal and environment allow them.
     pub(crate) fn new(common: &CommonArgs) -> Self {
         let (out_terminal, err_terminal) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let allowed = |terminal: bool| match common.color {
@@ -58,7 +58,7 @@ impl Console {
         }
     }
 
-    /// Without colours and progress.
+    /// A console without colours and progress.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
         Self {
@@ -73,8 +73,8 @@ impl Console {
         }
     }
 
-    /// Something failed: `what` names the thing, `advice` says what to do. Work goes on; the exit
-    /// status will be 1.
+    /// Report a failure: `what` names the failed thing, `advice` the remedy. Work goes on; the
+    /// exit status will be 1.
     pub(crate) fn error(&self, what: impl fmt::Display, advice: &str) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         let line = if advice.is_empty() {
@@ -85,7 +85,7 @@ impl Console {
         print_error(self.err, &line);
     }
 
-    /// Something to know, which is no failure.
+    /// Print information that is no failure.
     pub(crate) fn note(&self, text: impl fmt::Display) {
         if !self.quiet {
             // A closed stderr is no reason to stop.
@@ -93,25 +93,25 @@ impl Console {
         }
     }
 
-    /// Something to know for those who asked for more.
+    /// Print information for users who asked for more.
     pub(crate) fn detail(&self, text: impl fmt::Display) {
         if self.verbose > 0 {
             self.note(text);
         }
     }
 
-    /// How many errors there were.
+    /// The number of errors so far.
     pub(crate) fn errors(&self) -> u64 {
         self.errors.load(Ordering::Relaxed)
     }
 }
 
-/// The line for an error. Whatever it holds, it stays one line.
+/// Print the line for an error. Whatever the text holds, it stays one line.
 pub(crate) fn print_error(style: Style, text: &str) {
     let _ = writeln!(io::stderr(), "{} {}", style.bad("indef:"), one_line(text));
 }
 
-/// Without anything that could end the line or move the cursor.
+/// The text without any character that could end the line or move the cursor.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.trim_end().chars() {

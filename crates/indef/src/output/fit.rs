@@ -9,7 +9,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// The beginning of a text, in at most this many columns; an ellipsis says that there is more.
+/// The beginning of a text, in at most this many columns; an ellipsis marks omitted text.
 pub(crate) fn head(text: &str, room: usize) -> Cow<'_, str> {
     if text.width() <= room {
         return Cow::Borrowed(text);
@@ -31,7 +31,8 @@ pub(crate) fn head(text: &str, room: usize) -> Cow<'_, str> {
     Cow::Owned(short)
 }
 
-/// The end of a text, in at most this many columns: of a path, it is what tells one from another.
+/// The end of a text, in at most this many columns: the end of a path is the part that
+/// distinguishes it from others.
 pub(crate) fn tail(text: &str, room: usize) -> Cow<'_, str> {
     if text.width() <= room {
         return Cow::Borrowed(text);

@@ -1,4 +1,4 @@
-//! What a plan gains: time where weights were measured, else a number.
+//! The gain of a plan: time where weights were measured, else a number.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use super::Ratio;
 pub(crate) struct Gain<'a>(pub(crate) f64, pub(crate) &'a Weight);
 
 impl Gain<'_> {
-    /// What the number is, behind it.
+    /// The unit, to be printed after the number.
     pub(crate) fn unit(&self) -> &'static str {
         match self.1 {
             Weight::Paper => "IODP",

@@ -1,4 +1,4 @@
-//! One JSON document on stdout, written while its entries come in: never more than one of them is
+//! One JSON document on stdout, written while its entries arrive: never more than one of them is
 //! in memory.
 
 use std::{
@@ -11,11 +11,11 @@ use serde::Serialize;
 
 use crate::document::SCHEMA;
 
-/// A document `{"schema":…, NAME:[…], …}` on its way out. Entries come from many threads.
+/// A document `{"schema":…, NAME:[…], …}` while it is written. Entries come from many threads.
 #[derive(Debug)]
 pub(crate) struct Document {
     inner: Mutex<Inner>,
-    /// Stopped when nobody reads any more.
+    /// The work to cancel when stdout is closed.
     work: Option<Cancel>,
 }
 
@@ -28,8 +28,8 @@ struct Inner {
 }
 
 impl Document {
-    /// Begin, with the list `name`. `work` is cancelled when nobody reads any more, if there is no
-    /// other use in it than being read.
+    /// Begin the document with the list `name`. `work`, given if its only use is this output, is
+    /// cancelled when stdout is closed.
     pub(crate) fn begin(name: &str, work: Option<&Cancel>) -> Self {
         let mut inner = Inner {
             out: BufWriter::with_capacity(64 << 10, io::stdout()),
@@ -93,7 +93,7 @@ impl Inner {
     }
 }
 
-/// A document that is complete.
+/// Print a complete document.
 ///
 /// # Errors
 ///

@@ -16,5 +16,5 @@ pub(crate) use progress::Progress;
 pub(crate) use style::Style;
 pub(crate) use table::{Align, Count, Ratio, Table, counted};
 
-/// What to say when stdout takes no more.
+/// The error message for a failed write to stdout.
 pub(crate) const UNPRINTED: &str = "the result cannot be printed";

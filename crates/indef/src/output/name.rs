@@ -31,7 +31,7 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-/// Characters without a shape of their own that reorder or hide what stands around them.
+/// Whether a character has no shape of its own and reorders or hides the characters around it.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,4 +1,5 @@
-//! Progress on stderr: what is being done, how much of it, how fast, how long still.
+//! Progress on stderr: the current activity, the amount done, the speed, and the
+//! remaining time.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -6,13 +7,13 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::Console;
 
-/// A line that is redrawn a few times a second, and gone when the work is done.
+/// A line that is redrawn a few times a second, and removed when the work is done.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Counts things whose number is not known beforehand.
+    /// A progress line for things whose number is not known beforehand.
     pub(crate) fn counting(console: &Console, what: &'static str) -> Self {
         let bar = Self::bar(console, ProgressBar::no_length());
         bar.set_style(style(&format!(
@@ -21,7 +22,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// Counts bytes up to `total`.
+    /// A progress line for bytes up to `total`.
     pub(crate) fn bytes(console: &Console, total: u64) -> Self {
         let bar = Self::bar(console, ProgressBar::new(total));
         bar.set_style(style(
@@ -31,7 +32,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// How many bytes there will be.
+    /// Set the total number of bytes.
     pub(crate) fn total(&self, total: u64) {
         self.bar.set_length(total);
     }
@@ -46,17 +47,17 @@ impl Progress {
         bar
     }
 
-    /// So much more is done.
+    /// Add this much to the amount done.
     pub(crate) fn add(&self, n: u64) {
         self.bar.inc(n);
     }
 
-    /// What stands behind the numbers.
+    /// Set the text after the numbers.
     pub(crate) fn message(&self, text: impl Into<Cow<'static, str>>) {
         self.bar.set_message(text);
     }
 
-    /// Say something on stderr without tearing the line.
+    /// Print something on stderr without tearing the line.
     pub(crate) fn suspend<T>(&self, say: impl FnOnce() -> T) -> T {
         self.bar.suspend(say)
     }

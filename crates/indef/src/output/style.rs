@@ -1,6 +1,6 @@
-//! Colours, where they are allowed.
+//! Colours, where they are permitted.
 
-/// Decorates text, or not.
+/// Decorates text, or leaves it plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Style {
     on: bool,

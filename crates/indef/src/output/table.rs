@@ -22,7 +22,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// With these column titles.
+    /// A table with these column titles.
     pub(crate) fn new(columns: &[(&str, Align)]) -> Self {
         Self {
             header: columns
@@ -45,7 +45,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Write it, indented by two spaces, titles underlined by style only.
+    /// Write it, indented by two spaces; titles are underlined by style only.
     pub(crate) fn write(&self, out: &mut dyn Write, style: Style) -> io::Result<()> {
         let widths: Vec<usize> = self
             .header
@@ -85,12 +85,13 @@ impl Table {
     }
 }
 
-/// Cells are numbers, units and words: one column for each character is right for all of them.
+/// The width of a cell: cells are numbers, units and words, for which one column per character
+/// is right.
 fn width(cell: &str) -> usize {
     cell.chars().count()
 }
 
-/// A number with its thousands set apart.
+/// A number with a thousands separator.
 pub(crate) struct Count(pub(crate) u64);
 
 impl fmt::Display for Count {
@@ -107,7 +108,7 @@ impl fmt::Display for Count {
     }
 }
 
-/// A ratio with as many decimals as help: `1.00`, `23.4`, `65,536`.
+/// A ratio with a useful number of decimals: `1.00`, `23.4`, `65,536`.
 pub(crate) struct Ratio(pub(crate) f64);
 
 impl fmt::Display for Ratio {
@@ -121,7 +122,7 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// One of many things: `1 file`, `2 files`.
+/// A number with the noun in singular or plural: `1 file`, `2 files`.
 pub(crate) fn counted(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", Count(n), if n == 1 { one } else { many })
 }

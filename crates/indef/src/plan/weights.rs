@@ -9,13 +9,13 @@ use units::{Bytes, Nanos};
 
 use crate::output::{Align, Console, Count, Name, Ratio, Table};
 
-/// The weights that were measured, if any, and what they change.
+/// The measured weights, if any, and their effect.
 pub(super) fn measured(planned: &Planned) -> Option<(&Calibration, &Comparison)> {
     let found = planned.calibration.as_ref()?.as_ref().ok()?;
     Some((found, planned.comparison.as_ref()?))
 }
 
-/// The weights found and what they change, as text.
+/// Write the weights and their effect as text.
 pub(super) fn write(
     out: &mut dyn Write,
     console: &Console,
@@ -27,7 +27,7 @@ pub(super) fn write(
     writeln!(out, "{}", console.out.bold("Measured weights"))?;
     let mut line = |label: &str, text: String| writeln!(out, "  {label:<10}{text}");
     let mut parts = vec![ns(weights.base_ns).to_string()];
-    // Where all ranges are of one length, it is part of the base.
+    // Where all ranges have the same length, this cost is part of the base.
     if weights.per_byte_ns > 0.0 {
         let mib = weights.per_byte_ns * f64::from(1 << 20);
         parts.push(format!("{} a MiB", ns(mib)));

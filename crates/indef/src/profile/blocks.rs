@@ -1,4 +1,4 @@
-//! Which file lies where on its device, for traces of devices.
+//! Maps the blocks of a device to files, for traces of devices.
 
 use std::{
     fs::{self, File},
@@ -24,7 +24,7 @@ use crate::{
     refusal::tell,
 };
 
-/// `statfs`'s type of Btrfs, whose maps show places in an address space of its own.
+/// The type of Btrfs in `statfs`: its maps show places in an address space of its own.
 const BTRFS: u64 = 0x9123_683E;
 
 /// Map all files below the paths, without leaving the file system of each.
@@ -47,7 +47,8 @@ pub(super) fn map(paths: &[PathBuf], console: &Console) -> Result<BlockMap> {
             );
         };
         let roots = Roots::new();
-        // A walk that looks at files; places are asked for here, also of the smallest.
+        // The walk examines files; places are determined here, also of the smallest
+        // files.
         let found = Mutex::new((&mut blocks, Mapper::default()));
         let visit = |seen: Seen| {
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +81,7 @@ struct Device {
 }
 
 impl Device {
-    /// From `st_dev`. `None` for what is no disk or partition of one.
+    /// The device of an `st_dev`. `None` if it is no disk or partition of one.
     fn of(dev: u64) -> Option<Self> {
         let system = PathBuf::from(format!("/sys/dev/block/{}:{}", major(dev), minor(dev)));
         let system = fs::canonicalize(system).ok()?;

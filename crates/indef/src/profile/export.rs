@@ -71,7 +71,8 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Result<()> {
     Ok(())
 }
 
-/// Write a new file, and put it into place when it is whole. A pipe or a device is written as it is.
+/// Write a new file, and move it into place when it is complete. A pipe or a device is written
+/// directly.
 fn to_file(store: &Store, format: ExportFormat, path: &Path) -> Result<Document> {
     if path.exists() && !path.is_file() {
         let file = File::create(path).map_err(|error| failed(path, &error))?;
@@ -163,7 +164,8 @@ fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Do
     }
 }
 
-/// A file as text names it. Numbers of a file that is known by its path alone mean nothing.
+/// A file in the form for text. The numbers of a file that is known by its path alone are
+/// meaningless.
 fn known(file: &TracedFile) -> Option<ProfileFile> {
     let there = file.key.dev != 0;
     Some(ProfileFile {

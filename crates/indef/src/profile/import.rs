@@ -23,7 +23,7 @@ use crate::{
     output::{Console, Name, counted},
 };
 
-/// How much of a trace is looked at to tell what it is.
+/// Number of bytes of a trace that are examined to recognise its format.
 const BEGINNING: usize = 64 << 10;
 
 /// `profile import --json`.
@@ -81,7 +81,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Result<()> {
     )?;
     let mut gather = Gather::new(&mut store, session, now, readahead);
     let imported = import::import(format, input, &options, &mut gather);
-    // What came before an error is there to be used.
+    // Accesses before an error are usable.
     let gathered = gather.finish()?;
     let imported = imported.map_err(|error| {
         anyhow!(
@@ -162,7 +162,7 @@ fn is_empty(args: &ImportArgs) -> bool {
     args.store.metadata().is_ok_and(|status| status.len() == 0)
 }
 
-/// Say what was left out.
+/// Report what was left out.
 fn tell(imported: &Imported, console: &Console) {
     if let Some((line, text)) = &imported.first_unknown {
         console.note(format_args!(

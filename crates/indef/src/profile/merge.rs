@@ -23,7 +23,7 @@ struct Document {
 }
 
 pub(super) fn merge(args: &MergeArgs, console: &Console) -> Result<()> {
-    // Nothing is changed before all of them have been looked at.
+    // Nothing is changed before all of them have been examined.
     let mut others = Vec::new();
     for other in &args.others {
         if is_same(&args.store, other) {

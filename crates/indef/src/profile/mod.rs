@@ -1,4 +1,4 @@
-//! `indef profile`: look into profiles, merge them, bring traces of other tools into them.
+//! `indef profile`: inspect profiles, merge them, and import traces of other tools.
 
 mod blocks;
 mod export;
@@ -21,7 +21,7 @@ use crate::{
     refusal::{advice, plain},
 };
 
-/// Do what was asked for.
+/// Run the requested command.
 pub(crate) fn profile(args: &ProfileArgs, console: &Console) -> Result<Outcome> {
     match &args.what {
         ProfileCommand::Show(args) => show::show(args, console)?,
@@ -32,7 +32,7 @@ pub(crate) fn profile(args: &ProfileArgs, console: &Console) -> Result<Outcome> 
     Ok(Outcome::Done)
 }
 
-/// A file that cannot be opened or read.
+/// The error for a file that cannot be opened or read.
 fn failed(path: &Path, error: &io::Error) -> anyhow::Error {
     anyhow!("{}: {}: {}", Name(path), plain(error), advice(error))
 }

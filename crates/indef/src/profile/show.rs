@@ -24,7 +24,7 @@ use crate::{
     output::{Align, Console, Count, Name, Table, UNPRINTED, counted, json},
 };
 
-/// What a profile says of one file.
+/// The information in a profile about one file.
 #[derive(Clone, Debug, Default, Serialize)]
 struct FileHeat {
     #[serde(flatten)]
@@ -73,7 +73,7 @@ struct SessionJson {
     lost: u64,
 }
 
-/// What stands behind the files in JSON.
+/// The fields after the files in JSON.
 #[derive(Serialize)]
 struct Rest {
     kind: &'static str,
@@ -155,7 +155,7 @@ fn of_store(path: &Path) -> Result<Shown> {
     })
 }
 
-/// Counts what lines say, access by access.
+/// Counts the accesses in lines one by one.
 impl ProfileSink for Shown {
     fn file(&mut self, file: ProfileFile) -> ControlFlow<()> {
         self.files.push(FileHeat {
@@ -324,7 +324,7 @@ fn print_text(
     out.flush()
 }
 
-/// The latest sessions, and what they were.
+/// A table of the latest sessions.
 fn sessions(all: &[Session]) -> Table {
     const SHOWN: usize = 10;
     let mut table = Table::new(&[

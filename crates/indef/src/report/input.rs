@@ -1,4 +1,4 @@
-//! What a report is made from: plan files and saved results, told apart by their content.
+//! The inputs of a report: plan files and saved results, distinguished by their content.
 
 use std::{
     fs::File,
@@ -28,13 +28,13 @@ pub(super) struct Input {
     pub(super) content: Content,
 }
 
-/// What it holds.
+/// The content of an input.
 pub(super) enum Content {
     Plan(PlanInput),
     Run(RunDocument),
 }
 
-/// A plan, boiled down while it is read.
+/// A plan, condensed while it is read.
 pub(super) struct PlanInput {
     options: PlanOptions,
     pub(super) totals: PlanTotals,
@@ -42,7 +42,7 @@ pub(super) struct PlanInput {
     pub(super) worst: Vec<FilePlan>,
 }
 
-/// Maps in a report of a plan.
+/// Number of maps in a report of a plan.
 const MAPS: usize = 12;
 
 impl PlanInput {
@@ -51,12 +51,12 @@ impl PlanInput {
         self.options.policy.as_str()
     }
 
-    /// What its gains are counted in.
+    /// The unit of its gains.
     pub(super) fn weight(&self) -> &Weight {
         &self.options.weight
     }
 
-    /// The size of a read that it was made for.
+    /// The size of a read for which it was made.
     pub(super) fn io_size(&self) -> Bytes {
         self.options.io_size
     }
@@ -71,7 +71,7 @@ impl PlanInput {
     }
 }
 
-/// Read an input, and say what is wrong with it and what to do.
+/// Read an input; an error names the fault and the remedy.
 pub(super) fn read(path: &Path, top: usize) -> Result<Input> {
     let file = File::open(path)
         .map_err(|error| anyhow!("{}: {}: {}", Name(path), plain(&error), advice(&error)))?;
@@ -157,8 +157,8 @@ fn run(path: &Path, input: impl Read) -> Result<RunDocument> {
 }
 
 /// A plan knows how fragmented each range is, not where its extents lie: here a slice is at least
-/// one read long, and shows the most fragments that one read in it meets. After the run, ranges
-/// that migrate are one fragment.
+/// one read long, and shows the highest number of fragments in one of its reads. After the run,
+/// ranges that migrate are one fragment.
 fn map_of_plan(file: &FilePlan, io_size: Bytes) -> FileMap {
     let slice = slice_bytes(file.size, io_size.max(file.block_size)).get();
     let count = file.size.div_ceil(Bytes(slice)) as usize;
@@ -189,8 +189,8 @@ fn map_of_plan(file: &FilePlan, io_size: Bytes) -> FileMap {
     }
 }
 
-/// Joined neighbours that need no move have the DoLF of one of them; others that of all their
-/// reads together.
+/// Joined neighbours that need no move have the DoLF of one of them; others have that of all
+/// their reads together.
 fn fragments_in_a_read(chunk: &Chunk, io_size: Bytes) -> u64 {
     if chunk.dolf <= 1 || chunk.decision == Decision::Skip(SkipReason::Contiguous) {
         return chunk.dolf;

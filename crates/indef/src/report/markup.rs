@@ -1,4 +1,4 @@
-//! Text inside HTML, and the drawings: everything that could come from a file name is escaped here.
+//! Text inside HTML, and the drawings: every text that could come from a file name is escaped here.
 
 use std::fmt::{self, Write as _};
 
@@ -36,7 +36,7 @@ impl<T: fmt::Display> fmt::Display for Text<T> {
 /// Upper limits (inclusive) of the colour classes for fragments in a slice; `f0` is a hole.
 const CLASSES: [(u64, &str); 4] = [(1, "f1"), (3, "f2"), (7, "f3"), (31, "f4")];
 
-/// What the legend says, class by class.
+/// The text of the legend, class by class.
 pub(super) const LEGEND: [(&str, &str); 6] = [
     ("f1", "1 fragment: contiguous"),
     ("f2", "2–3"),
@@ -114,7 +114,7 @@ pub(super) fn device_bar(out: &mut String, label: &str, shares: &[u16]) -> fmt::
     Ok(())
 }
 
-/// The views of one file, before and (where known) after.
+/// Write the views of one file, before and (where known) after.
 pub(super) fn file_map(out: &mut String, map: &FileMap) -> fmt::Result {
     let name = map.path.to_path().unwrap_or_default();
     write!(
@@ -160,7 +160,7 @@ pub(super) fn file_map(out: &mut String, map: &FileMap) -> fmt::Result {
     Ok(())
 }
 
-/// The grid in words, for those who cannot see it.
+/// The grid in words, for readers who cannot see it.
 fn describe(when: &str, slices: &[u64]) -> String {
     let with_data = slices.iter().filter(|n| **n > 0).count() as u64;
     let broken = slices.iter().filter(|n| **n > 1).count() as u64;

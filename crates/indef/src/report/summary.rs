@@ -1,4 +1,4 @@
-//! What there is to say about an input in a few facts; text and HTML show the same ones.
+//! The main facts about an input; text and HTML show the same ones.
 
 use indef_core::SkipReason;
 use units::{Bytes, Nanos};
@@ -10,7 +10,7 @@ use crate::{
     output::{Count, Gain, Ratio, counted},
 };
 
-/// How a fact is to be felt.
+/// The tone in which a fact is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -24,7 +24,7 @@ pub(super) enum Tone {
 pub(super) struct Fact {
     pub(super) label: String,
     pub(super) value: String,
-    /// What stands beside it, smaller.
+    /// A remark beside it, in smaller type.
     pub(super) aside: String,
     pub(super) tone: Tone,
 }
@@ -157,7 +157,7 @@ fn dry_facts(run: &RunDocument) -> Vec<Fact> {
     ]
 }
 
-/// How much better a count became.
+/// The factor by which a count decreased.
 pub(crate) fn times_fewer(before: u64, after: u64) -> String {
     match after {
         0 => String::new(),
@@ -277,7 +277,7 @@ pub(super) fn worst_runs(run: &RunDocument, top: usize) -> (Vec<&RunFile>, u64) 
     (files, left_out)
 }
 
-/// Bytes a second, where that says something.
+/// Bytes a second, where the number is meaningful.
 pub(crate) fn rate(bytes: u64, ns: u64) -> String {
     if bytes == 0 || ns == 0 {
         return String::new();

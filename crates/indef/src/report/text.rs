@@ -73,7 +73,8 @@ fn write_facts(out: &mut dyn Write, console: &Console, facts: &[Fact]) -> io::Re
     Ok(())
 }
 
-/// The result of a run that just ended; `skipped` are the files that planning left alone.
+/// Write the result of a run that just ended; `skipped` are the files that planning left
+/// alone.
 pub(crate) fn write_run(
     out: &mut dyn Write,
     console: &Console,
@@ -106,7 +107,7 @@ pub(crate) fn write_run(
     Ok(())
 }
 
-/// Why a file was skipped, if it was.
+/// The reason for which a file was skipped, if it was.
 fn skip_reason(file: &RunFile) -> Option<SkipReason> {
     let word = file.reason.as_deref()?;
     let skipped = file.status == FileStatus::Skipped;
@@ -116,7 +117,7 @@ fn skip_reason(file: &RunFile) -> Option<SkipReason> {
         .find(|reason| skipped && reason.as_str() == word)
 }
 
-/// The files of a run, the worst first.
+/// Write the files of a run, the worst first.
 pub(crate) fn run_files(
     out: &mut dyn Write,
     console: &Console,

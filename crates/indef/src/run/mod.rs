@@ -1,4 +1,4 @@
-//! `indef run`: carry plans out, from paths, from a plan file, or from where a run was stopped.
+//! `indef run`: execute plans, from paths, from a plan file, or from the rest of a stopped run.
 
 mod observer;
 mod outcome;
@@ -32,7 +32,7 @@ use observer::Watch;
 pub(crate) use outcome::document;
 use outcome::{Rest, untouched_file};
 
-/// Run, and show what became of it.
+/// Run, and show the result.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     signals::watch(console, &cancel, Second::Abort)?;
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     drop(watch);
     let done = match done {
         Ok(done) => done,
-        // A document that was begun is ended, so that it stays one.
+        // A begun document is ended, so that it stays valid.
         Err(error) => {
             if let Some(document) = document {
                 document.end(&Rest::default())?;
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         }
     };
     match printed {
-        // What was done counts, whether or not somebody reads about it.
+        // The work is done, whether or not the result is read.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         printed => printed.context(UNPRINTED)?,
     }
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     })
 }
 
-/// Plan the paths, read the plan, or take up what is left.
+/// Plan the paths, read the plan, or load the rest of a stopped run.
 fn load(
     args: &RunArgs,
     console: &Console,
@@ -122,10 +122,10 @@ fn load(
     Ok(Work::from_planned(planned, &notes))
 }
 
-/// A run that was carried out.
+/// A completed run.
 struct Done {
     result: RunResult,
-    /// Files of which nothing was to move, by reason.
+    /// Files without a range to move, by reason.
     skipped: BTreeMap<SkipReason, u64>,
     dry_run: bool,
 }
@@ -178,7 +178,7 @@ fn default_options() -> RunOptions {
     }
 }
 
-/// The options that were given, over those of `base`.
+/// The given options, falling back to those of `base`.
 fn options_over(
     base: RunOptions,
     how: &HowArgs,
@@ -192,7 +192,8 @@ fn options_over(
     bounds.over(how.over(base))
 }
 
-/// Carry plans out for the demo: neither claimed nor stored, since nobody else knows the files.
+/// Execute plans for the demo: neither claimed nor stored, since no other process knows the
+/// files.
 pub(crate) fn execute_unstored(
     roots: &Roots,
     files: Vec<FilePlan>,

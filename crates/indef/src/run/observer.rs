@@ -1,4 +1,4 @@
-//! Watching a run: progress, failures as they happen, files as they end.
+//! Observes a run: progress, failures as they happen, files as they end.
 
 use std::sync::{
     OnceLock,
@@ -14,11 +14,11 @@ use crate::{
     output::{Console, Count, Name, Progress, json::Document},
 };
 
-/// Shows a run while it goes on.
+/// Shows a run during its execution.
 pub(super) struct Watch<'a> {
     console: &'a Console,
     document: Option<&'a Document>,
-    /// From the first event on.
+    /// The progress line, from the first event.
     progress: OnceLock<Progress>,
     files: AtomicU64,
     done: AtomicU64,
@@ -41,7 +41,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Say something without tearing the progress line.
+    /// Print something without tearing the progress line.
     pub(super) fn suspend(&self, say: impl FnOnce()) {
         match self.progress.get() {
             Some(progress) => progress.suspend(say),
@@ -114,7 +114,8 @@ impl Observer for Watch<'_> {
                     "{place}{engine} is not used: {}; {instead} is",
                     reason.advice()
                 );
-                // What the host copies although the device could is worth a word.
+                // If the host copies although the device could, that deserves a
+                // note.
                 match engine {
                     EngineKind::F2fsOffload | EngineKind::XfsOffload => self.console.note(text),
                     _ => self.console.detail(text),

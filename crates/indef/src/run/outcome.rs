@@ -1,4 +1,4 @@
-//! What became of a run, as the documents have it.
+//! The results of a run, in the form of the documents.
 
 use indef_core::{
     SkipReason,
@@ -13,7 +13,7 @@ use crate::{
     extent_map::file_map,
 };
 
-/// A file that the engine dealt with.
+/// The entry of a file that the engine processed.
 pub(crate) fn run_file(file: &FileResult) -> RunFile {
     RunFile {
         path: PathJson::from(file.path.as_path()),
@@ -35,7 +35,7 @@ pub(crate) fn run_file(file: &FileResult) -> RunFile {
     }
 }
 
-/// A file that planning left alone already.
+/// The entry of a file that planning left alone already.
 pub(super) fn untouched_file(plan: &FilePlan, reason: SkipReason) -> RunFile {
     RunFile {
         path: PathJson::from(plan.path.as_path()),
@@ -72,7 +72,7 @@ impl From<&RunResult> for RunTotals {
     }
 }
 
-/// The word for what stopped a run.
+/// The name of the cause that stopped a run.
 fn stop_word(cause: StopCause) -> &'static str {
     match cause {
         StopCause::Cancelled => "signal",
@@ -80,7 +80,7 @@ fn stop_word(cause: StopCause) -> &'static str {
     }
 }
 
-/// All of it in one document.
+/// The whole result in one document.
 pub(crate) fn document(result: &RunResult, totals: RunTotals, dry_run: bool) -> RunDocument {
     RunDocument {
         schema: SCHEMA,
@@ -99,7 +99,7 @@ fn maps(result: &RunResult) -> Vec<FileMap> {
     result.maps.iter().map(file_map).collect()
 }
 
-/// What stands behind the files of a streamed document.
+/// The fields after the files of a streamed document.
 #[derive(Default, Serialize)]
 pub(super) struct Rest {
     totals: RunTotals,

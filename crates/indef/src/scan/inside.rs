@@ -1,4 +1,4 @@
-//! The devices' insides, as text and as JSON.
+//! The devices' internal geometry, as text and as JSON.
 
 use indef_core::layout::Geometry;
 use indef_pipeline::geometry::{Answer, Geometries};
@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::output::Name;
 
-/// The inside of one file system's device, for JSON.
+/// The internal geometry of one file system's device, for JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct DeviceInside {
     /// One of its paths.
     path: String,
     device: Option<String>,
     geometry: String,
-    /// Why it is unknown.
+    /// The reason for which it is unknown.
     reason: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl From<&Answer> for DeviceInside {
     }
 }
 
-/// For JSON.
+/// The entries for JSON.
 pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
     match geometries.given() {
         Some(given) => vec![DeviceInside {
@@ -43,7 +43,7 @@ pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
     }
 }
 
-/// For a summary, a line for each device.
+/// The lines for a summary, one for each device.
 pub(super) fn lines(geometries: &Geometries) -> Vec<String> {
     let line = |answer: &Answer| match &answer.told {
         Ok(found) => format!("{} (told by {})", found.geometry, Name(&found.device)),

@@ -55,14 +55,14 @@ impl From<&FileHeat> for FileHeatJson {
     }
 }
 
-/// The accesses of a profile to all of them.
+/// The accesses of a profile to all files.
 #[derive(Serialize)]
 struct HeatJson {
-    /// Of the whole profile.
+    /// Reads in the whole profile.
     reads: u64,
     lost_requests: u64,
     lost_ns: Option<Nanos>,
-    /// Why no times are told.
+    /// The reason for which no times are given.
     no_times: Option<String>,
     hottest: Vec<HotRangeJson>,
 }
@@ -121,7 +121,7 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
     }
 }
 
-/// The sums of a scan, as JSON has them.
+/// The sums of a scan, for JSON.
 #[derive(Serialize)]
 struct Totals {
     files: u64,
@@ -188,7 +188,7 @@ impl Totals {
     }
 }
 
-/// All that follows the files.
+/// The fields after the files.
 #[derive(Serialize)]
 pub(super) struct Rest {
     totals: Totals,

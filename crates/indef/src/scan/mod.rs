@@ -1,4 +1,4 @@
-//! `indef scan`: how fragmented, where, and what it costs.
+//! `indef scan`: the degree, the place and the cost of fragmentation.
 
 mod inside;
 mod json;
@@ -35,7 +35,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
         jobs: args.workers.count(),
         ..Scanner::new(&args.paths)
     };
-    // Begun with the walk: what fails before leaves nothing on stdout.
+    // Begun with the walk: an earlier failure leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "scanning");
     let notes = |note: Note<'_>| match note {

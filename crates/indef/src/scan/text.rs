@@ -97,12 +97,12 @@ pub(super) fn write(
     }
 }
 
-/// A number that may not be known.
+/// A number, or a question mark if it is unknown.
 fn known_ratio(value: Option<f64>) -> String {
     value.map_or_else(|| "?".to_owned(), |value| Ratio(value).to_string())
 }
 
-/// A share, as people read it.
+/// A share, printed as a percentage.
 struct Percent(f64);
 
 impl fmt::Display for Percent {

@@ -47,7 +47,7 @@ struct Totals {
 }
 
 impl Document {
-    /// All of it.
+    /// The document of a snapshot.
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         Self {
             schema: SCHEMA,

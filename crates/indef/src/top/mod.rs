@@ -34,7 +34,7 @@ use crate::{
     run::run_options,
 };
 
-/// Show it, once or until it is enough.
+/// Show the list, once or until the user leaves it.
 pub(crate) fn top(args: &TopArgs, console: &Console) -> Result<Outcome> {
     let paths = canonical(&args.paths)?;
     let options = RunOptions {
@@ -50,7 +50,7 @@ pub(crate) fn top(args: &TopArgs, console: &Console) -> Result<Outcome> {
     screen::show(args, watch, options, console, &cancel)
 }
 
-/// Where the counts come from.
+/// The source of the counts.
 fn feed(args: &TopArgs, paths: &[PathBuf], console: &Console) -> Result<Box<dyn Feed>> {
     let notes = |note: Note<'_>| tell(console, note);
     Ok(match &args.profile {
@@ -85,7 +85,7 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
         text::write(&mut io::stdout().lock(), console, &snapshot, args.top)
     };
     printed.context(UNPRINTED)?;
-    // What was seen until a signal came is what was asked for; a part of a profile is not.
+    // The accesses seen before a signal are a complete result; a part of a profile is not.
     Ok(if cancel.is_cancelled() && !snapshot.live {
         Outcome::Stopped
     } else {

@@ -1,8 +1,8 @@
-//! The terminal as a screen, and as it was before.
+//! The terminal as a screen, and its restoration.
 //!
-//! It is given back on every way out: at the end, on an error, on a panic of the thread that draws,
-//! and after SIGINT, SIGTERM and SIGHUP, which only ask for an orderly end. Panics of other threads
-//! are results (the engine says so in the file's result), and must not tear the screen.
+//! It is restored on every way out: at the end, on an error, on a panic of the thread that draws,
+//! and after SIGINT, SIGTERM and SIGHUP, which only request an orderly end. Panics of other threads
+//! are results (the engine reports them in the file's result), and must not tear the screen.
 
 use std::{
     fs::File,
@@ -33,18 +33,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// A screen, until it is dropped.
 pub(super) struct Screen {
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Where keys come from: stdin, if it is the terminal.
+    /// The source of keys: stdin, if it is the terminal.
     keys: Keys,
-    /// Whether it is still ours.
+    /// Whether the terminal is still in our mode.
     open: Arc<AtomicBool>,
 }
 
 impl Screen {
-    /// Take the terminal.
+    /// Take over the terminal.
     ///
     /// # Errors
     ///
-    /// What the terminal cannot do.
+    /// The terminal cannot be used as a screen.
     pub(super) fn open() -> Result<Self> {
         let open = Arc::new(AtomicBool::new(true));
         give_back_on_panic(&open);
@@ -57,13 +57,13 @@ impl Screen {
         })
     }
 
-    /// Wait at most this long for something that was typed, or for another size of the terminal.
+    /// Wait at most this long for input, or for a new size of the terminal.
     ///
     /// # Errors
     ///
     /// The terminal is gone.
     pub(super) fn event(&self, at_most: Duration) -> Result<Option<Event>> {
-        // A terminal that is gone is always ready to be read, and reads as nothing: the reader of
+        // A terminal that is gone is always ready to be read, and yields no data: the reader of
         // keys would try for ever.
         if self.keys.is_gone(at_most) {
             bail!("the terminal is gone");
@@ -76,7 +76,7 @@ impl Screen {
     }
 }
 
-/// The terminal as keys are read from it.
+/// The terminal from which keys are read.
 enum Keys {
     Stdin,
     Terminal(File),
@@ -91,7 +91,7 @@ impl Keys {
         }
     }
 
-    /// Wait for keys; whether there will never be any.
+    /// Wait for keys. Returns whether none can arrive any more.
     fn is_gone(&self, at_most: Duration) -> bool {
         let stdin = stdin();
         let keys = match self {
@@ -100,7 +100,7 @@ impl Keys {
         };
         let mut fds = [PollFd::from_borrowed_fd(keys, PollFlags::IN)];
         let at_most = Timespec::try_from(at_most).ok();
-        // A signal may interrupt the wait; the caller looks at those.
+        // A signal may interrupt the wait; the caller checks for signals.
         let _ = poll(&mut fds, at_most.as_ref());
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         fds[0].revents().intersects(gone)
@@ -123,7 +123,7 @@ fn take() -> io::Result<Terminal<CrosstermBackend<Stdout>>> {
     taken
 }
 
-/// Give the terminal back, once. Where that fails there is nobody to tell.
+/// Restore the terminal, once. A failure cannot be reported anywhere.
 fn give_back(open: &AtomicBool) {
     if open.swap(false, Ordering::SeqCst) {
         let _ = disable_raw_mode();

@@ -8,7 +8,7 @@ use units::Bytes;
 use super::screen::{count, lost, time};
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
-/// Write the `top` most costly ranges, and what holds for all.
+/// Write the `top` most costly ranges, and the totals.
 ///
 /// # Errors
 ///

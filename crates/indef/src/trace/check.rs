@@ -1,4 +1,4 @@
-//! `indef trace --check`: what can be seen on this kernel.
+//! `indef trace --check`: the events that can be traced on this kernel.
 
 use std::io::{self, Write};
 
@@ -45,8 +45,8 @@ impl From<&Source> for SourceEntry {
     }
 }
 
-/// Load and attach everything, for a moment, and say what came of it. A layer that does not work is
-/// an error, told after what there is to tell of the other.
+/// Load and attach everything, for a moment, and report the result. A layer that does not work is
+/// an error, reported after the result of the other layer.
 pub(super) fn check(console: &Console) -> Result<Outcome> {
     let layers: Vec<LayerEntry> = [Layer::Fs, Layer::Syscall].map(look).into();
     let failed: Vec<String> = layers

@@ -1,5 +1,5 @@
-//! The command that is traced: it is held back until the collector knows it, so that nothing of it
-//! escapes, and it becomes what it is only then.
+//! The traced command: it is held back until the collector knows it, so that none of its accesses
+//! escapes, and executes the program only then.
 
 use std::{
     cell::RefCell,
@@ -20,7 +20,7 @@ use crate::{
     output::{Console, Name},
 };
 
-/// Exit status of a shell whose command is not there; ours until the command is what runs.
+/// Exit status of a shell whose command is not found; ours until the command has been executed.
 const NOT_STARTED: i32 = 127;
 
 /// A traced command.
@@ -31,7 +31,7 @@ pub(super) struct Traced {
 }
 
 impl Traced {
-    /// Start it, held back.
+    /// Start the command, held back.
     pub(super) fn start(command: &[OsString]) -> Result<Self> {
         let own = env::current_exe().context("cannot find this program to start the command")?;
         let child = Command::new(own)
@@ -49,8 +49,8 @@ impl Traced {
             pid,
             name: command.first().cloned().unwrap_or_default(),
         };
-        // Without WNOWAIT, which leaves the end of a child for `wait`, a stop would not be told
-        // from an end; a held child only ever stops here.
+        // Without WNOWAIT, which leaves the end of a child for `wait`, a stop could not be
+        // distinguished from an end; a held child only ever stops here.
         match waitpid(Some(pid), WaitOptions::UNTRACED) {
             Ok(Some((_, status))) if status.stopped() => Ok(traced),
             Ok(_) => bail!("the command ended before it began"),
@@ -63,7 +63,7 @@ impl Traced {
         self.child.borrow().id()
     }
 
-    /// Let it go on.
+    /// Let it continue.
     pub(super) fn go_on(&self) -> Result<()> {
         kill_process(self.pid, Signal::CONT).context("cannot let the command go on")
     }
@@ -73,7 +73,7 @@ impl Traced {
         matches!(self.child.borrow_mut().try_wait(), Ok(Some(_)) | Err(_))
     }
 
-    /// Wait for its end, and say how it ended if not well.
+    /// Wait for its end, and report how it ended if it did not succeed.
     pub(super) fn wait(self, console: &Console) -> Result<()> {
         let mut child = self.child.into_inner();
         if matches!(child.try_wait(), Ok(None)) {

@@ -1,4 +1,4 @@
-//! A trace on the screen and on paper.
+//! The display of a trace: on the screen, and as a report.
 //!
 //! [`Live`](indef_pipeline::learn::Live) is drawn as a few lines that refresh themselves ([`View`]),
 //! written as a summary at the end ([`write_summary`]), and put into the JSON document

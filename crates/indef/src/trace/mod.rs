@@ -1,4 +1,5 @@
-//! `indef trace`: learn what applications really read, and show it.
+//! `indef trace`: record the actual reads and writes of applications, and show
+//! them.
 
 mod check;
 mod command;
@@ -51,7 +52,7 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
         }
     };
     let mut view = View::new(console, traced.is_some());
-    // Until the command, the time or the user's patience ends.
+    // Until the end of the command, the time limit, or a signal of the user.
     let is_over = |elapsed: Duration| {
         cancel.is_cancelled()
             || traced.as_ref().is_some_and(Traced::has_ended)
@@ -97,7 +98,7 @@ fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
     write_summary(&mut io::stdout().lock(), console, live, args.top)
 }
 
-/// Why there may be nothing.
+/// The possible reason for an empty result.
 fn nothing(layer: LayerName) -> &'static str {
     match layer {
         LayerName::Fs => {

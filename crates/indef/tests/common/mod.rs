@@ -1,4 +1,4 @@
-//! Driving the real binary, and files to drive it on.
+//! Helpers that run the real binary, and make files for it.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -20,7 +20,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 use units::Bytes;
 
-/// What a run of the binary said.
+/// The output and status of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Ran {
     /// The exit status; 128 + the signal where one ended it.
@@ -60,7 +60,7 @@ impl From<Output> for Ran {
     }
 }
 
-/// The binary, with a state directory of this test program's own.
+/// The binary, with a state directory for this test program alone.
 pub(crate) fn indef() -> Command {
     static STATE: OnceLock<TempDir> = OnceLock::new();
     let state = STATE.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
@@ -86,7 +86,8 @@ pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item =
         .into()
 }
 
-/// What a demo said, which has moved files, found all in order, and counted these.
+/// The document of a demo, which must have moved files, found everything in order,
+/// and counted these.
 #[track_caller]
 pub(crate) fn proven(ran: &Ran, counted: &[&str]) -> serde_json::Value {
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -103,7 +104,7 @@ pub(crate) fn proven(ran: &Ran, counted: &[&str]) -> serde_json::Value {
     document
 }
 
-/// A place where anybody may execute the binary, and work.
+/// A folder in which any user may execute the binary, and work.
 pub(crate) struct ForAnybody {
     pub(crate) dir: TempDir,
     pub(crate) binary: PathBuf,

@@ -1,4 +1,4 @@
-//! Somebody who reads.
+//! A background reader.
 
 use std::{
     fs::OpenOptions,
@@ -12,14 +12,15 @@ use std::{
     time::Duration,
 };
 
-/// Reads the first 128 KiB of a file around the page cache, again and again, until it is dropped.
+/// Reads the first 128 KiB of a file, bypassing the page cache, again and again, until it is
+/// dropped.
 pub(crate) struct Reader {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Reader {
-    /// Begin.
+    /// Start reading.
     pub(crate) fn of(path: &Path) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let file = OpenOptions::new()

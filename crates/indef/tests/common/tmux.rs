@@ -1,4 +1,4 @@
-//! A real terminal to try screens in: tmux, on a socket of its own.
+//! A real terminal for tests of screens: tmux, on a socket of its own.
 
 use std::{
     ffi::OsStr,
@@ -10,10 +10,10 @@ use std::{
 
 use tempfile::TempDir;
 
-/// How long a screen may take to show what it should: slow machines are slow.
+/// Time limit for a screen to show the expected content: slow machines are slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A terminal with a shell in it. It ends with the value.
+/// A terminal with a shell in it. Dropping the value ends it.
 pub(crate) struct Tmux {
     socket: PathBuf,
     _dir: TempDir,
@@ -61,7 +61,7 @@ impl Tmux {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Press keys, by the names that tmux has for them.
+    /// Press keys, by tmux's names for them.
     #[track_caller]
     pub(crate) fn press(&self, keys: &[&str]) {
         self.run(["send-keys"].iter().chain(keys));
@@ -80,14 +80,14 @@ impl Tmux {
         self.press(&["Enter"]);
     }
 
-    /// Give the terminal another size.
+    /// Resize the terminal.
     #[track_caller]
     pub(crate) fn resize(&self, columns: u16, rows: u16) {
         let (columns, rows) = (columns.to_string(), rows.to_string());
         self.run(["resize-window", "-x", &columns, "-y", &rows]);
     }
 
-    /// What is on the screen.
+    /// The content of the screen.
     #[track_caller]
     pub(crate) fn screen(&self) -> String {
         self.run(["capture-pane", "-p"])
@@ -102,7 +102,8 @@ impl Tmux {
             .to_owned()
     }
 
-    /// Not a screen, lines and echo as usual, and a visible cursor.
+    /// Check that there is no screen, that lines and echo work as usual, and
+    /// that the cursor is visible.
     #[track_caller]
     pub(crate) fn assert_as_before(&self) {
         assert_eq!(self.property("alternate_on"), "0");
@@ -114,7 +115,7 @@ impl Tmux {
         self.wait_for("echo,icanon,isig,end");
     }
 
-    /// Wait until the screen is as it should be, and return it.
+    /// Wait until the screen has the expected content, and return it.
     #[track_caller]
     pub(crate) fn wait_until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + PATIENCE;

@@ -1,4 +1,4 @@
-//! What came out: gain over bytes moved, as table and as JSON.
+//! The results: gain over bytes moved, as table and as JSON.
 
 use std::fmt;
 
@@ -21,16 +21,16 @@ pub(crate) struct Curve {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Point {
     pub(super) contender: &'static str,
-    /// Bytes moved, of the file's.
+    /// Bytes moved, as a percentage of the file's.
     pub(super) moved_pct: f64,
     pub(super) mib_per_s: f64,
-    /// Of the time that moving all saves.
+    /// The time saved, as a percentage of the time that moving all saves.
     pub(super) time_gain_pct: f64,
-    /// Of the requests that moving all saves.
+    /// The requests saved, as a percentage of those that moving all saves.
     pub(super) request_gain_pct: f64,
 }
 
-/// A target gain: what was predicted, what came.
+/// A target gain: the prediction, and the result.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Target {
     pub(super) predicted_pct: f64,
@@ -39,7 +39,8 @@ pub(super) struct Target {
     pub(super) request_gain_pct: f64,
 }
 
-/// The part of what moving all saves, in percent: of time, and of requests.
+/// The share of the savings of moving all, in percent: of time, and of
+/// requests.
 pub(super) fn gain(before: Cost, after: Cost, now: Cost) -> (f64, f64) {
     let part = |value: fn(Cost) -> u64| {
         let (before, after, now) = (value(before) as f64, value(after) as f64, value(now) as f64);
@@ -49,7 +50,8 @@ pub(super) fn gain(before: Cost, after: Cost, now: Cost) -> (f64, f64) {
 }
 
 impl Curve {
-    /// How far `indef` is behind the oracle at worst: in time, and in requests.
+    /// The largest deficit of `indef` against the oracle: in time, and in
+    /// requests.
     pub(super) fn behind_oracle(&self) -> (f64, f64) {
         let of = |name| self.points.iter().filter(move |p| p.contender == name);
         of("oracle").zip(of("indef")).fold(

@@ -1,20 +1,22 @@
-//! The whole sentence: watch an application, find the fragments that cost it time, move only those.
+//! The whole procedure: watch an application, find the fragments that cost it time, move only
+//! those.
 //!
-//! A file in pieces of 4 KiB is read in 128 KiB requests, by Zipf's law at several skews and evenly.
-//! The reader is traced; from the profile, more and more of the file is moved, and the same reads
-//! are timed on each state, paired with those on the file as it was and on the file moved as a
-//! whole. What it should show (issue: "What it must show"):
+//! A file in pieces of 4 KiB is read in 128 KiB requests, by Zipf's law at several skews and
+//! evenly. The reader is traced; from the profile, more and more of the file is moved, and the same
+//! reads are timed on each state, paired with those on the original file and on the file moved as a
+//! whole. The expected results (issue: "What it must show"):
 //!
-//! - `indef`, which learned from the trace, is nowhere more than 2 points behind the `oracle`, which
-//!   is told the true counts;
-//! - at skew 1.4 a tenth of the bytes gives at least 95 % of what moving all gives;
-//! - what `--target-gain` predicts comes within 5 points.
+//! - `indef`, which learned from the trace, is nowhere more than 2 points below the `oracle`, which
+//!   gets the true counts;
+//! - at skew 1.4 a tenth of the bytes gives at least 95 % of the gain of moving all;
+//! - the prediction of `--target-gain` is within 5 points of the result.
 //!
 //! A gain is the part of the time that moving all saves. `fragpicker` keeps the hottest share;
 //! `whole` goes from front to back, as the conventional tools do.
 //!
-//! Not covered: the host below this machine, whose caches nobody here can drop, serves repeated
-//! reads faster than a device would. It does so for every state, and requests are counted, too.
+//! Not covered: the host below this machine, whose caches cannot be dropped from here, serves
+//! repeated reads faster than a device would. It does so for every state, and requests are counted,
+//! too.
 
 mod curve;
 mod timing;
@@ -89,7 +91,7 @@ pub struct ReaderArgs {
     seed: u64,
 }
 
-/// Read as told.
+/// Read as the arguments say.
 pub(super) fn read(args: &ReaderArgs) -> Result<()> {
     let workload = Workload {
         skew: args.skew,
@@ -148,7 +150,7 @@ pub(super) fn measure(args: &ZipfArgs, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A state, and what was moved to get there.
+/// A state, and the options that produced it.
 struct Moving {
     contender: &'static str,
     scratch: ScratchFs,
@@ -156,7 +158,7 @@ struct Moving {
     moved: u64,
 }
 
-/// What all workloads share.
+/// The environment that all workloads share.
 struct Bench<'a> {
     args: &'a ZipfArgs,
     indef: PathBuf,
@@ -175,7 +177,7 @@ impl<'a> Bench<'a> {
                 "btrfs" => "btrfs",
                 _ => "ext4",
             },
-            // The file, what was between its pieces, and room to move all of it.
+            // Room for the file, the data between its pieces, and a move of all of it.
             size: args.size * 4 + Bytes::mib(256),
             files: Files::Single(args.size),
         };
@@ -272,7 +274,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Predict, move, and see what came of it.
+    /// Predict, move, and measure the result.
     fn targets(&self, learned: &str, sample: &[u32], profiles: &Path) -> Result<Vec<Target>> {
         let mut states = Vec::new();
         let mut predicted = Vec::new();
@@ -310,7 +312,7 @@ impl<'a> Bench<'a> {
             .collect())
     }
 
-    /// What the reads cost on these states, before, and after moving all.
+    /// The cost of the reads on these states, before, and after moving all.
     fn timed(&self, states: &[Moving], sample: &[u32]) -> Result<(Vec<Cost>, Cost, Cost)> {
         let all: Vec<(&ScratchFs, &Path)> = states
             .iter()
@@ -332,7 +334,8 @@ impl<'a> Bench<'a> {
         state.moved as f64 * 100.0 / self.args.size.get() as f64
     }
 
-    /// Trace the reader on the file as it was, and take what was learned out of the store as text.
+    /// Trace the reader on the original file, and export the recorded accesses from the store as
+    /// text.
     fn traced_profile(&self, workload: &Workload, folder: &Path) -> Result<String> {
         measure::drop_caches(&self.before.scratch)?;
         let store = folder.join("store");
@@ -365,7 +368,7 @@ fn start(state: &State, image: &Path, contender: &'static str) -> Result<Moving>
     })
 }
 
-/// The options of `indef run` that take a contender on from where it is.
+/// The options of `indef run` that continue a contender from its present state.
 fn options(contender: &str, profile: &Path, budget: u64, hot: f64) -> Vec<OsString> {
     let budget = budget.to_string();
     let words: Vec<&str> = match contender {
@@ -383,7 +386,7 @@ fn options(contender: &str, profile: &Path, budget: u64, hot: f64) -> Vec<OsStri
     words
 }
 
-/// Move; how many bytes.
+/// Move. Returns the number of bytes.
 fn run(indef: &Path, options: &[OsString], file: &Path) -> Result<u64> {
     let moved = &call(indef, "run", options, file)?["totals"]["bytes_relocated"];
     moved.as_u64().context("a run tells what it moved")
@@ -405,7 +408,7 @@ fn call(indef: &Path, verb: &str, options: &[OsString], file: &Path) -> Result<s
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Where the file's path goes in the text of a profile.
+/// The placeholder for the file's path in the text of a profile.
 const PLACE: &str = "\u{1}";
 
 /// The true counts, as a profile.
@@ -418,7 +421,7 @@ fn known_profile(counts: &[u64]) -> String {
     text
 }
 
-/// What a store knows of a file, as a profile that serves for every copy of it.
+/// The accesses to a file in a store, as a profile that is valid for every copy of it.
 fn learned_profile(store: &Path, file: &Path) -> Result<String> {
     let heat = Store::open(store)?.load(SystemTime::now())?;
     let status = fs::metadata(file)?;

@@ -1,5 +1,5 @@
-//! The harness on a small file: that it runs to its end, and that what does not depend on chance is
-//! so. Times of so few reads prove nothing.
+//! Tests the harness on a small file: that it runs to its end, and that the results that do not
+//! depend on chance are right. Times of so few reads prove nothing.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn loop_the_harness_measures_what_it_should() {
         assert!(found[0] > 75.0 && found[1] > 90.0, "{name}: {found:?}");
     }
     assert!(gains("whole")[0] < 40.0, "{:?}", gains("whole"));
-    // The same ranges are moved; two that lie side by side by chance are one request less.
+    // The same ranges are moved; two that are adjacent by chance are one request less.
     for (oracle, indef) in gains("oracle").iter().zip(gains("indef")) {
         assert!((oracle - indef).abs() < 1.0, "{oracle} and {indef}");
     }

@@ -1,9 +1,9 @@
 //! The same reads on several states, in turn.
 //!
-//! Each read is done on every state before the next one is done on any, in changing order. What
-//! disturbs the machine for a while so disturbs all of them alike. Of the rounds, the median time of
-//! each single read counts. A read that some state still had to wait for out of all proportion says
-//! something about the machine only, and is left out on all states.
+//! Each read is done on every state before the next one is done on any, in changing order. A
+//! disturbance of the machine for a while so affects all of them alike. Of the rounds, the median
+//! time of each single read counts. A read that took disproportionately long on some state all the
+//! same tells something about the machine only, and is left out on all states.
 
 use std::{fs, path::Path};
 
@@ -16,12 +16,12 @@ use super::{super::measure, workload::Reader};
 /// range, nor a cache below, makes such a difference.
 const DISTURBED: u64 = 16;
 
-/// What all reads took on one state.
+/// The cost of all reads on one state.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cost {
     /// Sum over the undisturbed reads of their median time.
     pub(super) time_ns: u64,
-    /// How many these are.
+    /// The number of these.
     pub(super) reads: u64,
     /// Requests that the device got in one round, metadata included.
     pub(super) requests: u64,
@@ -66,7 +66,7 @@ pub(super) fn paired(
     Ok(costs)
 }
 
-/// The reads that no state was disturbed at.
+/// The reads that were disturbed on no state.
 fn undisturbed(times: &[Vec<u64>]) -> Vec<usize> {
     let limit = DISTURBED * median(&mut times.concat());
     let reads = times.first().map_or(0, Vec::len);

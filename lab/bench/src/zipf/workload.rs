@@ -16,21 +16,21 @@ use workloads::Numbers;
 /// Bytes of one read.
 pub(super) const READ: Bytes = Bytes::kib(128);
 
-/// What is read how often.
+/// The distribution of the reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     /// The range of rank `k` is read in proportion to `1 / k^skew`; 0 for all alike.
     pub(crate) skew: f64,
     /// Ranges of [`READ`] bytes in the file.
     pub(crate) ranges: u64,
-    /// How many reads.
+    /// Number of reads.
     pub(crate) reads: u64,
     pub(crate) seed: u64,
 }
 
 impl Workload {
-    /// The reads in order: numbers of ranges. Ranks are strewn over the file, so that what is hot
-    /// does not lie together.
+    /// The reads in order: numbers of ranges. Ranks are scattered over the file, so that hot
+    /// ranges do not lie together.
     pub(crate) fn sequence(&self) -> Vec<u32> {
         let mut numbers = Numbers::new(self.seed);
         let mut places: Vec<u32> = (0..self.ranges as u32).collect();
@@ -50,7 +50,7 @@ impl Workload {
         (0..self.reads).map(|_| pick()).collect()
     }
 
-    /// How often each range is read by `sequence`.
+    /// The number of times that each range is read by `sequence`.
     pub(super) fn counts(&self, sequence: &[u32]) -> Vec<u64> {
         let mut counts = vec![0; self.ranges as usize];
         for range in sequence {
@@ -59,8 +59,8 @@ impl Workload {
         counts
     }
 
-    /// Some of the reads, which stand for all: of the reads ordered by the heat of their range,
-    /// every n-th. So a part of the time tells what all of it would.
+    /// A sample that stands for all reads: of the reads ordered by the heat of their range, every
+    /// n-th. So a part of the time shows the time of all.
     pub(super) fn sample(&self, sequence: &[u32], wanted: usize) -> Vec<u32> {
         let counts = self.counts(sequence);
         let mut ordered = sequence.to_vec();
@@ -74,7 +74,7 @@ impl Workload {
     }
 }
 
-/// Reads ranges of a file past every cache of the system.
+/// Reads ranges of a file, bypassing every cache of the system.
 pub(super) struct Reader {
     file: File,
     buffer: AlignedBuffer,
@@ -93,7 +93,7 @@ impl Reader {
         })
     }
 
-    /// Read a range; how long that took.
+    /// Read a range. Returns the time that it took.
     pub(super) fn read(&mut self, range: u32) -> Result<Duration> {
         let offset = u64::from(range) * READ.get();
         let started = Instant::now();

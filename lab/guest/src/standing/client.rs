@@ -23,21 +23,21 @@ use super::{
 };
 use crate::{Cache, LabError, programs};
 
-/// How long a keeper may take to end: the guest's power-off, and some.
+/// Time limit for a keeper to end: the guest's power-off, and a margin.
 const DOWN: Duration = Duration::from_secs(30);
-/// How often we look whether somebody wants the end.
+/// Interval of the check for a requested end.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Ctrl-], as telnet has it.
+/// Ctrl-], as in telnet.
 const DETACH: u8 = 0x1d;
 
-/// A standing guest that is there.
+/// A standing guest that is running.
 #[derive(Debug)]
 pub struct Standing {
     place: Place,
     state: State,
 }
 
-/// What a command said.
+/// The output and the status of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// Its exit status; 128 and a signal's number where a signal ended it.
@@ -51,18 +51,19 @@ pub struct Said {
 /// How a shell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It did.
+    /// The shell itself ended.
     Shell,
-    /// We left it there.
+    /// We detached and left it running.
     Detached,
 }
 
 impl Standing {
-    /// The one with this name; `None` where there is none (what one has left behind is taken away).
+    /// The guest with this name; `None` where there is none (the remains of an earlier one are
+    /// removed).
     ///
     /// # Errors
     ///
-    /// The cache cannot be used; or a keeper is there that has not said yet where it is.
+    /// The cache cannot be used; or a keeper is running that has not published its address yet.
     pub fn find(cache: &Cache, name: &str) -> Result<Option<Self>, LabError> {
         let place = Place::of(cache, name)?;
         if let Some(_lock) = place.lock(FlockOperation::NonBlockingLockExclusive)? {
@@ -77,14 +78,14 @@ impl Standing {
         }
     }
 
-    /// What is known of it.
+    /// The known facts about it.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Run a command there. Its output goes to our own as it comes; its status comes back. It ends when
-    /// `stop` is set. Programs and files are looked for here.
+    /// Run a command there. Its output goes to our own as it arrives; its status is returned. It
+    /// ends when `stop` is set. Programs and files are looked up on this side.
     ///
     /// # Errors
     ///
@@ -92,14 +93,14 @@ impl Standing {
     pub fn run(&self, command: Command, stop: &AtomicBool) -> Result<i32, LabError> {
         let (mut out, mut err) = (io::stdout(), io::stderr());
         self.take(command, stop, |frame| match frame {
-            // Who reads our output may have seen enough: the command goes on, as elsewhere.
+            // The reader of our output may have closed it: the command goes on, as elsewhere.
             Frame::Out(bytes) => drop(out.write_all(&bytes).and_then(|()| out.flush())),
             Frame::Err(bytes) => drop(err.write_all(&bytes)),
             Frame::Ended(_) | Frame::Failed(_) => {}
         })
     }
 
-    /// The same with its output for the caller.
+    /// The same, but returns the output to the caller.
     ///
     /// # Errors
     ///
@@ -142,7 +143,7 @@ impl Standing {
                 Ok(frame) => take(frame),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
                 Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
-                    // The end of the connection is the command's.
+                    // The end of the connection ends the command.
                     let _ = stream.shutdown(std::net::Shutdown::Both);
                     return Err(LabError::Stopped);
                 }
@@ -151,11 +152,11 @@ impl Standing {
         }
     }
 
-    /// Be at its terminal, with ours, until the shell ends or Ctrl-] is typed.
+    /// Connect our terminal to the guest's, until the shell ends or Ctrl-] is typed.
     ///
     /// # Errors
     ///
-    /// Somebody else is there, or the guest ended.
+    /// Another client is at the terminal, or the guest ended.
     pub fn shell(&self) -> Result<Ended, LabError> {
         let input = io::stdin();
         let size = termios::tcgetwinsize(&input).ok();
@@ -169,7 +170,7 @@ impl Standing {
         let typing = stream
             .try_clone()
             .map_err(LabError::at(&self.state.socket))?;
-        // Ends with the process: there is no end to waiting for a key.
+        // This thread ends with the process: waiting for a key cannot be interrupted.
         thread::spawn(move || {
             type_into(typing, &left);
         });
@@ -195,7 +196,7 @@ impl Standing {
     ///
     /// It does not end.
     pub fn down(self) -> Result<(), LabError> {
-        // One that does not listen any more is ending, or stuck.
+        // A keeper that does not listen any more is ending, or stuck.
         let asked = self.ask(&Ask::Down);
         let begun = Instant::now();
         let mut killed = false;
@@ -237,7 +238,7 @@ fn gone() -> LabError {
     LabError::Request("the standing guest has ended".into())
 }
 
-/// What the keeper says, as it comes.
+/// The frames from the keeper, as they arrive.
 fn frames(mut stream: UnixStream) -> Receiver<Frame> {
     let (sender, receiver) = mpsc::sync_channel(16);
     thread::spawn(move || {
@@ -250,7 +251,7 @@ fn frames(mut stream: UnixStream) -> Receiver<Frame> {
     receiver
 }
 
-/// Send what is typed, up to Ctrl-].
+/// Send the typed keys, up to Ctrl-].
 fn type_into(mut stream: UnixStream, detached: &AtomicBool) {
     let mut keys = [0; 256];
     while let Ok(n @ 1..) = io::stdin().read(&mut keys) {
@@ -267,7 +268,7 @@ fn type_into(mut stream: UnixStream, detached: &AtomicBool) {
     let _ = stream.shutdown(std::net::Shutdown::Both);
 }
 
-/// Our terminal, passing every key on; as before once this is dropped.
+/// Our terminal in raw mode, passing every key on; restored when this is dropped.
 struct Raw(Option<Termios>);
 
 impl Raw {

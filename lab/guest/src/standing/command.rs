@@ -16,9 +16,9 @@ use std::{
 use super::wire::Frame;
 use crate::machine::Word;
 
-/// How often we look whether the client is still there.
+/// Interval of the check whether the client is still connected.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How often a command is told to end.
+/// Interval at which a command is told again to end.
 const INSIST: Duration = Duration::from_secs(1);
 
 /// Two ports for a command's output.
@@ -33,7 +33,7 @@ pub(super) struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     stream: Arc<Mutex<UnixStream>>,
-    /// Whether it has gone away.
+    /// Whether it has disconnected.
     pub(super) gone: Arc<AtomicBool>,
 }
 
@@ -45,7 +45,7 @@ impl Client {
         }
     }
 
-    /// Say something; that nobody hears it is noted.
+    /// Send a frame; if nobody receives it, that is recorded.
     pub(super) fn say(&self, frame: &Frame) {
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if frame.write(&mut *stream).is_err() {
@@ -53,32 +53,33 @@ impl Client {
         }
     }
 
-    /// The connection ends.
+    /// End the connection.
     pub(super) fn end(&self) {
         let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = stream.shutdown(std::net::Shutdown::Both);
     }
 }
 
-/// A command that was started.
+/// A started command.
 pub(super) struct Running<'a> {
     pub(super) client: &'a Client,
     pub(super) slot: &'a Slot,
-    /// Behind each of its outputs.
+    /// The mark after the end of each of its outputs.
     pub(super) mark: &'a [u8],
-    /// How it ends.
+    /// The words about how it ends.
     pub(super) words: &'a Receiver<Word>,
     pub(super) timeout: Duration,
-    /// Whether the guest shall end.
+    /// Whether the guest must end.
     pub(super) down: &'a AtomicBool,
-    /// Tell the guest to end it.
+    /// Tells the guest to end it.
     pub(super) kill: &'a (dyn Fn() + Sync),
 }
 
 impl Running<'_> {
-    /// Pass its output on and wait for its end; what to say to the client comes back.
+    /// Pass its output on, wait for its end, and return the last frame for the
+    /// client.
     pub(super) fn wait(&self) -> Frame {
-        // Set where no more can come.
+        // Set when no more output can arrive.
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             for (port, frame) in [
@@ -130,7 +131,7 @@ impl Running<'_> {
     }
 }
 
-/// Pass on what comes from a port, up to the mark.
+/// Pass on the output of a port, up to the mark.
 fn forward(
     mut port: &UnixStream,
     mark: &[u8],
@@ -144,7 +145,7 @@ fn forward(
         match port.read(&mut buffer) {
             Ok(0) => break,
             Ok(n) => kept.extend_from_slice(&buffer[..n]),
-            // The port's streams have a timeout, so that we can look.
+            // The port's streams have a timeout, so that the flags can be checked.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -163,7 +164,8 @@ fn forward(
             kept.truncate(kept.len() - mark.len());
             break;
         }
-        // What may be the mark's beginning waits for its end.
+        // Bytes that may be the beginning of the mark are held back until the rest
+        // arrives.
         let open = (1..mark.len().min(kept.len() + 1))
             .rev()
             .find(|n| mark.starts_with(&kept[kept.len() - n..]))
@@ -179,7 +181,7 @@ fn forward(
     }
 }
 
-/// A folder that goes with its value.
+/// A folder that is removed when its value is dropped.
 pub(super) struct JobFolder(pub(super) PathBuf);
 
 impl Drop for JobFolder {
@@ -188,7 +190,7 @@ impl Drop for JobFolder {
     }
 }
 
-/// One who writes lines to the guest.
+/// The writer of lines to the guest.
 #[derive(Debug)]
 pub(super) struct Control(pub(super) Mutex<UnixStream>);
 
@@ -205,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// However the output is cut into pieces, what arrives is what came before the mark.
+    /// However the output is cut into pieces, exactly the bytes before the mark arrive.
     #[test]
     fn output_ends_at_the_mark() {
         let mark = b"=mark=";

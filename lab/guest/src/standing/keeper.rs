@@ -28,32 +28,32 @@ use crate::{
     machine::{Machine, TERMINAL, Word},
 };
 
-/// How often we look at everything.
+/// Interval of all periodic checks.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How long the guest may take to unmount and power off.
+/// Time limit for the guest to unmount and power off.
 const POWER_OFF: Duration = Duration::from_secs(15);
-/// How long a client may take to say what it wants.
+/// Time limit for a client to send its request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Ports of the slots.
 const OUT: [&str; 4] = ["out0", "out1", "out2", "out3"];
 const ERR: [&str; 4] = ["err0", "err1", "err2", "err3"];
 
-/// When a keeper ends by itself.
+/// Limits after which a keeper ends by itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// When nobody has wanted anything for so long.
+    /// The time without any client.
     pub idle: Duration,
-    /// When it has been there for so long.
+    /// The time since the start.
     pub life: Duration,
 }
 
-/// Boot the guest and keep it until somebody wants its end, a limit is reached, it ends itself, or
-/// `stop` says so. `announce` is called once commands can come. Whatever happens, nothing is left but
-/// what a kill of this process leaves: a folder, that the next one takes away.
+/// Boot the guest and keep it until a client requests its end, a limit is reached, it ends
+/// itself, or `stop` is set. `announce` is called once commands can arrive. In every case nothing
+/// remains except the remains of a kill of this process: a folder, which the next keeper removes.
 ///
 /// # Errors
 ///
-/// There is one with this name already; or it does not come up.
+/// A guest with this name exists already; or it does not come up.
 pub fn keep(
     cache: &Cache,
     name: &str,
@@ -95,7 +95,8 @@ pub fn keep(
     ended
 }
 
-/// Ours until we end. Somebody may just be looking whether it is taken.
+/// Take the lock, which is held until we end. Another process may be holding it for a moment, to
+/// check whether it is taken.
 fn lock(place: &Place) -> Result<fs::File, LabError> {
     for _ in 0..20 {
         if let Some(lock) = place.lock(FlockOperation::NonBlockingLockExclusive)? {
@@ -110,22 +111,22 @@ fn lock(place: &Place) -> Result<fs::File, LabError> {
 
 struct Keeper {
     kernel: Kernel,
-    /// Where a command's files are put; the guest has it as `/lab/jobs`.
+    /// The folder for the files of commands; the guest has it as `/lab/jobs`.
     jobs: PathBuf,
     machine: Mutex<Machine>,
     control: Control,
-    /// Those that are free.
+    /// The free slots.
     slots: Mutex<Vec<Slot>>,
-    /// Nobody's.
+    /// The terminal's stream, while no client has it.
     terminal: Mutex<Option<UnixStream>>,
-    /// Who wants to know how a command ends, by its number.
+    /// The receivers of the word about a command's end, by the command's number.
     waiting: Mutex<HashMap<u64, Sender<Word>>>,
-    /// Who wants to know that the shell has ended.
+    /// The receiver of the word about the shell's end.
     at_terminal: Mutex<Option<Sender<Word>>>,
-    /// What of the host's files the guest has.
+    /// The files of the host that the guest has.
     there: Mutex<BTreeMap<PathBuf, Copied>>,
     jobs_begun: AtomicU64,
-    /// Clients, and when the last one was there.
+    /// The number of clients, and the time at which the last one was connected.
     clients: Mutex<(usize, Instant)>,
     down: AtomicBool,
 }
@@ -172,7 +173,7 @@ impl Keeper {
         })
     }
 
-    /// Take clients, and pass on what the guest says, until the end.
+    /// Accept clients, and pass on the guest's words, until the end.
     fn serve(
         self: &Arc<Self>,
         listener: &UnixListener,
@@ -214,7 +215,7 @@ impl Keeper {
         }
     }
 
-    /// One that was told to power off by a command has ended well.
+    /// A guest that a command told to power off has ended well.
     fn guest_ended(&self) -> Result<(), LabError> {
         lock_on(&self.waiting).clear();
         let console = lock_on(&self.machine).end_of_console();
@@ -267,7 +268,7 @@ impl Keeper {
             }
             Ask::Run(command) => {
                 let gone = Arc::clone(&client.gone);
-                // Nothing comes but the end.
+                // Nothing arrives but the end.
                 thread::spawn(move || {
                     let _ = io::copy(&mut input, &mut io::sink());
                     gone.store(true, Ordering::Release);
@@ -283,7 +284,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Run a command; what to say at last comes back.
+    /// Run a command and return the last frame for the client.
     fn run(&self, client: &Client, command: Command) -> Frame {
         let Some(slot) = lock_on(&self.slots).pop() else {
             return Frame::Failed(format!("{} commands are running there already", OUT.len()));
@@ -378,7 +379,8 @@ impl Keeper {
     }
 }
 
-/// Show the client what the terminal shows. Once it is over, only what is there already.
+/// Send the output of the terminal to the client. Once `over` is set, only the output already
+/// present.
 fn show(mut terminal: &UnixStream, client: &Client, over: &AtomicBool) {
     let mut buffer = vec![0; 4096];
     loop {
@@ -399,7 +401,7 @@ fn show(mut terminal: &UnixStream, client: &Client, over: &AtomicBool) {
     }
 }
 
-/// Something that no output contains.
+/// A random string that no output contains.
 fn mark() -> io::Result<String> {
     let mut bytes = [0; 12];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

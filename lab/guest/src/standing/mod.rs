@@ -1,12 +1,12 @@
 //! A guest that stays, for many commands: `indef-lab up`.
 //!
-//! A *keeper* process ([`keep`]) owns QEMU and, where there is one, flashd; everything goes with it,
-//! however it ends (QEMU by the parent-death signal, flashd as it is part of it). It also ends by
-//! itself, when nobody has wanted anything for a while or it has been there for long.
+//! A *keeper* process ([`keep`]) owns QEMU and, where there is one, flashd; everything ends with
+//! it, however it ends (QEMU by the parent-death signal, flashd as it is part of it). It also ends
+//! by itself, after a time without any client or at a maximum age.
 //!
-//! Whether a keeper is there is what the lock on `NAME.lock` in the cache says, nothing else: a process
-//! id may be somebody else's by now. `NAME.json` says where its socket is; without the lock it is stale,
-//! and goes together with the folder that it names.
+//! Whether a keeper is running is known only from the lock on `NAME.lock` in the cache: a process
+//! id may belong to another process by now. `NAME.json` names its socket; without the lock it is
+//! stale, and is removed together with the folder that it names.
 //!
 //! [`Session`] is the same within a process, for tests and experiments.
 //!
@@ -34,25 +34,25 @@ pub use wire::Command;
 
 use crate::{Cache, LabError, cache::lock_file};
 
-/// How folders of the lab begin.
+/// Prefix of the names of the lab's folders.
 const FOLDER_PREFIX: &str = "indef-lab-";
 
-/// What is known of a standing guest.
+/// The known facts about a standing guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The keeper's process id.
     pub pid: u32,
     /// Its socket.
     pub socket: PathBuf,
-    /// Its sockets' and disks' folder.
+    /// The folder of its sockets and disks.
     pub folder: PathBuf,
-    /// What `uname -r` says.
+    /// The output of `uname -r`.
     pub kernel: String,
-    /// What its zoned SSD is, if it has one.
+    /// The description of its zoned SSD, if it has one.
     pub device: Option<String>,
 }
 
-/// The files of the standing guest with a name.
+/// The files in the cache of the standing guest with a name.
 #[derive(Clone, Debug)]
 struct Place {
     folder: PathBuf,
@@ -79,7 +79,7 @@ impl Place {
         self.folder.join(format!("{}.json", self.name))
     }
 
-    /// The lock, if nobody has it.
+    /// Take the lock, if nobody has it.
     fn lock(&self, how: FlockOperation) -> Result<Option<File>, LabError> {
         let path = self.folder.join(format!("{}.lock", self.name));
         let file = lock_file(&path)?;
@@ -111,9 +111,9 @@ impl Place {
             .map_err(LabError::at(&path))
     }
 
-    /// Take away what a keeper that was killed has left. The lock must be held.
+    /// Remove the remains of a killed keeper. The lock must be held.
     fn clear(&self) {
-        // A state that cannot be read is of no use to anybody, either.
+        // An unreadable state is of no use to any other process, either.
         if let Ok(Some(state)) = self.read()
             && is_ours(&state.folder)
         {
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-/// Whether this can only be a folder of the lab's.
+/// Whether this can only be a folder of the lab.
 fn is_ours(folder: &Path) -> bool {
     folder
         .file_name()
@@ -155,7 +155,7 @@ mod tests {
                 device: None,
             };
             place.write(&state).unwrap();
-            // As long as somebody has the lock it is not stale.
+            // As long as the lock is held, the state is not stale.
             let held = place
                 .lock(FlockOperation::NonBlockingLockExclusive)
                 .unwrap();

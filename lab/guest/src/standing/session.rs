@@ -17,21 +17,22 @@ use crate::{Cache, Guest, LabError};
 const NAME: &str = "session";
 
 /// A guest that takes commands until it is dropped. Commands may run at the same time, from several
-/// threads. Nobody else can reach it.
+/// threads. No other process can reach it.
 #[derive(Debug)]
 pub struct Session {
     standing: Standing,
     stop: Arc<AtomicBool>,
-    /// Ours: it was dropped.
+    /// Our own flag: the session was dropped.
     over: Arc<AtomicBool>,
     copy: Vec<OsString>,
     keeper: Option<JoinHandle<Result<(), LabError>>>,
-    // Its state; after the keeper has ended.
+    // Its state; dropped after the keeper has ended.
     _folder: tempfile::TempDir,
 }
 
 impl Session {
-    /// Boot it. It, and what runs there, ends when `stop` is set, and after an hour in any case.
+    /// Boot it. It, with everything that runs there, ends when `stop` is set, and after an hour in
+    /// any case.
     ///
     /// # Errors
     ///
@@ -77,14 +78,14 @@ impl Session {
         })
     }
 
-    /// Have this file or program there for every command.
+    /// Make this file or program available to every command.
     #[must_use]
     pub fn copy(mut self, file: impl AsRef<OsStr>) -> Self {
         self.copy.push(file.as_ref().to_owned());
         self
     }
 
-    /// Run a command, for at most so long.
+    /// Run a command with this time limit.
     ///
     /// # Errors
     ///
@@ -107,7 +108,7 @@ impl Session {
         self.standing.output(command, &self.stop)
     }
 
-    /// End it, and hear whether it was well until then.
+    /// End it, and report whether it was well until then.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
-//! What a client and a standing guest's keeper say to each other, over a Unix socket: the client one
-//! line of JSON ([`Ask`]), the keeper frames ([`Frame`]): kind, length (4 bytes, little-endian), content.
+//! The messages between a client and a standing guest's keeper, over a Unix socket: the client
+//! sends one line of JSON ([`Ask`]), the keeper frames ([`Frame`]): kind, length (4 bytes,
+//! little-endian), content.
 
 use std::{
     ffi::OsString,
@@ -8,18 +9,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// What a line may be long: a command and names of files.
+/// Maximum length of a line: a command and names of files.
 const LONGEST_ASK: u64 = 1 << 20;
-/// What a frame may be long; the keeper sends at most what it reads at once.
+/// Maximum length of a frame; the keeper sends at most the bytes that it reads at once.
 const LONGEST_FRAME: u32 = 1 << 20;
 
-/// What a client wants.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Ask {
     /// Run a command; it ends when the connection does.
     Run(Command),
-    /// Be at the terminal: what the client sends from now on is typed there.
+    /// Connects to the terminal: all further bytes from the client are typed there.
     Shell {
         /// Lines of the client's terminal.
         rows: u16,
@@ -35,26 +36,26 @@ pub(super) enum Ask {
 pub struct Command {
     /// Program and arguments. The program is a file of the host, or one of busybox's.
     pub words: Vec<OsString>,
-    /// The folder to begin in.
+    /// The command's working directory.
     pub here: OsString,
-    /// Files of the host that it wants, at the place that they have there.
+    /// Files of the host that it wants, at the same path as on the host.
     pub copy: Vec<OsString>,
     /// Whether it wants the makers and checkers of file systems.
     pub with_tools: bool,
-    /// How many seconds it may take.
+    /// Its time limit in seconds.
     pub timeout_s: u64,
 }
 
-/// What the keeper says.
+/// A message of the keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Frame {
-    /// Standard output, or what the terminal shows.
+    /// Standard output, or the output of the terminal.
     Out(Vec<u8>),
     /// Standard error.
     Err(Vec<u8>),
     /// It has ended with this status.
     Ended(i32),
-    /// It came to no result, and why.
+    /// It came to no result, for this reason.
     Failed(String),
 }
 
@@ -77,7 +78,7 @@ impl Frame {
         to.write_all(&frame)
     }
 
-    /// The next one; `None` at the end.
+    /// Read the next one; `None` at the end.
     pub(super) fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
         let mut head = [0; 5];
         match from.read_exact(&mut head) {

@@ -1,23 +1,23 @@
-//! What a block may hold after a power cut: the newest version that was acknowledged as durable, or a
-//! newer one of which the writing had begun.
+//! The allowed content of a block after a power cut: the newest version that was acknowledged as
+//! durable, or a newer one whose write had begun.
 
-/// Bytes of a block.
+/// The size of a block.
 pub(crate) const BLOCK: usize = 4096;
 
-/// A block in memory, as direct I/O wants it.
+/// A block in memory, aligned as direct I/O requires.
 #[repr(align(4096))]
 pub(crate) struct Buffer(pub(crate) [u8; BLOCK]);
 
 /// Versions of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
-    /// The newest that was acknowledged.
+    /// The newest version that was acknowledged.
     pub(crate) durable: u64,
-    /// The newest that may have been written.
+    /// The newest version that may have been written.
     pub(crate) written: u64,
 }
 
-/// Each 16 bytes of a block are its number and version.
+/// Fill each 16 bytes of a block with its number and version.
 pub(crate) fn fill(buffer: &mut Buffer, block: u64, version: u64) {
     for word in buffer.0.chunks_exact_mut(16) {
         word[..8].copy_from_slice(&block.to_le_bytes());
@@ -25,8 +25,8 @@ pub(crate) fn fill(buffer: &mut Buffer, block: u64, version: u64) {
     }
 }
 
-/// The oldest and the newest version that the block's content is of; `None` if it is anything else.
-/// (These differ where a write was cut.)
+/// The oldest and the newest version in the block's content; `None` if it is anything else. (These
+/// differ where a write was cut.)
 pub(crate) fn versions(buffer: &Buffer, block: u64) -> Option<(u64, u64)> {
     let mut found = None;
     for word in buffer.0.chunks_exact(16) {

@@ -1,6 +1,6 @@
-//! The guest's side: a file is moved while one application overwrites it, and then the file system is
-//! stopped without writing anything more. The journal commits by itself every 300 s, so whatever is
-//! durable was committed because the application asked for it.
+//! The guest's side: a file is moved while one application overwrites it, and then the file system
+//! is stopped without writing anything more. The journal commits by itself every 300 s, so all
+//! durable data was committed because the application asked for it.
 
 use std::{
     fs::{File, OpenOptions},
@@ -19,15 +19,15 @@ use workloads::Numbers;
 
 use crate::bounds::{BLOCK, Bounds, Buffer, fill, versions};
 
-/// What a line with a result begins with.
+/// The prefix of a line with a result.
 pub(crate) const RESULT: &str = "trial:";
 
 const BLOCKS: u64 = 512;
-/// The cut comes at most so long after the beginning.
+/// The cut comes at most this long after the beginning.
 const LONGEST_MS: u64 = 400;
 
-/// How the application has its data made durable. There is one of them in a round: the commit of one
-/// would hide what another one lacks.
+/// The way in which the application makes its data durable. Each round uses only one: the commit of
+/// one would hide a fault of another.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Fdatasync,
@@ -45,7 +45,7 @@ impl Way {
     ];
 
     fn open(self, path: &Path) -> io::Result<File> {
-        // What rustix 1.1 calls DSYNC is O_SYNC (asm-generic/fcntl.h has both).
+        // The constant DSYNC of rustix 1.1 is O_SYNC (asm-generic/fcntl.h has both).
         const O_DSYNC: i32 = 0o10000;
         let direct = OFlags::DIRECT.bits() as i32;
         let flags = match self {
@@ -71,13 +71,13 @@ impl Way {
     }
 }
 
-/// Where the file system is.
+/// The place of the file system.
 pub(crate) struct Place {
     root: PathBuf,
     disk: PathBuf,
 }
 
-/// Only in the guest.
+/// The place in the environment; only in the guest.
 pub(crate) fn in_guest() -> Option<Place> {
     Some(Place {
         root: std::env::var_os("INDEF_ON_EXT4")?.into(),
@@ -103,7 +103,7 @@ impl Place {
     }
 }
 
-/// What came of the cuts of a way.
+/// The sum over the cuts of one way.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     cuts: u64,
@@ -111,13 +111,13 @@ struct Sum {
     bad: u64,
     moved: u64,
     acknowledged: u64,
-    /// Blocks that were acknowledged in the round of the cut, each looked at once.
+    /// Blocks that were acknowledged in the round of the cut, each examined once.
     blocks: u64,
     lost: u64,
 }
 
-/// The application: it overwrites blocks, most often those that were moved already, until the file
-/// system is gone. Answers how many writes were acknowledged.
+/// The application: it overwrites blocks, most often moved ones, until the file system is gone.
+/// Returns the number of acknowledged writes.
 fn write_until_cut(
     (way, file): (Way, &File),
     bounds: &mut [Bounds],
@@ -146,7 +146,8 @@ fn move_all(file: &File, donor: &File, front: &AtomicU64, over: &AtomicBool, mut
         let moved = move_extents(file, donor, at, at, len);
         at += moved.moved_blocks;
         front.store(at, Ordering::Relaxed);
-        // Pages that are being written are tried again; else the file system is gone.
+        // The move of pages that are being written is tried again; any other error means that the
+        // file system is gone.
         if moved
             .result
             .is_err_and(|error| error.kind() != io::ErrorKind::ResourceBusy)
@@ -157,7 +158,7 @@ fn move_all(file: &File, donor: &File, front: &AtomicU64, over: &AtomicBool, mut
     }
 }
 
-/// One round, up to the cut; blocks that were moved, and writes that were acknowledged.
+/// One round, up to the cut. Returns the number of moved blocks and of acknowledged writes.
 fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64) {
     let mut rng = Numbers::new(seed);
     let file = way.open(&place.file()).unwrap();
@@ -173,7 +174,8 @@ fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64
         .open(&place.root)
         .unwrap();
     fallocate(&donor, FallocateFlags::empty(), 0, BLOCKS * BLOCK as u64).unwrap();
-    // An inode that is read while a transaction is running has that one's number, whatever it changes.
+    // An inode that is read while a transaction is running has the number of that transaction,
+    // whatever it changes.
     let root = File::open(&place.root).unwrap();
     rustix::fs::syncfs(&root).unwrap();
     let (front, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -191,8 +193,8 @@ fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64
     })
 }
 
-/// Look at every block; what is found is what holds from now on. Counts what was acknowledged since
-/// `before`, and what is lost.
+/// Examine every block; its content holds from now on. Returns how many blocks were acknowledged
+/// since `before`, and how many blocks hold content that is not allowed (lost).
 fn look(place: &Place, before: &[Bounds], bounds: &mut [Bounds]) -> (u64, u64) {
     let file = File::open(place.file()).unwrap();
     let mut buffer = Buffer([0; BLOCK]);
@@ -212,7 +214,8 @@ fn look(place: &Place, before: &[Bounds], bounds: &mut [Bounds]) -> (u64, u64) {
     (blocks, lost)
 }
 
-/// So many cuts. (Rounds in which nothing was moved, or nothing acknowledged, show nothing.)
+/// Run this many cuts. (Rounds in which nothing was moved, or nothing acknowledged, prove
+/// nothing.)
 pub(crate) fn run(place: &Place, cuts: u64) {
     place.mount();
     let mut bounds = vec![

@@ -9,7 +9,7 @@ const ZONED: Geometry = Geometry::Zoned {
     segment_chips: 16,
     offset: Bytes::ZERO,
 };
-/// A device behind a conventional one of 64 MiB, with zones of 8 MiB on 4 of 16 chips.
+/// A device after a conventional one of 64 MiB, with zones of 8 MiB on 4 of 16 chips.
 const PART: Geometry = Geometry::Zoned {
     chips: 16,
     block: Bytes::kib(4),
@@ -155,7 +155,7 @@ fn the_die_is_the_one_that_the_device_says() {
     let zone = (64 << 20) + 5 * (8 << 20);
     assert_eq!(spread.add(zone + 2 * 4096, 4096), 4096);
     assert_eq!(spread.units_used(), [6]);
-    // What is on the device before it does not count.
+    // Bytes before the device do not count.
     assert_eq!(spread.add(0, 64 << 20), 0);
     assert_eq!(spread.add((64 << 20) - 4096, 8192), 4096);
     assert_eq!(spread.units_used(), [0, 6]);

@@ -1,20 +1,20 @@
-//! What can be wrong with a plan file, in one line each.
+//! The errors of a plan file, in one line each.
 
 use std::{fmt, io};
 
 use super::{super::OptionError, MAX_LINE, VERSION};
 use crate::layout::ParseGeometryError;
 
-/// A plan file cannot be used: which line, what is wrong, what to do.
+/// The error of an unusable plan file: the line, the problem and the remedy.
 #[derive(Debug)]
 pub struct PlanError {
     /// Counted from 1.
     pub line: u64,
-    /// What is wrong.
+    /// The problem of the line.
     pub problem: Problem,
 }
 
-/// What is wrong with a line.
+/// The problem of a line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -40,7 +40,7 @@ pub enum Problem {
     /// A line that continues a file, without chunks.
     #[error("a line of no chunks; the plan is damaged, make a new one with 'indef plan'")]
     NoChunks,
-    /// Values that cannot be.
+    /// Impossible values.
     #[error("{0}; correct the line, or make a new plan with 'indef plan'")]
     Absurd(#[from] Absurd),
     /// No totals line.
@@ -51,14 +51,14 @@ pub enum Problem {
         "the totals do not match the files before them, which are incomplete or were changed to move more; make a new plan with 'indef plan'"
     )]
     Totals,
-    /// Something behind the totals.
+    /// Data after the totals.
     #[error(
         "there is something behind the totals, where a plan ends; make a new plan with 'indef plan'"
     )]
     Trailing,
 }
 
-/// A value that cannot be.
+/// An impossible value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Absurd {
@@ -77,7 +77,7 @@ pub enum Absurd {
         /// The thing to name.
         of: &'static str,
     },
-    /// The root is to end where no directory of the path ends.
+    /// The root would end where no directory of the path ends.
     #[error("a root of {0} bytes, where the path has no directory that ends")]
     Root(usize),
     /// Not a block size.
@@ -91,13 +91,13 @@ pub enum Absurd {
     Chunk {
         /// Where it begins.
         start: u64,
-        /// The mistake, in words that follow its place.
+        /// The mistake, as the words after its place.
         problem: &'static str,
     },
     /// A negative or infinite number of a chunk.
     #[error("{name} of the chunk at byte {start} is {value}")]
     Number {
-        /// Which number.
+        /// The name of the number.
         name: &'static str,
         /// Where the chunk begins.
         start: u64,
@@ -106,8 +106,8 @@ pub enum Absurd {
     },
 }
 
-/// The message of `serde_json` with the column alone: it counts lines from the one that it was given, so
-/// that its line is always 1.
+/// The message of `serde_json` with the column alone: it counts lines within the text that it was
+/// given, so that its line is always 1.
 fn json_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text

@@ -3,7 +3,7 @@
 //! ```text
 //! header    {"indef-plan":2, the options}
 //! file      {"path":…, …, "chunks":[…], "more":false}     one for each file
-//! chunks    {"chunks":[…], "more":false}                  only behind a line with "more":true
+//! chunks    {"chunks":[…], "more":false}                  only after a line with "more":true
 //! totals    {"totals":{…}}                                so that a cut-off file is noticed
 //! ```
 //!
@@ -19,8 +19,8 @@ pub use error::{Absurd, PlanError, Problem};
 pub use reader::PlanReader;
 pub use writer::PlanWriter;
 
-/// The version that is written; this one and all before it are read. Version 1 told no birth times,
-/// and not where the given path ends.
+/// The version that is written; this one and all before it are read. Version 1 has neither birth
+/// times nor the length of the given path.
 pub const VERSION: u64 = 2;
 
 /// The longest line, without its end.

@@ -1,5 +1,5 @@
 //! Reading a plan file, and checking every value in it. Plans are edited by hand, cut off by full
-//! disks and mixed up with other files: nothing read here is believed.
+//! disks and mixed up with other files: no value is trusted.
 
 use std::io::{BufRead, Read};
 
@@ -47,7 +47,7 @@ impl<R: BufRead> PlanReader<R> {
         Ok(reader)
     }
 
-    /// What the plan was made with.
+    /// The options with which the plan was made.
     #[must_use]
     pub fn options(&self) -> &PlanOptions {
         &self.options

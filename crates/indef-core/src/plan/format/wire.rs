@@ -1,4 +1,4 @@
-//! The lines as they stand in the file. Numbers carry their unit in their names.
+//! The lines in the form of the file. Numbers carry their unit in their names.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{SkipReason, calibrate::Weights, priority::finite};
 
-/// What every version of the header has.
+/// The fields that every version of the header has.
 #[derive(Deserialize)]
 pub(super) struct Version {
     #[serde(rename = "indef-plan")]
@@ -27,7 +27,7 @@ pub(super) struct Header {
     truncate_pct: f64,
     alpha: f64,
     beta: f64,
-    /// Only where they are measured, so that other plans stay as they were.
+    /// Present only for measured weights, so that other plans keep their form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     measured_weights: Option<Weights>,
     io_size_bytes: Bytes,
@@ -240,8 +240,8 @@ impl From<&PlanTotals> for Totals {
 }
 
 impl Totals {
-    /// Whether `seen` is all of the plan, and promises no more writes. It may promise fewer: a person
-    /// may have turned migrations into skips. Gains are sums of fractions, and not compared.
+    /// Whether `seen` covers the whole plan, and promises no more writes. It may promise fewer: a
+    /// person may have turned migrations into skips. Gains are sums of fractions, and not compared.
     pub(super) fn cover(&self, seen: &PlanTotals) -> bool {
         self.files == seen.files
             && self.chunks == seen.chunks

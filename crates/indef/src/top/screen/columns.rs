@@ -1,11 +1,13 @@
-//! The columns of the list: what stands in them, and which ones there is room for.
+//! The columns of the list: their content, and the choice of those for which there
+//! is room.
 
 use indef_pipeline::watch::{Lost, Row, Snapshot, SortBy};
 use units::{Bytes, Nanos};
 
 use crate::output::{Count, Name, Ratio, fit};
 
-/// A path is not squeezed into less than this, as long as another column can go.
+/// A path never gets fewer columns than this, as long as another column can be
+/// dropped.
 const MIN_PATH: usize = 24;
 
 /// A column of numbers.
@@ -31,7 +33,7 @@ const fn column(by: SortBy, what: What, width: usize) -> Column {
     Column { by, what, width }
 }
 
-/// From left to right.
+/// All columns from left to right.
 const COLUMNS: [Column; 7] = [
     column(SortBy::Lost, What::Lost, 9),
     column(SortBy::Reads, What::Reads, 9),
@@ -42,7 +44,7 @@ const COLUMNS: [Column; 7] = [
     column(SortBy::Path, What::Start, 10),
 ];
 
-/// Which ones stay in a narrow terminal, the most useful first.
+/// The columns by usefulness: a narrow terminal keeps the first ones.
 const BY_USE: [What; 7] = [
     What::Lost,
     What::Dolf,
@@ -118,7 +120,7 @@ impl Column {
     }
 }
 
-/// A row in so many columns of the terminal.
+/// A row in this many columns of the terminal.
 pub(super) fn line(columns: &[Column], row: &Row, width: usize) -> String {
     let mut line: String = columns.iter().map(|column| column.cell(row)).collect();
     let room = width.saturating_sub(fit::columns(&line));
@@ -126,7 +128,8 @@ pub(super) fn line(columns: &[Column], row: &Row, width: usize) -> String {
     fit::head(&line, width).into_owned()
 }
 
-/// Device time lost; where nothing was timed, fragments read too many.
+/// The device time lost; where nothing was timed, the number of excess fragments
+/// read.
 pub(in crate::top) fn lost(row: &Row) -> String {
     match row.lost {
         Lost::Timed(ns) => time(ns),
@@ -139,7 +142,7 @@ pub(in crate::top) fn time(ns: f64) -> String {
     Nanos(ns.round() as u64).to_string()
 }
 
-/// A number with a decimal where it matters.
+/// A number, with a decimal where it matters.
 pub(in crate::top) fn count(number: f64) -> String {
     if number < 99.95 && number.fract() != 0.0 {
         format!("{number:.1}")

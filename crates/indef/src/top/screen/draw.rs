@@ -1,4 +1,4 @@
-//! The state as a frame. Every size of terminal gets what fits, the list before all else.
+//! Draws the state as a frame. Every size of terminal shows as much as fits, the list first.
 
 use indef_core::layout::{Extent, ExtentFlags};
 use indef_pipeline::watch::{Row, SortBy};
@@ -25,7 +25,7 @@ use crate::{
 /// Rows for the details, where there is room for them.
 const DETAILS: u16 = 7;
 
-/// Where everything goes, from top to bottom.
+/// The areas of the screen, from top to bottom.
 struct Areas {
     head: Rect,
     titles: Rect,
@@ -36,8 +36,8 @@ struct Areas {
 }
 
 impl Areas {
-    /// The list has what the rest leaves; of a low terminal, the list and the status line, in which
-    /// questions are asked, are what stays.
+    /// The list gets the room that the others leave; a low terminal keeps only the list and the
+    /// status line, in which questions are asked.
     fn of(area: Rect) -> Self {
         let height = area.height;
         let head = match height {
@@ -96,7 +96,7 @@ fn bold() -> Style {
 }
 
 impl State {
-    /// A colour, where colours are wanted.
+    /// A colour, where colours are enabled.
     fn colour(&self, colour: Color) -> Style {
         if self.style.is_on() {
             Style::new().fg(colour)
@@ -106,7 +106,7 @@ impl State {
     }
 }
 
-/// What is watched, and what holds for all of it.
+/// The header: the watched sources, and totals over all ranges.
 fn header(state: &State, width: usize) -> Vec<Line<'static>> {
     let shown = &state.snapshot;
     let mut what = if !state.begun {
@@ -199,7 +199,7 @@ fn draw_list(frame: &mut Frame<'_>, state: &mut State, titles: Rect, list: Rect)
     }
 }
 
-/// Why the list is empty.
+/// The reason for which the list is empty.
 fn nothing(state: &State) -> &'static str {
     let shown = &state.snapshot;
     if !shown.rows.is_empty() {
@@ -263,7 +263,7 @@ fn extent_lines(extents: &[Extent], width: usize, room: usize) -> Vec<String> {
     let per_line = (width / CELL).max(1);
     let mut lines = Vec::new();
     let all = extents.len();
-    // The last cell says how many more there are.
+    // The last cell shows how many more there are.
     let fit = (per_line * room).min(all);
     let shown = if fit < all {
         fit.saturating_sub(1)
@@ -298,7 +298,7 @@ fn extent(extent: &Extent) -> String {
     format!("{} {place}{what}", extent.len)
 }
 
-/// A question, or what was said last.
+/// A question, or the last message.
 fn status_line(state: &State, width: usize) -> Line<'static> {
     if let Mode::Confirm(order) = &state.mode {
         let what = match order.ranges.as_slice() {
@@ -322,7 +322,7 @@ fn status_line(state: &State, width: usize) -> Line<'static> {
     Line::styled(fit::head(text, width).into_owned(), style)
 }
 
-/// The keys, over all else.
+/// Draw the keys, on top of everything else.
 fn draw_help(frame: &mut Frame<'_>, state: &State) {
     let area = frame.area();
     let wide = HELP

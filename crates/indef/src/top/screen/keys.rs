@@ -1,4 +1,4 @@
-//! What each key does.
+//! The effect of each key.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -26,7 +26,7 @@ pub(super) const HELP: [(&str, &str); 14] = [
 ];
 
 impl State {
-    /// A key was pressed.
+    /// Handle a pressed key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && matches!(key.code, KeyCode::Char('c' | 'C')) {
@@ -106,7 +106,7 @@ impl State {
                 self.say(Tone::Plain, "not repaired");
                 Action::None
             }
-            // Anything else is no answer.
+            // Any other key is no answer.
             _ => {
                 self.mode = Mode::Confirm(order);
                 Action::None

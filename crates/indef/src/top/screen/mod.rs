@@ -1,4 +1,5 @@
-//! The screen: what is shown and typed, and the loop that joins both to watching and repairing.
+//! The screen: its content and its keys, and the loop that connects both with watching and
+//! repairing.
 
 mod columns;
 mod draw;
@@ -39,12 +40,12 @@ use crate::{
 pub(super) use columns::{count, lost, time};
 use state::{Action, State, Tone};
 
-/// How long a key waits at most for what else is going on.
+/// The longest time for which a key waits for other events.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a screen that is left waits for the current step of a repair at most.
+/// The longest time for which leaving the screen waits for the current step of a repair.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Show it until it is left.
+/// Show the screen until the user leaves it.
 pub(super) fn show(
     args: &TopArgs,
     watch: Watch,
@@ -53,7 +54,7 @@ pub(super) fn show(
     cancel: &Cancel,
 ) -> Result<Outcome> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // The first one asks for an end, a second one makes it.
+        // The first signal requests an end, a second one enforces it.
         signal_hook::flag::register_conditional_default(signal, cancel.flag())
             .and_then(|_| signal_hook::flag::register(signal, cancel.flag()))
             .context("signals cannot be watched")?;
@@ -71,7 +72,7 @@ pub(super) fn show(
         ends: Vec::new(),
         options,
         requests,
-        // A limit beyond the clock's end is none.
+        // A limit beyond the clock's range is no limit.
         deadline: args
             .how
             .time_limit
@@ -86,14 +87,14 @@ pub(super) fn show(
 struct App {
     state: State,
     repair: Option<Repair>,
-    /// Repairs that ended.
+    /// Results of finished repairs.
     ends: Vec<End>,
     options: RunOptions,
     requests: Sender<Request>,
     deadline: Option<Instant>,
 }
 
-/// Why the screen was left.
+/// The reason for which the screen was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     Asked,
@@ -150,7 +151,7 @@ impl App {
         match action {
             Action::None | Action::Quit => {}
             Action::Details(key) => {
-                // Where nobody listens any more, the loop finds out.
+                // If the receiver is gone, the loop finds out.
                 let _ = self.requests.send(Request::Details(key));
             }
             Action::Stop => match &self.repair {
@@ -175,7 +176,7 @@ impl App {
         }
     }
 
-    /// Show how far the repair is; whether there is something new to show.
+    /// Show the progress of the repair. Returns whether there is something new to show.
     fn look_after_repair(&mut self) -> bool {
         match self.repair.take() {
             None => false,
@@ -212,7 +213,7 @@ impl App {
         self.ends.push(end);
     }
 
-    /// The screen is left: end what goes on, and tell what was done.
+    /// After the screen was left: end all running work, and report the repairs.
     fn finish(
         mut self,
         console: &Console,
@@ -248,7 +249,7 @@ impl App {
         cancel.cancel();
         drop(self.requests);
         let left = left?;
-        // It ends by itself, since nobody listens any more, and takes its programs out of the
+        // It ends by itself, since its receiver is gone, and removes its programs from the
         // kernel; a file system that does not answer is not waited for.
         let patience = Instant::now() + Duration::from_secs(2);
         while !watcher.is_finished() && Instant::now() < patience {

@@ -1,4 +1,4 @@
-//! What is shown, chosen and typed. Knows no terminal.
+//! The state of the screen: content, selection and input. Independent of the terminal.
 
 use indef_pipeline::watch::{Order, RangeKey, Row, Snapshot, SortBy};
 use units::Bytes;
@@ -8,10 +8,10 @@ use crate::{
     output::{Name, Style},
 };
 
-/// What the keys mean at the moment.
+/// The current meaning of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// They move in the list.
+    /// They move the selection in the list.
     List,
     /// They edit the filter.
     Filter,
@@ -21,7 +21,7 @@ pub(super) enum Mode {
     Help,
 }
 
-/// What is to be done after a key or a snapshot.
+/// The action to take after a key or a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     None,
@@ -33,7 +33,7 @@ pub(super) enum Action {
     Stop,
 }
 
-/// How a message is meant.
+/// The tone of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Plain,
@@ -42,10 +42,10 @@ pub(super) enum Tone {
     Bad,
 }
 
-/// All that the screen depends on.
+/// Everything on which the screen depends.
 pub(super) struct State {
     pub(super) snapshot: Snapshot,
-    /// Whether that is a real one already.
+    /// Whether the snapshot is a real one already.
     pub(super) begun: bool,
     pub(super) paused: bool,
     pub(super) sort: SortBy,
@@ -56,11 +56,11 @@ pub(super) struct State {
     pub(super) style: Style,
     /// Rows that pass the filter, in order: indexes into the snapshot's.
     pub(super) visible: Vec<usize>,
-    /// The selected one of them, if there are any.
+    /// The index in `visible` of the selected row, if there are any.
     pub(super) selected: usize,
-    /// The first one on the screen.
+    /// The index of the first row on the screen.
     pub(super) first: usize,
-    /// How many fit the screen, since it was drawn last.
+    /// The number of rows that fit the screen, as of the last drawing.
     pub(super) page: usize,
 }
 
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// There is something new to show. While paused, only the details are new.
+    /// Take a new snapshot. While paused, only the details are new.
     pub(super) fn update(&mut self, snapshot: Snapshot) -> Action {
         if self.paused {
             self.snapshot.details = snapshot.details;
@@ -95,7 +95,7 @@ impl State {
         self.arrange(selected)
     }
 
-    /// Filter and sort; keep the selection on its range, or, where that is gone, at its place.
+    /// Filter and sort; keep the selection on its range, or, if that is gone, at its position.
     pub(super) fn arrange(&mut self, selected: Option<RangeKey>) -> Action {
         let rows = &self.snapshot.rows;
         let filter = self.filter.to_lowercase();
@@ -119,7 +119,7 @@ impl State {
         self.select(self.selected, selected)
     }
 
-    /// Select a row, as far as there is one.
+    /// Select a row, or the nearest that exists.
     fn select(&mut self, at: usize, before: Option<RangeKey>) -> Action {
         self.selected = at.min(self.visible.len().saturating_sub(1));
         let now = self.selected_row().map(|row| row.key);
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Move the selection by so many rows.
+    /// Move the selection by this many rows.
     pub(super) fn step(&mut self, by: isize) -> Action {
         let before = self.selected_row().map(|row| row.key);
         self.select(self.selected.saturating_add_signed(by), before)
@@ -158,7 +158,7 @@ impl State {
             .min(last_first);
     }
 
-    /// Say something in the status line.
+    /// Show a message in the status line.
     pub(super) fn say(&mut self, tone: Tone, text: impl Into<String>) {
         self.message = Some((tone, text.into()));
     }

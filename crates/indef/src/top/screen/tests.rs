@@ -21,7 +21,7 @@ use super::{
 };
 use crate::output::Style;
 
-/// Any row.
+/// A sample row.
 pub(in crate::top) fn sample_row() -> Row {
     row(1, "/file", 0, 1.0)
 }
@@ -158,7 +158,7 @@ fn every_size_is_drawn_and_keeps_the_selection_in_sight() {
         lines[2].contains("40.0 ms") && lines[2].contains(".sqlite"),
         "{lines:#?}"
     );
-    // A question is asked even where there are but two lines.
+    // A question is asked even with only two lines.
     letter(&mut state, 'r');
     let (lines, _) = screen(&mut state, 30, 2);
     assert!(
@@ -264,7 +264,7 @@ fn the_selection_stays_on_its_range() {
         (state.selected, state.selected_row().unwrap().key),
         (0, second)
     );
-    // It is gone: whatever has its place.
+    // It is gone: the row at its position is selected.
     rows.retain(|row| row.key != second);
     let first = rows.iter().find(|row| row.key.file.inode == 1).unwrap().key;
     assert_eq!(state.update(snapshot(rows)), Action::Details(Some(first)));
@@ -351,7 +351,7 @@ fn nothing_is_repaired_without_a_yes() {
         panic!("no repair")
     };
     assert_eq!((order.ranges.len(), order.cost), (2, Bytes::kib(256)));
-    // What cannot be moved is not offered.
+    // Repair is not offered for a range that cannot be moved.
     press(&mut state, KeyCode::End);
     letter(&mut state, 'r');
     assert_eq!(state.mode, Mode::List);

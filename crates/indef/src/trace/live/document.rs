@@ -1,4 +1,4 @@
-//! What a trace saw, as the JSON document has it (docs/json.md).
+//! The results of a trace for the JSON document (docs/json.md).
 
 use indef_core::plan::PathJson;
 use indef_pipeline::learn::{Counts, HotFile, Live};
@@ -7,7 +7,8 @@ use units::Nanos;
 
 use crate::document::SCHEMA;
 
-/// The part of `trace --json` that tells what was seen. The command adds how it was seen.
+/// The part of `trace --json` with the observed accesses. The command adds how they were
+/// observed.
 #[derive(Debug, Serialize)]
 pub(crate) struct Document {
     schema: u64,
@@ -33,7 +34,7 @@ struct Totals {
     counts: CountsEntry,
     files: u64,
     ranges: u64,
-    /// `files` or `ranges` stopped counting.
+    /// Whether `files` or `ranges` stopped counting.
     more: bool,
     lost: u64,
     duration_ns: u64,
@@ -51,7 +52,7 @@ struct CountsEntry {
 }
 
 impl Document {
-    /// All of it, with the `top` hottest files.
+    /// The document, with the `top` hottest files.
     pub(crate) fn new(live: &Live, top: usize) -> Self {
         let (files, ranges) = (live.files_seen(), live.ranges_seen());
         Self {

@@ -1,4 +1,4 @@
-//! What a trace saw, as text, when it is over.
+//! The results of a trace, as text at its end.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use indef_pipeline::learn::{Counts, Live};
 use super::view::{AtLeast, Clock, name, plural, time_or_dash};
 use crate::output::{Align, Console, Count, Ratio, Table, counted};
 
-/// Where not all reads were timed it is an estimate.
+/// The device time; an estimate where not all reads were timed.
 fn device_time(counts: &Counts) -> String {
     let about = if counts.observed.timed < counts.reads {
         "~"

@@ -213,7 +213,7 @@ fn the_view_tells_all_and_fits_every_terminal() {
             }
         }
     }
-    // The end of a path is what matters of it.
+    // The end of a path is its most important part.
     let narrow = lines(&live, 20, 20, Style::plain());
     assert!(narrow[3].ends_with("n.sqlite"), "{narrow:#?}");
 }

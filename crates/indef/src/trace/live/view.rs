@@ -1,12 +1,13 @@
-//! The live view: a few lines on stderr that refresh themselves, and are gone when the trace ends.
+//! The live view: a few lines on stderr that refresh themselves, and are removed when the trace
+//! ends.
 //!
 //! It needs neither the terminal's raw mode nor its cursor position, so that there is nothing to
 //! restore: whatever ends the process, the terminal is as it was. The cursor rests at the beginning
 //! of the line below, where a `^C` that the terminal echoes does no harm. (A progress bar's lines
-//! end at the right edge, from where an echo goes to the next line and the first line stays behind.)
+//! end at the right edge, from where an echo goes to the next line and the first line remains.)
 //!
-//! A command that is traced shares the terminal. What it prints would be overdrawn, so there is no
-//! view beside a command unless it is asked for (`--progress always`).
+//! A traced command shares the terminal. Its output would be overdrawn, so there is no view during
+//! a command unless it is requested (`--progress always`).
 
 use std::{io, time::Duration};
 
@@ -15,12 +16,12 @@ use units::{Bytes, Nanos};
 
 use crate::output::{Console, Count, Name, Ratio, Style, fit};
 
-/// Lines of the view at most: a trace is not all that happens on a terminal.
+/// Maximum number of lines of the view: the terminal shows other things than a trace.
 const MAX_LINES: usize = 9;
-/// Where stderr is no terminal and progress was asked for all the same, a line comes so often.
+/// Interval between lines where stderr is no terminal and progress was requested all the same.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows a trace while it goes on.
+/// Shows a trace while it runs.
 pub(crate) struct View {
     style: Style,
     how: How,
@@ -28,14 +29,15 @@ pub(crate) struct View {
 
 enum How {
     Hidden,
-    /// Lines that are drawn anew.
+    /// Lines that are redrawn.
     Block(Block),
     /// A line now and then; the time of the last one.
     Lines(Option<Duration>),
 }
 
 impl View {
-    /// As the console allows; `beside_command` says that a traced command has the same stderr.
+    /// The view that the console allows; `beside_command` tells that a traced command has the same
+    /// stderr.
     pub(crate) fn new(console: &Console, beside_command: bool) -> Self {
         let how = if !console.progress || (beside_command && !console.progress_forced) {
             How::Hidden
@@ -50,7 +52,7 @@ impl View {
         }
     }
 
-    /// Draw what was seen so far.
+    /// Draw the results so far.
     pub(crate) fn show(&mut self, live: &Live) {
         match &mut self.how {
             How::Hidden => {}
@@ -70,7 +72,7 @@ impl View {
         }
     }
 
-    /// Say something on stderr without tearing the view.
+    /// Print something on stderr without tearing the view.
     pub(crate) fn suspend<T>(&mut self, speak: impl FnOnce() -> T) -> T {
         match &mut self.how {
             How::Block(block) => {
@@ -100,7 +102,7 @@ impl Drop for View {
     }
 }
 
-/// To stderr, at once, so that it does not flicker. A closed stderr is no reason to stop.
+/// Write to stderr in one call, so that it does not flicker. A closed stderr is no reason to stop.
 fn say(text: &str) {
     let _ = io::Write::write_all(&mut io::stderr(), text.as_bytes());
 }
@@ -112,7 +114,7 @@ struct Block {
 }
 
 impl Block {
-    /// What draws these lines over the last ones.
+    /// The text that draws these lines over the last ones.
     fn draw(&mut self, lines: &[String], width: usize) -> String {
         let mut text = self.erase(width);
         text.extend(lines.iter().flat_map(|line| [line, "\n"]));
@@ -120,9 +122,9 @@ impl Block {
         text
     }
 
-    /// What takes them away.
+    /// The text that erases the lines.
     fn erase(&mut self, width: usize) -> String {
-        // A terminal that became narrower has wrapped them.
+        // A terminal that became narrower has wrapped the lines.
         let height = |line: String| columns(&line).div_ceil(width.max(1)).max(1);
         let rows: usize = self.drawn.drain(..).map(height).sum();
         match rows {
@@ -143,7 +145,7 @@ fn columns(line: &str) -> usize {
     first + styled.sum::<usize>()
 }
 
-/// Columns and rows of the terminal behind stderr.
+/// Columns and rows of the terminal at stderr.
 fn terminal_size() -> (usize, usize) {
     match rustix::termios::tcgetwinsize(io::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
@@ -151,7 +153,7 @@ fn terminal_size() -> (usize, usize) {
     }
 }
 
-/// The view in so many columns and rows: none of its lines is wider, and there are not more.
+/// The view in this many columns and rows: none of its lines is wider, and there are not more.
 pub(super) fn lines(live: &Live, width: usize, height: usize, style: Style) -> Vec<String> {
     let mut lines = vec![headline(live, width, style)];
     if live.lost() > 0 {
@@ -189,7 +191,7 @@ fn headline(live: &Live, width: usize, style: Style) -> String {
     style.bold(&joined(&parts, width))
 }
 
-/// What holds for all of it.
+/// The totals.
 fn sums(live: &Live, width: usize, style: Style) -> String {
     let total = live.total();
     let mut parts = Vec::new();
@@ -210,7 +212,7 @@ fn sums(live: &Live, width: usize, style: Style) -> String {
     style.dim(&joined(&parts, width))
 }
 
-/// As many of the parts as fit, the first one cut if it must be.
+/// As many of the parts as fit, the first one cut if necessary.
 fn joined(parts: &[String], width: usize) -> String {
     let mut line = String::new();
     for part in parts {
@@ -223,7 +225,7 @@ fn joined(parts: &[String], width: usize) -> String {
     fit::head(&line, width).into_owned()
 }
 
-/// Which columns of the files there is room for.
+/// The columns of the files for which there is room.
 #[derive(Clone, Copy)]
 struct FileColumns {
     requests: bool,
@@ -269,7 +271,7 @@ impl FileColumns {
     }
 }
 
-/// The path, or what is known of a file without one.
+/// The path, or the known facts about a file without one.
 pub(super) fn name(file: &HotFile<'_>) -> String {
     match file.path {
         Some(path) => Name(path).to_string(),
@@ -282,7 +284,7 @@ pub(super) fn name(file: &HotFile<'_>) -> String {
     }
 }
 
-/// A number that may be more.
+/// A number that is a lower bound.
 pub(super) struct AtLeast<'a>(pub(super) &'a Distinct);
 
 impl std::fmt::Display for AtLeast<'_> {
@@ -292,12 +294,12 @@ impl std::fmt::Display for AtLeast<'_> {
     }
 }
 
-/// The word for so many.
+/// The noun for this number.
 pub(super) fn plural(n: u64, one: &'static str, many: &'static str) -> &'static str {
     if n == 1 { one } else { many }
 }
 
-/// A time span as a clock shows it.
+/// A time span, printed as on a clock.
 pub(crate) struct Clock(pub(crate) Duration);
 
 impl std::fmt::Display for Clock {
@@ -334,7 +336,7 @@ mod tests {
         let mut block = Block::default();
         assert_eq!(block.draw(&lines, 80), "\x1b[1mgröße\x1b[0m\nfour\n");
         assert_eq!(block.draw(&lines[1..], 80), "\r\x1b[2A\x1b[Jfour\n");
-        // It was made narrower meanwhile.
+        // The terminal was made narrower meanwhile.
         assert_eq!(block.erase(3), "\r\x1b[2A\x1b[J");
         assert_eq!(block.erase(3), "");
         assert_eq!(block.draw(&[], 80), "");
@@ -424,7 +426,7 @@ mod tests {
         );
         tmux.command(&show);
         let screen = tmux.wait_until("all lines of the view", |screen| {
-            // Rates of a second and more.
+            // Rates after one second or more.
             screen.contains("0:00:01") && screen.contains("/srv/db/index.dat")
         });
         if let Some(folder) = std::env::var_os("INDEF_SCREENS") {
@@ -443,7 +445,7 @@ mod tests {
             end.contains("Hottest files") && end.contains("requests for each read"),
             "{end}"
         );
-        // Killed in the middle: there is nothing that a terminal would need to recover from.
+        // Killed in the middle: the terminal needs no recovery.
         tmux.command(&show);
         tmux.wait_for("nothing lost");
         tmux.press(&["C-c"]);
