@@ -1,8 +1,8 @@
-//! Does linux-abi say the same as the installed kernel headers?
+//! Checks that linux-abi agrees with the installed kernel headers.
 //!
 //! Every item of `linux_abi::abi::all()` becomes C: static assertions on sizes, offsets and request
 //! numbers, which the C compiler then checks against the real headers. Headers are often older than
-//! the kernel, so what they do not have is reported as not checkable, and is no failure.
+//! the kernel, so an item that they do not have is reported as not checkable, and is no failure.
 
 use std::{
     fmt::Write as _,
@@ -13,12 +13,12 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use linux_abi::abi::{AbiItem, all};
 
-/// What kernel headers expect to have been included before them: FS_IOC_FIEMAP of linux/fs.h names a
-/// structure of linux/fiemap.h, for one.
+/// The headers that kernel headers expect to have been included before them: FS_IOC_FIEMAP of
+/// linux/fs.h names a structure of linux/fiemap.h, for one.
 const BEFORE: &str = "#include <stddef.h>\n#include <stdint.h>\n#include <sys/types.h>\n\
                       #include <sys/ioctl.h>\n#include <linux/fiemap.h>\n";
 
-/// What came of an item.
+/// The result for an item.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     assertions: usize,
@@ -30,7 +30,7 @@ struct Outcome {
 ///
 /// # Errors
 ///
-/// Names every size, offset and number that the headers contradict.
+/// The sizes, offsets and numbers that the headers contradict.
 pub(crate) fn check() -> Result<()> {
     let mut assertions = 0;
     let mut wrong = Vec::new();

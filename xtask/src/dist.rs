@@ -5,11 +5,12 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, ensure};
 use source_tree::{release_binary, root, target};
 
-/// Both programs have parts under it: indef its BPF programs, indef-lab the patches of `kernel/`.
+/// Both programs contain parts under it: indef its BPF programs, indef-lab the patches of
+/// `kernel/`.
 const LICENCES: [&str; 3] = ["LICENSE-MIT", "LICENSE-APACHE", "LICENSE-GPL-2.0"];
 
-/// Build indef for release and put everything that gets installed below `folder`, laid out as below a
-/// prefix like /usr/local.
+/// Build indef for release and put all installed files below `folder`, laid out as below a prefix
+/// like /usr/local.
 pub(crate) fn stage(folder: &Path) -> Result<()> {
     let binary = release_binary("indef")?;
     copy(&binary, &folder.join("bin/indef"))?;
@@ -48,7 +49,7 @@ pub(crate) fn stage(folder: &Path) -> Result<()> {
     )
 }
 
-/// The same for indef-lab, which goes beside indef.
+/// The same for indef-lab, which is installed beside indef.
 pub(crate) fn stage_lab(folder: &Path) -> Result<()> {
     let binary = release_binary("indef-lab")?;
     copy(&binary, &folder.join("bin/indef-lab"))?;

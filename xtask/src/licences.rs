@@ -1,5 +1,5 @@
-//! May we use what we depend on? Every package that `cargo metadata` knows must have a licence
-//! expression that the list in deny.toml allows.
+//! Checks the licences of the dependencies. Every package that `cargo metadata` knows must have a
+//! licence expression that the list in deny.toml allows.
 
 use std::{collections::BTreeSet, fs};
 
@@ -22,7 +22,7 @@ struct Package {
 ///
 /// # Errors
 ///
-/// Names every package whose licence is missing, unreadable or not allowed.
+/// The packages whose licence is missing, unreadable or not allowed.
 pub(crate) fn check() -> Result<()> {
     let allowed = allowed(&fs::read_to_string(source_tree::root().join("deny.toml"))?)?;
     let output = source_tree::cargo()
@@ -80,8 +80,8 @@ fn allowed(deny: &str) -> Result<BTreeSet<String>> {
         .collect())
 }
 
-/// Does the SPDX expression leave a choice that is allowed throughout? `/` is the old way to write
-/// OR; AND binds more strongly than OR.
+/// Whether the SPDX expression leaves a choice that is allowed throughout. `/` is the old way to
+/// write OR; AND binds more strongly than OR.
 fn permits(expression: &str, allowed: &BTreeSet<String>) -> Result<bool> {
     let spaced = expression
         .replace('/', " OR ")

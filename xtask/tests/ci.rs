@@ -1,8 +1,9 @@
-//! `.ci/run` tells the truth in its last line, whatever fails.
+//! The last line of `.ci/run` is true, whatever fails.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
-/// Run it with a `make` whose goals end so; its last line and whether it succeeded.
+/// Run it with a `make` whose goals end in this way. Returns its last line and
+/// whether it succeeded.
 fn run(test: &str, fresh: &str) -> (String, bool) {
     let folder = tempfile::tempdir().unwrap();
     let make = folder.path().join("make");

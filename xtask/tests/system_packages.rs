@@ -1,4 +1,4 @@
-//! `scripts/system-packages` for a user who may not install anything.
+//! `scripts/system-packages` for a user who may not install packages.
 
 use std::{
     fs,

@@ -23,8 +23,8 @@ use units::{Bytes, FileRange, Nanos};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_indef");
 
-/// Two fragmented files, one of them with two hot ranges, a contiguous file that is read, and a profile
-/// of all of them.
+/// Two fragmented files, one of them with two hot ranges, a contiguous file that is read, and a
+/// profile of all of them.
 fn aged() -> Option<ScratchFs> {
     if !is_root() {
         return None;

@@ -1,10 +1,12 @@
-//! Migration by indef, whose data stays in the device, beside migration of whole files through the host.
+//! Migration by indef, whose data stays in the device, compared with migration of whole files
+//! through the host.
 //!
-//! Each run has a device, a guest and aged files of its own, and files are aged alike. A run is done twice:
-//! on the device K times slower than its model, and on the same one so fast that it takes no time. The
-//! second one is what the guest needs by itself; K times slower, the first one's device weighs K times as
-//! much. Elapsed times are the guest's, divided by K: as measured, and with the second run's time taken off.
-//! What is not measured (ageing, tracing, hashing) is done on the fast device.
+//! Each run has a device, a guest and aged files of its own, and files are aged alike. A run is
+//! done twice: on the device K times slower than its model, and on the same one so fast that it
+//! takes no time. The second run measures the time that the guest needs by itself; in the first
+//! one, K times slower, the device weighs K times as much. Elapsed times are the guest's, divided
+//! by K: as measured, and with the second run's time subtracted. Work that is not measured (ageing,
+//! tracing, hashing) is done on the fast device.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -24,16 +26,16 @@ const DIR: &str = "/mnt/f2fs/aged";
 const BESIDE: &str = "/mnt/f2fs/beside";
 const PROFILE: &str = "/tmp/aged.profile";
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The device takes no time to speak of.
+/// The device takes practically no time.
 const FAST: f64 = 0.001;
-/// What `run --max-stall` is if nothing is said.
+/// The default of `run --max-stall`.
 const STALL_MS: f64 = 50.0;
-/// Of the load beside the migration.
+/// Size of the data of the load beside the migration.
 const BESIDE_BYTES: u64 = 8 << 20;
-/// How long the load runs alone, for comparison, in the device's time.
+/// Time for which the load runs alone, for comparison, in the device's time.
 const ALONE_S: f64 = 1.0;
 
-/// Who migrates.
+/// The method of migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -43,18 +45,18 @@ pub enum Method {
     Indef,
 }
 
-/// What one migration took.
+/// The cost of one migration.
 #[derive(Debug, Serialize)]
 pub(super) struct Measured {
     pub(super) method: Method,
-    /// As `indef run` says; `f2fs-defragment` for f2fs_io, whose ioctl that is.
+    /// The engine that `indef run` reports; `f2fs-defragment` for f2fs_io, whose ioctl that is.
     pub(super) engine: String,
     pub(super) time_scale: f64,
     pub(super) bytes_of_files: u64,
     pub(super) bytes_migrated: u64,
-    /// By the guest's clock.
+    /// Elapsed time by the guest's clock.
     pub(super) wall_ns: u64,
-    /// Of all dies together, in device time.
+    /// Busy time of all dies together, in device time.
     pub(super) die_busy_ns: u64,
     pub(super) dies: usize,
     /// Data and descriptors.
@@ -63,17 +65,18 @@ pub(super) struct Measured {
     pub(super) process_kib: u64,
     pub(super) page_cache_kib: u64,
     pub(super) page_cache_end_kib: u64,
-    /// By the guest's clock.
+    /// Time of a read before, by the guest's clock.
     pub(super) read_before_ns: u64,
     pub(super) read_after_ns: u64,
     pub(super) contents_equal: bool,
     pub(super) fsck_clean: bool,
-    /// Of the load beside it, in bytes a second of device time: alone, and during the migration.
+    /// Speed of the load beside it, in bytes a second of device time: alone, and during the
+    /// migration.
     pub(super) beside_alone: Option<f64>,
     pub(super) beside_during: Option<f64>,
 }
 
-/// All of an experiment.
+/// All results of an experiment.
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     pub(super) title: String,
@@ -86,17 +89,17 @@ pub(super) struct Outcome {
 pub(super) struct Pair {
     pub(super) modelled: Measured,
     pub(super) instant: Measured,
-    /// With a load beside it.
+    /// A migration with a load beside it.
     pub(super) beside: Option<Measured>,
 }
 
 impl Pair {
-    /// Device time, as measured.
+    /// Elapsed device time, as measured.
     pub(super) fn elapsed_ns(&self) -> f64 {
         self.modelled.wall_ns as f64 / self.modelled.time_scale
     }
 
-    /// Device time, without the guest's own.
+    /// Elapsed device time, without the guest's own.
     pub(super) fn net_elapsed_ns(&self) -> f64 {
         let wall = self.modelled.wall_ns.saturating_sub(self.instant.wall_ns);
         wall as f64 / self.modelled.time_scale
@@ -109,7 +112,7 @@ impl Pair {
         (wall as f64 / scale, wall.saturating_sub(own) as f64 / scale)
     }
 
-    /// How busy the dies were on average; infinite where no time has elapsed.
+    /// The mean utilization of the dies; infinite where no time has elapsed.
     pub(super) fn utilization(&self, elapsed_ns: f64) -> f64 {
         self.modelled.die_busy_ns as f64 / self.modelled.dies as f64 / elapsed_ns
     }
@@ -146,7 +149,7 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
 struct Run<'a> {
     experiment: &'a Experiment,
     options: &'a Options,
-    /// While it is measured.
+    /// The device's time scale while it is measured.
     scale: f64,
     zns: Zns,
     kernel: String,
@@ -252,7 +255,7 @@ impl<'a> Run<'a> {
         Ok(measured)
     }
 
-    /// As an administrator does it, whole files one after the other.
+    /// The command of an administrator: whole files one after the other.
     fn conventional(&self) -> Vec<String> {
         let script = format!(
             "for file in {DIR}/*; do f2fs_io defrag_file 0 $(stat -c %s $file) $file >/dev/null || exit; done; sync"
@@ -260,7 +263,7 @@ impl<'a> Run<'a> {
         vec!["sh".into(), "-c".into(), script]
     }
 
-    /// With a profile of a program that reads all files.
+    /// The command with a profile of a program that reads all files.
     fn indef(&self) -> Result<Vec<String>> {
         let indef = path(&self.options.indef)?;
         let reader = format!("cat {DIR}/* >/dev/null");
@@ -295,7 +298,7 @@ impl<'a> Run<'a> {
         self.zns.flashd().context("the device is flashd")
     }
 
-    /// How fast the device goes from now on.
+    /// Set the speed of the device.
     fn pace(&self, scale: f64) -> Result<()> {
         let set = self.flashd()?.set_time_scale(scale);
         set.with_context(|| format!("{scale} is no time scale"))
@@ -306,7 +309,7 @@ impl<'a> Run<'a> {
         watched.beside_bytes as f64 * 1e9 * self.scale / watched.wall_ns.max(1) as f64
     }
 
-    /// Of all files' contents.
+    /// A hash of all files' contents.
     fn hash(&self) -> Result<String> {
         self.inside(&["hash", DIR])
     }
@@ -351,7 +354,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Engine and bytes of `run --json`.
+/// Engine and bytes of a `run --json` document.
 fn told(document: &str) -> Result<(String, u64)> {
     let document: serde_json::Value =
         serde_json::from_str(document).context("indef's result is not as written")?;

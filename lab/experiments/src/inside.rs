@@ -19,11 +19,11 @@ use workloads::Numbers;
 
 use super::Ageing;
 
-/// How often the guest's memory is looked at.
+/// Interval of the samples of the guest's memory.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// Times that everything is read, for the median.
+/// Number of reads of everything, for the median.
 const READS: usize = 3;
-/// How much a co-running writer overwrites and reads at once.
+/// Size of a piece that a co-running writer overwrites and reads at once.
 const PIECE: usize = 64 << 10;
 
 /// A step of an experiment.
@@ -72,11 +72,11 @@ pub(crate) struct ReadResult {
 pub(crate) struct WatchResult {
     pub(crate) status: i32,
     pub(crate) wall_ns: u64,
-    /// Most that the command's own memory was (VmHWM), in KiB.
+    /// Peak of the command's own memory (VmHWM), in KiB.
     pub(crate) process_kib: u64,
-    /// By how much the page cache grew at most, in KiB.
+    /// Largest growth of the page cache, in KiB.
     pub(crate) page_cache_kib: u64,
-    /// By how much it was larger at the end.
+    /// Growth of the page cache at the end, in KiB.
     pub(crate) page_cache_end_kib: u64,
     /// Bytes that the co-running load read and wrote meanwhile.
     pub(crate) beside_bytes: u64,
@@ -85,7 +85,7 @@ pub(crate) struct WatchResult {
     pub(crate) stderr: String,
 }
 
-/// Do one.
+/// Run one step.
 ///
 /// # Errors
 ///
@@ -107,8 +107,8 @@ fn print(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Files that grow at the same time: each piece of one follows pieces of others. One thread does it
-/// all in turn, so that every run ages alike.
+/// Make files that grow at the same time: each piece of one follows pieces of others. One thread
+/// does it all in turn, so that every run ages alike.
 fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
     fs::create_dir_all(dir)?;
     let size = ageing.file_bytes();
@@ -119,7 +119,7 @@ fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
     loop {
         while growing.len() < ageing.threads() && made < count {
             let mut file = File::create_new(dir.join(format!("{made:05}")))?;
-            // A file begins with what is written in one go.
+            // A file begins with a part that is written at once.
             let whole = size * ageing.whole_percent() / 100 / 4096 * 4096;
             append(&mut file, 0, whole, &mut numbers)?;
             growing.push((file, whole));
@@ -141,7 +141,7 @@ fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
     Ok(())
 }
 
-/// At once to its place: F2FS decides about places when data is written back.
+/// Write it back at once: F2FS decides about places when data is written back.
 fn append(file: &mut File, at: u64, bytes: u64, numbers: &mut Numbers) -> Result<()> {
     let mut content = vec![0; bytes as usize];
     numbers.fill(&mut content);
@@ -167,7 +167,7 @@ fn forget(files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// One file after the other, in order of their names.
+/// Read one file after the other, in order of their names.
 fn read_files(files: &[PathBuf], mut each: impl FnMut(&[u8])) -> Result<()> {
     let mut buffer = vec![0; 256 << 10];
     for path in files {
@@ -265,7 +265,7 @@ fn text(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// An application: reads a piece from the device, and overwrites one, again and again.
+/// Simulate an application: read a piece from the device, and overwrite one, again and again.
 fn load(dir: &Path, over: &AtomicBool, moved: &AtomicU64) {
     let mut numbers = Numbers::new(99);
     let mut piece = vec![7; PIECE];

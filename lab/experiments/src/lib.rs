@@ -1,7 +1,7 @@
 //! The papers' figures of a whole system, in a guest with F2FS on flashd.
 //!
-//! An experiment is a file in `experiments/`: how files are aged, how much, with which options, and what
-//! was published. `headline` runs it, and has [`inside`] run in the guest.
+//! An experiment is a file in `experiments/`: the kind of ageing, the amount of data, the options,
+//! and the published results. `headline` runs it, and has [`inside`] run in the guest.
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +20,7 @@ use workloads::Numbers;
 
 pub use self::headline::Method;
 
-/// How files come to be fragmented, after filebench's personalities.
+/// The way in which files become fragmented, after filebench's personalities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ageing {
@@ -39,12 +39,13 @@ impl Ageing {
         }
     }
 
-    /// Files that grow at the same time (InDeF §IV: 50 threads), as far as there are so many.
+    /// Number of files that grow at the same time (InDeF §IV: 50 threads), as far as there are so
+    /// many.
     fn threads(self) -> usize {
         50
     }
 
-    /// How much of a file is written in one go.
+    /// The percentage of a file that is written at once.
     fn whole_percent(self) -> u64 {
         match self {
             Self::Fileserver => 50,
@@ -59,22 +60,22 @@ impl Ageing {
     }
 }
 
-/// An experiment, as its file has it.
+/// An experiment, in the form of its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Experiment {
     /// Its subject, and the paper.
     title: String,
     ageing: Ageing,
-    /// Data in all, like `64MiB`.
+    /// Total amount of data, like `64MiB`.
     data: String,
     /// indef's `--truncate`.
     truncate: f64,
-    /// indef's `--io-size`, and how far the kernel reads ahead.
+    /// indef's `--io-size`, and the length of the kernel's read-ahead.
     io_size: String,
     /// flashd's profile.
     profile: String,
-    /// How many times slower than its model flashd goes.
+    /// The factor by which flashd is slower than its model.
     time_scale: f64,
     /// Published results, and those expected here; printed with the result.
     expected: Vec<String>,
@@ -83,7 +84,7 @@ struct Experiment {
 /// How to run one.
 #[derive(Args)]
 pub struct Options {
-    /// Which; without it, what there is
+    /// Name of the experiment; without it, list all
     name: Option<String>,
     /// 6.1, 6.12 or newest
     #[arg(long, default_value_t = Release::Linux6_12)]
@@ -115,7 +116,7 @@ fn folder() -> PathBuf {
     source_tree::root().join("experiments")
 }
 
-/// The names of all.
+/// The names of all experiments.
 fn names() -> Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder())? {
@@ -132,7 +133,7 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Run one, print what came of it, keep it as JSON.
+/// Run one, print the result, store it as JSON.
 ///
 /// # Errors
 ///

@@ -13,7 +13,8 @@ fn is_told(value: f64) -> bool {
     value.is_finite() && value > 0.0
 }
 
-/// One row for each quantity, one column for each method, and how the second differs from the first.
+/// One row for each quantity, one column for each method, and the difference of the second from the
+/// first.
 pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
     let mut text = format!(
         "{}\n\nLinux {}, {} as {:?} ages it; {} at 1/{} of its speed\n\n",
@@ -55,7 +56,7 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
         let _ = writeln!(text, "| {what} | {} | {change} |", shown.join(" | "));
     };
     let bytes = |of: f64| Bytes(of as u64).to_string();
-    // Nothing is left where the guest's own time was longer than the slowed device's.
+    // No time is left where the guest's own time was longer than the slowed device's.
     let told = |of: f64, text: String| if is_told(of) { text } else { "unknown".into() };
     let time = |of: f64| told(of, Nanos(of as u64).to_string());
     let percent = |of: f64| told(of, format!("{:.1} %", 100.0 * of));

@@ -1,14 +1,15 @@
 //! The laboratory's part of `indef demo --zns`: F2FS on a zoned SSD, in a virtual machine.
 //!
-//! indef starts this program, reads one [`Said`] a line, and shows it. The SSD is flashd, in this
-//! process; the guest runs one of Debian's kernels and, in it, that same indef: `trace`, `scan`, `plan`
-//! and `run`, between what ages, measures and checks the files. What indef prints there goes back as it
-//! is. Nothing of this machine is touched but the cache folder in which the kernel is kept.
+//! indef starts this program, reads one [`Said`] per line, and shows it. The SSD is flashd, in this
+//! process; the guest runs one of Debian's kernels and, in it, that same indef: `trace`, `scan`,
+//! `plan` and `run`, between the steps that age, measure and check the files. Indef's output there
+//! is passed on unchanged. Nothing of this machine is modified except the cache folder in which the
+//! kernel is kept.
 //!
-//! Times are the device's: it is slowed down so far that the guest, which is emulated where there is no
-//! KVM, weighs little beside it.
+//! Times are the device's: it is slowed down so far that the guest, which is emulated where there
+//! is no KVM, has little weight beside it.
 //!
-//! It stops, and clears the guest away, at a signal and at the end of its standard input, which comes
+//! It stops, and removes the guest, at a signal and at the end of its standard input, which comes
 //! also when indef is killed.
 
 use std::{
@@ -35,15 +36,15 @@ use units::Bytes;
 use crate::stop_on_signals;
 
 const RELEASE: Release = Release::Linux6_12;
-/// InDeF's own device, so many times slower.
+/// InDeF's own device, slowed down by this factor.
 const PROFILE: &str = "indef-femu";
 const TIME_SCALE: f64 = 20.0;
 /// The default of `run --max-stall`.
 const STALL_MS: f64 = 50.0;
-/// Each step's time limit: an emulated guest on a busy machine.
+/// Time limit of each step: an emulated guest on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Packages for all of it.
+/// The packages needed for all of it.
 const PACKAGES: &str = "qemu-system-x86 f2fs-tools xz-utils zstd gcc-12 binutils make patch pahole";
 
 /// The request of indef.
@@ -63,37 +64,37 @@ pub(crate) struct DemoArgs {
 enum Said<'a> {
     /// A step begins.
     Note(&'a str),
-    /// A command that did well has complained of something.
+    /// A complaint of a command that succeeded.
     Detail(&'a str),
-    /// A result of a command, for whoever reads along.
+    /// A result of a command, for the reader of the output.
     Output(&'a str),
     /// All steps are done.
     Done(Box<Story>),
-    /// They are not, and why.
+    /// A step failed, for this reason.
     Failed(String),
 }
 
 /// The measurements, for indef to judge.
 #[derive(Serialize)]
 struct Story {
-    /// Printed by `indef demo-step measure`.
+    /// The output of `indef demo-step measure`.
     before: String,
     after: String,
-    /// Printed by `indef run --json`.
+    /// The output of `indef run --json`.
     run: String,
     fsck_clean: bool,
-    /// flashd's.
+    /// The name of flashd's profile.
     profile: &'static str,
-    /// How many times the device was slowed down.
+    /// The factor by which the device was slowed down.
     time_scale: f64,
-    /// By the device's own account, during the run.
+    /// The device's own time during the run.
     run_ns: u64,
     bytes_moved_in_device: u64,
     bytes_over_bus: u64,
     die_utilization: f64,
 }
 
-/// Be the laboratory of a demo.
+/// Run the laboratory's part of a demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
     stop_without_listener(&stop);
@@ -129,7 +130,7 @@ fn note(text: impl AsRef<str>) -> Result<()> {
 
 fn play(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<Story> {
     let zns = Zns::new(ZnsOptions {
-        // Aged files, what lay between them, and room to move: as many zones as needed.
+        // Room for aged files, the data between them, and moves: as many zones as needed.
         size: zoned(args.size),
         profile: PROFILE.into(),
         time_scale: TIME_SCALE,
@@ -155,7 +156,7 @@ fn play(args: &DemoArgs, stop: &Arc<AtomicBool>) -> Result<Story> {
     told
 }
 
-/// Bytes of zones for so much data: whole ones.
+/// Bytes of whole zones for this much data.
 fn zoned(size: Bytes) -> Bytes {
     let zone = Bytes::mib(32);
     let wanted = Bytes(size.get().saturating_mul(8)).max(Bytes::gib(2));
@@ -188,7 +189,7 @@ fn boot(zns: &Zns, stop: &Arc<AtomicBool>) -> Result<Session> {
     ))?;
     let guest = match guest.with_patched(Patched::F2fs) {
         Ok(patched) => patched,
-        // The story can be told without it: F2FS then moves through the host.
+        // The demo works without it: F2FS then moves through the host.
         Err(error) => {
             note(format!(
                 "F2FS is the kernel's own, whose data goes through the host, as the patched one \
@@ -201,7 +202,7 @@ fn boot(zns: &Zns, stop: &Arc<AtomicBool>) -> Result<Session> {
     Session::start(guest.map_err(advise)?, Arc::clone(stop)).map_err(advise)
 }
 
-/// The guest, and what runs there.
+/// The guest, and the programs that run there.
 struct Stage<'a> {
     session: Session,
     args: &'a DemoArgs,
@@ -209,7 +210,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Run indef there. Returns what it printed.
+    /// Run indef there. Returns its output.
     fn indef<S: AsRef<OsStr>>(&self, words: &[S]) -> Result<String> {
         let program = self.args.indef.as_os_str();
         let words = words.iter().map(AsRef::as_ref);

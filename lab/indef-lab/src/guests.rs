@@ -208,12 +208,12 @@ impl Ssd {
     }
 }
 
-/// Do it.
+/// Run one of the commands.
 ///
 /// # Errors
 ///
-/// That there is no guest here, or that it came to no result. A command that fails is no error:
-/// its exit status is ours.
+/// There is no guest here, or it came to no result. A command that fails is no error: its exit
+/// status is ours.
 pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
     match guests {
         Guests::Up { keep } => up(&keep),
@@ -266,7 +266,7 @@ pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
     }
 }
 
-/// The standing guest, if that is what is wanted.
+/// The standing guest, if it is requested.
 fn standing(which: &Which, setup: &Setup) -> Result<Option<Standing>> {
     if which.fresh {
         return Ok(None);
@@ -320,7 +320,7 @@ fn exit_code(status: i32) -> ExitCode {
     u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// Start the keeper, and wait until it says that the guest is there.
+/// Start the keeper, and wait until it reports that the guest is up.
 fn up(keep: &KeepArgs) -> Result<ExitCode> {
     let cache = Cache::of_project();
     if let Some(standing) = Standing::find(&cache, &keep.name)? {
@@ -331,7 +331,7 @@ fn up(keep: &KeepArgs) -> Result<ExitCode> {
         .join("standing")
         .join(format!("{}.log", keep.name));
     let file = std::fs::File::create(&log).with_context(|| log.display().to_string())?;
-    // The same options; `keep` stands where `up` did.
+    // The same options, with `keep` in the place of `up`.
     let mut words: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some(word) = words.iter_mut().find(|word| *word == "up") {
         *word = "keep".into();
@@ -341,7 +341,7 @@ fn up(keep: &KeepArgs) -> Result<ExitCode> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(file)
-        // Ctrl-C here is not meant for it.
+        // Ctrl-C here must not reach it.
         .process_group(0)
         .spawn()
         .context("cannot start the keeper")?;
@@ -358,10 +358,10 @@ fn up(keep: &KeepArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Be the keeper.
+/// Run the keeper.
 fn keep(keep: KeepArgs) -> Result<ExitCode> {
     let stop = stop_on_signals()?;
-    // The terminal may go: we stay.
+    // The terminal may close: we stay.
     signal_hook::flag::register(SIGHUP, Arc::default()).context("cannot wait for signals")?;
     let zns = keep.setup.ssd.make()?;
     let control = match zns.as_ref().and_then(Zns::flashd) {
@@ -384,7 +384,7 @@ fn keep(keep: KeepArgs) -> Result<ExitCode> {
         limits,
         || stop.load(Ordering::Relaxed),
         |state| {
-            // Whoever started us may have gone.
+            // The process that started us may have ended.
             let _ = writeln!(std::io::stdout(), "{}", described(state));
         },
     )?;

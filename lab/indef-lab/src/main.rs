@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 /// A flag that SIGINT and SIGTERM set. They do not end this process: the guest and its files are
-/// cleared away first.
+/// removed first.
 fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

@@ -1,5 +1,5 @@
-//! `indef demo --zns`, which runs this crate's program: the whole story in a guest, and nothing left
-//! behind.
+//! `indef demo --zns`, which runs this crate's program: the whole demo in a guest, without
+//! leftovers.
 
 use std::{path::PathBuf, process::Command, sync::OnceLock};
 
@@ -7,7 +7,8 @@ use guest::{Cache, Kernel, Release, require};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// indef, which finds indef-lab beside itself, with a state directory of this test program's own.
+/// indef, which finds indef-lab in its own folder, with a state directory for this test program
+/// alone.
 fn indef() -> Command {
     static INDEF: OnceLock<(PathBuf, TempDir)> = OnceLock::new();
     let (indef, state) = INDEF.get_or_init(|| {
@@ -67,7 +68,7 @@ fn vm_demo_zns_proves_itself() {
     );
 }
 
-/// Without QEMU it says what to install.
+/// Without QEMU the error names the package to install.
 #[test]
 fn demo_zns_says_what_is_missing() {
     let empty = tempfile::tempdir().unwrap();

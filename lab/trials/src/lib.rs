@@ -1,8 +1,8 @@
-//! Trials of several parts together: indef's engines with their copier, and indef, flashd and a guest's
-//! kernel. All of them are tests (`tests/`); this is what they share.
+//! Trials of several parts together: indef's engines with their copier, and indef, flashd and a
+//! guest's kernel. All of them are tests (`tests/`); this is their shared code.
 //!
 //! - `conformance`: one suite that every engine passes; F2FS's in guests.
-//! - `btrfs`: what only Btrfs has.
+//! - `btrfs`: features that only Btrfs has.
 //! - `xfs`: XFS's engines with every way to exchange extents; `vm_xfs_offload`: with a device that
 //!   copies.
 //! - `vm_offload`, `vm_zns`: `indef` on F2FS on flashd's zones. `vm_trace`: its tracer on Debian's
@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 ///
 /// # Panics
 ///
-/// Where it does not build.
+/// It cannot be built.
 #[must_use]
 pub fn indef() -> &'static str {
     static INDEF: OnceLock<String> = OnceLock::new();

@@ -1,5 +1,5 @@
-//! What only Btrfs has: compression, files without copy-on-write, snapshots, read-only subvolumes,
-//! inline data; and how it compares with `btrfs filesystem defragment` in bytes.
+//! Features that only Btrfs has: compression, files without copy-on-write, snapshots, read-only
+//! subvolumes, inline data; and a comparison with `btrfs filesystem defragment` in bytes.
 
 #[path = "conformance/harness.rs"]
 #[allow(dead_code)]
@@ -47,8 +47,8 @@ fn fragmented(path: &Path, size: Bytes) {
     fragment(path, options).unwrap();
 }
 
-/// 16 KiB pieces of text, each written back before something else is, so that the compressed
-/// extents lie apart.
+/// 16 KiB pieces of text, each written back before any other data, so that the compressed extents
+/// lie apart.
 fn compressed_file(bench: &Bench, name: &str) -> PathBuf {
     let (path, other) = (bench.path(name), bench.path(&format!("beside-{name}")));
     let [file, between] = [&path, &other].map(|path| {
@@ -73,7 +73,7 @@ fn compressed_file(bench: &Bench, name: &str) -> PathBuf {
     path
 }
 
-/// Without a plan, which would not ask for compressed extents that are as long as they can be.
+/// Move without a plan, which would not request compressed extents that are as long as they can be.
 fn move_all(bench: &Bench, path: &Path) -> Result<harness::Done, Refusal> {
     let target = Target::open(path)?;
     let whole = [FileRange::new(0, target.size.get())];
@@ -162,7 +162,7 @@ fn loop_plain_data_is_not_compressed_by_us() {
     if result.is_ok() {
         assert!(now.fragments <= 2, "{}", now.fragments);
     }
-    // Some of it compressed since: each part stays what it is.
+    // Some of it is compressed afterwards: each part keeps its kind.
     let file = File::options().write(true).open(&mixed).unwrap();
     file.write_all_at(&[b'y'; 256 << 10], 256 << 10).unwrap();
     file.sync_all().unwrap();
@@ -231,7 +231,7 @@ fn loop_snapshots_share_and_read_only_ones_refuse() {
     bench.fs.fsck().unwrap();
 }
 
-/// A snapshot made while the file moves: what was not moved yet stays shared.
+/// A snapshot made while the file moves: ranges that were not moved yet stay shared.
 #[test]
 fn loop_a_snapshot_meanwhile_ends_the_relocation() {
     let Some(mut bench) = bench("") else { return };
@@ -313,8 +313,8 @@ fn loop_fewer_bytes_than_btrfs_filesystem_defragment() {
         bench.fs.sync().unwrap();
         Some((bench.fs.device_bytes().unwrap() - before).written)
     };
-    // Usually 47 to 49 percent fewer; where somebody on this machine syncs in between, metadata is written
-    // twice, so the least of three counts.
+    // Usually 47 to 49 percent fewer; where another program on this machine syncs in between,
+    // metadata is written twice, so the least of three counts.
     let least = |by_us| (0..3).map_while(|_| written(by_us)).min();
     let (Some(ours), Some(theirs)) = (least(true), least(false)) else {
         return;
@@ -326,7 +326,7 @@ fn loop_fewer_bytes_than_btrfs_filesystem_defragment() {
     );
 }
 
-/// Without the free space in one piece nothing is made worse.
+/// Without contiguous free space nothing gets worse.
 #[test]
 fn loop_large_extents_do_not_move_into_small_spaces() {
     let Some(mut bench) = Bench::small(KIND) else {
@@ -338,7 +338,7 @@ fn loop_large_extents_do_not_move_into_small_spaces() {
         piece: Bytes::mib(4),
     };
     Shape::new(1).with(data).make(&path).unwrap();
-    // Everything else in pieces of 64 KiB, of which every second one is freed.
+    // Everything else is in pieces of 64 KiB, and every second one is freed.
     let rest = bench.fs.free().unwrap().get() - (8 << 20);
     let filler = Segment::Unwritten {
         len: Bytes(rest / 2),
@@ -367,8 +367,8 @@ impl Drop for Beside<'_> {
     }
 }
 
-/// Others write, sync and take snapshots: what is being moved is then written back in the middle of
-/// it, in as many pieces as that happens.
+/// Other programs write, sync and take snapshots: data that is being moved is then written back in
+/// the middle of the move, in as many pieces as that happens.
 #[test]
 fn loop_files_that_nobody_writes_do_not_get_more_fragments_beside_writers() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -443,7 +443,8 @@ fn loop_files_that_nobody_writes_do_not_get_more_fragments_beside_writers() {
     );
 }
 
-/// Without copy-on-write, who is left alone with an extent writes it in place, before that is committed.
+/// Without copy-on-write, the last owner of an extent writes it in place, even before the end of
+/// the sharing is committed.
 #[test]
 fn loop_what_is_shared_stays_in_files_without_copy_on_write() {
     let Some(mut bench) = bench("nodatacow") else {

@@ -1,6 +1,6 @@
-//! `indef run` on F2FS on a zoned SSD, in guests: with the patched kernel the device copies, with the
-//! stock one indef falls back, and says so. Contents stay, fsck is clean, and the device's own counters
-//! agree with what indef says.
+//! `indef run` on F2FS on a zoned SSD, in guests: with the patched kernel the device copies, with
+//! the stock one indef falls back, and reports that. Contents stay, fsck is clean, and the device's
+//! own counters agree with indef's report.
 
 mod zoned;
 
@@ -24,12 +24,12 @@ fn bytes(document: &Value, name: &str) -> u64 {
     document["totals"][name].as_u64().unwrap()
 }
 
-/// The run, and what it left in the folder; nothing where this machine cannot.
+/// Run it, and return the resulting folder; `None` where this machine cannot.
 fn run(guest: Result<Guest, LabError>, zns: &Zns, engine: &str) -> Option<tempfile::TempDir> {
     zoned::run(guest, zns, &FILES, SCRIPT, &[engine])
 }
 
-/// The device copies all of it, and what was fragmented is not.
+/// The device copies all of it, and fragmented files become contiguous.
 fn device_copies(release: Release, device: ZnsDevice) {
     let zns = Zns::new(ZnsOptions {
         device,
@@ -59,7 +59,7 @@ fn device_copies(release: Release, device: ZnsDevice) {
     assert_eq!(bytes(&done, "bytes_host_written"), 0);
     if let Some(flashd) = zns.flashd() {
         assert_eq!(flashd.stats().model.migrated_bytes, moved);
-        // Less even before than after.
+        // The distribution was less even before than after.
         let dopf = |of: &Value| of["totals"]["dopf_mean"].as_f64().unwrap();
         assert!(dopf(&after) < dopf(&json(&path("before.json"))));
     }

@@ -1,5 +1,5 @@
 //! A real initiator: Debian's kernels, in a guest, connect to a target of this process. nvme-cli,
-//! blkzone, fio and file systems have to find what they expect.
+//! blkzone, fio and file systems have to find the expected device.
 
 use std::{
     fs,
@@ -21,7 +21,7 @@ use flashd::{
 use guest::{Guest, Outcome, Release, require};
 use units::Bytes;
 
-/// One guest at a time: they have the same processors.
+/// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
 const CONNECT: &str = include_str!("scripts/connect.sh");
@@ -39,7 +39,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// From now on no thread of a target may panic unnoticed.
+    /// A fixture at this address. From now on no panic of a thread of a target may go unnoticed.
     fn at(device: Arc<Device>, address: SocketAddr) -> Self {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
@@ -144,7 +144,7 @@ fn run(
     Some(outcome)
 }
 
-/// Port and name, for a guest.
+/// Port and name of the target, for a guest.
 fn whom(fixture: &Fixture) -> (u16, &str) {
     (fixture.target.address().port(), fixture.target.nqn())
 }
@@ -197,7 +197,7 @@ fn commands(release: Release) {
 fn zonefs() -> Vec<u8> {
     let mut block = vec![0; 4096];
     block[..4].copy_from_slice(b"SFOZ");
-    // The identifier, behind the label.
+    // The identifier, after the label.
     block[72..88].copy_from_slice(b"flashd test zone");
     // CRC-32 without the last complement.
     let mut crc = u32::MAX;
@@ -260,8 +260,8 @@ fn vm_linux_6_12_filesystems() {
     filesystems(Release::Linux6_12);
 }
 
-/// Stops and starts the target again, with the same device, twice after the guest has begun to write;
-/// keeps it until nobody needs it any more, also when the guest has failed.
+/// Stop and start the target again, with the same device, twice after the guest has begun to write;
+/// keep it until it is no longer needed, also when the guest has failed.
 fn restart(mut fixture: Fixture, begun: &Path, over: &mpsc::Receiver<Never>) {
     let is_over = |wait| over.recv_timeout(wait) == Err(mpsc::RecvTimeoutError::Disconnected);
     while !begun.exists() {
@@ -296,7 +296,7 @@ fn vm_linux_6_12_reconnects() {
     let begun = folder.path().join("writing");
     let ran = std::thread::scope(|scope| {
         let begun = &begun;
-        // Dropped by whatever ends this closure, a panic, too.
+        // Dropped by whatever ends this closure, also by a panic.
         let (_until_here, over) = mpsc::channel();
         scope.spawn(move || restart(fixture, begun, &over));
         run(

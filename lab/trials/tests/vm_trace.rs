@@ -1,5 +1,5 @@
 //! On the kernels of Debian 12 and 13, in guests: every BPF program loads and finds its place, and
-//! what is collected is what was read and written, at both layers, on ext4, XFS and Btrfs.
+//! the collected accesses are the actual reads and writes, at both layers, on ext4, XFS and Btrfs.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// One access of one file: what, from, up to.
+/// One access of one file: its direction, start and end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Access {
     write: bool,
@@ -22,7 +22,7 @@ struct Access {
     to: u64,
 }
 
-/// What `trace --raw` has written down.
+/// The output of `trace --raw`.
 struct Accesses(Vec<(String, Access)>);
 
 impl Accesses {
@@ -50,7 +50,7 @@ impl Accesses {
         Self(accesses)
     }
 
-    /// Those of one file, by place.
+    /// The accesses of one file, by place.
     fn of(&self, file: &str) -> Vec<Access> {
         let mut of: Vec<Access> = self
             .0
@@ -63,7 +63,7 @@ impl Accesses {
     }
 }
 
-/// `count` accesses of `len` bytes, one behind the other.
+/// `count` accesses of `len` bytes, one after the other.
 fn series(write: bool, from: u64, len: u64, count: u64) -> Vec<Access> {
     (0..count)
         .map(|number| from + number * len)
@@ -75,7 +75,7 @@ fn series(write: bool, from: u64, len: u64, count: u64) -> Vec<Access> {
         .collect()
 }
 
-/// The bytes from 0 to `end`, each once, in however many pieces.
+/// Whether the accesses cover the bytes from 0 to `end`, each once, in however many pieces.
 fn covers_once(accesses: &[Access], end: u64) -> bool {
     let mut at = 0;
     accesses
@@ -84,8 +84,9 @@ fn covers_once(accesses: &[Access], end: u64) -> bool {
         && at == end
 }
 
-/// Whether these are the faults of somebody who touched every page from 0 to `end` in order: nothing
-/// behind it, and nothing missing but what was mapped along with a page that had to be read first.
+/// Whether these are the faults of a program that touched every page from 0 to `end` in order:
+/// nothing past `end`, and no gap except for pages that were mapped along with a page that had to
+/// be read first.
 fn faults_of_all(accesses: &[Access], end: u64) -> bool {
     const MAPPED_ALONG: u64 = 64 * KIB;
     let mut at = 0;
@@ -147,7 +148,7 @@ fn collects(release: Release) {
             seen("written")
         );
         assert!(seen("written").iter().all(|access| access.write));
-        // Read-ahead goes beyond what is touched.
+        // Read-ahead goes past the touched pages.
         let end = seen("mapped").last().map_or(0, |access| access.to);
         assert!(end >= MIB, "{kind}: {:?}", seen("mapped"));
         assert!(
@@ -174,7 +175,7 @@ fn collects(release: Release) {
     counts(&folder.path().join("store.json"));
 }
 
-/// Three times eight reads of 128 KiB each, and nothing else.
+/// Check for three times eight reads of 128 KiB each, and nothing else.
 fn counts(json: &Path) {
     let document: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let files = document["files"].as_array().unwrap();
@@ -192,7 +193,7 @@ fn counts(json: &Path) {
     assert_eq!(document["totals"]["lost"], 0, "{document}");
 }
 
-/// These kernels let functions be watched, so there is a way for everything.
+/// These kernels let functions be watched, so every kind of access can be observed.
 fn everything_is_seen(json: &Path) {
     let document: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let layers = document["layers"].as_array().unwrap();

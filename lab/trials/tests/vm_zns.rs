@@ -1,8 +1,8 @@
-//! F2FS on a zoned SSD, in guests: what indef says of its files is what the device knows.
+//! F2FS on a zoned SSD, in guests: indef's report about its files agrees with the device.
 //!
-//! The device is flashd, in this process. Every block that is written has a content of its own, so
-//! that its place is found by looking for it on the device, without F2FS or FIEMAP; the model's
-//! geometry tells the die of that place. DoLF and DoPF computed from that have to be indef's.
+//! The device is flashd, in this process. Every written block has a content of its own, so that its
+//! place is found by searching for it on the device, without F2FS or FIEMAP; the model's geometry
+//! tells the die of that place. DoLF and DoPF computed from that have to be indef's.
 
 mod zoned;
 
@@ -84,7 +84,7 @@ fn assert_near(found: &Value, expected: f64, what: &str) {
     );
 }
 
-/// `scan` judges whole files in windows.
+/// Check `scan`, which judges whole files in windows.
 fn scan_is_right(scan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geometry) {
     for file in ['a', 'b', 'c'] {
         let said = entry(&scan["files"], file).next().unwrap();
@@ -110,7 +110,8 @@ fn scan_is_right(scan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geom
     }
 }
 
-/// `plan` judges range by range. Neighbours that stay may stand together; what moves does not.
+/// Check `plan`, which judges range by range. Neighbours that stay may be joined; ranges that move
+/// are not.
 fn plan_is_right(plan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geometry) {
     let mut moving = 0;
     for file in ['a', 'b', 'c'] {
@@ -131,7 +132,7 @@ fn plan_is_right(plan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geom
     assert!(moving >= 2, "{plan}");
 }
 
-/// What was read and written while indef watched: pieces of (write, from, to) that touch are joined.
+/// The reads and writes while indef watched: pieces of (write, from, to) that touch are joined.
 fn traced(path: &Path, file: char) -> Vec<(bool, u64, u64)> {
     let text = fs::read_to_string(path).unwrap();
     let end = format!("/{file}");
@@ -175,7 +176,7 @@ fn trace_is_right(path: &Path) {
     assert_eq!(traced(path, 'e'), [(true, 0, 320 * KIB)], "written");
 }
 
-/// A device whose zones lie on so many of its 16 dies.
+/// A device whose zones lie on this many of its 16 dies.
 fn device(zone_dies: u32) -> Zns {
     let text = ZERO.replace(
         "dies = { value = 16,",
@@ -205,7 +206,7 @@ fn says_what_the_device_knows(release: Release, zone_dies: u32) {
     let (places, geometry) = (places(flashd), flashd.geometry());
     let scan = json(&folder.path().join("scan.json"));
     let text = fs::read_to_string(folder.path().join("scan.txt")).unwrap();
-    // Which of the two disks has which number is the kernel's business.
+    // The numbers of the two disks are the kernel's choice.
     assert!(text.contains("(told by /dev/nvme0n"), "{text}");
     println!("{text}");
     scan_is_right(&scan, &places, &geometry);

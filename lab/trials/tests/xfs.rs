@@ -1,7 +1,8 @@
 //! The XFS engines on real file systems.
 //!
 //! Every test goes through all [`Flavour`]s that this machine can make. The oracle is always the
-//! same: content, size, times and allocation as before, fewer fragments, `xfs_repair` content.
+//! same: content, size, times and allocation as before, fewer fragments, no complaint of
+//! `xfs_repair`.
 
 #[path = "xfs/flavour.rs"]
 mod flavour;

@@ -1,4 +1,4 @@
-//! What a clean root gets from this machine.
+//! The parts of this machine that a clean root gets.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ use debian_mirror::Mirror;
 
 use super::output_of;
 
-/// Settings of apt that say how a mirror is reached.
+/// Settings of apt for the way to a mirror.
 const REACH: [&str; 6] = [
     "Acquire::http::",
     "Acquire::https::",
@@ -21,7 +21,7 @@ const REACH: [&str; 6] = [
     "Acquire::Send-URI-Encoded",
 ];
 
-/// Variables of the environment that say how a network is reached.
+/// Variables of the environment for the way to the network.
 const PROXIES: [&str; 8] = [
     "http_proxy",
     "https_proxy",
@@ -40,7 +40,7 @@ pub(super) enum Bootstrap {
     Debootstrap,
 }
 
-/// This machine, as far as a root is given something of it.
+/// The parts of this machine that a root gets.
 pub(super) struct Machine {
     bootstrap: Bootstrap,
     /// Debian's name of the processor.
@@ -50,12 +50,12 @@ pub(super) struct Machine {
     pub(super) apt: String,
     /// The toolchain that builds this workspace.
     pub(super) toolchain: PathBuf,
-    /// Where cargo keeps what it has fetched.
+    /// The folder in which cargo keeps fetched packages.
     pub(super) cargo_home: PathBuf,
 }
 
 impl Machine {
-    /// Look at this machine, and let cargo fetch what the build needs.
+    /// Examine this machine, and let cargo fetch everything that the build needs.
     pub(super) fn this() -> Result<Self> {
         let bootstrap = [Bootstrap::Mmdebstrap, Bootstrap::Debootstrap]
             .into_iter()
@@ -106,9 +106,9 @@ impl Machine {
         settings: &Path,
         sources: &Path,
     ) -> Result<Command> {
-        // What a machine has on which somebody can fetch Rust and type `make`.
+        // The packages of a machine on which a user can fetch Rust and type `make`.
         let include = "--include=make,ca-certificates";
-        // apt's hooks and the like, if they mount something, mount it for themselves.
+        // If apt's hooks and the like mount something, they mount it for themselves.
         let mut command = Command::new("unshare");
         command.args(["--mount", self.bootstrap(), "--variant=minbase", include]);
         match self.bootstrap {
@@ -151,8 +151,8 @@ impl Machine {
         named.chain(keys).collect()
     }
 
-    /// cargo's registries, as they are configured here; without them it would look for what was
-    /// fetched under other names.
+    /// cargo's registries, as they are configured here; without them it would look for the
+    /// fetched packages under other names.
     pub(super) fn cargo_config(&self) -> Result<String> {
         let config = ["config.toml", "config"]
             .iter()
@@ -160,7 +160,7 @@ impl Machine {
         registries(&config.unwrap_or_default())
     }
 
-    /// How the network is reached.
+    /// The variables for the way to the network.
     pub(super) fn proxies() -> Vec<(&'static str, String)> {
         PROXIES
             .into_iter()
@@ -183,8 +183,8 @@ fn is_there(program: &str) -> bool {
         .is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(program).is_file()))
 }
 
-/// Of `apt-config dump`, the settings that say how a mirror is reached. A program that finds the
-/// proxy is not in the root.
+/// The settings in the output of `apt-config dump` for the way to a mirror. A program that finds
+/// the proxy is not in the root.
 pub(super) fn reach(dump: &str) -> String {
     dump.lines()
         .filter(|line| REACH.iter().any(|prefix| line.starts_with(prefix)))
@@ -193,7 +193,7 @@ pub(super) fn reach(dump: &str) -> String {
         .collect()
 }
 
-/// Of cargo's configuration, where packages come from. Tokens stay here.
+/// The sources of packages in cargo's configuration. Tokens are left out.
 pub(super) fn registries(config: &str) -> Result<String> {
     let mut config: toml::Table = config.parse().context("cargo's configuration")?;
     config.retain(|name, _| ["source", "registries", "registry"].contains(&name));

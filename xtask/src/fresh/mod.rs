@@ -1,13 +1,13 @@
 //! README's commands on a machine that has Rust and nothing else.
 //!
 //! For each release of Debian, a root is made that has `make` and certificates beside the base
-//! system, and what is committed is unpacked into it. First a user without rights types the command
-//! and has to be told what is missing before anything is compiled; then root does, and it has to
-//! succeed.
+//! system, and the committed files are unpacked into it. First a user without rights types the
+//! command and has to get a list of the missing packages before anything is compiled; then root
+//! does, and it has to succeed.
 //!
-//! What a root gets from this machine: the kernel with its devices, the pinned toolchain, what cargo
-//! has fetched (read-only, without the network), and how apt reaches its mirror. Its mounts are seen
-//! by its processes only, so they end with them.
+//! A root gets from this machine: the kernel with its devices, the pinned toolchain, cargo's
+//! fetched packages (read-only, without the network), and apt's way to its mirror. Its mounts are
+//! visible to its processes only, so they end with them.
 
 mod machine;
 mod root;
@@ -26,7 +26,7 @@ use rustix::fs::FlockOperation;
 
 use self::{machine::Machine, root::Root, run::Runner};
 
-/// Nobody in particular.
+/// A user without any rights.
 const USER: u32 = 65534;
 
 /// Options of `cargo xtask fresh`.
@@ -72,11 +72,11 @@ impl Release {
     }
 }
 
-/// Try the commands in every release that was asked for.
+/// Try the commands in every requested release.
 ///
 /// # Errors
 ///
-/// Names the releases in which they failed; or what this machine lacks to try them.
+/// The releases in which they failed; or the things that this machine lacks to try them.
 pub(crate) fn run(options: &Fresh) -> Result<()> {
     ensure!(
         rustix::process::geteuid().is_root(),
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
     Ok(())
 }
 
-/// One at a time: what else is in the folder is then left over.
+/// Allow one run at a time: other content of the folder is then left over.
 fn lock(folder: &Path) -> Result<File> {
     let file = File::options()
         .create(true)
@@ -158,7 +158,8 @@ fn try_in(
     root.remove()
 }
 
-/// A user is told early that it cannot be built, with the names of what is missing.
+/// Check that a user gets an early error that it cannot be built, with the names of the missing
+/// packages.
 fn check_refusal(output: &run::Output) -> Result<()> {
     ensure!(!output.success, "a user without a compiler was not stopped");
     for expected in [

@@ -15,9 +15,9 @@ use rustix::process::{Pid, Signal};
 use super::{machine::Machine, output_of, run::Runner};
 
 const ENTER: &str = include_str!("enter.sh");
-/// The beginning of a root's name: what has it, and is not ours, was left over.
+/// Prefix of a root's name: a folder with it that is not ours was left over.
 const PREFIX: &str = "root-";
-/// How often ending what runs in a root is tried.
+/// Number of attempts to end the processes in a root.
 const TRIES: u32 = 50;
 
 /// A root below `target/fresh`.
@@ -51,7 +51,7 @@ impl Root {
         Ok(root)
     }
 
-    /// What the root gets beside Debian's packages.
+    /// Add the files that the root gets beside Debian's packages.
     fn fill(&self, machine: &Machine, sources: &str) -> Result<()> {
         for folder in [
             "opt/rust",
@@ -103,7 +103,7 @@ impl Root {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).with_context(context)
     }
 
-    /// Put what is committed into `/srv/indef`.
+    /// Put the committed files into `/srv/indef`.
     pub(super) fn unpack_sources(&self) -> Result<()> {
         let git = |arguments: &[&str]| {
             let mut git = Command::new("git");
@@ -152,9 +152,9 @@ impl Root {
         enter
     }
 
-    /// End what runs in it and remove it.
+    /// End its processes and remove it.
     pub(super) fn remove(self) -> Result<()> {
-        // What is left for `drop` to do is then nothing.
+        // Then nothing is left to do for `drop`.
         remove(&self.folder)
     }
 }
@@ -188,7 +188,7 @@ fn remove(root: &Path) -> Result<()> {
     }
     end_processes(root)?;
     detach_loops(root)?;
-    // Should anything be mounted there in spite of all, it is not walked into.
+    // If something is mounted there in spite of all, rm does not descend into it.
     output_of(
         Command::new("rm")
             .args(["--recursive", "--force", "--one-file-system", "--"])

@@ -1,4 +1,4 @@
-//! Programs that run for minutes: into a log, and ended when somebody asks for it.
+//! Programs that run for minutes: logged, and ended on request.
 
 use std::{
     fs::{self, File},
@@ -17,11 +17,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal};
 
-/// How often a program is looked at.
+/// Interval of the checks of a program.
 const TICK: Duration = Duration::from_millis(100);
-/// How long a program may take to end when it is asked to.
+/// Time limit for a program to end when it is asked to.
 const GRACE: Duration = Duration::from_secs(10);
-/// How much of a log is shown after a failure.
+/// Number of lines of a log that are shown after a failure.
 const SHOWN: usize = 60;
 
 /// Runs programs until Ctrl-C.
@@ -29,14 +29,14 @@ pub(super) struct Runner {
     stopped: Arc<AtomicBool>,
 }
 
-/// The result of a program, with all that it printed.
+/// The result of a program, with its whole output.
 pub(super) struct Output {
     pub(super) success: bool,
     pub(super) text: String,
 }
 
 impl Runner {
-    /// From now on, Ctrl-C, a hang-up and a polite end are seen here.
+    /// From now on, SIGINT (Ctrl-C), SIGHUP and SIGTERM are seen here.
     pub(super) fn new() -> Result<Self> {
         let stopped = Arc::new(AtomicBool::new(false));
         for signal in [
@@ -49,7 +49,7 @@ impl Runner {
         Ok(Self { stopped })
     }
 
-    /// Fails once somebody has asked for the end.
+    /// Fail once the end was requested.
     pub(super) fn go_on(&self) -> Result<()> {
         if self.stopped.load(Ordering::Relaxed) {
             bail!("stopped");
@@ -86,8 +86,8 @@ impl Runner {
         })
     }
 
-    /// The program is in a process group of its own: Ctrl-C in the terminal is for us, and what we
-    /// make of it reaches the programs that it has started, too.
+    /// Run the program in a process group of its own: Ctrl-C in the terminal is for us, and our
+    /// reaction reaches the programs that it has started, too.
     fn status(&self, mut command: Command, log: &Path) -> Result<ExitStatus> {
         self.go_on()?;
         let output = File::options().append(true).open(log)?;

@@ -63,7 +63,7 @@ fn a_user_is_to_be_refused_early_and_told_why() {
     assert!(!refused(false, "error: linker `cc` not found"));
 }
 
-/// A run that was killed leaves a root, and what runs and is mounted in it.
+/// A killed run leaves a root, with its processes and mounts.
 #[test]
 fn loop_a_killed_run_leaves_nothing_for_long() {
     if !rustix::process::geteuid().is_root() {
@@ -79,7 +79,8 @@ fn loop_a_killed_run_leaves_nothing_for_long() {
         .unwrap()
         .set_len(10 << 20)
         .unwrap();
-    // The host's own system, bound to where nobody else sees it, serves as the root's.
+    // The host's own system, bound to a place that no other process sees, serves as
+    // the root's.
     let script = r#"
         set -e
         mkfs.ext4 -q "$1/image"

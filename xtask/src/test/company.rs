@@ -1,27 +1,28 @@
-//! Which tests may run beside which: the one list of what wants the machine, or most of it, for itself.
+//! The tests that may run at the same time: the one list of tests that need the machine, or most of
+//! it, for themselves.
 
-/// Beside what a test may run.
+/// The company in which a test may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Company {
-    /// Beside anything but what runs alone.
+    /// Beside any test except one that runs alone.
     Any,
-    /// Beside anything but its like, and what runs alone.
+    /// Beside any test except another heavy one, and one that runs alone.
     Heavy,
-    /// Beside nothing.
+    /// Beside no test.
     Alone,
 }
 
 impl Company {
-    /// How many heavy tests run at the same time.
+    /// Number of heavy tests that run at the same time.
     pub(crate) const HEAVY_AT_ONCE: usize = 1;
 }
 
-/// Of a test program (the name of its file) the tests whose names begin so. Guests are heavy without an
-/// entry: each has as many processors as this machine.
+/// The tests of a test program (the name of its file) whose names begin with this. Guests are heavy
+/// without an entry: each has as many processors as this machine.
 const RULES: [(&str, &str, Company); 4] = [
-    // Actors and a mover on all processors; where they are too slow, a round shows nothing.
+    // Actors and a mover on all processors; where they are too slow, a round proves nothing.
     ("loop_rounds", "", Company::Heavy),
-    // It measures how long flashd takes to answer.
+    // It measures the time that flashd takes to answer.
     (
         "loop_mount",
         "loop_late_answers_fail_a_measuring_run",
@@ -29,7 +30,7 @@ const RULES: [(&str, &str, Company); 4] = [
     ),
     // Two processes at full speed, and a third one that has to keep up with them.
     ("ground", "losses::", Company::Alone),
-    // It counts what is written; a sync of another test has metadata written twice.
+    // It counts the written bytes; a sync of another test has metadata written twice.
     (
         "btrfs",
         "loop_fewer_bytes_than_btrfs_filesystem_defragment",

@@ -10,8 +10,8 @@
 //!  list)        how long)  company)    limit, remains)    failed, skipped)
 //! ```
 //!
-//! The last line is `N passed, N failed, N skipped`. Where `INDEF_SUMMARY` names a file, that line goes
-//! there, for a caller that wants to print it last.
+//! The last line is `N passed, N failed, N skipped`. If `INDEF_SUMMARY` names a file, that line is
+//! written there, for a caller that wants to print it last.
 
 mod company;
 mod outcome;
@@ -49,7 +49,7 @@ use running::Running;
 use schedule::{Job, Queue};
 use tiers::Tier;
 
-/// How often the runner looks at what is running.
+/// Interval of the checks of running tests.
 const TICK: Duration = Duration::from_millis(5);
 
 /// Run the tests: two at a time, the longest first
@@ -74,9 +74,9 @@ pub(crate) struct Test {
     filters: Vec<String>,
 }
 
-/// The status with which cargo says that tests failed.
+/// cargo's exit status for failed tests.
 const FAILED: u8 = 101;
-/// The status of what a signal ended, as a shell has it.
+/// The exit status after a signal, as in a shell.
 const INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // A list that names a test which is gone would silently stop doing what it is there for.
+    // A list entry for a test that no longer exists would silently stop having an effect.
     if arguments.packages.is_empty() && arguments.tier != Tier::Check {
         for entry in tiers::stale(&listed).chain(company::stale(&listed)) {
             let gone = Outcome::Failed("this entry matches no test".into());
@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
 /// `(target, test)`.
 type TestId = (String, String);
 
-/// What is to be run; and `(target, test)` of all that there is, of every tier.
+/// The jobs to run; and `(target, test)` of all existing tests, of every tier.
 fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec<TestId>)> {
     let (mut jobs, mut listed) = (Vec::new(), Vec::new());
     for program in &built.programs {
@@ -161,7 +161,7 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
     Ok((jobs, listed))
 }
 
-/// Run everything that is in the queue, or what was run until the stop.
+/// Run everything that is in the queue, or as much as is possible until the stop.
 fn execute(
     mut queue: Queue,
     at_once: usize,
@@ -197,7 +197,7 @@ fn execute(
         }
         report.still_running(&running);
     }
-    // Dropped, a test ends with all that it has started.
+    // A dropped test ends with all processes that it has started.
     Ok(())
 }
 
@@ -206,7 +206,7 @@ fn start(job: Job, built: &Built, run: &Run) -> Result<Running> {
     let mut command = job.program.command(&job.test);
     command.envs(job.environment.iter().copied());
     if let Some(indef) = &built.indef {
-        // Tests that need it would ask cargo for it, each anew.
+        // Tests that need it would otherwise request it from cargo, each anew.
         command.env("INDEF", indef);
     }
     let name = job.full_name();

@@ -1,16 +1,16 @@
-//! What came of a test, from what its process and its harness say.
+//! The outcome of a test, from the status of its process and the output of its harness.
 
 use std::{os::unix::process::ExitStatusExt, time::Duration};
 
 use super::{programs::Kind, running::End, schedule::Job};
 
-/// What came of a test.
+/// The outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// And why: how its process ended.
+    /// With the reason: how its process ended.
     Failed(String),
-    /// And why.
+    /// With the reason.
     Skipped(String),
 }
 
@@ -21,12 +21,12 @@ pub(crate) struct TestResult {
     pub(crate) test: String,
     pub(crate) outcome: Outcome,
     pub(crate) took: Duration,
-    /// The end of what it said.
+    /// The end of its output.
     pub(crate) said: String,
 }
 
 impl TestResult {
-    /// What the runner itself found, about something with this name.
+    /// A finding of the runner itself, about something with this name.
     pub(crate) fn of_runner(name: &str, outcome: Outcome) -> Self {
         Self {
             program: "cargo xtask test".into(),
@@ -38,7 +38,7 @@ impl TestResult {
     }
 }
 
-/// What came of a job: of one test, or of all doc tests.
+/// The results of a job: of one test, or of all doc tests.
 pub(crate) fn results(
     job: &Job,
     end: End,
@@ -62,7 +62,7 @@ pub(crate) fn results(
             let tests = doc_tests(&said);
             let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
             let explained = tests.iter().any(|(_, outcome)| failed(outcome));
-            // What each of them took is not known: they are built together.
+            // The time of each of them is not known: they are built together.
             let each = took / u32::try_from(tests.len()).unwrap_or(u32::MAX).max(1);
             let mut results: Vec<_> = tests
                 .into_iter()
@@ -78,8 +78,8 @@ pub(crate) fn results(
     }
 }
 
-/// The result of one test. Its process's status decides; the last line of its harness says that it
-/// was that test which ran to its end, and not, for example, an `exit(0)` on the way.
+/// The result of one test. Its process's status decides; the last line of its harness shows that
+/// exactly that test ran to its end, and not, for example, an `exit(0)` on the way.
 fn judge(end: End, said: &str, skipped: Option<String>) -> Outcome {
     if let Some(why) = failure(end) {
         return Outcome::Failed(why);
@@ -91,7 +91,7 @@ fn judge(end: End, said: &str, skipped: Option<String>) -> Outcome {
     }
 }
 
-/// Why this end is a failure, if it is one.
+/// The reason why this end is a failure, if it is one.
 fn failure(end: End) -> Option<String> {
     match end {
         End::TimedOut(limit) => Some(format!("no end after {} s", limit.as_secs())),
@@ -114,8 +114,8 @@ fn harness_line(line: &str) -> Option<(u64, u64, u64)> {
     Some((next("passed")?, next("failed")?, next("ignored")?))
 }
 
-/// The doc tests that rustdoc says have run: `test src/lib.rs - item (line 3) ... ok`. It keeps what they
-/// print themselves.
+/// The doc tests that ran according to rustdoc: `test src/lib.rs - item (line 3) ... ok`. rustdoc
+/// withholds their own output.
 fn doc_tests(said: &str) -> Vec<(String, Outcome)> {
     let test = |line: &str| {
         let (name, came) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;

@@ -1,4 +1,4 @@
-//! The test programs: built by cargo, all at once, and asked for their tests.
+//! The test programs: built by cargo, all at once; each lists its own tests.
 
 use std::{
     fs::File,
@@ -14,13 +14,13 @@ use serde::Deserialize;
 
 use super::{TICK, room::Run, running, tiers::Tier};
 
-/// The name of the program that is all doc tests.
+/// The name of the program that stands for all doc tests.
 pub(crate) const DOCS: &str = "doc-tests";
 
-/// A program with tests in it.
+/// A program with tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Package, and what of it: `indef-fs`, `indef-fs/ext4`, `indef/bin`.
+    /// Package, and the part of it: `indef-fs`, `indef-fs/ext4`, `indef/bin`.
     pub(crate) name: String,
     /// The name of the file with its `main`: `ext4`; for a library its package.
     pub(crate) target: String,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
     Docs(Vec<String>),
 }
 
-/// What cargo has built.
+/// The build products of cargo.
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
@@ -46,7 +46,7 @@ pub(crate) struct Built {
 }
 
 impl Program {
-    /// Its tests' names. Doc tests are found out while they run: they are one entry.
+    /// Its tests' names. Doc tests become known while they run: they are one entry.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
         let Kind::Harness(executable) = &self.kind else {
             return Ok(vec!["all".into()]);
@@ -71,8 +71,8 @@ impl Program {
             .collect())
     }
 
-    /// The command that runs one test of it, and says on the way what the test says: what hangs has
-    /// said where.
+    /// The command that runs one test of it, and shows the test's output immediately: a test that
+    /// hangs has printed where.
     pub(crate) fn command(&self, test: &str) -> Command {
         match &self.kind {
             Kind::Harness(executable) => {
@@ -145,7 +145,7 @@ fn selection(packages: &[String]) -> Vec<String> {
     packages.iter().flat_map(of).collect()
 }
 
-/// What of cargo's messages matters here.
+/// The relevant part of cargo's messages.
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -167,7 +167,7 @@ struct Profile {
     test: bool,
 }
 
-/// What cargo's messages say it has built.
+/// The build products named in cargo's messages.
 pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
     let mut built = Built::default();
     for line in messages.lines() {
@@ -210,7 +210,7 @@ pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
     Ok(built)
 }
 
-/// The package's name, of an id as `path+file:///folder/name#0.1.0` or `…/folder#name@0.1.0`.
+/// The package's name, from an id like `path+file:///folder/name#0.1.0` or `…/folder#name@0.1.0`.
 fn package(id: &str) -> Option<&str> {
     let (place, version) = id.rsplit_once('#')?;
     match version.split_once('@') {

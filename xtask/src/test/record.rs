@@ -1,5 +1,5 @@
-//! What is kept of a run below `target/test`: the results for whoever reads them, and the times, by which
-//! the next run starts the longest first.
+//! The record of a run below `target/test`: the results for readers, and the times, by which the
+//! next run starts the longest first.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -14,18 +14,19 @@ use super::{
     seconds,
 };
 
-/// How long tests took last time, in seconds, by program and name.
+/// The times of tests in earlier runs, in seconds, by program and name.
 #[derive(Debug, Default)]
 pub(crate) struct Times(BTreeMap<String, f64>);
 
 impl Times {
-    /// Those of earlier runs. Without any, or where they cannot be read, kinds of tests are guessed.
+    /// The times of earlier runs. Without any, or where they cannot be read, times are guessed by
+    /// kind of test.
     pub(crate) fn load() -> Self {
         let text = fs::read(folder().join("times.json")).unwrap_or_default();
         Self(serde_json::from_slice(&text).unwrap_or_default())
     }
 
-    /// How long this one probably takes.
+    /// The expected time of this test.
     pub(crate) fn expect(&self, program: &str, test: &str) -> Duration {
         let known = self.0.get(&format!("{program} {test}")).copied();
         let guess = || match last_part(test) {
@@ -56,7 +57,7 @@ struct Entry<'a> {
     seconds: f64,
 }
 
-/// Keep a run's results (`TIER.json`) and add its times to the known ones.
+/// Store a run's results (`TIER.json`) and add its times to the known ones.
 pub(crate) fn save(report: &Report, mut times: Times) -> Result<()> {
     let folder = folder();
     fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
@@ -95,7 +96,7 @@ fn write(name: &str, what: &impl Serialize) -> Result<()> {
     let path = folder().join(name);
     let mut text = serde_json::to_vec_pretty(what)?;
     text.push(b'\n');
-    // Whoever reads it meanwhile reads the old one.
+    // A reader meanwhile gets the old one.
     let new = path.with_extension("new");
     fs::write(&new, text)
         .and_then(|()| fs::rename(&new, &path))

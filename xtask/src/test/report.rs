@@ -1,4 +1,5 @@
-//! What is printed: a line for each program, whatever failed with its output, and sums at the end.
+//! The printed report: a line for each program, every failure with its output, and sums at the
+//! end.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +16,24 @@ use super::{
     tiers::Tier,
 };
 
-/// So many of the slowest tests are named.
+/// Number of the slowest tests that are named.
 const SLOWEST: usize = 20;
-/// After so long, and again after so long, a test that is still running is named.
+/// After this time, and again after each further one, a test that is still running is named.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What is known of a run so far.
+/// The known facts about a run so far.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) tier: Tier,
     pub(crate) results: Vec<TestResult>,
     begun: Instant,
     built: Duration,
-    /// How many jobs are left of each program.
+    /// Number of jobs left of each program.
     left: BTreeMap<String, usize>,
     said_running: Instant,
 }
 
-/// How many tests came to what.
+/// Number of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -73,14 +74,14 @@ impl Report {
         }
     }
 
-    /// The programs are built.
+    /// Record that the programs are built.
     pub(crate) fn built(&mut self, programs: usize) {
         self.built = self.begun.elapsed();
         let took = self.built.as_secs_f64();
         eprintln!("{programs} test programs, built in {took:.1} s");
     }
 
-    /// These will be run.
+    /// Record the jobs that will be run.
     pub(crate) fn expect(&mut self, jobs: &[Job]) {
         for job in jobs {
             *self.left.entry(job.program.name.clone()).or_default() += 1;
@@ -95,7 +96,7 @@ impl Report {
         );
     }
 
-    /// A test has ended. A failure is printed at once.
+    /// Record that a test has ended. A failure is printed at once.
     pub(crate) fn add(&mut self, result: TestResult) {
         if let Outcome::Failed(why) = &result.outcome {
             let took = result.took.as_secs_f64();
@@ -110,7 +111,7 @@ impl Report {
         self.results.push(result);
     }
 
-    /// All of this job's results are here. A program that is through has its line.
+    /// Record that all of this job's results are here. A finished program gets its line.
     pub(crate) fn ended(&mut self, job: &Job) {
         let name = &job.program.name;
         let Some(left) = self.left.get_mut(name) else {
@@ -130,7 +131,7 @@ impl Report {
         );
     }
 
-    /// Name what takes long, so that a log shows where a run is.
+    /// Name tests that take long, so that a log shows where a run is.
     pub(crate) fn still_running(&mut self, running: &[Running]) {
         if self.said_running.elapsed() < PATIENCE {
             return;
@@ -155,7 +156,7 @@ impl Report {
         Counts::of(self.results.iter())
     }
 
-    /// How long building took, and everything so far.
+    /// The duration of the build, and of everything so far.
     pub(crate) fn times(&self) -> (Duration, Duration) {
         (self.built, self.begun.elapsed())
     }
@@ -191,7 +192,7 @@ impl Report {
         let mut counts = self.counts();
         if interrupted {
             println!("interrupted");
-            // What did not run has not passed.
+            // Tests that did not run have not passed.
             counts.failed = counts.failed.max(1);
         }
         let line = counts.line();
@@ -205,7 +206,7 @@ impl Report {
         }
     }
 
-    /// List the tests about whose outcome there is something to say.
+    /// List the tests whose outcome deserves a remark.
     fn name(&self, title: &str, about: impl Fn(&Outcome) -> Option<&String>) {
         let mut named = self
             .results

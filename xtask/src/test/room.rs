@@ -1,5 +1,5 @@
-//! The place of one test: its folder for temporary files, what it says, what it skips. Whatever a test
-//! leaves there ends with it: processes, mounts, loop devices, files.
+//! The place of one test: its folder for temporary files, its output, its skips. Everything that a
+//! test leaves there ends with it: processes, mounts, loop devices, files.
 
 use std::{
     fs::{self, File, Permissions},
@@ -19,12 +19,12 @@ use rustix::{
 };
 use tempfile::TempDir;
 
-/// How much of what a test said is kept: its end.
+/// Number of bytes that are kept of a test's output: its end.
 const KEPT_BYTES: u64 = 64 << 10;
-/// How long killed processes may take to be gone.
+/// Time limit for killed processes to be gone.
 const GONE: Duration = Duration::from_secs(5);
-/// Names the log of skips (see `scratch_fs::skip`). It is a file of this test alone, so it also tells
-/// whose a process is, whatever session or group that has moved to.
+/// Names the log of skips (see `scratch_fs::skip`). It is a file of this test alone, so it also
+/// identifies the test of a process, whatever session or group that has moved to.
 const SKIP_LOG: &str = "INDEF_SKIP_LOG";
 
 /// Files of this run of the runner.
@@ -48,7 +48,7 @@ impl Run {
         })
     }
 
-    /// A file of it.
+    /// The path of a file of this run.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -83,7 +83,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Have a command run here.
+    /// Set up a command to run here.
     pub(crate) fn furnish(&self, command: &mut Command) -> io::Result<()> {
         let output = File::create(&self.output)?;
         command
@@ -94,7 +94,7 @@ impl Room {
         Ok(())
     }
 
-    /// The end of what was said, of both streams in the order in which it came.
+    /// The end of the output, of both streams in the order in which it arrived.
     pub(crate) fn said(&self) -> io::Result<String> {
         let mut file = File::open(&self.output)?;
         let length = file.metadata()?.len();
@@ -104,7 +104,7 @@ impl Room {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Why it was skipped, if it was: each reason once.
+    /// The reasons for which it was skipped, if it was: each reason once.
     pub(crate) fn skipped(&self) -> io::Result<Option<String>> {
         let log = fs::read_to_string(&self.skips)?;
         let mut reasons: Vec<&str> = log
@@ -116,7 +116,7 @@ impl Room {
         Ok((!reasons.is_empty()).then(|| reasons.join("; ")))
     }
 
-    /// End what is left of it.
+    /// End its remaining processes, mounts and loop devices.
     fn clear(&self) {
         let marker = format!("{SKIP_LOG}={}", self.skips.display());
         let asked = Instant::now();
@@ -166,7 +166,7 @@ fn processes_with(marker: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// What is mounted below a folder, the innermost first.
+/// The mount points below a folder, the innermost first.
 fn mounts_below(folder: &Path) -> Vec<PathBuf> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut below: Vec<PathBuf> = table

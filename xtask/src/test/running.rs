@@ -1,4 +1,4 @@
-//! A test that runs: a process group with a time limit.
+//! A running test: a process group with a time limit.
 
 use std::{
     io,
@@ -18,18 +18,18 @@ use super::{
     schedule::Job,
 };
 
-/// How long what is asked to end may take for it.
+/// Time limit for a process to end after the request.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How a test's process ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum End {
     Exited(ExitStatus),
-    /// It was ended, after so long.
+    /// It was ended, after this time.
     TimedOut(Duration),
 }
 
-/// A test that runs. Dropped, it ends with all that it has started.
+/// A running test. Dropping it ends all processes that it has started.
 #[derive(Debug)]
 pub(crate) struct Running {
     pub(crate) job: Job,
@@ -43,7 +43,8 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn start(mut command: Command, job: Job, room: Room) -> io::Result<Self> {
         room.furnish(&mut command)?;
-        // A group of its own: a signal reaches what it has started, and Ctrl-C only us.
+        // A group of its own: a signal reaches all processes that it has started, and Ctrl-C only
+        // us.
         let child = command.stdin(Stdio::null()).process_group(0).spawn()?;
         Ok(Self {
             job,
@@ -54,12 +55,12 @@ impl Running {
         })
     }
 
-    /// How long it has been running.
+    /// The time for which it has been running.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
     }
 
-    /// What came of it, once it has ended; past its limit it is ended.
+    /// Its results, once it has ended; past its limit it is ended.
     pub(crate) fn poll(&mut self) -> Result<Option<Vec<TestResult>>> {
         let (end, took) = match self.child.try_wait()? {
             Some(status) => (End::Exited(status), self.elapsed()),
@@ -88,7 +89,7 @@ impl Drop for Running {
 pub(crate) fn terminate(child: &mut Child) {
     let group = Pid::from_child(child);
     let signal = |signal| {
-        // Not everybody leads a group.
+        // Not every process leads a group.
         let _ = rustix::process::kill_process_group(group, signal);
         let _ = rustix::process::kill_process(group, signal);
     };
@@ -97,7 +98,8 @@ pub(crate) fn terminate(child: &mut Child) {
     while asked.elapsed() < GRACE && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(TICK);
     }
-    // What of the group outlived its leader ends, too: the group's number is taken as long as it does.
+    // Members of the group that outlived its leader end, too: the group's number is taken as long
+    // as they live.
     let _ = rustix::process::kill_process_group(group, Signal::KILL);
     if matches!(child.try_wait(), Ok(None)) {
         let _ = child.kill();

@@ -1,20 +1,20 @@
-//! What is run next: the longest that may run beside what is running.
+//! The choice of the next test: the longest that may run beside the running ones.
 
 use std::{rc::Rc, time::Duration};
 
 use super::{company::Company, programs::Program};
 
-/// One test that is to be run.
+/// One test to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) program: Rc<Program>,
     pub(crate) test: String,
     pub(crate) company: Company,
-    /// How long it may take.
+    /// Its time limit.
     pub(crate) limit: Duration,
-    /// How long it probably takes.
+    /// Its expected time.
     pub(crate) expected: Duration,
-    /// What makes it the version that its tier wants.
+    /// The variables that select the version of it that its tier wants.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
 
@@ -25,7 +25,7 @@ impl Job {
     }
 }
 
-/// What waits, the longest first.
+/// The waiting tests, the longest first.
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: Vec<Job>,
@@ -33,13 +33,14 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(mut jobs: Vec<Job>) -> Self {
-        // Among equals the order of the list stays.
+        // Equal ones keep the order of the list.
         jobs.sort_by_key(|job| std::cmp::Reverse(job.expected));
         Self { waiting: jobs }
     }
 
-    /// The next one beside these. Heavy ones first, as long as there is room for one: they run one after
-    /// the other, so that they decide when all is over. What runs alone comes last.
+    /// The next one beside these. Heavy ones first, as long as there is room for one: they run one
+    /// after the other, so that they determine the end of the whole run. Tests that run alone come
+    /// last.
     pub(crate) fn take(&mut self, running: &[Company]) -> Option<Job> {
         if running.contains(&Company::Alone) {
             return None;

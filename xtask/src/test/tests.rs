@@ -46,7 +46,7 @@ fn outcome(report: &Report, test: &str) -> Outcome {
     report.results.iter().find(of).unwrap().outcome.clone()
 }
 
-/// Whether a process with this command line is there.
+/// Whether a process with this command line exists.
 fn runs(command: &str) -> bool {
     let command: String = command.split(' ').map(|word| format!("{word}\0")).collect();
     std::fs::read_dir("/proc").unwrap().flatten().any(|entry| {
@@ -79,14 +79,14 @@ fn results_come_from_the_harness_whatever_a_test_prints() {
         |test, why: &str| assert_eq!(outcome(&report, test), Outcome::Skipped(why.into()));
     skipped("skips", "no such thing");
     skipped("ignored", "ignored");
-    // With what they said last.
+    // With the end of their output.
     let said = |test| {
         let of = |result: &&TestResult| result.test == test;
         report.results.iter().find(of).unwrap().said.clone()
     };
     assert!(said("hangs").contains("the last words"));
     assert!(said("fails").contains("that is why"));
-    // Nothing is left, though these had left the test's process group.
+    // No process is left, though these had left the test's process group.
     assert!(!runs("sleep 600"));
     assert!(!runs("sleep 601"));
     let counts = report.counts();
@@ -125,7 +125,7 @@ fn the_longest_begins_and_company_is_kept() {
         of("longer guest", Company::Heavy, 6),
     ]);
     let mut take = |running: &[Company]| queue.take(running).map(|job| job.test);
-    // Guests decide when all is over.
+    // Guests determine the end of the whole run.
     assert_eq!(take(&[]).unwrap(), "longer guest");
     assert_eq!(take(&[Company::Heavy]).unwrap(), "long");
     assert_eq!(take(&[Company::Any]).unwrap(), "guest");
@@ -200,7 +200,7 @@ fn what_repeats_another_test_is_for_the_proof() {
     let more = Some(vec![("INDEF_KILLS", "200")]);
     assert_eq!(takes(Tier::Proof, repeats.0, repeats.1), more);
     assert_eq!(takes(Tier::Proof, "units", "tests::adds"), None);
-    // Entries that name nothing are found.
+    // Entries that match no test are found.
     let listed = [(repeats.0.to_owned(), repeats.1.to_owned())];
     let stale: Vec<_> = tiers::stale(&listed).collect();
     assert!(stale.contains(&"tiers: vm_rounds vm_6_1_round_f2fs".to_owned()));
@@ -227,7 +227,7 @@ fn doc_tests_are_counted_one_by_one() {
     assert_eq!(good.len(), 3);
     assert_eq!(good[1].test, "src/lib.rs - two (line 9) - compile");
     assert_eq!(good[2].outcome, Outcome::Skipped("ignored".into()));
-    // What does not build has no tests to say so.
+    // A doc test that does not build has no tests that could say so.
     let broken = results(status(101), "error: no such crate");
     assert_eq!(broken.len(), 1);
     assert_eq!(broken[0].outcome, Outcome::Failed("exit status 101".into()));

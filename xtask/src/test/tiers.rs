@@ -1,4 +1,4 @@
-//! The three tiers, and the one list of what only `make proof` runs.
+//! The three tiers, and the one list of tests that only `make proof` runs.
 //!
 //! | tier | tests |
 //! |---|---|
@@ -6,7 +6,7 @@
 //! | `test` | all but the twins on a further kernel (`FURTHER`) |
 //! | `proof` | those twins, and longer versions of tests that repeat something (`LONGER`) |
 //!
-//! By hand, `cargo test` knows no tiers: it runs whatever it is asked for, and takes the variables of
+//! By hand, `cargo test` knows no tiers: it runs whatever is requested, and takes the variables of
 //! `LONGER` from the environment.
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub(crate) enum Tier {
     Proof,
 }
 
-/// Of a test program (the name of its file) the tests whose names begin so: the same as another test,
-/// which `make test` runs, on one more kernel.
+/// The tests of a test program (the name of its file) whose names begin with this: the same as
+/// another test, which `make test` runs, on one more kernel.
 const FURTHER: [(&str, &str); 17] = [
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
@@ -65,7 +65,8 @@ const FURTHER: [(&str, &str); 17] = [
     ),
 ];
 
-/// The same of tests that repeat something, with the variable that says how often, or how many seconds.
+/// The same for tests that repeat something, with the variable for the number of repetitions, or of
+/// seconds.
 const LONGER: [(&str, &str, &str, &str); 10] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("loop_stop", "loop_kills_on_", "INDEF_KILLS", "200"),
@@ -98,7 +99,7 @@ impl Tier {
         }
     }
 
-    /// Whether a test belongs to it: then what its environment has to say.
+    /// Returns the variables for its environment if a test belongs to this tier, else `None`.
     pub(crate) fn takes(
         self,
         target: &str,
@@ -126,8 +127,8 @@ impl Tier {
         }
     }
 
-    /// How long one test may take. The longest of `make test` needs some four minutes on two busy
-    /// processors; those of guests have limits of their own, which tell more.
+    /// Time limit of one test. The longest of `make test` needs some four minutes on two busy
+    /// processors; the tests of guests have limits of their own, which are more informative.
     pub(crate) fn limit(self, company: Company) -> Duration {
         let minutes = match (self, company) {
             (Self::Check, _) => 2,
@@ -139,7 +140,7 @@ impl Tier {
     }
 }
 
-/// What stands in the lists and matches no test.
+/// The list entries that match no test.
 pub(crate) fn stale(tests: &[(String, String)]) -> impl Iterator<Item = String> {
     let longer = LONGER.into_iter().map(|(of, name, ..)| (of, name));
     FURTHER

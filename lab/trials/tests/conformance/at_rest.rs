@@ -1,4 +1,4 @@
-//! Files that nobody else uses meanwhile.
+//! Files without any other user during the move.
 
 use std::{
     ffi::OsStr,
@@ -19,7 +19,7 @@ use crate::{
     state::State,
 };
 
-/// What moving a few MiB may leave in the file system's own structures.
+/// The permitted growth of the file system's own structures in a move of a few MiB.
 const METADATA: Bytes = Bytes::mib(3);
 
 pub(crate) fn make(path: &Path, size: Bytes, piece: Bytes) {
@@ -31,7 +31,7 @@ pub(crate) fn make(path: &Path, size: Bytes, piece: Bytes) {
     fragment(path, options).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Hold every state against the file again, from the device; and check the file system.
+/// Compare every state with the file again, read from the device; and check the file system.
 #[track_caller]
 pub(crate) fn finish(mut bench: Bench, states: &[State]) {
     bench.fs.remount().unwrap();
@@ -91,7 +91,8 @@ pub(crate) fn only_the_bad_half(kind: EngineKind) {
     bench.fs.sync().unwrap();
     let written = (bench.fs.device_bytes().unwrap() - before).written;
     let now = state.check();
-    // Each window of 128 KiB is contiguous now, and what was good has not moved.
+    // Each window of 128 KiB is contiguous now, and windows that were contiguous before have
+    // not moved.
     for window in 0..128 {
         let range = FileRange::new(window * 131_072, 131_072);
         assert_eq!(now.layout.fragments_in(range), 1, "window {window}");
@@ -140,7 +141,8 @@ pub(crate) fn holes_and_unwritten(kind: EngineKind) {
     bench.must_relocate(&path, Policy::Whole);
     let now = state.check();
     assert!(now.fragments < state.fragments / 2);
-    // Whether a file without any data is moved is the engine's choice; that it stays so is not.
+    // Whether a file without any data is moved is the engine's choice; that it stays without
+    // data is not.
     let _ = bench.relocate(&only_unwritten, Policy::Whole);
     let sequential = bench.path("sequential");
     Shape::new(4)
@@ -167,7 +169,7 @@ pub(crate) fn reflinked(kind: EngineKind) {
     let (path, copy) = (bench.path("file"), bench.path("copy"));
     make(&path, Bytes::mib(4), Bytes::kib(4));
     reflink(&path, &copy).unwrap();
-    // The second half of the file is its own again.
+    // The second half of the file is unshared again.
     make(&bench.path("other"), Bytes::mib(4), Bytes::kib(4));
     let partly = bench.path("partly");
     reflink(&bench.path("other"), &partly).unwrap();
@@ -193,7 +195,7 @@ pub(crate) fn reflinked(kind: EngineKind) {
         }
         return finish(bench, &[state, copied, partly]);
     }
-    // On demand sharing is given up; the other file does not notice.
+    // On request sharing is given up; the other file is not affected.
     bench.must_relocate(&path, Policy::Whole);
     let state = state.check_unshared();
     assert!(state.fragments <= 4, "{}", state.fragments);
@@ -318,7 +320,7 @@ pub(crate) fn odd_names(kind: EngineKind) {
         long.as_bytes(),
     ] {
         let path = bench.fs.path().join(OsStr::from_bytes(name));
-        // Made under a plain name: the dummy beside it has none in any case.
+        // Made under a plain name: the neighbouring dummy has none in any case.
         make(&bench.path("plain"), Bytes::kib(128), Bytes::kib(4));
         std::fs::rename(bench.path("plain"), &path).unwrap();
         let state = State::of(&path);
@@ -334,7 +336,7 @@ pub(crate) fn odd_names(kind: EngineKind) {
     finish(bench, &states);
 }
 
-/// Ranges that begin and end inside of extents: what is cut off must not make more fragments.
+/// Ranges that begin and end inside of extents: the remainders must not make more fragments.
 pub(crate) fn ranges_that_cut(kind: EngineKind) {
     let Some(bench) = Bench::new(kind) else {
         return;
@@ -344,7 +346,7 @@ pub(crate) fn ranges_that_cut(kind: EngineKind) {
     let state = State::of(&path);
     let _ = bench.relocate(&path, Policy::Sequential);
     let now = state.check();
-    // And asked for directly, which no plan would do.
+    // Requested directly, which no plan would do.
     let target = Target::open(&path).unwrap();
     let ranges: Vec<_> = (0..15)
         .map(|i| FileRange::new(i * 393_216 + 131_072, 131_072))
@@ -355,7 +357,7 @@ pub(crate) fn ranges_that_cut(kind: EngineKind) {
     finish(bench, &[now]);
 }
 
-/// A relocation that is dropped at any step leaves a whole file, and nothing else.
+/// A relocation that is dropped at any step leaves a whole file, and no leftovers.
 pub(crate) fn dropped_midway(kind: EngineKind) {
     let Some(mut bench) = Bench::new(kind) else {
         return;
@@ -384,7 +386,7 @@ pub(crate) fn dropped_midway(kind: EngineKind) {
     finish(bench, &[state]);
 }
 
-/// What was cached is cached afterwards, what was not is not.
+/// Cached blocks are cached afterwards, others are not.
 pub(crate) fn page_cache(kind: EngineKind) {
     let Some(bench) = Bench::new(kind) else {
         return;
@@ -410,7 +412,7 @@ pub(crate) fn page_cache(kind: EngineKind) {
     for path in [&warm, &cold] {
         bench.must_relocate(path, Policy::Whole);
     }
-    // What is read back comes some time later.
+    // Blocks are read back some time later.
     for _ in 0..100 {
         if cached(&warm) == 1024 {
             break;

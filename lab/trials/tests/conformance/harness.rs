@@ -1,4 +1,4 @@
-//! One engine on a scratch file system of its own, and the way from a file to its relocation.
+//! One engine on a scratch file system of its own, and the procedure from a file to its relocation.
 
 use std::{
     collections::BTreeSet,
@@ -41,7 +41,7 @@ impl RangeCopier for PlainCopier {
                         count => filled += count,
                     }
                 }
-                // Behind the end of the source there are zeros.
+                // Past the end of the source there are zeros.
                 buffer[filled..length].fill(0);
                 to.write_all_at(&buffer[..length], at)?;
                 at += length as u64;
@@ -51,7 +51,7 @@ impl RangeCopier for PlainCopier {
     }
 }
 
-/// What a relocation did.
+/// The results of a relocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) moved: Moved,
@@ -67,13 +67,13 @@ pub(crate) struct Bench {
     pub(crate) allow_unshare: bool,
 }
 
-/// The file system that an engine needs, unmade: mkfs and mount options can be added.
+/// The file system that an engine needs, not made yet: mkfs and mount options can be added.
 pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBuilder {
     let builder = match kind {
         EngineKind::Ext4MoveExtent => ScratchFs::builder("ext4", size),
         // The kernel exchanges more at once then; with `rmapbt`, see tests/xfs.
         EngineKind::XfsSwapExtents => ScratchFs::builder("xfs", size).mkfs_args(["-m", "rmapbt=0"]),
-        // Moves as xfs-commit-range where no device copies.
+        // Moves like xfs-commit-range where no device copies.
         EngineKind::XfsCommitRange | EngineKind::XfsOffload => {
             let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);
             match xfsprogs() {
@@ -97,7 +97,7 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
     }
 }
 
-/// The disks of the zoned SSD that a guest of the lab has: without zones, and with.
+/// The disks of the zoned SSD in a guest of the lab: the one without zones, and the one with zones.
 fn zones() -> Option<(String, String)> {
     let disk = |name| std::env::var(name).ok();
     Some((disk("ZNS_CONVENTIONAL")?, disk("ZNS_ZONED")?))
@@ -124,14 +124,15 @@ fn memory_folder() -> Option<&'static Path> {
     (direct && free > enough && Bytes::kib(available) > enough).then_some(folder)
 }
 
-/// `scripts/xfsprogs` puts newer tools there than Debian 12 has.
+/// The folder in which `scripts/xfsprogs` puts newer tools than Debian 12 has.
 fn xfsprogs() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
     folder.join("mkfs.xfs").exists().then_some(folder)
 }
 
 impl Bench {
-    /// The usual file system; `None` (and a reported skip) where this machine cannot have it.
+    /// A bench with the usual file system; `None` (and a reported skip) where this machine cannot
+    /// have it.
     pub(crate) fn new(kind: EngineKind) -> Option<Self> {
         // A small Btrfs has so little room for metadata that writers wait for seconds.
         let size = match kind {
@@ -141,7 +142,7 @@ impl Bench {
         Self::on(kind, builder(kind, size).build())
     }
 
-    /// A small one, to be filled.
+    /// A bench with a small file system, to be filled.
     pub(crate) fn small(kind: EngineKind) -> Option<Self> {
         Self::on(kind, builder(kind, Bytes::mib(640)).build())
     }
@@ -224,7 +225,7 @@ impl Bench {
         Ok(plan.runs())
     }
 
-    /// Open, plan, move. Nothing to move is [`SkipReason::Contiguous`].
+    /// Open, plan, move. If nothing is to be moved, the result is [`SkipReason::Contiguous`].
     pub(crate) fn relocate(&self, path: &Path, policy: Policy) -> Result<Done, Refusal> {
         let target = Target::open(path)?;
         let ranges = self.plan(&target, policy)?;
@@ -270,7 +271,7 @@ impl Bench {
         Ok(done)
     }
 
-    /// Move what must be movable.
+    /// Move a file that must be movable.
     #[track_caller]
     pub(crate) fn must_relocate(&self, path: &Path, policy: Policy) -> Done {
         let name = self.kind.name();

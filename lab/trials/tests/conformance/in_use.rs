@@ -1,5 +1,5 @@
-//! Files that are written, cut, mapped, read around the cache or deleted while they are moved. What
-//! the file must hold afterwards is what its user put there.
+//! Files that are written, cut, mapped, read around the cache or deleted while they are moved.
+//! Afterwards the file must hold the data that its user wrote.
 
 use std::{
     fs::File,
@@ -19,11 +19,11 @@ use crate::{
 };
 
 const SIZE: usize = 8 << 20;
-/// Times that the file is fragmented and moved in a case: each is a chance for a race.
+/// Number of times that the file is fragmented and moved in a case: each is a chance for a race.
 const ROUNDS: u64 = 6;
 
 /// Move the file over and over while `user` runs, which gets the file's content, a random source
-/// and whether to go on, and keeps the content true. Then compare.
+/// and a function that tells whether to go on, and keeps the content up to date. Then compare.
 fn while_used(
     kind: EngineKind,
     user: impl Fn(&std::path::Path, &mut Vec<u8>, &mut Numbers, &dyn Fn() -> bool) + Sync,
@@ -47,7 +47,7 @@ fn while_used(
                     !stop.load(Ordering::Relaxed)
                 });
             });
-            // Several attempts: what is changed meanwhile may be refused, but never damaged.
+            // Several attempts: data that changes meanwhile may be refused, but never damaged.
             for policy in [Policy::Whole, Policy::Sequential, Policy::Sequential] {
                 let result = Target::open(&path).and_then(|target| {
                     let ranges = bench.plan(&target, policy)?;
@@ -82,7 +82,7 @@ fn while_used(
 
 #[track_caller]
 fn compare(path: &std::path::Path, content: &[u8], what: &str) {
-    // From the cache, and from the device.
+    // Read from the cache, and from the device.
     for drop_cache in [false, true] {
         let file = File::open(path).unwrap();
         if drop_cache {
@@ -142,7 +142,7 @@ pub(crate) fn truncated(kind: EngineKind) {
             value = value.wrapping_add(1);
             content.resize(len + more, value);
             file.write_all_at(&content[len..], len as u64).unwrap();
-            // Grow over a hole, too.
+            // Also grow it by a hole.
             let size = content.len() + numbers.below(100_000_usize);
             file.set_len(size as u64).unwrap();
             content.resize(size, 0);
@@ -235,7 +235,7 @@ pub(crate) fn deleted(kind: EngineKind) {
                 Err(refusal) => panic!("{}: {refusal}", kind.name()),
             }
         });
-        // Still open: still whole.
+        // It is still open, and still whole.
         let whole = units::FileRange::new(0, 4 << 20);
         scratch_fs::verify(&target.file, 4 << 20, whole).unwrap();
     }

@@ -1,9 +1,9 @@
 //! Every engine keeps the same promises: one suite, run for each engine that this machine can have, and in
 //! guests for F2FS's.
 //!
-//! The oracle is always the same: contents equal (by hash, or by what a concurrent user of the file
-//! put there), size, times, attributes, holes, unwritten ranges, sharing and compression as before,
-//! never more fragments, the file system's own check content, and nothing left behind.
+//! The oracle is always the same: contents equal (by hash, or by the data that a concurrent user of
+//! the file wrote), size, times, attributes, holes, unwritten ranges, sharing and compression as
+//! before, never more fragments, no complaint of the file system's own check, and no leftovers.
 
 mod at_rest;
 mod harness;
@@ -26,7 +26,7 @@ macro_rules! suite {
         }
         $(engine!($module, $kind);)*
 
-        /// For engines that this machine's kernel lacks: see `vm_f2fs`.
+        /// The cases for engines that this machine's kernel lacks: see `vm_f2fs`.
         const CASES: &[(&str, fn(indef_fs::EngineKind))] =
             &[$((stringify!($case), $function)),*];
     };

@@ -28,7 +28,7 @@ fn fill(bench: &Bench, left: Bytes) {
         } else {
             Bytes::mib(1)
         };
-        // Every second piece is the dummy's, which goes away: the free space is in pieces.
+        // Every second piece belongs to the dummy, which is deleted: the free space is in pieces.
         let made = Shape::new(round)
             .with(Segment::Unwritten {
                 len: Bytes(len.get().min(64 << 30) / if round == 0 { 1 } else { 2 }),
@@ -85,8 +85,8 @@ fn run(program: &str, arguments: &[&str]) {
     );
 }
 
-/// A user whose quota the file fills: who moves it, as that user or as root, must not go beyond it
-/// for good, and says so if it cannot be done.
+/// A user whose quota the file fills: a mover, as that user or as root, must not exceed it
+/// permanently, and reports if the move is impossible.
 pub(crate) fn quota(kind: EngineKind) {
     const OWNER: u32 = 12_345;
     let needed = match kind {
@@ -114,7 +114,7 @@ pub(crate) fn quota(kind: EngineKind) {
         _ => builder(kind, Bytes::mib(640)).mount_options("uquota"),
     };
     let made = match made.build() {
-        // Quotas can be there without the format that ext4 uses (CONFIG_QFMT_V2).
+        // Quotas may be available without the format that ext4 uses (CONFIG_QFMT_V2).
         Err(ScratchError::Command { command, .. }) if command.contains("usrquota") => {
             skip("this kernel cannot mount ext4 with quotas");
             return;
@@ -153,7 +153,7 @@ pub(crate) fn quota(kind: EngineKind) {
     }
     bench.fs.sync().unwrap();
     let state = State::of(&path);
-    // Root may go beyond a user's quota on ext4 and XFS, and gives what it took back.
+    // Root may exceed a user's quota on ext4 and XFS, and returns the blocks that it took.
     match bench.relocate(&path, Policy::Whole) {
         Ok(_) | Err(Refusal::Skip(SkipReason::QuotaExceeded | SkipReason::NoSpace)) => {}
         other => panic!("{}: {other:?}", kind.name()),

@@ -1,4 +1,4 @@
-//! What must not change about a file, written down before and held against afterwards.
+//! The properties of a file that must not change, recorded before and compared afterwards.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 use units::FileRange;
 
-/// A file as it was.
+/// The recorded properties of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     path: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct State {
     links: u64,
     times: [(i64, i64); 3],
     xattrs: BTreeMap<String, Vec<u8>>,
-    /// Allocated at all, unwritten, shared, compressed: what has data where.
+    /// Allocated at all, unwritten, shared, compressed: the ranges of each kind.
     ranges: [(&'static str, Vec<FileRange>); 4],
     pub(crate) fragments: u64,
     pub(crate) layout: Layout,
@@ -94,11 +94,11 @@ impl State {
         }
     }
 
-    /// Hold the file as it is now against it; returns it as it is now.
+    /// Compare with the present state of the file; returns the present state.
     #[track_caller]
     pub(crate) fn check(&self) -> Self {
         let mut now = Self::of(&self.path);
-        // XFS gives the blocks of a deleted donor up in the background; until then they are shared.
+        // XFS frees the blocks of a deleted donor in the background; until then they are shared.
         for _ in 0..40 {
             if now.ranges[2] == self.ranges[2] {
                 break;
@@ -123,7 +123,7 @@ impl State {
         now
     }
 
-    /// As before, but sharing was given up on purpose.
+    /// As [`Self::check`], but sharing was given up on purpose.
     #[track_caller]
     pub(crate) fn check_unshared(mut self) -> Self {
         self.ranges[2].1.clear();

@@ -20,7 +20,8 @@ use crate::CASES;
 /// F2FS shares no blocks, and the quotas of the suite are those of other file systems.
 const NOT_OF_F2FS: [&str; 2] = ["loop_reflinked", "loop_quota"];
 
-/// What takes longest where a processor is emulated. `INDEF_WHOLE_SUITE` has it run, too (`make proof`).
+/// The cases that take longest where a processor is emulated. With `INDEF_WHOLE_SUITE` they run,
+/// too (`make proof`).
 const LONG: [&str; 7] = [
     "loop_dense",
     "loop_many_extents",
@@ -33,10 +34,10 @@ const LONG: [&str; 7] = [
 
 const WHOLE: &str = "INDEF_WHOLE_SUITE";
 
-/// In the environment of the guest's side.
+/// Set in the environment of the guest's side.
 const IN_GUEST: &str = "INDEF_CONFORMANCE_IN_GUEST";
 
-/// One guest at a time: they have the same processors.
+/// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Loop files lie on a disk: in memory they cannot be opened for direct I/O.
@@ -51,7 +52,7 @@ if dmesg | grep -E 'WARNING:|BUG:|Oops|INFO: task|F2FS-fs .*[Ii]nconsistent'; th
 exit $status
 "#;
 
-/// A guest needs minutes for all of it.
+/// The half of the suite: a guest needs minutes for all of it.
 #[derive(Clone, Copy, Debug)]
 enum Half {
     AtRest,
@@ -77,7 +78,7 @@ fn conforms(kind: EngineKind, half: Half) {
     };
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let program = env::current_exe().unwrap();
-    // The name of the test that calls us; that it is one is seen below.
+    // The name of the test that calls us; a check below shows that it exists.
     let half = match half {
         Half::AtRest => "at_rest",
         Half::InUse => "in_use",
@@ -124,7 +125,7 @@ fn guest(release: Release, kind: EngineKind, zns: &Zns) -> Result<Guest, LabErro
         .timeout(Duration::from_secs(560)))
 }
 
-/// Every case of a half, and what came of each.
+/// Run every case of a half, and report the result of each.
 fn all(kind: EngineKind, half: Half) {
     let first = CASES.iter().position(|(name, _)| *name == FIRST_IN_USE);
     let (at_rest, in_use) = CASES.split_at(first.expect("it is one of the suite"));
@@ -138,7 +139,7 @@ fn all(kind: EngineKind, half: Half) {
         if NOT_OF_F2FS.contains(name) || (!whole && LONG.contains(name)) {
             continue;
         }
-        // So that the console of a guest that dies says where.
+        // So that the console of a dying guest names the case.
         let note = |what: &str| {
             let _ = fs::write("/dev/kmsg", format!("<4>{name}: {what}"));
         };

@@ -1,4 +1,4 @@
-//! What an unpatched kernel does, on which the engine, or its being off by default, rests
+//! The behaviour of an unpatched kernel on which the engine, or its being off by default, is based
 //! (docs/offload-stock-kernel.md cites these tests).
 
 use std::{
@@ -133,7 +133,7 @@ fn facts(root: &Path) {
         assert!(only(&allocated).flags.contains(ExtentFlags::UNWRITTEN));
     }
 
-    // Blocks that were written do show it, but not to readers of the page cache.
+    // Written blocks do show it, but not to readers of the page cache.
     let written = create(&root.join("written"), true);
     direct_write(&written, 0);
     written.sync_all().unwrap();
@@ -149,8 +149,8 @@ fn facts(root: &Path) {
     a_pin_stays_what_and_where_it_is(root);
 }
 
-/// Between a look at the file's map and a copy of its blocks, these may have become somebody else's,
-/// and `COMMIT_RANGE` would see a fresh file.
+/// Between an examination of the file's map and a copy of its blocks, the blocks may have been
+/// given to another file, and `COMMIT_RANGE` would see a fresh file.
 fn times_do_not_tell_that_a_file_was_moved(root: &Path) {
     let path = root.join("moved");
     let how = FragmentOptions {
@@ -192,7 +192,7 @@ fn a_pin_stays_what_and_where_it_is(root: &Path) {
     file.sync_all().unwrap();
     assert_eq!(only(&pin).phys, place.phys);
     assert_eq!(direct_read(&pin), [b'1'; LEN]);
-    // Read by the device, too.
+    // The device reads it, too.
     let other = create(&root.join("other"), true);
     direct_write(&other, 0);
     other.sync_all().unwrap();
@@ -209,7 +209,7 @@ fn vm_what_an_unpatched_kernel_does() {
     Flashd::new("zero", 1.0).run_alone("facts::vm_what_an_unpatched_kernel_does");
 }
 
-/// A process that is killed ends when its command has, with its donor open until then.
+/// A killed process ends when its command has, with its donor open until then.
 #[test]
 fn vm_a_killed_process_keeps_its_donor_until_the_device_is_done() {
     const TEST: &str = "facts::vm_a_killed_process_keeps_its_donor_until_the_device_is_done";
@@ -235,7 +235,7 @@ fn vm_a_killed_process_keeps_its_donor_until_the_device_is_done() {
 
 const LARGE: usize = 4 << 20;
 
-/// Copies from an unlinked file to another, and says each time that it begins.
+/// Copy from an unlinked file to another, and report each time that it begins.
 fn copy_for_ever(root: &Path) {
     let unlinked = |name| {
         let file = create(&root.join(name), false);

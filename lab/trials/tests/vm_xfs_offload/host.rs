@@ -1,4 +1,4 @@
-//! The host's side: a device, and a guest that has it.
+//! The host's side: a device, and a guest with it.
 
 use std::{
     fs::{self, File},
@@ -28,10 +28,10 @@ const SIZE: Bytes = Bytes::mib(320);
 
 const SCRIPT: &str = include_str!("guest.sh");
 
-/// One guest at a time: they have the same processors.
+/// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Where the file system is, on the guest's side of a test.
+/// The place of the file system, on the guest's side of a test.
 pub(crate) fn in_guest() -> Option<PathBuf> {
     std::env::var_os("INDEF_ON_XFS").map(PathBuf::from)
 }
@@ -51,8 +51,8 @@ pub(crate) fn remount(root: &Path) {
     run("mount", &[Path::new("-t"), Path::new("xfs"), &disk(), root]);
 }
 
-/// Tell the host that it is time for what it does at `name`, and wait until it has: on the guest's
-/// side.
+/// Notify the host that it is time for its action at `name`, and wait until it is done: on the
+/// guest's side.
 pub(crate) fn note(name: &str) {
     let answer = format!("/share/{name}.noted");
     fs::write(format!("/share/{name}"), "").unwrap();
@@ -70,7 +70,7 @@ pub(crate) struct Flashd {
 }
 
 impl Flashd {
-    /// With one namespace without zones.
+    /// A flashd with one namespace without zones.
     pub(crate) fn new(profile: &str, time_scale: f64) -> Self {
         let namespace = NamespaceOptions {
             kind: NamespaceKind::Conventional,
@@ -98,8 +98,8 @@ impl Flashd {
         *target = Some(listen(&self.device, self.address));
     }
 
-    /// Run the guest's side of `test` on it; `noted` is called when the guest notes each of `names`,
-    /// in this order. Answers whether there was a guest. `share` is seen by both.
+    /// Run the guest's side of `test` on it; `noted` is called when the guest notes each of
+    /// `names`, in this order. Returns whether there was a guest. `share` is seen by both.
     pub(crate) fn run(
         &self,
         test: &str,
@@ -146,7 +146,7 @@ impl Flashd {
     }
 }
 
-/// Tells a thread that nobody will come any more, also if we panic.
+/// Tells a thread that no more clients will come, also if we panic.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -240,7 +240,7 @@ fn run(guest: Guest, test: &str, way: &[&str]) -> Option<Outcome> {
     let said = text(&outcome.stderr);
     assert_eq!(outcome.status, 0, "{said}\n{}", outcome.console);
     assert!(text(&outcome.stdout).contains("step: done"), "{said}");
-    // It was that test which ran, not none.
+    // Exactly that test ran, not none.
     assert!(said.contains("1 passed"), "{said}");
     println!("{said}\n{:?} after {:?}", outcome.elapsed, outcome.boot);
     Some(outcome)

@@ -1,4 +1,4 @@
-//! The device goes away while it copies.
+//! The device disappears while it copies.
 
 use std::{
     fs,
@@ -57,10 +57,10 @@ fn loses_it(root: &std::path::Path) {
         refusal.to_string().contains("free again only in 60 s"),
         "{refusal}"
     );
-    // The donor was kept for so long.
+    // The donor was kept for this long.
     assert!(began.elapsed() > Duration::from_secs(60));
     assert_eq!(State::of(&path), before);
-    // It is back.
+    // The device is back.
     assert_eq!(OFFLOAD.whole(&path).unwrap().offloaded, Bytes::mib(2));
     assert_eq!(State::of(&path), before);
 }

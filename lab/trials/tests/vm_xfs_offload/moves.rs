@@ -1,4 +1,4 @@
-//! Files are moved by the device, and are what they were.
+//! The device moves files, and their content and metadata stay.
 
 use std::{
     fs::{self, OpenOptions},
@@ -27,7 +27,7 @@ pub(crate) const OFFLOAD: Move = Move {
     limit: Bytes::mib(8),
 };
 
-/// A file with everything that a file can have; data in fragments of 4 KiB.
+/// Make a file with every feature that a file can have; data in fragments of 4 KiB.
 fn everything(path: &Path) -> Bytes {
     let piece = Bytes::kib(4);
     let data = |len| Segment::Data { len, piece };
@@ -73,7 +73,8 @@ fn moves(root: &Path) {
     parts_and_shares(root, &before);
 }
 
-/// A range is moved alone; what is shared with others stays, or is given up where that is allowed.
+/// A range is moved alone; data shared with others stays, or its sharing is given up where that is
+/// allowed.
 fn parts_and_shares(root: &Path, before: &State) {
     let path = root.join("part");
     everything(&path);
@@ -144,7 +145,7 @@ fn vm_moves_on_flashd() {
     }
 }
 
-/// As `indef run` does it: nothing is written that was not said.
+/// As in `indef run`: no more is written than announced.
 fn whole_runs(root: &Path) {
     let path = root.join("run");
     everything(&path);
@@ -178,7 +179,7 @@ fn whole_runs(root: &Path) {
 
 const BY_BOTH: Bytes = Bytes::mib(4);
 
-/// The same, moved by the host and by the device; the host's side of the test counts.
+/// The same, moved by the host and by the device; the host's side of the test does the counting.
 fn by_both(root: &Path) {
     let engines = [EngineKind::XfsCommitRange, EngineKind::XfsOffload];
     let names = ["by-host", "by-device"];
@@ -190,7 +191,7 @@ fn by_both(root: &Path) {
         };
         fragment(&root.join(name), how).unwrap();
     }
-    // What is cached is read back after a move, and that is not what is looked at here.
+    // Cached data is read back after a move, and that is not examined here.
     remount(root);
     note("begin");
     for (name, engine) in names.into_iter().zip(engines) {
@@ -206,7 +207,7 @@ fn by_both(root: &Path) {
     }
 }
 
-/// What crossed the bus and what the flash did, by the device's own counts.
+/// Check the traffic on the bus and the work of the flash, by the device's own counts.
 fn device_did_it(stats: &[flash_model::Stats]) {
     let [begin, host, device] = stats else {
         panic!("{} notes", stats.len());
@@ -251,7 +252,7 @@ fn vm_writes_are_never_lost() {
         let kinds = [buffered, mapped, direct];
         let moved = hammer(OFFLOAD, pace, &root, &kinds, || remount(&root));
         eprintln!("{moved} moves");
-        // A file that nobody writes is moved by the device, not by a fallback.
+        // A file without a writer is moved by the device, not by a fallback.
         let path = root.join("quiet");
         everything(&path);
         assert!(OFFLOAD.whole(&path).unwrap().offloaded > Bytes::ZERO);

@@ -1,5 +1,5 @@
-//! Power cuts while the device copies, by flashd's recording: at flush boundaries, and in states that
-//! a lost cache may leave, the file system recovers on the host, and each file is what it was.
+//! Power cuts while the device copies, by flashd's recording: at flush boundaries, and in states
+//! that a lost cache may leave, the file system recovers on the host, and each file is unchanged.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use crate::{
 const FILES: u64 = 3;
 const SIZE: Bytes = Bytes::mib(1);
 
-/// How many states are tried; all flush boundaries, and five of each, take about an hour.
+/// Number of states to test; all flush boundaries, and five of each, take about an hour.
 fn states() -> usize {
     std::env::var("INDEF_POWER_CUTS")
         .ok()
@@ -33,7 +33,7 @@ fn files(root: &Path) -> Vec<PathBuf> {
     (0..FILES).map(|n| root.join(format!("file{n}"))).collect()
 }
 
-/// The guest's side: files that are durable, and then are moved.
+/// The guest's side: make files durable, and then move them.
 fn move_all(root: &Path) {
     let mut sums = String::new();
     for (seed, path) in (0..).zip(&files(root)) {
@@ -69,14 +69,14 @@ fn hex(path: &Path) -> String {
         + "\n"
 }
 
-/// The device at a mark, as a file.
+/// Write the device's state at a mark to a file.
 fn image(recording: &Path, mark: &Mark, keep: Keep, to: &Path) {
     let (store, _) = replay(recording, mark, keep, None).unwrap();
     let file = File::create(to).unwrap();
     store.namespaces[0].copy_to(&file).unwrap();
 }
 
-/// Unmounts.
+/// A mount, unmounted when dropped.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -104,7 +104,7 @@ fn run(command: &mut Command) {
     );
 }
 
-/// Recover, compare, check. Answers how many of the files are in one piece.
+/// Recover, compare, check. Returns how many of the files are in one piece.
 fn recovers(image: &Path, root: &Path, sums: &str, what: &str) -> usize {
     let mounted = Mounted::new(image, root);
     let found: String = files(root).iter().map(|path| hex(path)).collect();
@@ -129,7 +129,7 @@ fn vm_no_power_cut_loses_anything() {
         move_all(&root);
         return;
     }
-    // The host has to recover what the guest has made.
+    // The host has to recover the guest's file system.
     if COMMIT.make(Bytes::mib(320), "").is_none() {
         return;
     }
@@ -167,7 +167,7 @@ fn every_state_recovers(recording: &Path, sums: &str, folder: &Path) {
         .filter(|mark| (ready..=moved).contains(&mark.entries))
         .collect();
     assert!(flushes.len() > 4, "{listed:?}");
-    // Every boundary as it is, and between that and the next what a lost cache may leave.
+    // Every boundary unchanged, and between it and the next the states that a lost cache may leave.
     let mut cuts: Vec<(Mark, Keep)> = Vec::new();
     for (number, mark) in flushes.iter().enumerate() {
         let mark: Mark = mark.mark.parse().unwrap();

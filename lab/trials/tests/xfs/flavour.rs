@@ -1,4 +1,5 @@
-//! File systems on which the engines behave differently, and how a file is moved and compared.
+//! File systems on which the engines behave differently, and functions to move and compare a
+//! file.
 
 use std::{
     fs::File,
@@ -57,7 +58,7 @@ pub(crate) const COMMIT: Flavour = Flavour {
 pub(crate) const ALL: [Flavour; 4] = [SWAP, SWAP_RMAP, SWAP_NO_REFLINK, COMMIT];
 
 impl Flavour {
-    /// A file system of it; `None` (reported) where this machine cannot.
+    /// Make a file system of it; `None` (reported) where this machine cannot.
     pub(crate) fn make(&self, size: Bytes, mount_options: &str) -> Option<ScratchFs> {
         let mut builder = ScratchFs::builder("xfs", size)
             .mkfs_args(self.mkfs.iter().copied())
@@ -99,7 +100,7 @@ pub(crate) fn each(flavours: &[Flavour], size: Bytes, test: impl Fn(Flavour, &mu
     }
 }
 
-/// What must not change.
+/// The properties that must not change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct State {
     hash: Vec<u8>,
@@ -111,12 +112,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Which ranges have blocks, and which of these are unwritten.
+    /// The ranges with blocks, and whether each is unwritten.
     pub(crate) fn allocated(&self) -> &[(FileRange, bool)] {
         &self.allocated
     }
 
-    /// Whether both read the same.
+    /// Whether both have the same content.
     pub(crate) fn has_content_of(&self, other: &Self) -> bool {
         self.hash == other.hash
     }
@@ -178,7 +179,7 @@ pub(crate) fn fragments(path: &Path) -> u64 {
     layout(path).fragments()
 }
 
-/// How a file is moved.
+/// The way to move a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Move {
     pub(crate) engine: EngineKind,
@@ -205,7 +206,7 @@ impl Move {
         relocator(self.engine, &fs, &options).unwrap()
     }
 
-    /// Move `ranges` of the file; the sum of what was done.
+    /// Move `ranges` of the file. Returns the sum of the work.
     pub(crate) fn ranges(self, path: &Path, ranges: &[FileRange]) -> Result<Moved, Refusal> {
         let relocator = self.relocator(path);
         let target = Target::open(path)?;
@@ -233,7 +234,7 @@ impl Move {
     }
 }
 
-/// What `indef run --engine …` would do to a file.
+/// The plan that `indef run --engine …` would make for a file.
 pub(crate) fn plan_of(path: &Path, engine: EngineKind) -> FilePlan {
     let (file, layout) = (std::fs::metadata(path).unwrap(), layout(path));
     let facts = FileFacts {
@@ -266,7 +267,7 @@ pub(crate) fn plan_of(path: &Path, engine: EngineKind) -> FilePlan {
     }
 }
 
-/// Nothing may have a name that we did not give.
+/// Check that only the given names exist.
 pub(crate) fn assert_nothing_left(fs: &ScratchFs, known: &[&Path]) {
     let mut names: Vec<PathBuf> = std::fs::read_dir(fs.path())
         .unwrap()

@@ -1,9 +1,10 @@
 //! Files that are written while they are moved. Here data could be lost, so: every write of a block
-//! has a version, writers note a version once its write has returned, and at the end each block must
-//! have the last one, in the cache and, after a remount, on the device.
+//! has a version, writers note a version once its write has returned, and at the end each block
+//! must have the last one, in the cache and, after a remount, on the device.
 //!
-//! Writers pause now and then, so that some moves succeed; the moments around an exchange are hit by
-//! number of tries. `INDEF_HAMMER_SECONDS` makes it last longer than the few seconds of a test.
+//! Writers pause at intervals, so that some moves succeed; the number of tries makes it likely that
+//! a write meets the moments around an exchange. `INDEF_HAMMER_SECONDS` makes it last longer than
+//! the few seconds of a test.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,13 +26,13 @@ use crate::flavour::*;
 const BLOCK: usize = 4096;
 const BLOCKS: usize = 1024;
 
-/// How hard files are written and moved.
+/// The intensity of writes and moves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) files: usize,
-    /// How often a file is moved while it is written.
+    /// Number of times that a file is moved while it is written.
     pub(crate) tries: u32,
-    /// Of a writer.
+    /// The longest pause of a writer.
     pub(crate) longest_pause: Duration,
 }
 
@@ -99,7 +100,7 @@ fn fill(bytes: &mut [u8], block: usize, version: u64) {
     }
 }
 
-/// How a block is written. Each writer has every third block to itself.
+/// A way to write a block. Each writer has every third block to itself.
 pub(crate) trait Writer: Send {
     fn write(&mut self, blocks: &[usize], version: u64);
 }
@@ -117,7 +118,7 @@ impl Writer for Buffered {
 }
 
 /// Direct and asynchronous: returns from the kernel, and drops the file's locks, while the write is
-/// still under way. The copier has what it takes.
+/// still under way. The copier has the means that this needs.
 struct Direct {
     copier: Copier,
     memory: File,
@@ -254,7 +255,7 @@ fn seconds() -> u64 {
 }
 
 /// Move files in `folder` while `kinds` write to them; `remount` has the file system read from its
-/// device again. Answers how many moves succeeded.
+/// device again. Returns how many moves succeeded.
 pub(crate) fn hammer(
     how: Move,
     pace: Pace,
@@ -297,7 +298,7 @@ pub(crate) fn hammer(
             });
             eprintln!("fragments after these moves: {}", fragments(&board.path));
             board.check("in the cache");
-            // Left alone, it moves.
+            // Without a writer, it moves.
             match how.whole(&board.path) {
                 Ok(_) => done += 1,
                 Err(Refusal::Skip(SkipReason::Contiguous)) => {}

@@ -165,7 +165,7 @@ fn loop_sharing_is_kept_unless_allowed() {
             .make(&path)
             .unwrap();
         reflink(&path, &copy).unwrap();
-        // One half is its own again, in fragments.
+        // One half is unshared again, in fragments.
         Shape::new(7)
             .with(data(Bytes::mib(4), Bytes::kib(16)))
             .make(&fs.path().join("half"))
@@ -216,7 +216,8 @@ fn loop_space_behind_the_end_stays() {
     });
 }
 
-/// Moved, or refused because the two inodes have too different room for extents.
+/// Whether the move was refused because the two inodes have too different room for extents;
+/// false if it succeeded. Panics on any other error.
 fn fits(moved: Result<indef_fs::Moved, indef_fs::Refusal>) -> bool {
     match moved {
         Ok(_) => false,
@@ -229,8 +230,8 @@ fn fits(moved: Result<indef_fs::Moved, indef_fs::Refusal>) -> bool {
 fn loop_attributes_in_the_inode_are_no_obstacle() {
     use rustix::fs::{XattrFlags, setxattr};
     each(&ALL, Bytes::mib(512), |flavour, fs| {
-        // From so few extents that they fit into the inode to so many that they do not; and what
-        // is moved leaves as many.
+        // From so few extents that they fit into the inode to so many that they do not; and a
+        // move leaves the same number.
         let mut refused = 0;
         for (number, pieces) in [3_u64, 8, 12, 17, 20, 25, 40].into_iter().enumerate() {
             for (length, value) in [(10, "small"), (100, "medium"), (250, "large")] {
@@ -252,7 +253,7 @@ fn loop_attributes_in_the_inode_are_no_obstacle() {
                 assert_eq!(&read[..got], vec![7; length]);
             }
         }
-        // Where it is only just more than fits into the inode, no donor may fit.
+        // Where there are only just more than fit into the inode, no donor may fit.
         assert!(refused == 0, "{}: {refused} refused", flavour.name);
         fs.fsck().unwrap();
     });

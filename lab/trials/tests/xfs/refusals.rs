@@ -1,4 +1,4 @@
-//! What is refused, by name, and that refusing changes nothing.
+//! Each refusal, by name, and that refusing changes nothing.
 
 use std::{
     fs::{File, OpenOptions},
@@ -127,7 +127,7 @@ fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
 fn loop_a_full_file_system_is_named() {
     each(&ALL, Bytes::mib(512), |flavour, fs| {
         let path = fragmented(fs, Bytes::mib(16));
-        // XFS gives the space of deleted files back in the background: not while we fill it.
+        // XFS frees the space of deleted files in the background: not while we fill it.
         fs.remount().unwrap();
         let before = State::of(&path);
         let filler = File::create(fs.path().join("filler")).unwrap();
@@ -173,7 +173,7 @@ fn loop_the_page_cache_stays_as_it_was() {
         let before = cached();
         assert_eq!(before.iter().filter(|cached| **cached).count(), 512);
         Move::with(flavour).whole(&path).unwrap();
-        // What is read back comes some time later.
+        // Blocks are read back some time later.
         let mut now = cached();
         for _ in 0..1000 {
             if now == before {
@@ -229,7 +229,7 @@ fn loop_without_a_device_that_copies_the_host_does() {
     });
 }
 
-/// What a run said of engines that are not used.
+/// The messages of a run about engines that are not used.
 #[derive(Default)]
 struct Said(Mutex<Vec<String>>);
 

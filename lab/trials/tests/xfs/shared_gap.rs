@@ -11,7 +11,7 @@ use crate::flavour::*;
 const KIB: u64 = 1 << 10;
 const LEN: u64 = 1 << 20;
 
-/// Shared with another file. What is moved lies before and behind it.
+/// Shared with another file. The moved ranges lie before and after it.
 const SHARED: FileRange = FileRange::new(512 * KIB, 16 * KIB);
 
 fn make(path: &Path, len: u64) {
@@ -22,13 +22,13 @@ fn make(path: &Path, len: u64) {
     Shape::new(5).with(data).make(path).unwrap();
 }
 
-/// An exchange of two files from their beginnings to their ends exchanges, too, whether they are known
-/// to share blocks (`xmi_can_exchange_reflink_flags`, fs/xfs/libxfs/xfs_exchmaps.c, v6.18), even if it
-/// leaves out what the first one has not written. A file with shared blocks that is not known to share
-/// is written in place.
+/// An exchange of two files from their beginnings to their ends also exchanges the flags that tell
+/// whether they share blocks (`xmi_can_exchange_reflink_flags`, fs/xfs/libxfs/xfs_exchmaps.c,
+/// v6.18), even if it leaves out ranges that the first one has not written. A file with shared
+/// blocks but without that flag is written in place.
 #[test]
 fn loop_what_is_shared_and_stays_is_not_written_in_place() {
-    // The last block may be a part of one.
+    // The last block may be partial.
     for len in [LEN, LEN - 1000] {
         each(&[COMMIT, SWAP_RMAP], Bytes::mib(512), |flavour, fs| {
             let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));

@@ -1,4 +1,5 @@
-//! What a file shared, and no longer does, is not given to anybody else before that is durable.
+//! Blocks that a file shared, and no longer shares, are not given to another file before that is
+//! durable.
 
 use std::{
     fs::File,
@@ -19,7 +20,7 @@ use crate::flavour::*;
 
 const LEN: u64 = 1 << 20;
 
-/// XFS gives the blocks of a file that is gone back in the background.
+/// The time in which XFS frees the blocks of a deleted file in the background.
 const GIVEN_BACK: Duration = Duration::from_millis(500);
 
 fn make(path: &Path) {
@@ -41,7 +42,8 @@ fn write_in_place(path: &Path) {
     file.write_all_at(buffer.slice(), 0).unwrap();
 }
 
-/// Write to the clone once the mover's blocks are given back; what a power cut leaves then.
+/// Write to the clone once the mover's blocks are freed; then shut down without a flush, as a power
+/// cut does, and remount.
 fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
     std::thread::sleep(GIVEN_BACK);
     write_in_place(clone);
@@ -49,9 +51,9 @@ fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
     fs.remount().unwrap();
 }
 
-/// XFS writes a block in place as soon as nobody else shares it, also if that is not yet durable. So if
-/// a file moves away from blocks that it shares with another one, that one's next write must not reach
-/// the device before the move has.
+/// XFS writes a block in place as soon as no other file shares it, also if that is not yet durable.
+/// So if a file moves away from blocks that it shares with another one, that one's next write must
+/// not reach the device before the move has.
 #[test]
 fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
     each(&[SWAP_RMAP, COMMIT], Bytes::mib(512), |flavour, fs| {
@@ -79,7 +81,7 @@ fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
     });
 }
 
-/// Times do not tell of a clone, so one may come up to the end.
+/// Times do not show a clone, so one may be made up to the end.
 #[test]
 fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
     each(&[SWAP_RMAP, COMMIT], Bytes::mib(512), |flavour, fs| {
@@ -94,7 +96,7 @@ fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
         let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
         let limit = StepLimit { bytes: Bytes(LEN) };
         if flavour.engine == SWAP.engine {
-            // Copied; what is left is the exchange.
+            // Copied; only the exchange remains.
             assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
         }
         reflink(&path, &clone).unwrap();

@@ -1,4 +1,4 @@
-//! Data that is made zero while it is moved must not come back.
+//! Data that is zeroed while it is moved must not reappear.
 
 use std::{fs::File, os::unix::fs::FileExt, path::Path};
 
@@ -12,10 +12,11 @@ use crate::flavour::*;
 
 const MIB: u64 = 1 << 20;
 
-/// Longer than what one step copies, so that there is a moment between copy and exchange.
+/// Longer than one step copies, so that there is a moment between copy and exchange.
 const LEN: u64 = 48 * MIB;
 
-/// What is made zero between the first and the second step: in the part that is copied by then.
+/// The ranges that are zeroed between the first and the second step: in the part that is copied
+/// by then.
 const ZEROED: [(FallocateFlags, FileRange); 3] = [
     (
         FallocateFlags::PUNCH_HOLE,

@@ -1,4 +1,4 @@
-//! Files on F2FS on a zoned SSD, in a guest, of which every block is known.
+//! Files on F2FS on a zoned SSD, in a guest, whose every block is known.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -20,8 +20,8 @@ fn block(file: char, index: u32) -> Vec<u8> {
     bytes
 }
 
-/// Age files, whose names and blocks these are, and run a script on them. Answers the folder that it
-/// had as /share; nothing where this machine cannot.
+/// Age files with these names and numbers of blocks, and run a script on them. Returns the folder
+/// that it had as /share; `None` where this machine cannot.
 pub(crate) fn run(
     guest: Result<Guest, LabError>,
     zns: &Zns,
