@@ -31,6 +31,7 @@ pub fn relocator(
         EngineKind::Ext4MoveExtent => Ok(Box::new(Ext4MoveExtent::new(fs, options)?)),
         EngineKind::XfsCommitRange => xfs::commit_range(fs, options),
         EngineKind::XfsOffload => xfs::offload(fs, options),
+        EngineKind::XfsDedupeRange => xfs::dedupe_range(fs, options),
         EngineKind::XfsSwapExtents => xfs::swap_extents(fs, options),
         EngineKind::F2fsOffload => Ok(Box::new(F2fsOffload::new(fs, options)?)),
         EngineKind::F2fsDefragment => Ok(Box::new(F2fsDefragment::default())),

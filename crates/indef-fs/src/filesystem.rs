@@ -74,7 +74,11 @@ impl Filesystem {
     pub fn engines(&self) -> Vec<EngineKind> {
         match self.kind {
             FsKind::Ext4 => vec![EngineKind::Ext4MoveExtent],
-            FsKind::Xfs => vec![EngineKind::XfsCommitRange, EngineKind::XfsSwapExtents],
+            FsKind::Xfs => vec![
+                EngineKind::XfsCommitRange,
+                EngineKind::XfsDedupeRange,
+                EngineKind::XfsSwapExtents,
+            ],
             FsKind::Btrfs => vec![EngineKind::BtrfsDefragRange],
             // The kernel mounts it like this on zoned devices, and has an offload only there.
             FsKind::F2fs if self.has_mount_option("mode=lfs") => {

@@ -70,6 +70,8 @@ pub enum EngineKind {
     XfsCommitRange,
     /// XFS: the device copies, the kernel exchanges ranges as with [`Self::XfsCommitRange`].
     XfsOffload,
+    /// XFS: we copy, the kernel compares and lets the file have the blocks of the copy.
+    XfsDedupeRange,
     /// XFS: we copy, the kernel exchanges whole files.
     XfsSwapExtents,
     /// Btrfs: the kernel rewrites ranges.
@@ -82,10 +84,11 @@ pub enum EngineKind {
 
 impl EngineKind {
     /// Every engine there is.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ext4MoveExtent,
         Self::XfsCommitRange,
         Self::XfsOffload,
+        Self::XfsDedupeRange,
         Self::XfsSwapExtents,
         Self::BtrfsDefragRange,
         Self::F2fsOffload,
@@ -99,6 +102,7 @@ impl EngineKind {
             Self::Ext4MoveExtent => "ext4-move-extent",
             Self::XfsCommitRange => "xfs-commit-range",
             Self::XfsOffload => "xfs-offload",
+            Self::XfsDedupeRange => "xfs-dedupe-range",
             Self::XfsSwapExtents => "xfs-swap-extents",
             Self::BtrfsDefragRange => "btrfs-defrag-range",
             Self::F2fsOffload => "f2fs-offload",
@@ -114,6 +118,7 @@ impl EngineKind {
             Self::XfsOffload => Some(Self::XfsCommitRange),
             Self::Ext4MoveExtent
             | Self::XfsCommitRange
+            | Self::XfsDedupeRange
             | Self::XfsSwapExtents
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
@@ -129,6 +134,7 @@ impl EngineKind {
             Self::XfsOffload => 2,
             Self::Ext4MoveExtent
             | Self::XfsCommitRange
+            | Self::XfsDedupeRange
             | Self::XfsSwapExtents
             | Self::BtrfsDefragRange
             | Self::F2fsOffload

@@ -31,7 +31,8 @@ pub trait Relocator: Send + Sync {
     fn admit(&self, target: &Target) -> Result<(), Refusal>;
 
     /// Whether ranges of one file are independent, so that a large file may be split over several
-    /// relocations at the same time. `false` where only a whole file can be exchanged.
+    /// relocations at the same time. `false` where only a whole file can be exchanged, or where the
+    /// parts would wait for each other.
     fn splits(&self) -> bool {
         true
     }

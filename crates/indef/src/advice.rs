@@ -76,7 +76,7 @@ const fn sentence(reason: SkipReason) -> &'static str {
             "its file system has fast_commit, which before Linux 7.0 does not tell of moved blocks (tune2fs -O ^fast_commit)"
         }
         SkipReason::NoRmap => {
-            "exchanging extents on an XFS without rmapbt leaves a log that the kernel cannot recover after a power cut (mkfs.xfs -m rmapbt=1; --engine xfs-swap-extents takes the risk)"
+            "exchanging extents on an XFS without rmapbt leaves a log that the kernel cannot recover after a power cut (mkfs.xfs -m reflink=1; --engine xfs-swap-extents takes the risk)"
         }
         SkipReason::NoSpace => "not enough free space in one piece (see --min-free)",
         SkipReason::QuotaExceeded => "its owner's quota has no room for the copy",

@@ -325,11 +325,12 @@ fn loop_scan_and_plan_know_what_the_engine_refuses() {
     }
 }
 
-/// After an exchange without reverse mapping, a power cut leaves a file system that does not mount.
+/// After an exchange without reverse mapping, a power cut leaves a file system that does not mount; and
+/// without reflink there is no other engine.
 #[test]
 fn loop_xfs_without_rmapbt_is_left_alone_unless_asked_for_by_name() {
     let built = ScratchFs::builder("xfs", Bytes::mib(512))
-        .mkfs_args(["-m", "rmapbt=0"])
+        .mkfs_args(["-m", "rmapbt=0,reflink=0"])
         .build();
     let Some(mut scratch) = scratch_fs::require(built) else {
         return;

@@ -130,7 +130,8 @@ impl<'a> Movers<'a> {
         if resume {
             command.arg("--resume");
         } else {
-            if let Some(engine) = self.shared.volume.offload {
+            let volume = self.shared.volume;
+            if let Some(engine) = volume.offload.or(volume.engine) {
                 command.args(["--engine", engine]);
             }
             command.args(["--policy", policy]);

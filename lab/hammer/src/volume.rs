@@ -50,6 +50,8 @@ pub struct Volume {
     pub(crate) new_tools: bool,
     /// The only medium that it can use.
     pub(crate) medium: Option<MediumKind>,
+    /// The engine to ask for where it is not the first one.
+    pub(crate) engine: Option<&'static str>,
     /// The engine to ask for, in which the device copies. The device must have copied, or a round shows
     /// nothing.
     pub(crate) offload: Option<&'static str>,
@@ -70,6 +72,7 @@ const EXT4: Volume = Volume {
     wants_closed_files: false,
     new_tools: false,
     medium: None,
+    engine: None,
     offload: None,
     patched: None,
     swaps: true,
@@ -82,7 +85,16 @@ const XFS: Volume = Volume {
     mount: "",
     clones: true,
     wants_closed_files: true,
+    engine: Some("xfs-swap-extents"),
     ..EXT4
+};
+
+const XFS_DEDUPE: Volume = Volume {
+    name: "xfs-dedupe",
+    mkfs: &["-m", "reflink=1,rmapbt=0"],
+    wants_closed_files: false,
+    engine: None,
+    ..XFS
 };
 
 const XFS_COMMIT: Volume = Volume {
@@ -90,6 +102,7 @@ const XFS_COMMIT: Volume = Volume {
     mkfs: &["-i", "exchange=1"],
     wants_closed_files: false,
     new_tools: true,
+    engine: None,
     ..XFS
 };
 
@@ -121,6 +134,12 @@ pub const VOLUMES: &[Volume] = &[
         ..EXT4
     },
     XFS,
+    XFS_DEDUPE,
+    Volume {
+        name: "xfs-dedupe-rmap",
+        mkfs: &["-m", "reflink=1,rmapbt=1"],
+        ..XFS_DEDUPE
+    },
     XFS_COMMIT,
     Volume {
         name: "xfs-offload",

@@ -143,6 +143,11 @@ fn loop_round_xfs_swap() {
 }
 
 #[test]
+fn loop_round_xfs_dedupe() {
+    round("xfs-dedupe");
+}
+
+#[test]
 fn loop_round_xfs_commit() {
     round("xfs-commit");
 }
@@ -185,6 +190,11 @@ fn loop_cache_round_ext4_1k() {
 #[test]
 fn loop_cache_round_xfs_swap() {
     round_on("cache", "xfs-swap");
+}
+
+#[test]
+fn loop_cache_round_xfs_dedupe_rmap() {
+    round_on("cache", "xfs-dedupe-rmap");
 }
 
 #[test]

@@ -33,7 +33,7 @@ use linux_abi::{
     xfs_handle::open_unnoticed,
 };
 use rustix::{
-    fs::{AtFlags, StatxFlags, fgetxattr, fstat, statx},
+    fs::{AtFlags, OFlags, StatxFlags, fgetxattr, fstat, statx},
     io::Errno,
     thread::CapabilitySet,
 };
@@ -106,7 +106,7 @@ impl Relocator for CommitRange {
             target.block_size,
             self.allow_unshare,
         )?;
-        let donor = Donor::new(target, &geometry)?;
+        let donor = Donor::new(target, &geometry, OFlags::DIRECT)?;
         let mut commit = Commit {
             source: open_direct(target)?,
             unnoticed: open_again(target)?,
@@ -337,7 +337,7 @@ impl<'a> Commit<'a> {
     /// got in exchange.
     fn allocate_ahead(&mut self) -> Result<(), Refusal> {
         while self.allocated.is_empty() && !self.chosen.is_empty() {
-            self.donor = Donor::new(self.target, &self.geometry)?;
+            self.donor = Donor::new(self.target, &self.geometry, OFlags::DIRECT)?;
             self.donor.open_up(self.size)?;
             if self.device().is_some() {
                 self.donor.leave_alone()?;

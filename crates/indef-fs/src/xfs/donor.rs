@@ -39,7 +39,7 @@ const ATTRIBUTE_HEADERS: usize = 4 + 3;
 
 const ATTRIBUTE: &str = "user.r";
 
-/// A donor for one target: the same owner and project (quotas demand it), open for direct I/O. It
+/// A donor for one target: the same owner and project (quotas demand it). It
 /// never has a name, so nothing of it remains.
 #[derive(Debug)]
 pub(super) struct Donor<'a> {
@@ -48,16 +48,19 @@ pub(super) struct Donor<'a> {
 }
 
 impl<'a> Donor<'a> {
-    pub(super) fn new(target: &'a Target, geometry: &Geometry) -> Result<Self, Refusal> {
+    /// Make one, and open it with `flags`.
+    pub(super) fn new(
+        target: &'a Target,
+        geometry: &Geometry,
+        flags: OFlags,
+    ) -> Result<Self, Refusal> {
         let fail = |error: io::Error| refuse(target, "make a donor", None, error);
-        let file = target
-            .unnamed_beside(OFlags::DIRECT)
-            .map_err(|errno| match errno {
-                Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
-                // A single file can be mounted into a directory of another file system.
-                Errno::XDEV => SkipReason::Unsupported.into(),
-                errno => fail(errno.into()),
-            })?;
+        let file = target.unnamed_beside(flags).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR => SkipReason::Gone.into(),
+            // A single file can be mounted into a directory of another file system.
+            Errno::XDEV => SkipReason::Unsupported.into(),
+            errno => fail(errno.into()),
+        })?;
         let status = fstat(&file).map_err(|errno| fail(errno.into()))?;
         if (status.st_uid, status.st_gid) != (target.uid, target.gid) {
             let owner = (Uid::from_raw(target.uid), Gid::from_raw(target.gid));

@@ -1,4 +1,4 @@
-//! The target, as both engines see it: whether it can be moved, and the refusal that a failure on
+//! The target, as the engines see it: whether it can be moved, and the refusal that a failure on
 //! it means.
 
 use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf};
@@ -16,7 +16,7 @@ use units::{Bytes, FileOffset, FileRange};
 
 use crate::{Attributes, Refusal, Target};
 
-/// The file system's geometry, or why neither engine moves the file.
+/// The file system's geometry, or why no engine moves the file.
 pub(super) fn admit(target: &Target) -> Result<Geometry, Refusal> {
     if target.attributes.contains(Attributes::DAX) {
         return Err(SkipReason::Dax.into());

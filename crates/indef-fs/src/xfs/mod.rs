@@ -1,14 +1,18 @@
 //! XFS: the data is copied by us into a donor, and the kernel exchanges the blocks.
 //!
-//! Two ways. [`commit`] (`xfs-commit-range`) exchanges ranges, piece by piece; it needs Linux
+//! Three ways. [`commit`] (`xfs-commit-range`) exchanges ranges, piece by piece; it needs Linux
 //! 6.12, the `exchange` feature (set by mkfs), and `CAP_SYS_ADMIN`, without which an exchange would
-//! change the file's times. [`swap`] (`xfs-swap-extents`) exchanges all blocks of two files, on any
-//! kernel and for any user; it moves parts of a file by sharing all others with the donor for the
-//! moment of the exchange. `EXCHANGE_RANGE` of Linux 6.10 is not used: it would exchange even if
-//! the file has changed since it was copied. A third engine, `xfs-offload`, is the first one with an
+//! change the file's times. [`dedupe`] (`xfs-dedupe-range`) has the kernel compare ranges with their
+//! copies and share the blocks of the copies; it needs the `reflink` feature, and works on any kernel
+//! and for any user. [`swap`] (`xfs-swap-extents`) exchanges all blocks of two files, on any kernel
+//! and for any user; it moves parts of a file by sharing all others with the donor for the moment of
+//! the exchange. `EXCHANGE_RANGE` of Linux 6.10 is not used: it would exchange even if
+//! the file has changed since it was copied. A fourth engine, `xfs-offload`, is the first one with an
 //! NVMe device that copies instead of the host ([`offload`]; docs/offload-stock-kernel.md).
 //!
 //! # Why nothing is lost
+//!
+//! [`dedupe`] compares all bytes under the locks of both files, so that only (5) concerns it.
 //!
 //! Both exchanges check under the file's locks that its modification and change times are those
 //! that we looked at *before* copying (fs/xfs/xfs_exchrange.c, fs/xfs/xfs_bmap_util.c, v6.12), and
@@ -33,6 +37,9 @@
 //!    is durable before the donor goes, and where somebody may have cloned the file meanwhile, we
 //!    look. A process that is killed frees its donor at once, so `xfs-swap-extents`, which cannot
 //!    ask the kernel for a durable exchange, leaves shared blocks alone.
+//!    `xfs-dedupe-range` does, too, since its call frees the old blocks; and it holds a lease from its
+//!    last look to the end of the call, so that nobody can open the file to clone it. If somebody has
+//!    it open already, a clone that is made between the look and the call is not seen.
 //!
 //! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
 //! has reached the device before the exchange begins. The donor has no name, so it is freed when
@@ -40,15 +47,16 @@
 //!
 //! # What is kept
 //!
-//! Times (neither engine touches them), holes, unwritten ranges, sharing (shared extents are left
-//! alone, or shared anew with the donor). After a move in part with `xfs-swap-extents` the inode
-//! has the "may share blocks" flag, which costs later writes a look-up and nothing else. Space that
+//! Times (no engine touches them), holes, unwritten ranges, sharing (shared extents are left
+//! alone, or shared anew with the donor). After a move with `xfs-dedupe-range`, or one in part with
+//! `xfs-swap-extents`, the inode has the "may share blocks" flag, which costs later writes a look-up and nothing else. Space that
 //! the file system allocated speculatively past the end is given back; space that was allocated on
 //! purpose stays.
 
 mod cached;
 mod commit;
 mod copy_device;
+mod dedupe;
 mod donor;
 mod file;
 mod freshness;
@@ -62,7 +70,7 @@ use indef_core::SkipReason;
 use linux_abi::xfs::{Features, geometry};
 
 use self::copy_device::{CopyDevice, NoCopy};
-use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator};
+use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator, hold::Holds};
 
 /// `xfs-commit-range`.
 ///
@@ -129,6 +137,25 @@ pub(crate) fn offload(
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: Some(offload::Offload::new(device)),
+    }))
+}
+
+/// `xfs-dedupe-range`.
+///
+/// # Errors
+///
+/// [`SkipReason::NoEngine`] where the file system cannot share blocks.
+pub(crate) fn dedupe_range(
+    fs: &Filesystem,
+    options: &EngineOptions,
+) -> Result<Box<dyn Relocator>, Refusal> {
+    if features(fs).is_some_and(|features| !features.contains(Features::REFLINK)) {
+        return Err(SkipReason::NoEngine.into());
+    }
+    Ok(Box::new(dedupe::DedupeRange {
+        allow_unshare: options.allow_unshare,
+        strict: options.strict,
+        holds: Holds::default(),
     }))
 }
 

@@ -236,7 +236,7 @@ impl<'a> Pin<'a> {
         ranges: &[FileRange],
         size: Bytes,
     ) -> Result<Self, Refusal> {
-        let shares = Donor::new(target, geometry)?;
+        let shares = Donor::new(target, geometry, rustix::fs::OFlags::DIRECT)?;
         shares.leave_alone()?;
         shares.set_size(size)?;
         for range in ranges {

@@ -23,7 +23,7 @@ use linux_abi::{
     share::clone_range,
     xfs::{self, Features, Geometry},
 };
-use rustix::io::Errno;
+use rustix::{fs::OFlags, io::Errno};
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::{
@@ -138,7 +138,7 @@ impl SwapExtents {
                 return Err(SkipReason::InUse.into());
             }
         }
-        let donor = Donor::new(target, &geometry)?;
+        let donor = Donor::new(target, &geometry, OFlags::DIRECT)?;
         let attributes = Attributes::get(&target.file)
             .map_err(|error| refuse(target, "look at the inode", None, error))?;
         if attributes.flags().contains(Flags::HASATTR)

@@ -259,8 +259,8 @@ pub(crate) struct HowArgs {
     pub(crate) dry_run: bool,
 
     /// The engine: auto, or one of ext4-move-extent, xfs-commit-range,
-    /// xfs-offload, xfs-swap-extents, btrfs-defrag-range, f2fs-offload,
-    /// f2fs-defragment [default: auto]
+    /// xfs-offload, xfs-dedupe-range, xfs-swap-extents, btrfs-defrag-range,
+    /// f2fs-offload, f2fs-defragment [default: auto]
     #[arg(long, value_name = "NAME", value_parser = engine)]
     engine: Option<EngineChoice>,
 
@@ -273,7 +273,8 @@ pub(crate) struct HowArgs {
     pub(crate) rate: Option<Bytes>,
 
     /// Leave a file alone that somebody else has open if a power cut right after a step could undo
-    /// writes that its writer was told are durable (ext4)
+    /// writes that its writer was told are durable (ext4), or, if it is cloned in that
+    /// moment, put writes to the clone into it (XFS without exchange)
     #[arg(long)]
     pub(crate) strict: bool,
 

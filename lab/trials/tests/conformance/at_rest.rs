@@ -188,7 +188,10 @@ pub(crate) fn reflinked(kind: EngineKind) {
     let _ = bench.relocate(&partly, Policy::Sequential);
     let [state, copied, partly] = states.map(|state| state.check());
     bench.allow_unshare = true;
-    if kind == EngineKind::XfsSwapExtents {
+    if matches!(
+        kind,
+        EngineKind::XfsSwapExtents | EngineKind::XfsDedupeRange
+    ) {
         match bench.relocate(&path, Policy::Whole) {
             Err(Refusal::Skip(SkipReason::KeepsSharing)) => {}
             other => panic!("a shared file: {other:?}"),

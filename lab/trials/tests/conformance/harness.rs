@@ -72,7 +72,9 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
     let builder = match kind {
         EngineKind::Ext4MoveExtent => ScratchFs::builder("ext4", size),
         // The kernel exchanges more at once then; with `rmapbt`, see tests/xfs.
-        EngineKind::XfsSwapExtents => ScratchFs::builder("xfs", size).mkfs_args(["-m", "rmapbt=0"]),
+        EngineKind::XfsSwapExtents | EngineKind::XfsDedupeRange => {
+            ScratchFs::builder("xfs", size).mkfs_args(["-m", "rmapbt=0"])
+        }
         // Moves like xfs-commit-range where no device copies.
         EngineKind::XfsCommitRange | EngineKind::XfsOffload => {
             let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);

@@ -35,6 +35,7 @@ macro_rules! suite {
 suite! {
     ext4_move_extent: Ext4MoveExtent,
     xfs_swap_extents: XfsSwapExtents,
+    xfs_dedupe_range: XfsDedupeRange,
     xfs_commit_range: XfsCommitRange,
     btrfs_defrag_range: BtrfsDefragRange;
 

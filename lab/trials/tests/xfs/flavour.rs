@@ -55,7 +55,26 @@ pub(crate) const COMMIT: Flavour = Flavour {
     mkfs: &["-i", "exchange=1"],
     new_tools: true,
 };
-pub(crate) const ALL: [Flavour; 4] = [SWAP, SWAP_RMAP, SWAP_NO_REFLINK, COMMIT];
+pub(crate) const DEDUPE: Flavour = Flavour {
+    name: "dedupe",
+    engine: EngineKind::XfsDedupeRange,
+    mkfs: &["-m", "reflink=1,rmapbt=0"],
+    new_tools: false,
+};
+pub(crate) const DEDUPE_RMAP: Flavour = Flavour {
+    name: "dedupe with rmapbt",
+    engine: EngineKind::XfsDedupeRange,
+    mkfs: &["-m", "reflink=1,rmapbt=1"],
+    new_tools: false,
+};
+pub(crate) const ALL: [Flavour; 6] = [
+    SWAP,
+    SWAP_RMAP,
+    SWAP_NO_REFLINK,
+    COMMIT,
+    DEDUPE,
+    DEDUPE_RMAP,
+];
 
 impl Flavour {
     /// Make a file system of it; `None` (reported) where this machine cannot.

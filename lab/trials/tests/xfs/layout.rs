@@ -80,118 +80,130 @@ fn loop_holes_and_unwritten_ranges_are_kept() {
 
 #[test]
 fn loop_only_what_was_asked_for_is_written() {
-    each(&[SWAP, SWAP_RMAP, COMMIT], Bytes::gib(1), |flavour, fs| {
-        let shape = Shape::half_contiguous(4, Bytes::mib(32));
-        let ranges: Vec<_> = (0..128)
-            .map(|i| FileRange::new(i * 256 * 1024, 128 * 1024))
-            .collect();
-        let path = fs.path().join("file");
-        shape.make(&path).unwrap();
-        fs.remount().unwrap();
-        let before = State::of(&path);
-        let kept = layout(&path);
-        let moved = Move::with(flavour).ranges(&path, &ranges).unwrap();
-        assert_eq!(moved.host_written, Bytes::mib(16), "{}", flavour.name);
-        assert_eq!(moved.relocated, Bytes::mib(16));
-        fs.remount().unwrap();
-        assert_eq!(State::of(&path), before);
-        let after = layout(&path);
-        for (i, range) in ranges.iter().enumerate() {
-            assert_eq!(after.fragments_in(*range), 1, "range {i}");
-            let next = FileRange::new(range.end().get(), 128 * 1024);
-            assert!(
-                after
-                    .clipped(next)
-                    .map(|e| e.phys)
-                    .eq(kept.clipped(next).map(|e| e.phys)),
-                "{}: the good half stays where it was",
-                flavour.name
-            );
-        }
-        // A second run finds nothing to do.
-        let again = Move::with(flavour).ranges(&path, &ranges).map(drop);
-        assert!(format!("{again:?}").contains("Contiguous"), "{again:?}");
-        fs.fsck().unwrap();
-    });
+    each(
+        &[SWAP, SWAP_RMAP, COMMIT, DEDUPE],
+        Bytes::gib(1),
+        |flavour, fs| {
+            let shape = Shape::half_contiguous(4, Bytes::mib(32));
+            let ranges: Vec<_> = (0..128)
+                .map(|i| FileRange::new(i * 256 * 1024, 128 * 1024))
+                .collect();
+            let path = fs.path().join("file");
+            shape.make(&path).unwrap();
+            fs.remount().unwrap();
+            let before = State::of(&path);
+            let kept = layout(&path);
+            let moved = Move::with(flavour).ranges(&path, &ranges).unwrap();
+            assert_eq!(moved.host_written, Bytes::mib(16), "{}", flavour.name);
+            assert_eq!(moved.relocated, Bytes::mib(16));
+            fs.remount().unwrap();
+            assert_eq!(State::of(&path), before);
+            let after = layout(&path);
+            for (i, range) in ranges.iter().enumerate() {
+                assert_eq!(after.fragments_in(*range), 1, "range {i}");
+                let next = FileRange::new(range.end().get(), 128 * 1024);
+                assert!(
+                    after
+                        .clipped(next)
+                        .map(|e| e.phys)
+                        .eq(kept.clipped(next).map(|e| e.phys)),
+                    "{}: the good half stays where it was",
+                    flavour.name
+                );
+            }
+            // A second run finds nothing to do.
+            let again = Move::with(flavour).ranges(&path, &ranges).map(drop);
+            assert!(format!("{again:?}").contains("Contiguous"), "{again:?}");
+            fs.fsck().unwrap();
+        },
+    );
 }
 
 #[test]
 fn loop_small_steps_never_make_more_fragments() {
-    each(&[COMMIT], Bytes::gib(1), |flavour, fs| {
-        let path = fs.path().join("file");
-        Shape::new(5)
-            .with(data(Bytes::mib(8), Bytes::kib(12)))
-            .with(data(Bytes::mib(8), Bytes::mib(3)))
-            .make(&path)
-            .unwrap();
-        let before = State::of(&path);
-        let how = Move {
-            limit: Bytes::kib(64),
-            ..Move::with(flavour)
-        };
-        let relocator = how.relocator(&path);
-        let target = indef_fs::Target::open(&path).unwrap();
-        let copier = indef_engine::Copier::new(8);
-        let range = [FileRange::new(4096, (16 << 20) - 8192)];
-        let range = indef_fs::count_ranges(&target, &range).unwrap();
-        let mut relocation = relocator.begin(&target, &range, &copier).unwrap();
-        let mut last = fragments(&path);
-        let first = last;
-        loop {
-            let step = relocation
-                .step(indef_fs::StepLimit { bytes: how.limit })
+    each(
+        &[COMMIT, DEDUPE, DEDUPE_RMAP],
+        Bytes::gib(1),
+        |flavour, fs| {
+            let path = fs.path().join("file");
+            Shape::new(5)
+                .with(data(Bytes::mib(8), Bytes::kib(12)))
+                .with(data(Bytes::mib(8), Bytes::mib(3)))
+                .make(&path)
                 .unwrap();
-            let now = fragments(&path);
-            assert!(now <= last.max(first), "{last} -> {now}");
-            last = now;
-            if matches!(step, indef_fs::Step::Done(_)) {
-                break;
+            let before = State::of(&path);
+            let how = Move {
+                limit: Bytes::kib(64),
+                ..Move::with(flavour)
+            };
+            let relocator = how.relocator(&path);
+            let target = indef_fs::Target::open(&path).unwrap();
+            let copier = indef_engine::Copier::new(8);
+            let range = [FileRange::new(4096, (16 << 20) - 8192)];
+            let range = indef_fs::count_ranges(&target, &range).unwrap();
+            let mut relocation = relocator.begin(&target, &range, &copier).unwrap();
+            let mut last = fragments(&path);
+            let first = last;
+            loop {
+                let step = relocation
+                    .step(indef_fs::StepLimit { bytes: how.limit })
+                    .unwrap();
+                let now = fragments(&path);
+                assert!(now <= last.max(first), "{last} -> {now}");
+                last = now;
+                if matches!(step, indef_fs::Step::Done(_)) {
+                    break;
+                }
             }
-        }
-        drop(relocation);
-        drop(target);
-        assert!(last <= 3, "{last}");
-        assert_eq!(State::of(&path), before);
-        fs.fsck().unwrap();
-    });
+            drop(relocation);
+            drop(target);
+            assert!(last <= 3, "{last}");
+            assert_eq!(State::of(&path), before);
+            fs.fsck().unwrap();
+        },
+    );
 }
 
 #[test]
 fn loop_sharing_is_kept_unless_allowed() {
-    each(&[SWAP, SWAP_RMAP, COMMIT], Bytes::gib(1), |flavour, fs| {
-        let (path, copy) = (fs.path().join("file"), fs.path().join("copy"));
-        Shape::new(6)
-            .with(data(Bytes::mib(8), Bytes::kib(16)))
-            .make(&path)
-            .unwrap();
-        reflink(&path, &copy).unwrap();
-        // One half is unshared again, in fragments.
-        Shape::new(7)
-            .with(data(Bytes::mib(4), Bytes::kib(16)))
-            .make(&fs.path().join("half"))
-            .unwrap();
-        let (before, before_copy) = (State::of(&path), State::of(&copy));
-        let refused = Move::with(flavour).whole(&path).map(drop);
-        assert!(format!("{refused:?}").contains("Shared"), "{refused:?}");
-        assert_eq!(State::of(&path), before);
-        let how = Move {
-            allow_unshare: true,
-            ..Move::with(flavour)
-        };
-        let moved = how.whole(&path);
-        fs.remount().unwrap();
-        assert_eq!(State::of(&path), before);
-        assert_eq!(State::of(&copy), before_copy);
-        assert_eq!(fragments(&copy), 512);
-        if flavour.engine == COMMIT.engine {
-            assert_eq!(moved.unwrap().relocated, Bytes::mib(8));
-            assert_eq!(fragments(&path), 1);
-        } else {
-            assert!(format!("{moved:?}").contains("KeepsSharing"), "{moved:?}");
-            assert_eq!(fragments(&path), 512);
-        }
-        fs.fsck().unwrap();
-    });
+    each(
+        &[SWAP, SWAP_RMAP, COMMIT, DEDUPE],
+        Bytes::gib(1),
+        |flavour, fs| {
+            let (path, copy) = (fs.path().join("file"), fs.path().join("copy"));
+            Shape::new(6)
+                .with(data(Bytes::mib(8), Bytes::kib(16)))
+                .make(&path)
+                .unwrap();
+            reflink(&path, &copy).unwrap();
+            // One half is unshared again, in fragments.
+            Shape::new(7)
+                .with(data(Bytes::mib(4), Bytes::kib(16)))
+                .make(&fs.path().join("half"))
+                .unwrap();
+            let (before, before_copy) = (State::of(&path), State::of(&copy));
+            let refused = Move::with(flavour).whole(&path).map(drop);
+            assert!(format!("{refused:?}").contains("Shared"), "{refused:?}");
+            assert_eq!(State::of(&path), before);
+            let how = Move {
+                allow_unshare: true,
+                ..Move::with(flavour)
+            };
+            let moved = how.whole(&path);
+            fs.remount().unwrap();
+            assert_eq!(State::of(&path), before);
+            assert_eq!(State::of(&copy), before_copy);
+            assert_eq!(fragments(&copy), 512);
+            if flavour.engine == COMMIT.engine {
+                assert_eq!(moved.unwrap().relocated, Bytes::mib(8));
+                assert_eq!(fragments(&path), 1);
+            } else {
+                assert!(format!("{moved:?}").contains("KeepsSharing"), "{moved:?}");
+                assert_eq!(fragments(&path), 512);
+            }
+            fs.fsck().unwrap();
+        },
+    );
 }
 
 #[test]

@@ -30,33 +30,37 @@ fn make(path: &Path, len: u64) {
 fn loop_what_is_shared_and_stays_is_not_written_in_place() {
     // The last block may be partial.
     for len in [LEN, LEN - 1000] {
-        each(&[COMMIT, SWAP_RMAP], Bytes::mib(512), |flavour, fs| {
-            let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
-            make(&path, len);
-            let other = File::create_new(&clone).unwrap();
-            let (start, end) = (SHARED.start.get(), SHARED.end().get());
-            clone_range(File::open(&path).unwrap(), &other, start, end - start).unwrap();
-            other.sync_all().unwrap();
-            let before = State::of(&clone);
+        each(
+            &[COMMIT, SWAP_RMAP, DEDUPE],
+            Bytes::mib(512),
+            |flavour, fs| {
+                let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
+                make(&path, len);
+                let other = File::create_new(&clone).unwrap();
+                let (start, end) = (SHARED.start.get(), SHARED.end().get());
+                clone_range(File::open(&path).unwrap(), &other, start, end - start).unwrap();
+                other.sync_all().unwrap();
+                let before = State::of(&clone);
 
-            let around = [FileRange::new(0, start), FileRange::new(end, len - end)];
-            let moved = Move::with(flavour).ranges(&path, &around);
-            if flavour.engine == COMMIT.engine {
-                assert!(moved.unwrap().relocated.get() > len / 2);
-                assert!(fragments(&path) <= 8, "{}", fragments(&path));
-            }
+                let around = [FileRange::new(0, start), FileRange::new(end, len - end)];
+                let moved = Move::with(flavour).ranges(&path, &around);
+                if flavour.engine == COMMIT.engine {
+                    assert!(moved.unwrap().relocated.get() > len / 2);
+                    assert!(fragments(&path) <= 8, "{}", fragments(&path));
+                }
 
-            let file = File::options().write(true).open(&path).unwrap();
-            let new = vec![0x5a; SHARED.len.get() as usize];
-            file.write_all_at(&new, start).unwrap();
-            file.sync_all().unwrap();
-            drop((file, other));
-            fs.remount().unwrap();
-            assert!(
-                State::of(&clone).has_content_of(&before),
-                "written in place"
-            );
-            fs.fsck().unwrap();
-        });
+                let file = File::options().write(true).open(&path).unwrap();
+                let new = vec![0x5a; SHARED.len.get() as usize];
+                file.write_all_at(&new, start).unwrap();
+                file.sync_all().unwrap();
+                drop((file, other));
+                fs.remount().unwrap();
+                assert!(
+                    State::of(&clone).has_content_of(&before),
+                    "written in place"
+                );
+                fs.fsck().unwrap();
+            },
+        );
     }
 }

@@ -56,62 +56,70 @@ fn write_and_cut(fs: &mut ScratchFs, clone: &Path) {
 /// not reach the device before the move has.
 #[test]
 fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
-    each(&[SWAP_RMAP, COMMIT], Bytes::mib(512), |flavour, fs| {
-        let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
-        make(&path);
-        reflink(&path, &clone).unwrap();
-        fs.sync().unwrap();
-        let before = State::of(&path);
-        let how = Move {
-            allow_unshare: true,
-            ..Move::with(flavour)
-        };
-        let moved = how.whole(&path);
-        if flavour.engine == SWAP.engine {
-            let refused: Result<Moved, _> = Err(Refusal::Skip(SkipReason::KeepsSharing));
-            assert_eq!(format!("{moved:?}"), format!("{refused:?}"));
-            return;
-        }
-        assert_eq!(moved.unwrap().relocated, Bytes(LEN));
-        write_and_cut(fs, &clone);
-        assert!(
-            State::of(&path).has_content_of(&before),
-            "the clone's bytes"
-        );
-    });
+    each(
+        &[SWAP_RMAP, COMMIT, DEDUPE],
+        Bytes::mib(512),
+        |flavour, fs| {
+            let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
+            make(&path);
+            reflink(&path, &clone).unwrap();
+            fs.sync().unwrap();
+            let before = State::of(&path);
+            let how = Move {
+                allow_unshare: true,
+                ..Move::with(flavour)
+            };
+            let moved = how.whole(&path);
+            if flavour.engine != COMMIT.engine {
+                let refused: Result<Moved, _> = Err(Refusal::Skip(SkipReason::KeepsSharing));
+                assert_eq!(format!("{moved:?}"), format!("{refused:?}"));
+                return;
+            }
+            assert_eq!(moved.unwrap().relocated, Bytes(LEN));
+            write_and_cut(fs, &clone);
+            assert!(
+                State::of(&path).has_content_of(&before),
+                "the clone's bytes"
+            );
+        },
+    );
 }
 
 /// Times do not show a clone, so one may be made up to the end.
 #[test]
 fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
-    each(&[SWAP_RMAP, COMMIT], Bytes::mib(512), |flavour, fs| {
-        let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
-        make(&path);
-        fs.sync().unwrap();
-        let before = State::of(&path);
-        let relocator = Move::with(flavour).relocator(&path);
-        let target = Target::open(&path).unwrap();
-        let copier = Copier::new(32);
-        let whole = count_ranges(&target, &[FileRange::new(0, LEN)]).unwrap();
-        let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
-        let limit = StepLimit { bytes: Bytes(LEN) };
-        if flavour.engine == SWAP.engine {
-            // Copied; only the exchange remains.
-            assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
-        }
-        reflink(&path, &clone).unwrap();
-        let last = relocation.step(limit);
-        if flavour.engine == COMMIT.engine {
-            assert!(matches!(last, Err(Refusal::Skip(SkipReason::Shared))));
-            return;
-        }
-        assert!(matches!(last, Ok(Step::Done(moved)) if moved.relocated == Bytes(LEN)));
-        drop(relocation);
-        drop(target);
-        write_and_cut(fs, &clone);
-        assert!(
-            State::of(&path).has_content_of(&before),
-            "the clone's bytes"
-        );
-    });
+    each(
+        &[SWAP_RMAP, COMMIT, DEDUPE],
+        Bytes::mib(512),
+        |flavour, fs| {
+            let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
+            make(&path);
+            fs.sync().unwrap();
+            let before = State::of(&path);
+            let relocator = Move::with(flavour).relocator(&path);
+            let target = Target::open(&path).unwrap();
+            let copier = Copier::new(32);
+            let whole = count_ranges(&target, &[FileRange::new(0, LEN)]).unwrap();
+            let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
+            let limit = StepLimit { bytes: Bytes(LEN) };
+            if flavour.engine == SWAP.engine {
+                // Copied; only the exchange remains.
+                assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
+            }
+            reflink(&path, &clone).unwrap();
+            let last = relocation.step(limit);
+            if flavour.engine != SWAP.engine {
+                assert!(matches!(last, Err(Refusal::Skip(SkipReason::Shared))));
+                return;
+            }
+            assert!(matches!(last, Ok(Step::Done(moved)) if moved.relocated == Bytes(LEN)));
+            drop(relocation);
+            drop(target);
+            write_and_cut(fs, &clone);
+            assert!(
+                State::of(&path).has_content_of(&before),
+                "the clone's bytes"
+            );
+        },
+    );
 }

@@ -28,7 +28,7 @@ fn loop_buffered_writes_are_never_lost() {
 #[test]
 fn loop_mapped_writes_are_never_lost() {
     each(
-        &[SWAP, SWAP_RMAP, COMMIT],
+        &[SWAP, SWAP_RMAP, COMMIT, DEDUPE, DEDUPE_RMAP],
         Bytes::mib(512),
         |flavour, fs| {
             hammer(flavour, fs, &[mapped, mapped]);
@@ -39,7 +39,7 @@ fn loop_mapped_writes_are_never_lost() {
 #[test]
 fn loop_direct_writes_are_never_lost() {
     each(
-        &[SWAP, SWAP_RMAP, COMMIT],
+        &[SWAP, SWAP_RMAP, COMMIT, DEDUPE, DEDUPE_RMAP],
         Bytes::mib(512),
         |flavour, fs| {
             hammer(flavour, fs, &[direct]);
@@ -49,7 +49,7 @@ fn loop_direct_writes_are_never_lost() {
 
 #[test]
 fn loop_all_kinds_of_writes_at_once_are_never_lost() {
-    each(&[SWAP, COMMIT], Bytes::mib(512), |flavour, fs| {
+    each(&[SWAP, COMMIT, DEDUPE], Bytes::mib(512), |flavour, fs| {
         hammer(flavour, fs, &[buffered, mapped, direct]);
     });
 }

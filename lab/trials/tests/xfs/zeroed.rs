@@ -63,7 +63,7 @@ fn assert_zero(path: &Path, when: &str) {
 
 #[test]
 fn loop_what_is_made_zero_between_two_tries_stays_zero() {
-    each(&[COMMIT, SWAP], Bytes::mib(512), |flavour, fs| {
+    each(&[COMMIT, SWAP, DEDUPE], Bytes::mib(512), |flavour, fs| {
         let (path, twin) = (fs.path().join("file"), fs.path().join("twin"));
         make(&path);
         make(&twin);

@@ -1,0 +1,511 @@
+//! `xfs-dedupe-range`: copy ranges into a donor, and let the kernel compare the two and give the
+//! file the donor's blocks (`FIDEDUPERANGE`).
+//!
+//! ```text
+//! allocate ─▶ ( read ahead ─▶ copy ─▶ write back ─▶ map ─▶ compare and share ─▶ release )* ─▶ Done
+//! ```
+//!
+//! The kernel takes the locks of both files, waits for direct I/O, write-protects mapped pages and
+//! compares all bytes before it changes anything (`generic_remap_file_range_prep`,
+//! fs/remap_range.c; `xfs_reflink_remap_prep`, fs/xfs/xfs_reflink.c, v6.18). So a file may be in use
+//! in any way: a part that was written after it was copied differs, and is copied again. None of the
+//! measures of [`freshness`](super::freshness) is needed.
+//!
+//! The kernel gives the file one extent of the donor after the other, and frees the old ones, under
+//! the locks: a call gets a bounded number of extents. Other operations on the file wait for a call.
+//! Reading ahead and writing back go on in the device meanwhile, which hides them: the time of a
+//! heavily fragmented file is that of the calls.
+//!
+//! Only written data is compared; unwritten ranges and holes stay where they are. A unit, the range of
+//! a call, begins and ends where an extent of the file does, so that the file has no more fragments
+//! after any call than before it. When a call is done, the donor gives up its share of the blocks at
+//! once: a write to shared blocks would go to another place.
+//!
+//! Blocks that somebody else shares stay where they are; see (5) in the [module](super).
+
+use std::collections::VecDeque;
+
+use indef_core::{
+    SkipReason,
+    layout::{ExtentFlags, Layout},
+};
+use linux_abi::{
+    cache::start_writeback,
+    fiemap::Mapper,
+    share::{Compared, dedupe_range},
+    xfs::{Features, Geometry},
+};
+use rustix::fs::OFlags;
+use units::{Bytes, FileOffset, FileRange};
+
+use super::{
+    cached::Cached,
+    donor::{Donor, is_shared, runs},
+    file::{admit, refuse, timed, whole},
+    freshness::Sample,
+    select::{choose, gain, replaced},
+};
+use crate::{
+    CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
+    Target,
+    cache::read_ahead,
+    hold::{Holds, NAPS},
+    map,
+};
+
+/// Blocks that are allocated ahead of copying, so that they are in one piece.
+const AHEAD: u64 = 1 << 30;
+
+/// Extents of the file in a unit: each takes 30 to 80 microseconds under the file's locks.
+const MOST_EXTENTS: usize = 256;
+
+/// Bytes that are being read ahead, and bytes that are copied and being written back. Both stay in
+/// the page cache for the comparison.
+const READ_AHEAD: Bytes = Bytes::mib(16);
+const COPIED_AHEAD: Bytes = Bytes::mib(8);
+
+/// How often a unit is copied before it is left alone.
+const TRIES: u32 = 3;
+
+/// The engine.
+#[derive(Debug)]
+pub(super) struct DedupeRange {
+    pub(super) allow_unshare: bool,
+    pub(super) strict: bool,
+    pub(super) holds: Holds,
+}
+
+impl Relocator for DedupeRange {
+    fn name(&self) -> &'static str {
+        EngineKind::XfsDedupeRange.name()
+    }
+
+    fn admit(&self, target: &Target) -> Result<(), Refusal> {
+        look(target).map(drop)
+    }
+
+    fn splits(&self) -> bool {
+        // The calls of one file wait for each other.
+        false
+    }
+
+    fn begin<'a>(
+        &'a self,
+        target: &'a Target,
+        ranges: &[CountedRange],
+        copier: &'a dyn RangeCopier,
+    ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
+        let geometry = look(target)?;
+        let size = Sample::take(target)?.size;
+        let file = whole(size, target.block_size);
+        // Used to choose, to allocate and to cut; each unit is mapped again before its call.
+        let layout = map_file(target, file)?;
+        let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
+        let chosen = choose(&layout, &ranges, file, target.block_size, false).map_err(
+            |reason| match reason {
+                SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
+                reason => reason,
+            },
+        )?;
+        let chosen: VecDeque<_> = chosen
+            .into_iter()
+            .flat_map(|range| runs(&layout, range, true))
+            .filter(|run| layout.fragments_in(*run) > 1)
+            .collect();
+        let donor = Donor::new(target, &geometry, OFlags::empty())?;
+        donor.set_size(size)?;
+        let mut dedupe = Dedupe {
+            engine: self,
+            target,
+            copier,
+            size,
+            layout,
+            donor,
+            new: Layout::default(),
+            chosen,
+            allocated: VecDeque::new(),
+            reading: Units::default(),
+            copied: Units::default(),
+            contested: false,
+            moved: false,
+            reason: SkipReason::NoGain,
+        };
+        dedupe.allocate_ahead()?;
+        if dedupe.allocated.is_empty() {
+            return Err(SkipReason::NoGain.into());
+        }
+        Ok(Box::new(dedupe))
+    }
+}
+
+fn look(target: &Target) -> Result<Geometry, Refusal> {
+    let geometry = admit(target)?;
+    if geometry.features.contains(Features::REFLINK) {
+        Ok(geometry)
+    } else {
+        Err(SkipReason::NoEngine.into())
+    }
+}
+
+fn map_file(target: &Target, range: FileRange) -> Result<Layout, Refusal> {
+    map(
+        &target.file,
+        &target.path,
+        range,
+        false,
+        &mut Mapper::default(),
+    )
+}
+
+/// The range of one call.
+#[derive(Debug)]
+struct Unit {
+    range: FileRange,
+    /// The part of it that was in the page cache.
+    cached: Cached,
+}
+
+/// Units in the order of the file.
+#[derive(Debug, Default)]
+struct Units {
+    units: VecDeque<Unit>,
+    bytes: Bytes,
+}
+
+impl Units {
+    fn push(&mut self, unit: Unit) {
+        self.bytes += unit.range.len;
+        self.units.push_back(unit);
+    }
+
+    fn pop(&mut self) -> Option<Unit> {
+        let unit = self.units.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(unit.range.len);
+        Some(unit)
+    }
+}
+
+/// The outcome of a look at a unit right before its call.
+enum Look {
+    Good,
+    Stays(SkipReason),
+}
+
+/// A file on its way.
+struct Dedupe<'a> {
+    engine: &'a DedupeRange,
+    target: &'a Target,
+    copier: &'a dyn RangeCopier,
+    size: Bytes,
+    /// Of the whole file, when we began.
+    layout: Layout,
+    donor: Donor<'a>,
+    /// Of the donor, once it is allocated.
+    new: Layout,
+    /// Written runs to be moved that have no blocks in the donor yet.
+    chosen: VecDeque<FileRange>,
+    /// Written runs to be moved that have blocks in the donor.
+    allocated: VecDeque<FileRange>,
+    /// Units that are being read ahead.
+    reading: Units,
+    /// Units that are copied and being written back.
+    copied: Units,
+    /// Somebody else had the file open the last time.
+    contested: bool,
+    /// Something was moved.
+    moved: bool,
+    /// The reason to report where nothing was.
+    reason: SkipReason,
+}
+
+impl Relocation for Dedupe<'_> {
+    fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        self.advance(limit).map_err(|refusal| match refusal {
+            Refusal::Failed(_) => self.shrunk().unwrap_or(refusal),
+            refusal @ Refusal::Skip(_) => refusal,
+        })
+    }
+}
+
+impl Dedupe<'_> {
+    fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
+        let mut moved = Moved::default();
+        self.read_ahead(limit.bytes);
+        while self.copied.bytes < COPIED_AHEAD
+            && let Some(unit) = self.reading.pop()
+        {
+            self.copy(unit.range, &mut moved)?;
+            self.copied.push(unit);
+            self.read_ahead(limit.bytes);
+        }
+        if let Some(unit) = self.copied.pop() {
+            let done = self.take_over(&unit, &mut moved);
+            unit.cached.restore(self.target);
+            done?;
+        }
+        if self.copied.units.is_empty() && self.reading.units.is_empty() {
+            if self.allocated.is_empty() {
+                self.allocate_ahead()?;
+            }
+            if self.allocated.is_empty() {
+                return if self.moved {
+                    Ok(Step::Done(moved))
+                } else {
+                    Err(self.reason.into())
+                };
+            }
+        }
+        Ok(Step::Working(moved))
+    }
+
+    /// Give the donor blocks for the next runs; it has none when this is called.
+    fn allocate_ahead(&mut self) -> Result<(), Refusal> {
+        while self.allocated.is_empty() && !self.chosen.is_empty() {
+            let mut room = AHEAD;
+            let mut runs = Vec::new();
+            while room > 0
+                && let Some(run) = self.chosen.pop_front()
+            {
+                let (unit, rest) = cut(&self.layout, run, Bytes(room), usize::MAX);
+                push_front(&mut self.chosen, rest);
+                room = room.saturating_sub(unit.len.get());
+                self.donor.allocate(unit)?;
+                runs.push(unit);
+            }
+            self.new = self
+                .donor
+                .layout(whole(self.size, self.target.block_size))?;
+            for run in runs {
+                if gain(&self.layout, &self.new, run) > 0 {
+                    self.allocated.push_back(run);
+                } else {
+                    self.donor.release(run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begin to read the next units.
+    fn read_ahead(&mut self, limit: Bytes) {
+        while self.reading.bytes < READ_AHEAD
+            && let Some(run) = self.allocated.pop_front()
+        {
+            let (range, rest) = cut(&self.layout, run, limit, MOST_EXTENTS);
+            push_front(&mut self.allocated, rest);
+            let cached = Cached::of(self.target, range);
+            read_ahead(&self.target.file, range);
+            self.reading.push(Unit { range, cached });
+        }
+    }
+
+    /// The part of a range before the end of the file.
+    fn inside(&self, range: FileRange) -> FileRange {
+        range.intersect(FileRange::new(0, self.size.get()))
+    }
+
+    fn copy(&self, range: FileRange, moved: &mut Moved) -> Result<(), Refusal> {
+        let inside = self.inside(range);
+        self.copier
+            .copy(&self.target.file, &self.donor.file, &[inside])
+            .and_then(|()| start_writeback(&self.donor.file, inside.start.get(), inside.len.get()))
+            .map_err(|error| refuse(self.target, "copy", Some(range.start), error))?;
+        moved.host_read += range.len;
+        moved.host_written += range.len;
+        Ok(())
+    }
+
+    /// Let the file have the donor's blocks for a unit, if that is good, and give up the donor's
+    /// share of them.
+    fn take_over(&mut self, unit: &Unit, moved: &mut Moved) -> Result<(), Refusal> {
+        let done = self.share(unit.range, moved);
+        let released = self.donor.release(unit.range);
+        match done? {
+            None => self.moved = true,
+            Some(reason) => self.reason = reason,
+        }
+        released
+    }
+
+    /// Why the unit stays where it is, or none if it has new blocks.
+    fn share(
+        &mut self,
+        range: FileRange,
+        moved: &mut Moved,
+    ) -> Result<Option<SkipReason>, Refusal> {
+        let (engine, target) = (self.engine, self.target);
+        for _ in 0..TRIES {
+            // Nobody who has not opened the file can clone it; see (5) in the module.
+            let naps = match (engine.strict, self.contested) {
+                (true, _) => NAPS,
+                (false, true) => &[],
+                (false, false) => &NAPS[..2],
+            };
+            let hold = engine.holds.take(target, naps);
+            self.contested = !hold.is_leased();
+            if engine.strict && self.contested {
+                return Err(SkipReason::InUse.into());
+            }
+            if let Look::Stays(reason) = self.look(range)? {
+                return Ok(Some(reason));
+            }
+            let inside = self.inside(range);
+            let (compared, time) = timed(|| {
+                dedupe_range(
+                    &self.donor.file,
+                    &self.target.file,
+                    inside.start.get(),
+                    inside.len.get(),
+                )
+            });
+            drop(hold);
+            moved.note_lock(time, range.len);
+            match compared {
+                Ok(Compared::Shared) => {
+                    moved.relocated += range.len;
+                    return Ok(None);
+                }
+                Ok(Compared::Different) => self.copy(range, moved)?,
+                Err(error) => {
+                    let operation = "share the donor's blocks";
+                    return Err(refuse(self.target, operation, Some(range.start), error));
+                }
+            }
+        }
+        Ok(Some(SkipReason::Changed))
+    }
+
+    /// Look at a unit right before its call: whether it is still written as a whole, shared with
+    /// nobody, and the file has no more fragments afterwards.
+    fn look(&self, range: FileRange) -> Result<Look, Refusal> {
+        let block = self.target.block_size;
+        let around = FileRange::between(
+            FileOffset(range.start.get().saturating_sub(block.get())),
+            range.end() + block,
+        );
+        let layout = map_file(self.target, around)?;
+        let unplaced = layout
+            .clipped(range)
+            .any(|extent| extent.flags.contains(ExtentFlags::UNPLACED));
+        // A file that grew has another last block.
+        let cut_by_end = self.inside(range) != range;
+        if unplaced
+            || runs(&layout, range, true) != [range]
+            || cut_by_end && Sample::take(self.target)?.size != self.size
+        {
+            return Ok(Look::Stays(SkipReason::Changed));
+        }
+        if is_shared(&layout, range) {
+            return Ok(Look::Stays(if self.engine.allow_unshare {
+                SkipReason::KeepsSharing
+            } else {
+                SkipReason::Shared
+            }));
+        }
+        let after = replaced(&layout, &self.new, &[range], around).fragments();
+        if after > layout.fragments_in(around) {
+            // The file is not as it was when the unit was cut.
+            return Ok(Look::Stays(SkipReason::NoGain));
+        }
+        Ok(Look::Good)
+    }
+
+    /// A range that the file no longer has is refused as invalid before anything else is checked.
+    fn shrunk(&self) -> Option<Refusal> {
+        match Sample::take(self.target) {
+            Ok(sample) if sample.size == self.size => None,
+            _ => Some(SkipReason::Changed.into()),
+        }
+    }
+}
+
+fn push_front(ranges: &mut VecDeque<FileRange>, rest: Option<FileRange>) {
+    if let Some(rest) = rest {
+        ranges.push_front(rest);
+    }
+}
+
+/// Cut a written run where an extent begins: a unit of at most `bytes` and `extents`, but two of them
+/// at least, and the rest, which has none or two at least.
+fn cut(
+    layout: &Layout,
+    run: FileRange,
+    bytes: Bytes,
+    extents: usize,
+) -> (FileRange, Option<FileRange>) {
+    let end = FileOffset(run.start.get().saturating_add(bytes.get()));
+    let starts: Vec<FileOffset> = layout
+        .clipped(run)
+        .map(|extent| extent.file)
+        .take(extents.saturating_add(3))
+        .collect();
+    if starts.len() <= extents && run.end() <= end {
+        return (run, None);
+    }
+    let places = 2..starts.len().saturating_sub(1);
+    let fits = |index: &usize| *index <= extents && starts[*index] <= end;
+    match places.clone().rev().find(fits).or(places.clone().next()) {
+        Some(index) => (
+            FileRange::between(run.start, starts[index]),
+            Some(FileRange::between(starts[index], run.end())),
+        ),
+        None => (run, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use indef_core::layout::Extent;
+    use units::PhysOffset;
+
+    use super::*;
+
+    /// Extents of these lengths, none beside another.
+    fn layout(lengths: &[u64]) -> Layout {
+        let mut at = 0;
+        let extent = |(index, len): (usize, &u64)| {
+            let file = FileOffset(at);
+            at += len;
+            Extent {
+                file,
+                phys: PhysOffset(1_000_000 * (index as u64 + 1)),
+                len: Bytes(*len),
+                flags: ExtentFlags::empty(),
+            }
+        };
+        Layout::new(lengths.iter().enumerate().map(extent).collect())
+    }
+
+    /// The lengths of all units.
+    fn units(lengths: &[u64], bytes: u64, extents: usize) -> Vec<u64> {
+        let layout = layout(lengths);
+        let mut rest = Some(FileRange::new(0, lengths.iter().sum()));
+        let mut units = Vec::new();
+        while let Some(run) = rest {
+            let (unit, next) = cut(&layout, run, Bytes(bytes), extents);
+            units.push(unit.len.get());
+            rest = next;
+        }
+        units
+    }
+
+    #[test]
+    fn units_end_where_extents_do_and_have_two_at_least() {
+        assert_eq!(units(&[10; 8], 40, usize::MAX), [40, 40]);
+        assert_eq!(units(&[10; 8], 45, usize::MAX), [40, 40]);
+        // Two extents, however long they are.
+        assert_eq!(units(&[10; 8], 1, usize::MAX), [20; 4]);
+        assert_eq!(units(&[100, 10, 10, 10], 50, usize::MAX), [110, 20]);
+        // None stays alone.
+        assert_eq!(units(&[10; 7], 40, usize::MAX), [40, 30]);
+        assert_eq!(units(&[10; 5], 40, usize::MAX), [30, 20]);
+        assert_eq!(units(&[10; 3], 1, usize::MAX), [30]);
+        assert_eq!(units(&[10; 2], 1, 1), [20]);
+    }
+
+    #[test]
+    fn units_have_a_bounded_number_of_extents() {
+        assert_eq!(units(&[1; 10], 1000, 4), [4, 4, 2]);
+        assert_eq!(units(&[1; 9], 1000, 4), [4, 3, 2]);
+    }
+}
