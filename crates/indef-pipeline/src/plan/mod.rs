@@ -115,12 +115,10 @@ impl Planner {
                 &self.paths,
                 self.jobs,
                 cancel,
+                notes,
             )),
             _ => None,
         };
-        if let Some(Err(why)) = &calibration {
-            notes.note(Note::NoWeights(why));
-        }
         let rankings = Rankings::default();
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
         let basis = Basis {

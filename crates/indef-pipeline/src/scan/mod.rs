@@ -102,10 +102,8 @@ impl Scanner {
                     &self.paths,
                     self.jobs,
                     cancel,
+                    notes,
                 );
-                if let Err(why) = &calibration {
-                    notes.note(Note::NoWeights(why));
-                }
                 Some(Heat::new(accesses, options, calibration))
             }
             None => None,
