@@ -15,6 +15,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
+    access::READAHEAD,
     calibrate::{Calibration, CannotCalibrate},
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, limit},
 };
@@ -70,7 +71,7 @@ impl Planner {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: Bytes::kib(128),
+            readahead: READAHEAD,
             geometry: None,
             options: PlanOptions {
                 policy: default_policy(false),
