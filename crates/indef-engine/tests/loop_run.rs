@@ -236,11 +236,9 @@ fn loop_btrfs_ranges_of_one_file() {
 /// others who change it.
 #[test]
 fn loop_xfs_exchange_ranges_of_one_file() {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    if !tools.join("mkfs.xfs").exists() {
-        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+    let Some(tools) = scratch_fs::require_xfsprogs() else {
         return;
-    }
+    };
     let made = ScratchFs::builder("xfs", Bytes::gib(3))
         .mkfs_args(["-i", "exchange=1"])
         .tools(&tools)

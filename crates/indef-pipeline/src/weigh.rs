@@ -20,12 +20,18 @@ use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
 use units::FileRange;
 
-use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
+use crate::{
+    geometry::Geometries,
+    heat::Accesses,
+    note::{Note, Notes},
+    opened::Opened,
+};
 
 /// Number of ranges shown whose rank changed most.
 const SHOWN: usize = 5;
 
-/// Replace the paper's weights in `options` by measured ones. If there are none, they stay.
+/// Replace the paper's weights in `options` by measured ones. If there are none, they stay, and the
+/// reason is noted.
 ///
 /// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
 ///
@@ -39,10 +45,11 @@ pub(crate) fn calibration(
     paths: &[PathBuf],
     jobs: usize,
     cancel: &Cancel,
+    notes: &dyn Notes,
 ) -> Result<Calibration, CannotCalibrate> {
-    let found = calibrate(samples(options, geometries, accesses, paths, jobs, cancel))?;
-    options.weight = Weight::Measured(found.weights);
-    Ok(found)
+    calibrate(samples(options, geometries, accesses, paths, jobs, cancel))
+        .inspect(|found| options.weight = Weight::Measured(found.weights))
+        .inspect_err(|why| notes.note(Note::NoWeights(why)))
 }
 
 fn samples(

@@ -122,11 +122,9 @@ fn loop_the_units_capabilities_are_enough_for_xfs() {
         everything_moves(scratch);
     }
     // Ranges can be exchanged: another engine.
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    if !tools.join("mkfs.xfs").exists() {
-        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+    let Some(tools) = scratch_fs::require_xfsprogs() else {
         return;
-    }
+    };
     let exchange = builder().mkfs_args(["-i", "exchange=1"]).tools(&tools);
     if let Some(scratch) = require(exchange.build()) {
         everything_moves(scratch);

@@ -102,7 +102,7 @@ fn damaged_foreign_and_outdated_plans_are_refused() {
             "another version",
             good.replacen("{\"indef-plan\":2", "{\"indef-plan\":99", 1),
         ),
-        ("more behind the end", format!("{good}{good}")),
+        ("more past the end", format!("{good}{good}")),
         ("half a line", good[..good.len() / 2].to_owned()),
     ] {
         fs::write(&plan, content).unwrap();

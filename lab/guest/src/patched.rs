@@ -303,8 +303,7 @@ mod tests {
     #[test]
     fn every_patch_of_the_project_is_here() {
         for patched in Patched::ALL {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
-            let folder = folder.join(patched.name());
+            let folder = source_tree::root().join("kernel").join(patched.name());
             let recipe = patched.recipe();
             for (release, patches) in recipe.patches {
                 let mut names: Vec<_> = fs::read_dir(folder.join(release))
@@ -318,7 +317,7 @@ mod tests {
             let folders = releases.filter(|entry| entry.as_ref().unwrap().path().is_dir());
             assert_eq!(folders.count(), recipe.patches.len());
         }
-        let folders = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel"));
+        let folders = fs::read_dir(source_tree::root().join("kernel"));
         assert_eq!(folders.unwrap().count(), Patched::ALL.len());
     }
 

@@ -330,6 +330,8 @@ fn quiet_end(
     };
     findings.merge(examine_still(disk.path(), still, sharing));
     let now = inodes_without_name(disk.path())?;
+    // More were left behind. Fewer would mean that the number to begin with was too high, and could hide
+    // one that was left behind.
     if now != nameless {
         findings.violation(format!(
             "inodes without a name: {nameless:?} became {now:?}"

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indef::{WORKSPACE, indef};
+use indef::indef;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ fn hammer(arguments: &[&str]) -> Option<Vec<Value>> {
     let output = Command::new(env!("CARGO_BIN_EXE_hammer"))
         .args(["run", "--json"])
         .args(arguments)
-        .current_dir(WORKSPACE)
+        .current_dir(source_tree::root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -67,10 +67,7 @@ fn round_on(medium: &str, volume: &str) {
             return;
         }
     }
-    if ["xfs-commit", "xfs-unshare"].contains(&volume)
-        && !Path::new(WORKSPACE).join("target/xfsprogs").is_dir()
-    {
-        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+    if ["xfs-commit", "xfs-unshare"].contains(&volume) && scratch_fs::require_xfsprogs().is_none() {
         return;
     }
     if medium == "cache" && !Path::new("/dev/fuse").exists() {

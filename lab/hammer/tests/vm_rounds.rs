@@ -4,13 +4,12 @@
 mod indef;
 
 use std::{
-    path::Path,
     process::Command,
     sync::{Mutex, PoisonError},
 };
 
 use guest::{Guest, LabError, Patched, Release, require};
-use indef::{WORKSPACE, indef};
+use indef::indef;
 use serde_json::Value;
 
 /// One guest at a time: they have the same processors.
@@ -62,7 +61,7 @@ fn hammer(release: Release, volume: &str, seed: &str) -> Value {
         ])
         .args(["--states", "4", "--seed", seed, "--indef"])
         .arg(indef())
-        .current_dir(WORKSPACE)
+        .current_dir(source_tree::root())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -94,8 +93,7 @@ fn vm_6_1_round_f2fs() {
 
 #[test]
 fn vm_6_12_round_xfs_offload() {
-    if !Path::new(WORKSPACE).join("target/xfsprogs").is_dir() {
-        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
+    if scratch_fs::require_xfsprogs().is_none() {
         return;
     }
     round(Release::Linux6_12, "xfs-offload");

@@ -16,6 +16,7 @@ mod ext4;
 mod fragment;
 mod shape;
 mod skip;
+mod xfsprogs;
 
 pub use content::{content, verify};
 pub use fragment::{FragmentOptions, fragment};
@@ -24,3 +25,4 @@ pub use loop_fs::{
 };
 pub use shape::{Segment, Shape, fragments, reflink};
 pub use skip::{require, require_program, skip};
+pub use xfsprogs::{require_xfsprogs, xfsprogs};

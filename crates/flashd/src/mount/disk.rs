@@ -63,7 +63,7 @@ pub(super) fn touch_request_buffer(disk: &Path, size: u64) -> io::Result<()> {
     match file.write_at(request, size) {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => Err(io::Error::other("a write behind the end was taken")),
+        Ok(_) => Err(io::Error::other("a write past the end was taken")),
     }
 }
 

@@ -305,10 +305,10 @@ impl Namespace {
                 };
                 let known = degraded(&self.health.read().unwrap_or_else(|e| e.into_inner()));
                 if known {
-                    let volatile = self.read_state().cache.is_empty();
+                    let all_durable = self.read_state().cache.is_empty();
                     let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
                     // Only data that reached the file proves that the file takes data again.
-                    if volatile && degraded(&health) {
+                    if all_durable && degraded(&health) {
                         tracing::info!(namespace = self.number, "writes to the store work again");
                         *health = self
                             .damage

@@ -20,7 +20,7 @@ use units::Bytes;
 
 pub use range::{AccessRange, FileAccesses, Observed};
 pub use readahead::ReadAhead;
-pub use record::{AccessOptions, AccessRecord, Op};
+pub use record::{AccessOptions, AccessRecord, Op, READAHEAD};
 
 /// Turn records into per-file ranges. Records of no bytes are ignored.
 #[must_use]

@@ -42,13 +42,17 @@ pub struct AccessOptions {
     pub max_range: Bytes,
 }
 
+/// How far Linux reads ahead of a sequential reader, unless told otherwise (`VM_READAHEAD_PAGES`,
+/// include/linux/pagemap.h, v6.1; FragPicker §4.1.4).
+pub const READAHEAD: Bytes = Bytes::kib(128);
+
 impl Default for AccessOptions {
-    /// 4 KiB blocks, Linux' default read-ahead of 128 KiB, and ranges of the largest request that
+    /// 4 KiB blocks, Linux' default read-ahead, and ranges of the largest request that
     /// plans assume (256 KiB, InDeF §II-A).
     fn default() -> Self {
         Self {
             block_size: Bytes::kib(4),
-            readahead: Bytes::kib(128),
+            readahead: READAHEAD,
             max_range: Bytes::kib(256),
         }
     }

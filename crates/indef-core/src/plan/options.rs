@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::{calibrate::Weights, layout::Geometry};
+use crate::{access::READAHEAD, calibrate::Weights, layout::Geometry};
 
 /// The choice of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -94,8 +94,7 @@ pub struct PlanOptions {
     pub alpha: f64,
     /// Weight of DoPF (InDeF eq. 2; §IV: 1).
     pub beta: f64,
-    /// The range of one sequential read, used where there is no profile (Linux' read-ahead,
-    /// FragPicker §4.1.4: 128 KiB).
+    /// The range of one sequential read, used where there is no profile ([`READAHEAD`]).
     pub io_size: Bytes,
     /// `fragpicker`: the percentage of each file's hottest ranges that is kept (FragPicker §4.1.3).
     pub hot_pct: f64,
@@ -119,7 +118,7 @@ impl Default for PlanOptions {
             weight: Weight::Paper,
             alpha: 4.0,
             beta: 1.0,
-            io_size: Bytes::kib(128),
+            io_size: READAHEAD,
             hot_pct: 100.0,
             geometry: Geometry::Unknown,
             max_request: Bytes::kib(256),

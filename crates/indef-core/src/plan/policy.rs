@@ -93,7 +93,8 @@ fn truncate(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
     leave(chunks, lowest, SkipReason::Truncated);
 }
 
-/// FragPicker §4.1.3: only the hottest ranges stay; at least one, if the percentage is not zero.
+/// FragPicker §4.1.3: skip all but the hottest ranges. At least one is kept if the percentage is above
+/// 1e-10 (the tolerance of `share`).
 fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
     let heat = |chunk: &Chunk| Some(chunk.reads.saturating_add(chunk.writes) as f64);
     let tree = tree(chunks, unit, heat);

@@ -48,9 +48,7 @@ pub enum Problem {
         promised: u64,
     },
     /// More lines after the end.
-    #[error(
-        "there is something behind the end of the profile; remove it or record the profile anew"
-    )]
+    #[error("there is something past the end of the profile; remove it or record the profile anew")]
     Trailing,
 }
 
@@ -116,7 +114,7 @@ pub enum LineError {
     #[error("the length is zero")]
     NoLength,
     /// More bytes than a file can have.
-    #[error("the range ends behind the end of any file")]
+    #[error("the range ends past the end of any file")]
     PastEnd,
     /// A number of timed requests without their time, or the time alone.
     #[error("timed=N and time=NS belong together")]

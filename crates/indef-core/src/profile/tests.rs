@@ -144,11 +144,8 @@ fn damage_names_its_line_and_what_to_do() {
         ("read 1 0 0", "the length is zero"),
         ("read 1 0 -1", "'-1' is not a valid length"),
         ("read 1 x 1", "'x' is not a valid offset"),
-        (
-            "read 1 18446744073709551615 1",
-            "behind the end of any file",
-        ),
-        ("read 1 9223372036854775807 1", "behind the end of any file"),
+        ("read 1 18446744073709551615 1", "past the end of any file"),
+        ("read 1 9223372036854775807 1", "past the end of any file"),
         ("read 1 0 1 direct direct", "'direct' is not expected here"),
         ("read 1 0 1 time=", "the time is missing"),
         ("read 1 0 1 time=soon", "'soon' is not a valid time"),
@@ -171,7 +168,7 @@ fn damage_names_its_line_and_what_to_do() {
         ("range 1 0 1 reads=1 time=9", "belong together"),
         ("end x", "'x' is not a valid number of records"),
         ("end 5", "the profile has 1 records, but its end says 5"),
-        ("end 1\nread 1 0 1", "something behind the end"),
+        ("end 1\nread 1 0 1", "something past the end"),
     ] {
         let text = format!("indef-profile 1\nfile 1 - - /a\nread 1 0 1\n{line}\n");
         let message = message(&text);

@@ -15,6 +15,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
+    access::READAHEAD,
     calibrate::{Calibration, CannotCalibrate},
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, limit},
 };
@@ -70,7 +71,7 @@ impl Planner {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: Bytes::kib(128),
+            readahead: READAHEAD,
             geometry: None,
             options: PlanOptions {
                 policy: default_policy(false),
@@ -115,12 +116,10 @@ impl Planner {
                 &self.paths,
                 self.jobs,
                 cancel,
+                notes,
             )),
             _ => None,
         };
-        if let Some(Err(why)) = &calibration {
-            notes.note(Note::NoWeights(why));
-        }
         let rankings = Rankings::default();
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
         let basis = Basis {

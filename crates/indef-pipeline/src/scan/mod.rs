@@ -11,6 +11,7 @@ use std::{
 };
 
 use indef_core::{
+    access::READAHEAD,
     layout::Layout,
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
@@ -66,14 +67,14 @@ pub struct Scanned {
 }
 
 impl Scanner {
-    /// A scanner for everything below `paths`, in reads of 128 KiB.
+    /// A scanner for everything below `paths`, in reads as long as Linux' read-ahead.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: Bytes::kib(128),
+            readahead: READAHEAD,
             geometry: None,
-            io_size: Bytes::kib(128),
+            io_size: READAHEAD,
             top: 20,
             jobs: 0,
         }
@@ -102,10 +103,8 @@ impl Scanner {
                     &self.paths,
                     self.jobs,
                     cancel,
+                    notes,
                 );
-                if let Err(why) = &calibration {
-                    notes.note(Note::NoWeights(why));
-                }
                 Some(Heat::new(accesses, options, calibration))
             }
             None => None,

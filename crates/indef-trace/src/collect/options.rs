@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use indef_core::access::READAHEAD;
 use units::Bytes;
 
 /// Where reads and writes are seen.
@@ -71,7 +72,7 @@ impl Default for TraceOptions {
             reads: true,
             writes: true,
             filter: Filter::default(),
-            readahead: Bytes::kib(128),
+            readahead: READAHEAD,
             raw: false,
             held: (1 << 19) / 8 * 7,
         }

@@ -303,6 +303,27 @@ fn a_store_stays_below_its_size_and_keeps_the_hottest() {
     );
 }
 
+/// docs/profile.md tells how many ranges fit into a store of the default size.
+#[test]
+fn a_range_with_times_takes_about_70_bytes() {
+    let (_folder, path) = folder();
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    let now = later(0);
+    let id = session(&mut store, now);
+    const RANGES: u64 = 20_000;
+    let mut numbers = Numbers::new(1);
+    let ranges: Vec<_> = (0..RANGES)
+        .map(|i| Tally {
+            writes: 0,
+            ..tally(1, i << 17, 1 << 17, 1 + numbers.below(99_u64))
+        })
+        .collect();
+    store.add(id, &[file(1)], &ranges, now).unwrap();
+    let each = fs::metadata(&path).unwrap().len() as f64 / RANGES as f64;
+    let most = DEFAULT_MAX_SIZE.0 as f64 / each;
+    assert!((3.5e6..4.5e6).contains(&most), "{most}: {each} bytes each");
+}
+
 #[test]
 fn stores_merge() {
     let (folder, path) = folder();

@@ -39,7 +39,8 @@ impl DemoPlace {
             return Ok(place);
         }
         let kind = args.fs.unwrap_or(DemoFs::Ext4);
-        // Enough for three times the data: aged files, the data between them, and room to move.
+        // Four times the data: aged files, the data between them, room to move, and what the file system
+        // itself needs.
         let size = Bytes(args.size().get().saturating_mul(4).max(Bytes::gib(1).get()));
         console.note(format_args!(
             "making a file system of its own: {}, {size}",

@@ -23,8 +23,9 @@ use crate::bounds::{BLOCK, Bounds, Buffer, fill, versions};
 pub(crate) const RESULT: &str = "trial:";
 
 const BLOCKS: u64 = 512;
-/// The cut comes at most this long after the beginning.
-const LONGEST_MS: u64 = 400;
+/// The cut comes this long after the beginning, plus up to `SPREAD_MS`.
+const SHORTEST_MS: u64 = 20;
+const SPREAD_MS: u64 = 400;
 
 /// The way in which the application makes its data durable. Each round uses only one: the commit of
 /// one would hide a fault of another.
@@ -179,7 +180,7 @@ fn round(place: &Place, way: Way, bounds: &mut [Bounds], seed: u64) -> (u64, u64
     let root = File::open(&place.root).unwrap();
     rustix::fs::syncfs(&root).unwrap();
     let (front, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let cut_after = Duration::from_millis(20 + rng.below(LONGEST_MS));
+    let cut_after = Duration::from_millis(SHORTEST_MS + rng.below(SPREAD_MS));
     let (mover, writer) = (Numbers::new(seed ^ 1 << 63), Numbers::new(seed ^ 1 << 62));
     thread::scope(|scope| {
         let moving = scope.spawn(|| move_all(&target, &donor, &front, &over, mover));

@@ -6,8 +6,6 @@ use std::{
     sync::OnceLock,
 };
 
-pub(crate) const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
 /// The one that `INDEF` names, else the one of this workspace, built in the profile of this test.
 pub(crate) fn indef() -> &'static Path {
     static INDEF: OnceLock<PathBuf> = OnceLock::new();

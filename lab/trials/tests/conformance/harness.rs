@@ -78,7 +78,7 @@ pub(crate) fn builder(kind: EngineKind, size: Bytes) -> scratch_fs::ScratchFsBui
         // Moves like xfs-commit-range where no device copies.
         EngineKind::XfsCommitRange | EngineKind::XfsOffload => {
             let builder = ScratchFs::builder("xfs", size).mkfs_args(["-i", "exchange=1"]);
-            match xfsprogs() {
+            match scratch_fs::xfsprogs() {
                 Some(folder) => builder.tools(&folder),
                 None => builder,
             }
@@ -124,12 +124,6 @@ fn memory_folder() -> Option<&'static Path> {
         .is_ok_and(|fs| fs.kernel_at_least(6, 6));
     let free = Bytes(free.f_bavail * free.f_frsize);
     (direct && free > enough && Bytes::kib(available) > enough).then_some(folder)
-}
-
-/// The folder in which `scripts/xfsprogs` puts newer tools than Debian 12 has.
-fn xfsprogs() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    folder.join("mkfs.xfs").exists().then_some(folder)
 }
 
 impl Bench {

@@ -194,9 +194,8 @@ fn partitioned(image: &Path) {
 }
 
 fn guest(share: &Path) -> Option<Guest> {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    let fetched = tools.join("mkfs.xfs").exists();
-    if !fetched && !system_knows_exchange() {
+    let tools = scratch_fs::xfsprogs();
+    if tools.is_none() && !system_knows_exchange() {
         scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
         return None;
     }
@@ -207,7 +206,7 @@ fn guest(share: &Path) -> Option<Guest> {
         return None;
     }
     let mut guest = require(Guest::with(Release::Linux6_12))?;
-    if fetched {
+    if let Some(tools) = tools {
         copy_folder(&tools, &share.join("xfsprogs"));
     } else {
         guest = guest.copy("mkfs.xfs").copy("xfs_repair");

@@ -114,11 +114,8 @@ fn recovers(image: &Path, root: &Path, sums: &str, what: &str) -> usize {
         .filter(|path| fragments(path) == 1)
         .count();
     drop(mounted);
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-    let repair = match tools.join("xfs_repair") {
-        fetched if fetched.exists() => fetched,
-        _ => "xfs_repair".into(),
-    };
+    let fetched = scratch_fs::xfsprogs().map(|tools| tools.join("xfs_repair"));
+    let repair = fetched.unwrap_or_else(|| "xfs_repair".into());
     run(Command::new(repair).arg("-n").arg(image));
     whole
 }

@@ -83,8 +83,7 @@ impl Flavour {
             .mkfs_args(self.mkfs.iter().copied())
             .mount_options(mount_options);
         if self.new_tools {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/xfsprogs");
-            if folder.join("mkfs.xfs").exists() {
+            if let Some(folder) = scratch_fs::xfsprogs() {
                 builder = builder.tools(&folder);
             } else if !system_knows_exchange() {
                 scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");

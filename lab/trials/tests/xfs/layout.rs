@@ -230,7 +230,7 @@ fn loop_space_behind_the_end_stays() {
 
 /// Whether the move was refused because the two inodes have too different room for extents;
 /// false if it succeeded. Panics on any other error.
-fn fits(moved: Result<indef_fs::Moved, indef_fs::Refusal>) -> bool {
+fn is_refused_for_room(moved: Result<indef_fs::Moved, indef_fs::Refusal>) -> bool {
     match moved {
         Ok(_) => false,
         Err(indef_fs::Refusal::Skip(indef_core::SkipReason::Unsupported)) => true,
@@ -257,7 +257,7 @@ fn loop_attributes_in_the_inode_are_no_obstacle() {
                 let half = FileRange::new(0, (16 << 10) * pieces / 2);
                 let moved = Move::with(flavour).ranges(&path, &[half]);
                 if half.len >= Bytes::kib(32) {
-                    refused += u32::from(fits(moved));
+                    refused += u32::from(is_refused_for_room(moved));
                 }
                 assert_eq!(State::of(&path), before);
                 let mut read = vec![0; 300];

@@ -245,7 +245,7 @@ fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), Absurd> {
     let file_end = FileOffset(file.size.0).align_up(Bytes(block)).0;
     match start.checked_add(len) {
         None => return wrong("is longer than any file"),
-        Some(end) if end > file_end => return wrong("ends behind the end of its file"),
+        Some(end) if end > file_end => return wrong("ends past the end of its file"),
         Some(_) => {}
     }
     if len == 0 {

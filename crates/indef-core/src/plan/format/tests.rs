@@ -231,7 +231,7 @@ fn damage_names_its_line_and_what_to_do() {
             "\"start_bytes\":8192",
             "\"start_bytes\":1073741824",
             2,
-            "behind the end",
+            "past the end",
         ),
         ("\"len_bytes\":4096", "\"len_bytes\":0", 2, "is empty"),
         (
