@@ -25,7 +25,7 @@ use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
 /// Number of ranges shown whose rank changed most.
 const SHOWN: usize = 5;
 
-/// Replace the paper's weights in `options` by measured ones. If there are none, they stay.
+/// Measure weights by the times of the profile.
 ///
 /// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
 ///
@@ -33,16 +33,14 @@ const SHOWN: usize = 5;
 ///
 /// The reason for which there are none.
 pub(crate) fn calibration(
-    options: &mut PlanOptions,
+    options: &PlanOptions,
     geometries: &Geometries,
     accesses: &Accesses,
     paths: &[PathBuf],
     jobs: usize,
     cancel: &Cancel,
 ) -> Result<Calibration, CannotCalibrate> {
-    let found = calibrate(samples(options, geometries, accesses, paths, jobs, cancel))?;
-    options.weight = Weight::Measured(found.weights);
-    Ok(found)
+    calibrate(samples(options, geometries, accesses, paths, jobs, cancel))
 }
 
 fn samples(

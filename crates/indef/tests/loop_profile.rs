@@ -134,6 +134,44 @@ fn loop_without_times_the_papers_weights_serve_and_the_reason_is_said() {
 }
 
 #[test]
+fn loop_where_the_times_show_no_cost_of_fragments_nothing_is_planned() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    // As long for every range, however fragmented.
+    let flat = |i: u64| format!("timed=20 time={}", 20 * (100_000 + (i * 7919 % 13) * 500));
+    let untimed = profile(&file, |_| 20, |_| String::new());
+    let usual = plan(&file, &untimed, &[]).json();
+    assert!(usual["totals"]["cost_bytes"].as_u64() > Some(0), "{usual}");
+    assert!(usual["nothing_to_gain"].is_null());
+    let profile = profile(&file, |_| 20, flat);
+    for options in [&[][..], &["--weight", "measured"]] {
+        let planned = plan(&file, &profile, options);
+        assert_eq!(planned.status, 0, "{planned:?}");
+        assert!(planned.err.contains("--ignore-times"), "{planned:?}");
+        let json = planned.json();
+        assert_eq!(json["totals"]["cost_bytes"], 0, "{}", json["totals"]);
+        assert_eq!(json["totals"]["skipped"]["no-time-lost"], 1);
+        assert!(json["nothing_to_gain"].is_string());
+        let anyway = plan(&file, &profile, &[options, &["--ignore-times"]].concat());
+        assert_eq!(anyway.json()["totals"], usual["totals"], "{anyway:?}");
+    }
+    let before = common::fragments(&file);
+    let profile = profile.to_str().unwrap();
+    let ran = run([
+        "run",
+        "--json",
+        "--profile",
+        profile,
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.json()["totals"]["bytes_relocated"], 0);
+    assert_eq!(common::fragments(&file), before);
+}
+
+#[test]
 fn loop_a_target_gain_is_predicted_and_kept_to() {
     let Some(scratch) = scratch("ext4") else {
         return;

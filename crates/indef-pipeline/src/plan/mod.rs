@@ -16,7 +16,7 @@ use std::{
 use indef_core::{
     SkipReason,
     calibrate::{Calibration, CannotCalibrate},
-    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, limit},
+    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit},
 };
 use indef_engine::{
     Cancel,
@@ -54,6 +54,8 @@ pub struct Planner {
     pub options: PlanOptions,
     /// Measure weights by the times in the profile.
     pub measured: bool,
+    /// Plan although the times in the profile do not show that fragments cost anything.
+    pub ignore_times: bool,
     /// Compare measured weights with the paper's.
     pub compare: bool,
     /// Keep files that are not fine and do not move, for the plan file.
@@ -77,6 +79,7 @@ impl Planner {
                 ..PlanOptions::default()
             },
             measured: false,
+            ignore_times: false,
             compare: false,
             keep_notable: false,
             engine: None,
@@ -107,19 +110,23 @@ impl Planner {
             geometry: geometries.main(),
             ..self.options.clone()
         };
-        let calibration = match &accesses {
-            Some(accesses) if self.measured => Some(weigh::calibration(
-                &mut options,
-                &geometries,
-                accesses,
-                &self.paths,
-                self.jobs,
-                cancel,
-            )),
+        let calibration = accesses
+            .as_ref()
+            .filter(|_| self.measured || !self.ignore_times)
+            .map(|accesses| {
+                let (paths, jobs) = (&self.paths, self.jobs);
+                weigh::calibration(&options, &geometries, accesses, paths, jobs, cancel)
+            });
+        let nothing_to_gain = match &calibration {
+            Some(Err(why @ CannotCalibrate::NoDifference)) if !self.ignore_times => Some(*why),
             _ => None,
         };
-        if let Some(Err(why)) = &calibration {
-            notes.note(Note::NoWeights(why));
+        let calibration = calibration.filter(|_| self.measured);
+        match (&nothing_to_gain, &calibration) {
+            (Some(why), _) => notes.note(Note::NothingToGain(why)),
+            (None, Some(Err(why))) => notes.note(Note::NoWeights(why)),
+            (None, Some(Ok(found))) => options.weight = Weight::Measured(found.weights),
+            (None, None) => {}
         }
         let rankings = Rankings::default();
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
@@ -129,6 +136,7 @@ impl Planner {
             engines: &Engines::new(self.engine),
             accesses: accesses.as_ref(),
             rankings: compare.then_some(&rankings),
+            nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
         };
         let mut planned = self.walk(&basis, cancel, notes);
@@ -138,6 +146,7 @@ impl Planner {
         }
         planned.options = options;
         planned.calibration = calibration;
+        planned.nothing_to_gain = nothing_to_gain;
         planned.comparison = compare.then(|| rankings.compare());
         Ok(planned)
     }
@@ -232,6 +241,9 @@ pub struct Planned {
     pub limited: Limited,
     /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
+    /// The reason for which nothing is planned although ranges are fragmented: the times of the
+    /// profile show no cost of fragments.
+    pub nothing_to_gain: Option<CannotCalibrate>,
     /// Measured weights and the paper's, if they were to be compared.
     pub comparison: Option<Comparison>,
     /// The walk in numbers; whether it was cancelled.

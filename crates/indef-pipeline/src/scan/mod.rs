@@ -12,7 +12,7 @@ use std::{
 
 use indef_core::{
     layout::Layout,
-    plan::{FileFacts, PlanOptions, Policy, plan_file},
+    plan::{FileFacts, PlanOptions, Policy, Weight, plan_file},
 };
 use indef_engine::{
     Cancel,
@@ -96,15 +96,16 @@ impl Scanner {
                 let accesses = Accesses::load(path, self.readahead, notes)?;
                 let mut options = heat::plan_options(self.io_size, geometries.main());
                 let calibration = weigh::calibration(
-                    &mut options,
+                    &options,
                     &geometries,
                     &accesses,
                     &self.paths,
                     self.jobs,
                     cancel,
                 );
-                if let Err(why) = &calibration {
-                    notes.note(Note::NoWeights(why));
+                match &calibration {
+                    Ok(found) => options.weight = Weight::Measured(found.weights),
+                    Err(why) => notes.note(Note::NoWeights(why)),
                 }
                 Some(Heat::new(accesses, options, calibration))
             }

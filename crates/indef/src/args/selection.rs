@@ -33,6 +33,10 @@ pub(crate) struct PlanArgs {
     #[arg(long, default_value = "paper", requires_if("measured", "profile"))]
     weight: WeightName,
 
+    /// Plan even if the times in the profile do not show that fragments cost anything here
+    #[arg(long, requires = "profile")]
+    ignore_times: bool,
+
     /// Leave out this percentage of each file's lowest-priority ranges (policy indef)
     /// [default: 20; 0 with --target-gain]
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
@@ -130,6 +134,7 @@ impl PlanArgs {
             geometry: self.geometry,
             options: self.options(bounds),
             measured: self.weight == WeightName::Measured,
+            ignore_times: self.ignore_times,
             jobs,
             ..Planner::new(paths)
         }
