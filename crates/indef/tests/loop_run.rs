@@ -316,6 +316,7 @@ fn loop_scan_and_plan_know_what_the_engine_refuses() {
         assert!(fragments(&path) > 8, "{feature}");
         let scanned = command(&["scan", "--json"], scratch.path()).json();
         assert_eq!(scanned["files"][0]["skip"], reason, "{scanned}");
+        assert_eq!(scanned["verdict"]["kind"], "no-engine", "{scanned}");
         assert_eq!(scanned["totals"]["worth_moving_bytes"], 0, "{scanned}");
         let planned = command(&["plan", "--json"], scratch.path()).json();
         assert_eq!(planned["totals"]["cost_bytes"], 0, "{planned}");

@@ -4,6 +4,7 @@
 
 mod heat;
 mod tally;
+mod verdict;
 
 use std::{
     path::PathBuf,
@@ -11,8 +12,9 @@ use std::{
 };
 
 use indef_core::{
+    SkipReason,
     layout::Layout,
-    plan::{FileFacts, PlanOptions, Policy, Weight, plan_file},
+    plan::{Decision, FileFacts, PlanOptions, Policy, Weight, plan_file},
 };
 use indef_engine::{
     Cancel,
@@ -29,8 +31,9 @@ use crate::{
     note::{Note, Notes},
     weigh,
 };
-pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost};
+pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
 pub use tally::{FileScan, Tally};
+pub use verdict::{Gain, Verdict};
 
 /// The paths to scan, and the options.
 #[derive(Clone, Debug)]
@@ -63,6 +66,8 @@ pub struct Scanned {
     pub geometries: Geometries,
     /// The heat of the whole profile, if there is one.
     pub heat: Option<Heat>,
+    /// Whether defragmenting is worth it.
+    pub verdict: Verdict,
 }
 
 impl Scanner {
@@ -150,6 +155,7 @@ impl Scanner {
         let summary = collect(&self.paths, &collect_options, cancel, &look_at);
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Scanned {
+            verdict: Verdict::of(&tally, heat.as_ref()),
             tally,
             summary,
             geometries,
@@ -180,21 +186,26 @@ fn look(
         0 | 1 => None,
         _ => engines.of(&found.fs).refused,
     });
-    let worth_moving = if extents > 1 && skip.is_none() {
+    let (mut worth_moving, mut shared, mut saved_requests) = (Bytes::ZERO, Bytes::ZERO, 0);
+    if extents > 1 && skip.is_none() {
         let facts = FileFacts {
             size: found.size,
             block_size: found.block_size,
             layout: &layout,
             accesses: None,
         };
-        plan_file(&geometries.options(options, found.fs.dev), &facts)
-            .iter()
-            .filter(|c| c.migrates())
-            .map(|c| c.cost)
-            .sum()
-    } else {
-        Bytes::ZERO
-    };
+        let chunks = plan_file(&geometries.options(options, found.fs.dev), &facts);
+        for chunk in &chunks {
+            match chunk.decision {
+                Decision::Migrate => {
+                    worth_moving += chunk.cost;
+                    saved_requests += chunk.edges.excess;
+                }
+                Decision::Skip(SkipReason::Shared) => shared += chunk.cost,
+                Decision::Skip(_) => {}
+            }
+        }
+    }
     let heat = heat.map(|heat| {
         let sizes = (found.size, found.block_size);
         heat.of(&found.path, &found.id, sizes, &layout, geometries)
@@ -210,6 +221,8 @@ fn look(
         dolf,
         dopf,
         worth_moving,
+        shared,
+        saved_requests,
         skip,
     })
 }

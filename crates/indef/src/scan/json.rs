@@ -8,7 +8,7 @@ use indef_pipeline::scan::{FileHeat, FileScan, Heat, HotRange, Lost, Scanned, Ta
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
-use super::inside::DeviceInside;
+use super::{inside::DeviceInside, verdict::VerdictJson};
 
 /// A file of the list.
 #[derive(Serialize)]
@@ -191,6 +191,7 @@ impl Totals {
 /// The fields after the files.
 #[derive(Serialize)]
 pub(super) struct Rest {
+    verdict: VerdictJson,
     totals: Totals,
     io_size_bytes: Bytes,
     geometries: Vec<DeviceInside>,
@@ -200,13 +201,16 @@ pub(super) struct Rest {
 
 impl Rest {
     pub(super) fn new(scanned: Scanned, io_size: Bytes) -> Self {
+        let verdict = VerdictJson::new(&scanned, io_size);
         let Scanned {
             tally,
             summary,
             geometries,
             heat,
+            ..
         } = scanned;
         Self {
+            verdict,
             totals: Totals::new(&tally, &summary),
             io_size_bytes: io_size,
             geometries: super::inside::told(&geometries),

@@ -1,4 +1,4 @@
-//! A scan as text: the worst files, a histogram, sums.
+//! A scan as text: the verdict, the worst files, a histogram, sums.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use indef_pipeline::{
 };
 use units::{Bytes, Nanos};
 
-use super::inside;
+use super::{inside, verdict};
 use crate::advice::Advice;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
@@ -25,13 +25,19 @@ pub(super) fn write(
     scanned: Scanned,
     io_size: Bytes,
 ) -> io::Result<()> {
+    let style = console.out;
+    writeln!(
+        out,
+        "{}\n",
+        style.bold(&verdict::sentence(&scanned, io_size))
+    )?;
     let Scanned {
         tally,
         summary,
         geometries,
         heat,
+        ..
     } = scanned;
-    let style = console.out;
     let worst = tally.worst();
     if !worst.is_empty() {
         let title = match heat {
