@@ -85,8 +85,8 @@ impl Weight {
 pub struct PlanOptions {
     /// The choice of ranges.
     pub policy: Policy,
-    /// `indef`: the percentage of each file's lowest-IODP entries that is left alone (InDeF §III-C;
-    /// §IV-B uses 20 to 30, no loss of read speed below about 30).
+    /// `indef`: the percentage of each file's lowest-IODP entries that is left alone, by number, with
+    /// the remainder of one file carried to the next (InDeF §III-C; §IV-B uses 20 to 30, no loss of read speed below about 30).
     pub truncate_pct: f64,
     /// The source of the weights: α and β, or measured times.
     pub weight: Weight,

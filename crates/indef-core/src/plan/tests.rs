@@ -518,6 +518,64 @@ fn measured_weights_rank_by_time_lost() {
 }
 
 #[test]
+fn the_remainder_of_truncation_is_carried_from_file_to_file() {
+    // 16 files of 4 fragmented ranges each, with a gap between them.
+    let fragmented = layout(&scattered(0, 256));
+    let accesses: Vec<_> = (0..4).map(|i| access(i * 64, 32, 10 + i)).collect();
+    for (pct, dropped) in [
+        (0.0, 0),
+        (20.0, 12),
+        (24.0, 15),
+        (25.0, 16),
+        (99.0, 63),
+        (100.0, 64),
+    ] {
+        let options = PlanOptions {
+            truncate_pct: pct,
+            ..options(Policy::Indef)
+        };
+        let mut files = vec![file(plan_with(&options, &fragmented, Some(&accesses))); 16];
+        truncate_on(&mut files, &options, true);
+        let left = |file: &FilePlan| {
+            let is_left = |c: &&Chunk| c.decision == Skip(SkipReason::Truncated);
+            file.chunks.iter().filter(is_left).count()
+        };
+        let counts: Vec<_> = files.iter().map(left).collect();
+        assert_eq!(counts.iter().sum::<usize>(), dropped, "{pct}: {counts:?}");
+        // No file is cut by more than its share, rounded up, and the lowest go first.
+        let most = (4.0 * pct / 100.0_f64).ceil() as usize;
+        assert!(
+            counts
+                .iter()
+                .all(|n| (most.saturating_sub(1)..=most).contains(n))
+        );
+        for file in &files {
+            let kept: Vec<_> = file.migrating().map(|chunk| chunk.reads).collect();
+            assert_eq!(kept[..], [10, 11, 12, 13][4 - kept.len()..]);
+        }
+    }
+}
+
+#[test]
+fn the_cost_of_a_whole_file_stays_when_its_first_range_is_truncated() {
+    let fragmented = layout(&scattered(0, 256));
+    let accesses: Vec<_> = (0..4).map(|i| access(i * 64, 32, 10 + i)).collect();
+    let options = PlanOptions {
+        truncate_pct: 24.0,
+        ..options(Policy::Indef)
+    };
+    let mut one = file(plan_with(&options, &fragmented, Some(&accesses)));
+    for (i, chunk) in one.chunks.iter_mut().enumerate() {
+        chunk.cost = Bytes(if i == 0 { 1 << 20 } else { 0 });
+    }
+    let mut files = vec![one; 2];
+    truncate_on(&mut files, &options, true);
+    assert_eq!(files[0].migrating().count(), 4);
+    assert_eq!(files[1].migrating().count(), 3);
+    assert!(files.iter().all(|file| file.cost() == Bytes::mib(1)));
+}
+
+#[test]
 fn what_a_limit_leaves_of_a_run_never_adds_fragments() {
     // Fragments of 32 blocks, shifted against the windows: each window alone would cut two.
     let shifted: Vec<_> = (0..16).map(|i| (i * 32 + 16, 1000 + i * 100, 32)).collect();

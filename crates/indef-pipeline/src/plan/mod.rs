@@ -16,7 +16,7 @@ use std::{
 use indef_core::{
     SkipReason,
     calibrate::{Calibration, CannotCalibrate},
-    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit},
+    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
 use indef_engine::{
     Cancel,
@@ -140,6 +140,7 @@ impl Planner {
             names: Names::default(),
         };
         let mut planned = self.walk(&basis, cancel, notes);
+        truncate_on(&mut planned.files, &options, accesses.is_some());
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
             planned.totals.add(file);
@@ -227,8 +228,8 @@ pub struct Planned {
     pub roots: Roots,
     /// The options in force, with the geometry and the weights that were found.
     pub options: PlanOptions,
-    /// Files of which something moves, by path; after a limit, also those of which it left nothing
-    /// to move.
+    /// Files of which something moves, by path; after truncation and limits, also those of which these
+    /// left nothing to move.
     pub files: Vec<FilePlan>,
     /// Files of which nothing moves although a person could do something about it, if they were to
     /// be kept.
