@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::{calibrate::Weights, layout::Geometry};
+use crate::{
+    calibrate::Weights,
+    layout::{DeviceTimes, Geometry},
+};
 
 /// The choice of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +70,9 @@ pub enum Weight {
     Paper,
     /// Calibrated from the times of a profile: nanoseconds lost.
     Measured(Weights),
+    /// The time that a device with these times takes, modelled from its geometry: nanoseconds. Where
+    /// the geometry is unknown, only commands count.
+    Device(DeviceTimes),
 }
 
 impl Weight {
@@ -76,6 +82,7 @@ impl Weight {
         match self {
             Self::Paper => "paper",
             Self::Measured(_) => "measured",
+            Self::Device(_) => "device",
         }
     }
 }
@@ -176,6 +183,15 @@ impl PlanOptions {
                 name: "a measured weight",
                 value: "negative, infinite or not a number".to_owned(),
                 allowed: "a number of nanoseconds",
+            });
+        }
+        if let Weight::Device(times) = &self.weight
+            && !times.are_sound()
+        {
+            return Err(OptionError {
+                name: "the device's page or one of its times",
+                value: format!("{times:?}"),
+                allowed: "a page of 512 B to 1 GiB and times up to an hour",
             });
         }
         for (name, size) in [

@@ -9,7 +9,7 @@ use crate::{
     access::{AccessRange, Observed},
     calibrate::Weights,
     layout::{
-        Extent, ExtentFlags, Geometry, Layout,
+        DeviceTimes, Extent, ExtentFlags, Geometry, Layout,
         tests::{PLAIN, any_layout, blocks, layout},
     },
 };
@@ -518,6 +518,43 @@ fn measured_weights_rank_by_time_lost() {
 }
 
 #[test]
+fn the_weight_device_sees_the_pages_that_dopf_does_not() {
+    let device = |times| PlanOptions {
+        weight: Weight::Device(times),
+        geometry: "zoned:chips=16".parse().unwrap(),
+        ..options(Policy::Indef)
+    };
+    let times = DeviceTimes::default();
+    let accesses = [access(0, 64, 10)];
+    // Four fragments of 64 KiB, each on all 16 chips alike.
+    let four = layout(&[(0, 0, 16), (16, 1024, 16), (32, 2048, 16), (48, 3072, 16)]);
+    let chunk = plan_with(&device(times), &four, Some(&accesses))[0];
+    assert_eq!((chunk.dolf, chunk.dopf), (4, 0.0));
+    assert_eq!(chunk.decision, Migrate);
+    // Four pages of a chip now, at most two afterwards; a page of data from each chip, and maybe a
+    // block more from the first.
+    let now = 4.0 * 10_000.0 + 4.0 * 80_000.0 + 24_000.0;
+    let afterwards = 10_000.0 + 2.0 * 80_000.0 + 24_000.0;
+    assert_eq!(chunk.iodp, now * 10.0);
+    assert_eq!(chunk.gain, (now - afterwards) * 10.0);
+    // Halves of one row, in turn on half of the chips: the senses are the same in one piece, and
+    // commands cost nothing.
+    let free = DeviceTimes {
+        command_ns: 0,
+        ..times
+    };
+    let two = layout(&[(0, 0, 8), (8, 1032, 8)]);
+    let chunk = plan_with(&device(free), &two, Some(&[access(0, 16, 10)]))[0];
+    assert_eq!(chunk.decision, Skip(SkipReason::NoTimeLost));
+    assert_eq!(chunk.gain, 0.0);
+    let wrong = DeviceTimes {
+        page_bytes: Bytes::ZERO,
+        ..times
+    };
+    assert!(device(wrong).check().is_err());
+}
+
+#[test]
 fn the_remainder_of_truncation_is_carried_from_file_to_file() {
     // 16 files of 4 fragmented ranges each, with a gap between them.
     let fragmented = layout(&scattered(0, 256));
@@ -704,6 +741,7 @@ fn any_options() -> impl Strategy<Value = PlanOptions> {
     ];
     let weight = prop_oneof![
         Just(Weight::Paper),
+        Just(Weight::Device(DeviceTimes::default())),
         (0.0f64..1e5, 0.0f64..1e5).prop_map(|(fragment, dopf)| {
             Weight::Measured(Weights {
                 base_ns: 1e5,

@@ -50,7 +50,7 @@ pub struct Planner {
     /// The internal geometry of the devices; `None` to ask them, without a note where they report
     /// nothing.
     pub geometry: Option<GeometryChoice>,
-    /// The policy and its parameters. Its geometry and its weight are replaced by those found.
+    /// The policy and its parameters. Its geometry is replaced by that found, and its weight where one is measured.
     pub options: PlanOptions,
     /// Measure weights by the times in the profile.
     pub measured: bool,
