@@ -4,6 +4,7 @@
 
 mod heat;
 mod tally;
+mod upkeep;
 mod verdict;
 
 use std::{
@@ -33,6 +34,7 @@ use crate::{
 };
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
 pub use tally::{FileScan, Tally};
+pub use upkeep::Upkeep;
 pub use verdict::{Gain, Verdict};
 
 /// The paths to scan, and the options.

@@ -14,7 +14,10 @@ use indef_core::{
 use indef_fs::Filesystem;
 use units::Bytes;
 
-use super::heat::{FileHeat, Hottest, Lost, ReadCost};
+use super::{
+    heat::{FileHeat, Hottest, Lost, ReadCost},
+    upkeep::Upkeep,
+};
 
 /// The findings of a scan about one file.
 #[derive(Debug)]
@@ -60,6 +63,12 @@ impl FileScan {
 
     fn excess(&self) -> u64 {
         self.extents.saturating_sub(self.ideal)
+    }
+
+    /// The cost of its extents beyond reading.
+    #[must_use]
+    pub fn upkeep(&self) -> Upkeep {
+        Upkeep::of(self.fs.kind, self.excess())
     }
 }
 
@@ -114,6 +123,8 @@ pub struct Tally {
     pub read: ReadCost,
     /// Files by extents.
     histogram: [u64; BUCKETS],
+    /// The cost of extents beyond reading.
+    pub upkeep: Upkeep,
     /// Files with more extents than they would ideally have.
     pub fragmented: u64,
     /// Extents of all files.
@@ -152,6 +163,7 @@ impl Tally {
             lost: Lost::default(),
             read: ReadCost::default(),
             histogram: [0; BUCKETS],
+            upkeep: Upkeep::default(),
             fragmented: 0,
             extents: 0,
             ideal: 0,
@@ -189,6 +201,7 @@ impl Tally {
         }
         self.histogram[bucket(file.extents)] += 1;
         self.fragmented += u64::from(file.excess() > 0);
+        self.upkeep.add(file.upkeep());
         self.extents += file.extents;
         self.ideal += file.ideal;
         self.size = self.size.saturating_add(file.size);

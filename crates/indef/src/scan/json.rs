@@ -26,6 +26,8 @@ pub(super) struct FileJson<'a> {
     dopf_mean: Option<f64>,
     dopf_max: Option<f64>,
     worth_moving_bytes: Bytes,
+    reflink_extra_ns: Option<Nanos>,
+    delete_extra_ns: Option<Nanos>,
     skip: Option<&'a str>,
     #[serde(flatten)]
     heat: Option<FileHeatJson>,
@@ -115,6 +117,8 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dopf_mean: file.dopf.mean(),
             dopf_max: file.dopf.mean().map(|_| file.dopf.max),
             worth_moving_bytes: file.worth_moving,
+            reflink_extra_ns: file.upkeep().reflink,
+            delete_extra_ns: file.upkeep().delete,
             skip: file.skip.map(SkipReason::as_str),
             heat: file.heat.as_ref().map(FileHeatJson::from),
         }
@@ -135,6 +139,8 @@ struct Totals {
     size_bytes: Bytes,
     allocated_bytes: Bytes,
     worth_moving_bytes: Bytes,
+    reflink_extra_ns: Option<Nanos>,
+    delete_extra_ns: Option<Nanos>,
     dolf_mean: f64,
     dolf_max: u64,
     /// Null where no geometry is known.
@@ -166,6 +172,8 @@ impl Totals {
             size_bytes: tally.size,
             allocated_bytes: tally.allocated,
             worth_moving_bytes: tally.worth_moving,
+            reflink_extra_ns: tally.upkeep.reflink,
+            delete_extra_ns: tally.upkeep.delete,
             dolf_mean: tally.dolf.mean(),
             dolf_max: tally.dolf.max,
             dopf_mean: tally.dopf.mean(),

@@ -18,6 +18,9 @@ use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
 
+/// A cost beyond reading that is told: users feel it.
+const FELT: Nanos = Nanos(200_000_000);
+
 /// Write all of it.
 pub(super) fn write(
     out: &mut dyn Write,
@@ -255,6 +258,17 @@ fn sums(
         "worth moving",
         format!("{} ({share:.1} % of the data)", tally.worth_moving),
     )?;
+    let upkeep = [
+        (tally.upkeep.reflink, "a reflink copy of"),
+        (tally.upkeep.delete, "deleting"),
+    ];
+    for (time, operation) in upkeep {
+        if let Some(time) = time.filter(|time| *time >= FELT) {
+            let extra =
+                format!("{operation} all these files takes about {time} longer for their extents");
+            line("beyond reads", extra)?;
+        }
+    }
     for (reason, files) in &tally.skipped {
         line(
             "skipped",
