@@ -62,12 +62,24 @@ impl IodpTree {
         &self.entries
     }
 
-    /// The entries that truncation by `pct` percent drops: the lowest `⌊n · pct / 100⌋` of all `n`
-    /// I/O entries, and never more. An entry that stands for several is dropped only as a whole.
+    /// Number of I/O entries.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.entries.iter().map(|e| e.weight).sum()
+    }
+
+    /// The entries that truncation of this file alone by `pct` percent drops: the lowest
+    /// `⌊n · pct / 100⌋` of all `n` I/O entries.
     #[must_use]
     pub fn truncated(&self, pct: f64) -> &[Entry] {
-        let total: u64 = self.entries.iter().map(|e| e.weight).sum();
-        let mut left = share(total, pct);
+        self.lowest(share(self.weight(), pct))
+    }
+
+    /// The lowest `count` I/O entries, and never more. An entry that stands for several is among
+    /// them only as a whole.
+    #[must_use]
+    pub fn lowest(&self, count: u64) -> &[Entry] {
+        let mut left = count;
         let kept = self.entries.iter().position(|entry| {
             let fits = entry.weight <= left;
             left = left.saturating_sub(entry.weight);
@@ -81,8 +93,21 @@ impl IodpTree {
 /// percentages that binary fractions cannot express from losing an entry.
 #[must_use]
 pub fn share(count: u64, pct: f64) -> u64 {
-    let exact = count as f64 * pct.clamp(0.0, 100.0) / 100.0;
-    ((exact * (1.0 + 1e-12)).floor() as u64).min(count)
+    Remainder::default().share(count, pct)
+}
+
+/// The part of an entry that rounding down has left so far; less than one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Remainder(f64);
+
+impl Remainder {
+    /// [`share`] of `count` and of what was left before; keeps what is left now.
+    pub(crate) fn share(&mut self, count: u64, pct: f64) -> u64 {
+        let exact = self.0 + count as f64 * pct.clamp(0.0, 100.0) / 100.0;
+        let whole = ((exact * (1.0 + 1e-12)).floor() as u64).min(count);
+        self.0 = finite(exact - whole as f64).min(1.0);
+        whole
+    }
 }
 
 #[cfg(test)]

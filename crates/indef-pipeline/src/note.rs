@@ -32,6 +32,8 @@ pub enum Note<'a> {
     },
     /// The read times of the profile give no weights.
     NoWeights(&'a CannotCalibrate),
+    /// The read times of the profile show no cost of fragments, so nothing is planned.
+    NothingToGain(&'a CannotCalibrate),
     /// A walk begins.
     Walk,
     /// The walk met a file. Precedes all notes about it.

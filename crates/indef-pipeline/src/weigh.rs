@@ -20,18 +20,12 @@ use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
 use units::FileRange;
 
-use crate::{
-    geometry::Geometries,
-    heat::Accesses,
-    note::{Note, Notes},
-    opened::Opened,
-};
+use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
 
 /// Number of ranges shown whose rank changed most.
 const SHOWN: usize = 5;
 
-/// Replace the paper's weights in `options` by measured ones. If there are none, they stay, and the
-/// reason is noted.
+/// Measure weights by the times of the profile.
 ///
 /// Samples are the timed files of the profile on the devices that `paths` are on, planned or not.
 ///
@@ -39,17 +33,14 @@ const SHOWN: usize = 5;
 ///
 /// The reason for which there are none.
 pub(crate) fn calibration(
-    options: &mut PlanOptions,
+    options: &PlanOptions,
     geometries: &Geometries,
     accesses: &Accesses,
     paths: &[PathBuf],
     jobs: usize,
     cancel: &Cancel,
-    notes: &dyn Notes,
 ) -> Result<Calibration, CannotCalibrate> {
     calibrate(samples(options, geometries, accesses, paths, jobs, cancel))
-        .inspect(|found| options.weight = Weight::Measured(found.weights))
-        .inspect_err(|why| notes.note(Note::NoWeights(why)))
 }
 
 fn samples(

@@ -36,7 +36,7 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
         SkipReason::GainReached => "the target gain is reached without it",
         SkipReason::NoGain => "no better place was found for it",
-        SkipReason::NoTimeLost => "its reads were timed, and lose no time by its fragments",
+        SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {
             "shared with a reflink or snapshot; --allow-unshare would give the sharing up"
         }

@@ -68,6 +68,9 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
         Note::NoWeights(why) => console.note(format_args!(
             "--weight measured: {why}; the paper's weights are used"
         )),
+        Note::NothingToGain(why) => console.note(format_args!(
+            "{why}; nothing is planned (--ignore-times plans all the same)"
+        )),
         Note::Refused { path, refusal } => {
             refusal::tell(console, path, refusal);
         }

@@ -195,6 +195,7 @@ struct Rest {
     /// The measured weights; null where the paper's weights are used.
     weights: Option<WeightsJson>,
     weights_refused: Option<String>,
+    nothing_to_gain: Option<String>,
     prediction: Option<PredictionJson>,
     stopped: Option<&'static str>,
 }
@@ -223,6 +224,7 @@ impl From<&Planned> for Rest {
                 Some(Err(why)) => Some(why.to_string()),
                 _ => None,
             },
+            nothing_to_gain: planned.nothing_to_gain.as_ref().map(ToString::to_string),
             prediction: is_limited(planned).then(|| PredictionJson {
                 gain_pct: limited.gain_pct(),
                 cost_pct: limited.cost_pct(),

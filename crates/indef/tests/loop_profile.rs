@@ -134,6 +134,44 @@ fn loop_without_times_the_papers_weights_serve_and_the_reason_is_said() {
 }
 
 #[test]
+fn loop_where_the_times_show_no_cost_of_fragments_nothing_is_planned() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    // As long for every range, however fragmented.
+    let flat = |i: u64| format!("timed=20 time={}", 20 * (100_000 + (i * 7919 % 13) * 500));
+    let untimed = profile(&file, |_| 20, |_| String::new());
+    let usual = plan(&file, &untimed, &[]).json();
+    assert!(usual["totals"]["cost_bytes"].as_u64() > Some(0), "{usual}");
+    assert!(usual["nothing_to_gain"].is_null());
+    let profile = profile(&file, |_| 20, flat);
+    for options in [&[][..], &["--weight", "measured"]] {
+        let planned = plan(&file, &profile, options);
+        assert_eq!(planned.status, 0, "{planned:?}");
+        assert!(planned.err.contains("--ignore-times"), "{planned:?}");
+        let json = planned.json();
+        assert_eq!(json["totals"]["cost_bytes"], 0, "{}", json["totals"]);
+        assert_eq!(json["totals"]["skipped"]["no-time-lost"], 1);
+        assert!(json["nothing_to_gain"].is_string());
+        let anyway = plan(&file, &profile, &[options, &["--ignore-times"]].concat());
+        assert_eq!(anyway.json()["totals"], usual["totals"], "{anyway:?}");
+    }
+    let before = common::fragments(&file);
+    let profile = profile.to_str().unwrap();
+    let ran = run([
+        "run",
+        "--json",
+        "--profile",
+        profile,
+        file.to_str().unwrap(),
+    ]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!(ran.json()["totals"]["bytes_relocated"], 0);
+    assert_eq!(common::fragments(&file), before);
+}
+
+#[test]
 fn loop_a_target_gain_is_predicted_and_kept_to() {
     let Some(scratch) = scratch("ext4") else {
         return;
@@ -254,6 +292,59 @@ fn loop_a_scan_shows_heat_beside_fragmentation() {
     assert!(json["heat"]["no_times"].is_string(), "{}", json["heat"]);
     assert_eq!(json["heat"]["lost_ns"], serde_json::Value::Null);
     assert_eq!(json["heat"]["hottest"][0]["lost_requests"], 31 * 500);
+}
+
+#[test]
+fn loop_a_scan_begins_with_a_verdict() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let file = mixed(&scratch);
+    let name = file.to_str().unwrap();
+    let verdict = |options: &[&str]| {
+        let words = [&["scan", name][..], options].concat();
+        let verdict = run([&words[..], &["--json"]].concat()).json()["verdict"].clone();
+        let text = run(words).out;
+        assert_eq!(text.lines().next(), verdict["text"].as_str(), "{text}");
+        verdict
+    };
+    let sum = |value: &dyn Fn(u64) -> u64| (0..128).map(value).sum::<u64>() as f64;
+    let near = |value: &serde_json::Value, expected: f64| {
+        let value = value.as_f64().unwrap();
+        assert!((value / expected - 1.0).abs() < 0.05, "{value} {expected}");
+    };
+    // A range in one piece of 128 KiB may touch its neighbour, but is one request in any case.
+    let fewer = sum(&|i| dolf(i) - 1) * 100.0 / sum(&dolf);
+
+    let layout = verdict(&[]);
+    assert_eq!(layout["kind"], "worth-moving", "{layout}");
+    near(&layout["fewer_requests_pct"], fewer);
+    assert!(layout["faster_pct"].is_null());
+
+    let given = |line: &dyn Fn(u64) -> String| {
+        let profile = profile(&file, |_| 20, line);
+        verdict(&["--profile", profile.to_str().unwrap()])
+    };
+    let timed = given(&|i| format!("timed=20 time={}", 20 * time_ns(i)));
+    assert_eq!(timed["kind"], "worth-moving", "{timed}");
+    let now = sum(&time_ns);
+    let afterwards = now - sum(&|i| 20_000 * (dolf(i) - 1));
+    near(&timed["faster_pct"], (now / afterwards - 1.0) * 100.0);
+    assert!(timed["text"].as_str().unwrap().contains("faster reads"));
+    let untimed = given(&|_| String::new());
+    assert_eq!(untimed["kind"], "worth-moving", "{untimed}");
+    near(&untimed["fewer_requests_pct"], fewer);
+
+    let flat = given(&|i| format!("timed=20 time={}", 20 * (100_000 + i * 7919 % 13 * 500)));
+    assert_eq!(flat["kind"], "nothing-to-gain", "{flat}");
+    assert_eq!(flat["move_bytes"], 0);
+    // A cost that the times show, but that nobody would notice.
+    let little = given(&|i| format!("timed=20 time={}", 20 * (10_000_000 + 1000 * dolf(i))));
+    assert_eq!(little["kind"], "nothing-to-gain", "{little}");
+    assert!(little["faster_pct"].as_f64().unwrap() < 1.0, "{little}");
+
+    assert_eq!(run(["run", name]).status, 0);
+    assert_eq!(verdict(&[])["kind"], "fine");
 }
 
 /// A store with these reads of ranges of a file.

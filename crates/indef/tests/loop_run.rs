@@ -296,6 +296,25 @@ fn loop_a_read_only_mount_is_left_alone() {
     scratch.mount().unwrap();
 }
 
+#[test]
+fn loop_a_scan_tells_what_extents_cost_beyond_reads() {
+    for fs in ["xfs", "ext4"] {
+        let Some(scratch) = scratch(fs) else {
+            continue;
+        };
+        make(&scratch.path().join("file"), Bytes::mib(32), Bytes::kib(4));
+        let scanned = command(&["scan", "--json"], scratch.path()).json();
+        let extra = &scanned["files"][0]["reflink_extra_ns"];
+        assert_eq!(*extra, scanned["totals"]["reflink_extra_ns"], "{scanned}");
+        let text = command(&["scan"], scratch.path()).out;
+        assert_eq!(text.contains("beyond reads"), fs == "xfs", "{text}");
+        match fs {
+            "xfs" => assert!(extra.as_u64() > Some(8000 * 27_000), "{scanned}"),
+            _ => assert!(extra.is_null(), "{scanned}"),
+        }
+    }
+}
+
 /// The requirements of an engine are checked before anything is promised.
 #[test]
 fn loop_scan_and_plan_know_what_the_engine_refuses() {
@@ -316,6 +335,7 @@ fn loop_scan_and_plan_know_what_the_engine_refuses() {
         assert!(fragments(&path) > 8, "{feature}");
         let scanned = command(&["scan", "--json"], scratch.path()).json();
         assert_eq!(scanned["files"][0]["skip"], reason, "{scanned}");
+        assert_eq!(scanned["verdict"]["kind"], "no-engine", "{scanned}");
         assert_eq!(scanned["totals"]["worth_moving_bytes"], 0, "{scanned}");
         let planned = command(&["plan", "--json"], scratch.path()).json();
         assert_eq!(planned["totals"]["cost_bytes"], 0, "{planned}");

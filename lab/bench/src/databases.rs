@@ -147,7 +147,7 @@ fn moved(indef: &Path, folder: &Path, options: &[&str], profile: &Path) -> Resul
     let mut command: Vec<OsString> = vec!["run".into(), "--json".into(), folder.into()];
     command.extend(options.iter().map(OsString::from));
     if !options.contains(&"whole") {
-        command.extend(["--profile".into(), profile.into()]);
+        command.extend(["--profile".into(), profile.into(), "--ignore-times".into()]);
     }
     let document: serde_json::Value = serde_json::from_slice(&output(indef, &command)?)?;
     let moved = document["totals"]["bytes_relocated"].as_u64();

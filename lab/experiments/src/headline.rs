@@ -283,6 +283,7 @@ impl<'a> Run<'a> {
             &stall,
             "--profile",
             PROFILE,
+            "--ignore-times",
             "--truncate",
             &truncate,
             "--io-size",

@@ -5,6 +5,7 @@
 //! never raw extents, because a device sees no difference between one extent and two that touch.
 
 mod count;
+mod device;
 mod extent;
 mod geometry;
 mod measure;
@@ -12,6 +13,7 @@ mod spread;
 mod windows;
 
 pub use count::{FragmentCount, FragmentCounter};
+pub use device::DeviceTimes;
 pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, ParseGeometryError};
 pub use measure::Fragmentation;

@@ -42,6 +42,17 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
             iodp(options.alpha, options.beta, &now, heat),
             iodp(options.alpha, options.beta, &ideal, heat),
         ),
+        Weight::Device(times) => {
+            let geometry = &options.geometry;
+            let now = times.read_ns(file.layout, range, geometry, scan.requests);
+            let fewest = scan.written.0.div_ceil(options.max_request.0.max(1));
+            let commands = scan.requests.min(fewest.max(scan.ideal_dolf));
+            let ideal = times.contiguous_ns(scan.placed, geometry, commands);
+            (
+                finite(now * heat as f64),
+                finite(now.min(ideal) * heat as f64),
+            )
+        }
         Weight::Measured(weights) => {
             let (alpha, beta) = (weights.per_fragment_ns, weights.per_dopf_ns);
             (
@@ -81,7 +92,7 @@ fn own_correction(
         Weight::Measured(weights) if now.dolf > ideal.dolf || uneven(now, ideal) => {
             weights.correction(access.range.len, now, &access.observed)
         }
-        Weight::Measured(_) | Weight::Paper => 0.0,
+        Weight::Measured(_) | Weight::Paper | Weight::Device(_) => 0.0,
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plan: every chunk with its decision, its reason, its cost and its gain.
 //!
-//! [`plan_file`] decides about one file, [`limit`] about all of them together, [`mod@format`] is the
+//! [`plan_file`] decides about one file, [`truncate_on`] and [`limit`] about all of them together, [`mod@format`] is the
 //! file in which a plan is kept until it is run.
 //!
 //! Whatever the policy:
@@ -19,6 +19,7 @@ mod path;
 mod policy;
 mod ranking;
 mod safety;
+mod truncate;
 mod windows;
 
 pub use chunk::{Chunk, Decision, Edges};
@@ -30,6 +31,7 @@ pub use path::PathJson;
 pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
 pub use safety::predicted_fragments;
+pub use truncate::truncate_on;
 
 #[cfg(test)]
 mod tests;

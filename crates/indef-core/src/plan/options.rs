@@ -5,7 +5,11 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::{access::READAHEAD, calibrate::Weights, layout::Geometry};
+use crate::{
+    access::READAHEAD,
+    calibrate::Weights,
+    layout::{DeviceTimes, Geometry},
+};
 
 /// The choice of ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +71,9 @@ pub enum Weight {
     Paper,
     /// Calibrated from the times of a profile: nanoseconds lost.
     Measured(Weights),
+    /// The time that a device with these times takes, modelled from its geometry: nanoseconds. Where
+    /// the geometry is unknown, only commands count.
+    Device(DeviceTimes),
 }
 
 impl Weight {
@@ -76,6 +83,7 @@ impl Weight {
         match self {
             Self::Paper => "paper",
             Self::Measured(_) => "measured",
+            Self::Device(_) => "device",
         }
     }
 }
@@ -85,8 +93,8 @@ impl Weight {
 pub struct PlanOptions {
     /// The choice of ranges.
     pub policy: Policy,
-    /// `indef`: the percentage of each file's lowest-IODP entries that is left alone (InDeF §III-C;
-    /// §IV-B uses 20 to 30, no loss of read speed below about 30).
+    /// `indef`: the percentage of each file's lowest-IODP entries that is left alone, by number, with
+    /// the remainder of one file carried to the next (InDeF §III-C; §IV-B uses 20 to 30, no loss of read speed below about 30).
     pub truncate_pct: f64,
     /// The source of the weights: α and β, or measured times.
     pub weight: Weight,
@@ -175,6 +183,15 @@ impl PlanOptions {
                 name: "a measured weight",
                 value: "negative, infinite or not a number".to_owned(),
                 allowed: "a number of nanoseconds",
+            });
+        }
+        if let Weight::Device(times) = &self.weight
+            && !times.are_sound()
+        {
+            return Err(OptionError {
+                name: "the device's page or one of its times",
+                value: format!("{times:?}"),
+                allowed: "a page of 512 B to 1 GiB and times up to an hour",
             });
         }
         for (name, size) in [

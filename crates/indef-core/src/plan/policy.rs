@@ -4,7 +4,7 @@ use units::{Bytes, FileOffset, FileRange};
 
 use super::{
     Chunk, Decision, FileFacts, PlanOptions, Policy, decide::decide, safety::keep_promise,
-    windows::windows,
+    truncate::truncate, windows::windows,
 };
 use crate::{
     SkipReason,
@@ -20,8 +20,8 @@ pub fn plan_file(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
         reads: 1,
         ..AccessRange::default()
     };
-    let io_size = in_blocks(file, options.io_size);
-    let request = in_blocks(file, options.max_request);
+    let io_size = in_blocks(file.block_size, options.io_size);
+    let request = in_blocks(file.block_size, options.max_request);
     let (mut chunks, unit) = match (options.policy, file.accesses) {
         _ if all.range.is_empty() => return Vec::new(),
         (Policy::Whole, _) => (vec![decide(options, file, &all)], all.range.len.0),
@@ -43,8 +43,19 @@ pub fn plan_file(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
 }
 
 /// A size in whole blocks, at least one.
-fn in_blocks(file: &FileFacts<'_>, size: Bytes) -> u64 {
-    FileOffset(size.0.max(1)).align_up(Bytes(file.block())).0
+fn in_blocks(block: Bytes, size: Bytes) -> u64 {
+    FileOffset(size.0.max(1)).align_up(Bytes(block.0.max(1))).0
+}
+
+/// Bytes of one entry of `indef`: a request where accesses are known, else a sequential read.
+pub(super) fn entry_unit(options: &PlanOptions, block: Bytes, profiled: bool) -> u64 {
+    in_blocks(
+        block,
+        match profiled {
+            true => options.max_request,
+            false => options.io_size,
+        },
+    )
 }
 
 /// The chunks of each access range, cut to the file.
@@ -83,16 +94,6 @@ fn accessed(
     chunks
 }
 
-/// InDeF §III-C: leave the entries with the lowest IODP alone. Entries are the ranges that reach the
-/// device, contiguous ones included: they fill the lowest places.
-fn truncate(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
-    let tree = tree(chunks, unit, |chunk| {
-        (chunk.dolf > 0 && chunk.reads > 0).then_some(chunk.iodp)
-    });
-    let lowest = tree.truncated(options.truncate_pct);
-    leave(chunks, lowest, SkipReason::Truncated);
-}
-
 /// FragPicker §4.1.3: skip all but the hottest ranges. At least one is kept if the percentage is above
 /// 1e-10 (the tolerance of `share`).
 fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
@@ -104,7 +105,7 @@ fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
 
 /// The chunks by their rank; those without one are left out. A chunk that stands for several ranges
 /// of `unit` bytes counts as many.
-fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> IodpTree {
+pub(super) fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> IodpTree {
     let entry = |(index, chunk): (usize, &Chunk)| {
         Some(Entry {
             iodp: rank(chunk)?,
@@ -117,7 +118,7 @@ fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> Io
 }
 
 /// Turn the migrations among `entries` into skips.
-fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
+pub(super) fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
     for entry in entries {
         let chunk = &mut chunks[entry.index];
         if chunk.migrates() {

@@ -9,7 +9,7 @@ use crate::{
     access::{AccessRange, Observed},
     calibrate::Weights,
     layout::{
-        Extent, ExtentFlags, Geometry, Layout,
+        DeviceTimes, Extent, ExtentFlags, Geometry, Layout,
         tests::{PLAIN, any_layout, blocks, layout},
     },
 };
@@ -518,6 +518,101 @@ fn measured_weights_rank_by_time_lost() {
 }
 
 #[test]
+fn the_weight_device_sees_the_pages_that_dopf_does_not() {
+    let device = |times| PlanOptions {
+        weight: Weight::Device(times),
+        geometry: "zoned:chips=16".parse().unwrap(),
+        ..options(Policy::Indef)
+    };
+    let times = DeviceTimes::default();
+    let accesses = [access(0, 64, 10)];
+    // Four fragments of 64 KiB, each on all 16 chips alike.
+    let four = layout(&[(0, 0, 16), (16, 1024, 16), (32, 2048, 16), (48, 3072, 16)]);
+    let chunk = plan_with(&device(times), &four, Some(&accesses))[0];
+    assert_eq!((chunk.dolf, chunk.dopf), (4, 0.0));
+    assert_eq!(chunk.decision, Migrate);
+    // Four pages of a chip now, at most two afterwards; a page of data from each chip, and maybe a
+    // block more from the first.
+    let now = 4.0 * 10_000.0 + 4.0 * 80_000.0 + 24_000.0;
+    let afterwards = 10_000.0 + 2.0 * 80_000.0 + 24_000.0;
+    assert_eq!(chunk.iodp, now * 10.0);
+    assert_eq!(chunk.gain, (now - afterwards) * 10.0);
+    // Halves of one row, in turn on half of the chips: the senses are the same in one piece, and
+    // commands cost nothing.
+    let free = DeviceTimes {
+        command_ns: 0,
+        ..times
+    };
+    let two = layout(&[(0, 0, 8), (8, 1032, 8)]);
+    let chunk = plan_with(&device(free), &two, Some(&[access(0, 16, 10)]))[0];
+    assert_eq!(chunk.decision, Skip(SkipReason::NoTimeLost));
+    assert_eq!(chunk.gain, 0.0);
+    let wrong = DeviceTimes {
+        page_bytes: Bytes::ZERO,
+        ..times
+    };
+    assert!(device(wrong).check().is_err());
+}
+
+#[test]
+fn the_remainder_of_truncation_is_carried_from_file_to_file() {
+    // 16 files of 4 fragmented ranges each, with a gap between them.
+    let fragmented = layout(&scattered(0, 256));
+    let accesses: Vec<_> = (0..4).map(|i| access(i * 64, 32, 10 + i)).collect();
+    for (pct, dropped) in [
+        (0.0, 0),
+        (20.0, 12),
+        (24.0, 15),
+        (25.0, 16),
+        (99.0, 63),
+        (100.0, 64),
+    ] {
+        let options = PlanOptions {
+            truncate_pct: pct,
+            ..options(Policy::Indef)
+        };
+        let mut files = vec![file(plan_with(&options, &fragmented, Some(&accesses))); 16];
+        truncate_on(&mut files, &options, true);
+        let left = |file: &FilePlan| {
+            let is_left = |c: &&Chunk| c.decision == Skip(SkipReason::Truncated);
+            file.chunks.iter().filter(is_left).count()
+        };
+        let counts: Vec<_> = files.iter().map(left).collect();
+        assert_eq!(counts.iter().sum::<usize>(), dropped, "{pct}: {counts:?}");
+        // No file is cut by more than its share, rounded up, and the lowest go first.
+        let most = (4.0 * pct / 100.0_f64).ceil() as usize;
+        assert!(
+            counts
+                .iter()
+                .all(|n| (most.saturating_sub(1)..=most).contains(n))
+        );
+        for file in &files {
+            let kept: Vec<_> = file.migrating().map(|chunk| chunk.reads).collect();
+            assert_eq!(kept[..], [10, 11, 12, 13][4 - kept.len()..]);
+        }
+    }
+}
+
+#[test]
+fn the_cost_of_a_whole_file_stays_when_its_first_range_is_truncated() {
+    let fragmented = layout(&scattered(0, 256));
+    let accesses: Vec<_> = (0..4).map(|i| access(i * 64, 32, 10 + i)).collect();
+    let options = PlanOptions {
+        truncate_pct: 24.0,
+        ..options(Policy::Indef)
+    };
+    let mut one = file(plan_with(&options, &fragmented, Some(&accesses)));
+    for (i, chunk) in one.chunks.iter_mut().enumerate() {
+        chunk.cost = Bytes(if i == 0 { 1 << 20 } else { 0 });
+    }
+    let mut files = vec![one; 2];
+    truncate_on(&mut files, &options, true);
+    assert_eq!(files[0].migrating().count(), 4);
+    assert_eq!(files[1].migrating().count(), 3);
+    assert!(files.iter().all(|file| file.cost() == Bytes::mib(1)));
+}
+
+#[test]
 fn what_a_limit_leaves_of_a_run_never_adds_fragments() {
     // Fragments of 32 blocks, shifted against the windows: each window alone would cut two.
     let shifted: Vec<_> = (0..16).map(|i| (i * 32 + 16, 1000 + i * 100, 32)).collect();
@@ -646,6 +741,7 @@ fn any_options() -> impl Strategy<Value = PlanOptions> {
     ];
     let weight = prop_oneof![
         Just(Weight::Paper),
+        Just(Weight::Device(DeviceTimes::default())),
         (0.0f64..1e5, 0.0f64..1e5).prop_map(|(fragment, dopf)| {
             Weight::Measured(Weights {
                 base_ns: 1e5,

@@ -29,6 +29,8 @@ pub(super) struct Basis<'a> {
     pub(super) accesses: Option<&'a Accesses>,
     /// Where to compare measured weights with the paper's.
     pub(super) rankings: Option<&'a Rankings>,
+    /// Reads were timed, and fragments cost them nothing: no range moves.
+    pub(super) nothing_to_gain: bool,
     pub(super) names: Names,
 }
 
@@ -60,6 +62,11 @@ impl Basis<'_> {
             };
             let options = self.geometries.options(self.options, found.fs.dev);
             let mut chunks = plan_file(&options, &facts);
+            if self.nothing_to_gain {
+                for chunk in chunks.iter_mut().filter(|chunk| chunk.migrates()) {
+                    chunk.decision = Decision::Skip(SkipReason::NoTimeLost);
+                }
+            }
             let writes = engine.map_or(1, EngineKind::writes_per_byte);
             for chunk in &mut chunks {
                 chunk.cost = Bytes(chunk.cost.get().saturating_mul(writes));

@@ -17,7 +17,7 @@ use indef_core::{
     SkipReason,
     access::READAHEAD,
     calibrate::{Calibration, CannotCalibrate},
-    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, limit},
+    plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
 use indef_engine::{
     Cancel,
@@ -51,10 +51,12 @@ pub struct Planner {
     /// The internal geometry of the devices; `None` to ask them, without a note where they report
     /// nothing.
     pub geometry: Option<GeometryChoice>,
-    /// The policy and its parameters. Its geometry and its weight are replaced by those found.
+    /// The policy and its parameters. Its geometry is replaced by that found, and its weight where one is measured.
     pub options: PlanOptions,
     /// Measure weights by the times in the profile.
     pub measured: bool,
+    /// Plan although the times in the profile do not show that fragments cost anything.
+    pub ignore_times: bool,
     /// Compare measured weights with the paper's.
     pub compare: bool,
     /// Keep files that are not fine and do not move, for the plan file.
@@ -78,6 +80,7 @@ impl Planner {
                 ..PlanOptions::default()
             },
             measured: false,
+            ignore_times: false,
             compare: false,
             keep_notable: false,
             engine: None,
@@ -108,18 +111,24 @@ impl Planner {
             geometry: geometries.main(),
             ..self.options.clone()
         };
-        let calibration = match &accesses {
-            Some(accesses) if self.measured => Some(weigh::calibration(
-                &mut options,
-                &geometries,
-                accesses,
-                &self.paths,
-                self.jobs,
-                cancel,
-                notes,
-            )),
+        let calibration = accesses
+            .as_ref()
+            .filter(|_| self.measured || !self.ignore_times)
+            .map(|accesses| {
+                let (paths, jobs) = (&self.paths, self.jobs);
+                weigh::calibration(&options, &geometries, accesses, paths, jobs, cancel)
+            });
+        let nothing_to_gain = match &calibration {
+            Some(Err(why @ CannotCalibrate::NoDifference)) if !self.ignore_times => Some(*why),
             _ => None,
         };
+        let calibration = calibration.filter(|_| self.measured);
+        match (&nothing_to_gain, &calibration) {
+            (Some(why), _) => notes.note(Note::NothingToGain(why)),
+            (None, Some(Err(why))) => notes.note(Note::NoWeights(why)),
+            (None, Some(Ok(found))) => options.weight = Weight::Measured(found.weights),
+            (None, None) => {}
+        }
         let rankings = Rankings::default();
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
         let basis = Basis {
@@ -128,15 +137,18 @@ impl Planner {
             engines: &Engines::new(self.engine),
             accesses: accesses.as_ref(),
             rankings: compare.then_some(&rankings),
+            nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
         };
         let mut planned = self.walk(&basis, cancel, notes);
+        truncate_on(&mut planned.files, &options, accesses.is_some());
         planned.limited = limit(&mut planned.files, &options);
         for file in &planned.files {
             planned.totals.add(file);
         }
         planned.options = options;
         planned.calibration = calibration;
+        planned.nothing_to_gain = nothing_to_gain;
         planned.comparison = compare.then(|| rankings.compare());
         Ok(planned)
     }
@@ -217,8 +229,8 @@ pub struct Planned {
     pub roots: Roots,
     /// The options in force, with the geometry and the weights that were found.
     pub options: PlanOptions,
-    /// Files of which something moves, by path; after a limit, also those of which it left nothing
-    /// to move.
+    /// Files of which something moves, by path; after truncation and limits, also those of which these
+    /// left nothing to move.
     pub files: Vec<FilePlan>,
     /// Files of which nothing moves although a person could do something about it, if they were to
     /// be kept.
@@ -231,6 +243,9 @@ pub struct Planned {
     pub limited: Limited,
     /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
+    /// The reason for which nothing is planned although ranges are fragmented: the times of the
+    /// profile show no cost of fragments.
+    pub nothing_to_gain: Option<CannotCalibrate>,
     /// Measured weights and the paper's, if they were to be compared.
     pub comparison: Option<Comparison>,
     /// The walk in numbers; whether it was cancelled.

@@ -4,6 +4,7 @@
 use std::{cmp::Ordering, path::Path, sync::Arc};
 
 use indef_core::{
+    access::AccessRange,
     calibrate::{Calibration, CannotCalibrate},
     layout::{Geometry, Layout},
     plan::{FileFacts, PlanOptions, Policy, plan_file},
@@ -37,8 +38,38 @@ pub struct FileHeat {
     pub observed: Nanos,
     /// The cost of its fragments.
     pub lost: Lost,
+    /// The cost of its reads, and the part that a move avoids.
+    pub read: ReadCost,
     /// Its fragmented ranges that were read.
     pub ranges: Vec<HotRange>,
+}
+
+/// The cost of the reads of a profile as the files lie now, and the part of it that moving their
+/// ranges avoids.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReadCost {
+    /// Bytes to move.
+    pub movable: Bytes,
+    /// Requests of all reads.
+    pub requests: u64,
+    /// Requests that a move avoids.
+    pub avoidable_requests: u64,
+    /// Time of all reads; 0 where times are not known, as below.
+    pub ns: f64,
+    /// Time that a move avoids.
+    pub avoidable_ns: f64,
+}
+
+impl ReadCost {
+    /// Add the cost of other reads.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.movable = self.movable.saturating_add(other.movable);
+        self.requests = self.requests.saturating_add(other.requests);
+        self.avoidable_requests =
+            (self.avoidable_requests).saturating_add(other.avoidable_requests);
+        self.ns += other.ns;
+        self.avoidable_ns += other.avoidable_ns;
+    }
 }
 
 /// A fragmented range that was read.
@@ -132,6 +163,7 @@ impl Heat {
             heat.reads = heat.reads.saturating_add(access.reads);
             heat.writes = heat.writes.saturating_add(access.writes);
             heat.observed.0 = heat.observed.0.saturating_add(access.observed.time.0);
+            heat.read.ns += self.time_ns(access, layout, &geometries.of(id.dev));
         }
         heat.share_pct = heat.reads as f64 * 100.0 / self.reads.max(1) as f64;
         let path: Arc<Path> = path.into();
@@ -142,6 +174,8 @@ impl Heat {
             accesses: Some(accesses),
         };
         for chunk in plan_file(&geometries.options(&self.options, id.dev), &facts) {
+            let requests = chunk.reads.saturating_mul(chunk.dolf);
+            heat.read.requests = heat.read.requests.saturating_add(requests);
             if chunk.gain <= 0.0 {
                 continue;
             }
@@ -150,6 +184,14 @@ impl Heat {
                 time: self.calibration.is_ok().then_some(Nanos(chunk.gain as u64)),
             };
             heat.lost.add(lost);
+            if chunk.migrates() {
+                heat.read.add(&ReadCost {
+                    movable: chunk.cost,
+                    avoidable_requests: lost.requests,
+                    avoidable_ns: lost.time.map_or(0.0, |time| time.0 as f64),
+                    ..ReadCost::default()
+                });
+            }
             heat.ranges.push(HotRange {
                 path: path.clone(),
                 range: chunk.range,
@@ -159,6 +201,23 @@ impl Heat {
             });
         }
         heat
+    }
+
+    /// The time of all reads of a range: by their own mean where some were timed, else by the
+    /// weights; 0 without weights.
+    fn time_ns(&self, access: &AccessRange, layout: &Layout, geometry: &Geometry) -> f64 {
+        let Ok(found) = &self.calibration else {
+            return 0.0;
+        };
+        let one = match access.observed.timed {
+            0 => {
+                let most = self.options.max_request;
+                let fragmentation = layout.measure(access.range, geometry, most);
+                found.weights.read_ns(access.range.len, &fragmentation)
+            }
+            timed => access.observed.time.0 as f64 / timed as f64,
+        };
+        one * access.reads as f64
     }
 }
 

@@ -4,6 +4,8 @@
 
 mod heat;
 mod tally;
+mod upkeep;
+mod verdict;
 
 use std::{
     path::PathBuf,
@@ -11,9 +13,10 @@ use std::{
 };
 
 use indef_core::{
+    SkipReason,
     access::READAHEAD,
     layout::Layout,
-    plan::{FileFacts, PlanOptions, Policy, plan_file},
+    plan::{Decision, FileFacts, PlanOptions, Policy, Weight, plan_file},
 };
 use indef_engine::{
     Cancel,
@@ -30,8 +33,10 @@ use crate::{
     note::{Note, Notes},
     weigh,
 };
-pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost};
+pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
 pub use tally::{FileScan, Tally};
+pub use upkeep::Upkeep;
+pub use verdict::{Gain, Verdict};
 
 /// The paths to scan, and the options.
 #[derive(Clone, Debug)]
@@ -64,6 +69,8 @@ pub struct Scanned {
     pub geometries: Geometries,
     /// The heat of the whole profile, if there is one.
     pub heat: Option<Heat>,
+    /// Whether defragmenting is worth it.
+    pub verdict: Verdict,
 }
 
 impl Scanner {
@@ -97,14 +104,17 @@ impl Scanner {
                 let accesses = Accesses::load(path, self.readahead, notes)?;
                 let mut options = heat::plan_options(self.io_size, geometries.main());
                 let calibration = weigh::calibration(
-                    &mut options,
+                    &options,
                     &geometries,
                     &accesses,
                     &self.paths,
                     self.jobs,
                     cancel,
-                    notes,
                 );
+                match &calibration {
+                    Ok(found) => options.weight = Weight::Measured(found.weights),
+                    Err(why) => notes.note(Note::NoWeights(why)),
+                }
                 Some(Heat::new(accesses, options, calibration))
             }
             None => None,
@@ -148,6 +158,7 @@ impl Scanner {
         let summary = collect(&self.paths, &collect_options, cancel, &look_at);
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Scanned {
+            verdict: Verdict::of(&tally, heat.as_ref()),
             tally,
             summary,
             geometries,
@@ -178,21 +189,26 @@ fn look(
         0 | 1 => None,
         _ => engines.of(&found.fs).refused,
     });
-    let worth_moving = if extents > 1 && skip.is_none() {
+    let (mut worth_moving, mut shared, mut saved_requests) = (Bytes::ZERO, Bytes::ZERO, 0);
+    if extents > 1 && skip.is_none() {
         let facts = FileFacts {
             size: found.size,
             block_size: found.block_size,
             layout: &layout,
             accesses: None,
         };
-        plan_file(&geometries.options(options, found.fs.dev), &facts)
-            .iter()
-            .filter(|c| c.migrates())
-            .map(|c| c.cost)
-            .sum()
-    } else {
-        Bytes::ZERO
-    };
+        let chunks = plan_file(&geometries.options(options, found.fs.dev), &facts);
+        for chunk in &chunks {
+            match chunk.decision {
+                Decision::Migrate => {
+                    worth_moving += chunk.cost;
+                    saved_requests += chunk.edges.excess;
+                }
+                Decision::Skip(SkipReason::Shared) => shared += chunk.cost,
+                Decision::Skip(_) => {}
+            }
+        }
+    }
     let heat = heat.map(|heat| {
         let sizes = (found.size, found.block_size);
         heat.of(&found.path, &found.id, sizes, &layout, geometries)
@@ -208,6 +224,8 @@ fn look(
         dolf,
         dopf,
         worth_moving,
+        shared,
+        saved_requests,
         skip,
     })
 }

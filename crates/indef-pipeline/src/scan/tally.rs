@@ -14,7 +14,10 @@ use indef_core::{
 use indef_fs::Filesystem;
 use units::Bytes;
 
-use super::heat::{FileHeat, Hottest, Lost};
+use super::{
+    heat::{FileHeat, Hottest, Lost, ReadCost},
+    upkeep::Upkeep,
+};
 
 /// The findings of a scan about one file.
 #[derive(Debug)]
@@ -37,6 +40,10 @@ pub struct FileScan {
     pub dopf: WindowedDopf,
     /// Bytes that a plan for sequential reads would move.
     pub worth_moving: Bytes,
+    /// Fragmented bytes that stay, as they are shared.
+    pub shared: Bytes,
+    /// Requests that sequential reads of it then save.
+    pub saved_requests: u64,
     /// Its accesses, if there is a profile.
     pub heat: Option<FileHeat>,
     /// The reason for which it could not be examined.
@@ -56,6 +63,12 @@ impl FileScan {
 
     fn excess(&self) -> u64 {
         self.extents.saturating_sub(self.ideal)
+    }
+
+    /// The cost of its extents beyond reading.
+    #[must_use]
+    pub fn upkeep(&self) -> Upkeep {
+        Upkeep::of(self.fs.kind, self.excess())
     }
 }
 
@@ -106,8 +119,12 @@ pub struct Tally {
     pub hottest: Hottest,
     /// The cost of fragments to the readers of all files.
     pub lost: Lost,
+    /// The cost of the profile's reads of files that can be moved.
+    pub read: ReadCost,
     /// Files by extents.
     histogram: [u64; BUCKETS],
+    /// The cost of extents beyond reading.
+    pub upkeep: Upkeep,
     /// Files with more extents than they would ideally have.
     pub fragmented: u64,
     /// Extents of all files.
@@ -120,12 +137,18 @@ pub struct Tally {
     pub allocated: Bytes,
     /// Bytes that a plan for sequential reads would move.
     pub worth_moving: Bytes,
+    /// Fragmented bytes that stay, as they are shared.
+    pub shared: Bytes,
+    /// Requests that sequential reads then save.
+    pub saved_requests: u64,
     /// DoLF over all files.
     pub dolf: WindowedDolf,
     /// DoPF over all files.
     pub dopf: WindowedDopf,
     /// Files that could not be examined, by reason.
     pub skipped: BTreeMap<SkipReason, u64>,
+    /// Those of them that are fragmented, on file systems where no engine works.
+    pub refused: BTreeMap<SkipReason, u64>,
     /// Files by file system.
     pub file_systems: BTreeMap<String, u64>,
 }
@@ -138,16 +161,21 @@ impl Tally {
             worst: BinaryHeap::new(),
             hottest: Hottest::new(top),
             lost: Lost::default(),
+            read: ReadCost::default(),
             histogram: [0; BUCKETS],
+            upkeep: Upkeep::default(),
             fragmented: 0,
             extents: 0,
             ideal: 0,
             size: Bytes::ZERO,
             allocated: Bytes::ZERO,
             worth_moving: Bytes::ZERO,
+            shared: Bytes::ZERO,
+            saved_requests: 0,
             dolf: WindowedDolf::default(),
             dopf: WindowedDopf::default(),
             skipped: BTreeMap::new(),
+            refused: BTreeMap::new(),
             file_systems: BTreeMap::new(),
         }
     }
@@ -162,15 +190,25 @@ impl Tally {
         *self.file_systems.entry(fs).or_default() += 1;
         if let Some(reason) = file.skip {
             *self.skipped.entry(reason).or_default() += 1;
+            // A file that could not be examined has no extents here.
+            if file.excess() > 0 {
+                *self.refused.entry(reason).or_default() += 1;
+            }
             return;
+        }
+        if let Some(heat) = &file.heat {
+            self.read.add(&heat.read);
         }
         self.histogram[bucket(file.extents)] += 1;
         self.fragmented += u64::from(file.excess() > 0);
+        self.upkeep.add(file.upkeep());
         self.extents += file.extents;
         self.ideal += file.ideal;
         self.size = self.size.saturating_add(file.size);
         self.allocated = self.allocated.saturating_add(file.allocated);
         self.worth_moving = self.worth_moving.saturating_add(file.worth_moving);
+        self.shared = self.shared.saturating_add(file.shared);
+        self.saved_requests += file.saved_requests;
         self.dolf.windows += file.dolf.windows;
         self.dolf.fragments += file.dolf.fragments;
         self.dolf.max = self.dolf.max.max(file.dolf.max);

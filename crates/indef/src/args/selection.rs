@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum, ValueHint};
 use indef_core::{
-    layout::Geometry,
-    plan::{PlanOptions, Policy},
+    layout::{DeviceTimes, Geometry},
+    plan::{PlanOptions, Policy, Weight},
 };
 use indef_engine::run::RunOptions;
 use indef_pipeline::{
     geometry::GeometryChoice,
     plan::{Planner, default_policy},
 };
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 use super::values;
 
@@ -29,9 +29,19 @@ pub(crate) struct PlanArgs {
     #[arg(long)]
     policy: Option<PolicyName>,
 
-    /// Weight of fragments: the paper's alpha and beta, or weights measured from the profile's times
+    /// Weight of fragments: the paper's alpha and beta, weights measured from the profile's times, or
+    /// the time that the device takes by a model (needs its geometry)
     #[arg(long, default_value = "paper", requires_if("measured", "profile"))]
     weight: WeightName,
+
+    /// The device of --weight device: page=SIZE, sense=TIME of a page, transfer=TIME of a page,
+    /// command=TIME [default: page=16KiB,sense=80us,transfer=24us,command=10us]
+    #[arg(long, value_name = "SPEC", value_parser = device_times)]
+    device_times: Option<DeviceTimes>,
+
+    /// Plan even if the times in the profile do not show that fragments cost anything here
+    #[arg(long, requires = "profile")]
+    ignore_times: bool,
 
     /// Leave out this percentage of each file's lowest-priority ranges (policy indef)
     /// [default: 20; 0 with --target-gain]
@@ -119,6 +129,8 @@ pub(crate) enum WeightName {
     Paper,
     /// The times of reads in the profile
     Measured,
+    /// Page senses, transfers and commands, modelled from the geometry
+    Device,
 }
 
 impl PlanArgs {
@@ -127,9 +139,15 @@ impl PlanArgs {
         Planner {
             profile: self.profile.clone(),
             readahead: self.readahead,
-            geometry: self.geometry,
+            // Without a geometry the model knows commands alone, so devices are asked, and a person
+            // learns the reason where they do not answer.
+            geometry: match self.weight {
+                WeightName::Device => self.geometry.or(Some(GeometryChoice::Auto)),
+                WeightName::Paper | WeightName::Measured => self.geometry,
+            },
             options: self.options(bounds),
             measured: self.weight == WeightName::Measured,
+            ignore_times: self.ignore_times,
             jobs,
             ..Planner::new(paths)
         }
@@ -146,6 +164,11 @@ impl PlanArgs {
                 (Some(pct), _) => pct,
                 (None, Some(_)) => 0.0,
                 (None, None) => default.truncate_pct,
+            },
+            weight: match self.weight {
+                WeightName::Device => Weight::Device(self.device_times.unwrap_or_default()),
+                // Measured ones are found later, or the paper's serve.
+                WeightName::Paper | WeightName::Measured => Weight::Paper,
             },
             alpha: self.alpha.unwrap_or(default.alpha),
             beta: self.beta.unwrap_or(default.beta),
@@ -182,9 +205,50 @@ pub(super) fn geometry(text: &str) -> Result<GeometryChoice, String> {
     }
 }
 
+/// `--device-times`.
+fn device_times(text: &str) -> Result<DeviceTimes, String> {
+    let mut times = DeviceTimes::default();
+    for field in text.split(',') {
+        let wrong = || format!("'{field}' is not page=SIZE, sense=, transfer= or command=TIME");
+        let (name, value) = field.split_once('=').ok_or_else(wrong)?;
+        let ns = || {
+            let time = humantime::parse_duration(value).map_err(|_| wrong())?;
+            Ok::<_, String>(Nanos::from(time).0)
+        };
+        match name.trim() {
+            "page" => times.page_bytes = values::size(value)?,
+            "sense" => times.sense_ns = ns()?,
+            "transfer" => times.transfer_ns = ns()?,
+            "command" => times.command_ns = ns()?,
+            _ => return Err(wrong()),
+        }
+    }
+    match times.are_sound() {
+        true => Ok(times),
+        false => Err("a page has 512 B to 1 GiB, and no time is above an hour".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_times_of_a_device_are_given_one_by_one() {
+        let times = device_times("page=4KiB,sense=50us").unwrap();
+        assert_eq!(times.page_bytes, Bytes::kib(4));
+        assert_eq!((times.sense_ns, times.transfer_ns), (50_000, 24_000));
+        for wrong in [
+            "",
+            "page",
+            "page=1",
+            "sense=fast",
+            "page=4KiB,x=1us",
+            "command=2h",
+        ] {
+            assert!(device_times(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn the_choice_is_auto_or_a_geometry() {

@@ -16,6 +16,7 @@ impl Gain<'_> {
         match self.1 {
             Weight::Paper => "IODP",
             Weight::Measured(_) => "less time in reads",
+            Weight::Device(_) => "less device time in reads, as modelled",
         }
     }
 }
@@ -24,7 +25,7 @@ impl fmt::Display for Gain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Weight::Paper => Ratio(self.0).fmt(f),
-            Weight::Measured(_) => Nanos(self.0 as u64).fmt(f),
+            Weight::Measured(_) | Weight::Device(_) => Nanos(self.0 as u64).fmt(f),
         }
     }
 }

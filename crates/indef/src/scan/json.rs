@@ -8,7 +8,7 @@ use indef_pipeline::scan::{FileHeat, FileScan, Heat, HotRange, Lost, Scanned, Ta
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
-use super::inside::DeviceInside;
+use super::{inside::DeviceInside, verdict::VerdictJson};
 
 /// A file of the list.
 #[derive(Serialize)]
@@ -26,6 +26,8 @@ pub(super) struct FileJson<'a> {
     dopf_mean: Option<f64>,
     dopf_max: Option<f64>,
     worth_moving_bytes: Bytes,
+    reflink_extra_ns: Option<Nanos>,
+    delete_extra_ns: Option<Nanos>,
     skip: Option<&'a str>,
     #[serde(flatten)]
     heat: Option<FileHeatJson>,
@@ -115,6 +117,8 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dopf_mean: file.dopf.mean(),
             dopf_max: file.dopf.mean().map(|_| file.dopf.max),
             worth_moving_bytes: file.worth_moving,
+            reflink_extra_ns: file.upkeep().reflink,
+            delete_extra_ns: file.upkeep().delete,
             skip: file.skip.map(SkipReason::as_str),
             heat: file.heat.as_ref().map(FileHeatJson::from),
         }
@@ -135,6 +139,8 @@ struct Totals {
     size_bytes: Bytes,
     allocated_bytes: Bytes,
     worth_moving_bytes: Bytes,
+    reflink_extra_ns: Option<Nanos>,
+    delete_extra_ns: Option<Nanos>,
     dolf_mean: f64,
     dolf_max: u64,
     /// Null where no geometry is known.
@@ -166,6 +172,8 @@ impl Totals {
             size_bytes: tally.size,
             allocated_bytes: tally.allocated,
             worth_moving_bytes: tally.worth_moving,
+            reflink_extra_ns: tally.upkeep.reflink,
+            delete_extra_ns: tally.upkeep.delete,
             dolf_mean: tally.dolf.mean(),
             dolf_max: tally.dolf.max,
             dopf_mean: tally.dopf.mean(),
@@ -191,6 +199,7 @@ impl Totals {
 /// The fields after the files.
 #[derive(Serialize)]
 pub(super) struct Rest {
+    verdict: VerdictJson,
     totals: Totals,
     io_size_bytes: Bytes,
     geometries: Vec<DeviceInside>,
@@ -200,13 +209,16 @@ pub(super) struct Rest {
 
 impl Rest {
     pub(super) fn new(scanned: Scanned, io_size: Bytes) -> Self {
+        let verdict = VerdictJson::new(&scanned, io_size);
         let Scanned {
             tally,
             summary,
             geometries,
             heat,
+            ..
         } = scanned;
         Self {
+            verdict,
             totals: Totals::new(&tally, &summary),
             io_size_bytes: io_size,
             geometries: super::inside::told(&geometries),

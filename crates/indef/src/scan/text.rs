@@ -1,4 +1,4 @@
-//! A scan as text: the worst files, a histogram, sums.
+//! A scan as text: the verdict, the worst files, a histogram, sums.
 
 use std::{
     fmt,
@@ -12,11 +12,14 @@ use indef_pipeline::{
 };
 use units::{Bytes, Nanos};
 
-use super::inside;
+use super::{inside, verdict};
 use crate::advice::Advice;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
+
+/// A cost beyond reading that is told: users feel it.
+const FELT: Nanos = Nanos(200_000_000);
 
 /// Write all of it.
 pub(super) fn write(
@@ -25,13 +28,19 @@ pub(super) fn write(
     scanned: Scanned,
     io_size: Bytes,
 ) -> io::Result<()> {
+    let style = console.out;
+    writeln!(
+        out,
+        "{}\n",
+        style.bold(&verdict::sentence(&scanned, io_size))
+    )?;
     let Scanned {
         tally,
         summary,
         geometries,
         heat,
+        ..
     } = scanned;
-    let style = console.out;
     let worst = tally.worst();
     if !worst.is_empty() {
         let title = match heat {
@@ -249,6 +258,17 @@ fn sums(
         "worth moving",
         format!("{} ({share:.1} % of the data)", tally.worth_moving),
     )?;
+    let upkeep = [
+        (tally.upkeep.reflink, "a reflink copy of"),
+        (tally.upkeep.delete, "deleting"),
+    ];
+    for (time, operation) in upkeep {
+        if let Some(time) = time.filter(|time| *time >= FELT) {
+            let extra =
+                format!("{operation} all these files takes about {time} longer for their extents");
+            line("beyond reads", extra)?;
+        }
+    }
     for (reason, files) in &tally.skipped {
         line(
             "skipped",

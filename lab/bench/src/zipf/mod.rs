@@ -283,11 +283,16 @@ impl<'a> Bench<'a> {
             let profile = profiles.join("target");
             write_profile(&profile, learned, &state.file)?;
             let profile = profile.as_os_str().to_owned();
-            let options: Vec<OsString> = ["--target-gain", &pct.to_string(), "--profile"]
-                .map(OsString::from)
-                .into_iter()
-                .chain([profile])
-                .collect();
+            let options: Vec<OsString> = [
+                "--target-gain",
+                &pct.to_string(),
+                "--ignore-times",
+                "--profile",
+            ]
+            .map(OsString::from)
+            .into_iter()
+            .chain([profile])
+            .collect();
             let plan = call(&self.indef, "plan", &options, &state.file)?;
             let prediction = plan["prediction"]["gain_pct"].as_f64();
             predicted.push(prediction.context("the plan predicts nothing")?);
@@ -381,7 +386,7 @@ fn options(contender: &str, profile: &Path, budget: u64, hot: f64) -> Vec<OsStri
         words.extend(["--hot".into(), format!("{hot:.4}").into()]);
     }
     if contender != "whole" {
-        words.extend(["--profile".into(), profile.into()]);
+        words.extend(["--profile".into(), profile.into(), "--ignore-times".into()]);
     }
     words
 }

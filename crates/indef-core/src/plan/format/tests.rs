@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::{Bytes, FileRange};
 
 use super::{super::*, *};
-use crate::SkipReason;
+use crate::{SkipReason, layout::DeviceTimes};
 
 fn chunk(start: u64, len: u64) -> Chunk {
     Chunk {
@@ -113,6 +113,11 @@ fn plans_come_back_as_they_were() {
     let (read_options, read_files) = read(&text).unwrap();
     assert_eq!(read_options, options);
     assert_eq!(read_files, files);
+    let device = PlanOptions {
+        weight: Weight::Device(DeviceTimes::default()),
+        ..options
+    };
+    assert_eq!(read(&written(&device, &files)).unwrap().0, device);
     // 5000 chunks take five lines.
     assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1 + 2 + 5 + 1);
     assert!(

@@ -9,7 +9,7 @@ use super::{
     super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
     Absurd,
 };
-use crate::{SkipReason, calibrate::Weights, priority::finite};
+use crate::{SkipReason, calibrate::Weights, layout::DeviceTimes, priority::finite};
 
 /// The fields that every version of the header has.
 #[derive(Deserialize)]
@@ -30,6 +30,9 @@ pub(super) struct Header {
     /// Present only for measured weights, so that other plans keep their form.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     measured_weights: Option<Weights>,
+    /// Present only for the weight `device`, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    device_times: Option<DeviceTimes>,
     io_size_bytes: Bytes,
     hot_pct: f64,
     geometry: String,
@@ -48,8 +51,12 @@ impl Header {
             alpha: options.alpha,
             beta: options.beta,
             measured_weights: match options.weight {
-                Weight::Paper => None,
+                Weight::Paper | Weight::Device(_) => None,
                 Weight::Measured(weights) => Some(weights),
+            },
+            device_times: match options.weight {
+                Weight::Paper | Weight::Measured(_) => None,
+                Weight::Device(times) => Some(times),
             },
             io_size_bytes: options.io_size,
             hot_pct: options.hot_pct,
@@ -67,9 +74,11 @@ impl Header {
             truncate_pct: self.truncate_pct,
             alpha: self.alpha,
             beta: self.beta,
-            weight: self
-                .measured_weights
-                .map_or(Weight::Paper, Weight::Measured),
+            weight: match (self.measured_weights, self.device_times) {
+                (Some(weights), _) => Weight::Measured(weights),
+                (None, Some(times)) => Weight::Device(times),
+                (None, None) => Weight::Paper,
+            },
             io_size: self.io_size_bytes,
             hot_pct: self.hot_pct,
             geometry: self.geometry.parse()?,
