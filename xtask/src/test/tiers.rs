@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::company::{Company, last_part};
+use super::company::last_part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tier {
@@ -127,14 +127,14 @@ impl Tier {
         }
     }
 
-    /// Time limit of one test. The longest of `make test` needs some four minutes on two busy
+    /// Time limit of one test. The longest of `make test` needs some two minutes on two busy
     /// processors; the tests of guests have limits of their own, which are more informative.
-    pub(crate) fn limit(self, company: Company) -> Duration {
-        let minutes = match (self, company) {
-            (Self::Check, _) => 2,
-            (Self::Test, Company::Heavy) => 20,
-            (Self::Test, Company::Any | Company::Alone) => 10,
-            (Self::Proof, _) => 180,
+    pub(crate) fn limit(self, test: &str) -> Duration {
+        let minutes = match self {
+            Self::Check => 2,
+            Self::Test if last_part(test).starts_with("vm_") => 20,
+            Self::Test => 10,
+            Self::Proof => 180,
         };
         Duration::from_mins(minutes)
     }
