@@ -67,12 +67,18 @@ const FURTHER: [(&str, &str); 17] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 10] = [
+const LONGER: [(&str, &str, &str, &str); 11] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("loop_stop", "loop_kills_on_", "INDEF_KILLS", "200"),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
     ("serve_fuzz", "", "INDEF_SERVE_FUZZ_SECONDS", "600"),
     ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),
+    (
+        "vm_offload",
+        "vm_6_12_a_killed_process",
+        "INDEF_KILLS",
+        "24",
+    ),
     (
         "vm_offload",
         "vm_6_12_nothing_is_lost",
