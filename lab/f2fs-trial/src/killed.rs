@@ -13,16 +13,17 @@ use crate::file::Known;
 
 /// Enough for several of the kernel's steps, between which it checks for signals.
 const BLOCKS: u64 = 17_000;
-const ATTEMPTS: u64 = 8;
+/// Attempts without one that ended in the middle.
+const MOST_ATTEMPTS: u64 = 8;
 
-/// Move a file in another process, and kill that, again and again: at once, or as soon as the first of
-/// the kernel's steps is seen.
-pub(crate) fn run(folder: &Path) -> Result<()> {
+/// Move a file in another process, and kill that, so many times or until one ended in the middle: at once,
+/// or as soon as the first of the kernel's steps is seen.
+pub(crate) fn run(folder: &Path, attempts: u64) -> Result<()> {
     let mut file = Known::create(folder, 1)?;
     file.write(0, BLOCKS, 1)?;
     file.file.sync_all()?;
-    let mut interrupted = 0;
-    for attempt in 0..ATTEMPTS {
+    let (mut attempt, mut interrupted) = (0, 0);
+    while attempt < attempts || (interrupted == 0 && attempt < MOST_ATTEMPTS) {
         // Two pieces at least, so that there is something to move.
         let middle = BLOCKS / 2 + attempt;
         let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
@@ -42,8 +43,9 @@ pub(crate) fn run(folder: &Path) -> Result<()> {
         let killed = child.wait()?.code().is_none();
         interrupted += u64::from(killed && file.place()? != place && file.fragments()? > 1);
         file.check()?;
+        attempt += 1;
     }
-    println!("  {interrupted} of {ATTEMPTS} ended in the middle");
+    println!("  {interrupted} of {attempt} ended in the middle");
     ensure!(interrupted > 0);
     file.check_on_device()?;
     file.relocate(Flags::empty())?;

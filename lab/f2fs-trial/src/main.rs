@@ -52,7 +52,7 @@ fn run(arguments: &[String]) -> Result<()> {
             finish::run(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
         }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
-        ["killed", folder] => killed::run(Path::new(folder)),
+        ["killed", folder, attempts] => killed::run(Path::new(folder), attempts.parse()?),
         ["space", folder, disk, zoned, how @ ("checkpointed" | "any")] => space::run(
             Path::new(folder),
             Path::new(disk),

@@ -214,7 +214,7 @@ fn power_cuts(release: Release) {
         .map(|(_, entries)| *entries)
         .collect();
     assert!(!early.is_empty());
-    let wanted = fixture::setting("INDEF_POWER_CUTS", 4);
+    let wanted = fixture::setting("INDEF_POWER_CUTS", 3);
     println!(
         "{} flushes, {} early checkpoints, {} entries",
         flushes.len(),
@@ -332,7 +332,7 @@ fn beside_fsync(release: Release) {
                 before: "synced,".to_owned(),
             })
         })
-        .take(fixture::setting("INDEF_POWER_CUTS", STATES_IN_A_GUEST as u64) as usize)
+        .take(fixture::setting("INDEF_POWER_CUTS", 6) as usize)
         .collect();
     println!("{} flushes, {} states", flushes.len(), states.len());
     assert!(!states.is_empty());

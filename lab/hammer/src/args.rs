@@ -118,6 +118,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) rounds: u64,
 
+    /// End once the rounds on each volume have shown something: one was not void, and values were in doubt
+    #[arg(long)]
+    pub(crate) until_shown: bool,
+
     /// Begin rounds for this many minutes, whatever their number
     #[arg(long, value_name = "M", conflicts_with = "rounds")]
     pub(crate) minutes: Option<u64>,

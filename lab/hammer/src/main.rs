@@ -135,7 +135,8 @@ fn all_rounds(
             Some(until) => begun.elapsed() >= until,
             None => number >= args.rounds,
         };
-        if over || interrupted() {
+        let enough = args.until_shown && volumes.iter().all(|volume| have_shown(volume, rounds));
+        if over || enough || interrupted() {
             break;
         }
         for volume in volumes {
@@ -154,6 +155,12 @@ fn all_rounds(
         }
     }
     Ok(())
+}
+
+/// Whether the rounds on a volume have shown something.
+fn have_shown(volume: &Volume, rounds: &[Round]) -> bool {
+    let of = || rounds.iter().filter(|round| round.volume == volume.name);
+    of().any(|round| !round.void) && of().any(|round| round.in_doubt > 0)
 }
 
 /// The number of the signal that ends the run, once it has come. Further signals change nothing:

@@ -15,7 +15,7 @@ use serde_json::Value;
 /// One guest at a time: they have the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Rounds on this volume until something was moved, at most six: nothing may be found.
+/// Rounds on this volume in one guest until something was moved, at most six: nothing may be found.
 fn round(release: Release, volume: &str) {
     round_in(Guest::with(release), release, volume);
 }
@@ -33,23 +33,26 @@ fn round_in(guest: Result<Guest, LabError>, release: Release, volume: &str) {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (mut shown, mut in_doubt) = (false, 0);
-    for seed in ["5", "6", "7", "8", "9", "10"] {
-        let round = hammer(release, volume, seed);
+    let rounds = hammer(release, volume);
+    for round in &rounds {
         let found = round["violations"].as_array().unwrap();
         assert!(found.is_empty(), "{volume} on {release}: {found:#?}");
-        let count = |name: &str| round[name].as_u64().unwrap();
-        assert!(count("states") >= 5);
-        shown |= round["void"] == false;
-        in_doubt += count("in_doubt");
-        if shown && in_doubt > 0 {
-            return;
-        }
+        assert!(round["states"].as_u64().unwrap() >= 5);
     }
-    panic!("{volume} on {release}: moved at all: {shown}, values in doubt: {in_doubt}");
+    let shown = rounds.iter().any(|round| round["void"] == false);
+    let in_doubt: u64 = { rounds.iter() }
+        .map(|round| round["in_doubt"].as_u64().unwrap())
+        .sum();
+    assert!(
+        shown && in_doubt > 0,
+        "{volume} on {release}: moved at all: {shown}, values in doubt: {in_doubt}"
+    );
 }
 
-fn hammer(release: Release, volume: &str, seed: &str) -> Value {
+fn hammer(release: Release, volume: &str) -> Vec<Value> {
+    // On an emulated processor the mover needs this long to get something moved in the first round;
+    // more rounds take longer than waits do.
+    let slow = if volume == "f2fs-offload" { "20" } else { "8" };
     let output = Command::new(env!("CARGO_BIN_EXE_hammer"))
         .args([
             "run",
@@ -59,7 +62,8 @@ fn hammer(release: Release, volume: &str, seed: &str) -> Value {
             "--volume",
             volume,
         ])
-        .args(["--states", "4", "--seed", seed, "--indef"])
+        .args(["--states", "4", "--seed", "5", "--rounds", "6"])
+        .args(["--until-shown", "--slow", slow, "--indef"])
         .arg(indef())
         .current_dir(source_tree::root())
         .output()
@@ -68,7 +72,7 @@ fn hammer(release: Release, volume: &str, seed: &str) -> Value {
     eprintln!("{said}");
     assert!(matches!(output.status.code(), Some(0 | 1)), "{said}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    document["rounds"][0].clone()
+    document["rounds"].as_array().unwrap().clone()
 }
 
 #[test]

@@ -145,7 +145,7 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
                 expected: times.expect(&program.name, &test),
                 limit: arguments
                     .limit
-                    .map_or_else(|| arguments.tier.limit(company), Duration::from_secs),
+                    .map_or_else(|| arguments.tier.limit(&test), Duration::from_secs),
                 company,
                 environment,
                 program: Rc::clone(&program),

@@ -39,8 +39,7 @@ impl Queue {
     }
 
     /// The next one beside these. Heavy ones first, as long as there is room for one: they run one
-    /// after the other, so that they determine the end of the whole run. Tests that run alone come
-    /// last.
+    /// after the other, so others have to be left to run beside them. Tests that run alone come last.
     pub(crate) fn take(&mut self, running: &[Company]) -> Option<Job> {
         if running.contains(&Company::Alone) {
             return None;

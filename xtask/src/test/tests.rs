@@ -120,15 +120,15 @@ fn the_longest_begins_and_company_is_kept() {
     let mut queue = Queue::new(vec![
         of("short", Company::Any, 1),
         of("alone", Company::Alone, 100),
-        of("guest", Company::Heavy, 5),
+        of("round", Company::Heavy, 5),
         of("long", Company::Any, 50),
-        of("longer guest", Company::Heavy, 6),
+        of("longer round", Company::Heavy, 6),
     ]);
     let mut take = |running: &[Company]| queue.take(running).map(|job| job.test);
-    // Guests determine the end of the whole run.
-    assert_eq!(take(&[]).unwrap(), "longer guest");
+    // Those that cannot run beside each other come first.
+    assert_eq!(take(&[]).unwrap(), "longer round");
     assert_eq!(take(&[Company::Heavy]).unwrap(), "long");
-    assert_eq!(take(&[Company::Any]).unwrap(), "guest");
+    assert_eq!(take(&[Company::Any]).unwrap(), "round");
     assert_eq!(take(&[Company::Heavy]).unwrap(), "short");
     // Alone is alone.
     assert_eq!(take(&[Company::Heavy]), None);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 
-use super::company::{Company, last_part};
+use super::company::last_part;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Tier {
@@ -67,12 +67,18 @@ const FURTHER: [(&str, &str); 17] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 10] = [
+const LONGER: [(&str, &str, &str, &str); 11] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("loop_stop", "loop_kills_on_", "INDEF_KILLS", "200"),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
     ("serve_fuzz", "", "INDEF_SERVE_FUZZ_SECONDS", "600"),
     ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),
+    (
+        "vm_offload",
+        "vm_6_12_a_killed_process",
+        "INDEF_KILLS",
+        "24",
+    ),
     (
         "vm_offload",
         "vm_6_12_nothing_is_lost",
@@ -127,14 +133,14 @@ impl Tier {
         }
     }
 
-    /// Time limit of one test. The longest of `make test` needs some four minutes on two busy
+    /// Time limit of one test. The longest of `make test` needs some two minutes on two busy
     /// processors; the tests of guests have limits of their own, which are more informative.
-    pub(crate) fn limit(self, company: Company) -> Duration {
-        let minutes = match (self, company) {
-            (Self::Check, _) => 2,
-            (Self::Test, Company::Heavy) => 20,
-            (Self::Test, Company::Any | Company::Alone) => 10,
-            (Self::Proof, _) => 180,
+    pub(crate) fn limit(self, test: &str) -> Duration {
+        let minutes = match self {
+            Self::Check => 2,
+            Self::Test if last_part(test).starts_with("vm_") => 20,
+            Self::Test => 10,
+            Self::Proof => 180,
         };
         Duration::from_mins(minutes)
     }

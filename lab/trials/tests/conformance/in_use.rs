@@ -2,6 +2,7 @@
 //! Afterwards the file must hold the data that its user wrote.
 
 use std::{
+    env,
     fs::File,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     sync::atomic::{AtomicBool, Ordering},
@@ -19,8 +20,27 @@ use crate::{
 };
 
 const SIZE: usize = 8 << 20;
-/// Number of times that the file is fragmented and moved in a case: each is a chance for a race.
-const ROUNDS: u64 = 6;
+/// Set in the environment for the short form of these cases.
+pub(crate) const SHORT: &str = "INDEF_CONFORMANCE_SHORT";
+
+/// The extent of a case.
+struct Effort {
+    /// Number of times that the file is fragmented and moved: each is a chance for a race.
+    rounds: u64,
+    /// Size of its fragments: F2FS needs two synchronous writes for each.
+    piece: Bytes,
+}
+
+fn effort() -> Effort {
+    let (rounds, kib) = match env::var_os(SHORT) {
+        Some(_) => (2, 16),
+        None => (6, 4),
+    };
+    Effort {
+        rounds,
+        piece: Bytes::kib(kib),
+    }
+}
 
 /// Move the file over and over while `user` runs, which gets the file's content, a random source
 /// and a function that tells whether to go on, and keeps the content up to date. Then compare.
@@ -33,8 +53,9 @@ fn while_used(
     };
     let path = bench.path("used");
     let mut moved = Bytes::ZERO;
-    for round in 0..ROUNDS {
-        make(&path, Bytes(SIZE as u64), Bytes::kib(4));
+    let Effort { rounds, piece } = effort();
+    for round in 0..rounds {
+        make(&path, Bytes(SIZE as u64), piece);
         let mut content = vec![0; SIZE];
         scratch_fs::content(&mut content, SIZE as u64, FileOffset(0));
         let stop = AtomicBool::new(false);
@@ -96,7 +117,8 @@ fn compare(path: &std::path::Path, content: &[u8], what: &str) {
         );
         let mut now = vec![0; content.len()];
         file.read_exact_at(&mut now, 0).unwrap();
-        if let Some(at) = (0..now.len()).find(|&i| now[i] != content[i]) {
+        if now != content {
+            let at = (0..now.len()).find(|&i| now[i] != content[i]).unwrap();
             let run = (at..now.len())
                 .take_while(|&i| now[i] != content[i])
                 .count();
@@ -222,7 +244,7 @@ pub(crate) fn deleted(kind: EngineKind) {
     let free = bench.settled_free();
     for steps in 0..5 {
         let path = bench.path("deleted");
-        make(&path, Bytes::mib(4), Bytes::kib(4));
+        make(&path, Bytes::mib(4), effort().piece);
         let target = Target::open(&path).unwrap();
         let ranges = bench.plan(&target, Policy::Whole).unwrap();
         std::thread::scope(|scope| {

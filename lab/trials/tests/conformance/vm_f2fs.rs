@@ -15,13 +15,13 @@ use guest::{Guest, LabError, Release, Zns, ZnsOptions, ZnsSetup, require};
 use indef_fs::EngineKind;
 use units::Bytes;
 
-use crate::CASES;
+use crate::{CASES, in_use::SHORT};
 
 /// F2FS shares no blocks, and the quotas of the suite are those of other file systems.
 const NOT_OF_F2FS: [&str; 2] = ["loop_reflinked", "loop_quota"];
 
 /// The cases that take longest where a processor is emulated. With `INDEF_WHOLE_SUITE` they run,
-/// too (`make proof`).
+/// too, and those with a user in their long form (`make proof`).
 const LONG: [&str; 7] = [
     "loop_dense",
     "loop_many_extents",
@@ -92,7 +92,7 @@ fn conforms(kind: EngineKind, half: Half) {
         "vda",
         program.to_str().unwrap(),
         &test,
-        &env::var(WHOLE).map_or_else(|_| String::new(), |is| format!("{WHOLE}={is}")),
+        &env::var(WHOLE).map_or_else(|_| format!("{SHORT}=1"), |is| format!("{WHOLE}={is}")),
     ];
     let Some(outcome) = require(guest.run(command)) else {
         return;
