@@ -92,7 +92,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub(crate) block_size: u64,
 
-    /// Size of the volatile write cache, 0 for none [default: the profile's buffer, at most 32 MiB]
+    /// Size of the volatile write cache, 0 for none [default: the profile's buffer, at most 32 MiB,
+    /// or 0 if that is protected against a loss of power]
     #[arg(long, value_name = "SIZE")]
     pub(crate) write_cache: Option<Bytes>,
 

@@ -48,8 +48,9 @@ pub struct DeviceOptions {
     pub block_bytes: u64,
     /// The place of the bytes.
     pub store: StoreOptions,
-    /// Size of the volatile write cache, all namespaces together; `None` takes the profile's
-    /// buffer, zero makes every write durable at once.
+    /// Size of the volatile write cache, all namespaces together; zero makes every write durable at
+    /// once. `None` takes the profile's buffer, or zero where that is protected against a loss of
+    /// power.
     pub write_cache: Option<Bytes>,
     /// How many times slower than real time the model's time goes.
     pub time_scale: f64,
@@ -130,7 +131,7 @@ impl Device {
         let kinds = kinds(options, &specs, &model);
         let cache = options
             .write_cache
-            .unwrap_or_else(|| options.profile.buffer_size().min(LARGEST_CACHE));
+            .unwrap_or_else(|| volatile_buffer(&options.profile));
         let cache_bytes = cache.get() / specs.len() as u64;
         let (store, image) = match &options.store {
             StoreOptions::Memory => (Store::in_memory(&kinds, cache_bytes)?, None),
@@ -192,6 +193,15 @@ impl Device {
             ),
             profile: options.profile.clone(),
         }))
+    }
+}
+
+/// The part of a profile's buffer that a loss of power empties.
+fn volatile_buffer(profile: &Profile) -> Bytes {
+    if profile.is_buffer_protected() {
+        Bytes::ZERO
+    } else {
+        profile.buffer_size().min(LARGEST_CACHE)
     }
 }
 
