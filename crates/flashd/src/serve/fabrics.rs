@@ -140,7 +140,8 @@ pub(super) fn connect(
         wanted.queue,
         wanted.entries,
         wanted.no_flow_control,
-        Arc::clone(&controller.errors),
+        &controller.errors,
+        &controller.keep_alive,
     );
     Ok(Arc::new(HostQueue {
         id: wanted.queue,

@@ -10,7 +10,12 @@ use std::{
 
 use nvme_wire::discovery::DISCOVERY_NQN;
 
-use super::{backend::Backend, controller::Controller, limits::CONTROLLERS_MAX};
+use super::{
+    backend::Backend,
+    controller::Controller,
+    limits::{CONTROLLERS_MAX, Timeouts},
+    room::Room,
+};
 use crate::{device::Device, lock::lock};
 
 /// Options of a target.
@@ -21,6 +26,8 @@ pub struct TargetOptions {
     /// The address in the discovery log page; the one at which the host has reached the target if
     /// there is none. For hosts behind a translation of addresses.
     pub advertise: Option<SocketAddr>,
+    /// The time that hosts may take.
+    pub timeouts: Timeouts,
 }
 
 /// The NVM subsystem.
@@ -29,6 +36,8 @@ pub(super) struct Subsystem {
     pub(super) backend: Arc<Backend>,
     pub(super) advertise: Option<SocketAddr>,
     pub(super) started: Instant,
+    pub(super) timeouts: Timeouts,
+    pub(super) room: Arc<Room>,
     nqn: String,
     serial: String,
     controllers: Mutex<Controllers>,
@@ -54,6 +63,8 @@ impl Subsystem {
             backend: Arc::new(Backend::new(device)),
             advertise: options.advertise,
             started: Instant::now(),
+            timeouts: options.timeouts,
+            room: Arc::default(),
             nqn,
             serial,
             controllers: Mutex::default(),
