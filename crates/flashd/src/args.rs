@@ -147,6 +147,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     pub(crate) nqn: Option<String>,
 
+    /// Private namespaces: one controller at a time, and no multipath disk on the host, whose limits
+    /// of open and active zones Linux reports as 0
+    #[arg(long)]
+    pub(crate) private: bool,
+
     /// Where the discovery log says that it listens, for hosts behind a translation of addresses, such
     /// as 10.0.2.2:4420 for a QEMU guest [default: where the host has reached it]
     #[arg(long, value_name = "ADDRESS:PORT")]

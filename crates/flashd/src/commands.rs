@@ -67,6 +67,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let options = TargetOptions {
         nqn: args.nqn.clone(),
         advertise: args.advertise,
+        private: args.private,
         ..TargetOptions::default()
     };
     let target = Target::listen(device, args.listen, options)

@@ -65,6 +65,8 @@ fn identify_describes_what_there_is() {
     assert!(controller.command_capsule.get() >= 4 && controller.keep_alive_granularity.get() > 0);
     assert_eq!(controller.namespaces.get(), 2);
     assert_eq!(controller.write_cache & 1, 1);
+    // Several controllers may share the namespaces.
+    assert_eq!(controller.multipath, 1 << 1);
 
     let flat: Namespace = host.identify_as(CONVENTIONAL, 0, 0).unwrap();
     assert_eq!(flat.size.get(), CONVENTIONAL_BLOCKS);

@@ -9,13 +9,16 @@ use flashd::{
     device::{Device, DeviceOptions},
     serve::{TargetOptions, Timeouts},
 };
-use nvme_initiator::{Error, Host, Incoming, Queue, Wire, command};
+use nvme_initiator::{Error, Host, HostOptions, Incoming, Queue, Wire, command};
 use nvme_wire::{
     Sgl, Status,
     command::SglKind,
+    discovery::DISCOVERY_NQN,
+    identify::{Controller, IndependentNamespace, Namespace},
     pdu::{CapsuleCmd, Digests, FLAG_LAST, Header, PduType, R2t},
+    status::connect,
 };
-use target::{BLOCK, CONVENTIONAL, Fixture, pattern};
+use target::{BLOCK, CONVENTIONAL, Fixture, ZONED, pattern};
 use units::Bytes;
 use zerocopy::{IntoBytes, little_endian::U16};
 
@@ -240,4 +243,33 @@ fn hosts_that_owe_their_data_hold_little_memory() {
     let read = command::read(CONVENTIONAL, 0, (MIB / BLOCK) as u32);
     let back = honest.run(read, Vec::new(), MIB).unwrap();
     assert!(back.ok("Read").unwrap().data == data);
+}
+
+#[test]
+fn private_namespaces_have_one_controller_and_no_other_path() {
+    let fixture = Fixture::with_options(TargetOptions {
+        private: true,
+        ..TargetOptions::default()
+    });
+    let mut host = fixture.host(Digests::default());
+    let controller: Controller = host.identify_as(0, 1, 0).unwrap();
+    assert_eq!(controller.multipath, 0);
+    for nsid in [ZONED, CONVENTIONAL] {
+        let namespace: Namespace = host.identify_as(nsid, 0, 0).unwrap();
+        let independent: IndependentNamespace = host.identify_as(nsid, 8, 0).unwrap();
+        assert_eq!((namespace.multipath, independent.multipath), (0, 0));
+    }
+    let another = || {
+        Host::connect(
+            fixture.target.address(),
+            fixture.options(Digests::default()),
+        )
+    };
+    let refused = another().unwrap_err();
+    assert_eq!(refused.status(), Some(connect::CONTROLLER_BUSY));
+    // Discovery goes on.
+    Host::connect(fixture.target.address(), HostOptions::new(DISCOVERY_NQN)).unwrap();
+    drop(host);
+    fixture.wait_until_idle();
+    another().unwrap();
 }

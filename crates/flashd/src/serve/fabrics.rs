@@ -167,7 +167,7 @@ fn connect_admin(
     if wanted.controller != CNTLID_DYNAMIC {
         return Err(invalid(ConnectPart::Data, at::CONTROLLER));
     }
-    let controller = subsystem.add_controller(|id| {
+    let controller = subsystem.add_controller(is_discovery, |id| {
         Controller::new(
             id,
             is_discovery,
