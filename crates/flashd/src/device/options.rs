@@ -128,6 +128,7 @@ impl Device {
         let mut model = flash_model::Device::new(&options.profile, &specs)?;
         let clock = Clock::new(options.time_scale, options.overhead.get())
             .ok_or(OpenError::TimeScale(options.time_scale))?;
+        report_spare(&options.profile, &model, specs.len());
         let kinds = kinds(options, &specs, &model);
         let cache = options
             .write_cache
@@ -193,6 +194,31 @@ impl Device {
             ),
             profile: options.profile.clone(),
         }))
+    }
+}
+
+/// Say how much spare flash each conventional namespace has, and where its writes are not amplified
+/// as the profile's number suggests.
+fn report_spare(profile: &Profile, model: &flash_model::Device, namespaces: usize) {
+    if profile.is_instant() {
+        return;
+    }
+    for index in 0..namespaces {
+        let Some(spare) = model.spare(index) else {
+            continue;
+        };
+        let id = index + 1;
+        let (percent, nominal) = (spare.percent, spare.nominal_percent);
+        if spare.is_far_from_nominal() {
+            tracing::warn!(
+                "namespace {id}: {percent:.0} % spare flash, not {nominal} % as the profile says: it is \
+                 small for this flash, and garbage collection costs less than on the whole device; \
+                 from {} on it is at most twice the profile's",
+                spare.enough
+            );
+        } else {
+            tracing::info!("namespace {id}: {percent:.1} % spare flash (profile: {nominal} %)");
+        }
     }
 }
 
