@@ -21,7 +21,7 @@ use compare::{
 use figures::{Change, contiguous, cost_of_a_call, disturbed_at_random};
 use host::{KIB, MIB};
 
-/// A small namespace, with 21 % to spare: the whole size takes minutes.
+/// A small namespace, with 22 % to spare: one of 8 GiB takes minutes.
 const SIZE: u64 = 512 * MIB;
 
 fn within(rows: &[Row], tolerance: f64) {
