@@ -19,7 +19,10 @@ use compare::{
     LAYOUTS, Row, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8, with_32_dies,
 };
 use figures::{Change, contiguous, cost_of_a_call, disturbed_at_random};
-use host::KIB;
+use host::{KIB, MIB};
+
+/// A small namespace, with 22 % to spare: one of 8 GiB takes minutes.
+const SIZE: u64 = 512 * MIB;
 
 fn within(rows: &[Row], tolerance: f64) {
     for row in rows {
@@ -124,10 +127,10 @@ fn figure_8_shows_granule_and_stripe() {
 fn hints_keep_the_speed_while_garbage_is_collected() {
     let profile = emulated();
     let per_call = cost_of_a_call(&profile, published::CONTIGUOUS);
-    let (writing, alone, beside) = without_collecting(&profile, per_call);
+    let (writing, alone, beside) = without_collecting(&profile, SIZE, per_call);
     for others in [Others::GRANULES, Others::HOT_GRANULES, Others::WITH_SMALL] {
         let outcomes =
-            LAYOUTS.map(|(name, layout)| (name, run(&profile, layout, others, per_call)));
+            LAYOUTS.map(|(name, layout)| (name, run(&profile, SIZE, layout, others, per_call)));
         let plain = outcomes[1].1;
         for (name, outcome) in outcomes {
             assert!(outcome.counters.gc_erases > 1_000, "{name} {outcome:?}");

@@ -92,7 +92,8 @@ pub(crate) struct DeviceArgs {
     #[arg(long, value_name = "BYTES", default_value_t = 4096)]
     pub(crate) block_size: u64,
 
-    /// Size of the volatile write cache, 0 for none [default: the profile's buffer, at most 32 MiB]
+    /// Size of the volatile write cache, 0 for none [default: the profile's buffer, at most 32 MiB,
+    /// or 0 if that is protected against a loss of power]
     #[arg(long, value_name = "SIZE")]
     pub(crate) write_cache: Option<Bytes>,
 
@@ -145,6 +146,11 @@ pub(crate) struct ServeArgs {
     /// Name of the subsystem, for `nvme connect -n` [default: one made of the first namespace's UUID]
     #[arg(long, value_name = "NQN", value_parser = nqn)]
     pub(crate) nqn: Option<String>,
+
+    /// Private namespaces: one controller at a time, and no multipath disk on the host, whose limits
+    /// of open and active zones Linux reports as 0
+    #[arg(long)]
+    pub(crate) private: bool,
 
     /// Where the discovery log says that it listens, for hosts behind a translation of addresses, such
     /// as 10.0.2.2:4420 for a QEMU guest [default: where the host has reached it]

@@ -67,6 +67,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
     let options = TargetOptions {
         nqn: args.nqn.clone(),
         advertise: args.advertise,
+        private: args.private,
+        ..TargetOptions::default()
     };
     let target = Target::listen(device, args.listen, options)
         .with_context(|| format!("cannot listen at {}", args.listen))?;

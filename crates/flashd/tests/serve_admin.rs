@@ -64,6 +64,9 @@ fn identify_describes_what_there_is() {
     assert_eq!(nqn_of(&controller.subsystem), Some(fixture.target.nqn()));
     assert!(controller.command_capsule.get() >= 4 && controller.keep_alive_granularity.get() > 0);
     assert_eq!(controller.namespaces.get(), 2);
+    assert_eq!(controller.write_cache & 1, 1);
+    // Several controllers may share the namespaces.
+    assert_eq!(controller.multipath, 1 << 1);
 
     let flat: Namespace = host.identify_as(CONVENTIONAL, 0, 0).unwrap();
     assert_eq!(flat.size.get(), CONVENTIONAL_BLOCKS);
@@ -309,6 +312,22 @@ fn requests_for_events_can_be_aborted_and_are_limited() {
     // A command that does not exist.
     admin.start(command::abort(0, 999), Vec::new(), 0).unwrap();
     assert_eq!(admin.wait().unwrap().result, 1);
+}
+
+#[test]
+fn a_protected_buffer_is_no_volatile_cache() {
+    let namespace = NamespaceOptions {
+        kind: NamespaceKind::Conventional,
+        size: Bytes::mib(16),
+    };
+    let profile = Profile::builtin("zn540").unwrap();
+    let options = DeviceOptions::in_memory(profile, &[namespace]);
+    let fixture = Fixture::of(Device::open(&options).unwrap());
+    let mut host = fixture.host(Digests::default());
+    let controller: Controller = host.identify_as(0, 1, 0).unwrap();
+    assert_eq!(controller.write_cache & 1, 0);
+    let feature = command::get_features(Feature::VolatileWriteCache.raw(), 0, 0);
+    assert_eq!(status(&mut host, feature, 0), Status::InvalidField);
 }
 
 #[test]

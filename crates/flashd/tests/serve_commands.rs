@@ -351,6 +351,33 @@ fn zones_go_through_their_states() {
 }
 
 #[test]
+fn a_zone_that_was_opened_and_not_written_closes_to_closed() {
+    let fixture = Fixture::new();
+    let (_host, mut queue) = fixture.queue();
+    let state = |queue: &mut Queue| report(queue, 0, ReportFilter::All, true, 1).1[0].zone_state();
+    for (action, expected) in [
+        (ZoneAction::Open, ZoneState::ExplicitlyOpened),
+        (ZoneAction::Close, ZoneState::Closed),
+        (ZoneAction::Close, ZoneState::Closed),
+        (ZoneAction::Reset, ZoneState::Empty),
+        (ZoneAction::Open, ZoneState::ExplicitlyOpened),
+        (ZoneAction::Close, ZoneState::Closed),
+    ] {
+        let done = run(
+            &mut queue,
+            command::zone_send(ZONED, Some(0), action),
+            Vec::new(),
+        );
+        assert_eq!(done.status, Status::Success, "{action:?}");
+        assert_eq!(state(&mut queue), expected, "{action:?}");
+    }
+    // Without data it is empty again after a loss of power (ZNS Command Set 1.1 §2.1.1.3).
+    fixture.device.power_cut();
+    let (_host, mut queue) = fixture.queue();
+    assert_eq!(state(&mut queue), ZoneState::Empty);
+}
+
+#[test]
 fn copy_in_every_format_and_in_device_defragment() {
     let fixture = Fixture::new();
     let (mut host, mut queue) = fixture.queue();

@@ -10,11 +10,8 @@ use units::Nanos;
 use super::{
     dummy::Numbers,
     figures::{Change, FILE, GRANULE, device},
-    host::{File, Host, KIB, MIB, mib_per_s},
+    host::{File, Host, KIB, mib_per_s},
 };
-
-/// Size of the namespace; all of it is in use.
-const SIZE: u64 = 512 * MIB;
 
 /// The bytes that others write for each MiB that is read, if they write: one granule for every
 /// second die.
@@ -102,11 +99,17 @@ impl Churn {
     }
 }
 
-/// Fills the device, overwrites all of it twice at random, writes the target, and overwrites
+/// Fills a device of `size` bytes, all of it in use, overwrites all of it twice at random, writes the target, and overwrites
 /// everything else twice more.
-pub(crate) fn run(profile: &Profile, layout: Layout, others: Others, per_call: Nanos) -> Outcome {
+pub(crate) fn run(
+    profile: &Profile,
+    size: u64,
+    layout: Layout,
+    others: Others,
+    per_call: Nanos,
+) -> Outcome {
     let hints = matches!(layout, Layout::Disturbed { hints: true, .. });
-    let mut host = Host::new(device(profile, SIZE), hints, per_call);
+    let mut host = Host::new(device(profile, size), hints, per_call);
     let mut target = File::default();
     if layout
         == (Layout::Disturbed {
@@ -121,7 +124,7 @@ pub(crate) fn run(profile: &Profile, layout: Layout, others: Others, per_call: N
         others,
         numbers: Numbers(24),
     };
-    let rest = SIZE - FILE;
+    let rest = size - FILE;
     host.append_unsynced(&mut churn.file, rest);
     churn.overwrite(&mut host, 2 * rest);
     write_target(&mut host, &mut target, layout, &mut churn);
@@ -158,10 +161,10 @@ pub(crate) fn run(profile: &Profile, layout: Layout, others: Others, per_call: N
 
 /// Returns the same speeds on a device that need not collect, since most of it was never written:
 /// (writing, reading a contiguous file, reading it while others write), in MiB/s.
-pub(crate) fn without_collecting(profile: &Profile, per_call: Nanos) -> (f64, f64, f64) {
-    let mut host = Host::new(device(profile, SIZE), false, per_call);
+pub(crate) fn without_collecting(profile: &Profile, size: u64, per_call: Nanos) -> (f64, f64, f64) {
+    let mut host = Host::new(device(profile, size), false, per_call);
     let (mut target, mut file) = (File::default(), File::default());
-    host.append_unsynced(&mut file, SIZE / 4);
+    host.append_unsynced(&mut file, size / 4);
     host.append(&mut target, FILE);
     let mut churn = Churn {
         file,
@@ -169,9 +172,9 @@ pub(crate) fn without_collecting(profile: &Profile, per_call: Nanos) -> (f64, f6
         numbers: Numbers(24),
     };
     let began = host.now();
-    churn.overwrite(&mut host, SIZE / 4);
+    churn.overwrite(&mut host, size / 4);
     host.sync();
-    let written = mib_per_s(SIZE / 4, Nanos(host.now().0 - began.0));
+    let written = mib_per_s(size / 4, Nanos(host.now().0 - began.0));
     host.idle();
     let alone = mib_per_s(FILE, host.read(&target));
     let beside = host.read_beside(&target, |host| churn.overwrite(host, BESIDE));

@@ -1,6 +1,9 @@
 //! A conventional namespace: the FTL's decisions on the timelines.
 
+mod spare;
 mod submit;
+
+pub use spare::Spare;
 
 use crate::{
     SECTOR,
@@ -23,6 +26,7 @@ pub(crate) struct ConventionalNamespace {
     pub(crate) size: u64,
     pub(crate) ftl: Ftl,
     logical_page: u64,
+    over_provisioning_percent: f64,
     /// Bytes in pages that are not complete, which take room in the write buffer.
     held: u64,
     /// The bytes of it that no flush has covered.
@@ -58,6 +62,7 @@ impl ConventionalNamespace {
             size,
             ftl: Ftl::new(ftl_geometry, FtlOptions::default())?,
             logical_page,
+            over_provisioning_percent: profile.ftl.over_provisioning_percent,
             held: 0,
             unflushed: 0,
             flush_die: 0,

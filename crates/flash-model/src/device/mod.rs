@@ -15,7 +15,7 @@ pub use self::{
 use crate::{
     SECTOR,
     command::Ticket,
-    conventional::ConventionalNamespace,
+    conventional::{ConventionalNamespace, Spare},
     core::{Core, PagesInFlight, Step},
     geometry::Geometry,
     migration::{JobKind, PageWork, Tasks},
@@ -184,6 +184,18 @@ impl Device {
         {
             zoned.forget(&mut self.core, zone, self.now);
             zoned.table.restore(zone, state, write_pointer);
+        }
+    }
+
+    /// Returns the spare flash of a conventional namespace; `None` for a zoned one.
+    ///
+    /// # Panics
+    /// There is no such namespace.
+    #[must_use]
+    pub fn spare(&self, ns: usize) -> Option<Spare> {
+        match &self.namespaces[ns] {
+            Namespace::Conventional(conventional) => Some(conventional.spare()),
+            Namespace::Zoned(_) => None,
         }
     }
 

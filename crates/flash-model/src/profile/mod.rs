@@ -156,10 +156,16 @@ impl Profile {
         &self.geometry
     }
 
-    /// Size of the volatile write buffer.
+    /// Size of the write buffer.
     #[must_use]
     pub const fn buffer_size(&self) -> Bytes {
         self.buffer
+    }
+
+    /// Whether the write buffer outlives a loss of power: then no acknowledged write is volatile.
+    #[must_use]
+    pub const fn is_buffer_protected(&self) -> bool {
+        self.timing.buffer_protected
     }
 
     /// Whether every command is done when it is submitted.

@@ -20,7 +20,7 @@ pub enum ZoneState {
     ImplicitlyOpen,
     /// Opened by a command.
     ExplicitlyOpen,
-    /// Partly written, not open.
+    /// Written or opened before, and not full; not open.
     Closed,
     /// No more writes until a reset.
     Full,

@@ -177,22 +177,11 @@ impl ZoneTable {
         }
         while let Some(oldest) = self.implicit.pop_front() {
             if self.zones[oldest].state == ZoneState::ImplicitlyOpen {
-                self.close_open(oldest);
+                self.set_state(oldest, ZoneState::Closed);
                 return Ok(());
             }
         }
         Err(Refused::TooManyOpen)
-    }
-
-    /// Closes an open zone; one that was opened but not written becomes empty.
-    fn close_open(&mut self, index: usize) {
-        let zone = &self.zones[index];
-        let state = if zone.write_pointer == zone.start {
-            ZoneState::Empty
-        } else {
-            ZoneState::Closed
-        };
-        self.set_state(index, state);
     }
 
     /// Puts a zone into a state, regardless of the limits, and keeps the counts right.
@@ -231,10 +220,9 @@ impl ZoneTable {
                 self.make_room(index)?;
                 ExplicitlyOpen
             }
-            (ZoneAction::Close, ImplicitlyOpen | ExplicitlyOpen) => {
-                self.close_open(index);
-                return Ok(transition);
-            }
+            // Written or not: only a reset or a loss of power makes an opened zone empty again
+            // (ZNS Command Set 1.1 §2.1.1.3.3).
+            (ZoneAction::Close, ImplicitlyOpen | ExplicitlyOpen) => Closed,
             (ZoneAction::Finish, Empty | Closed | ImplicitlyOpen | ExplicitlyOpen) => Full,
             (ZoneAction::Reset, Closed | ImplicitlyOpen | ExplicitlyOpen | Full) => Empty,
             (ZoneAction::Offline, ReadOnly) => Offline,

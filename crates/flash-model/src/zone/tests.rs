@@ -55,14 +55,20 @@ fn implicitly_open_zones_give_way_and_explicit_ones_do_not() {
 }
 
 #[test]
-fn an_opened_zone_without_data_closes_to_empty() {
-    let mut zones = table(0, 0);
-    zones.act(0, ZoneAction::Open).unwrap();
-    zones.act(0, ZoneAction::Close).unwrap();
-    assert_eq!(zones.zones()[0].state, ZoneState::Empty);
-    assert_eq!(
-        zones.act(0, ZoneAction::Close),
-        Err(Refused::InvalidTransition)
-    );
-    assert_eq!(zones.act(0, ZoneAction::Reset), Ok(None));
+fn an_opened_zone_without_data_stays_active_when_it_is_closed() {
+    let mut zones = table(2, 1);
+    for zone in [0, 1] {
+        zones.act(zone, ZoneAction::Open).unwrap();
+        zones.act(zone, ZoneAction::Close).unwrap();
+        assert_eq!(zones.zones()[zone].state, ZoneState::Closed);
+        assert_eq!(zones.zones()[zone].write_pointer, zones.zones()[zone].start);
+    }
+    assert_eq!(zones.act(0, ZoneAction::Close), Ok(None));
+    // Both keep their active resources, and neither is open.
+    assert_eq!(zones.act(2, ZoneAction::Open), Err(Refused::TooManyActive));
+    assert_eq!(zones.write(8 * MIB, 4096), Err(Refused::TooManyActive));
+    zones.write(0, 4096).unwrap();
+    zones.act(1, ZoneAction::Reset).unwrap();
+    assert_eq!(zones.zones()[1].state, ZoneState::Empty);
+    zones.act(2, ZoneAction::Open).unwrap();
 }

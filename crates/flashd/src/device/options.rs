@@ -48,8 +48,9 @@ pub struct DeviceOptions {
     pub block_bytes: u64,
     /// The place of the bytes.
     pub store: StoreOptions,
-    /// Size of the volatile write cache, all namespaces together; `None` takes the profile's
-    /// buffer, zero makes every write durable at once.
+    /// Size of the volatile write cache, all namespaces together; zero makes every write durable at
+    /// once. `None` takes the profile's buffer, or zero where that is protected against a loss of
+    /// power.
     pub write_cache: Option<Bytes>,
     /// How many times slower than real time the model's time goes.
     pub time_scale: f64,
@@ -127,10 +128,11 @@ impl Device {
         let mut model = flash_model::Device::new(&options.profile, &specs)?;
         let clock = Clock::new(options.time_scale, options.overhead.get())
             .ok_or(OpenError::TimeScale(options.time_scale))?;
+        report_spare(&options.profile, &model, specs.len());
         let kinds = kinds(options, &specs, &model);
         let cache = options
             .write_cache
-            .unwrap_or_else(|| options.profile.buffer_size().min(LARGEST_CACHE));
+            .unwrap_or_else(|| volatile_buffer(&options.profile));
         let cache_bytes = cache.get() / specs.len() as u64;
         let (store, image) = match &options.store {
             StoreOptions::Memory => (Store::in_memory(&kinds, cache_bytes)?, None),
@@ -192,6 +194,40 @@ impl Device {
             ),
             profile: options.profile.clone(),
         }))
+    }
+}
+
+/// Say how much spare flash each conventional namespace has, and where its writes are not amplified
+/// as the profile's number suggests.
+fn report_spare(profile: &Profile, model: &flash_model::Device, namespaces: usize) {
+    if profile.is_instant() {
+        return;
+    }
+    for index in 0..namespaces {
+        let Some(spare) = model.spare(index) else {
+            continue;
+        };
+        let id = index + 1;
+        let (percent, nominal) = (spare.percent, spare.nominal_percent);
+        if spare.is_far_from_nominal() {
+            tracing::warn!(
+                "namespace {id}: {percent:.0} % spare flash, not {nominal} % as the profile says: it is \
+                 small for this flash, and garbage collection costs less than on the whole device; \
+                 from {} on it is at most twice the profile's",
+                spare.enough
+            );
+        } else {
+            tracing::info!("namespace {id}: {percent:.1} % spare flash (profile: {nominal} %)");
+        }
+    }
+}
+
+/// The part of a profile's buffer that a loss of power empties.
+fn volatile_buffer(profile: &Profile) -> Bytes {
+    if profile.is_buffer_protected() {
+        Bytes::ZERO
+    } else {
+        profile.buffer_size().min(LARGEST_CACHE)
     }
 }
 

@@ -58,6 +58,27 @@ fn block(device: &Device, namespace: usize, offset: u64) -> u8 {
     bytes[0]
 }
 
+/// Only the write cache that was asked for loses data on a device with power loss protection.
+#[test]
+fn a_protected_buffer_loses_nothing() {
+    for (write_cache, left) in [(None, 1), (Some(Bytes::mib(1)), 0)] {
+        let profile = Profile::builtin("zn540").unwrap();
+        let namespace = NamespaceOptions {
+            kind: NamespaceKind::Conventional,
+            size: Bytes::mib(64),
+        };
+        let options = DeviceOptions {
+            write_cache,
+            ..DeviceOptions::in_memory(profile, &[namespace])
+        };
+        let device = Device::open(&options).unwrap();
+        assert_eq!(device.has_volatile_cache(), write_cache.is_some());
+        write(&device, 0, 0, 1, 2).unwrap();
+        device.power_cut();
+        assert_eq!(block(&device, 0, 0), left, "cache: {write_cache:?}");
+    }
+}
+
 #[test]
 fn zones_go_back_to_what_is_durable_when_the_power_is_cut() {
     let device = device();

@@ -33,10 +33,6 @@ use super::{
 
 /// The interval at which an idle connection is checked.
 const TICK: Duration = Duration::from_millis(250);
-/// The time that a host may take to make its connection a queue.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time that a host may take to send the rest of a PDU, or to receive the data sent to it.
-const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The reason why a connection ends.
 #[derive(Debug)]
@@ -83,8 +79,12 @@ struct Session {
     stop: Arc<AtomicBool>,
     queue: Option<Arc<HostQueue>>,
     opened: Instant,
-    waiting_since: Instant,
-    active: bool,
+    /// The last look at the timeouts.
+    looked: Instant,
+    /// The first wait for a part of the current PDU, its first byte if that was waited for.
+    pdu_since: Option<Instant>,
+    /// The R2T of the oldest data that the host owes.
+    asked: Option<Instant>,
 }
 
 impl Connection {
@@ -96,8 +96,9 @@ impl Connection {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TICK))?;
-        stream.set_write_timeout(Some(STALL_TIMEOUT))?;
-        let sender = Arc::new(Sender::new(&stream, Arc::clone(&subsystem.backend))?);
+        let backend = Arc::clone(&subsystem.backend);
+        let sender = Arc::new(Sender::new(&stream, backend, subsystem.timeouts.data)?);
+        let room = Arc::clone(&subsystem.room);
         let now = Instant::now();
         Ok(Self {
             receiver: Receiver::new(stream),
@@ -107,10 +108,11 @@ impl Connection {
                 stop,
                 queue: None,
                 opened: now,
-                waiting_since: now,
-                active: false,
+                looked: now,
+                pdu_since: None,
+                asked: None,
             },
-            transfers: Transfers::default(),
+            transfers: Transfers::new(room),
         })
     }
 
@@ -160,6 +162,8 @@ impl Connection {
             session,
             transfers,
         } = self;
+        session.pdu_since = None;
+        session.asked = transfers.asked();
         let bytes = receiver.peek(Header::LEN, false, session)?;
         let header = Header::first_of(bytes).ok_or(Ended::Quietly)?;
         if session.has_to_end() {
@@ -198,6 +202,7 @@ impl Connection {
             }
             _ => return Err(Fatal::because(FatalStatus::SequenceError).into()),
         }
+        self.ask()?;
         self.session.sender.flush_if_full();
         Ok(())
     }
@@ -228,11 +233,31 @@ impl Connection {
         } else {
             session.execute(permit, &command, &transfer.data)?;
         }
-        transfers.give_back(transfer.data);
-        while let Some(ask) = transfers.next() {
-            session.ask(ask);
-        }
         Ok(())
+    }
+
+    /// Ask the host for the data that there is room for. Without any room the connection waits for
+    /// it, and its later PDUs with it.
+    fn ask(&mut self) -> Result<(), Ended> {
+        let Self {
+            session, transfers, ..
+        } = self;
+        loop {
+            while let Some(Ask { cid, tag, len }) = transfers.next() {
+                session.sender.ask(cid, tag, len);
+            }
+            session.sender.flush_if_full();
+            if !transfers.is_starved() {
+                return Ok(());
+            }
+            // The host owes no data now.
+            session.asked = None;
+            session.before_wait();
+            transfers.wait_for_room(TICK);
+            if session.is_over(false) {
+                return Err(Ended::Quietly);
+            }
+        }
     }
 }
 
@@ -292,7 +317,6 @@ impl Session {
         data: &[u8],
         intact: bool,
     ) -> Result<(), Ended> {
-        self.active = true;
         let entries = self.queue.as_ref().map_or(1, |queue| queue.entries);
         let permit = match Permit::issue(&self.sender, submission, entries.min(QUEUE_ENTRIES_MAX)) {
             Ok(permit) => permit,
@@ -314,9 +338,7 @@ impl Session {
             Ok(Source::Nowhere) => self.execute(permit, &command, &[])?,
             Ok(Source::Capsule(data)) => self.execute(permit, &command, data)?,
             Ok(Source::Host(len)) => {
-                if let Some(ask) = transfers.want(permit.cid(), Waiting { permit, command }, len) {
-                    self.ask(ask);
-                }
+                transfers.want(permit.cid(), Waiting { permit, command }, len);
             }
             Err(status) => permit.complete(Err(status.into())),
         }
@@ -363,10 +385,6 @@ impl Session {
         Ok(())
     }
 
-    fn ask(&self, ask: Ask) {
-        self.sender.ask(ask.cid, ask.tag, ask.len);
-    }
-
     fn has_to_end(&self) -> bool {
         self.stop.load(Ordering::Acquire) || self.sender.is_dead()
     }
@@ -408,20 +426,28 @@ impl Drop for Session {
 impl Patience for Session {
     fn before_wait(&mut self) {
         self.sender.flush();
-        if std::mem::take(&mut self.active)
-            && let Some(queue) = &self.queue
-        {
-            queue.controller.seen();
+        self.pdu_since.get_or_insert_with(Instant::now);
+    }
+
+    fn received(&mut self, within: bool) -> bool {
+        if let Some(queue) = &self.queue {
+            queue.controller.keep_alive.note_traffic();
         }
-        self.waiting_since = Instant::now();
+        let now = Instant::now();
+        if !within {
+            self.pdu_since = Some(now);
+        }
+        // A host that never pauses, if only by a byte, is looked at like one that does.
+        now - self.looked >= TICK && self.is_over(within)
     }
 
     fn is_over(&mut self, within: bool) -> bool {
         if self.has_to_end() {
             return true;
         }
+        self.looked = Instant::now();
         match &self.queue {
-            None if self.opened.elapsed() > CONNECT_TIMEOUT => {
+            None if self.opened.elapsed() > self.subsystem.timeouts.connect => {
                 tracing::debug!("the host does not connect");
                 return true;
             }
@@ -430,8 +456,14 @@ impl Patience for Session {
         }
         // An event may have been reported.
         self.sender.flush();
-        if within && self.waiting_since.elapsed() > STALL_TIMEOUT {
-            tracing::warn!("the host does not go on with its PDU");
+        let timeouts = &self.subsystem.timeouts;
+        let late = |since: Option<Instant>, limit| since.is_some_and(|at| at.elapsed() > limit);
+        if within && late(self.pdu_since, timeouts.pdu) {
+            tracing::warn!("the host does not finish its PDU");
+            return true;
+        }
+        if late(self.asked, timeouts.data) {
+            tracing::warn!("the host does not send the data that it was asked for");
             return true;
         }
         false

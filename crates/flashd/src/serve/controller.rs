@@ -6,7 +6,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -24,6 +24,7 @@ use nvme_wire::{
 use super::{
     error_log::ErrorLog,
     events::Events,
+    keep_alive::KeepAlive,
     limits::{IO_QUEUES_MAX, QUEUE_ENTRIES_MAX},
     send::{Completed, Failed, Permit, Sender},
 };
@@ -38,12 +39,11 @@ pub(super) struct Controller {
     pub(super) host_id: [u8; 16],
     configuration: AtomicU32,
     status: AtomicU32,
-    made: Instant,
-    seen_ms: AtomicU64,
     queues: Mutex<BTreeMap<u16, Arc<Sender>>>,
     /// For each namespace, whether it was healthy at the last look.
     healthy: Mutex<Vec<bool>>,
     pub(super) errors: Arc<ErrorLog>,
+    pub(super) keep_alive: Arc<KeepAlive>,
     events: Mutex<Events<Permit>>,
     pub(super) settings: Settings,
 }
@@ -51,8 +51,6 @@ pub(super) struct Controller {
 /// The values that a host sets with Set Features; a reset puts them back.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// 0 where the host does not want it.
-    pub(super) keep_alive_ms: AtomicU32,
     pub(super) io_queues: AtomicU32,
     pub(super) event_configuration: AtomicU32,
     pub(super) write_cache: AtomicBool,
@@ -77,14 +75,12 @@ impl Controller {
             host_id,
             configuration: AtomicU32::new(0),
             status: AtomicU32::new(0),
-            made: Instant::now(),
-            seen_ms: AtomicU64::new(0),
             queues: Mutex::default(),
             healthy: Mutex::new(health(device)),
             errors: Arc::default(),
+            keep_alive: Arc::new(KeepAlive::new(keep_alive_ms)),
             events: Mutex::default(),
             settings: Settings {
-                keep_alive_ms: AtomicU32::new(keep_alive_ms),
                 io_queues: AtomicU32::new(IO_QUEUES_MAX),
                 event_configuration: AtomicU32::new(0),
                 write_cache: AtomicBool::new(true),
@@ -95,29 +91,11 @@ impl Controller {
         }
     }
 
-    /// Note that the host has sent something, on any queue, as Traffic Based Keep Alive counts it
-    /// (Base §3.9).
-    pub(super) fn seen(&self) {
-        self.seen_ms.store(self.age_ms(), Ordering::Release);
-    }
-
-    fn age_ms(&self) -> u64 {
-        self.made.elapsed().as_millis() as u64
-    }
-
     /// Check the keep alive timer and the namespaces; true if the controller has to end, as its
     /// host is gone (Base §3.9).
     pub(super) fn tick(&self, device: &Device) -> bool {
-        let timeout = u64::from(self.settings.keep_alive_ms.load(Ordering::Acquire));
-        let silent = self
-            .age_ms()
-            .saturating_sub(self.seen_ms.load(Ordering::Acquire));
-        if timeout > 0 && silent > timeout {
-            tracing::warn!(
-                controller = self.id,
-                silent_ms = silent,
-                "keep alive timer expired"
-            );
+        if let Some(silent) = self.keep_alive.expired() {
+            tracing::warn!(controller = self.id, ?silent, "keep alive timer expired");
             self.status.fetch_or(CSTS_FATAL, Ordering::AcqRel);
             return true;
         }

@@ -140,7 +140,8 @@ pub(super) fn connect(
         wanted.queue,
         wanted.entries,
         wanted.no_flow_control,
-        Arc::clone(&controller.errors),
+        &controller.errors,
+        &controller.keep_alive,
     );
     Ok(Arc::new(HostQueue {
         id: wanted.queue,
@@ -166,7 +167,7 @@ fn connect_admin(
     if wanted.controller != CNTLID_DYNAMIC {
         return Err(invalid(ConnectPart::Data, at::CONTROLLER));
     }
-    let controller = subsystem.add_controller(|id| {
+    let controller = subsystem.add_controller(is_discovery, |id| {
         Controller::new(
             id,
             is_discovery,

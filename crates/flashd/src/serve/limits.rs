@@ -1,5 +1,7 @@
 //! The target's limits. Hosts read most of them from Identify.
 
+use std::time::Duration;
+
 /// Most data of one command, in bytes.
 pub const MAX_TRANSFER: usize = 1 << MAX_TRANSFER_SHIFT << 12;
 /// The same as MDTS has it: a power of two over 4 KiB.
@@ -26,6 +28,29 @@ pub(super) const COPY_BYTES_MAX: u64 = 128 << 20;
 pub(super) const DEFRAGMENT_MOVES_MAX: u64 = (MAX_TRANSFER / 8) as u64;
 /// Controllers at a time.
 pub(super) const CONTROLLERS_MAX: usize = 64;
+
+/// The time that a host may take. Whole things are timed, not pauses: a byte now and then does not
+/// help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the opening of a connection until it is a queue.
+    pub connect: Duration,
+    /// For a PDU, of at most 256 KiB, from its first byte to its last.
+    pub pdu: Duration,
+    /// For the data of a command, from the R2T to the last byte, and for taking the data that is
+    /// sent with one call, about 1 MiB.
+    pub data: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            pdu: Duration::from_secs(30),
+            data: Duration::from_secs(60),
+        }
+    }
+}
 
 /// MSSRL: most blocks of a source range of Copy, in a namespace with such blocks.
 pub(super) fn copy_range_blocks(block_bytes: u64) -> u16 {

@@ -7,7 +7,9 @@
 //!
 //! The memory that a host can make the target hold is bounded for each connection: capsules that
 //! carry data are carried out straight from the receive buffer, other data is asked for (R2T) only
-//! while there is room for it, and data to the host is read from the store when it is sent.
+//! while there is room for it (all connections share it), and data to the host is read from the
+//! store when it is sent. A host that does not send or take what it owes in time is dropped, however
+//! many single bytes it sends meanwhile ([`Timeouts`]).
 //!
 //! Bad input gets the status that the specification names where there is a command to answer, and
 //! else ends the connection with a C2HTermReq. Admin connection and controller live and die
@@ -24,10 +26,12 @@ mod error_log;
 mod events;
 mod fabrics;
 mod io;
+mod keep_alive;
 mod limits;
 mod need;
 mod queue;
 mod receive;
+mod room;
 mod send;
 mod subsystem;
 mod transfer;
@@ -43,7 +47,7 @@ use std::{
     time::Duration,
 };
 
-pub use limits::MAX_TRANSFER;
+pub use limits::{MAX_TRANSFER, Timeouts};
 pub use subsystem::TargetOptions;
 
 use crate::device::Device;

@@ -13,16 +13,18 @@ const BUFFER: usize = 256 << 10;
 pub(super) enum ReceiveError {
     /// The host has closed the connection, or it broke.
     Closed,
-    /// [`Patience::is_over`] said so.
+    /// [`Patience`] said so.
     GaveUp,
 }
 
-/// Asked whenever the socket has nothing: every tick (the socket's read timeout), and once before
-/// each wait.
+/// Asked about each read from the socket. `within` a PDU the host owes the rest of it, between two
+/// it owes nothing.
 pub(super) trait Patience {
     /// Before waiting: send the data that waits to be sent.
     fn before_wait(&mut self);
-    /// Whether to end it. `within` a PDU the host owes the rest of it, between two it owes nothing.
+    /// Bytes have come, which may be the first of a PDU. Whether to end it all the same.
+    fn received(&mut self, within: bool) -> bool;
+    /// Whether to end it, as nothing has come for one tick (the socket's read timeout).
     fn is_over(&mut self, within: bool) -> bool;
 }
 
@@ -121,6 +123,7 @@ fn receive(
     loop {
         match stream.read(into) {
             Ok(0) => return Err(ReceiveError::Closed),
+            Ok(_) if patience.received(within) => return Err(ReceiveError::GaveUp),
             Ok(count) => return Ok(count),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {

@@ -10,7 +10,12 @@ use std::{
 
 use nvme_wire::discovery::DISCOVERY_NQN;
 
-use super::{backend::Backend, controller::Controller, limits::CONTROLLERS_MAX};
+use super::{
+    backend::Backend,
+    controller::Controller,
+    limits::{CONTROLLERS_MAX, Timeouts},
+    room::Room,
+};
 use crate::{device::Device, lock::lock};
 
 /// Options of a target.
@@ -21,6 +26,11 @@ pub struct TargetOptions {
     /// The address in the discovery log page; the one at which the host has reached the target if
     /// there is none. For hosts behind a translation of addresses.
     pub advertise: Option<SocketAddr>,
+    /// Namespaces are private (Base §2.4.1): one controller at a time has them, and a host sees that
+    /// there is no other path to them.
+    pub private: bool,
+    /// The time that hosts may take.
+    pub timeouts: Timeouts,
 }
 
 /// The NVM subsystem.
@@ -29,6 +39,9 @@ pub(super) struct Subsystem {
     pub(super) backend: Arc<Backend>,
     pub(super) advertise: Option<SocketAddr>,
     pub(super) started: Instant,
+    pub(super) is_private: bool,
+    pub(super) timeouts: Timeouts,
+    pub(super) room: Arc<Room>,
     nqn: String,
     serial: String,
     controllers: Mutex<Controllers>,
@@ -54,6 +67,9 @@ impl Subsystem {
             backend: Arc::new(Backend::new(device)),
             advertise: options.advertise,
             started: Instant::now(),
+            is_private: options.private,
+            timeouts: options.timeouts,
+            room: Arc::default(),
             nqn,
             serial,
             controllers: Mutex::default(),
@@ -79,13 +95,17 @@ impl Subsystem {
         }
     }
 
-    /// A new controller; `None` if there are too many.
+    /// A new controller; `None` if there are too many, or another one has the private namespaces.
     pub(super) fn add_controller(
         &self,
+        is_discovery: bool,
         make: impl FnOnce(u16) -> Controller,
     ) -> Option<Arc<Controller>> {
         let mut controllers = self.lock();
-        if controllers.by_id.len() >= CONTROLLERS_MAX {
+        let has_namespaces = |of: &Arc<Controller>| !of.is_discovery;
+        let is_taken =
+            self.is_private && !is_discovery && controllers.by_id.values().any(has_namespaces);
+        if is_taken || controllers.by_id.len() >= CONTROLLERS_MAX {
             return None;
         }
         let mut id = controllers.last;

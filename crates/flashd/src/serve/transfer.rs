@@ -1,21 +1,23 @@
 //! Data that a host was asked for: from the R2T to the last H2CData PDU (TCP §3.3.2).
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nvme_wire::pdu::{Data, FLAG_LAST, Fatal, FatalStatus, field};
 
-/// Bytes that may be asked for at a time on one connection, unless one command alone needs more.
-const OPEN_BYTES_MAX: usize = 4 << 20;
-/// Buffers that are kept for the next commands.
-const SPARE_MAX: usize = 4;
+use super::room::{Lent, Room};
 
 /// A command that waits for its data.
 #[derive(Debug)]
 pub(super) struct Transfer<C> {
     pub(super) cid: u16,
     pub(super) command: C,
-    pub(super) data: Vec<u8>,
+    pub(super) data: Lent,
     received: usize,
+    asked: Instant,
     /// A digest was wrong: the command fails when all its data is there.
     pub(super) damaged: bool,
 }
@@ -24,12 +26,14 @@ pub(super) struct Transfer<C> {
 /// with one.
 #[derive(Debug)]
 pub(super) struct Transfers<C> {
+    room: Arc<Room>,
     open: HashMap<u16, Transfer<C>>,
+    /// Tags in the order of their R2Ts, with the times of these; some are done already.
+    order: VecDeque<(u16, Instant)>,
     open_bytes: usize,
     next_tag: u16,
     /// Commands for whose data there is no room yet: CID, command, bytes.
     queued: VecDeque<(u16, C, usize)>,
-    spare: Vec<Vec<u8>>,
 }
 
 /// An R2T to send.
@@ -40,53 +44,80 @@ pub(super) struct Ask {
     pub(super) len: u32,
 }
 
-impl<C> Default for Transfers<C> {
-    fn default() -> Self {
+impl<C> Transfers<C> {
+    pub(super) fn new(room: Arc<Room>) -> Self {
         Self {
+            room,
             open: HashMap::new(),
+            order: VecDeque::new(),
             open_bytes: 0,
             next_tag: 0,
             queued: VecDeque::new(),
-            spare: Vec::new(),
         }
     }
-}
 
-impl<C> Transfers<C> {
-    /// Queue `command`, which needs `len` bytes; `None` if it has to wait for others.
-    pub(super) fn want(&mut self, cid: u16, command: C, len: usize) -> Option<Ask> {
+    /// Queue `command`, which needs `len` bytes, for [`Self::next`].
+    pub(super) fn want(&mut self, cid: u16, command: C, len: usize) {
+        if self.is_idle() {
+            self.room.enter();
+        }
         self.queued.push_back((cid, command, len));
-        self.next()
     }
 
-    /// The next one that may be asked for.
+    /// The next command that there is room for.
     pub(super) fn next(&mut self) -> Option<Ask> {
         let &(_, _, len) = self.queued.front()?;
-        if !self.open.is_empty() && self.open_bytes + len > OPEN_BYTES_MAX {
-            return None;
-        }
+        let data = self.room.lend(len, self.open_bytes)?;
         let (cid, command, len) = self.queued.pop_front()?;
         while self.open.contains_key(&self.next_tag) {
             self.next_tag = self.next_tag.wrapping_add(1);
         }
         let tag = self.next_tag;
         self.next_tag = tag.wrapping_add(1);
-        let mut data = self.spare.pop().unwrap_or_default();
-        data.resize(len, 0);
         self.open_bytes += len;
+        let asked = Instant::now();
         let transfer = Transfer {
             cid,
             command,
             data,
             received: 0,
+            asked,
             damaged: false,
         };
         self.open.insert(tag, transfer);
+        self.order.push_back((tag, asked));
         Some(Ask {
             cid,
             tag,
             len: len as u32,
         })
+    }
+
+    /// Whether a command waits for room that no other one of this connection will give.
+    pub(super) fn is_starved(&self) -> bool {
+        self.open.is_empty() && !self.queued.is_empty()
+    }
+
+    /// Wait until there is room for the next command, at most for `time`.
+    pub(super) fn wait_for_room(&self, time: Duration) {
+        if let Some(&(_, _, len)) = self.queued.front() {
+            self.room.wait(len, time);
+        }
+    }
+
+    /// When the oldest data that has not come was asked for.
+    pub(super) fn asked(&mut self) -> Option<Instant> {
+        while let Some(&(tag, asked)) = self.order.front() {
+            if self.open.get(&tag).is_some_and(|open| open.asked == asked) {
+                return Some(asked);
+            }
+            self.order.pop_front();
+        }
+        None
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open.is_empty() && self.queued.is_empty()
     }
 
     /// The place of the data of an H2CData PDU of `len` bytes.
@@ -130,14 +161,17 @@ impl<C> Transfers<C> {
         }
         let transfer = self.open.remove(&tag)?;
         self.open_bytes -= transfer.data.len();
+        if self.is_idle() {
+            self.room.leave();
+        }
         Some(transfer)
     }
+}
 
-    /// Keep the buffer of a command that is done, for another one.
-    pub(super) fn give_back(&mut self, mut data: Vec<u8>) {
-        if self.spare.len() < SPARE_MAX {
-            data.clear();
-            self.spare.push(data);
+impl<C> Drop for Transfers<C> {
+    fn drop(&mut self) {
+        if !self.is_idle() {
+            self.room.leave();
         }
     }
 }
@@ -148,6 +182,7 @@ mod tests {
     use zerocopy::little_endian::{U16, U32};
 
     use super::*;
+    use crate::serve::limits::MAX_TRANSFER;
 
     fn pdu(ask: Ask, offset: usize, len: usize, last: bool) -> Data {
         let mut data = Data::zeroed();
@@ -170,8 +205,9 @@ mod tests {
 
     #[test]
     fn data_comes_in_order_and_once() {
-        let mut transfers = Transfers::default();
-        let ask = transfers.want(7, (), 8192).unwrap();
+        let mut transfers = Transfers::new(Arc::default());
+        transfers.want(7, (), 8192);
+        let ask = transfers.next().unwrap();
         assert!(transfers.place(&pdu(ask, 0, 4096, false), 4096).is_ok());
         assert!(transfers.received(ask.tag, 4096, false).is_none());
         let out_of_range = Fatal::because(FatalStatus::DataOutOfRange);
@@ -197,10 +233,22 @@ mod tests {
 
     #[test]
     fn what_there_is_no_room_for_waits() {
-        let mut transfers = Transfers::default();
-        let one = transfers.want(1, (), OPEN_BYTES_MAX).unwrap();
-        assert_eq!(transfers.want(2, (), 512), None);
-        assert_eq!(transfers.want(3, (), 512), None);
+        let room = Arc::new(Room::default());
+        let mut transfers = Transfers::new(Arc::clone(&room));
+        transfers.want(1, (), MAX_TRANSFER);
+        let one = transfers.next().unwrap();
+        // Others have the rest, all but one block, and this connection's share is used up.
+        let mut others = Vec::new();
+        while let Some(data) = room.lend(MAX_TRANSFER - 512, 0) {
+            others.push(data);
+        }
+        while let Some(data) = room.lend(512, 0) {
+            others.push(data);
+        }
+        transfers.want(2, (), 512);
+        transfers.want(3, (), 512);
+        assert_eq!(transfers.next(), None);
+        assert!(!transfers.is_starved(), "its own data comes");
         let other_cid = Ask { cid: 9, ..one };
         assert_eq!(
             transfers
@@ -208,12 +256,12 @@ mod tests {
                 .unwrap_err(),
             Fatal::field(8)
         );
-        assert!(
-            transfers
-                .received(one.tag, OPEN_BYTES_MAX, true)
-                .unwrap()
-                .damaged
-        );
+        assert!(transfers.asked().is_some());
+        let done = transfers.received(one.tag, MAX_TRANSFER, true).unwrap();
+        assert!(done.damaged);
+        assert_eq!(transfers.next(), None, "its buffer is still in use");
+        assert_eq!(transfers.asked(), None);
+        drop(done);
         let (two, three) = (transfers.next().unwrap(), transfers.next().unwrap());
         assert_eq!((two.cid, three.cid), (2, 3));
         assert_ne!(two.tag, three.tag);

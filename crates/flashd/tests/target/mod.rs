@@ -71,6 +71,16 @@ impl Fixture {
 
     /// Serve a device at an address.
     pub(crate) fn at(device: Arc<Device>, address: SocketAddr) -> Self {
+        Self::told(device, address, TargetOptions::default())
+    }
+
+    /// Without latencies, with these options of the target.
+    pub(crate) fn with_options(options: TargetOptions) -> Self {
+        let device = Arc::clone(&Self::new().device);
+        Self::told(device, "127.0.0.1:0".parse().unwrap(), options)
+    }
+
+    fn told(device: Arc<Device>, address: SocketAddr, options: TargetOptions) -> Self {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -81,8 +91,7 @@ impl Fixture {
                 before(info);
             }));
         });
-        let target =
-            Target::listen(Arc::clone(&device), address, TargetOptions::default()).unwrap();
+        let target = Target::listen(Arc::clone(&device), address, options).unwrap();
         Self { device, target }
     }
 

@@ -97,7 +97,7 @@ pub(super) fn get(
         Feature::AsyncEventConfiguration => {
             number(settings.event_configuration.load(Ordering::Acquire), 0)
         }
-        Feature::KeepAliveTimer => number(settings.keep_alive_ms.load(Ordering::Acquire), 0),
+        Feature::KeepAliveTimer => number(queue.controller.keep_alive.timeout_ms(), 0),
         Feature::DieHints => number(settings.hints().into(), 0),
         Feature::Timestamp => Ok(Completed::Data(settings.timestamp().as_bytes().to_vec())),
         Feature::HostBehavior => {
@@ -156,8 +156,7 @@ pub(super) fn set(
             Ok(0)
         }
         Feature::KeepAliveTimer => {
-            settings.keep_alive_ms.store(value, Ordering::Release);
-            queue.controller.seen();
+            queue.controller.keep_alive.set_timeout_ms(value);
             Ok(0)
         }
         Feature::DieHints => {

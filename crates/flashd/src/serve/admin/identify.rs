@@ -74,7 +74,7 @@ pub(super) fn identify(
         },
         Cns::IndependentNamespace => {
             let (_, of) = queue.backend().namespace(nsid)?;
-            bytes(independent(of).as_bytes())
+            bytes(independent(of, queue).as_bytes())
         }
         Cns::NamespaceControllers | Cns::Controllers => Ok(controllers(queue, ask.controller)),
         Cns::CommandSets => {
@@ -162,7 +162,7 @@ fn controller(queue: &HostQueue) -> Controller {
     }
     page.controller_type = 1;
     // Several controllers can be there at a time.
-    page.multipath = 1 << 1;
+    page.multipath = u8::from(!subsystem.is_private) << 1;
     page.async_events = U32::new(OAES_NAMESPACE);
     page.abort_limit = (EVENT_REQUESTS_MAX - 1) as u8;
     page.log_attributes |= LPA_EFFECTS;
@@ -221,7 +221,7 @@ fn namespace(of: &device::Namespace, queue: &HostQueue) -> Namespace {
     page.size = U64::new(blocks);
     page.capacity = U64::new(blocks);
     page.in_use = U64::new(blocks);
-    page.multipath = 1;
+    page.multipath = u8::from(!queue.subsystem.is_private);
     page.deallocation = DLFEAT_ZEROES;
     page.nvm_capacity = u128::from(of.size_bytes).to_le_bytes();
     page.copy_range_blocks = U16::new(copy_range_blocks(of.block_bytes));
@@ -256,9 +256,9 @@ fn zoned(index: usize, of: &device::Namespace, queue: &HostQueue) -> ZonedNamesp
     page
 }
 
-fn independent(of: &device::Namespace) -> IndependentNamespace {
+fn independent(of: &device::Namespace, queue: &HostQueue) -> IndependentNamespace {
     let mut page = IndependentNamespace::zeroed();
-    page.multipath = 1;
+    page.multipath = u8::from(!queue.subsystem.is_private);
     // Ready, whatever its health: failures are reported command by command.
     page.status = u8::from(of.size_bytes > 0);
     page

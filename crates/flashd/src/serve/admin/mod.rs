@@ -60,10 +60,8 @@ pub(super) fn execute(
         } => features::set(queue, feature, save, value, data).map(Completed::Result),
         AdminCommand::Abort { queue: of, cid } => abort(queue, of, cid).map(Completed::Result),
         AdminCommand::AsyncEventRequest => return queue.controller.wait_for_event(permit),
-        AdminCommand::KeepAlive => {
-            queue.controller.seen();
-            Ok(Completed::Result(0))
-        }
+        // Its bytes have restarted the timer.
+        AdminCommand::KeepAlive => Ok(Completed::Result(0)),
         AdminCommand::Unknown(_) => Err(Status::InvalidOpcode),
     };
     permit.complete(result.map_err(Failed::from));

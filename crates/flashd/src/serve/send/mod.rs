@@ -13,13 +13,14 @@ mod permit;
 mod reply;
 
 use std::{
-    io::Write,
+    io::{ErrorKind, Write},
     net::{Shutdown, TcpStream},
     sync::{
         Arc, Condvar, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
     },
     thread::ThreadId,
+    time::{Duration, Instant},
 };
 
 use nvme_wire::pdu::Digests;
@@ -29,7 +30,7 @@ use self::{
     inflight::Inflight,
     reply::{Format, Reply},
 };
-use super::{backend::Backend, error_log::ErrorLog};
+use super::{backend::Backend, error_log::ErrorLog, keep_alive::KeepAlive};
 use crate::lock::lock;
 pub(super) use permit::{NoPermit, Permit};
 pub(super) use reply::{Completed, Failed};
@@ -58,10 +59,20 @@ pub(super) struct Sender {
     agreed: OnceLock<(Digests, u8)>,
     flow: Flow,
     inflight: Inflight,
-    /// QID and the controller's error log, once the connection is a queue.
-    error_log: OnceLock<(u16, Arc<ErrorLog>)>,
+    /// Set once the connection is a queue.
+    queue: OnceLock<OfQueue>,
+    /// The time for one call to the socket.
+    timeout: Duration,
     power_cuts: u64,
     dead: AtomicBool,
+}
+
+/// The queue that a connection is, as far as sending is concerned.
+#[derive(Debug)]
+struct OfQueue {
+    id: u16,
+    error_log: Arc<ErrorLog>,
+    keep_alive: Arc<KeepAlive>,
 }
 
 #[derive(Debug, Default)]
@@ -90,7 +101,13 @@ struct Flow {
 }
 
 impl Sender {
-    pub(super) fn new(stream: &TcpStream, backend: Arc<Backend>) -> std::io::Result<Self> {
+    /// The sending side of `stream`, whose host may take `timeout` for what is sent with one call.
+    pub(super) fn new(
+        stream: &TcpStream,
+        backend: Arc<Backend>,
+        timeout: Duration,
+    ) -> std::io::Result<Self> {
+        stream.set_write_timeout(Some(timeout))?;
         Ok(Self {
             power_cuts: backend.device.power_cuts(),
             backend,
@@ -108,7 +125,8 @@ impl Sender {
             agreed: OnceLock::new(),
             flow: Flow::default(),
             inflight: Inflight::new(),
-            error_log: OnceLock::new(),
+            queue: OnceLock::new(),
+            timeout,
             dead: AtomicBool::new(false),
         })
     }
@@ -134,9 +152,14 @@ impl Sender {
         id: u16,
         entries: u32,
         no_flow_control: bool,
-        error_log: Arc<ErrorLog>,
+        error_log: &Arc<ErrorLog>,
+        keep_alive: &Arc<KeepAlive>,
     ) {
-        let _ = self.error_log.set((id, error_log));
+        let _ = self.queue.set(OfQueue {
+            id,
+            error_log: Arc::clone(error_log),
+            keep_alive: Arc::clone(keep_alive),
+        });
         self.flow.entries.store(entries, Ordering::Release);
         self.flow.disabled.store(no_flow_control, Ordering::Release);
     }
@@ -260,12 +283,12 @@ impl Sender {
     fn send(&self, wire: &mut Wire) -> std::io::Result<()> {
         self.put(wire, |wire| {
             if wire.bytes.len() >= BATCH {
-                wire.stream.write_all(&wire.bytes)?;
+                write_within(&mut wire.stream, &wire.bytes, self.timeout)?;
                 wire.bytes.clear();
             }
             Ok(())
         })?;
-        wire.stream.write_all(&wire.bytes)?;
+        write_within(&mut wire.stream, &wire.bytes, self.timeout)?;
         self.sent(wire);
         Ok(())
     }
@@ -291,6 +314,11 @@ impl Sender {
         wire.bytes.shrink_to(4 * BATCH);
         let owed = std::mem::take(&mut wire.owed);
         self.waiting.fetch_sub(owed, Ordering::AcqRel);
+        if owed > 0
+            && let Some(queue) = self.queue.get()
+        {
+            queue.keep_alive.note_traffic();
+        }
     }
 
     /// Make PDUs of the replies that were taken.
@@ -303,7 +331,7 @@ impl Sender {
         for reply in batch.drain(..) {
             // After a power cut the connection ends without the answers that wait.
             if self.is_dead() {
-                return Err(std::io::ErrorKind::ConnectionAborted.into());
+                return Err(ErrorKind::ConnectionAborted.into());
             }
             if let Some(cid) = reply.ends() {
                 self.inflight.end(cid);
@@ -353,4 +381,23 @@ impl Sender {
             self.flush();
         }
     }
+}
+
+/// Write all of `bytes`. A host that takes a byte now and then is given `limit` for them, and at
+/// most as long again: the socket's own timeout ends the last wait.
+fn write_within(stream: &mut TcpStream, bytes: &[u8], limit: Duration) -> std::io::Result<()> {
+    let began = Instant::now();
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match stream.write(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(len) => rest = &rest[len..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        if !rest.is_empty() && began.elapsed() > limit {
+            return Err(ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(())
 }

@@ -95,20 +95,20 @@ impl Permit {
     }
 
     fn log(&self, status: Status) {
-        let Some((queue, log)) = self.queue.error_log.get() else {
+        let Some(queue) = self.queue.queue.get() else {
             return;
         };
         let mut entry = ErrorEntry::zeroed();
-        entry.queue = U16::new(*queue);
+        entry.queue = U16::new(queue.id);
         entry.cid = U16::new(self.cid);
         entry.status = U16::new(status.field());
         entry.location = U16::new(u16::MAX);
         entry.nsid = U32::new(self.nsid);
-        if *queue > 0 {
+        if queue.id > 0 {
             entry.lba = U64::new(self.lba);
         }
         entry.transport = nvme_wire::discovery::TRANSPORT_TCP;
-        log.note(entry);
+        queue.error_log.note(entry);
     }
 }
 
@@ -137,6 +137,7 @@ mod tests {
         io::Read,
         net::{Ipv4Addr, TcpListener, TcpStream},
         panic::{AssertUnwindSafe, catch_unwind},
+        time::Duration,
     };
 
     use flash_model::{NamespaceKind, Profile};
@@ -157,7 +158,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
-        let sender = Sender::new(&stream, Arc::new(Backend::new(device))).unwrap();
+        let backend = Arc::new(Backend::new(device));
+        let sender = Sender::new(&stream, backend, Duration::from_secs(60)).unwrap();
         sender.receives_here();
         (Arc::new(sender), host)
     }
