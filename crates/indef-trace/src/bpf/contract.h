@@ -130,6 +130,23 @@ struct run {
 	__u32 reads;
 };
 
+/*
+ * The page fault that a task had last (syscall layer): one read. User space takes those left at the
+ * end.
+ */
+struct fault {
+	/* Faults that the task had completed when this one began. */
+	__u64 number;
+	/* The kernel's address of the inode. */
+	__u64 inode;
+	/* The page that was missing; as long as none is, the pages that were mapped. */
+	__u64 start;
+	__u64 end;
+	__u64 time;
+	__u32 file;
+	__u32 pid;
+};
+
 /* What a record of the ring is; its first field. */
 enum event_kind {
 	EVENT_FILE = 1,

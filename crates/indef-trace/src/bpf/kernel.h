@@ -160,6 +160,8 @@ struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 	struct files_struct *files;
 	struct signal_struct *signal;
 };

@@ -101,8 +101,9 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 	return 0;
 }
 
-/* --raw: send one access; the caller has counted it, if it counts. */
-static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
+/* --raw: send one access of `time`; the caller has counted it, if it counts. */
+static __always_inline void send_access_at(__u64 time, const struct range_key *key, __u32 requests,
+					   __u32 direct)
 {
 	struct range_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -113,10 +114,16 @@ static __always_inline void send_access(const struct range_key *key, __u32 reque
 	event->kind = EVENT_RANGE;
 	event->requests = requests;
 	event->range = *key;
-	event->time = bpf_ktime_get_ns();
+	event->time = time;
 	event->pid = bpf_get_current_pid_tgid() >> 32;
 	event->direct = direct;
 	bpf_ringbuf_submit(event, 0);
+}
+
+/* The same for an access of now. */
+static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
+{
+	send_access_at(bpf_ktime_get_ns(), key, requests, direct);
 }
 
 #endif

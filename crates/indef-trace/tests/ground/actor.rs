@@ -178,6 +178,17 @@ impl Stage {
                 Ok(0)
             }
             ["scattered", slot] => self.mapping(slot)?.expect_random().map(|()| 0),
+            ["sequential", slot] => self.mapping(slot)?.expect_sequential().map(|()| 0),
+            // Answers the number of page faults that it took.
+            ["fault", slot, how, at] => {
+                let (mapping, at) = (self.mapping(slot)?, number(at)? as usize);
+                let before = page_faults();
+                match how {
+                    "write" => mapping.store(at, 7),
+                    _ => drop(mapping.load(at)),
+                }
+                Ok(page_faults() - before)
+            }
             ["touch", slot, at] => Ok(self.mapping(slot)?.load(number(at)? as usize).into()),
             ["dirty", slot, at] => {
                 self.mapping(slot)?.store(number(at)? as usize, 7);
@@ -292,6 +303,16 @@ impl Stage {
             Ok(own + other.join().expect("no panic")?)
         })
     }
+}
+
+/// Page faults that this thread has completed.
+fn page_faults() -> u64 {
+    // SAFETY: all zero bytes are a value of it: it is made of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives during the call, and is written by it.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    (usage.ru_minflt + usage.ru_majflt) as u64
 }
 
 /// `how`: any of r(ead), w(rite), c(reate), d(irect), a(ppend).
