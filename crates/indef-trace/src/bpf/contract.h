@@ -23,9 +23,10 @@
 #define FILES 131072
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
-/* --path takes this many, with the mounts below them; --device this many. */
+/* --path takes this many, with the mounts below them; --device and --comm this many each. */
 #define MAX_ROOTS 4096
 #define MAX_DEVICES 32
+#define MAX_COMMS 32
 /* Bytes of a task's name, with the zero at its end (include/linux/sched.h: TASK_COMM_LEN). */
 #define COMM_BYTES 16
 /* Bytes of a file system's UUID. */
@@ -187,12 +188,18 @@ struct root {
 	__u32 reserved;
 };
 
+/* A name of COMM_BYTES, filled up with zeroes: as numbers, which compare faster. */
+struct comm {
+	__u64 begin;
+	__u64 rest;
+};
+
 /* Read-only settings, fixed before the programs are loaded. */
 struct config {
+	struct comm comms[MAX_COMMS];
 	__u32 devices[MAX_DEVICES];
-	__u8 comm[COMM_BYTES];
 	__u32 devices_len;
-	__u32 comm_len;
+	__u32 comms_len;
 	__u32 uid;
 	/* Filters that are on. */
 	__u8 by_task;

@@ -23,18 +23,24 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
+/*
+ * Whether the process has one of the names of --comm. That is the name of its first thread: others
+ * have names of their own, as the threads that io_uring adds.
+ */
 static __always_inline bool has_comm(void)
 {
-	char comm[COMM_BYTES] = {};
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	struct comm comm = {};
 
-	bpf_get_current_comm(comm, sizeof(comm));
-	for (int i = 0; i < COMM_BYTES; i++) {
-		if (i >= config.comm_len)
-			return true;
-		if (comm[i] != config.comm[i])
+	bpf_core_read_str(&comm, sizeof(comm), &leader->comm);
+	for (int i = 0; i < MAX_COMMS; i++) {
+		if (i >= config.comms_len)
 			return false;
+		if (comm.begin == config.comms[i].begin && comm.rest == config.comms[i].rest)
+			return true;
 	}
-	return true;
+	return false;
 }
 
 /* Whether the accesses of the current task count. */
@@ -50,7 +56,7 @@ static __always_inline bool task_wanted(void)
 		return false;
 	if (config.by_cgroup && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return false;
-	return !config.comm_len || has_comm();
+	return !config.comms_len || has_comm();
 }
 
 /* The children of a followed process are followed. */

@@ -162,6 +162,8 @@ struct task_struct {
 	int tgid;
 	unsigned long min_flt;
 	unsigned long maj_flt;
+	struct task_struct *group_leader;
+	char comm[COMM_BYTES];
 	struct files_struct *files;
 	struct signal_struct *signal;
 };

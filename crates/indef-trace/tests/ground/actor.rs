@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     env,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write},
     os::{
         fd::{AsFd, AsRawFd},
@@ -201,6 +201,17 @@ impl Stage {
                 (0..number(count)?)
                     .try_fold(0, |sum, at| Ok(sum + file.read_at(&mut byte, at)? as u64))
             }
+            ["name", name] => fs::write("/proc/self/comm", name).map(|()| 0),
+            // In a thread of this name.
+            ["thread", name, "pread", slot, at, len] => {
+                let (file, at, len) = (self.file(slot)?, number(at)?, number(len)? as usize);
+                let read = || file.read_at(&mut AlignedBuffer::new(len).slice()[..len], at);
+                let thread = std::thread::Builder::new().name(name.to_owned());
+                std::thread::scope(|scope| {
+                    let done = thread.spawn_scoped(scope, read)?.join();
+                    Ok(done.expect("no panic")? as u64)
+                })
+            }
             ["threads", slot, len] => self.threads(slot, number(len)? as usize),
             ["run", program, ref arguments @ ..] => {
                 let status = Command::new(program)
@@ -343,7 +354,11 @@ fn splice_to_nowhere(from: &File, at: u64, len: usize) -> io::Result<usize> {
 
 /// One request of `len` bytes at each of `offsets`, all under way together.
 fn uring(file: &File, how: &str, len: usize, offsets: &[u64]) -> io::Result<u64> {
-    let mut ring = IoUring::new(64)?;
+    let mut builder = IoUring::builder();
+    if how == "polled" {
+        builder.setup_sqpoll(1000);
+    }
+    let mut ring: IoUring = builder.build(64)?;
     ring.submitter()
         .register_files(&[file.as_fd().as_raw_fd()])?;
     let plain = types::Fd(file.as_raw_fd());
@@ -366,7 +381,7 @@ fn uring(file: &File, how: &str, len: usize, offsets: &[u64]) -> io::Result<u64>
             "read" => opcode::Read::new(plain, at, len).offset(*offset).build(),
             "here" => opcode::Read::new(plain, at, len).offset(u64::MAX).build(),
             "readv" => opcode::Readv::new(plain, part, 1).offset(*offset).build(),
-            "fixed" => opcode::Read::new(types::Fixed(0), at, len)
+            "fixed" | "polled" => opcode::Read::new(types::Fixed(0), at, len)
                 .offset(*offset)
                 .build(),
             "buffers" => opcode::ReadFixed::new(plain, at, len, index as u16)

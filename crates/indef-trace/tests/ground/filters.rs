@@ -8,8 +8,8 @@ use scratch_fs::ScratchFs;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KINDS, MIB, Ranges, Seen, Watch, name, options, plain_file, reads_at, run, scratch,
-        writes_at,
+        BLOCK, KINDS, MIB, Ranges, Seen, Watch, forget, name, options, plain_file, reads_at, run,
+        scratch, writes_at,
     },
 };
 
@@ -82,8 +82,8 @@ fn loop_processes_by_name() {
             return;
         };
         let comm = |comm: &str| {
-            let comm = Some(comm.to_owned());
-            move |filter: &mut Filter| filter.comm = comm
+            let comms = vec![comm.to_owned()];
+            move |filter: &mut Filter| filter.comms = comms
         };
         let options = with(layer, &scene.fs, comm("cat"));
         let seen = scene.play(&options);
@@ -92,6 +92,38 @@ fn loop_processes_by_name() {
         let options = with(layer, &scene.fs, comm("ca"));
         let seen = scene.play(&options);
         scene.assert(&seen, [0, 0, 0]);
+    }
+}
+
+#[test]
+fn loop_processes_by_name_with_all_their_threads() {
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("ext4") else {
+            return;
+        };
+        // The longest name that the kernel keeps.
+        scene.actors[0].act("name databaseserver1");
+        scene.actors[1].act("name mysqld");
+        for (comms, [first, second, third]) in [
+            (vec!["mysqld"], [0, 2, 0]),
+            (vec!["ib_io_rd-1"], [0, 0, 0]),
+            (vec!["databaseserver1"], [1, 0, 0]),
+            (vec!["databaseserver1-cut", "postgres"], [1, 0, 0]),
+            (vec!["cat", "postgres", "mysqld"], [0, 2, 1]),
+        ] {
+            let comms = comms.into_iter().map(str::to_owned).collect();
+            let options = with(layer, &scene.fs, |filter| filter.comms = comms);
+            let watch = Watch::start(&options);
+            scene.actors[0].act("thread ib_io_rd-1 pread d 0 4096");
+            scene.actors[1].act("thread ib_io_rd-1 pread d 4096 4096");
+            // A thread of the kernel's submits it.
+            scene.actors[1].act("uring d polled 4096 4096");
+            let file = name(&scene.files[2]);
+            forget(&scene.files[2]);
+            scene.actors[1].act(&format!("run cat {file}"));
+            let seen = watch.finish();
+            scene.assert(&seen, [first, second, third]);
+        }
     }
 }
 
