@@ -213,6 +213,12 @@ struct config {
 	__u8 by_root;
 	/* The process that collects: its own I/O does not count. */
 	__u32 collector;
+	/*
+	 * The collector's PID namespace, by inode number; 0 for the first one, whose numbers the
+	 * kernel itself uses. All numbers of processes in these structures are of that namespace.
+	 */
+	__u32 pid_ns;
+	__u32 reserved;
 };
 
 /* What changes while the programs run. */

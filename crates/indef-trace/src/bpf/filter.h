@@ -8,7 +8,10 @@
 
 #include "maps.h"
 
-/* Processes (thread groups) that are followed; their children are added when they are forked. */
+/*
+ * Processes (thread groups) that are followed, by their numbers in the collector's PID namespace;
+ * their children are added when they are forked.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TASKS);
@@ -46,11 +49,11 @@ static __always_inline bool has_comm(void)
 /* Whether the accesses of the current task count. */
 static __always_inline bool task_wanted(void)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 process = current_process();
 
-	if (tgid == config.collector)
+	if (process == config.collector)
 		return false;
-	if (config.by_task && !bpf_map_lookup_elem(&followed, &tgid))
+	if (config.by_task && !bpf_map_lookup_elem(&followed, &process))
 		return false;
 	if (config.by_uid && (__u32)bpf_get_current_uid_gid() != config.uid)
 		return false;
@@ -62,7 +65,7 @@ static __always_inline bool task_wanted(void)
 /* The children of a followed process are followed. */
 static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = parent->tgid, to = child->tgid, one = 1;
+	__u32 from = process_of(parent), to = process_of(child), one = 1;
 
 	if (from != to && bpf_map_lookup_elem(&followed, &from)) {
 		if (bpf_map_update_elem(&followed, &to, &one, BPF_ANY))
@@ -73,10 +76,10 @@ static __always_inline void follow_child(struct task_struct *parent, struct task
 /* With its last thread, a process ends. */
 static __always_inline void unfollow(struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
+	__u32 process = process_of(task);
 
 	if (task->signal->live.counter <= 0)
-		bpf_map_delete_elem(&followed, &tgid);
+		bpf_map_delete_elem(&followed, &process);
 }
 
 #endif

@@ -535,8 +535,7 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 		.start = first * PAGE_BYTES,
 		.end = (last + 1) * PAGE_BYTES,
 	};
-	__u64 task = bpf_get_current_pid_tgid();
-	__u32 tid = task;
+	__u32 tid = bpf_get_current_pid_tgid();
 	struct fault *have;
 
 	if (!config.reads || !inode || !is_regular(inode) || !task_wanted())
@@ -554,7 +553,7 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 	if (!now.file)
 		return;
 	now.time = bpf_ktime_get_ns();
-	now.pid = task >> 32;
+	now.pid = current_process();
 	if (have) {
 		end_fault(have);
 		*have = now;

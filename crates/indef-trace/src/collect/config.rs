@@ -10,6 +10,7 @@ use super::{
     btrfs,
     contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
     error::TraceError,
+    namespace,
     options::{Filter, Layer, TraceOptions},
 };
 use crate::mounts::{self, Mount, kernel_device};
@@ -26,8 +27,12 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         by_cgroup: filter.cgroup.is_some().into(),
         by_root: (!filter.paths.is_empty()).into(),
         collector: std::process::id(),
+        pid_ns: namespace::own()?,
         ..Config::default()
     };
+    if !filter.pids.is_empty() && !namespace::is_of_proc() {
+        return Err(TraceError::ForeignProc);
+    }
     if let Some(uid) = filter.uid {
         config.by_uid = 1;
         config.uid = uid;
