@@ -48,8 +48,22 @@ impl SharedBytes {
     ///
     /// The errno of `madvise`.
     pub fn expect_random(&self) -> io::Result<()> {
+        self.advise(libc::MADV_RANDOM)
+    }
+
+    /// Announce sequential access (`MADV_SEQUENTIAL`): the kernel then reads further ahead.
+    ///
+    /// # Errors
+    ///
+    /// The errno of `madvise`.
+    pub fn expect_sequential(&self) -> io::Result<()> {
+        self.advise(libc::MADV_SEQUENTIAL)
+    }
+
+    /// Give one of the two pieces of advice above, which change no memory.
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
         // SAFETY: the range is that of our mapping, and the advice changes no memory.
-        check(unsafe { libc::madvise(self.address, self.len, libc::MADV_RANDOM) })
+        check(unsafe { libc::madvise(self.address, self.len, advice) })
     }
 
     /// The byte at `at`.

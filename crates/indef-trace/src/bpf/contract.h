@@ -23,9 +23,10 @@
 #define FILES 131072
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
-/* --path takes this many, with the mounts below them; --device this many. */
+/* --path takes this many, with the mounts below them; --device and --comm this many each. */
 #define MAX_ROOTS 4096
 #define MAX_DEVICES 32
+#define MAX_COMMS 32
 /* Bytes of a task's name, with the zero at its end (include/linux/sched.h: TASK_COMM_LEN). */
 #define COMM_BYTES 16
 /* Bytes of a file system's UUID. */
@@ -130,6 +131,23 @@ struct run {
 	__u32 reads;
 };
 
+/*
+ * The page fault that a task had last (syscall layer): one read. User space takes those left at the
+ * end.
+ */
+struct fault {
+	/* Faults that the task had completed when this one began. */
+	__u64 number;
+	/* The kernel's address of the inode. */
+	__u64 inode;
+	/* The page that was missing; as long as none is, the pages that were mapped. */
+	__u64 start;
+	__u64 end;
+	__u64 time;
+	__u32 file;
+	__u32 pid;
+};
+
 /* What a record of the ring is; its first field. */
 enum event_kind {
 	EVENT_FILE = 1,
@@ -170,12 +188,18 @@ struct root {
 	__u32 reserved;
 };
 
+/* A name of COMM_BYTES, filled up with zeroes: as numbers, which compare faster. */
+struct comm {
+	__u64 begin;
+	__u64 rest;
+};
+
 /* Read-only settings, fixed before the programs are loaded. */
 struct config {
+	struct comm comms[MAX_COMMS];
 	__u32 devices[MAX_DEVICES];
-	__u8 comm[COMM_BYTES];
 	__u32 devices_len;
-	__u32 comm_len;
+	__u32 comms_len;
 	__u32 uid;
 	/* Filters that are on. */
 	__u8 by_task;
@@ -189,6 +213,12 @@ struct config {
 	__u8 by_root;
 	/* The process that collects: its own I/O does not count. */
 	__u32 collector;
+	/*
+	 * The collector's PID namespace, by inode number; 0 for the first one, whose numbers the
+	 * kernel itself uses. All numbers of processes in these structures are of that namespace.
+	 */
+	__u32 pid_ns;
+	__u32 reserved;
 };
 
 /* What changes while the programs run. */

@@ -132,7 +132,7 @@ __noinline __u32 intern(__u64 address)
 	sb = BPF_CORE_READ(inode, i_sb);
 	entry.sb_dev = BPF_CORE_READ(sb, s_dev);
 	entry.magic = BPF_CORE_READ(sb, s_magic);
-	entry.pid = bpf_get_current_pid_tgid() >> 32;
+	entry.pid = current_process();
 	bpf_core_read(entry.uuid, sizeof(entry.uuid), &sb->s_uuid);
 	/* Files that lie on no device have no fragments. */
 	entry.wanted = BPF_CORE_READ(sb, s_bdev) || entry.magic == BTRFS_SUPER_MAGIC;

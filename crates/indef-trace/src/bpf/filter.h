@@ -8,7 +8,10 @@
 
 #include "maps.h"
 
-/* Processes (thread groups) that are followed; their children are added when they are forked. */
+/*
+ * Processes (thread groups) that are followed, by their numbers in the collector's PID namespace;
+ * their children are added when they are forked.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TASKS);
@@ -23,40 +26,46 @@ struct {
 	__type(value, __u32);
 } cgroups SEC(".maps");
 
+/*
+ * Whether the process has one of the names of --comm. That is the name of its first thread: others
+ * have names of their own, as the threads that io_uring adds.
+ */
 static __always_inline bool has_comm(void)
 {
-	char comm[COMM_BYTES] = {};
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	struct comm comm = {};
 
-	bpf_get_current_comm(comm, sizeof(comm));
-	for (int i = 0; i < COMM_BYTES; i++) {
-		if (i >= config.comm_len)
-			return true;
-		if (comm[i] != config.comm[i])
+	bpf_core_read_str(&comm, sizeof(comm), &leader->comm);
+	for (int i = 0; i < MAX_COMMS; i++) {
+		if (i >= config.comms_len)
 			return false;
+		if (comm.begin == config.comms[i].begin && comm.rest == config.comms[i].rest)
+			return true;
 	}
-	return true;
+	return false;
 }
 
 /* Whether the accesses of the current task count. */
 static __always_inline bool task_wanted(void)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	__u32 process = current_process();
 
-	if (tgid == config.collector)
+	if (process == config.collector)
 		return false;
-	if (config.by_task && !bpf_map_lookup_elem(&followed, &tgid))
+	if (config.by_task && !bpf_map_lookup_elem(&followed, &process))
 		return false;
 	if (config.by_uid && (__u32)bpf_get_current_uid_gid() != config.uid)
 		return false;
 	if (config.by_cgroup && bpf_current_task_under_cgroup(&cgroups, 0) != 1)
 		return false;
-	return !config.comm_len || has_comm();
+	return !config.comms_len || has_comm();
 }
 
 /* The children of a followed process are followed. */
 static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = parent->tgid, to = child->tgid, one = 1;
+	__u32 from = process_of(parent), to = process_of(child), one = 1;
 
 	if (from != to && bpf_map_lookup_elem(&followed, &from)) {
 		if (bpf_map_update_elem(&followed, &to, &one, BPF_ANY))
@@ -67,10 +76,10 @@ static __always_inline void follow_child(struct task_struct *parent, struct task
 /* With its last thread, a process ends. */
 static __always_inline void unfollow(struct task_struct *task)
 {
-	__u32 tgid = task->tgid;
+	__u32 process = process_of(task);
 
 	if (task->signal->live.counter <= 0)
-		bpf_map_delete_elem(&followed, &tgid);
+		bpf_map_delete_elem(&followed, &process);
 }
 
 #endif

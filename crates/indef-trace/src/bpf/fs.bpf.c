@@ -385,7 +385,7 @@ joins:
 /* Whether a filter on processes is on. Kernel threads do the writeback: see `dirtied`. */
 static __always_inline bool filters_tasks(void)
 {
-	return config.by_task || config.by_uid || config.by_cgroup || config.comm_len;
+	return config.by_task || config.by_uid || config.by_cgroup || config.comms_len;
 }
 
 /* Files that a process that counts has made dirty: their writeback counts, whoever does it. */

@@ -156,10 +156,31 @@ struct thread_info {
 	__u32 status;
 };
 
+struct pid_namespace {
+	struct {
+		unsigned int inum;
+	} ns;
+};
+
+struct upid {
+	int nr;
+	struct pid_namespace *ns;
+};
+
+struct pid {
+	unsigned int level;
+	struct upid numbers[1];
+};
+
 struct task_struct {
 	struct thread_info thread_info;
 	int pid;
 	int tgid;
+	unsigned long min_flt;
+	unsigned long maj_flt;
+	struct task_struct *group_leader;
+	struct pid *thread_pid;
+	char comm[COMM_BYTES];
 	struct files_struct *files;
 	struct signal_struct *signal;
 };

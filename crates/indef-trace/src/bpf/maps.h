@@ -14,7 +14,7 @@
 #ifndef INDEF_MAPS_H
 #define INDEF_MAPS_H
 
-#include "kernel.h"
+#include "process.h"
 
 const volatile struct config config SEC(".rodata.config");
 struct state state SEC(".bss.state");
@@ -32,6 +32,21 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RING_BYTES);
 } events SEC(".maps");
+
+/* The number of the process of a tracepoint's task, as the collector sees it; 0 if it does not. */
+static __always_inline __u32 process_of(struct task_struct *task)
+{
+	if (config.pid_ns)
+		return process_in(task, config.pid_ns);
+	return task->tgid;
+}
+
+static __always_inline __u32 current_process(void)
+{
+	if (config.pid_ns)
+		return process_in((void *)bpf_get_current_task(), config.pid_ns);
+	return bpf_get_current_pid_tgid() >> 32;
+}
 
 static __always_inline void lost(__u64 *counter)
 {
@@ -101,8 +116,9 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 	return 0;
 }
 
-/* --raw: send one access; the caller has counted it, if it counts. */
-static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
+/* --raw: send one access of `time`; the caller has counted it, if it counts. */
+static __always_inline void send_access_at(__u64 time, const struct range_key *key, __u32 requests,
+					   __u32 direct)
 {
 	struct range_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -113,10 +129,16 @@ static __always_inline void send_access(const struct range_key *key, __u32 reque
 	event->kind = EVENT_RANGE;
 	event->requests = requests;
 	event->range = *key;
-	event->time = bpf_ktime_get_ns();
-	event->pid = bpf_get_current_pid_tgid() >> 32;
+	event->time = time;
+	event->pid = current_process();
 	event->direct = direct;
 	bpf_ringbuf_submit(event, 0);
+}
+
+/* The same for an access of now. */
+static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
+{
+	send_access_at(bpf_ktime_get_ns(), key, requests, direct);
 }
 
 #endif

@@ -5,9 +5,9 @@
  * A call is remembered when it is entered, with its file and offset, and counted when it returns,
  * with the bytes that were really read or written. Buffered reads of one open file by one task that
  * begin where the last one ended are joined to a *run*: user space turns it into the windows that
- * read-ahead fetches. Mapped files are seen when they fault: as the page that was missing; or, if
- * it was in the page cache, as the pages around it that the kernel mapped in one go, since the
- * kernel does not tell which of them was wanted.
+ * read-ahead fetches. Mapped files are seen when they fault, each fault as one read: of the page
+ * that was missing; or, if it was in the page cache, of the pages around it that the kernel mapped
+ * in one go, since the kernel does not tell which of them was wanted.
  *
  * Left out: 32-bit programs, reads of pages that a mapping has faulted in already, writes to
  * mappings, requests of io_uring that ask for no completion when they succeed, and vectors of more
@@ -232,13 +232,6 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(on_fork, struct task_struct *parent, struct task_struct *child)
 {
 	follow_child(parent, child);
-	return 0;
-}
-
-SEC("tp_btf/sched_process_exit")
-int BPF_PROG(on_exit, struct task_struct *task)
-{
-	unfollow(task);
 	return 0;
 }
 
@@ -491,68 +484,93 @@ struct vm_fault {
 	unsigned long pgoff;
 } __attribute__((preserve_access_index));
 
-/* The page that a task faulted on last. */
-struct missed {
-	__u64 inode;
-	__u64 page;
-};
-
+/*
+ * The last fault of each task. One fault may raise several events: the pages around it are mapped
+ * (some of them are cached, but the wanted one may be missing), the page is missing, and again both
+ * when the fault is repeated after the page was read. The task's fault counters advance only when
+ * the fault is complete, so they tell which events are of the same fault; it is counted when
+ * another one begins. Where none did, user space counts it at the end.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, TASKS);
 	__type(key, __u32);
-	__type(value, struct missed);
-} misses SEC(".maps");
+	__type(value, struct fault);
+} faults SEC(".maps");
 
-/* Having read the missing page, the kernel starts over and maps the pages around it. */
-static __always_inline bool mapped_again(struct inode *inode, __u64 first, __u64 last)
+/* mm_account_fault in mm/memory.c, v5.9 */
+static __always_inline __u64 completed_faults(void)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct missed *missed = bpf_map_lookup_elem(&misses, &tid);
+	struct task_struct *task = (void *)bpf_get_current_task();
 
-	if (!missed || missed->inode != (__u64)inode || missed->page < first || missed->page > last)
-		return false;
-	bpf_map_delete_elem(&misses, &tid);
-	return true;
+	return BPF_CORE_READ(task, min_flt) + BPF_CORE_READ(task, maj_flt);
 }
 
-static __always_inline bool fault_counts(struct inode *inode)
-{
-	return config.reads && inode && is_regular(inode) && task_wanted();
-}
-
-static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last)
+static __always_inline void end_fault(const struct fault *fault)
 {
 	struct range_key key = {
-		.start = first * PAGE_BYTES,
-		.len = (last - first + 1) * PAGE_BYTES,
+		.start = fault->start,
+		.len = fault->end - fault->start,
+		.file = fault->file,
 		.kind = KIND_READ,
 	};
 	struct counters more = { .count = 1, .reads = 1 };
 
-	key.file = intern((__u64)inode);
-	if (!key.file)
-		return;
 	count(&key, &more);
 	if (config.raw)
-		send_access(&key, 0, 0);
+		send_access_at(fault->time, &key, 0, 0);
+}
+
+/* A fault that failed (SIGBUS) is not in the task's counters: the next one touches other pages. */
+static __always_inline bool is_same_fault(const struct fault *a, const struct fault *b)
+{
+	return a->number == b->number && a->inode == b->inode && a->start < b->end &&
+	       b->start < a->end;
+}
+
+static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last, bool is_missing)
+{
+	struct fault now = {
+		.inode = (__u64)inode,
+		.start = first * PAGE_BYTES,
+		.end = (last + 1) * PAGE_BYTES,
+	};
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct fault *have;
+
+	if (!config.reads || !inode || !is_regular(inode) || !task_wanted())
+		return;
+	now.number = completed_faults();
+	have = bpf_map_lookup_elem(&faults, &tid);
+	if (have && is_same_fault(have, &now)) {
+		if (is_missing) {
+			have->start = now.start;
+			have->end = now.end;
+		}
+		return;
+	}
+	now.file = intern((__u64)inode);
+	if (!now.file)
+		return;
+	now.time = bpf_ktime_get_ns();
+	now.pid = current_process();
+	if (have) {
+		end_fault(have);
+		*have = now;
+	} else if (bpf_map_update_elem(&faults, &tid, &now, BPF_NOEXIST)) {
+		lost(&state.lost_tasks);
+	}
 }
 
 static __always_inline void missing(struct inode *inode, __u64 page)
 {
-	struct missed missed = { .inode = (__u64)inode, .page = page };
-	__u32 tid = bpf_get_current_pid_tgid();
-
-	if (!fault_counts(inode))
-		return;
-	bpf_map_update_elem(&misses, &tid, &missed, BPF_ANY);
-	faulted(inode, page, page);
+	faulted(inode, page, page, true);
 }
 
 static __always_inline void mapped(struct inode *inode, __u64 first, __u64 last)
 {
-	if (last >= first && fault_counts(inode) && !mapped_again(inode, first, last))
-		faulted(inode, first, last);
+	if (last >= first)
+		faulted(inode, first, last, false);
 }
 
 SEC("tp_btf/mm_filemap_fault")
@@ -584,5 +602,24 @@ int BPF_PROG(on_mapped_function, struct vm_fault *fault, unsigned long first, un
 {
 	if (result & VM_FAULT_NOPAGE)
 		mapped(BPF_CORE_READ(fault, vma, vm_file, f_inode), first, last);
+	return 0;
+}
+
+/* A task ends, and with it its last fault is complete. */
+static __always_inline void end_fault_of(__u32 tid)
+{
+	struct fault *fault = bpf_map_lookup_elem(&faults, &tid);
+
+	if (!fault)
+		return;
+	end_fault(fault);
+	bpf_map_delete_elem(&faults, &tid);
+}
+
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(on_exit, struct task_struct *task)
+{
+	end_fault_of(task->pid);
+	unfollow(task);
 	return 0;
 }

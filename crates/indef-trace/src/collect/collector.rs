@@ -16,7 +16,7 @@ use super::{
     options::{Layer, TraceOptions},
     programs::Programs,
     sources::{Source, choose, watches_function},
-    tallies::{expand, of_pending, of_run},
+    tallies::{expand, of_fault, of_pending, of_run},
 };
 
 /// Ranges that are held before they are handed out, due or not: with the ranges that arrive until the
@@ -251,7 +251,22 @@ impl Collector {
                 let pendings = self.programs.pendings();
                 pendings.iter().filter_map(of_pending).collect()
             }
-            Layer::Syscall => self.programs.runs().iter().map(of_run).collect(),
+            Layer::Syscall => {
+                let faults: Vec<_> = self.programs.faults().iter().map(of_fault).collect();
+                let once = Counters {
+                    count: 1,
+                    reads: 1,
+                    ..Counters::default()
+                };
+                let reads = faults.iter().map(|read| (read.range, once));
+                let unfinished = reads
+                    .chain(self.programs.runs().iter().map(of_run))
+                    .collect();
+                if self.options.raw {
+                    self.intake.inbox().accesses.extend(faults);
+                }
+                unfinished
+            }
         };
         for (range, counters) in unfinished {
             self.tally(&range, &counters, drained);

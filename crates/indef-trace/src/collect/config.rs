@@ -8,8 +8,9 @@ use std::{
 
 use super::{
     btrfs,
-    contract::{COMM_BYTES, Config, MAX_DEVICES, MAX_ROOTS, Root},
+    contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
     error::TraceError,
+    namespace,
     options::{Filter, Layer, TraceOptions},
 };
 use crate::mounts::{self, Mount, kernel_device};
@@ -26,25 +27,36 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         by_cgroup: filter.cgroup.is_some().into(),
         by_root: (!filter.paths.is_empty()).into(),
         collector: std::process::id(),
+        pid_ns: namespace::own()?,
         ..Config::default()
     };
+    if !filter.pids.is_empty() && !namespace::is_of_proc() {
+        return Err(TraceError::ForeignProc);
+    }
     if let Some(uid) = filter.uid {
         config.by_uid = 1;
         config.uid = uid;
     }
-    if let Some(comm) = &filter.comm {
-        // The kernel keeps one byte less than it has room for.
-        let kept = COMM_BYTES as usize - 1;
-        let name = &comm.as_bytes()[..comm.len().min(kept)];
-        config.comm[..name.len()].copy_from_slice(name);
-        config.comm_len = name.len() as u32;
-        // A shorter name has to end here: its zero is compared, too.
-        if name.len() < kept {
-            config.comm_len += 1;
-        }
+    if filter.comms.len() > config.comms.len() {
+        return Err(TraceError::TooMany {
+            what: "names of processes",
+            limit: MAX_COMMS as usize,
+        });
     }
+    for (comm, name) in config.comms.iter_mut().zip(&filter.comms) {
+        *comm = kept_name(name);
+    }
+    config.comms_len = filter.comms.len() as u32;
     devices(&mut config, filter)?;
     Ok(config)
+}
+
+/// A process's name as the kernel keeps it: cut, and filled up with at least one zero.
+fn kept_name(name: &str) -> Comm {
+    let mut bytes = [0; COMM_BYTES as usize];
+    let len = name.len().min(bytes.len() - 1);
+    bytes[..len].copy_from_slice(&name.as_bytes()[..len]);
+    zerocopy::transmute!(bytes)
 }
 
 /// `--path`: each file or folder, and every mount below it.

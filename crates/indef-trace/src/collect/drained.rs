@@ -39,7 +39,7 @@ pub struct Access {
     pub direct: bool,
     /// Requests that it became; 0 if they were not counted.
     pub requests: u32,
-    /// The process.
+    /// The process; 0 if it is not in this process's PID namespace.
     pub pid: u32,
     /// When, on the clock that counts from boot.
     pub time: Nanos,

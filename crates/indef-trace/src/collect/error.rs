@@ -37,6 +37,12 @@ pub enum TraceError {
         /// The problem, with advice.
         problem: String,
     },
+    /// A number of a process may mean another one than `/proc` shows.
+    #[error(
+        "/proc shows the numbers of another PID namespace than that of indef, so --pid could mean \
+         either; mount /proc anew (unshare --mount-proc, or mount -t proc proc /proc)"
+    )]
+    ForeignProc,
     /// More of something than the programs have room for.
     #[error("too many {what}: at most {limit} can be given")]
     TooMany {

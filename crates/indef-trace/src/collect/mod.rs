@@ -23,6 +23,7 @@ mod error;
 mod files;
 mod intake;
 mod log;
+mod namespace;
 mod options;
 mod programs;
 mod sources;

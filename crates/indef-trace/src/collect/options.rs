@@ -25,15 +25,15 @@ impl Layer {
     }
 }
 
-/// The accesses that count. They have to pass all filters; of several paths or devices, one.
+/// The accesses that count. They have to pass all filters; of several names, paths or devices, one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only these processes, with all children that they fork while they are watched. Empty: all.
     pub pids: Vec<u32>,
     /// Only followed processes, even if none is named yet (`Collector::follow`).
     pub only_followed: bool,
-    /// Only processes of this name (`/proc/PID/comm`).
-    pub comm: Option<String>,
+    /// Only processes of these names (`/proc/PID/comm`), with all their threads.
+    pub comms: Vec<String>,
     /// Only processes in this control group (a folder of cgroup v2) or below.
     pub cgroup: Option<PathBuf>,
     /// Only processes of this user.

@@ -6,7 +6,7 @@ use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject}
 
 use super::{
     btrfs, config,
-    contract::{FILES, FileEntry, FileKey, Pending, Run},
+    contract::{FILES, Fault, FileEntry, FileKey, Pending, Run},
     error::TraceError,
     log::Log,
     options::{Layer, TraceOptions},
@@ -188,6 +188,11 @@ impl Programs {
         values(&self.map("runs"))
     }
 
+    /// Layer syscall: the last fault of each task.
+    pub(super) fn faults(&self) -> Vec<Fault> {
+        values(&self.map("faults"))
+    }
+
     fn map(&self, name: &str) -> Map<'_> {
         map(&self.object, name)
     }
@@ -266,7 +271,7 @@ mod tests {
         ];
         for (layer, own) in [
             (Layer::Fs, ["pendings", "btrfs_devices"].as_slice()),
-            (Layer::Syscall, &["runs"]),
+            (Layer::Syscall, &["runs", "faults"]),
         ] {
             let maps = maps(layer);
             for name in common.iter().chain(own) {

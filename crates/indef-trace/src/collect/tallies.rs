@@ -5,7 +5,8 @@ use indef_core::access::Observed;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::contract::{
-    Counters, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, Pending, RangeKey, Run,
+    Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, Pending,
+    RangeEvent, RangeKey, Run,
 };
 use crate::tally::{FileKey, Tally};
 
@@ -49,6 +50,23 @@ pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
         ..Counters::default()
     };
     (key, counters)
+}
+
+/// The read that a task's last fault is, as `end_fault` of syscall.bpf.c sends it.
+pub(super) fn of_fault(fault: &Fault) -> RangeEvent {
+    RangeEvent {
+        kind: EVENT_RANGE,
+        requests: 0,
+        range: RangeKey {
+            start: fault.start,
+            len: fault.end - fault.start,
+            file: fault.file,
+            kind: KIND_READ,
+        },
+        time: fault.time,
+        pid: fault.pid,
+        direct: 0,
+    }
 }
 
 /// Add the tallies of one range with its counts.

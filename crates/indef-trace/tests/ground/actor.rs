@@ -7,7 +7,7 @@
 use std::{
     collections::HashMap,
     env,
-    fs::{File, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, BufRead, BufReader, IoSlice, IoSliceMut, Write},
     os::{
         fd::{AsFd, AsRawFd},
@@ -178,6 +178,17 @@ impl Stage {
                 Ok(0)
             }
             ["scattered", slot] => self.mapping(slot)?.expect_random().map(|()| 0),
+            ["sequential", slot] => self.mapping(slot)?.expect_sequential().map(|()| 0),
+            // Answers the number of page faults that it took.
+            ["fault", slot, how, at] => {
+                let (mapping, at) = (self.mapping(slot)?, number(at)? as usize);
+                let before = page_faults();
+                match how {
+                    "write" => mapping.store(at, 7),
+                    _ => drop(mapping.load(at)),
+                }
+                Ok(page_faults() - before)
+            }
             ["touch", slot, at] => Ok(self.mapping(slot)?.load(number(at)? as usize).into()),
             ["dirty", slot, at] => {
                 self.mapping(slot)?.store(number(at)? as usize, 7);
@@ -189,6 +200,17 @@ impl Stage {
                 let mut byte = [0];
                 (0..number(count)?)
                     .try_fold(0, |sum, at| Ok(sum + file.read_at(&mut byte, at)? as u64))
+            }
+            ["name", name] => fs::write("/proc/self/comm", name).map(|()| 0),
+            // In a thread of this name.
+            ["thread", name, "pread", slot, at, len] => {
+                let (file, at, len) = (self.file(slot)?, number(at)?, number(len)? as usize);
+                let read = || file.read_at(&mut AlignedBuffer::new(len).slice()[..len], at);
+                let thread = std::thread::Builder::new().name(name.to_owned());
+                std::thread::scope(|scope| {
+                    let done = thread.spawn_scoped(scope, read)?.join();
+                    Ok(done.expect("no panic")? as u64)
+                })
             }
             ["threads", slot, len] => self.threads(slot, number(len)? as usize),
             ["run", program, ref arguments @ ..] => {
@@ -294,6 +316,16 @@ impl Stage {
     }
 }
 
+/// Page faults that this thread has completed.
+fn page_faults() -> u64 {
+    // SAFETY: all zero bytes are a value of it: it is made of numbers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives during the call, and is written by it.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    (usage.ru_minflt + usage.ru_majflt) as u64
+}
+
 /// `how`: any of r(ead), w(rite), c(reate), d(irect), a(ppend).
 fn open(how: &str, path: &str) -> io::Result<File> {
     let has = |letter| how.contains(letter);
@@ -322,7 +354,11 @@ fn splice_to_nowhere(from: &File, at: u64, len: usize) -> io::Result<usize> {
 
 /// One request of `len` bytes at each of `offsets`, all under way together.
 fn uring(file: &File, how: &str, len: usize, offsets: &[u64]) -> io::Result<u64> {
-    let mut ring = IoUring::new(64)?;
+    let mut builder = IoUring::builder();
+    if how == "polled" {
+        builder.setup_sqpoll(1000);
+    }
+    let mut ring: IoUring = builder.build(64)?;
     ring.submitter()
         .register_files(&[file.as_fd().as_raw_fd()])?;
     let plain = types::Fd(file.as_raw_fd());
@@ -345,7 +381,7 @@ fn uring(file: &File, how: &str, len: usize, offsets: &[u64]) -> io::Result<u64>
             "read" => opcode::Read::new(plain, at, len).offset(*offset).build(),
             "here" => opcode::Read::new(plain, at, len).offset(u64::MAX).build(),
             "readv" => opcode::Readv::new(plain, part, 1).offset(*offset).build(),
-            "fixed" => opcode::Read::new(types::Fixed(0), at, len)
+            "fixed" | "polled" => opcode::Read::new(types::Fixed(0), at, len)
                 .offset(*offset)
                 .build(),
             "buffers" => opcode::ReadFixed::new(plain, at, len, index as u16)

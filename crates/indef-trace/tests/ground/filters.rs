@@ -2,14 +2,14 @@
 
 use std::{fs, path::PathBuf};
 
-use indef_trace::collect::{Filter, Layer, TraceOptions};
+use indef_trace::collect::{Collector, Filter, Layer, TraceOptions};
 use scratch_fs::ScratchFs;
 
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KINDS, MIB, Ranges, Seen, Watch, name, options, plain_file, reads_at, run, scratch,
-        writes_at,
+        BLOCK, KINDS, MIB, Ranges, Seen, Watch, forget, name, options, plain_file, reads_at, run,
+        scratch, writes_at,
     },
 };
 
@@ -75,6 +75,76 @@ fn loop_processes_and_their_children() {
     }
 }
 
+/// Set where a test runs again in a PID namespace.
+const INSIDE: &str = "INDEF_TEST_PID_NAMESPACE";
+
+/// Run one of these tests again as the first process of a new PID namespace. Processes have other
+/// numbers there than the kernel's. Returns whether this is that process.
+fn is_inside(test: &str, how: &[&str]) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        assert_eq!(std::process::id(), 1);
+        return true;
+    }
+    if !rustix::process::geteuid().is_root() {
+        scratch_fs::skip("only root makes a PID namespace");
+        return false;
+    }
+    let own = name(&std::env::current_exe().unwrap());
+    let (test, inside) = (format!("filters::{test}"), format!("{INSIDE}=1"));
+    let again = ["env", &inside, &own, "--exact", &test, "--nocapture"];
+    run("unshare", &[how, &again].concat());
+    false
+}
+
+#[test]
+fn loop_process_numbers_that_proc_does_not_show() {
+    if !is_inside("loop_process_numbers_that_proc_does_not_show", &["-pf"]) {
+        return;
+    }
+    let mut options = TraceOptions::default();
+    options.filter.pids = vec![1];
+    let error = Collector::start(&options).unwrap_err().to_string();
+    assert!(error.contains("--mount-proc"), "{error}");
+}
+
+#[test]
+fn loop_in_a_pid_namespace() {
+    if !is_inside("loop_in_a_pid_namespace", &["-pf", "--mount-proc"]) {
+        return;
+    }
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("ext4") else {
+            return;
+        };
+        let first = scene.actors[0].pid();
+        let options = TraceOptions {
+            raw: true,
+            ..with(layer, &scene.fs, |filter| filter.pids = vec![first])
+        };
+        let seen = scene.play(&options);
+        scene.assert(&seen, [1, 0, 1]);
+        // At layer fs, a task's last read is not among the single accesses as long as the task lives.
+        if layer == Layer::Syscall {
+            let pids: Vec<u32> = seen.accesses.iter().map(|access| access.pid).collect();
+            assert_eq!((pids.len(), pids[0]), (2, first), "{pids:?}");
+        }
+
+        // A child in a namespace below is a child.
+        let third = name(&scene.files[2]);
+        forget(&scene.files[2]);
+        let watch = Watch::start(&options);
+        scene.actors[0].act(&format!("run unshare -pf cat {third}"));
+        scene.assert(&watch.finish(), [0, 0, 1]);
+
+        // Of all processes, the collector's own reads do not count.
+        forget(&scene.files[2]);
+        let watch = Watch::start(&with(layer, &scene.fs, |_| ()));
+        fs::read(&scene.files[2]).unwrap();
+        scene.actors[1].act("pread d 4096 4096");
+        scene.assert(&watch.finish(), [0, 1, 0]);
+    }
+}
+
 #[test]
 fn loop_processes_by_name() {
     for layer in LAYERS {
@@ -82,8 +152,8 @@ fn loop_processes_by_name() {
             return;
         };
         let comm = |comm: &str| {
-            let comm = Some(comm.to_owned());
-            move |filter: &mut Filter| filter.comm = comm
+            let comms = vec![comm.to_owned()];
+            move |filter: &mut Filter| filter.comms = comms
         };
         let options = with(layer, &scene.fs, comm("cat"));
         let seen = scene.play(&options);
@@ -92,6 +162,38 @@ fn loop_processes_by_name() {
         let options = with(layer, &scene.fs, comm("ca"));
         let seen = scene.play(&options);
         scene.assert(&seen, [0, 0, 0]);
+    }
+}
+
+#[test]
+fn loop_processes_by_name_with_all_their_threads() {
+    for layer in LAYERS {
+        let Some(mut scene) = Scene::new("ext4") else {
+            return;
+        };
+        // The longest name that the kernel keeps.
+        scene.actors[0].act("name databaseserver1");
+        scene.actors[1].act("name mysqld");
+        for (comms, [first, second, third]) in [
+            (vec!["mysqld"], [0, 2, 0]),
+            (vec!["ib_io_rd-1"], [0, 0, 0]),
+            (vec!["databaseserver1"], [1, 0, 0]),
+            (vec!["databaseserver1-cut", "postgres"], [1, 0, 0]),
+            (vec!["cat", "postgres", "mysqld"], [0, 2, 1]),
+        ] {
+            let comms = comms.into_iter().map(str::to_owned).collect();
+            let options = with(layer, &scene.fs, |filter| filter.comms = comms);
+            let watch = Watch::start(&options);
+            scene.actors[0].act("thread ib_io_rd-1 pread d 0 4096");
+            scene.actors[1].act("thread ib_io_rd-1 pread d 4096 4096");
+            // A thread of the kernel's submits it.
+            scene.actors[1].act("uring d polled 4096 4096");
+            let file = name(&scene.files[2]);
+            forget(&scene.files[2]);
+            scene.actors[1].act(&format!("run cat {file}"));
+            let seen = watch.finish();
+            scene.assert(&seen, [first, second, third]);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ mod direct;
 mod filters;
 mod fs_layer;
 mod losses;
+mod mapped;
 mod names;
 mod programs;
 mod syscall_layer;

@@ -261,32 +261,6 @@ fn loop_buffered_patterns_with_and_without_read_ahead() {
 }
 
 #[test]
-fn loop_mapped_files() {
-    for kind in KINDS {
-        let Some(fs) = scratch(kind) else { return };
-        let file = fs.path().join("file");
-        let name = plain_file(&file, MIB);
-        let mut actor = Actor::new();
-        actor.act(&format!("open f rw {name}"));
-        actor.acts("map f 1048576\nscattered f");
-        let watch = Watch::start(&options(Layer::Syscall, fs.path()));
-        let touched = scattered(MIB, 64 * KIB, 10);
-        for at in &touched {
-            actor.act(&format!("touch f {}", at + 5000));
-        }
-        let seen = watch.finish();
-        // Each fault names its page; the kernel may map the cached pages around it, too.
-        for at in &touched {
-            let page = (at + 5000) / BLOCK * BLOCK;
-            let ranges = seen.of(&file);
-            let holds = |((start, len), _): (&(u64, u64), _)| *start <= page && page < start + len;
-            assert!(ranges.iter().any(holds), "{kind}: {page} in {ranges:?}");
-        }
-        assert_eq!(seen.reads_of(&file), 10, "{kind}: {:?}", seen.of(&file));
-    }
-}
-
-#[test]
 fn loop_what_a_tracer_of_calls_says() {
     if !scratch_fs::require_program("strace") || !scratch_fs::require_program("sqlite3") {
         return;

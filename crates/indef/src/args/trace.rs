@@ -67,16 +67,17 @@ pub(crate) struct TraceArgs {
 /// Filters: the processes and files that count.
 #[derive(Debug, Args)]
 #[command(
-    next_help_heading = "Filters (all that are given must hold; of several paths or devices, one)"
+    next_help_heading = "Filters (all that are given must hold; of several names, paths or devices, one)"
 )]
 pub(crate) struct FilterArgs {
     /// Only this process and its later children (may be given several times)
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pid: Vec<u32>,
 
-    /// Only processes of this name, as `ps -o comm` shows it
+    /// Only processes of this name, as `ps -o comm` shows it, with all their threads (may be given
+    /// several times)
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    comm: Option<String>,
+    comm: Vec<String>,
 
     /// Only processes in this control group or below, like /sys/fs/cgroup/system.slice
     #[arg(long, value_name = "FOLDER", value_hint = ValueHint::DirPath)]
@@ -162,7 +163,7 @@ impl TraceArgs {
             filter: Filter {
                 pids: filter.pid.clone(),
                 only_followed: !self.command.is_empty(),
-                comm: filter.comm.clone(),
+                comms: filter.comm.clone(),
                 cgroup: filter.cgroup.clone(),
                 uid: filter.uid,
                 paths: filter.path.clone(),

@@ -12,6 +12,10 @@ use indef_pipeline::{
     Cancel,
     learn::{Learned, Live, Seen, Session},
 };
+use rustix::{
+    io::Errno,
+    process::{Pid, test_kill_process},
+};
 
 use crate::{
     Outcome,
@@ -32,7 +36,7 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
     let cancel = Cancel::new();
     let options = args.options();
     for pid in &options.filter.pids {
-        if !std::path::Path::new(&format!("/proc/{pid}")).exists() {
+        if !is_alive(*pid) {
             bail!("there is no process {pid}");
         }
     }
@@ -79,6 +83,12 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
     }
     kept.map_err(explain)?;
     Ok(Outcome::Done)
+}
+
+/// Whether there is a process of this number, as the PID namespace of this process counts them.
+fn is_alive(pid: u32) -> bool {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
 fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
