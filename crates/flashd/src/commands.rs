@@ -15,8 +15,11 @@ use flashd::{
 use serde_json::{Value, json};
 use units::{Bytes, Nanos};
 
-use crate::args::{
-    AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
+use crate::{
+    args::{
+        AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
+    },
+    table::stats_table,
 };
 
 pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
@@ -187,22 +190,8 @@ pub(crate) fn stats(args: &AskArgs) -> Result<()> {
     if args.json {
         return print_json(&stats);
     }
-    for group in ["model", "lateness"] {
-        println!("{group}");
-        for (field, value) in stats[group].as_object().into_iter().flatten() {
-            println!("  {:32} {}", field, show(field, value));
-        }
-    }
+    print!("{}", stats_table(&stats));
     Ok(())
-}
-
-/// A counter for people, by the unit in its name.
-fn show(field: &str, value: &Value) -> String {
-    match value.as_u64() {
-        Some(number) if field.ends_with("_bytes") => Bytes(number).to_string(),
-        Some(number) if field.ends_with("_ns") => Nanos(number).to_string(),
-        _ => value.to_string(),
-    }
 }
 
 pub(crate) fn power_cut(args: &AskArgs) -> Result<()> {

@@ -66,6 +66,11 @@ impl ConventionalNamespace {
         })
     }
 
+    /// Returns the bytes that are mapped: whole logical pages, as far as the namespace goes.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        (self.ftl.mapped_pages() * self.logical_page).min(self.size)
+    }
+
     /// Checks that the bytes are in the namespace and whole sectors.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Refused> {
         if len == 0 || !offset.is_multiple_of(SECTOR) || !len.is_multiple_of(SECTOR) {

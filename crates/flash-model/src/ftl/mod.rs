@@ -92,6 +92,12 @@ impl Ftl {
         &self.counters
     }
 
+    /// Returns the number of logical pages that were written and not trimmed since.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u64 {
+        self.dies.iter().map(|die| u64::from(die.valid)).sum()
+    }
+
     /// Returns the flash page that holds logical page `lpn`, if it was ever written and not trimmed
     /// since; none beyond the end.
     #[must_use]
