@@ -17,14 +17,23 @@ use units::{Bytes, Nanos};
 
 use crate::{
     args::{
-        AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
+        AskArgs, DeviceArgs, MountArgs, ProfilesArgs, RecordArgs, RecordCommand, ReplayArgs,
+        ServeArgs,
     },
     table::stats_table,
 };
 
-pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
+pub(crate) fn profiles(args: &ProfilesArgs) -> Result<()> {
+    let wanted = |name: &&&str| args.name.as_deref().is_none_or(|only| only == **name);
+    if args.toml {
+        for name in flash_model::BUILTIN.iter().filter(wanted) {
+            print!("{}", Profile::builtin_text(name).unwrap_or_default());
+        }
+        return Ok(());
+    }
     let profiles: Vec<Profile> = flash_model::BUILTIN
         .iter()
+        .filter(wanted)
         .filter_map(|name| Profile::builtin(name))
         .collect();
     if args.json {

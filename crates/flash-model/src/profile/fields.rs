@@ -98,6 +98,20 @@ impl<'a> Fields<'a> {
             .map(|count| count as u32)
     }
 
+    /// A count that older profiles do not have: `otherwise` is its value there.
+    pub(super) fn count_or(
+        &mut self,
+        key: &str,
+        least: u64,
+        otherwise: u32,
+    ) -> Result<u32, ProfileError> {
+        if self.left.iter().any(|parameter| parameter.key == key) {
+            self.count(key, least)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
     pub(super) fn bytes(&mut self, key: &str, least: u64) -> Result<Bytes, ProfileError> {
         let units = [
             ("B", 1.0),

@@ -72,6 +72,7 @@ pub struct Profile {
     parameters: Vec<Parameter>,
     geometry: Geometry,
     buffer: Bytes,
+    endurance: u32,
     pub(crate) timing: Timing,
     pub(crate) ftl: FtlParameters,
     instant: bool,
@@ -81,15 +82,21 @@ impl Profile {
     /// A built-in profile; one of [`BUILTIN`].
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
-        let text = match name {
+        let text = Self::builtin_text(name)?;
+        // The profiles are part of the program, and a test reads them all.
+        Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
+    }
+
+    /// Returns the TOML text of a built-in profile, for a profile of one's own to start from.
+    #[must_use]
+    pub fn builtin_text(name: &str) -> Option<&'static str> {
+        Some(match name {
             "indef-femu" => include_str!("../../profiles/indef-femu.toml"),
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
-        };
-        // The profiles are part of the program, and a test reads them all.
-        Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
+        })
     }
 
     /// Reads a profile; `file_name` only goes into messages.
@@ -102,6 +109,7 @@ impl Profile {
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
         let timing = timing(&mut fields, &geometry)?;
+        let endurance = fields.count_or("flash.endurance", 0, 0)?;
         let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
         let ftl = FtlParameters {
             logical_page,
@@ -127,6 +135,7 @@ impl Profile {
             parameters: source.parameters,
             geometry,
             buffer,
+            endurance,
             timing,
             ftl,
         })
@@ -160,6 +169,15 @@ impl Profile {
     #[must_use]
     pub const fn buffer_size(&self) -> Bytes {
         self.buffer
+    }
+
+    /// Erases that a flash block is rated for; none if it is not rated.
+    #[must_use]
+    pub const fn endurance(&self) -> Option<u32> {
+        match self.endurance {
+            0 => None,
+            rated => Some(rated),
+        }
     }
 
     /// Whether every command is done when it is submitted.
