@@ -6,10 +6,7 @@ use crate::{
     SECTOR,
     command::{Placement, Refused},
     core::{Cause, Core, Entry, Owner, Work},
-    ftl::{
-        self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, FtlOptions, PagePlacement,
-        PhysPage,
-    },
+    ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
     migration::{MoveCursor, PageWork},
     profile::Profile,
 };
@@ -56,7 +53,7 @@ impl ConventionalNamespace {
         };
         Ok(Self {
             size,
-            ftl: Ftl::new(ftl_geometry, FtlOptions::default())?,
+            ftl: Ftl::new(ftl_geometry, profile.ftl.options)?,
             logical_page,
             held: 0,
             unflushed: 0,

@@ -20,6 +20,7 @@ pub use self::{
 use self::{fields::Fields, parse::Source};
 use crate::{
     flash::{DieTimes, Rate},
+    ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
 
@@ -62,6 +63,7 @@ pub(crate) struct Timing {
 pub(crate) struct FtlParameters {
     pub(crate) logical_page: u64,
     pub(crate) over_provisioning_percent: f64,
+    pub(crate) options: FtlOptions,
 }
 
 /// The numbers that make a device.
@@ -114,6 +116,7 @@ impl Profile {
         let ftl = FtlParameters {
             logical_page,
             over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
+            options: ftl_options(&mut fields)?,
         };
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
@@ -269,6 +272,26 @@ fn geometry(fields: &mut Fields<'_>) -> Result<Geometry, ProfileError> {
         }
     }
     Ok(geometry)
+}
+
+/// The policy of the FTL. All of it may be left out.
+fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
+    let usual = FtlOptions::default();
+    let least = u64::from(RESERVED_BLOCKS) + 1;
+    Ok(FtlOptions {
+        collect_below: fields.count_or("ftl.collect_below", least, usual.collect_below)?,
+        victim: if fields.flag_or(
+            "ftl.cost_benefit",
+            usual.victim == VictimChoice::CostBenefit,
+        )? {
+            VictimChoice::CostBenefit
+        } else {
+            VictimChoice::Greedy
+        },
+        wear_spread: fields.count_or("ftl.wear_spread", 1, usual.wear_spread)?,
+        die_wear_spread: fields.count_or("ftl.die_wear_spread", 1, usual.die_wear_spread)?,
+        separate_parts: fields.flag_or("ftl.separate_parts", usual.separate_parts)?,
+    })
 }
 
 fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {

@@ -1,4 +1,4 @@
-//! The space that is used, and the hints that were refused.
+//! The space that is used, the hints that were refused, and the policy of a profile.
 
 use super::*;
 
@@ -56,4 +56,23 @@ fn refused_hints_are_counted_by_reason() {
     assert_eq!((stats.hints.given, stats.hints.refused()), (3, 2));
     let since = stats.since(&then).hints;
     assert_eq!((since.given, since.refused_unmapped), (2, 1));
+}
+
+#[test]
+fn the_profiles_policy_is_the_ftls_also_after_a_restart() {
+    let text = Profile::builtin_text("zero").unwrap();
+    let changed = text.replace(
+        "cost_benefit = { value = false",
+        "cost_benefit = { value = true",
+    );
+    let profile = Profile::parse("changed", &changed).unwrap();
+    assert_ne!(profile.ftl, Profile::builtin("zero").unwrap().ftl);
+    let spec = NamespaceSpec {
+        kind: NamespaceKind::Conventional,
+        size: Bytes(8 * MIB),
+    };
+    let mut device = Device::new(&profile, &[spec]).unwrap();
+    assert_eq!(*device.ftl(0).unwrap().options(), profile.ftl.options);
+    device.restore(&device.image()).unwrap();
+    assert_eq!(*device.ftl(0).unwrap().options(), profile.ftl.options);
 }
