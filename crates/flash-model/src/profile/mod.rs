@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 4] = ["indef-femu", "fast24", "zn540", "zero"];
+pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
 
 /// Time that the controller takes for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +94,7 @@ impl Profile {
     pub fn builtin_text(name: &str) -> Option<&'static str> {
         Some(match name {
             "indef-femu" => include_str!("../../profiles/indef-femu.toml"),
+            "indef-femu-16k" => include_str!("../../profiles/indef-femu-16k.toml"),
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
