@@ -5,7 +5,7 @@ mod submit;
 use crate::{
     SECTOR,
     command::{Placement, Refused},
-    core::{Cause, Core, Entry, Owner, Work},
+    core::{Cause, Core, Entry, Owner, PageName, Work},
     ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
     migration::{MoveCursor, PageWork},
     profile::Profile,
@@ -17,6 +17,8 @@ const LOOK_BACK: usize = 8;
 /// One conventional namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct ConventionalNamespace {
+    /// Its number on the device.
+    index: u32,
     pub(crate) size: u64,
     pub(crate) ftl: Ftl,
     logical_page: u64,
@@ -31,7 +33,7 @@ pub(crate) struct ConventionalNamespace {
 }
 
 impl ConventionalNamespace {
-    pub(crate) fn new(size: u64, profile: &Profile) -> Result<Self, FtlConfigError> {
+    pub(crate) fn new(index: usize, size: u64, profile: &Profile) -> Result<Self, FtlConfigError> {
         let geometry = profile.geometry();
         let logical_page = profile.ftl.logical_page;
         let slots_per_page = (geometry.program_unit().0 / logical_page) as u32;
@@ -52,6 +54,7 @@ impl ConventionalNamespace {
             logical_pages,
         };
         Ok(Self {
+            index: index as u32,
             size,
             ftl: Ftl::new(ftl_geometry, profile.ftl.options)?,
             logical_page,
@@ -85,7 +88,13 @@ impl ConventionalNamespace {
         let in_memory = self.pages_on_flash(offset, len, &mut touched);
         let mut done = ready;
         for (page, bytes) in touched.drain(..) {
-            done = done.max(core.host_read(page.die, ready, bytes));
+            let name = PageName {
+                ns: self.index,
+                block: u64::from(page.die) << 32 | u64::from(page.block),
+                page: page.page,
+                erases: self.ftl.erases(page),
+            };
+            done = done.max(core.host_read(name, page.die, ready, bytes));
         }
         self.touched = touched;
         if in_memory > 0 {

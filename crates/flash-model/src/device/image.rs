@@ -136,6 +136,7 @@ impl Device {
             return Err(ImageError::TooLong { bytes: rest.len() });
         }
         self.namespaces = restored;
+        self.core.read_cache.clear();
         Ok(())
     }
 }

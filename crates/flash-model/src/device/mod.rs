@@ -63,7 +63,7 @@ impl Device {
                 return Err(ConfigError::BadSize { index, size });
             }
             match spec.kind {
-                NamespaceKind::Conventional => ConventionalNamespace::new(size.0, profile)
+                NamespaceKind::Conventional => ConventionalNamespace::new(index, size.0, profile)
                     .map(Namespace::Conventional)
                     .map_err(|source| ConfigError::Ftl { index, source }),
                 NamespaceKind::Zoned if !size.0.is_multiple_of(geometry.zone.size.0) => {
@@ -183,6 +183,8 @@ impl Device {
             && zone < zoned.table.zones().len()
         {
             zoned.forget(&mut self.core, zone, self.now);
+            // Pages past the write pointer will be written anew without an erase.
+            self.core.read_cache.clear();
             zoned.table.restore(zone, state, write_pointer);
         }
     }

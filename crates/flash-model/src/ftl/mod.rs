@@ -116,6 +116,12 @@ impl Ftl {
         }
     }
 
+    /// Returns how often the block of `page` was erased.
+    #[must_use]
+    pub fn erases(&self, page: PhysPage) -> u32 {
+        self.dies[page.die as usize].blocks[page.block as usize].erases
+    }
+
     /// Returns whether `page` has not been programmed yet: it is being filled, its data is in the
     /// controller's memory, and reading it needs no flash.
     #[must_use]

@@ -118,6 +118,20 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// A size, or `otherwise` where the profile has none.
+    pub(super) fn bytes_or(
+        &mut self,
+        key: &str,
+        least: u64,
+        otherwise: Bytes,
+    ) -> Result<Bytes, ProfileError> {
+        if self.has(key) {
+            self.bytes(key, least)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
     /// A flag, or `otherwise` where the profile has none.
     pub(super) fn flag_or(&mut self, key: &str, otherwise: bool) -> Result<bool, ProfileError> {
         if self.has(key) {

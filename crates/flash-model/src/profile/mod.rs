@@ -27,6 +27,9 @@ use crate::{
 /// Names of the built-in profiles.
 pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
 
+/// Pages of a read cache at most; it is searched from end to end.
+const READ_CACHE_PAGES_MAX: u64 = 1024;
+
 /// Time that the controller takes for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CommandTimes {
@@ -75,6 +78,8 @@ pub struct Profile {
     geometry: Geometry,
     buffer: Bytes,
     endurance: u32,
+    /// Pages that the controller's read cache holds; 0: there is none.
+    pub(crate) read_cache_pages: usize,
     pub(crate) timing: Timing,
     pub(crate) ftl: FtlParameters,
     instant: bool,
@@ -112,6 +117,7 @@ impl Profile {
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
         let timing = timing(&mut fields, &geometry)?;
+        let read_cache = fields.bytes_or("buffer.read_cache", 0, Bytes(0))?;
         let endurance = fields.count_or("flash.endurance", 0, 0)?;
         let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
         let ftl = FtlParameters {
@@ -131,6 +137,11 @@ impl Profile {
             );
             return Err(fields.error("buffer.size", reason));
         }
+        if !read_cache.0.is_multiple_of(unit.0) || read_cache > unit * READ_CACHE_PAGES_MAX {
+            let most = unit * READ_CACHE_PAGES_MAX;
+            let reason = format!("it must be whole pages of all planes ({unit}), at most {most}");
+            return Err(fields.error("buffer.read_cache", reason));
+        }
         fields.nothing_left()?;
         Ok(Self {
             instant: timing.is_instant(),
@@ -140,6 +151,7 @@ impl Profile {
             geometry,
             buffer,
             endurance,
+            read_cache_pages: (read_cache.0 / unit.0) as usize,
             timing,
             ftl,
         })

@@ -111,7 +111,7 @@ fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
         "wear_spread",
         "die_wear_spread",
     ];
-    let added = [&added[..], &["separate_parts", "endurance"]].concat();
+    let added = [&added[..], &["separate_parts", "endurance", "read_cache"]].concat();
     let older: Vec<&str> = text
         .lines()
         .filter(|line| !added.iter().any(|name| line.starts_with(name)))
