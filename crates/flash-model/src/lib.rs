@@ -28,7 +28,7 @@ pub use self::{
     device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec},
     geometry::{Geometry, ZoneGeometry},
     profile::{BUILTIN, Kind, Parameter, Profile, ProfileError, Value},
-    stats::{ByCause, DieStats, Stats, Wear},
+    stats::{ByCause, DieStats, HintStats, Stats, Wear},
     zone::{Zone, ZoneState},
 };
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use units::Nanos;
 
-use crate::core::Cause;
+use crate::{core::Cause, ftl::FtlCounters};
 
 /// Bytes by their cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -80,7 +80,47 @@ pub struct Wear {
     pub mean: f64,
 }
 
-/// Counters since the device was made. They only grow (but for `buffered_bytes` and `wear`); the
+/// The write commands with a placement hint, and the hints that were refused: the normal rule placed
+/// their data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HintStats {
+    /// Commands that carried a hint.
+    pub given: u64,
+    /// Refused: the neighbour that the hint names is not mapped.
+    pub refused_unmapped: u64,
+    /// Refused: the die cannot take more data.
+    pub refused_no_room: u64,
+    /// Refused: the die is worn more than the others.
+    pub refused_worn_die: u64,
+}
+
+impl HintStats {
+    /// Adds the hints that a namespace's FTL has seen.
+    pub(crate) const fn add(&mut self, counters: &FtlCounters) {
+        self.given += counters.hints;
+        self.refused_unmapped += counters.hints_unmapped;
+        self.refused_no_room += counters.hints_no_room;
+        self.refused_worn_die += counters.hints_worn_die;
+    }
+
+    /// Returns the refused hints of all reasons.
+    #[must_use]
+    pub const fn refused(&self) -> u64 {
+        self.refused_unmapped + self.refused_no_room + self.refused_worn_die
+    }
+
+    const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            given: self.given - earlier.given,
+            refused_unmapped: self.refused_unmapped - earlier.refused_unmapped,
+            refused_no_room: self.refused_no_room - earlier.refused_no_room,
+            refused_worn_die: self.refused_worn_die - earlier.refused_worn_die,
+        }
+    }
+}
+
+/// Counters since the device was made; a restored device goes on from the saved state's wear and
+/// hints. They only grow (but for `buffered_bytes` and `wear`); the
 /// difference of two is an interval.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Stats {
@@ -112,6 +152,8 @@ pub struct Stats {
     pub dies: Vec<DieStats>,
     /// The wear of each namespace.
     pub wear: Vec<Wear>,
+    /// Placement hints, of all namespaces.
+    pub hints: HintStats,
 }
 
 impl Stats {
@@ -142,6 +184,7 @@ impl Stats {
             link_out_busy_ns: self.link_out_busy_ns - earlier.link_out_busy_ns,
             dies: self.dies.iter().zip(&earlier.dies).map(die).collect(),
             wear: self.wear.clone(),
+            hints: self.hints.since(&earlier.hints),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use anyhow::{Context, Result, bail};
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
     device::{DeviceOptions, NamespaceOptions, StoreOptions},
@@ -23,6 +23,7 @@ use units::{Bytes, Nanos};
 #[command(after_help = "\
 Examples:
   flashd profiles                                   the devices that are built in
+  flashd profiles zn540 --toml >my.toml             a profile to start from, for --profile my.toml
   flashd mount /mnt/ssd --profile fast24 --size 4GiB --time-scale 10
   losetup --direct-io=on -b 4096 -f --show /mnt/ssd/disk
   flashd serve --profile zn540 --namespace zoned:4GiB --namespace conventional:1GiB
@@ -42,7 +43,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the built-in devices
-    Profiles(JsonArgs),
+    Profiles(ProfilesArgs),
     /// Attach a device over NVMe/TCP (on loopback unless told otherwise)
     Serve(ServeArgs),
     /// Attach a device as a file, DIR/disk, for a loop device
@@ -60,7 +61,15 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct JsonArgs {
+pub(crate) struct ProfilesArgs {
+    /// Only this one
+    #[arg(value_parser = PossibleValuesParser::new(flash_model::BUILTIN))]
+    pub(crate) name: Option<String>,
+
+    /// Print the profile as TOML, with the source of every number, for one of your own to start from
+    #[arg(long, requires = "name", conflicts_with = "json")]
+    pub(crate) toml: bool,
+
     /// One JSON document on stdout
     #[arg(long)]
     pub(crate) json: bool,

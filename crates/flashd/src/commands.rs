@@ -15,13 +15,25 @@ use flashd::{
 use serde_json::{Value, json};
 use units::{Bytes, Nanos};
 
-use crate::args::{
-    AskArgs, DeviceArgs, JsonArgs, MountArgs, RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
+use crate::{
+    args::{
+        AskArgs, DeviceArgs, MountArgs, ProfilesArgs, RecordArgs, RecordCommand, ReplayArgs,
+        ServeArgs,
+    },
+    table::stats_table,
 };
 
-pub(crate) fn profiles(args: &JsonArgs) -> Result<()> {
+pub(crate) fn profiles(args: &ProfilesArgs) -> Result<()> {
+    let wanted = |name: &&&str| args.name.as_deref().is_none_or(|only| only == **name);
+    if args.toml {
+        for name in flash_model::BUILTIN.iter().filter(wanted) {
+            print!("{}", Profile::builtin_text(name).unwrap_or_default());
+        }
+        return Ok(());
+    }
     let profiles: Vec<Profile> = flash_model::BUILTIN
         .iter()
+        .filter(wanted)
         .filter_map(|name| Profile::builtin(name))
         .collect();
     if args.json {
@@ -189,22 +201,8 @@ pub(crate) fn stats(args: &AskArgs) -> Result<()> {
     if args.json {
         return print_json(&stats);
     }
-    for group in ["model", "lateness"] {
-        println!("{group}");
-        for (field, value) in stats[group].as_object().into_iter().flatten() {
-            println!("  {:32} {}", field, show(field, value));
-        }
-    }
+    print!("{}", stats_table(&stats));
     Ok(())
-}
-
-/// A counter for people, by the unit in its name.
-fn show(field: &str, value: &Value) -> String {
-    match value.as_u64() {
-        Some(number) if field.ends_with("_bytes") => Bytes(number).to_string(),
-        Some(number) if field.ends_with("_ns") => Nanos(number).to_string(),
-        _ => value.to_string(),
-    }
 }
 
 pub(crate) fn power_cut(args: &AskArgs) -> Result<()> {

@@ -7,6 +7,7 @@
 
 mod args;
 mod commands;
+mod table;
 
 use std::process::ExitCode;
 

@@ -72,6 +72,27 @@ fn profiles_are_listed() {
 }
 
 #[test]
+fn a_profile_is_printed_as_toml_to_start_from() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in flash_model::BUILTIN {
+        let output = flashd(folder.path(), &["profiles", name, "--toml"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        let read = Profile::parse("printed", &text).unwrap();
+        assert_eq!(Some(read), Profile::builtin(name));
+    }
+    let one = json(&flashd(folder.path(), &["profiles", "zn540", "--json"]));
+    assert_eq!(one["profiles"].as_array().unwrap().len(), 1);
+    for (arguments, reason) in [
+        (&["profiles", "--toml"][..], "<NAME>"),
+        (&["profiles", "zn450", "--toml"], "zn540"),
+    ] {
+        let refused = flashd(folder.path(), arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        assert!(stderr(&refused).contains(reason), "{}", stderr(&refused));
+    }
+}
+
+#[test]
 fn a_recording_becomes_an_image_or_a_store() {
     let folder = tempfile::tempdir().unwrap();
     recording(folder.path());

@@ -4,9 +4,9 @@ mod target;
 
 use std::{fs::OpenOptions, time::Duration};
 
-use flash_model::{NamespaceKind, Profile};
+use flash_model::{NamespaceKind, Profile, ZoneAction};
 use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
+    device::{Device, DeviceOptions, NamespaceOptions, Request, StoreOptions},
     store::FileOptions,
 };
 use nvme_initiator::{Host, HostOptions, command};
@@ -109,6 +109,53 @@ fn identify_describes_what_there_is() {
     let other = status(&mut host, command::property_get(0x30, 4), 0);
     assert_eq!(other, Status::InvalidField);
     assert_eq!(host.property(Property::Version, 4).unwrap(), 0x2_0000);
+}
+
+#[test]
+fn wear_and_use_are_what_the_model_has() {
+    let text = Profile::builtin_text("zero").unwrap();
+    let rated = text.replace("endurance = { value = 0", "endurance = { value = 5");
+    assert_ne!(rated, text);
+    let fixture = Fixture::of_profile(Profile::parse("rated", &rated).unwrap(), 1.0);
+    let mut host = fixture.host(Digests::default());
+    let in_use = |host: &mut Host, nsid| {
+        let page: Namespace = host.identify_as(nsid, 0, 0).unwrap();
+        page.in_use.get()
+    };
+    let used = |host: &mut Host| {
+        let page = host.log(u32::MAX, 2, 0, 512).unwrap();
+        Smart::first_of(&page).unwrap().used
+    };
+    assert_eq!(
+        (in_use(&mut host, ZONED), in_use(&mut host, CONVENTIONAL)),
+        (0, 0)
+    );
+    let mut queue = host.queue(1, 8).unwrap();
+    let mut write = |nsid, blocks| {
+        let write = command::write(nsid, 0, blocks);
+        let data = pattern(0, blocks as usize, 1);
+        queue.run(write, data, 0).unwrap().ok("Write").unwrap();
+    };
+    write(CONVENTIONAL, 16);
+    write(CONVENTIONAL, 8);
+    assert_eq!(in_use(&mut host, CONVENTIONAL), 16);
+    let reset = Request::Zone {
+        start: 0,
+        all: false,
+        action: ZoneAction::Reset,
+    };
+    for round in 1..=32 {
+        write(ZONED, 3);
+        assert_eq!(in_use(&mut host, ZONED), 3);
+        fixture.device.account(0, &reset).unwrap();
+        // One of 8 zones was erased, and each may be 5 times.
+        assert_eq!(u32::from(used(&mut host)), round * 100 / 40);
+    }
+    for _ in 32..200 {
+        write(ZONED, 1);
+        fixture.device.account(0, &reset).unwrap();
+    }
+    assert_eq!(used(&mut host), 255);
 }
 
 #[test]

@@ -75,7 +75,7 @@ wire! {
         pub spare: u8,
         /// Available Spare Threshold: percent.
         pub spare_threshold: u8,
-        /// Percentage Used: of the endurance, may be over 100.
+        /// Percentage Used: of the endurance; 100 is its rated end, 255 everything over 254.
         pub used: u8,
         /// Endurance Group Critical Warning Summary.
         pub endurance_warning: u8,

@@ -8,11 +8,8 @@ pub use spare::Spare;
 use crate::{
     SECTOR,
     command::{Placement, Refused},
-    core::{Cause, Core, Entry, Owner, Work},
-    ftl::{
-        self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, FtlOptions, PagePlacement,
-        PhysPage,
-    },
+    core::{Cause, Core, Entry, Owner, PageName, Work},
+    ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
     migration::{MoveCursor, PageWork},
     profile::Profile,
 };
@@ -23,6 +20,8 @@ const LOOK_BACK: usize = 8;
 /// One conventional namespace.
 #[derive(Clone, Debug)]
 pub(crate) struct ConventionalNamespace {
+    /// Its number on the device.
+    index: u32,
     pub(crate) size: u64,
     pub(crate) ftl: Ftl,
     logical_page: u64,
@@ -38,7 +37,7 @@ pub(crate) struct ConventionalNamespace {
 }
 
 impl ConventionalNamespace {
-    pub(crate) fn new(size: u64, profile: &Profile) -> Result<Self, FtlConfigError> {
+    pub(crate) fn new(index: usize, size: u64, profile: &Profile) -> Result<Self, FtlConfigError> {
         let geometry = profile.geometry();
         let logical_page = profile.ftl.logical_page;
         let slots_per_page = (geometry.program_unit().0 / logical_page) as u32;
@@ -59,8 +58,9 @@ impl ConventionalNamespace {
             logical_pages,
         };
         Ok(Self {
+            index: index as u32,
             size,
-            ftl: Ftl::new(ftl_geometry, FtlOptions::default())?,
+            ftl: Ftl::new(ftl_geometry, profile.ftl.options)?,
             logical_page,
             over_provisioning_percent: profile.ftl.over_provisioning_percent,
             held: 0,
@@ -69,6 +69,11 @@ impl ConventionalNamespace {
             work: Vec::new(),
             touched: Vec::new(),
         })
+    }
+
+    /// Returns the bytes that are mapped: whole logical pages, as far as the namespace goes.
+    pub(crate) fn mapped_bytes(&self) -> u64 {
+        (self.ftl.mapped_pages() * self.logical_page).min(self.size)
     }
 
     /// Checks that the bytes are in the namespace and whole sectors.
@@ -88,7 +93,13 @@ impl ConventionalNamespace {
         let in_memory = self.pages_on_flash(offset, len, &mut touched);
         let mut done = ready;
         for (page, bytes) in touched.drain(..) {
-            done = done.max(core.host_read(page.die, ready, bytes));
+            let name = PageName {
+                ns: self.index,
+                block: u64::from(page.die) << 32 | u64::from(page.block),
+                page: page.page,
+                erases: self.ftl.erases(page),
+            };
+            done = done.max(core.host_read(name, page.die, ready, bytes));
         }
         self.touched = touched;
         if in_memory > 0 {

@@ -8,6 +8,7 @@ mod buffer;
 mod intake;
 mod pages;
 mod queue;
+mod read_cache;
 mod tickets;
 mod traffic;
 
@@ -18,6 +19,7 @@ use self::{
 pub(crate) use self::{
     pages::PagesInFlight,
     queue::{Entry, Owner, Work},
+    read_cache::{PageName, ReadCache},
     tickets::Tickets,
     traffic::{Cause, Traffic},
 };
@@ -52,6 +54,7 @@ pub(crate) struct Core {
     pub(crate) unit: u64,
     /// The host link's direction to the host.
     pub(crate) link_out: Calendar,
+    pub(crate) read_cache: ReadCache,
     queues: DieQueues,
     /// The controller takes no further command before this.
     controller_free: u64,
@@ -72,6 +75,7 @@ impl Core {
             traffic: Traffic::default(),
             unit: geometry.program_unit().0,
             link_out: Calendar::default(),
+            read_cache: ReadCache::new(profile.read_cache_pages),
             queues: DieQueues::new(geometry.dies()),
             controller_free: 0,
             drain_free: 0,
@@ -91,8 +95,24 @@ impl Core {
         self.take_command(now, self.timing.write)
     }
 
+    /// Reads `bytes` of a page for the host, from the cache or from flash; returns when the host
+    /// has them.
+    pub(crate) fn host_read(&mut self, name: PageName, die: u32, ready: u64, bytes: u64) -> u64 {
+        if self.read_cache.is_off() {
+            return self.sense_and_send(die, ready, bytes);
+        }
+        let arrived = self.read_cache.arrival(name).unwrap_or_else(|| {
+            // The cache takes whole pages.
+            self.traffic.sensed[Cause::Host as usize] += self.unit;
+            let span = self.flash.host_read(die, ready, self.unit, &mut |_, _| ());
+            self.read_cache.insert(name, span.end);
+            span.end
+        });
+        self.send_to_host(ready.max(arrived), bytes)
+    }
+
     /// Senses a page for the host and sends `bytes` of it; returns when the host has them.
-    pub(crate) fn host_read(&mut self, die: u32, ready: u64, bytes: u64) -> u64 {
+    fn sense_and_send(&mut self, die: u32, ready: u64, bytes: u64) -> u64 {
         self.traffic.sensed[Cause::Host as usize] += bytes;
         let (clock, link, link_out) = (self.flash.clock, self.timing.link, &mut self.link_out);
         let mut done = ready;

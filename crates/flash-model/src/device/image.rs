@@ -6,7 +6,7 @@
 
 use super::{Device, Namespace};
 use crate::{
-    ftl::{Ftl, FtlImageError, FtlOptions},
+    ftl::{Ftl, FtlImageError},
     zone::ZoneState,
 };
 
@@ -125,8 +125,8 @@ impl Device {
                         return Err(ImageError::NotConventional { index });
                     }
                     let (ftl, tail) = rest.split_at(length);
-                    let geometry = *conventional.ftl.geometry();
-                    conventional.ftl = Ftl::restore(geometry, FtlOptions::default(), ftl)
+                    let old = &conventional.ftl;
+                    conventional.ftl = Ftl::restore(*old.geometry(), *old.options(), ftl)
                         .map_err(|source| ImageError::Ftl { index, source })?;
                     rest = tail;
                 }
@@ -136,6 +136,7 @@ impl Device {
             return Err(ImageError::TooLong { bytes: rest.len() });
         }
         self.namespaces = restored;
+        self.core.read_cache.clear();
         Ok(())
     }
 }

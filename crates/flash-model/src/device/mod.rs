@@ -20,7 +20,7 @@ use crate::{
     geometry::Geometry,
     migration::{JobKind, PageWork, Tasks},
     profile::Profile,
-    stats::{ByCause, DieStats, Stats, Wear},
+    stats::{ByCause, DieStats, HintStats, Stats, Wear},
     zone::{Zone, ZoneState},
     zoned::ZonedNamespace,
 };
@@ -63,7 +63,7 @@ impl Device {
                 return Err(ConfigError::BadSize { index, size });
             }
             match spec.kind {
-                NamespaceKind::Conventional => ConventionalNamespace::new(size.0, profile)
+                NamespaceKind::Conventional => ConventionalNamespace::new(index, size.0, profile)
                     .map(Namespace::Conventional)
                     .map_err(|source| ConfigError::Ftl { index, source }),
                 NamespaceKind::Zoned if !size.0.is_multiple_of(geometry.zone.size.0) => {
@@ -183,6 +183,8 @@ impl Device {
             && zone < zoned.table.zones().len()
         {
             zoned.forget(&mut self.core, zone, self.now);
+            // Pages past the write pointer will be written anew without an erase.
+            self.core.read_cache.clear();
             zoned.table.restore(zone, state, write_pointer);
         }
     }
@@ -240,6 +242,29 @@ impl Device {
             link_out_busy_ns: core.link_out.busy_until(now),
             dies: dies.collect(),
             wear: self.namespaces.iter().map(wear).collect(),
+            hints: self.hints(),
+        }
+    }
+
+    fn hints(&self) -> HintStats {
+        let mut hints = HintStats::default();
+        for namespace in &self.namespaces {
+            if let Namespace::Conventional(conventional) = namespace {
+                hints.add(conventional.ftl.counters());
+            }
+        }
+        hints
+    }
+
+    /// Returns the bytes of a namespace that hold data: its mapped logical pages, or what its zones
+    /// have taken (a full zone counts with its whole capacity, padding included). 0 for a namespace
+    /// that does not exist.
+    #[must_use]
+    pub fn used_bytes(&self, ns: usize) -> u64 {
+        match self.namespaces.get(ns) {
+            Some(Namespace::Conventional(conventional)) => conventional.mapped_bytes(),
+            Some(Namespace::Zoned(zoned)) => zoned.table.zones().iter().map(Zone::filled).sum(),
+            None => 0,
         }
     }
 

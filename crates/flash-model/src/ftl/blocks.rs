@@ -1,6 +1,8 @@
 //! The blocks of one die: which are free, which is open for whom, and how worn each is.
 
-use super::ops::Cause;
+use std::cmp::Reverse;
+
+use super::{VictimChoice, ops::Cause};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockState {
@@ -15,6 +17,19 @@ pub(super) struct Block {
     /// Slots that hold a mapped logical page.
     pub(super) valid: u32,
     pub(super) state: BlockState,
+}
+
+impl Block {
+    /// Returns age × (1 − u) ÷ u, in parts of 2^-20; only its order matters. One that holds nothing
+    /// is worth most.
+    fn worth(&self, slots_per_block: u32, age: u64) -> u128 {
+        let age = u128::from(age) + 1;
+        let free = u128::from(slots_per_block - self.valid);
+        match self.valid {
+            0 => u128::MAX,
+            valid => ((age * free) << 20) / u128::from(valid),
+        }
+    }
 }
 
 /// A block that is being filled.
@@ -66,6 +81,9 @@ pub(super) struct Straggler {
 #[derive(Clone, Debug)]
 pub(super) struct Die {
     pub(super) blocks: Vec<Block>,
+    /// How many pages the host had written when it wrote the youngest data of each block; empty
+    /// where the choice of victims does not need it.
+    written_at: Vec<u64>,
     pub(super) free: Vec<u32>,
     /// One for each [`Stream`].
     pub(super) host: [Option<OpenBlock>; 2],
@@ -87,7 +105,8 @@ pub(super) struct Die {
 }
 
 impl Die {
-    pub(super) fn new(blocks: u32) -> Self {
+    /// Returns an erased die; `choice` decides whether ages are kept.
+    pub(super) fn new(blocks: u32, choice: VictimChoice) -> Self {
         let fresh = Block {
             erases: 0,
             valid: 0,
@@ -95,6 +114,10 @@ impl Die {
         };
         Self {
             blocks: vec![fresh; blocks as usize],
+            written_at: match choice {
+                VictimChoice::Greedy => Vec::new(),
+                VictimChoice::CostBenefit => vec![0; blocks as usize],
+            },
             free: (0..blocks).collect(),
             host: [None; 2],
             gc: None,
@@ -107,6 +130,11 @@ impl Die {
             most_erases: 0,
             least_erases: 0,
         }
+    }
+
+    /// Returns how many pages the host had written when it wrote the youngest data of `block`.
+    pub(super) fn written_at(&self, block: u32) -> u64 {
+        self.written_at.get(block as usize).copied().unwrap_or(0)
     }
 
     pub(super) fn free_blocks(&self) -> u32 {
@@ -134,8 +162,11 @@ impl Die {
         self.blocks[open.block as usize].state = BlockState::Closed;
     }
 
-    pub(super) fn add_valid(&mut self, block: u32) {
+    pub(super) fn add_valid(&mut self, block: u32, written_at: u64) {
         self.blocks[block as usize].valid += 1;
+        if let Some(youngest) = self.written_at.get_mut(block as usize) {
+            *youngest = written_at.max(*youngest);
+        }
         self.valid += 1;
     }
 
@@ -150,18 +181,31 @@ impl Die {
             && self.draining.iter().all(|victim| victim.block != block)
     }
 
-    /// Returns the block from which collecting gains most: the one with the fewest valid slots;
-    /// among equals the least worn, so that it is used again.
-    pub(super) fn best_victim(&self, slots_per_block: u32) -> Option<u32> {
+    /// Returns the block to empty next, if one has slots to gain: of those that `choice` prefers
+    /// equally the one with the fewest valid slots, and then the least worn, so that it is used
+    /// again. `host_slots`: logical pages that the host has written.
+    pub(super) fn best_victim(
+        &self,
+        slots_per_block: u32,
+        choice: VictimChoice,
+        host_slots: u64,
+    ) -> Option<u32> {
         (0..self.blocks.len() as u32)
             .filter(|&block| self.is_candidate(block))
-            .map(|block| {
-                let Block { valid, erases, .. } = self.blocks[block as usize];
-                (valid, erases, block)
+            .map(|number| {
+                let block = &self.blocks[number as usize];
+                let worth = match choice {
+                    VictimChoice::CostBenefit => {
+                        let age = host_slots.saturating_sub(self.written_at(number));
+                        block.worth(slots_per_block, age)
+                    }
+                    VictimChoice::Greedy => 0,
+                };
+                (Reverse(worth), block.valid, block.erases, number)
             })
+            .filter(|&(_, valid, ..)| valid < slots_per_block)
             .min()
-            .filter(|&(valid, ..)| valid < slots_per_block)
-            .map(|(.., block)| block)
+            .map(|(.., number)| number)
     }
 
     /// Returns whether a block may lag by more than `spread` erases from the most worn one. Looks
@@ -189,6 +233,9 @@ impl Die {
         state.erases += 1;
         self.most_erases = self.most_erases.max(state.erases);
         self.erases += 1;
+        if let Some(youngest) = self.written_at.get_mut(block as usize) {
+            *youngest = 0;
+        }
         self.free.push(block);
     }
 }

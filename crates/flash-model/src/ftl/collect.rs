@@ -12,12 +12,15 @@
 //! on their own die, and the reserve of free blocks makes that always possible.
 
 use super::{
-    Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS,
+    Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS, VictimChoice,
     blocks::{BlockState, OpenBlock, Straggler, Stream, Victim},
 };
 
 /// Pages of data that never changes which move along with each page of the host.
 const PAGES_FOR_WEAR: u32 = 2;
+/// Shares of one step at most, however many blocks are missing: a high threshold must not make one
+/// write pay for a whole die.
+const MOST_SHARES: u32 = 8;
 
 impl Ftl {
     /// Opens a block for the host, after as much collecting as that takes.
@@ -60,17 +63,26 @@ impl Ftl {
             Cause::Wear => PAGES_FOR_WEAR,
         };
         // One share while all is well, one more for each block that is missing.
-        let shares = 1 + (self.options.collect_below - 1).saturating_sub(free);
+        let missing = (self.options.collect_below - 1).saturating_sub(free);
+        let shares = (1 + missing).min(MOST_SHARES);
         self.collect_pages(die, moved.max(1) * shares, work);
     }
 
     /// Returns the block being emptied on `die`, a new one if there is none and one is worth it.
     fn current_victim(&mut self, die: u32) -> Option<Victim> {
         let slots_per_block = self.geometry.slots_per_block();
+        let host_slots = self.counters.host_slots;
         let die = &mut self.dies[die as usize];
         if die.victim.is_none() {
+            // Emptying a block with little to gain may take as many pages as it frees. Where the
+            // host waits for a block, only the greedy choice is sure to come to an end.
+            let choice = if die.free_blocks() <= RESERVED_BLOCKS {
+                VictimChoice::Greedy
+            } else {
+                self.options.victim
+            };
             die.victim = die
-                .best_victim(slots_per_block)
+                .best_victim(slots_per_block, choice, host_slots)
                 .map(|block| Victim::new(block, die.blocks[block as usize].valid, Cause::Gc));
         }
         die.victim
@@ -202,8 +214,11 @@ impl Ftl {
         for (old, new) in from.into_iter().zip(first..) {
             let lpn = std::mem::take(&mut self.logical_in[old as usize]) - 1;
             let (die, block) = self.geometry.block_of(old);
-            self.dies[die as usize].remove_valid(block);
-            self.map(lpn, new);
+            let die = &mut self.dies[die as usize];
+            die.remove_valid(block);
+            // Moving does not make data younger.
+            let written_at = die.written_at(block);
+            self.map(lpn, new, written_at);
         }
         let counters = &mut self.counters;
         let (slots, programs) = match cause {

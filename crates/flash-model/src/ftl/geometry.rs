@@ -44,12 +44,27 @@ pub struct FtlGeometry {
     pub logical_pages: u64,
 }
 
+/// The rule by which the collector chooses the block to empty next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VictimChoice {
+    /// The block with the fewest valid slots.
+    Greedy,
+    /// The block with the largest age × (1 − u) ÷ 2u, where u is the share of its slots that are
+    /// valid, and its age the number of logical pages that the host has written since the youngest
+    /// data in it (Rosenblum and Ousterhout, SOSP 1991; Kawaguchi et al., USENIX 1995). A block of
+    /// cold data is collected though a hot one has less to move, as the hot one will soon have
+    /// less still. When the host has to wait for a block, the choice is greedy.
+    CostBenefit,
+}
+
 /// The options of an FTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FtlOptions {
     /// The collector starts to work alongside the host when a die has no more free blocks than
     /// this; at least [`RESERVED_BLOCKS`] + 1.
     pub collect_below: u32,
+    /// The rule for the next block to empty.
+    pub victim: VictimChoice,
     /// Wear levelling moves unchanging data when a block of the die was erased more often than
     /// another by more than this. At least 1.
     pub wear_spread: u32,
@@ -66,6 +81,7 @@ impl Default for FtlOptions {
     fn default() -> Self {
         Self {
             collect_below: RESERVED_BLOCKS + 2,
+            victim: VictimChoice::Greedy,
             wear_spread: 20,
             die_wear_spread: 10,
             separate_parts: true,

@@ -214,7 +214,8 @@ impl Ftl {
                 if !self.is_filled(slot) {
                     return Err(input.damaged("a logical page in a slot that was not filled"));
                 }
-                self.map(lpn as u32, slot);
+                // The image has no ages: all data counts as old as the device.
+                self.map(lpn as u32, slot, 0);
                 lpn += 1;
             }
             expected = (first + length as i64) as u32;

@@ -22,7 +22,7 @@
 //! pages of different speed in a block, and the flash that the map itself would need.
 //!
 //! Memory: two tables of 4 bytes, one entry for each logical page and one for each slot, that are
-//! not touched before they are used (0.2 % of the data at 4 KiB), and 12 bytes a block.
+//! not touched before they are used (0.2 % of the data at 4 KiB), and 12 bytes a block (20 with ages).
 
 mod blocks;
 mod collect;
@@ -35,7 +35,9 @@ mod wear;
 mod tests;
 
 use blocks::{Die, OpenBlock, Stream};
-pub use geometry::{FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS};
+pub use geometry::{
+    FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS, VictimChoice,
+};
 pub use image::FtlImageError;
 pub use ops::{Cause, FlashOp, FlashWork, FtlCounters, PagePlacement};
 pub use wear::WearReport;
@@ -71,7 +73,7 @@ impl Ftl {
         Ok(Self {
             slot_of: vec![0; geometry.logical_pages as usize],
             logical_in: vec![0; geometry.slots() as usize],
-            dies: vec![Die::new(geometry.blocks_per_die); geometry.dies as usize],
+            dies: vec![Die::new(geometry.blocks_per_die, options.victim); geometry.dies as usize],
             turn: 0,
             slots_per_die_at_most: geometry.slots_per_die_at_most(),
             counters: FtlCounters::default(),
@@ -86,10 +88,22 @@ impl Ftl {
         &self.geometry
     }
 
+    /// Returns the options that it was made with.
+    #[must_use]
+    pub const fn options(&self) -> &FtlOptions {
+        &self.options
+    }
+
     /// Returns the counts so far.
     #[must_use]
     pub const fn counters(&self) -> &FtlCounters {
         &self.counters
+    }
+
+    /// Returns the number of logical pages that were written and not trimmed since.
+    #[must_use]
+    pub fn mapped_pages(&self) -> u64 {
+        self.dies.iter().map(|die| u64::from(die.valid)).sum()
     }
 
     /// Returns the flash page that holds logical page `lpn`, if it was ever written and not trimmed
@@ -100,6 +114,12 @@ impl Ftl {
             0 => None,
             slot => Some(self.geometry.page_of(slot - 1)),
         }
+    }
+
+    /// Returns how often the block of `page` was erased.
+    #[must_use]
+    pub fn erases(&self, page: PhysPage) -> u32 {
+        self.dies[page.die as usize].blocks[page.block as usize].erases
     }
 
     /// Returns whether `page` has not been programmed yet: it is being filled, its data is in the
@@ -218,8 +238,8 @@ impl Ftl {
             let slot = self.geometry.slot(die, open.block, open.next_slot);
             let next_slot = open.next_slot + 1;
             self.dies[die as usize].host[stream as usize] = Some(OpenBlock { next_slot, ..open });
-            self.map(new as u32, slot);
             self.counters.host_slots += 1;
+            self.map(new as u32, slot, self.counters.host_slots);
             if next_slot.is_multiple_of(self.geometry.slots_per_page) {
                 self.host_page_filled(die, stream, work);
             }
@@ -251,11 +271,12 @@ impl Ftl {
         self.collect_in_step(die, work);
     }
 
-    fn map(&mut self, lpn: u32, slot: u32) {
+    /// Maps a logical page whose data the host wrote when it had written `written_at` pages.
+    fn map(&mut self, lpn: u32, slot: u32, written_at: u64) {
         self.slot_of[lpn as usize] = slot + 1;
         self.logical_in[slot as usize] = lpn + 1;
         let (die, block) = self.geometry.block_of(slot);
-        self.dies[die as usize].add_valid(block);
+        self.dies[die as usize].add_valid(block, written_at);
     }
 
     fn unmap(&mut self, lpn: u64) -> bool {

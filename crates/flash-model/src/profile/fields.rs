@@ -98,6 +98,49 @@ impl<'a> Fields<'a> {
             .map(|count| count as u32)
     }
 
+    /// Whether the profile has that parameter, and it was not asked for yet. Profiles of an earlier
+    /// version have none that was added since.
+    fn has(&self, key: &str) -> bool {
+        self.left.iter().any(|parameter| parameter.key == key)
+    }
+
+    /// A count, or `otherwise` where the profile has none.
+    pub(super) fn count_or(
+        &mut self,
+        key: &str,
+        least: u64,
+        otherwise: u32,
+    ) -> Result<u32, ProfileError> {
+        if self.has(key) {
+            self.count(key, least)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
+    /// A size, or `otherwise` where the profile has none.
+    pub(super) fn bytes_or(
+        &mut self,
+        key: &str,
+        least: u64,
+        otherwise: Bytes,
+    ) -> Result<Bytes, ProfileError> {
+        if self.has(key) {
+            self.bytes(key, least)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
+    /// A flag, or `otherwise` where the profile has none.
+    pub(super) fn flag_or(&mut self, key: &str, otherwise: bool) -> Result<bool, ProfileError> {
+        if self.has(key) {
+            self.flag(key)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
     pub(super) fn bytes(&mut self, key: &str, least: u64) -> Result<Bytes, ProfileError> {
         let units = [
             ("B", 1.0),

@@ -20,11 +20,15 @@ pub use self::{
 use self::{fields::Fields, parse::Source};
 use crate::{
     flash::{DieTimes, Rate},
+    ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 4] = ["indef-femu", "fast24", "zn540", "zero"];
+pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
+
+/// Pages of a read cache at most; it is searched from end to end.
+const READ_CACHE_PAGES_MAX: u64 = 1024;
 
 /// Time that the controller takes for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +66,7 @@ pub(crate) struct Timing {
 pub(crate) struct FtlParameters {
     pub(crate) logical_page: u64,
     pub(crate) over_provisioning_percent: f64,
+    pub(crate) options: FtlOptions,
 }
 
 /// The numbers that make a device.
@@ -72,6 +77,9 @@ pub struct Profile {
     parameters: Vec<Parameter>,
     geometry: Geometry,
     buffer: Bytes,
+    endurance: u32,
+    /// Pages that the controller's read cache holds; 0: there is none.
+    pub(crate) read_cache_pages: usize,
     pub(crate) timing: Timing,
     pub(crate) ftl: FtlParameters,
     instant: bool,
@@ -81,15 +89,22 @@ impl Profile {
     /// A built-in profile; one of [`BUILTIN`].
     #[must_use]
     pub fn builtin(name: &str) -> Option<Self> {
-        let text = match name {
+        let text = Self::builtin_text(name)?;
+        // The profiles are part of the program, and a test reads them all.
+        Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
+    }
+
+    /// Returns the TOML text of a built-in profile, for a profile of one's own to start from.
+    #[must_use]
+    pub fn builtin_text(name: &str) -> Option<&'static str> {
+        Some(match name {
             "indef-femu" => include_str!("../../profiles/indef-femu.toml"),
+            "indef-femu-16k" => include_str!("../../profiles/indef-femu-16k.toml"),
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
-        };
-        // The profiles are part of the program, and a test reads them all.
-        Some(Self::parse(name, text).unwrap_or_else(|error| panic!("built-in profile {error}")))
+        })
     }
 
     /// Reads a profile; `file_name` only goes into messages.
@@ -102,10 +117,13 @@ impl Profile {
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
         let timing = timing(&mut fields, &geometry)?;
+        let read_cache = fields.bytes_or("buffer.read_cache", 0, Bytes(0))?;
+        let endurance = fields.count_or("flash.endurance", 0, 0)?;
         let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
         let ftl = FtlParameters {
             logical_page,
             over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
+            options: ftl_options(&mut fields)?,
         };
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
@@ -119,6 +137,11 @@ impl Profile {
             );
             return Err(fields.error("buffer.size", reason));
         }
+        if !read_cache.0.is_multiple_of(unit.0) || read_cache > unit * READ_CACHE_PAGES_MAX {
+            let most = unit * READ_CACHE_PAGES_MAX;
+            let reason = format!("it must be whole pages of all planes ({unit}), at most {most}");
+            return Err(fields.error("buffer.read_cache", reason));
+        }
         fields.nothing_left()?;
         Ok(Self {
             instant: timing.is_instant(),
@@ -127,6 +150,8 @@ impl Profile {
             parameters: source.parameters,
             geometry,
             buffer,
+            endurance,
+            read_cache_pages: (read_cache.0 / unit.0) as usize,
             timing,
             ftl,
         })
@@ -166,6 +191,15 @@ impl Profile {
     #[must_use]
     pub const fn is_buffer_protected(&self) -> bool {
         self.timing.buffer_protected
+    }
+
+    /// Erases that a flash block is rated for; none if it is not rated.
+    #[must_use]
+    pub const fn endurance(&self) -> Option<u32> {
+        match self.endurance {
+            0 => None,
+            rated => Some(rated),
+        }
     }
 
     /// Whether every command is done when it is submitted.
@@ -257,6 +291,26 @@ fn geometry(fields: &mut Fields<'_>) -> Result<Geometry, ProfileError> {
         }
     }
     Ok(geometry)
+}
+
+/// The policy of the FTL. All of it may be left out.
+fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
+    let usual = FtlOptions::default();
+    let least = u64::from(RESERVED_BLOCKS) + 1;
+    Ok(FtlOptions {
+        collect_below: fields.count_or("ftl.collect_below", least, usual.collect_below)?,
+        victim: if fields.flag_or(
+            "ftl.cost_benefit",
+            usual.victim == VictimChoice::CostBenefit,
+        )? {
+            VictimChoice::CostBenefit
+        } else {
+            VictimChoice::Greedy
+        },
+        wear_spread: fields.count_or("ftl.wear_spread", 1, usual.wear_spread)?,
+        die_wear_spread: fields.count_or("ftl.die_wear_spread", 1, usual.die_wear_spread)?,
+        separate_parts: fields.flag_or("ftl.separate_parts", usual.separate_parts)?,
+    })
 }
 
 fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {

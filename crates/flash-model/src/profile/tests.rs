@@ -103,6 +103,61 @@ fn a_bad_profile_is_refused_with_file_line_and_reason() {
 }
 
 #[test]
+fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
+    let text = Profile::builtin_text("indef-femu").unwrap();
+    let added = [
+        "collect_below",
+        "cost_benefit",
+        "wear_spread",
+        "die_wear_spread",
+    ];
+    let added = [&added[..], &["separate_parts", "endurance", "read_cache"]].concat();
+    let older: Vec<&str> = text
+        .lines()
+        .filter(|line| !added.iter().any(|name| line.starts_with(name)))
+        .collect();
+    assert_eq!(older.len() + added.len(), text.lines().count());
+    let older = Profile::parse("older", &older.join("\n")).unwrap();
+    assert_eq!(older.ftl, Profile::builtin("indef-femu").unwrap().ftl);
+    assert_eq!(older.endurance(), None);
+
+    let changed = text
+        .replace("collect_below = { value = 6", "collect_below = { value = 9")
+        .replace(
+            "cost_benefit = { value = false",
+            "cost_benefit = { value = true",
+        )
+        .replace(
+            "\nwear_spread = { value = 20",
+            "\nwear_spread = { value = 21",
+        )
+        .replace(
+            "die_wear_spread = { value = 10",
+            "die_wear_spread = { value = 11",
+        )
+        .replace(
+            "separate_parts = { value = true",
+            "separate_parts = { value = false",
+        );
+    let options = FtlOptions {
+        collect_below: 9,
+        victim: VictimChoice::CostBenefit,
+        wear_spread: 21,
+        die_wear_spread: 11,
+        separate_parts: false,
+    };
+    assert_eq!(
+        Profile::parse("mine", &changed).unwrap().ftl.options,
+        options
+    );
+    let error = error_with("collect_below = { value = 6", "collect_below = { value = 4");
+    assert!(
+        error.contains("ftl.collect_below: it must be between 5"),
+        "{error}"
+    );
+}
+
+#[test]
 fn no_text_panics() {
     for text in [
         "",

@@ -87,4 +87,17 @@ impl Zone {
     pub const fn writable_end(&self) -> u64 {
         self.start + self.capacity
     }
+
+    /// Returns the bytes that are taken, by data or padding.
+    #[must_use]
+    pub const fn filled(&self) -> u64 {
+        match self.state {
+            ZoneState::Empty | ZoneState::Offline => 0,
+            ZoneState::Full => self.capacity,
+            ZoneState::ImplicitlyOpen
+            | ZoneState::ExplicitlyOpen
+            | ZoneState::Closed
+            | ZoneState::ReadOnly => self.write_pointer - self.start,
+        }
+    }
 }

@@ -6,7 +6,7 @@ mod submit;
 
 use crate::{
     command::ZoneAction,
-    core::{Cause, Core, Entry, Owner, Work},
+    core::{Cause, Core, Entry, Owner, PageName, Work},
     geometry::Geometry,
     migration::Padding,
     zone::{Layout, Transition, ZoneTable},
@@ -82,7 +82,13 @@ impl ZonedNamespace {
                     let sent = if self.in_memory(core, zone, page, filled, ready) {
                         core.send_to_host(ready, bytes)
                     } else {
-                        core.host_read(self.layout.die(zone, page), ready, bytes)
+                        let name = PageName {
+                            ns: self.index as u32,
+                            block: zone,
+                            page: page as u32,
+                            erases: self.tallies[zone as usize].erases,
+                        };
+                        core.host_read(name, self.layout.die(zone, page), ready, bytes)
                     };
                     done = done.max(sent);
                 });

@@ -262,6 +262,22 @@ impl Device {
         lock(&self.model).geometry()
     }
 
+    /// The bytes of a namespace that hold data, by the model's mapping and zones.
+    #[must_use]
+    pub fn used_bytes(&self, namespace: usize) -> u64 {
+        lock(&self.model).used_bytes(namespace)
+    }
+
+    /// The part of the rated erases that the most worn namespace has used, in percent, on average
+    /// over its blocks or zones. May be over 100; 0 if the profile rates none.
+    #[must_use]
+    pub fn endurance_used_percent(&self) -> f64 {
+        let wear = lock(&self.model).stats().wear;
+        let mean = wear.iter().map(|wear| wear.mean).fold(0.0, f64::max);
+        let rated = self.profile.endurance();
+        rated.map_or(0.0, |rated| mean * 100.0 / f64::from(rated))
+    }
+
     /// The recording of all changes to the device.
     #[must_use]
     pub fn recording(&self) -> &Recording {

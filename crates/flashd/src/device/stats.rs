@@ -22,6 +22,10 @@ pub struct DeviceStats {
     pub power_cuts: u64,
     /// The namespaces.
     pub namespaces: Vec<NamespaceStats>,
+    /// Bytes that cells took for each byte that the host wrote or asked to be copied.
+    pub write_amplification: f64,
+    /// Share of its time for which a die was busy, on average: 0 to 1.
+    pub die_utilisation: f64,
     /// The model's counters.
     pub model: flash_model::Stats,
     /// How late answers were.
@@ -41,6 +45,8 @@ pub struct NamespaceStats {
     pub size_bytes: u64,
     /// Bytes of a logical block.
     pub block_bytes: u64,
+    /// Bytes that hold data: mapped logical pages, or the written part of zones.
+    pub used_bytes: u64,
     /// Bytes that a power cut would lose now.
     pub volatile_bytes: u64,
     /// Whether all is well with its store.
@@ -53,11 +59,19 @@ impl Device {
     /// State and counters.
     #[must_use]
     pub fn stats(&self) -> DeviceStats {
+        let (model, used) = {
+            let model = lock(&self.model);
+            let used: Vec<u64> = (0..self.namespaces.len())
+                .map(|index| model.used_bytes(index))
+                .collect();
+            (model.stats(), used)
+        };
         let namespaces = self
             .namespaces
             .iter()
             .zip(&self.store.namespaces)
-            .map(|(namespace, store)| {
+            .zip(used)
+            .map(|((namespace, store), used_bytes)| {
                 let health = store.health();
                 NamespaceStats {
                     id: namespace.id,
@@ -67,6 +81,7 @@ impl Device {
                     },
                     size_bytes: namespace.size_bytes,
                     block_bytes: namespace.block_bytes,
+                    used_bytes,
                     volatile_bytes: store.volatile_bytes(),
                     healthy: health.is_healthy(),
                     problem: health.problem().map(ToString::to_string),
@@ -80,7 +95,9 @@ impl Device {
             uptime_ns: Nanos(self.clock.real_ns()),
             power_cuts: self.power_cuts(),
             namespaces,
-            model: lock(&self.model).stats(),
+            write_amplification: model.write_amplification(),
+            die_utilisation: model.die_utilisation(),
+            model,
             lateness: self.lateness.report(),
             recording: self.recording.state(),
         }

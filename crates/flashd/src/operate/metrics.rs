@@ -73,12 +73,15 @@ pub(super) fn exposition(stats: &DeviceStats) -> String {
     gauge("time_scale", "", stats.time_scale);
     gauge("uptime_seconds", "", stats.uptime_ns.get() as f64 / 1e9);
     gauge("power_cuts_total", "", stats.power_cuts as f64);
+    gauge("write_amplification", "", stats.write_amplification);
+    gauge("die_utilisation", "", stats.die_utilisation);
     for namespace in &stats.namespaces {
         let labels = format!(
             "{{namespace=\"{}\",kind=\"{}\"}}",
             namespace.id, namespace.kind
         );
         gauge("namespace_size_bytes", &labels, namespace.size_bytes as f64);
+        gauge("namespace_used_bytes", &labels, namespace.used_bytes as f64);
         gauge(
             "namespace_volatile_bytes",
             &labels,

@@ -22,6 +22,10 @@ fn every_line_of_the_metrics_is_a_name_and_a_number() {
     }
     for wanted in [
         "flashd_namespace_healthy{namespace=\"1\",kind=\"conventional\"} 1",
+        "flashd_namespace_used_bytes{namespace=\"1\",kind=\"conventional\"} 0",
+        "flashd_write_amplification 1",
+        "flashd_die_utilisation 0",
+        "flashd_model_hints_given 0",
         "flashd_model_host_read_bytes 0",
         "flashd_power_cuts_total 0",
     ] {

@@ -45,7 +45,11 @@ impl Fixture {
 
     /// With the latencies of a profile.
     pub(crate) fn with(profile: &str, time_scale: f64) -> Self {
-        let profile = Profile::builtin(profile).unwrap();
+        Self::of_profile(Profile::builtin(profile).unwrap(), time_scale)
+    }
+
+    /// With any profile.
+    pub(crate) fn of_profile(profile: Profile, time_scale: f64) -> Self {
         let zone = profile.geometry().zone.size;
         let namespaces = [
             NamespaceOptions {

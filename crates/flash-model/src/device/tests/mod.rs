@@ -1,6 +1,8 @@
 //! Single requests to the nanosecond, and the closed-form limits of PAPERS.md.
 
 mod behaviour;
+mod interleave;
+mod usage;
 mod zn540;
 
 use units::Bytes;
@@ -300,8 +302,14 @@ fn host_reads_pass_a_migration() {
 
 #[test]
 fn a_migration_of_scattered_blocks_keeps_the_chips_busy() {
+    for profile in ["indef-femu", "indef-femu-16k"] {
+        scattered_blocks_keep_the_chips_busy(profile);
+    }
+}
+
+fn scattered_blocks_keep_the_chips_busy(profile: &str) {
     let size = 256 * MIB;
-    let mut device = device("indef-femu", NamespaceKind::Zoned, 2 * size);
+    let mut device = device(profile, NamespaceKind::Zoned, 2 * size);
     let now = fill(&mut device, size);
     // As a file system scatters them: no block lies beside the one before it.
     let moves: Vec<_> = (0..size / (8 * KIB))
@@ -314,7 +322,10 @@ fn a_migration_of_scattered_blocks_keeps_the_chips_busy() {
     let before = device.stats();
     run(&mut device, now, &Command::Migrate { moves: &moves });
     let during = device.stats().since(&before);
-    println!("chips busy: {:.1} %", during.die_utilisation() * 100.0);
+    println!(
+        "{profile}: chips busy: {:.1} %",
+        during.die_utilisation() * 100.0
+    );
     assert!(
         during.die_utilisation() > 0.85,
         "{}",

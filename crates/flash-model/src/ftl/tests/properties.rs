@@ -62,9 +62,12 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn options() -> impl Strategy<Value = FtlOptions> {
-    (5..10_u32, 1..6_u32, 1..4_u32, any::<bool>()).prop_map(
-        |(collect_below, wear_spread, die_wear_spread, separate_parts)| FtlOptions {
+    let victim = prop_oneof![Just(VictimChoice::Greedy), Just(VictimChoice::CostBenefit)];
+    let collect_below = prop_oneof![3 => 5..10_u32, 1 => 10..5000_u32];
+    (collect_below, victim, 1..6_u32, 1..4_u32, any::<bool>()).prop_map(
+        |(collect_below, victim, wear_spread, die_wear_spread, separate_parts)| FtlOptions {
             collect_below,
+            victim,
             wear_spread,
             die_wear_spread,
             separate_parts,

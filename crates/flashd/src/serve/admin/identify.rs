@@ -43,7 +43,7 @@ pub(super) fn identify(
     let bytes = |structure: &[u8]| Ok(structure.to_vec());
     match ask.cns {
         Cns::Namespace | Cns::AllocatedNamespace => match queue.backend().namespace(nsid) {
-            Ok((_, of)) => bytes(namespace(of, queue).as_bytes()),
+            Ok((index, of)) => bytes(namespace(index, of, queue).as_bytes()),
             // Identifiers that could be used and are not (Base §5.17.2.1): zeroes.
             Err(_) if nsid == ALL_NAMESPACES => bytes(common(queue).as_bytes()),
             Err(_) if is_possible(queue, nsid) => bytes(&[0; IDENTIFY_LEN]),
@@ -215,12 +215,12 @@ fn lba_format(of: &device::Namespace) -> LbaFormat {
     format
 }
 
-fn namespace(of: &device::Namespace, queue: &HostQueue) -> Namespace {
+fn namespace(index: usize, of: &device::Namespace, queue: &HostQueue) -> Namespace {
     let mut page = Namespace::zeroed();
     let blocks = of.size_bytes / of.block_bytes;
     page.size = U64::new(blocks);
     page.capacity = U64::new(blocks);
-    page.in_use = U64::new(blocks);
+    page.in_use = U64::new(queue.device().used_bytes(index).div_ceil(of.block_bytes));
     page.multipath = u8::from(!queue.subsystem.is_private);
     page.deallocation = DLFEAT_ZEROES;
     page.nvm_capacity = u128::from(of.size_bytes).to_le_bytes();

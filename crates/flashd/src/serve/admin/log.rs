@@ -120,6 +120,8 @@ fn smart(queue: &HostQueue) -> Smart {
     page.temperature = U16::new(298);
     page.spare = 100;
     page.spare_threshold = 10;
+    // 100 is the rated end of life; FFh stands for everything over 254 (Base §5.16.1.3).
+    page.used = device.endurance_used_percent().min(255.0) as u8;
     page.units_read = units(counters.read_bytes.load(Ordering::Relaxed));
     page.units_written = units(counters.written_bytes.load(Ordering::Relaxed));
     page.reads = number(counters.reads.load(Ordering::Relaxed));
