@@ -285,12 +285,18 @@ impl Core {
     /// on its way to it; `held` are the bytes of its pages that are not complete.
     pub(crate) fn drop_zone(&mut self, ns: u32, zone: u32, held: u64, now: u64) {
         let (bytes, mut numbers) = self.queues.drop_zone(ns, zone);
-        self.intake.buffer.forget(bytes + held);
+        self.free_room(bytes + held);
         self.intake.drop_zone(ns, zone, &mut numbers);
         for number in numbers {
             self.tickets.programmed(number, now);
         }
         self.in_flight[ns as usize].clear(zone);
+    }
+
+    /// Frees `bytes` of the write buffer that are not needed any more. Data that waits for room may
+    /// come in at once, before the time that the last step found to be the next.
+    pub(crate) fn free_room(&mut self, bytes: u64) {
+        self.intake.buffer.forget(bytes);
         self.queues.quiet_until = 0;
     }
 }

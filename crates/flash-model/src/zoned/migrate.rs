@@ -84,7 +84,7 @@ impl ZonedNamespace {
         let tally = &mut self.tallies[zone];
         let release = tally.held.min(complete * self.layout.unit);
         tally.held -= release;
-        core.intake.buffer.forget(release);
+        core.free_room(release);
     }
 
     /// Adds the next page with which a finished zone is padded to `work`; false if there is none.

@@ -197,7 +197,7 @@ impl ZonedNamespace {
             ZoneAction::Finish => {
                 let zone = transition.zone;
                 let held = std::mem::take(&mut self.tallies[zone].held);
-                core.intake.buffer.forget(held);
+                core.free_room(held);
                 let page = self.layout.complete_pages(transition.filled);
                 let end = self.layout.pages();
                 let job = Padding {

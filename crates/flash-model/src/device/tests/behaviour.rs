@@ -269,6 +269,32 @@ fn a_reset_frees_what_was_buffered() {
 }
 
 #[test]
+fn data_that_waits_for_room_takes_that_of_a_finished_zone_at_once() {
+    let mut device = device("indef-femu", NamespaceKind::Zoned, 96 * MIB);
+    let finish_zone = |start| Command::Zone {
+        start,
+        all: false,
+        action: ZoneAction::Finish,
+    };
+    // The padding of zone 2 takes the whole window: that of zone 0 puts nothing in motion.
+    device.submit(Nanos(0), 0, &finish_zone(64 * MIB)).unwrap();
+    run(&mut device, 0, &write(0, 96 * KIB));
+    let accepted = device.submit(Nanos(0), 0, &write(32 * MIB, 8 * MIB));
+    let Done::Later(ticket) = accepted.unwrap().done else {
+        panic!("there is room for all but 96 KiB")
+    };
+    device.advance(Nanos(900), &mut Vec::new());
+    device.submit(Nanos(1000), 0, &finish_zone(0)).unwrap();
+    let mut finished = Vec::new();
+    device.advance(Nanos(1000), &mut finished);
+    assert_eq!(finished, [(ticket, Nanos(1000))]);
+    assert!(
+        device.next_event() > Some(Nanos(1000)),
+        "time does not go on"
+    );
+}
+
+#[test]
 fn partial_pages_of_a_conventional_namespace_are_flushed_and_programmed_later() {
     let mut device = device("fast24", NamespaceKind::Conventional, 256 * MIB);
     run(&mut device, 0, &write(0, 4 * KIB));
