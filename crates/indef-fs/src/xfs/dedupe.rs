@@ -48,7 +48,7 @@ use super::{
 use crate::{
     CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
     Target,
-    cache::read_ahead,
+    cache::{drop_clean, read_ahead},
     hold::{Holds, NAPS},
     map,
 };
@@ -58,6 +58,10 @@ const AHEAD: u64 = 1 << 30;
 
 /// Extents of the file in a unit: each takes 30 to 80 microseconds under the file's locks.
 const MOST_EXTENTS: usize = 256;
+
+/// The longest unit: its bytes are compared under the locks, from the page cache. Two extents that are
+/// longer are left alone, since hardly any read meets both.
+const LONGEST: Bytes = Bytes::mib(128);
 
 /// Bytes that are being read ahead, and bytes that are copied and being written back. Both stay in
 /// the page cache for the comparison.
@@ -165,6 +169,15 @@ struct Unit {
     cached: Cached,
 }
 
+impl Unit {
+    /// Leave the page cache as it was found. The call has dropped the pages of a range that has new
+    /// blocks, but not of one that stays.
+    fn restore(&self, target: &Target) {
+        drop_clean(&target.file, self.range);
+        self.cached.restore(target);
+    }
+}
+
 /// Units in the order of the file.
 #[derive(Debug, Default)]
 struct Units {
@@ -227,20 +240,29 @@ impl Relocation for Dedupe<'_> {
     }
 }
 
+impl Drop for Dedupe<'_> {
+    fn drop(&mut self) {
+        while let Some(unit) = self.copied.pop().or_else(|| self.reading.pop()) {
+            unit.restore(self.target);
+        }
+    }
+}
+
 impl Dedupe<'_> {
     fn advance(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         let mut moved = Moved::default();
-        self.read_ahead(limit.bytes);
+        self.read_ahead(limit.bytes)?;
         while self.copied.bytes < COPIED_AHEAD
             && let Some(unit) = self.reading.pop()
         {
-            self.copy(unit.range, &mut moved)?;
+            let range = unit.range;
             self.copied.push(unit);
-            self.read_ahead(limit.bytes);
+            self.copy(range, &mut moved)?;
+            self.read_ahead(limit.bytes)?;
         }
         if let Some(unit) = self.copied.pop() {
             let done = self.take_over(&unit, &mut moved);
-            unit.cached.restore(self.target);
+            unit.restore(self.target);
             done?;
         }
         if self.copied.units.is_empty() && self.reading.units.is_empty() {
@@ -287,16 +309,21 @@ impl Dedupe<'_> {
     }
 
     /// Begin to read the next units.
-    fn read_ahead(&mut self, limit: Bytes) {
+    fn read_ahead(&mut self, limit: Bytes) -> Result<(), Refusal> {
         while self.reading.bytes < READ_AHEAD
             && let Some(run) = self.allocated.pop_front()
         {
             let (range, rest) = cut(&self.layout, run, limit, MOST_EXTENTS);
             push_front(&mut self.allocated, rest);
+            if range.len > LONGEST {
+                self.donor.release(range)?;
+                continue;
+            }
             let cached = Cached::of(self.target, range);
             read_ahead(&self.target.file, range);
             self.reading.push(Unit { range, cached });
         }
+        Ok(())
     }
 
     /// The part of a range before the end of the file.

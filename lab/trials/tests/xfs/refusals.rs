@@ -7,10 +7,13 @@ use std::{
 
 use indef_core::SkipReason;
 use indef_engine::{
-    Cancel,
+    Cancel, Copier,
     run::{Event, Observer, RunOptions, Status, run},
 };
-use indef_fs::{EngineKind, EngineOptions, Moved, Refusal, detect, relocator};
+use indef_fs::{
+    EngineKind, EngineOptions, Moved, Refusal, Step, StepLimit, Target, count_ranges, detect,
+    relocator,
+};
 use linux_abi::fsxattr::{Attributes, Flags};
 use rustix::fs::{FallocateFlags, XattrFlags, fallocate, setxattr};
 use scratch_fs::{Segment, Shape};
@@ -183,6 +186,72 @@ fn loop_the_page_cache_stays_as_it_was() {
             now = cached();
         }
         assert_eq!(now, before, "{}", flavour.name);
+    });
+}
+
+/// The pages of the file that are in the page cache, once none is being read in any more.
+fn cached(path: &std::path::Path, len: Bytes) -> usize {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let pages = linux_abi::cache::resident_pages(&file, 0, len.get() as usize).unwrap();
+    pages.iter().filter(|cached| **cached).count()
+}
+
+#[test]
+fn loop_a_move_that_is_dropped_leaves_nothing_in_the_page_cache() {
+    each(&ALL, Bytes::mib(512), |flavour, fs| {
+        let path = fragmented(fs, Bytes::mib(32));
+        fs.remount().unwrap();
+        let relocator = Move::with(flavour).relocator(&path);
+        let target = Target::open(&path).unwrap();
+        let copier = Copier::new(32);
+        let whole = [FileRange::new(0, 32 << 20)];
+        let whole = count_ranges(&target, &whole).unwrap();
+        let mut relocation = relocator.begin(&target, &whole, &copier).unwrap();
+        let limit = StepLimit {
+            bytes: Bytes::kib(256),
+        };
+        assert!(matches!(relocation.step(limit), Ok(Step::Working(_))));
+        drop(relocation);
+        drop(target);
+        let mut left = cached(&path, Bytes::mib(32));
+        // Pages that are still being read in cannot be dropped.
+        for _ in 0..100 {
+            if left == 0 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            left = cached(&path, Bytes::mib(32));
+        }
+        assert_eq!(left, 0, "{}", flavour.name);
+    });
+}
+
+/// A comparison of all their bytes would hold the file's locks for long.
+#[test]
+fn loop_two_very_long_extents_are_not_joined_by_comparing_them() {
+    each(&[DEDUPE], Bytes::gib(1), |flavour, fs| {
+        let path = fs.path().join("file");
+        let len = Bytes::mib(144);
+        Shape::new(12)
+            .with(Segment::Data {
+                len,
+                piece: Bytes::mib(72),
+            })
+            .make(&path)
+            .unwrap();
+        fs.remount().unwrap();
+        let before = State::of(&path);
+        assert_eq!(fragments(&path), 2);
+        fs.remount().unwrap();
+        assert_refused(Move::with(flavour).whole(&path), SkipReason::NoGain);
+        let after = State::of(&path);
+        assert_eq!(fragments(&path), 2);
+        assert_eq!(after, before);
+        fs.fsck().unwrap();
     });
 }
 
