@@ -59,9 +59,10 @@ fn blocks_of(disk: &Path) -> Result<u64> {
 /// Cut off sections so that the section of the log for moved data is the first of them.
 fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
     const SECTIONS: u64 = 100;
-    // This much is needed for the existing data, and for garbage collection.
+    // This much is needed for the existing data, for garbage collection, and for moves, which take no
+    // section that F2FS keeps for it (more than `f_bavail` says, of f2fs-tools 1.16).
     let statistics = rustix::fs::statvfs(folder)?;
-    let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 2;
+    let least = (blocks - statistics.f_bavail).div_ceil(SECTION) + 8;
     // More than half a section: each move takes the next free one, as no checkpoint frees any.
     let mut large = Known::create(folder, 3)?;
     large.write(0, SECTION / 2 + 100, 1)?;

@@ -3,6 +3,8 @@
 set -eu
 root=$1 user=$2 toolchain=$3 cargo_home=$4
 shift 4
+# The root becomes a mount: else programs in it find no mount with the name `/`.
+mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
 mount --rbind /sys "$root/sys"
 # Loop devices come and go in the kernel's own /dev.

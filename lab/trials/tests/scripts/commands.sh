@@ -27,7 +27,7 @@ nvme get-log /dev/nvme0 --log-id=0xdb --log-len=512 --raw-binary >/share/geometr
 for feature in 0x06 0x07 0x0b 0x0e 0x0f 0x16 0xc0; do
   nvme get-feature /dev/nvme0 -f $feature >/share/feature-$feature
 done
-nvme set-feature /dev/nvme0 -f 0xc0 -v 1 >/dev/null
+nvme set-feature /dev/nvme0 -f 0xc0 --value=1 >/dev/null
 nvme get-feature /dev/nvme0 -f 0xc0 >/share/hints
 
 step zones

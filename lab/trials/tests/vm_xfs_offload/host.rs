@@ -21,8 +21,6 @@ use flashd::{
 use guest::{Guest, Outcome, Release, require};
 use units::Bytes;
 
-use crate::flavour::system_knows_exchange;
-
 /// The smallest that mkfs.xfs makes is 300 MiB.
 const SIZE: Bytes = Bytes::mib(320);
 
@@ -194,11 +192,7 @@ fn partitioned(image: &Path) {
 }
 
 fn guest(share: &Path) -> Option<Guest> {
-    let tools = scratch_fs::xfsprogs();
-    if tools.is_none() && !system_knows_exchange() {
-        scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
-        return None;
-    }
+    scratch_fs::require_xfsprogs()?;
     if !["nvme", "ip", "bash"]
         .iter()
         .all(|program| scratch_fs::require_program(program))
@@ -206,7 +200,8 @@ fn guest(share: &Path) -> Option<Guest> {
         return None;
     }
     let mut guest = require(Guest::with(Release::Linux6_12))?;
-    if let Some(tools) = tools {
+    // A folder that was fetched has its own C library.
+    if let Some(tools) = scratch_fs::xfsprogs() {
         copy_folder(&tools, &share.join("xfsprogs"));
     } else {
         guest = guest.copy("mkfs.xfs").copy("xfs_repair");

@@ -83,12 +83,7 @@ impl Flavour {
             .mkfs_args(self.mkfs.iter().copied())
             .mount_options(mount_options);
         if self.new_tools {
-            if let Some(folder) = scratch_fs::xfsprogs() {
-                builder = builder.tools(&folder);
-            } else if !system_knows_exchange() {
-                scratch_fs::skip("no mkfs.xfs with the exchange feature; run scripts/xfsprogs");
-                return None;
-            }
+            builder = builder.tools(&scratch_fs::require_xfsprogs()?);
         }
         let made = require(builder.build())?;
         if self.engine == EngineKind::XfsCommitRange {
@@ -100,12 +95,6 @@ impl Flavour {
         }
         Some(made)
     }
-}
-
-pub(crate) fn system_knows_exchange() -> bool {
-    std::process::Command::new("/usr/sbin/mkfs.xfs")
-        .output()
-        .is_ok_and(|usage| String::from_utf8_lossy(&usage.stderr).contains("exchange="))
 }
 
 /// Run `test` on each flavour that can be made.
