@@ -48,6 +48,9 @@ pub enum StoreProblem {
         "no space left on the device; the store holds what it held before. Make room and try again"
     )]
     Full,
+    /// The folder that would hold it does not exist.
+    #[error("the folder {} does not exist; create it, or name another file", .0.display())]
+    NoFolder(PathBuf),
     /// It may not be written or read.
     #[error(
         "no permission ({0}); run as a user that may, or name a file of yours (a store whose writer was killed \

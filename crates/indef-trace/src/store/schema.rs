@@ -85,7 +85,9 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
 /// Look at the file without touching it.
 fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     let status = match fs::metadata(path) {
-        Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => {
+            return folder_exists(path);
+        }
         other => other.map_err(|error| StoreError::io(path, error))?,
     };
     let wrong = |problem| {
@@ -123,6 +125,18 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
         return wrong(StoreProblem::Foreign("another program's database"));
     }
     Ok(())
+}
+
+/// Check the folder of a new store: SQLite reports a missing one like a lack of permission.
+fn folder_exists(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError {
+            path: path.to_owned(),
+            problem: StoreProblem::NoFolder(folder.to_owned()),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Configure a connection.
