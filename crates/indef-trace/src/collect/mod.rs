@@ -11,7 +11,7 @@
 //! space, on another processor if one is free.
 //!
 //! The modules use one another in one direction: `collector` → `programs`, `intake`, `files` →
-//! `config`, `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
+//! `config` (with `overlay`), `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
 
 mod btrfs;
 mod collector;
@@ -24,6 +24,7 @@ mod files;
 mod intake;
 mod log;
 mod options;
+mod overlay;
 mod programs;
 mod sources;
 mod tallies;
