@@ -240,7 +240,8 @@ impl Collector {
             self.files.learn_all(&self.programs, &mut drained.files);
             file = self.files.get(range.file);
         }
-        let readahead = self.options.readahead;
+        let told = self.options.readahead;
+        let readahead = told.unwrap_or_else(|| self.files.readahead(range.file));
         match file {
             Some(file) => expand(file, range, counters, readahead, &mut drained.tallies),
             // Cannot be: a file is in the map before its ranges are.

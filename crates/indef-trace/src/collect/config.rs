@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use units::Bytes;
+
 use super::{
     btrfs,
     contract::{COMM_BYTES, Config, MAX_DEVICES, MAX_ROOTS, Root},
@@ -22,7 +24,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         reads: options.reads.into(),
         writes: options.writes.into(),
         raw: options.raw.into(),
-        runs: (options.layer == Layer::Syscall && options.readahead.0 > 0).into(),
+        runs: (options.layer == Layer::Syscall && options.readahead != Some(Bytes::ZERO)).into(),
         by_task: (filter.only_followed || !filter.pids.is_empty()).into(),
         by_cgroup: filter.cgroup.is_some().into(),
         by_root: (!filter.paths.is_empty()).into(),

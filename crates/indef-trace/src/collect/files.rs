@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use units::Bytes;
+
 use super::{
     contract::{self, FILES, FileEntry},
     error::TraceError,
     options::Layer,
     programs::Programs,
+    readahead::ReadAhead,
 };
 use crate::{
     mounts::stat_device,
@@ -19,12 +22,19 @@ const MANY: u32 = FILES / 4 * 3;
 
 #[derive(Default)]
 pub(super) struct Files {
-    known: BTreeMap<u32, FileKey>,
+    known: BTreeMap<u32, Known>,
     /// The last file when the kernel's map of files was emptied.
     forgotten: u32,
     /// How many of the kernel's files were read from its map because the ring was full.
     untold: u64,
     resolver: Resolver,
+    readahead: ReadAhead,
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    key: FileKey,
+    readahead: Bytes,
 }
 
 impl Files {
@@ -37,7 +47,14 @@ impl Files {
 
     /// The file with this short name.
     pub(super) fn get(&self, id: u32) -> Option<FileKey> {
-        self.known.get(&id).copied()
+        self.known.get(&id).map(|file| file.key)
+    }
+
+    /// How far the kernel reads ahead in this file.
+    pub(super) fn readahead(&self, id: u32) -> Bytes {
+        self.known
+            .get(&id)
+            .map_or(Bytes::ZERO, |file| file.readahead)
     }
 
     /// Learn a file, and add it to `new` if it was not known.
@@ -53,13 +70,17 @@ impl Files {
             generation: key.generation,
             subvolume: key.subvolume,
         };
-        if self.known.insert(entry.id, file).is_some() {
-            return;
-        }
         let fs = FsId {
             uuid: entry.uuid,
             magic: entry.magic,
         };
+        let known = Known {
+            key: file,
+            readahead: self.readahead.of(entry.sb_dev, &fs),
+        };
+        if self.known.insert(entry.id, known).is_some() {
+            return;
+        }
         let parent = (entry.parent_inode != 0).then_some(FileKey {
             inode: entry.parent_inode,
             generation: entry.parent_generation,

@@ -54,9 +54,9 @@ pub struct TraceOptions {
     pub writes: bool,
     /// Which accesses count.
     pub filter: Filter,
-    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; with
-    /// zero, each read counts as it was asked for.
-    pub readahead: Bytes,
+    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; `None`: as
+    /// the device of each file says. With zero, each read counts as it was asked for.
+    pub readahead: Option<Bytes>,
     /// Hand out every single access, too (`Drained::accesses`).
     pub raw: bool,
     /// How many ranges, and how many single accesses, may wait for `Collector::drain`; further ones are
@@ -71,7 +71,7 @@ impl Default for TraceOptions {
             reads: true,
             writes: true,
             filter: Filter::default(),
-            readahead: Bytes::kib(128),
+            readahead: None,
             raw: false,
             held: (1 << 19) / 8 * 7,
         }
