@@ -23,7 +23,7 @@ pub enum StoreProblem {
     /// Something else than a store, which is left as it is.
     #[error("this is not an indef store ({0}); nothing was changed. Name another file")]
     Foreign(&'static str),
-    /// Made by another version.
+    /// Made by a later version. Earlier ones are read, and changed when something is added.
     #[error(
         "a store of format {found}, but this indef uses format {}; export it with the indef that made it \
          (indef profile export) and import that, or name another file",
