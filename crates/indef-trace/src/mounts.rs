@@ -15,12 +15,16 @@ use rustix::fs::{major, makedev, minor};
 pub(crate) struct Mount {
     /// The kernel's number of the file system's device (`s_dev`).
     pub(crate) sb_dev: u32,
+    /// The folder of the file system that is mounted: `/`, or another one for a bind mount.
+    pub(crate) root: PathBuf,
     /// Where it is mounted, as its process sees it.
     pub(crate) point: PathBuf,
     /// `ext4`.
     pub(crate) fs_type: String,
     /// `/dev/sda1`.
     pub(crate) source: PathBuf,
+    /// The options of the file system, separated by commas: `rw,errors=remount-ro`.
+    pub(crate) options: Vec<u8>,
 }
 
 /// The kernel's own form of a device number, as contract.h has it.
@@ -69,20 +73,28 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
     let sb_dev = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
-    let point = unescape(fields.nth(1)?);
+    let root = path(fields.next()?);
+    let point = path(fields.next()?);
     fields.find(|field| *field == b"-")?;
     let fs_type = String::from_utf8_lossy(fields.next()?).into_owned();
-    let source = unescape(fields.next()?);
+    let source = path(fields.next()?);
     Some(Mount {
         sb_dev,
+        root,
         point,
         fs_type,
         source,
+        options: fields.next().unwrap_or_default().to_vec(),
     })
 }
 
-/// Decode a field: blanks, tabs, newlines and backslashes are written as three octal digits.
-fn unescape(field: &[u8]) -> PathBuf {
+fn path(field: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(unescape(field)))
+}
+
+/// Decode a field, or a part of one: blanks, tabs, newlines, backslashes and, in options, commas are
+/// written as three octal digits.
+pub(crate) fn unescape(field: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut at = 0;
     while let Some(&byte) = field.get(at) {
@@ -94,7 +106,7 @@ fn unescape(field: &[u8]) -> PathBuf {
         bytes.push(octal.unwrap_or(byte));
         at += if octal.is_some() { 4 } else { 1 };
     }
-    PathBuf::from(OsString::from_vec(bytes))
+    bytes
 }
 
 #[cfg(test)]
@@ -106,9 +118,11 @@ mod tests {
         let line = b"36 35 7:3 /sub /mnt/with\\040blank rw,noatime shared:1 - btrfs /dev/loop3 rw";
         let expected = Mount {
             sb_dev: 7 << 20 | 3,
+            root: "/sub".into(),
             point: "/mnt/with blank".into(),
             fs_type: "btrfs".into(),
             source: "/dev/loop3".into(),
+            options: b"rw".to_vec(),
         };
         assert_eq!(parse(line), Some(expected));
         assert_eq!(parse(b""), None);

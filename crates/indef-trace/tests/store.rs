@@ -218,4 +218,7 @@ fn a_folder_that_is_missing_is_an_error() {
         error.to_string().contains("no/such/folder/store"),
         "{error}"
     );
+    let text = error.to_string();
+    assert!(text.contains("does not exist"), "{text}");
+    assert!(!text.contains("permission"), "{text}");
 }

@@ -19,7 +19,7 @@
 #define SLOTS 4096
 /* Size of the ring, in bytes: a power of two, and a multiple of the page size. */
 #define RING_BYTES 4194304
-/* Files that are known at the same time. */
+/* Files that the kernel remembers: of more, the least recently used are forgotten. */
 #define FILES 131072
 /* Tasks whose read is under way, and sequential readers that are told apart. */
 #define TASKS 16384
@@ -60,6 +60,10 @@ struct file_entry {
 	__u32 pid;
 	/* Whether it passes --path and --device. */
 	__u32 wanted;
+	/* The folder of one of its names; inode 0 if no name is in memory. */
+	__u32 parent_generation;
+	__u32 reserved;
+	__u64 parent_inode;
 };
 
 struct range_key {

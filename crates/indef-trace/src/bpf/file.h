@@ -111,8 +111,29 @@ static __always_inline bool on_devices(__u32 sb_dev, __u32 bdev)
 }
 
 /*
- * The short name of a file, or 0 if it does not count. It is also 0 when no more files can be
- * known: then one access is counted as lost.
+ * Note the folder of one of a file's names: user space finds the name there when the kernel no
+ * longer has it in memory.
+ */
+static __always_inline void set_parent(struct file_entry *entry, struct inode *inode)
+{
+	struct hlist_node *alias = BPF_CORE_READ(inode, i_dentry.first);
+	struct dentry *dentry;
+	struct inode *parent;
+
+	if (!alias)
+		return;
+	dentry = (void *)((__u64)alias - bpf_core_field_offset(struct dentry, d_u));
+	parent = BPF_CORE_READ(dentry, d_parent, d_inode);
+	/* An open by handle makes a name without a folder. */
+	if (!parent || parent == inode)
+		return;
+	entry->parent_inode = BPF_CORE_READ(parent, i_ino);
+	entry->parent_generation = BPF_CORE_READ(parent, i_generation);
+}
+
+/*
+ * The short name of a file, or 0 if it does not count. It is also 0 when the kernel finds no room
+ * for the file: then one access is counted as lost.
  */
 __noinline __u32 intern(__u64 address)
 {
@@ -144,6 +165,8 @@ __noinline __u32 intern(__u64 address)
 		entry.wanted = on_devices(entry.sb_dev, BPF_CORE_READ(sb, s_bdev, bd_dev));
 	if (entry.wanted && config.by_root)
 		entry.wanted = in_roots(address);
+	if (entry.wanted)
+		set_parent(&entry, inode);
 	entry.id = __sync_fetch_and_add(&state.next_file, 1) + 1;
 	if (bpf_map_update_elem(&files, &key, &entry, BPF_NOEXIST)) {
 		have = bpf_map_lookup_elem(&files, &key);

@@ -392,9 +392,18 @@ static __always_inline bool filters_tasks(void)
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, TASKS);
-	__type(key, __u32);
+	/* Not the short name: a file may get another one before it is written back. */
+	__type(key, struct file_key);
 	__type(value, __u32);
 } dirtied SEC(".maps");
+
+static __always_inline bool was_dirtied(struct inode *inode)
+{
+	struct file_key key;
+
+	key_of(inode, &key);
+	return bpf_map_lookup_elem(&dirtied, &key);
+}
 
 static __always_inline void written(__u32 file, __u64 from, __u64 to)
 {
@@ -439,7 +448,7 @@ static __always_inline void write_queued(struct bio *bio, struct bio_range *rang
 	file = intern((__u64)range->inode);
 	if (!file)
 		return;
-	if (filters_tasks() && !bpf_map_lookup_elem(&dirtied, &file))
+	if (filters_tasks() && !was_dirtied(range->inode))
 		return;
 	extend_over_holes(bio, range);
 	if (range->to == to)
@@ -742,17 +751,19 @@ int on_direct_probe(struct pt_regs *regs)
 SEC("tp_btf/writeback_dirty_folio")
 int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
 {
+	struct file_key key;
 	struct inode *inode;
-	__u32 file, one = 1;
+	__u32 one = 1;
 
 	if (!config.writes || !mapping)
 		return 0;
 	inode = BPF_CORE_READ(mapping, host);
 	if (!inode || !is_regular(inode) || !task_wanted())
 		return 0;
-	file = intern((__u64)inode);
-	if (file)
-		bpf_map_update_elem(&dirtied, &file, &one, BPF_ANY);
+	if (!intern((__u64)inode))
+		return 0;
+	key_of(inode, &key);
+	bpf_map_update_elem(&dirtied, &key, &one, BPF_ANY);
 	return 0;
 }
 

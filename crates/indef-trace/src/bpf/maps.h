@@ -20,9 +20,9 @@ const volatile struct config config SEC(".rodata.config");
 struct state state SEC(".bss.state");
 struct slot slots[SLOTS] SEC(".bss.slots");
 
+/* A file that was forgotten gets a new short name when it is accessed again. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, FILES);
 	__type(key, struct file_key);
 	__type(value, struct file_entry);

@@ -127,10 +127,10 @@ impl Collector {
     }
 
     /// Let some more reads be timed, spread over the time. Call it some ten times a second. Returns
-    /// whether so many ranges are held that they should be drained now.
+    /// whether so many ranges or files are held that they should be drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
-        self.holds_many()
+        self.holds_many() || self.files.are_many(&self.programs)
     }
 
     fn holds_many(&self) -> bool {
@@ -167,9 +167,13 @@ impl Collector {
         // Emptying costs in proportion to the ranges there are, including the work of `sink`: at most
         // a percent of the time, but it is not put off for ever.
         let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
-        if due || self.holds_many() {
+        let many_files = self.files.are_many(&self.programs);
+        if due || many_files || self.holds_many() {
             self.empty(&mut rest, sink);
-            self.files.forget(&self.programs, &mut rest.files)?;
+        }
+        if many_files {
+            let layer = self.options.layer;
+            self.files.forget(&self.programs, layer, &mut rest.files)?;
         }
         self.deliver(&mut rest);
         sink(rest);
@@ -236,7 +240,8 @@ impl Collector {
             self.files.learn_all(&self.programs, &mut drained.files);
             file = self.files.get(range.file);
         }
-        let readahead = self.options.readahead;
+        let told = self.options.readahead;
+        let readahead = told.unwrap_or_else(|| self.files.readahead(range.file));
         match file {
             Some(file) => expand(file, range, counters, readahead, &mut drained.tallies),
             // Cannot be: a file is in the map before its ranges are.

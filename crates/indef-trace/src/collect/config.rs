@@ -3,8 +3,10 @@
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, MetadataExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use units::Bytes;
 
 use super::{
     btrfs,
@@ -12,6 +14,7 @@ use super::{
     error::TraceError,
     namespace,
     options::{Filter, Layer, TraceOptions},
+    overlay::{self, is_overlay},
 };
 use crate::mounts::{self, Mount, kernel_device};
 
@@ -22,7 +25,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         reads: options.reads.into(),
         writes: options.writes.into(),
         raw: options.raw.into(),
-        runs: (options.layer == Layer::Syscall && options.readahead.0 > 0).into(),
+        runs: (options.layer == Layer::Syscall && options.readahead != Some(Bytes::ZERO)).into(),
         by_task: (filter.only_followed || !filter.pids.is_empty()).into(),
         by_cgroup: filter.cgroup.is_some().into(),
         by_root: (!filter.paths.is_empty()).into(),
@@ -59,7 +62,8 @@ fn kept_name(name: &str) -> Comm {
     zerocopy::transmute!(bytes)
 }
 
-/// `--path`: each file or folder, and every mount below it.
+/// `--path`: each file or folder, and every mount below it. Of an overlay, these are the places in its
+/// layers: no access is seen on the overlay itself.
 pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
     let mounts = mounts::all();
     let mut roots = Vec::new();
@@ -74,12 +78,22 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
             return Err(wrong("is neither a file nor a folder".to_owned()));
         }
         roots.push(root(&status));
-        for mount in &mounts {
-            if mount.point != path
-                && mount.point.starts_with(&path)
-                && let Ok(status) = fs::metadata(&mount.point)
-            {
-                roots.push(root(&status));
+        if let Some(mount) = mount_of(&mounts, &path).filter(|mount| is_overlay(mount)) {
+            let layers = places(&overlay::beneath(mount, &path));
+            if layers.is_empty() {
+                return Err(wrong(
+                    "is on an overlay whose layers cannot be seen from here; trace where it was \
+                     mounted, or give the layers' folders"
+                        .to_owned(),
+                ));
+            }
+            roots.extend(layers);
+        }
+        let below = |mount: &&Mount| mount.point != path && mount.point.starts_with(&path);
+        for mount in mounts.iter().filter(below) {
+            roots.extend(places(std::slice::from_ref(&mount.point)));
+            if is_overlay(mount) {
+                roots.extend(places(&overlay::beneath(mount, &mount.point)));
             }
         }
     }
@@ -90,6 +104,22 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
         });
     }
     Ok(roots)
+}
+
+/// The mount on which a path without links lies: of those mounted at the same point, the last one is
+/// on top.
+fn mount_of<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let holds = |mount: &&Mount| path.starts_with(&mount.point);
+    mounts
+        .iter()
+        .filter(holds)
+        .max_by_key(|mount| mount.point.components().count())
+}
+
+/// Those of the paths that can be looked at.
+fn places(paths: &[PathBuf]) -> Vec<Root> {
+    let found = paths.iter().filter_map(|path| fs::metadata(path).ok());
+    found.map(|status| root(&status)).collect()
 }
 
 fn root(status: &fs::Metadata) -> Root {

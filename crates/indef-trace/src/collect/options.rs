@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use indef_core::access::READAHEAD;
 use units::Bytes;
 
 /// Where reads and writes are seen.
@@ -55,9 +54,9 @@ pub struct TraceOptions {
     pub writes: bool,
     /// Which accesses count.
     pub filter: Filter,
-    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; with
-    /// zero, each read counts as it was asked for.
-    pub readahead: Bytes,
+    /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; `None`: as
+    /// the device of each file says. With zero, each read counts as it was asked for.
+    pub readahead: Option<Bytes>,
     /// Hand out every single access, too (`Drained::accesses`).
     pub raw: bool,
     /// How many ranges, and how many single accesses, may wait for `Collector::drain`; further ones are
@@ -72,7 +71,7 @@ impl Default for TraceOptions {
             reads: true,
             writes: true,
             filter: Filter::default(),
-            readahead: READAHEAD,
+            readahead: None,
             raw: false,
             held: (1 << 19) / 8 * 7,
         }

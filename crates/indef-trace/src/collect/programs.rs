@@ -1,6 +1,6 @@
 //! The BPF object of one layer: configured, loaded, attached, and its maps in Rust's types.
 
-use std::{fs::File, os::fd::AsRawFd};
+use std::{collections::HashSet, fs::File, os::fd::AsRawFd};
 
 use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 
@@ -20,9 +20,6 @@ struct Elf<T: ?Sized>(T);
 
 static FS: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/fs.bpf.o")));
 static SYSCALL: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/syscall.bpf.o")));
-
-/// Entries that are removed from a map in one call.
-const BATCH: u32 = 8192;
 
 const ONE: [u8; 4] = 1u32.to_ne_bytes();
 
@@ -154,28 +151,32 @@ impl Programs {
 
     /// Every file of the kernel's map, wanted or not; as far as the kernel lists them.
     pub(super) fn files(&self) -> Vec<(FileKey, FileEntry)> {
+        let files = self.map("files");
         // In one batch: one that is not full looks like the last one.
-        let entries: Vec<_> = self
-            .map("files")
-            .lookup_batch(FILES, MapFlags::ANY, MapFlags::ANY)
-            .map(Iterator::collect)
-            .unwrap_or_default();
-        entries
-            .iter()
-            .filter_map(|(key, value)| Some((wire::read(key)?, wire::read(value)?)))
-            .collect()
+        let listed = files.lookup_batch(FILES, MapFlags::ANY, MapFlags::ANY);
+        listed.map_or_else(|_| Vec::new(), entries)
     }
 
-    /// Empty the kernel's map of files.
-    pub(super) fn forget_files(&self) -> Result<(), TraceError> {
+    /// Empty the kernel's map of files; returns what was in it.
+    pub(super) fn take_files(&self) -> Result<Vec<(FileKey, FileEntry)>, TraceError> {
         let files = self.map("files");
-        while files
-            .lookup_and_delete_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(|source| refused("emptying the list of files".to_owned(), source))?
-            .next()
-            .is_some()
-        {}
-        Ok(())
+        // In one batch, too: beside an application that opens file after file, the map is never empty.
+        let taken = files.lookup_and_delete_batch(FILES, MapFlags::ANY, MapFlags::ANY);
+        taken
+            .map(entries)
+            .map_err(|source| refused("emptying the list of files".to_owned(), source))
+    }
+
+    /// The short names that tasks carry with them, for however long; 0 among them for none.
+    pub(super) fn carried_files(&self, layer: Layer) -> HashSet<u32> {
+        match layer {
+            Layer::Fs => {
+                let pendings = self.pendings();
+                let names = pendings.iter().map(|it| [it.file, it.known_file]);
+                names.flatten().collect()
+            }
+            Layer::Syscall => self.runs().iter().map(|run| run.file).collect(),
+        }
     }
 
     /// Layer fs: the reads and writes that tasks have under way.
@@ -209,6 +210,11 @@ fn open(layer: Layer) -> libbpf_rs::Result<OpenObject> {
 fn map<'o>(object: &'o Object, name: &str) -> Map<'o> {
     let map = object.maps().find(|map| map.name() == name);
     map.unwrap_or_else(|| panic!("the BPF object has no map {name}"))
+}
+
+fn entries(raw: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Vec<(FileKey, FileEntry)> {
+    raw.filter_map(|(key, value)| Some((wire::read(&key)?, wire::read(&value)?)))
+        .collect()
 }
 
 fn values<T: Wire>(map: &dyn MapCore) -> Vec<T> {

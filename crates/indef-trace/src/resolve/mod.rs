@@ -4,6 +4,11 @@
 //! it was renamed, and never another one that got its number. The file system is found by its UUID,
 //! since device numbers change from boot to boot. Where handles may not be opened
 //! (`CAP_DAC_READ_SEARCH`), the recorded path is used if the file there has the same inode number.
+//!
+//! The kernel knows the path of a file by its names in memory. If these are gone, the file is looked for
+//! in the folder in which it was seen.
+
+mod folder;
 
 use std::{
     collections::HashMap,
@@ -27,6 +32,8 @@ use crate::{
     tally::{FileKey, FsId, TracedFile},
 };
 
+use folder::Folders;
+
 const XFS_MAGIC: u64 = 0x5846_5342;
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 
@@ -49,6 +56,18 @@ pub struct Resolver {
     refused: bool,
     /// The mounts that another process sees, by process.
     foreign: HashMap<u32, Vec<MountedFs>>,
+    folders: Folders,
+}
+
+/// How a file was accessed that is to be located.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting {
+    /// The kernel's device number of its file system.
+    pub(crate) sb_dev: u32,
+    /// A process that can reach it.
+    pub(crate) pid: u32,
+    /// The folder of one of its names, if any was in memory.
+    pub(crate) parent: Option<FileKey>,
 }
 
 /// A mounted file system on which files can be looked up.
@@ -91,15 +110,9 @@ impl Resolver {
         by_path(file)
     }
 
-    /// Find a file that was just accessed: `sb_dev` is the kernel's device number of its file system,
-    /// `pid` a process that can reach it.
-    pub(crate) fn locate(
-        &mut self,
-        key: &FileKey,
-        fs: &FsId,
-        sb_dev: u32,
-        pid: u32,
-    ) -> Option<PathBuf> {
+    /// Find a file that was just accessed.
+    pub(crate) fn locate(&mut self, key: &FileKey, fs: &FsId, seen: &Sighting) -> Option<PathBuf> {
+        let Sighting { sb_dev, pid, .. } = *seen;
         if self.refused {
             return None;
         }
@@ -114,7 +127,12 @@ impl Resolver {
         let own = self.mounted.iter().filter(|p| p.mount.sb_dev == sb_dev);
         for mounted in own {
             match open(mounted, key, fs.magic) {
-                Ok(Some(located)) if located.path.is_some() => return located.path,
+                Ok(Some(located)) => {
+                    let by_name = || named_in(&mut self.folders, mounted, seen, &located, fs.magic);
+                    if let Some(path) = located.path.clone().or_else(by_name) {
+                        return Some(path);
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     self.refused = true;
                     return None;
@@ -232,6 +250,21 @@ fn open_handle(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<Own
 fn path_of(file: &OwnedFd, dev: u64, inode: u64) -> Option<PathBuf> {
     let path = kernel_path(file)?;
     is_at(&path, dev, inode).then_some(path)
+}
+
+/// The path of an open file without a name in memory: that of its folder, and its name there.
+fn named_in(
+    folders: &mut Folders,
+    mounted: &MountedFs,
+    seen: &Sighting,
+    file: &Located,
+    magic: u64,
+) -> Option<PathBuf> {
+    let folder = open_handle(mounted, &seen.parent?, magic).ok()?;
+    let status = fstat(&folder).ok()?;
+    let folder = path_of(&folder, status.st_dev, status.st_ino)?;
+    let path = folders.find(&folder, file.inode)?;
+    is_at(&path, file.dev, file.inode).then_some(path)
 }
 
 fn kernel_path(file: &OwnedFd) -> Option<PathBuf> {

@@ -32,14 +32,25 @@ impl Row {
     }
 }
 
-const ADD: &str = "INSERT INTO ranges VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
-     ON CONFLICT DO UPDATE SET reads = reads + excluded.reads, writes = writes + excluded.writes, \
-     requests = requests + excluded.requests, timed = timed + excluded.timed, \
-     time_ns = time_ns + excluded.time_ns";
+/// A row with a wrong checksum gets none, which the table refuses: the transaction fails.
+const ADD: &str = "INSERT INTO ranges VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, \
+     row_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)) \
+     ON CONFLICT DO UPDATE SET reads = reads + ?4, writes = writes + ?5, \
+     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
+     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8), NULL)";
 
 const GROW: &str = "UPDATE ranges SET reads = reads + ?4, writes = writes + ?5, \
-     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8 \
+     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
+     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8), NULL) \
      WHERE file = ?1 AND start = ?2 AND len = ?3";
+
+/// Multiply all counts.
+const SCALE: &str = "UPDATE ranges SET reads = reads * ?1, writes = writes * ?1, \
+     requests = requests * ?1, timed = timed * ?1, time_ns = time_ns * ?1, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
+     row_checksum(file, start, len, reads * ?1, writes * ?1, requests * ?1, timed * ?1, time_ns * ?1), NULL)";
 
 const FILE: &str = "INSERT INTO files \
      (identity, dev, inode, generation, subvolume, uuid, magic, path, session) \
@@ -158,11 +169,7 @@ fn configure(
     decay.half_life_ns = half_life.unwrap_or(held.decay.half_life_ns);
     let max_size = options.max_size.unwrap_or(held.max_size).max(SMALLEST).0;
     if factor != 1.0 {
-        transaction.execute(
-            "UPDATE ranges SET reads = reads * ?1, writes = writes * ?1, requests = requests * ?1, \
-             timed = timed * ?1, time_ns = time_ns * ?1",
-            [factor],
-        )?;
+        transaction.execute(SCALE, [factor])?;
     }
     let Decay {
         half_life_ns,

@@ -23,7 +23,7 @@ pub enum StoreProblem {
     /// Something else than a store, which is left as it is.
     #[error("this is not an indef store ({0}); nothing was changed. Name another file")]
     Foreign(&'static str),
-    /// Made by another version.
+    /// Made by a later version. Earlier ones are read, and changed when something is added.
     #[error(
         "a store of format {found}, but this indef uses format {}; export it with the indef that made it \
          (indef profile export) and import that, or name another file",
@@ -48,6 +48,9 @@ pub enum StoreProblem {
         "no space left on the device; the store holds what it held before. Make room and try again"
     )]
     Full,
+    /// The folder that would hold it does not exist.
+    #[error("the folder {} does not exist; create it, or name another file", .0.display())]
+    NoFolder(PathBuf),
     /// It may not be written or read.
     #[error(
         "no permission ({0}); run as a user that may, or name a file of yours (a store whose writer was killed \

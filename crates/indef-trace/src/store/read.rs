@@ -11,10 +11,13 @@ use rusqlite::{Connection, Row, types::Type};
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
+    checksum::{self, COUNTS},
     decay::Decay,
     error::{Result, StoreError, meaning},
     handle::Store,
+    migrate::UNCHECKED,
     model::{Heat, Session, SessionId, SessionInfo},
+    schema::user_version,
     time::{at_nanos, since_1970},
 };
 use crate::tally::{FileKey, FsId, TracedFile};
@@ -155,11 +158,15 @@ impl Store {
                 "SELECT dev, inode, generation, subvolume, uuid, magic, path FROM files WHERE id = ?1",
             )
             .map_err(fail)?;
+        let checksum = match user_version(&transaction).map_err(fail)? {
+            UNCHECKED => "NULL",
+            _ => "checksum",
+        };
         let mut ranges = transaction
-            .prepare(
-                "SELECT file, start, len, reads, writes, requests, timed, time_ns FROM ranges \
-                 ORDER BY file, start, len",
-            )
+            .prepare(&format!(
+                "SELECT file, start, len, reads, writes, requests, timed, time_ns, {checksum} \
+                 FROM ranges ORDER BY file, start, len"
+            ))
             .map_err(fail)?;
         let mut rows = ranges.query([]).map_err(fail)?;
         let mut file: Option<(i64, TracedFile)> = None;
@@ -193,20 +200,22 @@ fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
     })
 }
 
-/// A row's file, range and counts, if they are possible.
+/// A row's file, range and counts, if they are possible and are those that were written.
 fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
-    let (start, len): (i64, i64) = (row.get(1)?, row.get(2)?);
-    let mut counts = [0.0_f64; 5];
+    let (file, start, len): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+    let mut counts = [0.0_f64; COUNTS];
     for (at, count) in counts.iter_mut().enumerate() {
         *count = row.get(3 + at)?;
     }
-    let sound = start >= 0 && len > 0 && start.checked_add(len).is_some();
+    let written: Option<i64> = row.get(3 + COUNTS)?;
+    let unchanged = written.is_none_or(|sum| sum == checksum::of([file, start, len], counts));
+    let sound = unchanged && start >= 0 && len > 0 && start.checked_add(len).is_some();
     if !sound
         || !counts
             .iter()
             .all(|count| count.is_finite() && *count >= 0.0)
     {
-        let what = "a range or count that cannot be".into();
+        let what = "a range or count that was changed or cannot be".into();
         return Err(rusqlite::Error::FromSqlConversionFailure(
             1,
             Type::Integer,
@@ -214,7 +223,7 @@ fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
         ));
     }
     let range = FileRange::new(start.cast_unsigned(), len.cast_unsigned());
-    Ok((row.get(0)?, range, counts))
+    Ok((file, range, counts))
 }
 
 /// Rounded counts; `None` if the range is forgotten. If less than one access is left, it counts as

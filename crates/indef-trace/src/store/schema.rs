@@ -11,8 +11,10 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::{
+    checksum,
     error::{Cause, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
+    migrate::{UNCHECKED, migrate},
 };
 
 /// How long to wait for another program's transaction.
@@ -41,13 +43,18 @@ const TABLES: [(&str, &str); 4] = [
          inode INTEGER NOT NULL, generation INTEGER NOT NULL, subvolume INTEGER NOT NULL, uuid BLOB NOT NULL, \
          magic INTEGER NOT NULL, path BLOB, session INTEGER NOT NULL)",
     ),
-    (
-        "ranges",
-        "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, len INTEGER NOT NULL, \
-         reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, timed REAL NOT NULL, \
-         time_ns REAL NOT NULL, PRIMARY KEY (file, start, len)) WITHOUT ROWID",
-    ),
+    ("ranges", RANGES),
 ];
+
+pub(super) const RANGES: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
+     len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
+     timed REAL NOT NULL, time_ns REAL NOT NULL, checksum INTEGER NOT NULL, \
+     PRIMARY KEY (file, start, len)) WITHOUT ROWID";
+
+/// The same table in version 1.
+const RANGES_UNCHECKED: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
+     len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
+     timed REAL NOT NULL, time_ns REAL NOT NULL, PRIMARY KEY (file, start, len)) WITHOUT ROWID";
 
 /// Whether the file begins like an SQLite database. A profile of lines does not.
 pub(super) fn is_store(path: &Path) -> io::Result<bool> {
@@ -73,11 +80,17 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
     {
         create_tables(&mut connection, new).map_err(fail)?;
     }
-    check(path, &connection)?;
+    let version = check(path, &connection)?;
     if new.is_none() {
         connection
             .pragma_update(None, "query_only", true)
             .map_err(fail)?;
+        return Ok(connection);
+    }
+    check_contents(path, &connection, version)?;
+    if version == UNCHECKED {
+        migrate(&mut connection).map_err(fail)?;
+        check(path, &connection)?;
     }
     Ok(connection)
 }
@@ -85,7 +98,9 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
 /// Look at the file without touching it.
 fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     let status = match fs::metadata(path) {
-        Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) if may_be_new && error.kind() == io::ErrorKind::NotFound => {
+            return folder_exists(path);
+        }
         other => other.map_err(|error| StoreError::io(path, error))?,
     };
     let wrong = |problem| {
@@ -125,9 +140,22 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
     Ok(())
 }
 
+/// Check the folder of a new store: SQLite reports a missing one like a lack of permission.
+fn folder_exists(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(StoreError {
+            path: path.to_owned(),
+            problem: StoreProblem::NoFolder(folder.to_owned()),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Configure a connection.
 fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(PATIENCE)?;
+    checksum::define(connection)?;
     // Nothing of a file that somebody else may have made is executed.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -160,8 +188,42 @@ fn create_tables(connection: &mut Connection, new: [i64; 3]) -> rusqlite::Result
     transaction.commit()
 }
 
-/// Whether this is a store, of this version, with these tables and nothing else.
-fn check(path: &Path, connection: &Connection) -> Result<()> {
+/// The version that a store is marked with.
+pub(super) fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Check every page and row: a trace of days should not be added to a store that cannot be read afterwards.
+fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<()> {
+    let wrong = |found| {
+        Err(StoreError {
+            path: path.to_owned(),
+            problem: StoreProblem::Damaged(Cause::Found(found)),
+        })
+    };
+    let found: String = connection
+        .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
+        .map_err(|error| meaning(path, error))?;
+    if found != "ok" {
+        return wrong("its pages do not fit together");
+    }
+    if version == UNCHECKED {
+        return Ok(());
+    }
+    let changed = connection.query_row(
+        "SELECT EXISTS (SELECT 1 FROM ranges WHERE checksum IS NOT \
+         row_checksum(file, start, len, reads, writes, requests, timed, time_ns))",
+        [],
+        |row| row.get(0),
+    );
+    match changed.map_err(|error| meaning(path, error))? {
+        true => wrong("a count was changed"),
+        false => Ok(()),
+    }
+}
+
+/// Check that this is a store with its tables and nothing else; returns its version.
+fn check(path: &Path, connection: &Connection) -> Result<i64> {
     let fail = |error| meaning(path, error);
     let wrong = |problem| {
         Err(StoreError {
@@ -177,12 +239,19 @@ fn check(path: &Path, connection: &Connection) -> Result<()> {
     if number("application_id")? != i64::from(APPLICATION) {
         return wrong(StoreProblem::Foreign("another program's database"));
     }
-    match number("user_version")? {
-        VERSION => {}
-        found => return wrong(StoreProblem::Version { found }),
-    }
     // While this reads, nobody writes.
     let transaction = connection.unchecked_transaction().map_err(fail)?;
+    let version = user_version(&transaction).map_err(fail)?;
+    let ranges = match version {
+        VERSION => RANGES,
+        UNCHECKED => RANGES_UNCHECKED,
+        found => {
+            return Err(StoreError {
+                path: path.to_owned(),
+                problem: StoreProblem::Version { found },
+            });
+        }
+    };
     let mut statement = transaction
         .prepare("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
         .map_err(fail)?;
@@ -191,7 +260,8 @@ fn check(path: &Path, connection: &Connection) -> Result<()> {
         .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String)>>>)
         .map_err(fail)?;
     let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
-    if found.len() != TABLES.len() || !TABLES.iter().all(ours) {
+    let others = TABLES.iter().filter(|(name, _)| *name != "ranges");
+    if found.len() != TABLES.len() || !others.chain([&("ranges", ranges)]).all(ours) {
         return wrong(StoreProblem::Damaged(Cause::Found(
             "its tables are not those of a store",
         )));
@@ -200,6 +270,6 @@ fn check(path: &Path, connection: &Connection) -> Result<()> {
     let length = fs::metadata(path).map_err(|error| StoreError::io(path, error))?;
     match length.len() < promised.unsigned_abs() {
         true => wrong(StoreProblem::Damaged(Cause::Found("it was cut off"))),
-        false => Ok(()),
+        false => Ok(version),
     }
 }

@@ -390,17 +390,115 @@ fn problem_missing(path: &Path) -> String {
     Store::open(path).unwrap_err().to_string()
 }
 
+/// A store as version 1 wrote it.
+fn of_version_1(path: &Path, ranges: i64) {
+    let plain = Connection::open(path).unwrap();
+    plain
+        .execute_batch(
+            "BEGIN; \
+             CREATE TABLE settings (one INTEGER PRIMARY KEY CHECK (one = 1), half_life_ns INTEGER NOT NULL, epoch_ns INTEGER NOT NULL, max_size INTEGER NOT NULL); \
+             CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, latest_ns INTEGER NOT NULL, ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, kernel TEXT NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL); \
+             CREATE TABLE files (id INTEGER PRIMARY KEY, identity BLOB NOT NULL UNIQUE, dev INTEGER NOT NULL, inode INTEGER NOT NULL, generation INTEGER NOT NULL, subvolume INTEGER NOT NULL, uuid BLOB NOT NULL, magic INTEGER NOT NULL, path BLOB, session INTEGER NOT NULL); \
+             CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, timed REAL NOT NULL, time_ns REAL NOT NULL, PRIMARY KEY (file, start, len)) WITHOUT ROWID; \
+             INSERT INTO settings VALUES (1, 0, 0, 268435456); \
+             INSERT INTO sessions VALUES (1, 5, 6, 7, 'fs', 'sqlite3 main.db', '6.18.0', 9, 4, 0); \
+             INSERT INTO files VALUES (1, x'0909090909090909090909090909090900000000000000000000ef53', 2049, 1, 7, 0, x'09090909090909090909090909090909', 61267, x'2f7372762f31', 1); \
+             PRAGMA application_id = 1768834150; PRAGMA user_version = 1; COMMIT",
+        )
+        .unwrap();
+    let mut insert = plain
+        .prepare("INSERT INTO ranges VALUES (1, ?1 * 4096, 4096, 3, 1, 12, 3, 300)")
+        .unwrap();
+    plain.execute_batch("BEGIN").unwrap();
+    for range in 0..ranges {
+        insert.execute([range]).unwrap();
+    }
+    plain.execute_batch("COMMIT").unwrap();
+}
+
+#[test]
+fn a_store_of_version_1_is_read_and_migrated() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    of_version_1(&path, 3000);
+    let version = |path: &Path| {
+        let plain = Connection::open(path).unwrap();
+        schema::user_version(&plain).unwrap()
+    };
+    let before = Store::open(&path).unwrap().load(now).unwrap();
+    assert_eq!(before.ranges.len(), 3000);
+    assert_eq!(before.files[0].path.as_deref(), Some(Path::new("/srv/1")));
+    assert_eq!(version(&path), 1, "reading changes nothing");
+    let sessions = Store::open(&path).unwrap().sessions().unwrap();
+
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    assert_eq!(version(&path), 2);
+    assert_eq!(store.load(now).unwrap(), before);
+    assert_eq!(store.sessions().unwrap(), sessions);
+    let id = session(&mut store, now);
+    store
+        .add(id, &[file(2)], &[tally(2, 0, 4096, 8)], now)
+        .unwrap();
+    drop(store);
+    let after = Store::open(&path).unwrap().load(now).unwrap();
+    assert_eq!(after.ranges.len(), 3001);
+    drop(Store::create(&path, &StoreOptions::default()).unwrap());
+    // An unknown table does not pass as a store of version 1.
+    of_version_1(&path.with_extension("other"), 1);
+    let plain = Connection::open(path.with_extension("other")).unwrap();
+    plain.execute_batch("CREATE TABLE more (a)").unwrap();
+    drop(plain);
+    let refused = Store::create(&path.with_extension("other"), &never());
+    assert!(problem(refused).contains("damaged"));
+}
+
+/// Any byte of any range that changes on the disk.
+#[test]
+fn a_count_that_changed_is_noticed() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let mut store = Store::create(&path, &never()).unwrap();
+    let id = session(&mut store, now);
+    let tallies: Vec<_> = (0..2000)
+        .map(|i| tally(1, i << 12, 4096, 1000 + i))
+        .collect();
+    store.add(id, &[file(1)], &tallies, now).unwrap();
+    drop(store);
+    let whole = fs::read(&path).unwrap();
+    // The reads of a range in the middle, as SQLite keeps them: an integer of two bytes.
+    let reads = 2000_u16.to_be_bytes();
+    let at = (whole.len() / 3..whole.len() - 2)
+        .find(|at| whole[*at..*at + 2] == reads)
+        .unwrap();
+    for bit in 0..16 {
+        let mut image = whole.clone();
+        image[at + bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, &image).unwrap();
+        let error = Store::open(&path).unwrap().load(now).unwrap_err();
+        assert!(
+            matches!(error.problem, StoreProblem::Damaged(_)),
+            "{bit}: {error}"
+        );
+        // What is added does not make it right.
+        let added = Store::create(&path, &never()).and_then(|mut store| {
+            let id = store.begin(&SessionInfo::default(), now)?;
+            store.add(id, &[file(1)], &tallies, now)
+        });
+        assert!(added.is_err(), "bit {bit}");
+    }
+}
+
 #[test]
 fn another_version_says_what_to_do() {
     let (_folder, path) = folder();
     drop(Store::create(&path, &never()).unwrap());
     let plain = Connection::open(&path).unwrap();
-    plain.pragma_update(None, "user_version", 2).unwrap();
+    plain.pragma_update(None, "user_version", 3).unwrap();
     drop(plain);
     for result in [Store::create(&path, &never()), Store::open(&path)] {
         let text = problem(result);
         assert!(
-            text.contains("format 2") && text.contains("export"),
+            text.contains("format 3") && text.contains("export"),
             "{text}"
         );
     }

@@ -307,6 +307,86 @@ fn loop_paths() {
     }
 }
 
+/// Two lower layers and an upper one on a file system, and where they are merged.
+struct Overlay {
+    fs: ScratchFs,
+    merged: PathBuf,
+    _elsewhere: tempfile::TempDir,
+}
+
+impl Overlay {
+    fn new() -> Option<Self> {
+        let fs = scratch("ext4")?;
+        let elsewhere = tempfile::tempdir().unwrap();
+        let merged = elsewhere.path().join("merged");
+        fs::create_dir(&merged).unwrap();
+        for part in ["low:er/in", "second/in", "upper", "work"] {
+            fs::create_dir_all(fs.path().join(part)).unwrap();
+        }
+        let on = name(fs.path());
+        let options =
+            format!("lowerdir={on}/low\\:er:{on}/second,upperdir={on}/upper,workdir={on}/work");
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "overlay", "overlay", "-o", &options, &name(&merged)])
+            .status()
+            .unwrap();
+        if !mounted.success() {
+            scratch_fs::skip("no overlay can be mounted");
+            return None;
+        }
+        Some(Self {
+            fs,
+            merged,
+            _elsewhere: elsewhere,
+        })
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .args(["--lazy", &name(&self.merged)])
+            .status();
+    }
+}
+
+#[test]
+fn loop_paths_of_an_overlay() {
+    for layer in LAYERS {
+        let Some(overlay) = Overlay::new() else {
+            return;
+        };
+        let merged = &overlay.merged;
+        let files = ["low:er/in/a", "second/in/b", "upper/c", "outside"]
+            .map(|file| overlay.fs.path().join(file));
+        for file in &files {
+            plain_file(file, BLOCK);
+        }
+        let above = merged.parent().unwrap().to_owned();
+        for (path, expected) in [
+            (merged.clone(), 0..3),
+            // A folder that only the lower layers have, and a file of the upper one.
+            (merged.join("in"), 0..2),
+            (merged.join("c"), 2..3),
+            // The overlay is mounted below.
+            (above, 0..3),
+        ] {
+            files.iter().for_each(|file| forget(file));
+            let mut actor = Actor::new();
+            let watch = Watch::start(&options(layer, &path));
+            for file in ["in/a", "in/b", "c"] {
+                actor.act(&format!("run cat {}", name(&merged.join(file))));
+            }
+            actor.act(&format!("run cat {}", name(&files[3])));
+            let seen = watch.finish();
+            for file in &files[expected.clone()] {
+                assert_eq!(seen.of(file), reads_at([0], BLOCK), "{layer:?}: {path:?}");
+            }
+            assert_eq!(seen.touched(), expected.len(), "{layer:?}: {path:?}");
+        }
+    }
+}
+
 #[test]
 fn loop_devices() {
     for kind in KINDS {

@@ -91,7 +91,7 @@ pub(crate) fn options(layer: Layer, mount: &Path) -> TraceOptions {
             paths: vec![mount.to_owned()],
             ..Filter::default()
         },
-        readahead: Bytes(0),
+        readahead: Some(Bytes(0)),
         ..TraceOptions::default()
     }
 }

@@ -1,12 +1,18 @@
 //! Accesses that find no room are counted: those seen and those lost are all that were made.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use indef_trace::collect::{Layer, TraceOptions};
 
+use scratch_fs::{ScratchFs, require};
+use units::Bytes;
+
 use crate::{
     actor::Actor,
-    harness::{BLOCK, MIB, Watch, options, plain_file, reads_at, scratch},
+    harness::{BLOCK, MIB, Watch, name, options, plain_file, reads_at, scratch},
 };
 
 #[test]
@@ -107,4 +113,48 @@ fn loop_what_is_lost_at_full_speed_is_counted() {
     });
     let seen = watch.finish();
     assert_eq!(seen.reads_of(&file) + seen.lost, 2 * 10 * 40_960);
+}
+
+/// More files than the kernel remembers at the same time, while one task reads on in another.
+#[test]
+fn loop_more_files_than_the_kernel_remembers() {
+    const FILES: u32 = 150_000;
+    let builder = ScratchFs::builder("ext4", Bytes::gib(1));
+    let Some(fs) = require(builder.mkfs_args(["-N", "200000"]).build()) else {
+        return;
+    };
+    let tree = fs.path().join("tree");
+    for folder in 0..150 {
+        let folder = tree.join(folder.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..FILES / 150 {
+            // A hole: it is read, but takes no space.
+            let file = fs::File::create(folder.join(file.to_string())).unwrap();
+            file.set_len(1).unwrap();
+        }
+    }
+    let single = fs.path().join("single");
+    let mut reader = Actor::new();
+    reader.act(&format!("open f r {}", plain_file(&single, MIB)));
+    let mut actor = Actor::new();
+    let mut watch = Watch::start(&options(Layer::Syscall, fs.path()));
+    let tree = name(&tree);
+    let all = format!("run find {tree} -type f -exec cat {{}} +");
+    for round in 1..=2 {
+        reader.act("pread f 0 4096");
+        assert_eq!(actor.act(&all), 0);
+        // The first time nobody drains it meanwhile.
+        if round == 1 {
+            watch.drain();
+        }
+    }
+    reader.act("pread f 0 4096");
+    let seen = watch.finish();
+    assert_eq!(seen.lost, 0);
+    assert_eq!(seen.of(&single), [((0, BLOCK), (3, 0))].into());
+    assert_eq!(seen.touched(), FILES as usize + 1);
+    let twice = seen
+        .all()
+        .filter(|(_, ranges)| **ranges == [((0, BLOCK), (2, 0))].into());
+    assert_eq!(twice.count(), FILES as usize);
 }

@@ -6,7 +6,10 @@ use indef_trace::collect::{Filter, Layer, TraceOptions};
 
 use crate::{
     actor::Actor,
-    harness::{BLOCK, KIB, KINDS, MIB, Watch, name, options, plain_file, reads_at, run, scratch},
+    harness::{
+        BLOCK, KIB, KINDS, MIB, Watch, forget_all, name, options, plain_file, reads_at, run,
+        scratch,
+    },
 };
 
 const LAYERS: [Layer; 2] = [Layer::Fs, Layer::Syscall];
@@ -33,6 +36,33 @@ fn loop_renamed_and_deleted() {
             assert_eq!(seen.paths(), std::slice::from_ref(&file), "{kind}");
             let only = seen.all().next().unwrap().1;
             assert_eq!(*only, reads_at([0, 4096, 8192], BLOCK), "{kind}");
+        }
+    }
+}
+
+/// The kernel drops the names of files that nobody has open before the collector looks at them.
+#[test]
+fn loop_names_that_are_gone_from_memory() {
+    for kind in KINDS {
+        for layer in LAYERS {
+            let Some(mut fs) = scratch(kind) else { return };
+            let folder = fs.path().join("a/b");
+            fs::create_dir_all(&folder).unwrap();
+            let files = ["one", "two", "../three", "../../four"].map(|name| folder.join(name));
+            let mut actor = Actor::new();
+            let names = files.each_ref().map(|file| plain_file(file, MIB));
+            let watch = Watch::start(&options(layer, fs.path()));
+            for name in &names {
+                actor.act(&format!("open d rd {name}"));
+                actor.acts("pread d 0 4096\nclose d");
+            }
+            fs::remove_file(&files[1]).unwrap();
+            forget_all(&mut fs);
+            let seen = watch.finish();
+            let mut expected = [0, 2, 3].map(|n| fs::canonicalize(&files[n]).unwrap());
+            expected.sort();
+            assert_eq!(seen.paths(), expected, "{kind}, {layer:?}");
+            assert_eq!(seen.touched(), 4, "{kind}, {layer:?}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Layer syscall: the requests of the application, call by call.
 
+use std::fs;
+
 use indef_core::access::{AccessOptions, AccessRecord, Op, ranges};
-use indef_trace::collect::Layer;
+use indef_trace::collect::{Layer, TraceOptions};
 use units::{Bytes, FileOffset, Nanos};
 
 use crate::{
@@ -213,7 +215,7 @@ fn loop_buffered_patterns_with_and_without_read_ahead() {
             let mut actor = Actor::new();
             actor.act(&format!("open f r {name}"));
             let mut options = options(Layer::Syscall, &file);
-            options.readahead = readahead;
+            options.readahead = Some(readahead);
             let watch = Watch::start(&options);
             for (at, len) in reads {
                 assert_eq!(actor.act(&format!("pread f {at} {len}")), *len);
@@ -325,4 +327,40 @@ fn calls_in(text: &str) -> impl Iterator<Item = (u64, u64)> {
             Some((position - done, done))
         })
         .filter(|(_, done)| *done > 0)
+}
+
+/// Without another word, windows are as long as the device says: of a loop device that was told so,
+/// and Btrfs' own.
+#[test]
+fn loop_read_ahead_is_that_of_the_device() {
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let status = fs::metadata(fs.device()).unwrap();
+        let number = std::os::unix::fs::MetadataExt::rdev(&status);
+        let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+        let window = match kind {
+            "btrfs" => 4 * MIB,
+            _ => 512 * KIB,
+        };
+        if kind != "btrfs" {
+            let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+            fs::write(place, "512").unwrap();
+        }
+        let file = fs.path().join("file");
+        let name = plain_file(&file, 8 * MIB);
+        let mut actor = Actor::new();
+        actor.act(&format!("open f r {name}"));
+        let options = TraceOptions {
+            readahead: None,
+            ..options(Layer::Syscall, fs.path())
+        };
+        let watch = Watch::start(&options);
+        for at in (0..8 * MIB).step_by(64 * KIB as usize) {
+            actor.act(&format!("pread f {at} {}", 64 * KIB));
+        }
+        actor.act("close f");
+        let seen = watch.finish();
+        let windows = (0..8 * MIB).step_by(window as usize);
+        assert_eq!(seen.of(&file), reads_at(windows, window), "{kind}");
+    }
 }

@@ -113,8 +113,9 @@ pub(crate) struct KeepArgs {
     pub(crate) max_size: Option<Bytes>,
 
     /// Layer syscall: how far the kernel reads ahead of a sequential reader; 0 for no read-ahead
-    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
-    readahead: Bytes,
+    /// [default: what the device of each file says, its read_ahead_kb]
+    #[arg(long, value_name = "SIZE")]
+    readahead: Option<Bytes>,
 }
 
 /// The layers by name.

@@ -12,7 +12,7 @@ use indef_core::{
     access::AccessRange,
     profile::{ProfileFile, ProfileWriter},
 };
-use indef_trace::{TracedFile, import::CsvWriter, store::Store};
+use indef_trace::{TracedFile, import::CsvWriter, resolve::Resolver, store::Store};
 use serde::Serialize;
 
 use super::failed;
@@ -136,25 +136,30 @@ fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Do
         ExportFormat::Lines => Writer::Lines(ProfileWriter::new(out)?, 0),
         ExportFormat::Csv => Writer::Csv(CsvWriter::new(out)?),
     };
+    let resolver = Resolver::new();
     let mut failed = None;
     let mut latest = None;
     store.visit(SystemTime::now(), |number, file, range| {
-        let Some(known) = known(file) else {
-            document.nameless += u64::from(latest != Some(number));
-            latest = Some(number);
-            return;
-        };
         if failed.is_some() {
             return;
         }
-        let mut one = || {
-            if latest != Some(number) {
-                latest = Some(number);
-                document.files += 1;
-                writer.file(&known)?;
+        let mut one = || -> io::Result<()> {
+            if !matches!(latest, Some((of, _)) if of == number) {
+                let known = known(file, &resolver);
+                latest = Some((number, known.is_some()));
+                match known {
+                    Some(known) => {
+                        document.files += 1;
+                        writer.file(&known)?;
+                    }
+                    None => document.nameless += 1,
+                }
             }
-            document.ranges += 1;
-            writer.range(&range)
+            if matches!(latest, Some((_, true))) {
+                document.ranges += 1;
+                writer.range(&range)?;
+            }
+            Ok(())
         };
         failed = one().err();
     })?;
@@ -164,12 +169,13 @@ fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Do
     }
 }
 
-/// A file in the form for text. The numbers of a file that is known by its path alone are
-/// meaningless.
-fn known(file: &TracedFile) -> Option<ProfileFile> {
+/// A file in the form for text, with the path that it has now if none was recorded. The numbers of
+/// a file that is known by its path alone are meaningless.
+fn known(file: &TracedFile, resolver: &Resolver) -> Option<ProfileFile> {
     let there = file.key.dev != 0;
+    let recorded = file.path.clone();
     Some(ProfileFile {
-        path: file.path.clone()?,
+        path: recorded.or_else(|| resolver.find(file)?.path)?,
         dev: there.then_some(file.key.dev),
         inode: there.then_some(file.key.inode),
     })
