@@ -25,7 +25,7 @@ use linux_abi::{
     fsuuid,
     handle::{self, FileHandle},
 };
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fstat};
 
 use crate::{
     mounts::{self, Mount, stat_device},
@@ -161,15 +161,16 @@ impl Resolver {
             .foreign
             .entry(pid)
             .or_insert_with(|| open_all(&mounts::of(&process), &process.join("root")));
-        // The kernel's path is the one that the process sees; its root leads there.
-        let root = process.join("root");
         foreign
             .iter()
             .filter(|mounted| mounted.mount.sb_dev == sb_dev)
             .find_map(|mounted| {
                 let file = open_handle(mounted, key, fs.magic).ok()?;
                 let (path, status) = (kernel_path(&file)?, fstat(&file).ok()?);
-                let path = root.join(path.strip_prefix("/").ok()?);
+                // The kernel's paths begin at the root of the namespace, which is not the
+                // process's if that has changed it (chroot); so does the one of the mount.
+                let top = kernel_path(&open_root(&mounted.at).ok()?)?;
+                let path = mounted.at.join(path.strip_prefix(top).ok()?);
                 is_at(&path, status.st_dev, status.st_ino).then_some(path)
             })
     }
@@ -190,7 +191,7 @@ fn open_all(mounts: &[Mount], root: &Path) -> Vec<MountedFs> {
             let point = mount.point.strip_prefix("/").unwrap_or(&mount.point);
             // The ioctl that returns the UUID needs an open file.
             let at = root.join(point);
-            let root = File::open(&at).ok()?;
+            let root = open_root(&at).ok()?;
             Some(MountedFs {
                 dev: root.metadata().ok()?.dev(),
                 uuid: fsuuid::of(&root).ok(),
@@ -238,7 +239,7 @@ fn open_handle(mounted: &MountedFs, key: &FileKey, magic: u64) -> io::Result<Own
     };
     // Opened again each time: a tracer may run for days, and would keep the file system from being
     // unmounted.
-    let root = File::open(&mounted.at)?;
+    let root = open_root(&mounted.at)?;
     if root.metadata()?.dev() != mounted.dev {
         return Err(io::ErrorKind::NotFound.into());
     }
@@ -267,7 +268,14 @@ fn named_in(
     is_at(&path, file.dev, file.inode).then_some(path)
 }
 
-fn kernel_path(file: &OwnedFd) -> Option<PathBuf> {
+/// Open the root of a mount, which may be in a container that others own: what is not a folder (a bind
+/// mount of a file) is refused before anything waits for it (a FIFO).
+fn open_root(at: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(at, flags, Mode::empty())?.into())
+}
+
+fn kernel_path(file: &impl AsRawFd) -> Option<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
