@@ -27,6 +27,7 @@ static TURN: Mutex<()> = Mutex::new(());
 const CONNECT: &str = include_str!("scripts/connect.sh");
 const COMMANDS: &str = include_str!("scripts/commands.sh");
 const RECONNECT: &str = include_str!("scripts/reconnect.sh");
+const PRIVATE: &str = include_str!("scripts/private.sh");
 const FILESYSTEMS: &str = include_str!("scripts/filesystems.sh");
 
 static HOOK: Once = Once::new();
@@ -41,6 +42,10 @@ struct Fixture {
 impl Fixture {
     /// A fixture at this address. From now on no panic of a thread of a target may go unnoticed.
     fn at(device: Arc<Device>, address: SocketAddr) -> Self {
+        Self::with(device, address, TargetOptions::default())
+    }
+
+    fn with(device: Arc<Device>, address: SocketAddr, options: TargetOptions) -> Self {
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
             std::panic::set_hook(Box::new(move |info| {
@@ -51,7 +56,6 @@ impl Fixture {
                 before(info);
             }));
         });
-        let options = TargetOptions::default();
         let target = Target::listen(Arc::clone(&device), address, options).unwrap();
         Self { device, target }
     }
@@ -260,6 +264,58 @@ fn vm_linux_6_1_filesystems() {
 #[test]
 fn vm_linux_6_12_filesystems() {
     filesystems(Release::Linux6_12);
+}
+
+/// So that a write of 1 MiB takes seconds.
+const SLOWER: f64 = 2000.0;
+
+/// A device with limits, which is slow: Linux sees the limits of private namespaces, and stays connected
+/// while a write takes longer than its keep alive time.
+#[test]
+fn vm_linux_6_12_private_namespaces_and_slow_writes() {
+    let namespaces = [
+        (NamespaceKind::Zoned, Bytes::mib(640)),
+        (NamespaceKind::Conventional, Bytes::mib(64)),
+    ]
+    .map(|(kind, size)| NamespaceOptions { kind, size });
+    // Where there are fewer zones than may be open, Linux shows no limit: zones of 32 MiB.
+    let zn540 = Profile::builtin_text("zn540").unwrap();
+    let smaller = zn540
+        .replace("{ value = 1077,", "{ value = 32,")
+        .replace("{ value = 2048,", "{ value = 32,");
+    let profile = Profile::parse("zn540.toml", &smaller).unwrap();
+    let options = DeviceOptions {
+        block_bytes: 4096,
+        time_scale: SLOWER,
+        ..DeviceOptions::in_memory(profile, &namespaces)
+    };
+    let fixture = Fixture::with(
+        Device::open(&options).unwrap(),
+        "127.0.0.1:0".parse().unwrap(),
+        TargetOptions {
+            private: true,
+            ..TargetOptions::default()
+        },
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let release = Release::Linux6_12;
+    if run(release, whom(&fixture), folder.path(), "", PRIVATE).is_none() {
+        return;
+    }
+    let said = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    assert_eq!(said("zoned").trim(), "host-managed");
+    assert_eq!(said("max_open_zones").trim(), "14");
+    assert_eq!(said("max_active_zones").trim(), "14");
+    let fio: serde_json::Value = serde_json::from_str(&said("fio")).unwrap();
+    let job = &fio["jobs"][0];
+    assert_eq!(job["error"], 0, "{fio}");
+    let longest = job["write"]["lat_ns"]["max"].as_u64().unwrap();
+    assert!(longest > 2_000_000_000, "{longest} ns: not slow");
+    let messages = said("dmesg");
+    for word in ["keep alive", "reconnect", "reset", "timeout", "I/O error"] {
+        assert!(!messages.contains(word), "{messages}");
+    }
+    fixture.wait_until_idle();
 }
 
 /// Stop and start the target again, with the same device, twice after the guest has begun to write;
