@@ -79,18 +79,30 @@ fn tarball(program: &str, stage: fn(&Path) -> Result<()>) -> Result<()> {
     }
     stage(&folder)?;
     let tarball = dist.join(format!("{name}.tar.gz"));
-    // Owners and order fixed: the same tree gives the same tarball wherever it is made.
-    run(Command::new("tar")
-        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
-        .arg("--create")
-        .arg("--gzip")
-        .arg("--file")
-        .arg(&tarball)
-        .arg("--directory")
-        .arg(&dist)
-        .arg(&name))?;
+    pack(&folder, &tarball)?;
     println!("{}", tarball.display());
     Ok(())
+}
+
+/// Pack a folder. Equal files give the same tarball wherever and whenever it is made: order, owners, times and
+/// permissions are fixed. (Whether a program is equal is up to the compiler, and to the folder in which
+/// it was built.)
+fn pack(folder: &Path, tarball: &Path) -> Result<()> {
+    let context = || format!("{}: no name", folder.display());
+    let (parent, name) = (folder.parent(), folder.file_name());
+    // See https://reproducible-builds.org/specs/source-date-epoch/.
+    let time = std::env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".to_owned());
+    run(Command::new("tar")
+        .args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner"])
+        .arg(format!("--mtime=@{time}"))
+        .args(["--mode=u=rwX,go=rX", "--format=gnu"])
+        .args(["--use-compress-program", "gzip --no-name"])
+        .arg("--create")
+        .arg("--file")
+        .arg(tarball)
+        .arg("--directory")
+        .arg(parent.with_context(context)?)
+        .arg(name.with_context(context)?))
 }
 
 fn run(command: &mut Command) -> Result<()> {
@@ -117,4 +129,38 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt, time::SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn equal_files_give_the_same_tarball() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = |place: &str, mode: u32, age: u64| {
+            let files = folder.path().join(place).join("indef-1");
+            for name in ["bin/indef", "share/doc/page"] {
+                let file = files.join(name);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(&file, name).unwrap();
+                let bits = if name.starts_with("bin") {
+                    mode | 0o100
+                } else {
+                    mode
+                };
+                fs::set_permissions(&file, Permissions::from_mode(bits)).unwrap();
+                let time = SystemTime::now() - std::time::Duration::from_secs(age);
+                fs::File::open(&file).unwrap().set_modified(time).unwrap();
+            }
+            let tarball = folder.path().join(place).join("indef.tar.gz");
+            pack(&files, &tarball).unwrap();
+            fs::read(tarball).unwrap()
+        };
+        let first = made("here", 0o644, 0);
+        assert_eq!(first, made("there", 0o600, 100_000));
+        assert!(first.len() > 100);
+    }
 }
