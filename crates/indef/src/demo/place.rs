@@ -5,7 +5,7 @@ use std::{env, fs::File, path::Path};
 
 use anyhow::{Result, anyhow, bail};
 use indef_core::SkipReason;
-use indef_fs::{EngineOptions, FsKind, Refusal, detect, relocator};
+use indef_fs::{EngineOptions, Filesystem, FsKind, Refusal, detect, relocator};
 use loop_fs::{ScratchError, ScratchFs};
 use tempfile::TempDir;
 use units::Bytes;
@@ -47,7 +47,21 @@ impl DemoPlace {
             kind.name()
         ));
         match ScratchFs::builder(kind.name(), size).build() {
-            Ok(scratch) => Ok(Self::Own(scratch)),
+            Ok(scratch) => {
+                let file = File::open(scratch.path())?;
+                let fs = detect(&file, scratch.path())?;
+                // Before minutes go into files that nothing can move.
+                if let Some(reason) =
+                    refused(&fs).map_err(|why| anyhow!("{}: {why}", kind.name()))?
+                {
+                    bail!(
+                        "{}: nothing can be moved on it here: {}; another one with --fs, or a directory of yours with --dir",
+                        kind.name(),
+                        reason.advice()
+                    );
+                }
+                Ok(Self::Own(scratch))
+            }
             Err(error @ ScratchError::Unavailable { .. }) if args.fs.is_none() => {
                 console.note(format_args!("{error}"));
                 console.note("working in a folder of yours instead");
@@ -167,15 +181,21 @@ fn folder(dir: &Path, size: Bytes) -> Result<(DemoPlace, Option<SkipReason>), St
     if fs.free.get() / 3 < size.get() {
         return Err(format!("only {} are free; use a smaller --size", fs.free));
     }
+    let reason = refused(&fs)?;
+    Ok((DemoPlace::Folder(made, fs.kind), reason))
+}
+
+/// The reason if none of its engines can move anything on this file system.
+fn refused(fs: &Filesystem) -> Result<Option<SkipReason>, String> {
     let mut reason = None;
     for kind in fs.engines() {
-        match relocator(kind, &fs, &EngineOptions::default()) {
-            Ok(_) => return Ok((DemoPlace::Folder(made, fs.kind), None)),
+        match relocator(kind, fs, &EngineOptions::default()) {
+            Ok(_) => return Ok(None),
             Err(Refusal::Skip(refused)) => reason = reason.or(Some(refused)),
             Err(Refusal::Failed(error)) => return Err(error.to_string()),
         }
     }
-    Ok((DemoPlace::Folder(made, fs.kind), reason))
+    Ok(reason.or(Some(SkipReason::NoEngine)))
 }
 
 fn tell_unmovable(console: &Console, place: &DemoPlace, reason: SkipReason) {
