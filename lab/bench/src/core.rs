@@ -19,9 +19,9 @@ use super::{
 const RECORDS: u64 = 10_000_000;
 const FILES: u64 = 1_000;
 
-/// Measure: a release build of this program is run for it, so that its peak memory is its own.
+/// Measure: this program is run for it, so that its peak memory is its own.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
-    let program = source_tree::release_binary("indef-lab")?;
+    let program = measure::own_program()?;
     let inner = ["bench", "core-inner"].map(OsString::from);
     let records = OsString::from(RECORDS.to_string());
     let command = [vec![program.into()], inner.to_vec(), vec![records]].concat();

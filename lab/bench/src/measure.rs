@@ -62,6 +62,15 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
     })
 }
 
+/// This program, which is started for what needs a process of its own; a release build where this is
+/// none.
+pub(super) fn own_program() -> Result<PathBuf> {
+    if cfg!(debug_assertions) {
+        return Ok(source_tree::release_binary("indef-lab")?);
+    }
+    Ok(std::env::current_exe()?)
+}
+
 /// Return an error once a signal has arrived.
 pub(super) fn ensure_not_stopped() -> Result<()> {
     let stop = STOP.get().is_some_and(|stop| stop.load(Ordering::Relaxed));

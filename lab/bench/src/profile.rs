@@ -44,7 +44,7 @@ const SKEW: f64 = 1.2;
 pub(super) fn measure(args: &ProfileArgs, report: &mut Report) -> Result<()> {
     let common = &args.common;
     let indef = common.indef()?;
-    let own = source_tree::release_binary("indef-lab")?;
+    let own = measure::own_program()?;
     let folder = tempfile::tempdir_in(common.images()?)?;
     let trace = folder.path().join("trace");
     eprintln!("writing a trace of {} records", args.records);
