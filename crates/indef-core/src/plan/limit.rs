@@ -6,9 +6,11 @@
 //! all is cheaper by more than one chunk. The last one is then chosen for its cost, and chunks that
 //! have become superfluous are put back.
 
+use std::iter;
+
 use units::Bytes;
 
-use super::{Chunk, Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges};
+use super::{Decision, FilePlan, PlanOptions, safety::keep_promise_from_edges};
 use crate::SkipReason;
 
 /// Sums of gains in different order differ by less than this part.
@@ -64,6 +66,8 @@ struct Candidate {
     cost: u64,
     file: u32,
     chunk: u32,
+    /// Further chunks that move at no cost once this one does.
+    followers: Vec<u32>,
     taken: Result<(), SkipReason>,
 }
 
@@ -80,6 +84,9 @@ impl Candidate {
 /// Dropping chunks can leave pieces of a run that would end in more fragments alone than moved
 /// together; these are dropped as well. For a target gain others take their place; a budget may not
 /// be used up.
+///
+/// Where the engine can only move whole files, the first chunk pays for all, and the others cost
+/// nothing (a chunk that moves has bytes to write elsewhere): they move with it or not at all.
 pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
     let (possible_gain, possible_cost) = Limited::of(files);
     let mut limited = Limited {
@@ -115,17 +122,24 @@ pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
 
 /// Everything that moves, the best gain for each byte first.
 fn candidates(files: &[FilePlan]) -> Vec<Candidate> {
-    let mut candidates = Vec::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
     for (f, file) in files.iter().enumerate() {
         if file.skip.is_some() {
             continue;
         }
+        let first = candidates.len();
         for (c, chunk) in file.chunks.iter().enumerate().filter(|(_, c)| c.migrates()) {
+            if let (0, Some(payer)) = (chunk.cost.0, candidates[first..].last_mut()) {
+                payer.gain += chunk.gain;
+                payer.followers.push(c as u32);
+                continue;
+            }
             candidates.push(Candidate {
                 gain: chunk.gain,
                 cost: chunk.cost.0,
                 file: f as u32,
                 chunk: c as u32,
+                followers: Vec::new(),
                 taken: Ok(()),
             });
         }
@@ -190,15 +204,17 @@ fn put_back(candidates: &mut [Candidate], mut surplus: f64) {
 fn apply(files: &mut [FilePlan], candidates: &[Candidate]) {
     let mut cut = vec![None; files.len()];
     for candidate in candidates {
-        let chunk: &mut Chunk =
-            &mut files[candidate.file as usize].chunks[candidate.chunk as usize];
-        chunk.decision = match candidate.taken {
+        let decision = match candidate.taken {
             Ok(()) => Decision::Migrate,
             Err(reason) => {
                 cut[candidate.file as usize] = Some(reason);
                 Decision::Skip(reason)
             }
         };
+        let chunks = &mut files[candidate.file as usize].chunks;
+        for index in iter::once(&candidate.chunk).chain(&candidate.followers) {
+            chunks[*index as usize].decision = decision;
+        }
     }
     for (file, reason) in files.iter_mut().zip(cut) {
         if let Some(reason) = reason {

@@ -612,6 +612,41 @@ fn the_cost_of_a_whole_file_stays_when_its_first_range_is_truncated() {
     assert!(files.iter().all(|file| file.cost() == Bytes::mib(1)));
 }
 
+/// The chunk that pays for a whole file may be the one of least use: it was left out, and the others
+/// then moved for nothing.
+#[test]
+fn a_limit_takes_a_whole_file_or_leaves_it() {
+    let fragmented = layout(&scattered(0, 256));
+    let accesses: Vec<_> = (0..4).map(|i| access(i * 64, 32, 10 + i)).collect();
+    let no_limit = options(Policy::Indef);
+    let mut one = file(plan_with(&no_limit, &fragmented, Some(&accesses)));
+    for (i, chunk) in one.chunks.iter_mut().enumerate() {
+        chunk.cost = Bytes(if i == 0 { 1 << 20 } else { 0 });
+    }
+    let moved = one.migrating().count();
+    assert_eq!(moved, 4);
+    for (budget, target, expected) in [
+        (Some(Bytes::kib(1023)), None, 0),
+        (Some(Bytes::mib(1)), None, 1),
+        (Some(Bytes::mib(2)), None, 2),
+        (None, Some(10.0), 1),
+        (None, Some(60.0), 2),
+    ] {
+        let limits = PlanOptions {
+            budget,
+            target_gain_pct: target,
+            ..no_limit.clone()
+        };
+        let mut files = vec![one.clone(), one.clone()];
+        let limited = limit(&mut files, &limits);
+        let moving = |file: &&FilePlan| file.migrating().count() == moved;
+        assert_eq!(files.iter().filter(moving).count(), expected);
+        let still = files.iter().filter(|file| file.migrating().count() == 0);
+        assert_eq!(still.count(), 2 - expected);
+        assert_eq!(limited.cost, Bytes::mib(expected as u64));
+    }
+}
+
 #[test]
 fn what_a_limit_leaves_of_a_run_never_adds_fragments() {
     // Fragments of 32 blocks, shifted against the windows: each window alone would cut two.
