@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -10,7 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use rustix::process::{Pid, Signal};
+use rustix::{
+    fs::{major, minor},
+    process::{Pid, Signal},
+};
 
 use super::{machine::Machine, output_of, run::Runner};
 
@@ -232,15 +235,37 @@ fn processes_in(root: &Path) -> Result<Vec<Pid>> {
 
 /// Detach the loop devices whose files are in this root.
 fn detach_loops(root: &Path) -> Result<()> {
-    for entry in fs::read_dir("/sys/block")?.filter_map(Result::ok) {
-        let file = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-        if Path::new(&file).starts_with(root) {
-            output_of(
-                Command::new("losetup")
-                    .arg("--detach")
-                    .arg(Path::new("/dev").join(entry.file_name())),
-            )?;
+    let columns = "NAME,BACK-INO,BACK-MAJ:MIN,BACK-FILE";
+    let list = output_of(Command::new("losetup").args([
+        "--list",
+        "--noheadings",
+        "--raw",
+        "--output",
+        columns,
+    ]))?;
+    for line in list.lines() {
+        let columns: Vec<&str> = line.splitn(4, ' ').collect();
+        if let [name, inode, device, file] = columns[..]
+            && is_below(root, Path::new(file), inode, device)
+        {
+            output_of(Command::new("losetup").args(["--detach", name]))?;
         }
     }
     Ok(())
+}
+
+/// Whether a loop device's file is below this root. Its path may begin with something else: that of a
+/// file in another mount namespace begins at that namespace's root, which is not ours where we are
+/// in a changed root ourselves. The file is then the same one below the root.
+fn is_below(root: &Path, file: &Path, inode: &str, device: &str) -> bool {
+    let is_it = |path: PathBuf| {
+        fs::symlink_metadata(path).is_ok_and(|found| {
+            let (major, minor) = (major(found.dev()), minor(found.dev()));
+            found.ino().to_string() == inode && format!("{major}:{minor}") == device
+        })
+    };
+    let mut rest = file.components();
+    file.starts_with(root)
+        || std::iter::from_fn(|| rest.next().map(|_| rest.as_path().to_owned()))
+            .any(|part| !part.as_os_str().is_empty() && is_it(root.join(part)))
 }
