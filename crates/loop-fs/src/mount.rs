@@ -1,12 +1,15 @@
 //! mkfs, attach, mount; and the way back.
 
 use std::{
-    fs,
+    fs::{self, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
 
+use rustix::fs::OFlags;
 use units::Bytes;
 
 use crate::check::check;
@@ -371,7 +374,27 @@ impl ScratchFs {
             }
         }
         self.mounted = false;
+        self.wait_for_copies();
         Ok(())
+    }
+
+    /// Wait until the file system is mounted nowhere else: whoever makes a mount namespace meanwhile (a
+    /// container that starts) copies all mounts, and may keep them for a while. A checker would find
+    /// the file system in use, and a new mount nothing forgotten.
+    fn wait_for_copies(&self) {
+        for _ in 0..500 {
+            // A mounted disk refuses O_EXCL (open(2)).
+            let opened = OpenOptions::new()
+                .read(true)
+                .custom_flags(OFlags::EXCL.bits() as i32)
+                .open(&self.device);
+            match opened {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                _ => return,
+            }
+        }
     }
 
     /// Unmount and mount again: everything that was only in memory is gone.
