@@ -20,6 +20,7 @@ mod report;
 mod scan;
 mod state;
 mod target;
+mod upkeep;
 mod writers;
 mod zipf;
 
@@ -46,6 +47,8 @@ pub enum Bench {
     Memory(Common),
     /// A file that fio writes to, with verification, while indef moves it
     Writers(writers::WritersArgs),
+    /// Cloning, copying and deleting a file in 65,536 extents, against one in one
+    Upkeep(Common),
     /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
     /// The cost of tracing for fio, at each layer
@@ -119,6 +122,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(common)
         | Bench::Core(common)
         | Bench::Memory(common)
+        | Bench::Upkeep(common)
         | Bench::Databases(common)
         | Bench::Overhead(common)
         | Bench::Target(common) => common,
@@ -149,6 +153,9 @@ pub fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
         scan::measure(common, &mut report)?;
+    }
+    if matches!(bench, Bench::Upkeep(_)) {
+        upkeep::measure(common, &mut report)?;
     }
     if matches!(bench, Bench::Databases(_)) {
         databases::measure(common, &mut report)?;

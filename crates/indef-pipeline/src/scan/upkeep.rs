@@ -5,7 +5,7 @@
 //! device, with a file of 65,536 extents of 4 KiB against one of a single extent: a reflink copy took
 //! 0.9 to 1.9 s on Btrfs (30 ms) and 1.8 to 2.4 s on XFS (5 to 43 ms), deleting it 2.3 s on Btrfs
 //! (21 ms). The least of these differences counts. Machines differ, so a sum is an order of
-//! magnitude.
+//! magnitude; `indef-lab bench upkeep` measures them.
 //!
 //! Ignored: copying the data, whose cost is that of reading; operations that were not measured.
 
@@ -24,7 +24,8 @@ pub struct Upkeep {
 
 impl Upkeep {
     /// The cost of this many extents more than needed.
-    pub(super) fn of(kind: FsKind, excess: u64) -> Self {
+    #[must_use]
+    pub fn of(kind: FsKind, excess: u64) -> Self {
         let (reflink_ns, delete_ns) = match kind {
             FsKind::Btrfs => (Some(13_000), Some(35_000)),
             FsKind::Xfs => (Some(27_000), None),
