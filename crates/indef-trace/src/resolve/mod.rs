@@ -81,16 +81,6 @@ struct MountedFs {
     at: PathBuf,
 }
 
-/// Result of a look-up on the mounts that this process sees.
-enum Own {
-    At(PathBuf),
-    Nowhere,
-    /// A mount is no longer what it was when it was opened.
-    Stale,
-    /// Handles may not be opened.
-    Refused,
-}
-
 impl Resolver {
     /// Open the file systems that are mounted now.
     #[must_use]
@@ -134,44 +124,23 @@ impl Resolver {
             // It was mounted since, or only in another namespace.
             self.mounted = open_all(&mounts::all(), Path::new("/"));
         }
-        let mut tried = self.in_own_namespace(key, fs, seen);
-        if matches!(tried, Own::Stale) {
-            // It was mounted again; Btrfs then has another device number.
-            self.mounted = open_all(&mounts::all(), Path::new("/"));
-            tried = self.in_own_namespace(key, fs, seen);
-        }
-        match tried {
-            Own::At(path) => Some(path),
-            Own::Refused => {
-                self.refused = true;
-                None
-            }
-            Own::Stale | Own::Nowhere => self.in_namespace_of(key, fs, sb_dev, pid),
-        }
-    }
-
-    fn in_own_namespace(&mut self, key: &FileKey, fs: &FsId, seen: &Sighting) -> Own {
-        let mut tried = Own::Nowhere;
-        for mounted in &self.mounted {
-            let has_number = mounted.mount.sb_dev == seen.sb_dev;
-            if !(has_number || fs.uuid != [0; 16] && mounted.uuid == Some(fs.uuid)) {
-                continue;
-            }
+        let own = self.mounted.iter().filter(|p| p.mount.sb_dev == sb_dev);
+        for mounted in own {
             match open(mounted, key, fs.magic) {
                 Ok(Some(located)) => {
                     let by_name = || named_in(&mut self.folders, mounted, seen, &located, fs.magic);
                     if let Some(path) = located.path.clone().or_else(by_name) {
-                        return Own::At(path);
+                        return Some(path);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Own::Refused;
+                    self.refused = true;
+                    return None;
                 }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => tried = Own::Stale,
                 _ => {}
             }
         }
-        tried
+        self.in_namespace_of(key, fs, sb_dev, pid)
     }
 
     /// Find a file of another mount namespace, through the root of a process in it.
