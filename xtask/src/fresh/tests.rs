@@ -89,7 +89,7 @@ fn loop_a_killed_run_leaves_nothing_for_long() {
         loop=$(losetup --find --show "$1/image")
         mount --bind / "$1"
         mount "$loop" "$1/mnt"
-        exec chroot "$1" sh -c 'sleep 600 & echo ready; exec sleep 600'
+        exec chroot "$1" sh -c 'sleep 599 & echo ready; exec sleep 599'
     "#;
     let mut child = std::process::Command::new("unshare")
         .args(["--mount", "--propagation=private", "sh", "-c", script, "sh"])
