@@ -215,7 +215,11 @@ fn end_processes(root: &Path) -> Result<()> {
     anyhow::bail!("processes do not end")
 }
 
+/// The processes whose root this folder is: told by its inode, since a link's path begins elsewhere
+/// where a process is in other mounts and we are in a changed root ourselves.
 fn processes_in(root: &Path) -> Result<Vec<Pid>> {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    let wanted = identity(root)?;
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc")?.filter_map(Result::ok) {
         let number = entry
@@ -226,7 +230,7 @@ fn processes_in(root: &Path) -> Result<Vec<Pid>> {
             continue;
         };
         // It may have ended meanwhile.
-        if fs::read_link(entry.path().join("root")).is_ok_and(|its| its == root) {
+        if identity(&entry.path().join("root")).is_ok_and(|its| its == wanted) {
             found.push(process);
         }
     }

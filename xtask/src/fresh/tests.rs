@@ -81,13 +81,21 @@ fn loop_a_killed_run_leaves_nothing_for_long() {
         .unwrap()
         .set_len(10 << 20)
         .unwrap();
-    // The host's own system, bound to a place that no other process sees, serves as
-    // the root's.
+    // The host's own programs serve in it, bound to places that no other process sees.
     let script = r#"
         set -e
         mkfs.ext4 -q "$1/image"
         loop=$(losetup --find --show "$1/image")
-        mount --bind / "$1"
+        mount --bind "$1" "$1"
+        for folder in /bin /lib /lib64 /usr; do
+            if [ -L "$folder" ]; then
+                cp --no-dereference "$folder" "$1"
+            elif [ -d "$folder" ]; then
+                mkdir "$1$folder"
+                mount --bind "$folder" "$1$folder"
+            fi
+        done
+        mkdir "$1/mnt"
         mount "$loop" "$1/mnt"
         exec chroot "$1" sh -c 'sleep 599 & echo ready; exec sleep 599'
     "#;
