@@ -19,7 +19,9 @@ use linux_abi::{
     mapping::SharedBytes,
 };
 use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
-use scratch_fs::{ScratchFs, Segment, Shape, require, verify};
+use scratch_fs::{
+    CacheChange, ScratchFs, Segment, Shape, cache_change, cached_pages_after, require, verify,
+};
 use units::{Bytes, FileRange};
 use workloads::Numbers;
 
@@ -369,17 +371,19 @@ fn loop_large_folios_move_fast_and_stay_cached() {
     let len = 32 << 20;
     dense(Bytes(len)).make(&path).unwrap();
     let file = File::open(&path).unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     // An ordinary sequential reader leaves large folios.
-    verify(&file, SEED, FileRange::new(0, len)).unwrap();
-    let pages = len / rustix::param::page_size() as u64;
-    assert_eq!(cached(&file), pages);
+    let pages = cached_pages_after(&file, || {
+        verify(&file, SEED, FileRange::new(0, len)).unwrap();
+        Ok(())
+    })
+    .unwrap();
+    assert!(pages.iter().all(|cached| *cached));
     let before = commits(&scratch);
     relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
     // Each step has one, at most a few; not each page.
     let commits = commits(&scratch) - before;
-    assert!(commits < pages / 32, "{commits} commits");
-    assert_eq!(cached(&file), pages);
+    assert!(commits < pages.len() as u64 / 32, "{commits} commits");
+    assert_eq!(cache_change(&file, &pages).unwrap(), CacheChange::default());
     assert_eq!(layout(&path).fragments(), 1);
 }
 
@@ -424,16 +428,20 @@ fn loop_of_a_partly_cached_file_each_page_is_as_before() {
     let len = 10 << 20;
     dense(Bytes(len)).make(&path).unwrap();
     let file = File::open(&path).unwrap();
-    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
     fadvise(&file, 0, None, Advice::Random).unwrap();
     let mut bytes = vec![0; 64 << 10];
-    for at in [0, 1 << 20, 5 << 20, (10 << 20) - (64 << 10)] {
-        file.read_exact_at(&mut bytes, at).unwrap();
-    }
-    let before = resident_pages(&file, 0, len as usize).unwrap();
+    let before = cached_pages_after(&file, || {
+        [0, 1 << 20, 5 << 20, (10 << 20) - (64 << 10)]
+            .into_iter()
+            .try_for_each(|at| file.read_exact_at(&mut bytes, at))
+    })
+    .unwrap();
     assert!(before.iter().any(|cached| *cached) && before.iter().any(|cached| !cached));
     relocate(engine(&path).unwrap().as_ref(), &path, None, Bytes::mib(1)).unwrap();
-    assert_eq!(resident_pages(&file, 0, len as usize).unwrap(), before);
+    assert_eq!(
+        cache_change(&file, &before).unwrap(),
+        CacheChange::default()
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache;
 mod content;
 mod ext4;
 mod fragment;
@@ -18,6 +19,7 @@ mod shape;
 mod skip;
 mod xfsprogs;
 
+pub use cache::{CacheChange, cache_change, cached_pages, cached_pages_after};
 pub use content::{content, verify};
 pub use fragment::{FragmentOptions, fragment};
 pub use loop_fs::{

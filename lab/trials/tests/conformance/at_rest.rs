@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs::{File, FileTimes},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::FileExt},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -11,7 +11,10 @@ use std::{
 use indef_core::{SkipReason, plan::Policy};
 use indef_fs::{EngineKind, Refusal, Target};
 use rustix::fs::XattrFlags;
-use scratch_fs::{FragmentOptions, Segment, Shape, fragment, reflink};
+use scratch_fs::{
+    CacheChange, FragmentOptions, Segment, Shape, cache_change, cached_pages_after, fragment,
+    reflink,
+};
 use units::{Bytes, FileRange};
 
 use crate::{
@@ -395,37 +398,31 @@ pub(crate) fn page_cache(kind: EngineKind) {
         return;
     };
     let size = Bytes::mib(4);
-    let cached = |path: &Path| {
-        let file = crate::state::open(path);
-        let pages = linux_abi::cache::resident_pages(&file, 0, size.get() as usize).unwrap();
-        pages.iter().filter(|page| **page).count()
-    };
     let (warm, cold) = (bench.path("warm"), bench.path("cold"));
     for path in [&warm, &cold] {
         make(path, size, Bytes::kib(4));
     }
     bench.fs.sync().unwrap();
-    for path in [&warm, &cold] {
+    let [was_warm, was_cold] = [(&warm, size), (&cold, Bytes(0))].map(|(path, read)| {
         let file = crate::state::open(path);
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    }
-    let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut crate::state::open(&warm), &mut bytes).unwrap();
-    assert_eq!((cached(&warm), cached(&cold)), (1024, 0));
+        let mut bytes = vec![0; read.get() as usize];
+        cached_pages_after(&file, || file.read_exact_at(&mut bytes, 0)).unwrap()
+    });
+    assert_eq!(was_warm, [true; 1024]);
+    assert_eq!(was_cold, [false; 1024]);
     for path in [&warm, &cold] {
         bench.must_relocate(path, Policy::Whole);
     }
+    let change = |path, before| cache_change(&crate::state::open(path), before).unwrap();
     // Blocks are read back some time later.
     for _ in 0..100 {
-        if cached(&warm) == 1024 {
+        if change(&warm, &was_warm).dropped.is_empty() {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    assert!(
-        cached(&warm) >= 1000,
-        "warm: {} of 1024 pages",
-        cached(&warm)
-    );
-    assert!(cached(&cold) <= 24, "cold: {} of 1024 pages", cached(&cold));
+    let CacheChange { dropped, .. } = change(&warm, &was_warm);
+    assert!(dropped.len() <= 24, "dropped: {dropped:?}");
+    let CacheChange { added, .. } = change(&cold, &was_cold);
+    assert!(added.len() <= 24, "added: {added:?}");
 }
