@@ -18,6 +18,7 @@ use super::{
     sources::{Source, choose, watches_function},
     tallies::{expand, of_fault, of_pending, of_run},
 };
+use crate::tally::FileKey;
 
 /// Ranges that are held before they are handed out, due or not: with the ranges that arrive until the
 /// next look, they fit into a table of 2^17 places.
@@ -235,11 +236,7 @@ impl Collector {
     }
 
     fn tally(&mut self, range: &RangeKey, counters: &Counters, drained: &mut Drained) {
-        let mut file = self.files.get(range.file);
-        if file.is_none() {
-            self.files.learn_all(&self.programs, &mut drained.files);
-            file = self.files.get(range.file);
-        }
+        let file = self.file_of(range.file, drained);
         let told = self.options.readahead;
         let readahead = told.unwrap_or_else(|| self.files.readahead(range.file));
         match file {
@@ -247,6 +244,15 @@ impl Collector {
             // Cannot be: a file is in the map before its ranges are.
             None => drained.lost += u64::from(counters.count),
         }
+    }
+
+    /// The file with this short name. One that another processor has named may still be on its way
+    /// into the ring; it is in the kernel's map.
+    fn file_of(&mut self, name: u32, drained: &mut Drained) -> Option<FileKey> {
+        self.files.get(name).or_else(|| {
+            self.files.learn_all(&self.programs, &mut drained.files);
+            self.files.get(name)
+        })
     }
 
     /// Take the accesses that tasks had under way when the programs were detached.
@@ -291,20 +297,24 @@ impl Collector {
 
     /// Complete the results: new files, single accesses, losses.
     fn deliver(&mut self, drained: &mut Drained) {
-        self.learn_files(drained);
+        // Before the files: the reader of the ring goes on, and adds accesses to files that are not
+        // learned yet.
         let accesses = std::mem::take(&mut self.intake.inbox().accesses);
+        self.learn_files(drained);
         for event in accesses {
-            if let Some(file) = self.files.get(event.range.file) {
-                drained.accesses.push(Access {
-                    file,
-                    range: FileRange::new(event.range.start, event.range.len),
-                    write: event.range.kind == KIND_WRITE,
-                    direct: event.direct != 0,
-                    requests: event.requests,
-                    pid: event.pid,
-                    time: Nanos(event.time),
-                });
-            }
+            let Some(file) = self.file_of(event.range.file, drained) else {
+                drained.lost += 1;
+                continue;
+            };
+            drained.accesses.push(Access {
+                file,
+                range: FileRange::new(event.range.start, event.range.len),
+                write: event.range.kind == KIND_WRITE,
+                direct: event.direct != 0,
+                requests: event.requests,
+                pid: event.pid,
+                time: Nanos(event.time),
+            });
         }
         drained.accesses.sort_by_key(|access| access.time);
         let state = self.programs.variables.state();

@@ -158,3 +158,40 @@ fn loop_more_files_than_the_kernel_remembers() {
         .filter(|(_, ranges)| **ranges == [((0, BLOCK), (2, 0))].into());
     assert_eq!(twice.count(), FILES as usize);
 }
+
+/// Single accesses that arrive while the files before them are looked up belong to files that are not
+/// known yet.
+#[test]
+fn loop_no_access_is_lost_while_files_are_learned() {
+    const FILES: usize = 20_000;
+    let builder = ScratchFs::builder("ext4", Bytes::mib(512));
+    let Some(fs) = require(builder.mkfs_args(["-N", "40000"]).build()) else {
+        return;
+    };
+    let tree = fs.path().join("tree");
+    for folder in 0..100 {
+        let folder = tree.join(folder.to_string());
+        fs::create_dir_all(&folder).unwrap();
+        for file in 0..FILES / 100 {
+            let file = fs::File::create(folder.join(file.to_string())).unwrap();
+            file.set_len(1).unwrap();
+        }
+    }
+    let raw = TraceOptions {
+        raw: true,
+        ..options(Layer::Syscall, fs.path())
+    };
+    let mut watch = Watch::start(&raw);
+    std::thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let all = format!("run find {} -type f -exec cat {{}} +", name(&tree));
+            Actor::new().act(&all)
+        });
+        while !reading.is_finished() {
+            watch.drain();
+        }
+        assert_eq!(reading.join().unwrap(), 0);
+    });
+    let seen = watch.finish();
+    assert_eq!((seen.accesses.len(), seen.lost), (FILES, 0));
+}
