@@ -6,7 +6,7 @@
 
 use std::{fmt, str::FromStr};
 
-use units::Bytes;
+use units::{Bytes, ParseBytesError};
 
 use super::spread::Spread;
 
@@ -111,7 +111,62 @@ impl Geometry {
 )]
 pub struct ParseGeometryError {
     text: String,
-    problem: String,
+    problem: GeometryProblem,
+}
+
+impl ParseGeometryError {
+    /// What is wrong with it.
+    #[must_use]
+    pub const fn problem(&self) -> &GeometryProblem {
+        &self.problem
+    }
+}
+
+/// What is wrong with the text of a geometry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GeometryProblem {
+    /// There is no such kind of geometry.
+    #[error("no kind '{0}'")]
+    Kind(String),
+    /// A field is a name alone.
+    #[error("'{0}' has no value")]
+    NoValue(String),
+    /// A field is unknown to this kind, or given a second time.
+    #[error("'{0}' is not expected here, or is there twice")]
+    Unexpected(String),
+    /// A field has to be there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// The value is no size.
+    #[error(transparent)]
+    NoSize(#[from] ParseBytesError),
+    /// The size makes no device.
+    #[error("{0} must be 512 B to 1 TiB")]
+    Size(&'static str),
+    /// The value is no number.
+    #[error("{name}={value} is not a number")]
+    NoNumber {
+        /// The field.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// None, or more units than any device has.
+    #[error("the number of units must be 1 to {MAX_UNITS}")]
+    Units,
+    /// The segment ends in the middle of a block.
+    #[error("the segment is not a multiple of the block")]
+    PartOfBlock,
+    /// The segment needs more chips.
+    #[error("a segment cannot lie on more chips than there are")]
+    SegmentChips,
+    /// The stripe ends in the middle of a granule.
+    #[error("the stripe is not a multiple of the granule")]
+    PartOfGranule,
+    /// Both say how many dies there are.
+    #[error("only one of dies= and stripe= is allowed")]
+    DiesAndStripe,
 }
 
 impl fmt::Display for Geometry {
@@ -162,22 +217,24 @@ impl FromStr for Geometry {
     }
 }
 
-fn parse(text: &str) -> Result<Geometry, String> {
+fn parse(text: &str) -> Result<Geometry, GeometryProblem> {
     let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
     let mut fields = Fields::split(rest)?;
     let geometry = match kind {
         "unknown" => Geometry::Unknown,
         "zoned" => {
-            let chips = fields.count("chips")?.ok_or("chips= is missing")?;
+            let chips = fields
+                .count("chips")?
+                .ok_or(GeometryProblem::Missing("chips="))?;
             let block = fields.size("block")?.unwrap_or(DEFAULT_BLOCK);
             let segment = fields.size("segment")?.unwrap_or(DEFAULT_SEGMENT);
             let segment_chips = fields.count("segment-chips")?.unwrap_or(chips);
             let offset = fields.any_size("offset")?.unwrap_or_default();
             if segment.0 % block.0 != 0 {
-                return Err("the segment is not a multiple of the block".to_owned());
+                return Err(GeometryProblem::PartOfBlock);
             }
             if segment_chips > chips {
-                return Err("a segment cannot lie on more chips than there are".to_owned());
+                return Err(GeometryProblem::SegmentChips);
             }
             Geometry::Zoned {
                 chips,
@@ -188,28 +245,30 @@ fn parse(text: &str) -> Result<Geometry, String> {
             }
         }
         "striped" => {
-            let granule = fields.size("granule")?.ok_or("granule= is missing")?;
+            let granule = fields
+                .size("granule")?
+                .ok_or(GeometryProblem::Missing("granule="))?;
             let dies = match (fields.count("dies")?, fields.size("stripe")?) {
                 (Some(dies), None) => dies,
                 (None, Some(stripe)) if stripe.0 % granule.0 == 0 => {
                     units_from(stripe.0 / granule.0)?
                 }
-                (None, Some(_)) => return Err("the stripe is not a multiple of the granule".into()),
-                (None, None) => return Err("dies= or stripe= is missing".into()),
-                (Some(_), Some(_)) => return Err("only one of dies= and stripe= is allowed".into()),
+                (None, Some(_)) => return Err(GeometryProblem::PartOfGranule),
+                (None, None) => return Err(GeometryProblem::Missing("dies= or stripe=")),
+                (Some(_), Some(_)) => return Err(GeometryProblem::DiesAndStripe),
             };
             Geometry::Striped { granule, dies }
         }
-        other => return Err(format!("no kind '{other}'")),
+        other => return Err(GeometryProblem::Kind(other.to_owned())),
     };
     fields.finish()?;
     Ok(geometry)
 }
 
-fn units_from(count: u64) -> Result<u32, String> {
+fn units_from(count: u64) -> Result<u32, GeometryProblem> {
     match u32::try_from(count) {
         Ok(units) if (1..=MAX_UNITS).contains(&units) => Ok(units),
-        _ => Err(format!("the number of units must be 1 to {MAX_UNITS}")),
+        _ => Err(GeometryProblem::Units),
     }
 }
 
@@ -217,14 +276,14 @@ fn units_from(count: u64) -> Result<u32, String> {
 struct Fields<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Fields<'a> {
-    fn split(text: &'a str) -> Result<Self, String> {
+    fn split(text: &'a str) -> Result<Self, GeometryProblem> {
         text.split(',')
             .filter(|field| !field.is_empty())
             .map(|field| {
                 field
                     .split_once('=')
                     .map(|(name, value)| (name.trim(), value.trim()))
-                    .ok_or_else(|| format!("'{field}' has no value"))
+                    .ok_or_else(|| GeometryProblem::NoValue(field.to_owned()))
             })
             .collect::<Result<_, _>>()
             .map(Self)
@@ -235,34 +294,33 @@ impl<'a> Fields<'a> {
         Some(self.0.remove(at).1)
     }
 
-    fn size(&mut self, name: &str) -> Result<Option<Bytes>, String> {
+    fn size(&mut self, name: &'static str) -> Result<Option<Bytes>, GeometryProblem> {
         match self.any_size(name)? {
-            Some(size) if !(512..=1 << 40).contains(&size.0) => {
-                Err(format!("{name} must be 512 B to 1 TiB"))
-            }
+            Some(size) if !(512..=1 << 40).contains(&size.0) => Err(GeometryProblem::Size(name)),
             size => Ok(size),
         }
     }
 
-    fn any_size(&mut self, name: &str) -> Result<Option<Bytes>, String> {
+    fn any_size(&mut self, name: &str) -> Result<Option<Bytes>, GeometryProblem> {
         let value = self.take(name).map(str::parse::<Bytes>);
-        value.transpose().map_err(|error| error.to_string())
+        Ok(value.transpose()?)
     }
 
-    fn count(&mut self, name: &str) -> Result<Option<u32>, String> {
+    fn count(&mut self, name: &'static str) -> Result<Option<u32>, GeometryProblem> {
         let Some(value) = self.take(name) else {
             return Ok(None);
         };
-        let count = value
-            .parse()
-            .map_err(|_| format!("{name}={value} is not a number"))?;
+        let count = value.parse().map_err(|_| GeometryProblem::NoNumber {
+            name,
+            value: value.to_owned(),
+        })?;
         units_from(count).map(Some)
     }
 
-    fn finish(self) -> Result<(), String> {
+    fn finish(self) -> Result<(), GeometryProblem> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => Err(format!("'{name}' is not expected here, or is there twice")),
+            Some((name, _)) => Err(GeometryProblem::Unexpected((*name).to_owned())),
         }
     }
 }

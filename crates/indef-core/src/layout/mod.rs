@@ -15,7 +15,7 @@ mod windows;
 pub use count::{FragmentCount, FragmentCounter};
 pub use device::DeviceTimes;
 pub use extent::{Extent, ExtentFlags, Layout};
-pub use geometry::{Geometry, ParseGeometryError};
+pub use geometry::{Geometry, GeometryProblem, ParseGeometryError};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
 pub use windows::{WindowedDolf, WindowedDopf};

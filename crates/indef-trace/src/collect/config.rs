@@ -11,7 +11,7 @@ use units::Bytes;
 use super::{
     btrfs,
     contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
-    error::TraceError,
+    error::{FilterProblem, TraceError},
     namespace,
     options::{Filter, Layer, TraceOptions},
     overlay::{self, is_overlay},
@@ -68,24 +68,20 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
     let mounts = mounts::all();
     let mut roots = Vec::new();
     for path in &filter.paths {
-        let wrong = |problem: String| TraceError::Filter {
+        let wrong = |problem| TraceError::Filter {
             path: path.clone(),
             problem,
         };
-        let path = fs::canonicalize(path).map_err(|error| wrong(cannot("be found", &error)))?;
-        let status = fs::metadata(&path).map_err(|error| wrong(cannot("be looked at", &error)))?;
+        let path = fs::canonicalize(path).map_err(|error| wrong(FilterProblem::NotFound(error)))?;
+        let status = fs::metadata(&path).map_err(|error| wrong(FilterProblem::NoStatus(error)))?;
         if !status.is_dir() && !status.is_file() {
-            return Err(wrong("is neither a file nor a folder".to_owned()));
+            return Err(wrong(FilterProblem::NoFile));
         }
         roots.push(root(&status));
         if let Some(mount) = mount_of(&mounts, &path).filter(|mount| is_overlay(mount)) {
             let layers = places(&overlay::beneath(mount, &path));
             if layers.is_empty() {
-                return Err(wrong(
-                    "is on an overlay whose layers cannot be seen from here; trace where it was \
-                     mounted, or give the layers' folders"
-                        .to_owned(),
-                ));
+                return Err(wrong(FilterProblem::HiddenLayers));
             }
             roots.extend(layers);
         }
@@ -139,14 +135,12 @@ fn devices(config: &mut Config, filter: &Filter) -> Result<(), TraceError> {
     for path in &filter.devices {
         let status = fs::metadata(path).map_err(|error| TraceError::Filter {
             path: path.clone(),
-            problem: cannot("be found", &error),
+            problem: FilterProblem::NotFound(error),
         })?;
         if !status.file_type().is_block_device() {
             return Err(TraceError::Filter {
                 path: path.clone(),
-                problem: "is not a block device; give one like /dev/nvme0n1p1, or --path for a \
-                          mounted file system"
-                    .to_owned(),
+                problem: FilterProblem::NoBlockDevice,
             });
         }
         let device = kernel_device(status.rdev());
@@ -183,8 +177,4 @@ fn push_device(config: &mut Config, device: u32) -> Result<(), TraceError> {
     *free = device;
     config.devices_len += 1;
     Ok(())
-}
-
-fn cannot(what: &str, error: &std::io::Error) -> String {
-    format!("cannot {what}: {error}")
 }

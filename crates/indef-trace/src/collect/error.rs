@@ -35,7 +35,7 @@ pub enum TraceError {
         /// The path of the filter.
         path: PathBuf,
         /// The problem, with advice.
-        problem: String,
+        problem: FilterProblem,
     },
     /// A number of a process may mean another one than `/proc` shows.
     #[error(
@@ -71,6 +71,41 @@ pub enum TraceError {
         #[source]
         source: io::Error,
     },
+}
+
+/// What is wrong with the path of a filter.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterProblem {
+    /// It is not there.
+    #[error("cannot be found: {0}")]
+    NotFound(io::Error),
+    /// It has no status.
+    #[error("cannot be looked at: {0}")]
+    NoStatus(io::Error),
+    /// It cannot be opened.
+    #[error("cannot be opened: {0}")]
+    NotOpened(io::Error),
+    /// `--path` names something else.
+    #[error("is neither a file nor a folder")]
+    NoFile,
+    /// `--path` is on an overlay of another place.
+    #[error(
+        "is on an overlay whose layers cannot be seen from here; trace where it was mounted, or give the \
+         layers' folders"
+    )]
+    HiddenLayers,
+    /// `--device` names something else.
+    #[error(
+        "is not a block device; give one like /dev/nvme0n1p1, or --path for a mounted file system"
+    )]
+    NoBlockDevice,
+    /// `--cgroup` names something else.
+    #[error(
+        "is not a control group; give a folder below a cgroup v2 mount, like \
+         /sys/fs/cgroup/system.slice"
+    )]
+    NoCgroup,
 }
 
 fn explained(log: &str) -> String {

@@ -7,7 +7,7 @@ use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject}
 use super::{
     btrfs, config,
     contract::{FILES, Fault, FileEntry, FileKey, Pending, Run},
-    error::TraceError,
+    error::{FilterProblem, TraceError},
     log::Log,
     options::{Layer, TraceOptions},
     sources::Source,
@@ -131,22 +131,15 @@ impl Programs {
         let Some(path) = &options.filter.cgroup else {
             return Ok(());
         };
-        let wrong = |problem: String| TraceError::Filter {
+        let wrong = |problem| TraceError::Filter {
             path: path.clone(),
             problem,
         };
-        let folder =
-            File::open(path).map_err(|error| wrong(format!("cannot be opened: {error}")))?;
+        let folder = File::open(path).map_err(|error| wrong(FilterProblem::NotOpened(error)))?;
         let fd = (folder.as_raw_fd() as u32).to_ne_bytes();
         self.map("cgroups")
             .update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
-            .map_err(|_| {
-                wrong(
-                    "is not a control group; give a folder below a cgroup v2 mount, \
-                       like /sys/fs/cgroup/system.slice"
-                        .to_owned(),
-                )
-            })
+            .map_err(|_| wrong(FilterProblem::NoCgroup))
     }
 
     /// Every file of the kernel's map, wanted or not; as far as the kernel lists them.

@@ -49,27 +49,50 @@ fn geometries_are_read_and_shown() {
 
 #[test]
 fn nonsense_is_refused_in_one_line() {
-    for text in [
-        "",
-        "zoned",
-        "zoned:chips=0",
-        "zoned:chips=4294967295",
-        "zoned:chips=4,chips=4",
-        "zoned:chips=4,segment=5000,block=4096",
-        "zoned:chips=4,block=0",
-        "zoned:chips=4,segment-chips=5",
-        "zoned:chips=4,segment-chips=0",
-        "zoned:chips=4,offset=much",
-        "zoned:chips",
-        "striped:dies=4",
-        "striped:granule=32KiB",
-        "striped:granule=32KiB,dies=4,stripe=128KiB",
-        "striped:granule=32KiB,stripe=100000",
-        "striped:granule=32KiB,stripe=1TiB",
-        "unknown:chips=4",
-        "round:chips=4",
+    use GeometryProblem as Problem;
+    let no_size = "much".parse::<Bytes>().unwrap_err();
+    for (text, problem) in [
+        ("", Problem::Kind(String::new())),
+        ("zoned", Problem::Missing("chips=")),
+        ("zoned:chips=0", Problem::Units),
+        ("zoned:chips=4294967295", Problem::Units),
+        ("zoned:chips=4,chips=4", Problem::Unexpected("chips".into())),
+        (
+            "zoned:chips=4,segment=5000,block=4096",
+            Problem::PartOfBlock,
+        ),
+        ("zoned:chips=4,block=0", Problem::Size("block")),
+        ("zoned:chips=4,segment-chips=5", Problem::SegmentChips),
+        ("zoned:chips=4,segment-chips=0", Problem::Units),
+        ("zoned:chips=4,offset=much", Problem::NoSize(no_size)),
+        ("zoned:chips", Problem::NoValue("chips".into())),
+        (
+            "zoned:chips=many",
+            Problem::NoNumber {
+                name: "chips",
+                value: "many".into(),
+            },
+        ),
+        ("striped:dies=4", Problem::Missing("granule=")),
+        (
+            "striped:granule=32KiB",
+            Problem::Missing("dies= or stripe="),
+        ),
+        (
+            "striped:granule=32KiB,dies=4,stripe=128KiB",
+            Problem::DiesAndStripe,
+        ),
+        (
+            "striped:granule=32KiB,stripe=100000",
+            Problem::PartOfGranule,
+        ),
+        ("striped:granule=32KiB,stripe=1TiB", Problem::Units),
+        ("unknown:chips=4", Problem::Unexpected("chips".into())),
+        ("round:chips=4", Problem::Kind("round".into())),
     ] {
-        let error = text.parse::<Geometry>().unwrap_err().to_string();
+        let error = text.parse::<Geometry>().unwrap_err();
+        assert_eq!(*error.problem(), problem, "{text}");
+        let error = error.to_string();
         assert!(error.contains(&format!("'{text}'")), "{error}");
         assert!(!error.contains('\n'));
     }
