@@ -9,6 +9,7 @@ use std::{
 
 use crate::{abi::AbiItem, ioctl};
 
+pub mod disk;
 pub mod offload;
 
 /// `struct f2fs_defragment`.

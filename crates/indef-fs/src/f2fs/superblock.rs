@@ -9,18 +9,9 @@ use std::{
     ffi::OsStr, fs::File, io, os::unix::ffi::OsStrExt, os::unix::fs::FileExt, path::PathBuf,
 };
 
+use linux_abi::f2fs::disk;
 use units::Bytes;
 
-const MAGIC: u32 = 0xF2F5_2010;
-/// The superblock's place in each of the first two blocks of the device (`F2FS_SUPER_OFFSET`).
-const PLACES: [u64; 2] = [1024, 4096 + 1024];
-/// `sizeof(struct f2fs_super_block)`.
-const LEN: usize = 3072;
-/// `devs`: `DEVICES` entries, each a path and a number of segments.
-const DEVICES_AT: usize = 2201;
-const DEVICES: usize = 8;
-const PATH_LEN: usize = 64;
-const DEVICE_LEN: usize = PATH_LEN + 4;
 const BLOCK: u64 = 4096;
 
 /// A device of a file system.
@@ -48,35 +39,31 @@ impl Superblock {
     ///
     /// The device cannot be read.
     pub(crate) fn read(device: &File) -> io::Result<Option<Self>> {
-        let mut bytes = [0; LEN];
-        for place in PLACES {
+        let mut bytes = [0; size_of::<disk::SuperBlock>()];
+        for place in disk::SuperBlock::OFFSETS {
             device.read_exact_at(&mut bytes, place)?;
-            if let Some(found) = Self::parse(&bytes) {
-                return Ok(Some(found));
+            let found = disk::SuperBlock::first_of(&bytes).and_then(Self::understand);
+            if found.is_some() {
+                return Ok(found);
             }
         }
         Ok(None)
     }
 
-    fn parse(bytes: &[u8; LEN]) -> Option<Self> {
-        let number = |at: usize| {
-            let field = bytes.get(at..at + 4)?;
-            Some(u64::from(u32::from_le_bytes(field.try_into().ok()?)))
-        };
-        let (log_block, log_blocks_per_segment) = (number(16)?, number(20)?);
-        if number(0)? != u64::from(MAGIC) || log_block != u64::from(BLOCK.ilog2()) {
+    fn understand(found: &disk::SuperBlock) -> Option<Self> {
+        if found.magic != disk::SuperBlock::MAGIC || found.log_blocksize != BLOCK.ilog2() {
             return None;
         }
-        let segment = BLOCK.checked_shl(u32::try_from(log_blocks_per_segment).ok()?)?;
+        let log_blocks_per_segment = found.log_blocks_per_seg.get();
+        let segment = BLOCK.checked_shl(log_blocks_per_segment)?;
         if segment < BLOCK || log_blocks_per_segment > 32 {
             return None;
         }
-        let section = segment.checked_mul(number(24)?)?;
+        let section = segment.checked_mul(found.segs_per_sec.get().into())?;
         let mut start = 0u64;
         let mut members = Vec::new();
-        for n in 0..DEVICES {
-            let at = DEVICES_AT + n * DEVICE_LEN;
-            let name = bytes[at..at + PATH_LEN].split(|byte| *byte == 0).next()?;
+        for (n, device) in found.devs.iter().enumerate() {
+            let name = device.path.split(|byte| *byte == 0).next()?;
             if name.is_empty() {
                 break;
             }
@@ -84,8 +71,11 @@ impl Superblock {
                 path: (n > 0).then(|| PathBuf::from(OsStr::from_bytes(name))),
                 start: Bytes(start),
             });
-            let before = if n == 0 { number(72)? * BLOCK } else { 0 };
-            let segments = number(at + PATH_LEN)?.checked_mul(segment)?;
+            let before = match n {
+                0 => u64::from(found.segment0_blkaddr) * BLOCK,
+                _ => 0,
+            };
+            let segments = u64::from(device.total_segments).checked_mul(segment)?;
             start = start.checked_add(before)?.checked_add(segments)?;
         }
         if members.is_empty() {
@@ -104,35 +94,32 @@ impl Superblock {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use zerocopy::{FromZeros, IntoBytes};
 
     use super::*;
 
-    fn put(bytes: &mut [u8], at: usize, value: u32) {
-        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
-    }
-
     /// As `mkfs.f2fs -m -c` makes it with a conventional disk of 64 MiB: zones of 32 MiB.
-    fn zoned() -> [u8; LEN] {
-        let mut bytes = [0; LEN];
-        put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 16, 12);
-        put(&mut bytes, 20, 9);
-        put(&mut bytes, 24, 16);
-        put(&mut bytes, 72, 8192);
-        for (n, (path, segments)) in [("/dev/vda", 16), ("/dev/nvme0n1", 1024)]
-            .iter()
-            .enumerate()
+    fn zoned() -> disk::SuperBlock {
+        let mut block = disk::SuperBlock::new_zeroed();
+        block.magic = disk::SuperBlock::MAGIC.into();
+        block.log_blocksize = 12.into();
+        block.log_blocks_per_seg = 9.into();
+        block.segs_per_sec = 16.into();
+        block.segment0_blkaddr = 8192.into();
+        for (device, (path, segments)) in block
+            .devs
+            .iter_mut()
+            .zip([("/dev/vda", 16), ("/dev/nvme0n1", 1024)])
         {
-            let at = DEVICES_AT + n * DEVICE_LEN;
-            bytes[at..at + path.len()].copy_from_slice(path.as_bytes());
-            put(&mut bytes, at + PATH_LEN, *segments);
+            device.path[..path.len()].copy_from_slice(path.as_bytes());
+            device.total_segments = segments.into();
         }
-        bytes
+        block
     }
 
     #[test]
     fn devices_follow_each_other() {
-        let found = Superblock::parse(&zoned()).unwrap();
+        let found = Superblock::understand(&zoned()).unwrap();
         assert_eq!(found.section, Bytes::mib(32));
         let member = |path: Option<&str>, start| Member {
             path: path.map(PathBuf::from),
@@ -149,23 +136,23 @@ mod tests {
 
     #[test]
     fn one_device_needs_no_list() {
-        let mut bytes = zoned();
-        bytes[DEVICES_AT..].fill(0);
-        let found = Superblock::parse(&bytes).unwrap();
+        let mut block = zoned();
+        block.devs.zero();
+        let found = Superblock::understand(&block).unwrap();
         assert_eq!(found.members.len(), 1);
-        bytes[0] = 0;
-        assert_eq!(Superblock::parse(&bytes), None);
+        block.magic = 0.into();
+        assert_eq!(Superblock::understand(&block), None);
     }
 
     proptest! {
         #[test]
-        fn no_superblock_panics(at in prop::collection::vec((0usize..LEN - 4, any::<u32>()), 0..12)) {
-            let mut bytes = zoned();
+        fn no_superblock_panics(at in prop::collection::vec((0usize..3068, any::<u32>()), 0..12)) {
+            let mut block = zoned();
             for (place, value) in at {
-                put(&mut bytes, place, value);
+                block.as_mut_bytes()[place..place + 4].copy_from_slice(&value.to_le_bytes());
             }
-            put(&mut bytes, 0, MAGIC);
-            let _ = Superblock::parse(&bytes);
+            block.magic = disk::SuperBlock::MAGIC.into();
+            let _ = Superblock::understand(&block);
         }
     }
 }
