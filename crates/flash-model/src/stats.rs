@@ -128,6 +128,9 @@ pub struct Stats {
     pub now_ns: Nanos,
     /// Bytes that the host read.
     pub host_read_bytes: u64,
+    /// Time in which at least one read of the host was under way, from the command to its data: the
+    /// device's own time for a host that reads one thing after the other.
+    pub host_reading_ns: u64,
     /// Bytes that the host wrote (writes, appends, zeroes).
     pub host_written_bytes: u64,
     /// Bytes that were copied inside the device on the host's request.
@@ -172,6 +175,7 @@ impl Stats {
         Self {
             now_ns: Nanos(self.now_ns.0 - earlier.now_ns.0),
             host_read_bytes: self.host_read_bytes - earlier.host_read_bytes,
+            host_reading_ns: self.host_reading_ns - earlier.host_reading_ns,
             host_written_bytes: self.host_written_bytes - earlier.host_written_bytes,
             migrated_bytes: self.migrated_bytes - earlier.migrated_bytes,
             sensed_bytes: self.sensed_bytes.since(&earlier.sensed_bytes),

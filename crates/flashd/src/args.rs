@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use anyhow::{Context, Result, bail};
-use clap::{ArgGroup, Args, Parser, Subcommand, builder::PossibleValuesParser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
     device::{DeviceOptions, NamespaceOptions, StoreOptions},
@@ -30,6 +30,7 @@ Examples:
   nvme connect -t tcp -a 127.0.0.1 -s 4420 -n NQN   with the name that serve prints
   flashd stats --json                               what the running device did
   flashd power-cut                                  and what it lost
+  flashd inject slow-die 3 --factor 20              and how it does with a bad die
 ")]
 pub(crate) struct Cli {
     /// Say more on stderr (twice: everything).
@@ -54,6 +55,8 @@ pub(crate) enum Command {
     Stats(AskArgs),
     /// Cut a running device's power: all that no flush or FUA covered is lost
     PowerCut(AskArgs),
+    /// Let a running device fail on command: ranges with errors, slow dies
+    Inject(InjectArgs),
     /// Record what is done to a running device
     Record(RecordArgs),
     /// Build a device from a recording, at any mark
@@ -198,6 +201,69 @@ pub(crate) struct AskArgs {
     /// One JSON document on stdout
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InjectArgs {
+    #[command(subcommand)]
+    pub(crate) what: InjectCommand,
+}
+
+/// Faults last until they are cleared or the daemon ends.
+#[derive(Debug, Subcommand)]
+pub(crate) enum InjectCommand {
+    /// Commands that read or write a range fail, and change nothing
+    #[command(after_help = "\
+Hosts get Unrecovered Read Error or Write Fault (NVMe), or EIO (a mounted disk).
+
+Examples:
+  flashd inject error --offset 1GiB --length 4KiB --on read
+  flashd inject error --offset 0 --length 64KiB --on write --times 3
+")]
+    Error {
+        /// First byte
+        #[arg(long, value_name = "SIZE")]
+        offset: Bytes,
+        /// Bytes
+        #[arg(long, value_name = "SIZE")]
+        length: Bytes,
+        /// What fails
+        #[arg(long, value_enum, default_value_t = FailingAccess::Both)]
+        on: FailingAccess,
+        /// How many commands fail [default: all]
+        #[arg(long, value_name = "N")]
+        times: Option<u64>,
+        /// The namespace
+        #[arg(long, value_name = "ID", default_value_t = 1)]
+        namespace: u32,
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// Reads, programs and erases of a die take longer
+    SlowDie {
+        /// Number of the die, from 0 on (`flashd stats` lists them)
+        die: u32,
+        /// How many times as long; 1 ends it
+        #[arg(long, value_name = "K", default_value_t = 10.0)]
+        factor: f64,
+        #[command(flatten)]
+        ask: AskArgs,
+    },
+    /// List the faults, and how many commands each has failed
+    List(AskArgs),
+    /// End all faults, and list them
+    Clear(AskArgs),
+}
+
+/// What fails on a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailingAccess {
+    /// Reads, and copies from there.
+    Read,
+    /// Writes, and copies to there.
+    Write,
+    /// Both.
+    Both,
 }
 
 #[derive(Debug, Args)]

@@ -5,7 +5,7 @@ use std::{fs::File, io::Write as _, path::Path, sync::Arc};
 use anyhow::{Context, Result, anyhow, bail};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
-    device::{Device, NamespaceOptions},
+    device::{Access, Device, ErrorFault, NamespaceOptions, SlowDie},
     mount::{self, Mounted},
     operate::{Ask, OperateOptions, Operation, Told, ask, find_socket},
     record::{self, Keep, Replayed, marks},
@@ -17,10 +17,10 @@ use units::{Bytes, Nanos};
 
 use crate::{
     args::{
-        AskArgs, DeviceArgs, MountArgs, ProfilesArgs, RecordArgs, RecordCommand, ReplayArgs,
-        ServeArgs,
+        AskArgs, DeviceArgs, FailingAccess, InjectArgs, InjectCommand, MountArgs, ProfilesArgs,
+        RecordArgs, RecordCommand, ReplayArgs, ServeArgs,
     },
-    table::stats_table,
+    table::{faults_table, stats_table},
 };
 
 pub(crate) fn profiles(args: &ProfilesArgs) -> Result<()> {
@@ -212,6 +212,45 @@ pub(crate) fn power_cut(args: &AskArgs) -> Result<()> {
     }
     let lost = answer["lost_bytes"].as_u64().unwrap_or(0);
     println!("the power was cut; {} were lost", Bytes(lost));
+    Ok(())
+}
+
+pub(crate) fn inject(args: &InjectArgs) -> Result<()> {
+    let (ask, question) = match &args.what {
+        InjectCommand::Error {
+            offset,
+            length,
+            on,
+            times,
+            namespace,
+            ask,
+        } => {
+            let fault = ErrorFault {
+                namespace: *namespace,
+                offset_bytes: offset.get(),
+                length_bytes: length.get(),
+                access: match on {
+                    FailingAccess::Read => Some(Access::Read),
+                    FailingAccess::Write => Some(Access::Write),
+                    FailingAccess::Both => None,
+                },
+                left: *times,
+                failed: 0,
+            };
+            (ask, Ask::InjectError(fault))
+        }
+        InjectCommand::SlowDie { die, factor, ask } => {
+            let (die, factor) = (*die, *factor);
+            (ask, Ask::InjectSlowDie(SlowDie { die, factor }))
+        }
+        InjectCommand::List(ask) => (ask, Ask::InjectList),
+        InjectCommand::Clear(ask) => (ask, Ask::InjectClear),
+    };
+    let faults = tell(ask, &question)?;
+    if ask.json {
+        return print_json(&json!({ "schema": 1, "faults": faults }));
+    }
+    print!("{}", faults_table(&faults));
     Ok(())
 }
 

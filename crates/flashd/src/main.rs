@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         Command::Status(args) => commands::status(args),
         Command::Stats(args) => commands::stats(args),
         Command::PowerCut(args) => commands::power_cut(args),
+        Command::Inject(args) => commands::inject(args),
         Command::Record(args) => commands::record(args),
         Command::Replay(args) => commands::replay(args),
     };

@@ -12,7 +12,7 @@ const CAUSES: [&str; 6] = ["host", "gc", "wear", "migration", "padding", "flush"
 /// Renders the answer to `stats`, for a terminal.
 pub(crate) fn stats_table(stats: &Value) -> String {
     let model = &stats["model"];
-    [
+    let mut tables = [
         summary(stats),
         causes(model),
         namespaces(stats),
@@ -20,7 +20,59 @@ pub(crate) fn stats_table(stats: &Value) -> String {
         lateness(&stats["lateness"]),
     ]
     .map(|rows| align(&rows))
-    .join("\n")
+    .to_vec();
+    tables.extend(fault_tables(&stats["faults"]));
+    tables.join("\n")
+}
+
+/// Renders the faults of a device, for a terminal.
+pub(crate) fn faults_table(faults: &Value) -> String {
+    let tables = fault_tables(faults);
+    if tables.is_empty() {
+        return "no faults\n".to_owned();
+    }
+    tables.join("\n")
+}
+
+/// The ranges that fail, then the dies that are slow; no table of what there is none of.
+fn fault_tables(faults: &Value) -> Vec<String> {
+    let errors = faults["errors"].as_array().map_or(&[][..], Vec::as_slice);
+    let slow = faults["slow_dies"]
+        .as_array()
+        .map_or(&[][..], Vec::as_slice);
+    let mut tables = Vec::new();
+    if !errors.is_empty() {
+        let mut rows = vec![heads(&[
+            "namespace",
+            "fails",
+            "offset",
+            "length",
+            "failed",
+            "left",
+        ])];
+        rows.extend(errors.iter().map(|error| {
+            vec![
+                error["namespace"].to_string(),
+                error["access"].as_str().unwrap_or("both").to_owned(),
+                bytes(&error["offset_bytes"]),
+                bytes(&error["length_bytes"]),
+                count(&error["failed"]).to_string(),
+                error["left"]
+                    .as_u64()
+                    .map_or_else(|| "all".to_owned(), |left| left.to_string()),
+            ]
+        }));
+        tables.push(align(&rows));
+    }
+    if !slow.is_empty() {
+        let mut rows = vec![heads(&["die", "times as slow"])];
+        rows.extend(
+            slow.iter()
+                .map(|slow| vec![slow["die"].to_string(), ratio(&slow["factor"])]),
+        );
+        tables.push(align(&rows));
+    }
+    tables
 }
 
 fn summary(stats: &Value) -> Vec<Vec<String>> {

@@ -398,3 +398,59 @@ fn loop_writeback_does_not_wait_for_itself() {
     fsck("ext4", &device.0);
     assert!(Path::new(&device.0).exists());
 }
+
+/// Errors reach programs that use the disk; a slow die shows in the time of its reads.
+#[test]
+fn loop_injected_faults_reach_the_host_until_they_are_cleared() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(folder.path(), &["--profile", "fast24", "--size", "64MiB"]);
+    let disk = File::options()
+        .read(true)
+        .write(true)
+        .open(daemon.disk())
+        .unwrap();
+    disk.write_all_at(&[1; 64 << 10], 0).unwrap();
+    disk.sync_data().unwrap();
+    let inject = |args: &[&str]| {
+        let output = daemon.ask(&[&["inject"], args, &["--json"]].concat());
+        assert!(output.status.success(), "{}", text(&output));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["faults"].clone()
+    };
+    let place = ["error", "--offset", "8KiB", "--length", "4KiB"];
+    inject(&[&place[..], &["--on", "read", "--times", "2"]].concat());
+    let mut bytes = [0; 4096];
+    let failed = Some(rustix::io::Errno::IO.raw_os_error());
+    for expected in [failed, failed, None] {
+        let error = disk.read_exact_at(&mut bytes, 8192).err();
+        assert_eq!(error.and_then(|error| error.raw_os_error()), expected);
+    }
+    assert_eq!(bytes, [1; 4096]);
+    assert_eq!(inject(&["list"])["errors"][0]["failed"], 2);
+
+    for die in 0..8 {
+        let faults = inject(&["slow-die", &die.to_string(), "--factor", "1000"]);
+        assert_eq!(faults["slow_dies"][die]["die"], die);
+    }
+    let begun = std::time::Instant::now();
+    let mut all = vec![0; 64 << 10];
+    disk.read_exact_at(&mut all, 0).unwrap();
+    // By the profile its cells are read in 36 µs.
+    assert!(begun.elapsed() > std::time::Duration::from_millis(30));
+
+    let output = daemon.ask(&["inject", "list"]);
+    assert!(text(&output).contains("times as slow"), "{}", text(&output));
+    let output = daemon.ask(&["inject", "slow-die", "9999"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output).contains("there is no die 9999"),
+        "{}",
+        text(&output)
+    );
+    assert_eq!(inject(&["clear"])["slow_dies"][0]["factor"], 1000.0);
+    let output = daemon.ask(&["inject", "list"]);
+    assert_eq!(output.stdout, b"no faults\n");
+}

@@ -452,3 +452,34 @@ fn copy_in_every_format_and_in_device_defragment() {
         Status::SizeLimitExceeded
     );
 }
+
+#[test]
+fn injected_errors_are_media_errors() {
+    let fixture = Fixture::new();
+    let (mut host, mut queue) = fixture.queue();
+    let fault = |access, block: u64| flashd::device::ErrorFault {
+        namespace: CONVENTIONAL,
+        offset_bytes: block * BLOCK as u64,
+        length_bytes: 1,
+        access: Some(access),
+        left: Some(1),
+        failed: 0,
+    };
+    let device = &fixture.device;
+    device
+        .inject_error(fault(flashd::device::Access::Read, 3))
+        .unwrap();
+    device
+        .inject_error(fault(flashd::device::Access::Write, 5))
+        .unwrap();
+    let write_at_5 = |queue: &mut Queue| write(queue, CONVENTIONAL, 5, pattern(5, 1, 1)).status;
+    assert_eq!(write_at_5(&mut queue), Status::WriteFault);
+    let command = command::read(CONVENTIONAL, 0, 8);
+    let failed = queue.run(command, Vec::new(), 8 * BLOCK).unwrap();
+    assert_eq!(failed.status, Status::UnrecoveredRead);
+    let smart = nvme_wire::log::Smart::first_of(&host.log(0, 2, 0, 512).unwrap()).unwrap();
+    assert_eq!(smart.media_errors, 2_u128.to_le_bytes());
+    // And once they have struck, the same commands work.
+    assert_eq!(write_at_5(&mut queue), Status::Success);
+    assert!(read(&mut queue, CONVENTIONAL, 5, 1) == pattern(5, 1, 1));
+}

@@ -299,6 +299,19 @@ impl ConventionalNamespace {
         cursor.advance(bytes);
     }
 
+    /// Queues a little work of the collector for each die, which begins at `at` or later; returns
+    /// whether there is any.
+    pub(crate) fn collect_idle(&mut self, core: &mut Core, at: u64) -> bool {
+        let mut work = std::mem::take(&mut self.work);
+        let progress = self.ftl.collect_idle(&mut work);
+        for item in work.drain(..) {
+            let (die, entry) = self.entry(item, at, core);
+            core.queue(die, entry);
+        }
+        self.work = work;
+        progress
+    }
+
     /// Places data in no time.
     pub(crate) fn place(&mut self, core: &mut Core, offset: u64, len: u64, placement: Placement) {
         let first = offset / self.logical_page;

@@ -146,6 +146,11 @@ impl Core {
             })
     }
 
+    /// Returns whether nothing is queued or on its way in.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queues.is_empty() && self.intake_event().is_none()
+    }
+
     fn intake_event(&self) -> Option<u64> {
         self.intake.next_event(&self.queues, self.flash.clock)
     }

@@ -31,6 +31,20 @@ enum Namespace {
     Conventional(ConventionalNamespace),
 }
 
+/// The time in which at least one of several intervals was open; their beginnings are told in order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spell {
+    total: u64,
+    until: u64,
+}
+
+impl Spell {
+    fn add(&mut self, from: u64, until: u64) {
+        self.total += until.saturating_sub(from.max(self.until));
+        self.until = self.until.max(until);
+    }
+}
+
 /// One SSD. All namespaces share dies, channels and write buffer.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -40,7 +54,14 @@ pub struct Device {
     /// Copies inside the device, and the padding of zones.
     tasks: Tasks,
     now: u64,
+    /// When the last command came.
+    active_at: u64,
+    /// Whether the collectors use idle time at all.
+    collects_idle: bool,
+    /// Whether they could find something to do.
+    has_idle_work: bool,
     host_read_bytes: u64,
+    host_reading: Spell,
     host_written_bytes: u64,
     migrated_bytes: u64,
     /// Kept for its memory.
@@ -97,7 +118,11 @@ impl Device {
             namespaces,
             tasks: Tasks::new(profile.timing.migration_window),
             now: 0,
+            active_at: 0,
+            collects_idle: profile.ftl.options.collect_idle > 0 && !profile.is_instant(),
+            has_idle_work: false,
             host_read_bytes: 0,
+            host_reading: Spell::default(),
             host_written_bytes: 0,
             migrated_bytes: 0,
             page: PageWork::default(),
@@ -114,18 +139,56 @@ impl Device {
     /// Returns when [`Self::advance`] has something to do next; `None`: nothing is in motion.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
-        self.core.next_event().map(Nanos)
+        let own = [self.core.next_event(), self.idle_event()];
+        own.into_iter().flatten().min().map(Nanos)
     }
 
     fn pass_time(&mut self, now: u64) {
         self.now = self.now.max(now);
-        while let Some(step) = self.core.step(self.now) {
-            if let Step::OfTask { task, end } = step {
-                self.tasks.step(&mut self.core, task, end);
+        loop {
+            while let Some(step) = self.core.step(self.now) {
+                if let Step::OfTask { task, end } = step {
+                    self.tasks.step(&mut self.core, task, end);
+                }
+                self.put_in_motion();
             }
-            self.put_in_motion();
+            if !self.collect_when_idle() {
+                break;
+            }
         }
         self.core.flash.clock = self.core.flash.clock.max(self.now);
+    }
+
+    /// Notes that a command came: time until the device is idle counts from here.
+    fn is_active(&mut self) {
+        self.active_at = self.now;
+        self.has_idle_work = self.collects_idle;
+    }
+
+    /// Returns when the collectors have time for themselves next.
+    fn idle_event(&self) -> Option<u64> {
+        if !self.has_idle_work || !self.core.is_idle() || !self.tasks.is_idle() {
+            return None;
+        }
+        let dies = self.core.flash.dies.iter().map(|die| die.free_at());
+        let idle = self.active_at.saturating_add(self.core.timing.idle_after);
+        dies.max().map(|free| free.max(idle))
+    }
+
+    /// Lets the collectors begin a little work if the device has been idle for long enough; returns
+    /// whether they did.
+    fn collect_when_idle(&mut self) -> bool {
+        let Some(at) = self.idle_event().filter(|at| *at <= self.now) else {
+            return false;
+        };
+        let mut progress = false;
+        for namespace in &mut self.namespaces {
+            if let Namespace::Conventional(conventional) = namespace {
+                progress |= conventional.collect_idle(&mut self.core, at);
+            }
+        }
+        self.has_idle_work = progress;
+        progress
     }
 
     /// Lets migrations put pages in motion, as many as their window allows.
@@ -230,6 +293,7 @@ impl Device {
         Stats {
             now_ns: Nanos(now),
             host_read_bytes: self.host_read_bytes,
+            host_reading_ns: self.host_reading.total,
             host_written_bytes: self.host_written_bytes,
             migrated_bytes: self.migrated_bytes,
             sensed_bytes: ByCause::new(&core.traffic.sensed),
@@ -266,6 +330,22 @@ impl Device {
             Some(Namespace::Zoned(zoned)) => zoned.table.zones().iter().map(Zone::filled).sum(),
             None => 0,
         }
+    }
+
+    /// Lets every read, program and erase of a die that begins from now on take `factor` times as
+    /// long; 1 ends that. Transfers and the saved state know nothing of it.
+    ///
+    /// # Panics
+    /// There is no such die, or the factor is less than 1.
+    pub fn slow_die(&mut self, die: u32, factor: f64) {
+        assert!(die < self.geometry.dies() && factor >= 1.0);
+        self.core.flash.slow_down(die, factor);
+    }
+
+    /// Returns the dies that are slow, by number, and their factors.
+    #[must_use]
+    pub fn slow_dies(&self) -> Vec<(u32, f64)> {
+        self.core.flash.slow_dies()
     }
 
     /// Returns the parallel units and sizes.

@@ -21,6 +21,7 @@ impl Device {
         command: &Command<'_>,
     ) -> Result<Accepted, Refused> {
         self.pass_time(now.0);
+        self.is_active();
         let (core, now) = (&mut self.core, self.now);
         let begun = match self.namespaces.get_mut(ns) {
             None => return Err(Refused::NoSuchNamespace),
@@ -31,7 +32,12 @@ impl Device {
         };
         self.count(command);
         let (done, wrote_at) = match begun {
-            Begun::Done { at, wrote_at } => (Done::At(Nanos(at)), wrote_at),
+            Begun::Done { at, wrote_at } => {
+                if let Command::Read { .. } = command {
+                    self.host_reading.add(now, at);
+                }
+                (Done::At(Nanos(at)), wrote_at)
+            }
             Begun::Written { programs, wrote_at } => (self.end_write(programs), wrote_at),
             Begun::Flush => (self.flush(), None),
             Begun::Padding { zones, ready } => {

@@ -19,6 +19,15 @@ pub(crate) struct DieCounts {
     pub(crate) collision_wait: u64,
 }
 
+/// A die whose array is slower than the others'.
+#[derive(Clone, Copy, Debug)]
+struct SlowDie {
+    die: u32,
+    factor: f64,
+    /// Of all dies, multiplied.
+    times: DieTimes,
+}
+
 /// All dies and channels. Die `d` is on channel `d % channels`.
 #[derive(Clone, Debug)]
 pub(crate) struct Flash {
@@ -26,6 +35,8 @@ pub(crate) struct Flash {
     pub(crate) dies: Vec<Die>,
     pub(crate) channels: Vec<Calendar>,
     pub(crate) counts: Vec<DieCounts>,
+    /// Dies that are slower than the others, by number.
+    slow: Vec<SlowDie>,
     /// No operation begins before this any more.
     pub(crate) clock: u64,
 }
@@ -37,8 +48,37 @@ impl Flash {
             dies: vec![Die::default(); dies as usize],
             channels: vec![Calendar::default(); channels as usize],
             counts: vec![DieCounts::default(); dies as usize],
+            slow: Vec::new(),
             clock: 0,
         }
+    }
+
+    /// Lets the array of a die take `factor` times as long for what it is given from now on.
+    pub(crate) fn slow_down(&mut self, die: u32, factor: f64) {
+        self.slow.retain(|slow| slow.die != die);
+        if factor != 1.0 {
+            let times = DieTimes {
+                read: scaled(self.times.read, factor),
+                program: scaled(self.times.program, factor),
+                erase: scaled(self.times.erase, factor),
+                ..self.times
+            };
+            self.slow.push(SlowDie { die, factor, times });
+            self.slow.sort_unstable_by_key(|slow| slow.die);
+        }
+    }
+
+    /// Returns the dies that are slow, by number, and their factors.
+    pub(crate) fn slow_dies(&self) -> Vec<(u32, f64)> {
+        self.slow
+            .iter()
+            .map(|slow| (slow.die, slow.factor))
+            .collect()
+    }
+
+    fn times_of(&self, die: u32) -> DieTimes {
+        let slow = self.slow.iter().find(|slow| slow.die == die);
+        slow.map_or(self.times, |slow| slow.times)
     }
 
     /// Returns the time from which on channels may still be booked: data for a program may have
@@ -82,25 +122,22 @@ impl Flash {
 
     fn read_page(&mut self, die: u32, read: PageRead, arrived: &mut dyn FnMut(u64, u64)) -> Span {
         let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
+        let times = self.times_of(die);
         self.counts[die as usize].reads += 1;
-        self.dies[die as usize].read(
-            &self.times,
-            &mut self.channels[channel],
-            clock,
-            read,
-            arrived,
-        )
+        self.dies[die as usize].read(&times, &mut self.channels[channel], clock, read, arrived)
     }
 
     /// Sends `bytes` to the die and programs them, not before `begin`.
     pub(crate) fn program(&mut self, die: u32, ready: u64, begin: u64, bytes: u64) -> Span {
         let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
+        let times = self.times_of(die);
         self.counts[die as usize].programs += 1;
         self.dies[die as usize].program(
-            &self.times,
+            &times,
             &mut self.channels[channel],
             clock,
-            ready,
+            // The array of a slow die is known for longer than channels look back.
+            ready.max(clock),
             begin,
             bytes,
         )
@@ -111,13 +148,20 @@ impl Flash {
         let counts = &mut self.counts[die as usize];
         counts.reads += 1;
         counts.programs += 1;
-        let duration = self.times.read + self.times.program;
+        let times = self.times_of(die);
+        let duration = times.read + times.program;
         self.dies[die as usize].occupy(self.clock, ready, duration)
     }
 
-    /// Erases for `duration`.
+    /// Erases for `duration` on a die that is not slow.
     pub(crate) fn erase(&mut self, die: u32, ready: u64, duration: u64, blocks: u64) -> Span {
         self.counts[die as usize].erases += blocks;
+        let slow = self.slow.iter().find(|slow| slow.die == die);
+        let duration = slow.map_or(duration, |slow| scaled(duration, slow.factor));
         self.dies[die as usize].occupy(self.clock, ready, duration)
     }
+}
+
+fn scaled(nanos: u64, factor: f64) -> u64 {
+    (nanos as f64 * factor) as u64
 }

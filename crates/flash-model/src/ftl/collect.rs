@@ -7,9 +7,10 @@
 //!
 //! The collector works alongside the host: from `collect_below` free blocks on, each page that the
 //! host fills makes it move as many pages as it takes to gain one (more, the fewer blocks are
-//! left), so that no single write pays for a whole block. It never starts on another die than the
-//! one that needs room, and never moves data to another one: FAST'24 §2.3 wants valid pages copied
-//! on their own die, and the reserve of free blocks makes that always possible.
+//! left), so that no single write pays for a whole block. With `collect_idle` it also works while
+//! nobody waits. It never starts on another die than the one that needs room, and never moves data
+//! to another one: FAST'24 §2.3 wants valid pages copied on their own die, and the reserve of free
+//! blocks makes that always possible.
 
 use super::{
     Cause, FlashOp, FlashWork, Ftl, PhysPage, RESERVED_BLOCKS, VictimChoice,
@@ -18,6 +19,9 @@ use super::{
 
 /// Pages of data that never changes which move along with each page of the host.
 const PAGES_FOR_WEAR: u32 = 2;
+/// Time in which nobody waits goes to blocks of which at least one part in this many is garbage:
+/// the others would wear the flash out for little.
+const IDLE_GARBAGE: u32 = 8;
 /// Shares of one step at most, however many blocks are missing: a high threshold must not make one
 /// write pay for a whole die.
 const MOST_SHARES: u32 = 8;
@@ -94,23 +98,62 @@ impl Ftl {
         self.erase_drained(die, work);
         let mut progress = false;
         while budget > 0 {
-            let Some(mut victim) = self.current_victim(die) else {
+            let Some(victim) = self.current_victim(die) else {
                 break;
             };
             progress = true;
-            let page = PhysPage {
-                die,
-                block: victim.block,
-                page: victim.next_page,
-            };
-            budget -= u32::from(self.empty_page(page, victim.cause, work));
-            victim.next_page += 1;
-            self.dies[die as usize].victim = Some(victim);
-            if victim.next_page == self.geometry.pages_per_block {
-                self.victim_done(die, work);
+            budget -= u32::from(self.look_at_page(die, victim, work));
+        }
+        progress
+    }
+
+    /// Takes the valid slots out of the victim's next page; returns whether there were any.
+    fn look_at_page(&mut self, die: u32, mut victim: Victim, work: &mut Vec<FlashWork>) -> bool {
+        let page = PhysPage {
+            die,
+            block: victim.block,
+            page: victim.next_page,
+        };
+        let moved = self.empty_page(page, victim.cause, work);
+        victim.next_page += 1;
+        self.dies[die as usize].victim = Some(victim);
+        if victim.next_page == self.geometry.pages_per_block {
+            self.victim_done(die, work);
+        }
+        moved
+    }
+
+    /// Uses time in which nobody waits: looks at pages of each die that has fewer than
+    /// `collect_idle` free blocks, until one is moved or a block is done. Returns whether there was
+    /// anything to do.
+    pub fn collect_idle(&mut self, work: &mut Vec<FlashWork>) -> bool {
+        let mut progress = false;
+        for die in 0..self.geometry.dies {
+            if self.dies[die as usize].free_blocks() < self.options.collect_idle {
+                progress |= self.collect_idle_die(die, work);
             }
         }
         progress
+    }
+
+    fn collect_idle_die(&mut self, die: u32, work: &mut Vec<FlashWork>) -> bool {
+        let slots = self.geometry.slots_per_block();
+        let most_valid = slots - slots.div_ceil(IDLE_GARBAGE);
+        let victim = self.current_victim(die).filter(|victim| {
+            let begun = victim.next_page > 0 || victim.cause == Cause::Wear;
+            begun || victim.valid <= most_valid
+        });
+        let Some(mut victim) = victim else {
+            self.dies[die as usize].victim = None;
+            return false;
+        };
+        while !self.look_at_page(die, victim, work) {
+            match self.dies[die as usize].victim {
+                Some(next) if next.block == victim.block => victim = next,
+                _ => break,
+            }
+        }
+        true
     }
 
     /// Takes the valid slots out of one page; returns whether there were any.

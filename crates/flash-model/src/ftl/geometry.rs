@@ -63,6 +63,9 @@ pub struct FtlOptions {
     /// The collector starts to work alongside the host when a die has no more free blocks than
     /// this; at least [`RESERVED_BLOCKS`] + 1.
     pub collect_below: u32,
+    /// The collector works up to this many free blocks of a die in time in which nobody waits, see
+    /// [`collect_idle`](super::Ftl::collect_idle); 0: not at all.
+    pub collect_idle: u32,
     /// The rule for the next block to empty.
     pub victim: VictimChoice,
     /// Wear levelling moves unchanging data when a block of the die was erased more often than
@@ -81,6 +84,7 @@ impl Default for FtlOptions {
     fn default() -> Self {
         Self {
             collect_below: RESERVED_BLOCKS + 2,
+            collect_idle: 0,
             victim: VictimChoice::Greedy,
             wear_spread: 20,
             die_wear_spread: 10,

@@ -116,6 +116,11 @@ impl Ftl {
         }
     }
 
+    /// Returns how many free blocks each die has, in order of dies.
+    pub fn free_blocks(&self) -> impl Iterator<Item = u32> {
+        self.dies.iter().map(Die::free_blocks)
+    }
+
     /// Returns how often the block of `page` was erased.
     #[must_use]
     pub fn erases(&self, page: PhysPage) -> u32 {

@@ -173,6 +173,15 @@ impl<'a> Fields<'a> {
         Ok(nanos as u64)
     }
 
+    /// A time, or `otherwise` where the profile has none.
+    pub(super) fn nanos_or(&mut self, key: &str, otherwise: u64) -> Result<u64, ProfileError> {
+        if self.has(key) {
+            self.nanos(key)
+        } else {
+            Ok(otherwise)
+        }
+    }
+
     /// A time, or `false` (unit `flag`) for never.
     pub(super) fn nanos_or_never(&mut self, key: &str) -> Result<Option<u64>, ProfileError> {
         let never = self

@@ -27,6 +27,8 @@ use crate::{
 /// Names of the built-in profiles.
 pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
 
+/// The time after which a device counts as idle where its profile names none, in nanoseconds.
+const IDLE_AFTER: u64 = 10_000_000;
 /// Pages of a read cache at most; it is searched from end to end.
 const READ_CACHE_PAGES_MAX: u64 = 1024;
 
@@ -57,6 +59,8 @@ pub(crate) struct Timing {
     pub(crate) reset_latency: u64,
     pub(crate) reset_proportional: bool,
     pub(crate) finish_latency: u64,
+    /// The collector has time for itself when no command came, and nothing was done, for this long.
+    pub(crate) idle_after: u64,
     /// Migrated pages that are in motion at once.
     pub(crate) migration_window: usize,
 }
@@ -299,6 +303,7 @@ fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
     let least = u64::from(RESERVED_BLOCKS) + 1;
     Ok(FtlOptions {
         collect_below: fields.count_or("ftl.collect_below", least, usual.collect_below)?,
+        collect_idle: fields.count_or("ftl.collect_idle", 0, usual.collect_idle)?,
         victim: if fields.flag_or(
             "ftl.cost_benefit",
             usual.victim == VictimChoice::CostBenefit,
@@ -341,6 +346,7 @@ fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, Profil
         reset_latency: fields.nanos("zones.reset_latency")?,
         reset_proportional: fields.flag("zones.reset_proportional")?,
         finish_latency: fields.nanos("zones.finish_latency")?,
+        idle_after: fields.nanos_or("ftl.idle_after", IDLE_AFTER)?,
         migration_window: fields.count("migration.window", 1)? as usize,
     })
 }

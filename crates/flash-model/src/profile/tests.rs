@@ -121,7 +121,10 @@ fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
     assert_eq!(older.ftl, Profile::builtin("indef-femu").unwrap().ftl);
     assert_eq!(older.endurance(), None);
 
+    let added = "[ftl]\ncollect_idle = { value = 12, unit = \"count\", kind = \"assumed\", source = \"mine\" }\n\
+                 idle_after = { value = 3, unit = \"ms\", kind = \"assumed\", source = \"mine\" }";
     let changed = text
+        .replace("[ftl]", added)
         .replace("collect_below = { value = 6", "collect_below = { value = 9")
         .replace(
             "cost_benefit = { value = false",
@@ -145,11 +148,11 @@ fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
         wear_spread: 21,
         die_wear_spread: 11,
         separate_parts: false,
+        collect_idle: 12,
     };
-    assert_eq!(
-        Profile::parse("mine", &changed).unwrap().ftl.options,
-        options
-    );
+    let changed = Profile::parse("mine", &changed).unwrap();
+    assert_eq!(changed.ftl.options, options);
+    assert_eq!(changed.timing.idle_after, 3_000_000);
     let error = error_with("collect_below = { value = 6", "collect_below = { value = 4");
     assert!(
         error.contains("ftl.collect_below: it must be between 5"),

@@ -7,9 +7,10 @@
 //! protocol.
 //!
 //! Locks, in this order: a zoned namespace's `order` (zone writes reach the store in the order in
-//! which the model placed them), the recording, the model, the store's own.
+//! which the model placed them), the recording, the model, the faults, the store's own.
 
 mod effect;
+mod fault;
 mod options;
 mod persist;
 mod request;
@@ -28,6 +29,7 @@ use std::{
 use flash_model::{Done, Geometry, NamespaceKind, Profile, Ticket, Zone, ZoneState};
 use units::Nanos;
 
+pub use fault::{Access, ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
 pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
 pub use request::{Failure, Outcome, Request, Success};
 pub use stats::{DeviceStats, NamespaceStats};
@@ -77,6 +79,7 @@ pub struct Device {
     /// Number of power cuts.
     power_cuts: Arc<AtomicU64>,
     cache_bytes: u64,
+    faults: fault::Faults,
     kinds: Vec<StoreKind>,
     _awake: Option<LatencyHold>,
     _spinners: Option<Spinners>,
@@ -309,7 +312,10 @@ impl Device {
 
     fn start(&self, namespace: usize, request: &Request<'_>) -> Answer {
         let Some(&Namespace {
-            kind, block_bytes, ..
+            id,
+            kind,
+            block_bytes,
+            ..
         }) = self.namespaces.get(namespace)
         else {
             return Answer::Now(Err(flash_model::Refused::NoSuchNamespace.into()));
@@ -323,6 +329,10 @@ impl Device {
         let ordered = kind == NamespaceKind::Zoned && !request.only_reads();
         let _order = ordered.then(|| lock(&self.order[namespace]));
         let mut model = lock(&self.model);
+        let append_at = |zone| write_pointer(model.zones(namespace), zone);
+        if let Some(access) = self.faults.strike(id, request, append_at) {
+            return Answer::Now(Err(Failure::Injected(access)));
+        }
         let now = self.clock.model_now();
         let accepted = match model.submit(now, namespace, &request.command()) {
             Ok(accepted) => accepted,
@@ -424,6 +434,12 @@ impl Device {
             self.look_after_model();
         }
     }
+}
+
+/// The write pointer of the zone that begins at `start`; `start` if none does.
+fn write_pointer(zones: &[Zone], start: u64) -> u64 {
+    let zone = zones.binary_search_by_key(&start, |zone| zone.start);
+    zone.map_or(start, |index| zones[index].write_pointer)
 }
 
 /// Put the model's zones into the states of the store's.

@@ -167,6 +167,7 @@ impl Device {
             })
             .collect();
         Ok(Arc::new(Self {
+            faults: super::fault::Faults::default(),
             order: namespaces.iter().map(|_| Mutex::new(())).collect(),
             namespaces,
             store,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use flash_model::{Command, Move, Placement, Refused, Span, Zone, ZoneAction, ZoneState};
 
+use super::fault::Access;
 use crate::store::{StoreError, StoreFault, ZoneChange};
 
 /// A request to one namespace. Offsets and lengths are bytes, whole logical blocks.
@@ -158,6 +159,40 @@ impl<'a> Request<'a> {
             .collect()
     }
 
+    /// Call `access` with every range that it reads and writes, first byte and bytes; `append_at`
+    /// gives the write pointer of the zone that begins at an offset.
+    pub(super) fn accesses(
+        &self,
+        append_at: impl Fn(u64) -> u64,
+        mut access: impl FnMut(Access, u64, u64),
+    ) {
+        match *self {
+            Self::Read { offset, len } => access(Access::Read, offset, len),
+            Self::Write { offset, data, .. } => access(Access::Write, offset, data.len() as u64),
+            Self::Append { zone, data, .. } => {
+                access(Access::Write, append_at(zone), data.len() as u64);
+            }
+            Self::WriteZeroes { offset, len, .. } => access(Access::Write, offset, len),
+            Self::Flush | Self::Deallocate { .. } | Self::Zone { .. } => {}
+            Self::Copy {
+                sources,
+                destination,
+            } => {
+                for source in sources {
+                    access(Access::Read, source.offset, source.len);
+                }
+                let len = sources.iter().map(|source| source.len).sum();
+                access(Access::Write, destination, len);
+            }
+            Self::Migrate { moves } => {
+                for piece in moves {
+                    access(Access::Read, piece.from, piece.len);
+                    access(Access::Write, piece.to, piece.len);
+                }
+            }
+        }
+    }
+
     /// Whether it leaves everything as it is.
     pub(super) fn only_reads(&self) -> bool {
         matches!(self, Self::Read { .. })
@@ -183,6 +218,9 @@ pub enum Failure {
     /// The bytes cannot be read or written.
     #[error(transparent)]
     Media(Arc<StoreError>),
+    /// A fault that was injected fails this access, and nothing has changed.
+    #[error("{}", match .0 { Access::Read => "an injected read error", Access::Write => "an injected write error" })]
+    Injected(Access),
     /// The power was cut before it was done.
     #[error("the power was cut")]
     PowerLost,
@@ -205,6 +243,7 @@ impl PartialEq for Failure {
             (Self::NoSpace(one), Self::NoSpace(other)) | (Self::Media(one), Self::Media(other)) => {
                 Arc::ptr_eq(one, other)
             }
+            (Self::Injected(one), Self::Injected(other)) => one == other,
             (Self::PowerLost, Self::PowerLost) => true,
             _ => false,
         }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use units::Nanos;
 
-use super::Device;
+use super::{Device, FaultReport};
 use crate::{lock::lock, pace::LatenessReport, record::RecordingState};
 use flash_model::NamespaceKind;
 
@@ -26,6 +26,8 @@ pub struct DeviceStats {
     pub write_amplification: f64,
     /// Share of its time for which a die was busy, on average: 0 to 1.
     pub die_utilisation: f64,
+    /// The faults that were injected.
+    pub faults: FaultReport,
     /// The model's counters.
     pub model: flash_model::Stats,
     /// How late answers were.
@@ -97,6 +99,7 @@ impl Device {
             namespaces,
             write_amplification: model.write_amplification(),
             die_utilisation: model.die_utilisation(),
+            faults: self.faults(),
             model,
             lateness: self.lateness.report(),
             recording: self.recording.state(),

@@ -8,7 +8,10 @@ use std::{
 use flash_model::{Move, NamespaceKind, Placement, Profile, Refused, Span, ZoneAction, ZoneState};
 use units::Bytes;
 
-use super::{Device, DeviceOptions, Failure, NamespaceOptions, Outcome, Request, StoreOptions};
+use super::{
+    Access, Device, DeviceOptions, ErrorFault, Failure, FaultError, FaultReport, NamespaceOptions,
+    Outcome, Request, SlowDie, StoreOptions,
+};
 use crate::store::FileOptions;
 
 const CONVENTIONAL: usize = 0;
@@ -360,4 +363,150 @@ fn another_pace_holds_for_what_comes_then() {
     let answered = answer_within(Duration::from_secs(60)).unwrap();
     assert!(answered.is_ok(), "{answered:?}");
     assert_eq!(device.stats().time_scale, 0.001);
+}
+
+fn error(namespace: u32, access: Option<Access>, block: u64, left: Option<u64>) -> ErrorFault {
+    ErrorFault {
+        namespace,
+        offset_bytes: block * BLOCK,
+        length_bytes: BLOCK,
+        access,
+        left,
+        failed: 0,
+    }
+}
+
+#[test]
+fn injected_errors_strike_what_touches_them_and_change_nothing() {
+    let device = device();
+    let read = |at, blocks| {
+        let (offset, len) = (at * BLOCK, blocks * BLOCK);
+        wait(&device, CONVENTIONAL, &Request::Read { offset, len })
+    };
+    write(&device, CONVENTIONAL, 0, 1, 8).unwrap();
+    let (reads, writes) = (Some(Access::Read), Some(Access::Write));
+    device.inject_error(error(1, reads, 2, None)).unwrap();
+    device.inject_error(error(1, writes, 5, Some(2))).unwrap();
+
+    for (at, blocks, fails) in [(0, 2, false), (0, 3, true), (2, 1, true), (3, 5, false)] {
+        let failure = fails.then_some(Failure::Injected(Access::Read));
+        assert_eq!(read(at, blocks).err(), failure, "{at} + {blocks}");
+    }
+    // A range whose reads fail can be written, and its neighbours are not in the way.
+    write(&device, CONVENTIONAL, 2 * BLOCK, 2, 1).unwrap();
+    write(&device, CONVENTIONAL, 4 * BLOCK, 2, 1).unwrap();
+    let failed = Err(Failure::Injected(Access::Write));
+    assert_eq!(write(&device, CONVENTIONAL, 4 * BLOCK, 3, 2), failed);
+    let zeroes = Request::WriteZeroes {
+        offset: 0,
+        len: 8 * BLOCK,
+        fua: false,
+    };
+    assert_eq!(wait(&device, CONVENTIONAL, &zeroes), failed);
+    let now = [0, 2, 4, 5].map(|at| block(&device, CONVENTIONAL, at * BLOCK));
+    assert_eq!(now, [1, 2, 2, 1]);
+    // Two have failed; the third does not.
+    write(&device, CONVENTIONAL, 4 * BLOCK, 3, 2).unwrap();
+    // A deallocated block has nothing to read, yet its place is as bad as before.
+    let (offset, len) = (2 * BLOCK, BLOCK);
+    wait(&device, CONVENTIONAL, &Request::Deallocate { offset, len }).unwrap();
+    device.power_cut();
+    assert!(read(2, 1).is_err());
+
+    let FaultReport { errors, .. } = device.faults();
+    let counts: Vec<_> = errors
+        .iter()
+        .map(|fault| (fault.failed, fault.left))
+        .collect();
+    assert_eq!(counts, [(3, None), (2, Some(0))]);
+    device.clear_faults();
+    assert_eq!(device.faults(), FaultReport::default());
+    read(2, 1).unwrap();
+}
+
+#[test]
+fn injected_errors_strike_appends_and_moves() {
+    let device = device();
+    let zone = device.zones(ZONED)[0].size;
+    write(&device, ZONED, 0, 1, 4).unwrap();
+    device
+        .inject_error(error(2, Some(Access::Write), 5, Some(1)))
+        .unwrap();
+    let append = Request::Append {
+        zone: 0,
+        data: &[2; BLOCK as usize],
+        fua: false,
+    };
+    assert_eq!(
+        wait(&device, ZONED, &append).unwrap().wrote_at,
+        Some(4 * BLOCK)
+    );
+    let failed = Err(Failure::Injected(Access::Write));
+    assert_eq!(wait(&device, ZONED, &append), failed);
+    assert_eq!(device.zones(ZONED)[0].write_pointer, 5 * BLOCK);
+    assert_eq!(
+        wait(&device, ZONED, &append).unwrap().wrote_at,
+        Some(5 * BLOCK)
+    );
+
+    // Sources are read and destinations written, in whichever part of the command they are.
+    device
+        .inject_error(error(2, Some(Access::Read), 3, Some(2)))
+        .unwrap();
+    let sources = [0, 3].map(|at| Span {
+        offset: at * BLOCK,
+        len: BLOCK,
+    });
+    let copy = Request::Copy {
+        sources: &sources,
+        destination: zone,
+    };
+    let moves = [0, 3].map(|at| Move {
+        from: at * BLOCK,
+        to: zone + at / 3 * BLOCK,
+        len: BLOCK,
+    });
+    let migrate = Request::Migrate { moves: &moves };
+    let failed = Err(Failure::Injected(Access::Read));
+    assert_eq!(wait(&device, ZONED, &copy), failed);
+    assert_eq!(wait(&device, ZONED, &migrate), failed);
+    assert_eq!(device.zones(ZONED)[1].write_pointer, zone);
+    device
+        .inject_error(error(2, Some(Access::Write), zone / BLOCK + 1, Some(2)))
+        .unwrap();
+    let failed = Err(Failure::Injected(Access::Write));
+    assert_eq!(wait(&device, ZONED, &copy), failed);
+    assert_eq!(wait(&device, ZONED, &migrate), failed);
+    assert_eq!(device.zones(ZONED)[1].write_pointer, zone);
+    wait(&device, ZONED, &copy).unwrap();
+    assert_eq!(device.zones(ZONED)[1].write_pointer, zone + 2 * BLOCK);
+}
+
+#[test]
+fn faults_that_cannot_be_are_refused() {
+    let device = device();
+    let size = device.namespaces()[CONVENTIONAL].size_bytes;
+    let refused = |fault| device.inject_error(fault).unwrap_err();
+    let (id, count) = (3, 2);
+    assert_eq!(
+        refused(error(3, None, 0, None)),
+        FaultError::Namespace { id, count }
+    );
+    assert_eq!(refused(error(1, None, 0, Some(0))), FaultError::NoTimes);
+    for (offset_bytes, length_bytes) in [(0, 0), (size, 1), (1, size), (u64::MAX, 2)] {
+        let fault = ErrorFault {
+            offset_bytes,
+            length_bytes,
+            ..error(1, None, 0, None)
+        };
+        assert!(matches!(refused(fault), FaultError::Range { .. }));
+    }
+    let slow = |die, factor| device.slow_die(SlowDie { die, factor });
+    let count = device.geometry().dies();
+    assert_eq!(slow(count, 2.0), Err(FaultError::Die { die: count, count }));
+    for factor in [0.5, f64::NAN, f64::INFINITY, 1001.0, -1.0] {
+        assert!(matches!(slow(0, factor), Err(FaultError::Factor(_))));
+    }
+    assert_eq!(slow(0, 2.0), Err(FaultError::NoLatency));
+    assert_eq!(device.faults(), FaultReport::default());
 }

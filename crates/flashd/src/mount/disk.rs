@@ -176,7 +176,7 @@ fn errno(failure: &Failure) -> Errno {
     match failure {
         Failure::NoSpace(_) => Errno::ENOSPC,
         Failure::Refused(_) => Errno::EINVAL,
-        Failure::Media(_) | Failure::PowerLost => Errno::EIO,
+        Failure::Media(_) | Failure::Injected(_) | Failure::PowerLost => Errno::EIO,
     }
 }
 

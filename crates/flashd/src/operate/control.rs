@@ -11,7 +11,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::device::Device;
+use crate::device::{Device, ErrorFault, SlowDie};
 
 /// The time that a client waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST_LINE: u64 = 64 << 10;
 
 /// A question to a daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case")]
 pub enum Ask {
     /// State and counters.
@@ -38,6 +38,14 @@ pub enum Ask {
     },
     /// End the recording.
     RecordStop,
+    /// Let commands on a range fail.
+    InjectError(ErrorFault),
+    /// Slow a die down.
+    InjectSlowDie(SlowDie),
+    /// End all faults.
+    InjectClear,
+    /// Tell all faults.
+    InjectList,
 }
 
 /// A daemon's answer.
@@ -125,6 +133,20 @@ fn act(question: &Ask, device: &Device) -> Result<Value, Box<dyn std::error::Err
             device.recording().mark(label)?;
             serde_json::to_value(device.recording().state())?
         }
+        Ask::InjectError(fault) => {
+            device.inject_error(fault.clone())?;
+            serde_json::to_value(device.faults())?
+        }
+        Ask::InjectSlowDie(slow) => {
+            device.slow_die(*slow)?;
+            serde_json::to_value(device.faults())?
+        }
+        Ask::InjectClear => {
+            let before = device.faults();
+            device.clear_faults();
+            serde_json::to_value(before)?
+        }
+        Ask::InjectList => serde_json::to_value(device.faults())?,
         Ask::RecordStop => serde_json::to_value(device.recording().end()?)?,
     })
 }

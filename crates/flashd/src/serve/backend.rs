@@ -9,7 +9,7 @@ use std::sync::{
 use flash_model::Refused;
 use nvme_wire::Status;
 
-use crate::device::{Device, Failure, Namespace};
+use crate::device::{Access, Device, Failure, Namespace};
 
 /// The device and the I/O that hosts have done on it.
 #[derive(Debug)]
@@ -73,6 +73,13 @@ impl Backend {
                 self.counters.media_errors.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(reason = %error, "the store failed");
                 media
+            }
+            Failure::Injected(access) => {
+                self.counters.media_errors.fetch_add(1, Ordering::Relaxed);
+                match access {
+                    Access::Read => Status::UnrecoveredRead,
+                    Access::Write => Status::WriteFault,
+                }
             }
             Failure::PowerLost => Status::AbortedPowerLoss,
         }

@@ -5,10 +5,10 @@ use proptest::prelude::*;
 use super::*;
 
 /// One pseudo-random number after the other.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -483,4 +483,61 @@ proptest! {
             }
         }
     }
+}
+
+/// A slow die takes longer to sense, to program and to erase; the others, and transfers, do not.
+#[test]
+fn a_slow_die_alone_takes_longer() {
+    let geometry = *Profile::builtin("fast24").unwrap().geometry();
+    let (unit, dies) = (geometry.zone.interleave.0, geometry.zone.dies);
+    let times = |slow: Option<(u32, f64)>| {
+        let mut device = device("fast24", NamespaceKind::Zoned, 2 * geometry.zone.size.0);
+        for die in 0..dies {
+            run(&mut device, 0, &write(die as u64 * unit, unit));
+        }
+        if let Some((die, factor)) = slow {
+            device.slow_die(die, factor);
+            assert_eq!(device.slow_dies(), [(die, factor)]);
+        }
+        let quiet = 1_000_000_000;
+        let reads: Vec<u64> = (0..4_u64)
+            .map(|die| {
+                let (offset, len) = (die * unit, 4 * KIB);
+                let begin = (die + 1) * quiet;
+                run(&mut device, begin, &Command::Read { offset, len }) - begin
+            })
+            .collect();
+        let begin = 10 * quiet;
+        let flushed = {
+            run(
+                &mut device,
+                begin,
+                &write(dies as u64 * unit, dies as u64 * unit),
+            );
+            run(&mut device, begin, &Command::Flush) - begin
+        };
+        let begin = 20 * quiet;
+        let reset = Command::Zone {
+            start: 0,
+            all: false,
+            action: ZoneAction::Reset,
+        };
+        (reads, flushed, run(&mut device, begin, &reset) - begin)
+    };
+    let (reads, flushed, reset) = times(None);
+    let (slow_reads, slow_flushed, slow_reset) = times(Some((2, 10.0)));
+    let sense = Profile::builtin("fast24").unwrap().timing.die.read;
+    assert_eq!(slow_reads[2], reads[2] + 9 * sense);
+    assert_eq!(
+        [slow_reads[0], slow_reads[1], slow_reads[3]],
+        [reads[0], reads[1], reads[3]]
+    );
+    assert!(slow_flushed > 5 * flushed, "{slow_flushed} {flushed}");
+    assert!(slow_reset > 5 * reset, "{slow_reset} {reset}");
+    assert_eq!(times(Some((2, 1.5))).0[2], reads[2] + sense / 2);
+
+    let mut device = device("fast24", NamespaceKind::Zoned, geometry.zone.size.0);
+    device.slow_die(1, 3.0);
+    device.slow_die(1, 1.0);
+    assert_eq!(device.slow_dies(), []);
 }

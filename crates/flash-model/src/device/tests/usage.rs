@@ -76,3 +76,25 @@ fn the_profiles_policy_is_the_ftls_also_after_a_restart() {
     device.restore(&device.image()).unwrap();
     assert_eq!(*device.ftl(0).unwrap().options(), profile.ftl.options);
 }
+
+/// Reads that overlap count once; the time between reads does not count.
+#[test]
+fn the_time_with_reads_under_way_is_told() {
+    let mut device = device("fast24", NamespaceKind::Conventional, 64 * MIB);
+    let unit = device.geometry().unit.0;
+    let written = run(&mut device, 0, &write(0, 8 * unit));
+    let flushed = run(&mut device, written, &Command::Flush);
+    let mut read = |now, number| {
+        let (offset, len) = (number * unit, 4 * KIB);
+        run(&mut device, now, &Command::Read { offset, len })
+    };
+    let begin = flushed + 1_000_000_000;
+    let both = read(begin, 0).max(read(begin + 5_000, 1)) - begin;
+    let again = 2 * begin;
+    let alone = read(again, 2) - again;
+    let within = 3 * begin;
+    let len = 8 * unit;
+    let long = run(&mut device, within, &Command::Read { offset: 0, len }) - within;
+    assert_eq!(device.stats().host_reading_ns, both + alone + long);
+    assert!(both < 2 * alone);
+}

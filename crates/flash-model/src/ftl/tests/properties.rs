@@ -19,6 +19,7 @@ enum Step {
         count: u64,
     },
     Pad,
+    Idle,
     SaveAndRestore,
 }
 
@@ -56,6 +57,7 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
             Step::Trim { first, count: count.min(pages - first) }
         }),
         1 => Just(Step::Pad),
+        2 => Just(Step::Idle),
         1 => Just(Step::SaveAndRestore),
     ];
     proptest::collection::vec(step, 1..120)
@@ -64,15 +66,32 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
 fn options() -> impl Strategy<Value = FtlOptions> {
     let victim = prop_oneof![Just(VictimChoice::Greedy), Just(VictimChoice::CostBenefit)];
     let collect_below = prop_oneof![3 => 5..10_u32, 1 => 10..5000_u32];
-    (collect_below, victim, 1..6_u32, 1..4_u32, any::<bool>()).prop_map(
-        |(collect_below, victim, wear_spread, die_wear_spread, separate_parts)| FtlOptions {
-            collect_below,
-            victim,
-            wear_spread,
-            die_wear_spread,
-            separate_parts,
-        },
+    let idle = prop_oneof![Just(0), 5..20_u32];
+    (
+        collect_below,
+        idle,
+        victim,
+        1..6_u32,
+        1..4_u32,
+        any::<bool>(),
     )
+        .prop_map(
+            |(
+                collect_below,
+                collect_idle,
+                victim,
+                wear_spread,
+                die_wear_spread,
+                separate_parts,
+            )| FtlOptions {
+                collect_below,
+                collect_idle,
+                victim,
+                wear_spread,
+                die_wear_spread,
+                separate_parts,
+            },
+        )
 }
 
 /// Returns the options of the published emulator.
@@ -96,6 +115,7 @@ fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
             (first..first + count).for_each(|lpn| reference.trim(ftl, lpn));
         }
         Step::Pad => reference.pad(ftl),
+        Step::Idle => reference.idle(ftl),
         Step::SaveAndRestore => {
             let image = ftl.image();
             *ftl = Ftl::restore(*ftl.geometry(), ftl.options, &image).unwrap();

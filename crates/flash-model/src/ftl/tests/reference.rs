@@ -66,6 +66,21 @@ impl Reference {
         self.buffered.iter_mut().for_each(Content::clear);
     }
 
+    /// Lets the FTL collect for as long as it has something to do, which must come to an end.
+    pub(super) fn idle(&mut self, ftl: &mut Ftl) {
+        let mut work = Vec::new();
+        let slots = self.geometry.slots();
+        for turn in 0.. {
+            assert!(turn <= 4 * slots, "collecting never ends");
+            if !ftl.collect_idle(&mut work) {
+                assert!(work.is_empty());
+                break;
+            }
+            self.apply(&work);
+            work.clear();
+        }
+    }
+
     fn apply(&mut self, work: &[FlashWork]) {
         for &FlashWork { op, cause } in work {
             match op {
