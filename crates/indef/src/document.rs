@@ -41,6 +41,9 @@ pub(crate) struct DeviceFacts {
     /// Extents of all files.
     pub(crate) extents_before: u64,
     pub(crate) extents_after: u64,
+    /// Time in which it had reads to do, in a cold read of all files.
+    pub(crate) read_ns_before: u64,
+    pub(crate) read_ns_after: u64,
     pub(crate) run_ns: u64,
     /// Bytes copied by the device, without the host.
     pub(crate) bytes_moved_in_device: u64,

@@ -27,6 +27,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use flashd::device::Device;
 use guest::{
     Cache, Guest, Kernel, LabError, Patched, Release, Zns, ZnsOptions, ZnsSetup, standing::Session,
 };
@@ -87,6 +88,9 @@ struct Story {
     profile: &'static str,
     /// The factor by which the device was slowed down.
     time_scale: f64,
+    /// The device's own time for a cold read of all files.
+    read_ns_before: u64,
+    read_ns_after: u64,
     /// The device's own time during the run.
     run_ns: u64,
     bytes_moved_in_device: u64,
@@ -243,6 +247,13 @@ impl Stage<'_> {
         self.run(["sh", "-c", script].map(OsStr::new))
     }
 
+    /// Read all files cold. Returns the time in which the device had reads to do.
+    fn read(&self, dir: &str, device: &Device) -> Result<u64> {
+        let earlier = device.stats().model;
+        self.indef(&["demo-step", "read", dir])?;
+        Ok(device.stats().model.since(&earlier).host_reading_ns)
+    }
+
     fn measure(&self, dir: &str) -> Result<String> {
         self.indef(&["demo-step", "measure", dir])
     }
@@ -259,6 +270,8 @@ fn tell(stage: &Stage<'_>, zns: &Zns) -> Result<Story> {
     stage.indef(&["demo-step", "age", dir, "--size", &bytes])?;
     note("hashing and reading before")?;
     let before = stage.measure(dir)?;
+    let device = zns.flashd().context("the SSD is flashd")?;
+    let read_ns_before = stage.read(dir, device)?;
 
     note("tracing a reader (indef trace)")?;
     let traced = ["trace", "--quiet", "-o", profile, "--"].map(OsStr::new);
@@ -283,7 +296,6 @@ fn tell(stage: &Stage<'_>, zns: &Zns) -> Result<Story> {
     }
 
     note("running the plan (indef run)")?;
-    let device = zns.flashd().context("the SSD is flashd")?;
     let earlier = device.stats().model;
     // A step's time is the guest's, too: steps shall be as long as at full speed.
     let stall = (STALL_MS * TIME_SCALE).to_string();
@@ -301,6 +313,8 @@ fn tell(stage: &Stage<'_>, zns: &Zns) -> Result<Story> {
         fsck_clean: checked.contains("[Ok..]") && !checked.contains("[Fail]"),
         profile: PROFILE,
         time_scale: TIME_SCALE,
+        read_ns_before,
+        read_ns_after: stage.read(dir, device)?,
         run_ns: during.now_ns.get(),
         bytes_moved_in_device: during.migrated_bytes,
         bytes_over_bus: during.host_read_bytes + during.host_written_bytes,

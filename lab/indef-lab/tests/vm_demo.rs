@@ -59,6 +59,11 @@ fn vm_demo_zns_proves_itself() {
         device["extents_after"].as_u64() < device["extents_before"].as_u64(),
         "{document}"
     );
+    let reading = ["read_ns_before", "read_ns_after"].map(|name| device[name].as_u64().unwrap());
+    assert!(
+        reading[1] > 0 && reading[1] * 4 < reading[0] * 3,
+        "{document}"
+    );
     assert!(
         std::fs::read_dir(temporary.path())
             .unwrap()

@@ -27,7 +27,7 @@ use super::{judge, step::Measurement, stop_if, text};
 use crate::{
     args::DemoArgs,
     document::{DeviceFacts, Proof, RunDocument},
-    output::{Console, counted, json},
+    output::{Console, Ratio, counted, json},
 };
 
 const PROGRAM: &str = "indef-lab";
@@ -63,6 +63,9 @@ struct Story {
     profile: String,
     /// The factor by which the device was slowed down.
     time_scale: f64,
+    /// The device's own time for a cold read of all files.
+    read_ns_before: u64,
+    read_ns_after: u64,
     /// The device's own time during the run.
     run_ns: u64,
     bytes_moved_in_device: u64,
@@ -90,6 +93,12 @@ pub(super) fn show(args: &DemoArgs, console: &Console, cancel: &Cancel) -> Resul
     judge(proof.contents_equal, proof.fsck_clean)?;
     if document.totals.files_moved == 0 {
         console.note("nothing was moved; the reasons stand above");
+    } else if story.read_ns_after >= story.read_ns_before {
+        bail!(
+            "the SSD took {} for a cold read before, and {} after: moving the files has gained nothing",
+            Nanos(story.read_ns_before),
+            Nanos(story.read_ns_after)
+        );
     }
     Ok(())
 }
@@ -192,6 +201,8 @@ impl Story {
             time_scale: self.time_scale,
             extents_before: before.extents,
             extents_after: after.extents,
+            read_ns_before: self.read_ns_before,
+            read_ns_after: self.read_ns_after,
             run_ns: self.run_ns,
             bytes_moved_in_device: self.bytes_moved_in_device,
             bytes_over_bus: self.bytes_over_bus,
@@ -211,10 +222,18 @@ fn write(
     let (Some(proof), Some(device)) = (&document.proof, &document.device) else {
         return Ok(());
     };
-    let label = format!("cold read of {}, device time", Bytes(before.size_bytes));
+    let label = format!("cold read of {}, in the guest", Bytes(before.size_bytes));
     let aside = format!("{} times as fast", text::faster(proof));
     let extents = [before.extents, after.extents];
     text::compare(out, console, document, proof, extents, (&label, &aside))?;
+    let gain = Ratio(device.read_ns_before as f64 / device.read_ns_after.max(1) as f64);
+    writeln!(
+        out,
+        "\n{}\n  before           {}\n  after            {} ({gain} times as fast)",
+        console.out.bold("The SSD during a cold read"),
+        Nanos(device.read_ns_before),
+        Nanos(device.read_ns_after),
+    )?;
     writeln!(out, "\n{}", console.out.bold("The SSD during the run"))?;
     writeln!(
         out,
