@@ -18,6 +18,8 @@ use units::{Bytes, FileOffset};
 pub(super) enum Files {
     /// One file in fragments of 4 KiB.
     Single(Bytes),
+    /// One file, written at once: in as few fragments as the file system makes.
+    Plain(Bytes),
     /// One file of this size, in fragments of that size.
     Pieces(Bytes, Bytes),
     /// This many files of 1 MiB in fragments of 4 KiB.
@@ -77,6 +79,7 @@ impl State {
     fn name(&self) -> String {
         let files = match self.files {
             Files::Single(size) => format!("single-{}", size.get()),
+            Files::Plain(size) => format!("plain-{}", size.get()),
             Files::Pieces(size, piece) => format!("single-{}-{}", size.get(), piece.get()),
             Files::Many(files) => format!("many-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
@@ -97,6 +100,7 @@ impl State {
         let piece = Bytes::kib(4);
         match self.files {
             Files::Single(size) => single(size, piece),
+            Files::Plain(size) => plain(&folder.join("file"), size),
             Files::Pieces(size, piece) => single(size, piece),
             Files::Many(files) => (0..files).try_for_each(|i| {
                 let options = FragmentOptions {
@@ -112,6 +116,17 @@ impl State {
             Files::Tree(files) => tree(folder, files),
         }
     }
+}
+
+fn plain(path: &Path, size: Bytes) -> io::Result<()> {
+    let file = File::create_new(path)?;
+    let mut buffer = vec![0; 1 << 20];
+    for at in (0..size.get()).step_by(buffer.len()) {
+        let part = &mut buffer[..(size.get() - at).min(1 << 20) as usize];
+        content(part, 1, FileOffset(at));
+        file.write_all_at(part, at)?;
+    }
+    file.sync_all()
 }
 
 /// Sizes of the contiguous files of a [`tree`].

@@ -91,7 +91,7 @@ fn compare(fs: Fs, operation: Operation, common: &Common, report: &mut Report) -
     let case = format!("{} 256 MiB, {}", fs.name(), operation.as_str());
     let contenders = [
         ("many extents", Files::Single(SIZE)),
-        ("as one", Files::Pieces(SIZE, SIZE)),
+        ("as one", Files::Plain(SIZE)),
     ];
     let mut rows = Vec::new();
     for (contender, files) in contenders {
