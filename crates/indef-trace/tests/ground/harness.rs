@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     os::unix::fs::MetadataExt,
+    panic::{self, AssertUnwindSafe},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -278,4 +279,32 @@ pub(crate) fn joined(parts: impl IntoIterator<Item = Ranges>) -> Ranges {
         sum.1 += counts.1;
     }
     all
+}
+
+/// Runs a test that counts reads of the device. If it fails and the kernel read pages again that had
+/// been reclaimed, which some hosts do within a second, it saw more than its programs asked for: it is
+/// run again.
+pub(crate) fn undisturbed(test: impl Fn()) {
+    for _ in 0..5 {
+        let before = refaults();
+        let Err(failure) = panic::catch_unwind(AssertUnwindSafe(&test)) else {
+            return;
+        };
+        if refaults() == before {
+            panic::resume_unwind(failure);
+        }
+        println!("pages were reclaimed and read again meanwhile; once more");
+    }
+    panic!("pages were reclaimed and read again in each of five tries");
+}
+
+/// Pages of files that were read again after the kernel had reclaimed them.
+fn refaults() -> u64 {
+    // The counters of each processor are added to the sum only now and then, and when this is read.
+    let _ = fs::read("/proc/sys/vm/stat_refresh");
+    let counters = fs::read_to_string("/proc/vmstat").unwrap();
+    let refaults = counters
+        .lines()
+        .find_map(|line| line.strip_prefix("workingset_refault_file "));
+    refaults.unwrap().trim().parse().unwrap()
 }
