@@ -24,8 +24,6 @@ use super::{
     state::{FOLDER, Files, State},
 };
 
-/// The bound given to indef, and its own default.
-const MAX_STALL: Duration = Duration::from_millis(50);
 const SIZE: Bytes = Bytes::gib(1);
 
 /// The part of the measurement.
@@ -36,6 +34,9 @@ pub struct WritersArgs {
     /// Only this file system
     #[arg(long)]
     fs: Option<Fs>,
+    /// The bound given to indef in milliseconds; 50 is its own default
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    max_stall: u32,
 }
 
 /// Measure on each file system, with direct and with buffered writes.
@@ -45,13 +46,16 @@ pub(super) fn measure(args: &WritersArgs, report: &mut Report) -> Result<()> {
             continue;
         }
         for direct in [true, false] {
-            pair(fs.name(), direct, &args.common, report)?;
+            pair(fs.name(), direct, args, report)?;
         }
     }
     Ok(())
 }
 
-fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) -> Result<()> {
+fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report) -> Result<()> {
+    let WritersArgs {
+        common, max_stall, ..
+    } = args;
     let indef = common.indef()?;
     let state = State {
         fs,
@@ -60,7 +64,7 @@ fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) ->
     };
     let image = state.prepare(&common.images()?)?;
     let way = if direct { "direct" } else { "buffered" };
-    let case = format!("{fs} 1 GiB beside fio, {way}");
+    let case = format!("{fs} 1 GiB beside fio, {way}, --max-stall {max_stall}");
     let contenders = [
         ("fio alone", None),
         ("fio beside indef run", Some(indef.as_path())),
@@ -83,7 +87,7 @@ fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) ->
             rows[index].extents_before = Some(measure::extents(std::slice::from_ref(&file))?);
             measure::drop_caches(&scratch)?;
             let mut sample = measure::timed(&scratch, || {
-                longest[index].push(write_beside(&file, direct, program)?);
+                longest[index].push(write_beside(&file, direct, program, *max_stall)?);
                 Ok(None)
             })?;
             sample.extents_after = Some(measure::extents(&[file])?);
@@ -98,14 +102,14 @@ fn pair(fs: &'static str, direct: bool, common: &Common, report: &mut Report) ->
     report.verdicts.push(Verdict::at_most(
         format!("{case}: longest write {beside:.1} ms, alone {alone:.1} ms; difference"),
         beside - alone,
-        MAX_STALL.as_millis() as f64,
+        f64::from(*max_stall),
         " ms",
     ));
     Ok(())
 }
 
 /// Run fio, and `indef run` in the middle of it. Returns the longest write.
-fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos> {
+fn write_beside(file: &Path, direct: bool, indef: Option<&Path>, max_stall: u32) -> Result<Nanos> {
     let command = fio(file, direct);
     let child = Command::new(&command[0])
         .args(&command[1..])
@@ -117,7 +121,7 @@ fn write_beside(file: &Path, direct: bool, indef: Option<&Path>) -> Result<Nanos
     let fio = Running(Some(child));
     if let Some(program) = indef {
         sleep(Duration::from_secs(1));
-        let stall = MAX_STALL.as_millis().to_string();
+        let stall = max_stall.to_string();
         let options = ["run", "--quiet", "--max-stall", &stall].map(OsString::from);
         let command: Vec<OsString> = std::iter::once(PathBuf::from(program).into())
             .chain(options)
