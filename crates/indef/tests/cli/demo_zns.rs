@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use crate::common::{ForAnybody, Ran};
+use crate::common::{ForAnybody, Ran, Run};
 
 /// Make an indef-lab in `folder` that runs this script.
 fn lab(folder: &Path, script: &str) {
@@ -31,9 +31,7 @@ fn demo(place: &ForAnybody, path: &Path) -> Ran {
         .args(["demo", "--zns", "--size", "16MiB"])
         .env("PATH", path)
         .env("LC_ALL", "C")
-        .output()
-        .unwrap()
-        .into()
+        .ran()
 }
 
 #[test]

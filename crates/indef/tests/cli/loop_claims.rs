@@ -3,33 +3,17 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
 use crate::common::{
-    ForAnybody, NOBODY, Ran, fragments, indef, indef_with_state, is_root, make, scratch,
+    ForAnybody, NOBODY, Ran, Run, ended, fragments, indef, indef_with_state, is_root, make,
+    scratch, signal, spawn,
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use units::Bytes;
-
-fn spawn(command: &mut Command) -> Child {
-    command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn ended(child: Child) -> Ran {
-    Ran::from(child.wait_with_output().unwrap())
-}
-
-fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
-}
 
 fn relocated(ran: &Ran) -> u64 {
     ran.json()["totals"]["bytes_relocated"].as_u64().unwrap()
@@ -84,44 +68,24 @@ fn loop_a_second_run_says_who_is_first_and_moves_nothing() {
         [quick.as_os_str(), "--quiet".as_ref()],
         ["--plan".as_ref(), plan.as_os_str()],
     ] {
-        let ran: Ran = indef().arg("run").args(arguments).output().unwrap().into();
+        let ran = indef().arg("run").args(arguments).ran();
         assert_eq!(ran.status, 1, "{ran:?}");
         let line = ran.error_line(&format!("process {}", first.id()));
         assert!(line.contains("run --json --rate 1MiB"), "{line}");
         assert!(line.contains(&*scratch.path().to_string_lossy()), "{line}");
     }
-    let json: Ran = indef()
-        .args(["run", "--json"])
-        .arg(&quick)
-        .output()
-        .unwrap()
-        .into();
+    let json = indef().args(["run", "--json"]).arg(&quick).ran();
     assert_eq!((json.status, relocated(&json)), (1, 0), "{json:?}");
     assert_eq!(fragments(&quick), untouched);
     // A dry run is no work, and neither is a run on another file system.
-    let dry: Ran = indef()
-        .args(["run", "--dry-run"])
-        .arg(&quick)
-        .output()
-        .unwrap()
-        .into();
+    let dry = indef().args(["run", "--dry-run"]).arg(&quick).ran();
     assert_eq!(dry.status, 0, "{dry:?}");
-    let elsewhere: Ran = indef()
-        .args(["run", "--json"])
-        .arg(other.path())
-        .output()
-        .unwrap()
-        .into();
+    let elsewhere = indef().args(["run", "--json"]).arg(other.path()).ran();
     assert_eq!(elsewhere.status, 0, "{elsewhere:?}");
     assert_eq!(relocated(&elsewhere), 1 << 20);
-    interrupt(&first);
+    signal(&first, Signal::INT);
     assert_eq!(ended(first).status, 3);
-    let now: Ran = indef()
-        .args(["run", "--json"])
-        .arg(&quick)
-        .output()
-        .unwrap()
-        .into();
+    let now = indef().args(["run", "--json"]).arg(&quick).ran();
     assert_eq!((now.status, relocated(&now)), (0, 64 << 20), "{now:?}");
 }
 
@@ -167,23 +131,15 @@ fn loop_root_goes_ahead_of_a_user_and_a_user_waits_for_nobody() {
         "{of_user:?}"
     );
     begun(&ours, before.1);
-    let again: Ran = anybody
-        .indef()
-        .arg("run")
-        .arg(&theirs)
-        .output()
-        .unwrap()
-        .into();
+    let again = anybody.indef().arg("run").arg(&theirs).ran();
     assert_eq!(again.status, 1, "{again:?}");
     again.error_line(&format!("process {}", of_root.id()));
-    interrupt(&of_root);
+    signal(&of_root, Signal::INT);
     assert_eq!(ended(of_root).status, 3);
-    let rest: Ran = anybody
+    let rest = anybody
         .indef()
         .args(["run", "--json", "--resume", "--rate", "1GiB"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(rest.status, 0, "{rest:?}");
     assert!(fragments(&theirs) < 16);
 }
@@ -197,7 +153,7 @@ fn loop_a_resumed_run_is_as_slow_as_it_was_told_to_be() {
     make_large(&file);
     let state = tempfile::tempdir().unwrap();
     let indef = || indef_with_state(state.path());
-    let first: Ran = indef()
+    let first = indef()
         .args([
             "run",
             "--json",
@@ -209,24 +165,20 @@ fn loop_a_resumed_run_is_as_slow_as_it_was_told_to_be() {
             "500ms",
         ])
         .arg(&file)
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(first.status, 3, "{first:?}");
     // It continues at this rate.
     let child = spawn(indef().args(["run", "--json", "--resume"]));
     thread::sleep(Duration::from_millis(1500));
-    interrupt(&child);
+    signal(&child, Signal::INT);
     let second = ended(child);
     assert_eq!(second.status, 3, "{second:?}");
     assert!(relocated(&second) < 8 << 20, "{}", relocated(&second));
     // Unless another rate is given.
     let begun = Instant::now();
-    let third: Ran = indef()
+    let third = indef()
         .args(["run", "--json", "--resume", "--rate", "1GiB"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(third.status, 0, "{third:?}");
     assert!(
         begun.elapsed() < Duration::from_secs(50),
@@ -248,7 +200,7 @@ fn loop_stopped_runs_do_not_pile_up() {
     }
     let state = tempfile::tempdir().unwrap();
     let stopped = |path: &Path| {
-        let ran: Ran = indef_with_state(state.path())
+        let ran = indef_with_state(state.path())
             .args([
                 "run",
                 "--rate",
@@ -259,9 +211,7 @@ fn loop_stopped_runs_do_not_pile_up() {
                 "200ms",
             ])
             .arg(path)
-            .output()
-            .unwrap()
-            .into();
+            .ran();
         assert_eq!(ran.status, 3, "{ran:?}");
     };
     // A plan and a journal.
@@ -276,12 +226,10 @@ fn loop_stopped_runs_do_not_pile_up() {
     // A run on a path that contains both.
     stopped(scratch.path());
     assert_eq!(stored(), 1);
-    let done: Ran = indef_with_state(state.path())
+    let done = indef_with_state(state.path())
         .args(["run"])
         .arg(scratch.path())
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!((done.status, stored()), (0, 0), "{done:?}");
     stopped_and_nothing_left(state.path(), &place("a"));
 }
@@ -298,20 +246,10 @@ fn stopped_and_nothing_left(state: &Path, dir: &Path) {
         "--time-limit",
         "200ms",
     ];
-    let ran: Ran = indef_with_state(state)
-        .args(limits)
-        .arg(dir)
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef_with_state(state).args(limits).arg(dir).ran();
     assert_eq!(ran.status, 3, "{ran:?}");
     fs::remove_file(dir.join("more")).unwrap();
-    let ran: Ran = indef_with_state(state)
-        .arg("run")
-        .arg(dir)
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef_with_state(state).arg("run").arg(dir).ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(fs::read_dir(state).unwrap().count(), 0);
 }
@@ -376,13 +314,11 @@ fn loop_a_run_is_resumed_as_soon_as_it_is_killed() {
             .arg(scratch.path()),
     );
     begun(&more, before);
-    let ran: Ran = indef_with_state(state.path())
+    let ran = indef_with_state(state.path())
         .args(["run", "--resume"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.error_line(&format!("process {}", living.id()));
-    interrupt(&living);
+    signal(&living, Signal::INT);
     assert_eq!(ended(living).status, 3);
 }

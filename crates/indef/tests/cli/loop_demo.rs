@@ -1,16 +1,11 @@
 //! The demo: proof on each file system, with and without root, and no leftovers.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::{Child, Command, Stdio},
-    thread,
-    time::Duration,
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command, thread, time::Duration};
 
-use crate::common::{ForAnybody, NOBODY, Ran, indef, is_root, proven, scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::common::{
+    ForAnybody, NOBODY, Ran, Run, ended, indef, is_root, proven, scratch, signal, spawn,
+};
+use rustix::process::Signal;
 
 /// The demo in a temporary directory of its own, so that leftovers would be seen.
 fn demo(temporary: &Path, size: &str, arguments: &[&str]) -> Command {
@@ -18,9 +13,7 @@ fn demo(temporary: &Path, size: &str, arguments: &[&str]) -> Command {
     command
         .args(["demo", "--size", size])
         .args(arguments)
-        .env("TMPDIR", temporary)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+        .env("TMPDIR", temporary);
     command
 }
 
@@ -43,10 +36,7 @@ fn proves_itself(kind: &str) {
         return;
     }
     let temporary = tempfile::tempdir().unwrap();
-    let ran: Ran = demo(temporary.path(), "24MiB", &["--json", "--fs", kind])
-        .output()
-        .unwrap()
-        .into();
+    let ran = demo(temporary.path(), "24MiB", &["--json", "--fs", kind]).ran();
     let counted = [
         "read_ns_before",
         "read_ns_after",
@@ -66,7 +56,7 @@ fn proves_itself(kind: &str) {
     // `report` reads the demo's output.
     let saved = temporary.path().join("demo.json");
     fs::write(&saved, &ran.out).unwrap();
-    let report: Ran = indef().arg("report").arg(&saved).output().unwrap().into();
+    let report = indef().arg("report").arg(&saved).ran();
     assert!(
         report.status == 0 && report.out.contains("Contents"),
         "{report:?}"
@@ -95,18 +85,13 @@ fn loop_the_demo_cleans_up_after_a_signal() {
     }
     for delay in [100, 700, 1500] {
         let temporary = tempfile::tempdir().unwrap();
-        let child = demo(temporary.path(), "64MiB", &[]).spawn().unwrap();
+        let child = spawn(&mut demo(temporary.path(), "64MiB", &[]));
         thread::sleep(Duration::from_millis(delay));
-        interrupt(&child);
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        signal(&child, Signal::INT);
+        let ran = ended(child);
         assert!(matches!(ran.status, 0 | 3), "after {delay} ms: {ran:?}");
         assert_nothing_left(temporary.path());
     }
-}
-
-fn interrupt(child: &Child) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, Signal::INT).unwrap();
 }
 
 #[test]
@@ -129,9 +114,7 @@ fn loop_the_demo_works_without_root_in_a_directory_of_the_user() {
             .args(["demo", "--size", "24MiB"])
             .args(arguments)
             .current_dir(&dir)
-            .output()
-            .unwrap()
-            .into()
+            .ran()
     };
     // The current directory is on ext4, so no option is needed.
     let ran = demo(&["--json"]);

@@ -10,13 +10,13 @@ use std::{
 };
 
 use crate::common::{
-    ForAnybody, NOBODY, Ran, fragments, hashes, indef, is_root, make, run, scratch,
+    ForAnybody, NOBODY, Ran, Run, fragments, hashes, indef, is_root, make, run, scratch,
 };
 use scratch_fs::{ScratchFs, Shape};
 use units::Bytes;
 
 fn command(arguments: &[&str], path: &Path) -> Ran {
-    indef().args(arguments).arg(path).output().unwrap().into()
+    indef().args(arguments).arg(path).ran()
 }
 
 /// Size, the three times and the owner.
@@ -185,13 +185,11 @@ fn loop_a_plan_is_run_later_and_what_changed_is_left_alone() {
     let elsewhere = tempfile::tempdir().unwrap();
     let plan = elsewhere.path().join("the.plan");
     // Relative paths: the plan must work from anywhere.
-    let ran: Ran = indef()
+    let ran = indef()
         .current_dir(&root)
         .args(["plan", ".", "-o"])
         .arg(&plan)
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     fs::write(root.join("new"), vec![9; 1 << 20]).unwrap();
     fs::rename(root.join("new"), root.join("replaced")).unwrap();
@@ -203,13 +201,11 @@ fn loop_a_plan_is_run_later_and_what_changed_is_left_alone() {
         .set_len(4096)
         .unwrap();
     let contents = hashes(&root);
-    let ran: Ran = indef()
+    let ran = indef()
         .current_dir("/")
         .args(["run", "--json", "--plan"])
         .arg(&plan)
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     let document = ran.json();
     for file in document["files"].as_array().unwrap() {
@@ -244,12 +240,10 @@ fn loop_a_profile_decides_what_moves() {
         ),
     )
     .unwrap();
-    let ran: Ran = indef()
+    let ran = indef()
         .args(["run", "--json", "--truncate", "0", "--profile"])
         .args([&profile, &hot, &cold])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     let document = ran.json();
     assert_eq!(document["totals"]["bytes_relocated"], 1 << 20, "{document}");
@@ -410,13 +404,11 @@ fn loop_without_root_it_works_on_own_files_and_says_what_needs_more() {
     std::os::unix::fs::chown(&own, Some(NOBODY), Some(NOBODY)).unwrap();
     std::os::unix::fs::chown(scratch.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     let anybody = ForAnybody::new();
-    let ran: Ran = anybody
+    let ran = anybody
         .indef()
         .args(["run", "--json"])
         .args([&own, &foreign])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     let document = ran.json();
     let of = |name: &str| {
@@ -437,13 +429,7 @@ fn loop_without_root_it_works_on_own_files_and_says_what_needs_more() {
         "{document}"
     );
     assert_eq!(fragments(&own), 1);
-    let ran: Ran = anybody
-        .indef()
-        .arg("run")
-        .arg(&foreign)
-        .output()
-        .unwrap()
-        .into();
+    let ran = anybody.indef().arg("run").arg(&foreign).ran();
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.contains("try as root"), "{ran:?}");
 }

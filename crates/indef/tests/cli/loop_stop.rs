@@ -4,30 +4,17 @@
 //! system gets a dozen.
 
 use std::{
-    env, fs,
-    process::{Child, Command, Stdio},
-    thread,
+    env, fs, thread,
     time::{Duration, Instant},
 };
 
-use crate::common::{Ran, fragments, hashes, indef, indef_with_state, make, scratch};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::common::{
+    Ran, Run, ended, fragments, hashes, indef, indef_with_state, make, scratch, signal, spawn,
+};
+use rustix::process::Signal;
 use scratch_fs::ScratchFs;
 use units::Bytes;
 use workloads::Numbers;
-
-fn signal(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
-
-fn spawn(command: &mut Command) -> Child {
-    command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
 
 fn total(ran: &Ran, name: &str) -> u64 {
     ran.json()["totals"][name].as_u64().unwrap()
@@ -61,7 +48,7 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
         thread::sleep(Duration::from_millis(1200));
         signal(&child, with);
         let begun = Instant::now();
-        let ran = Ran::from(child.wait_with_output().unwrap());
+        let ran = ended(child);
         assert!(
             begun.elapsed() < Duration::from_secs(5),
             "{kind}: it took {:?}",
@@ -71,11 +58,7 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
         assert_eq!(ran.json()["stopped"], "signal", "{kind}");
         let first = total(&ran, "bytes_relocated");
         assert!(first < 32 << 20, "{kind}: {first}");
-        let resumed: Ran = indef()
-            .args(["run", "--json", "--resume"])
-            .output()
-            .unwrap()
-            .into();
+        let resumed = indef().args(["run", "--json", "--resume"]).ran();
         assert_eq!(resumed.status, 0, "{kind}: {resumed:?}");
         let second = total(&resumed, "bytes_relocated");
         assert!(
@@ -86,7 +69,7 @@ fn loop_a_signal_stops_in_order_and_resume_continues() {
             let left = fragments(&scratch.path().join(format!("file {n}")));
             assert!(left < 8, "{kind}, file {n}: {left} fragments: {resumed:?}");
         }
-        let nothing: Ran = indef().args(["run", "--resume"]).output().unwrap().into();
+        let nothing = indef().args(["run", "--resume"]).ran();
         assert_eq!(nothing.status, 1, "{kind}: all is done: {nothing:?}");
         scratch.fsck().unwrap();
         assert_eq!(hashes(scratch.path()), contents, "{kind}");
@@ -115,11 +98,9 @@ fn loop_a_killed_run_is_resumed() {
     thread::sleep(Duration::from_millis(1200));
     child.kill().unwrap();
     child.wait().unwrap();
-    let resumed: Ran = indef_with_state(state.path())
+    let resumed = indef_with_state(state.path())
         .args(["run", "--json", "--resume"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(resumed.status, 0, "{resumed:?}");
     let second = total(&resumed, "bytes_relocated");
     assert!((1..16 << 20).contains(&second), "{second}");
@@ -133,12 +114,10 @@ fn loop_the_time_limit_stops_with_status_3() {
         return;
     };
     make(&scratch.path().join("file"), Bytes::mib(16), Bytes::kib(16));
-    let ran: Ran = indef()
+    let ran = indef()
         .args(["run", "--json", "--rate", "4MiB", "--time-limit", "500ms"])
         .arg(scratch.path())
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 3, "{ran:?}");
     assert_eq!(ran.json()["stopped"], "time-limit");
     assert!(total(&ran, "bytes_relocated") < 16 << 20);
@@ -156,7 +135,7 @@ fn loop_two_signals_end_at_once() {
     signal(&child, Signal::INT);
     thread::sleep(Duration::from_millis(20));
     signal(&child, Signal::INT);
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = ended(child);
     assert!(ran.status == 3 || ran.status == 130, "{ran:?}");
     assert_eq!(hashes(scratch.path()), contents);
     scratch.fsck().unwrap();
@@ -231,7 +210,7 @@ fn kills(kind: &str) {
     }
     eprintln!("{kind}: {early} runs killed, {late} were faster");
     assert_eq!(early, count, "too few runs were hit");
-    let ran: Ran = indef().arg("run").args(&files).output().unwrap().into();
+    let ran = indef().arg("run").args(&files).ran();
     assert_eq!(ran.status, 0, "{kind}: {ran:?}");
     for file in &files {
         assert!(fragments(file) < 16, "{kind}: {}", fragments(file));
@@ -276,19 +255,15 @@ fn loop_what_is_left_stands_in_the_state_directory_until_it_is_done() {
     };
     make(&scratch.path().join("file"), Bytes::mib(8), Bytes::kib(16));
     let state = tempfile::tempdir().unwrap();
-    let ran: Ran = indef_with_state(state.path())
+    let ran = indef_with_state(state.path())
         .args(["run", "--rate", "2MiB", "--time-limit", "300ms"])
         .arg(scratch.path())
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 3, "{ran:?}");
     assert!(fs::read_dir(state.path()).unwrap().count() > 0);
-    let resumed: Ran = indef_with_state(state.path())
+    let resumed = indef_with_state(state.path())
         .args(["run", "--resume"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(resumed.status, 0, "{resumed:?}");
     assert_eq!(
         fs::read_dir(state.path()).unwrap().count(),

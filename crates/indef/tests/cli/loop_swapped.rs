@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{Ran, hashes, indef, is_root, make, scratch};
+use crate::common::{Run, hashes, indef, is_root, make, scratch};
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, RenameFlags, inotify, mknodat, open, renameat_with},
     process::Uid,
@@ -133,7 +133,7 @@ fn nobody_leads_root_out(kind: &str) {
                 0 => command.arg(&tree),
                 _ => command.arg("--plan").arg(&plan),
             };
-            let ran: Ran = command.output().unwrap().into();
+            let ran = command.ran();
             let document = ran.json();
             for file in document["files"].as_array().unwrap() {
                 match file["reason"].as_str() {
@@ -178,12 +178,7 @@ fn loop_nobody_leads_root_out_of_xfs() {
 /// The single reason for which the file of the plan stays.
 #[track_caller]
 fn reason(plan: &Path) -> String {
-    let ran: Ran = indef()
-        .args(["run", "--json", "--plan"])
-        .arg(plan)
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef().args(["run", "--json", "--plan"]).arg(plan).ran();
     let document = ran.json();
     assert_eq!(document["files"].as_array().unwrap().len(), 1, "{document}");
     document["files"][0]["reason"]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    ForAnybody, Ran, fragments, hashes, indef, is_root, make, reader::Reader, scratch, tmux::Tmux,
+    ForAnybody, Run, fragments, hashes, indef, is_root, make, reader::Reader, scratch, tmux::Tmux,
 };
 use indef_core::access::Observed;
 use indef_trace::{
@@ -256,12 +256,7 @@ fn loop_every_size_of_terminal_shows_something() {
 fn loop_the_list_is_printed_once_as_text_and_as_json() {
     let Some(scratch) = aged() else { return };
     let profile = scratch.path().join("db.store");
-    let ran: Ran = indef()
-        .args(["top", "--profile"])
-        .arg(&profile)
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef().args(["top", "--profile"]).arg(&profile).ran();
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
     let lines: Vec<_> = ran.out.lines().collect();
     assert_eq!(lines[0], "Hottest fragmented ranges");
@@ -274,13 +269,11 @@ fn loop_the_list_is_printed_once_as_text_and_as_json() {
         "{ran:?}"
     );
     let only = |path: &Path| {
-        let ran: Ran = indef()
+        let ran = indef()
             .args(["top", "--json", "--profile"])
             .arg(&profile)
             .arg(path)
-            .output()
-            .unwrap()
-            .into();
+            .ran();
         ran.json()
     };
     let document = only(&scratch.path().join("data/events.log"));
@@ -299,12 +292,10 @@ fn loop_the_list_is_printed_once_as_text_and_as_json() {
     let document = only(scratch.path());
     assert_eq!(document["ranges"][0]["mean_ns"], 800_000.0);
     assert_eq!(document["ranges"][0]["lost_estimated"], false);
-    let ran: Ran = indef()
+    let ran = indef()
         .args(["top", "--profile"])
         .arg(lines_profile(&scratch))
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert!(ran.out.contains("387.5 ms"), "{ran:?}");
     assert!(
         ran.out.contains("1 range is fragmented, of 1 hot one"),
@@ -321,12 +312,10 @@ fn keep(name: &str, screen: &str) {
 
 /// Whether reads can be watched; else the test reports itself as skipped.
 fn can_watch(scratch: &ScratchFs) -> bool {
-    let ran: Ran = indef()
+    let ran = indef()
         .args(["top", "--once", "--watch", "100ms"])
         .arg(scratch.path())
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     if ran.status != 0 {
         scratch_fs::skip(&ran.err);
     }
@@ -347,12 +336,10 @@ fn loop_what_is_read_now_is_listed_and_repaired_while_it_is_read() {
     let before = fragments(&file);
     let reader = Reader::of(&file);
 
-    let ran: Ran = indef()
+    let ran = indef()
         .args(["top", "--json", "--watch", "4s"])
         .arg(scratch.path())
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     let document = ran.json();
     assert_eq!(document["live"], true);
     let range = &document["ranges"][0];
@@ -422,35 +409,25 @@ fn without_privilege_what_is_missing_is_named_and_profiles_are_shown() {
         return;
     }
     let anybody = ForAnybody::new();
-    let ran: Ran = anybody.indef().arg("top").output().unwrap().into();
+    let ran = anybody.indef().arg("top").ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     let line = ran.error_line("CAP_BPF");
     assert!(line.contains("--profile"), "{ran:?}");
     let profile = anybody.dir.path().join("profile");
     fs::write(&profile, "indef-profile 1\n").unwrap();
-    let ran: Ran = anybody
+    let ran = anybody
         .indef()
         .args(["top", "--profile"])
         .arg(&profile)
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
     assert_eq!(ran.out, "0 ranges are fragmented, of 0 hot ones\n");
     for missing in ["/no/such/profile", "/etc"] {
-        let ran: Ran = indef()
-            .args(["top", "--profile", missing])
-            .output()
-            .unwrap()
-            .into();
+        let ran = indef().args(["top", "--profile", missing]).ran();
         assert_eq!(ran.status, 1, "{ran:?}");
         ran.error_line(missing);
     }
-    let ran: Ran = indef()
-        .args(["top", "/no/such/path"])
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef().args(["top", "/no/such/path"]).ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.error_line("/no/such/path");
 }

@@ -3,7 +3,7 @@
 
 use std::{fs, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use crate::common::{ForAnybody, Ran, indef, indef_with_state, is_root, run};
+use crate::common::{ForAnybody, Ran, Run, indef, indef_with_state, is_root, run};
 
 fn text(path: &std::path::Path) -> &str {
     path.to_str().expect("a plain temporary path")
@@ -158,11 +158,9 @@ fn what_cannot_be_written_is_named() {
 #[test]
 fn there_is_nothing_to_resume() {
     let state = tempfile::tempdir().unwrap();
-    let ran: Ran = indef_with_state(state.path())
+    let ran = indef_with_state(state.path())
         .args(["run", "--resume"])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.error_line("stopped");
 }
@@ -182,12 +180,7 @@ fn odd_names_stay_on_one_line_and_come_back_whole() {
             .join(PathBuf::from(std::ffi::OsString::from_vec(name.to_vec())));
         fs::write(path, vec![1; 10_000]).unwrap();
     }
-    let ran: Ran = indef()
-        .args(["scan", "--json"])
-        .arg(dir.path())
-        .output()
-        .unwrap()
-        .into();
+    let ran = indef().args(["scan", "--json"]).arg(dir.path()).ran();
     let document = ran.json();
     let mut found: Vec<Vec<u8>> = document["files"]
         .as_array()
@@ -204,12 +197,7 @@ fn odd_names_stay_on_one_line_and_come_back_whole() {
     expected.sort();
     assert_eq!(found, expected);
     for command in ["scan", "plan", "run"] {
-        let ran: Ran = indef()
-            .args([command, "-v"])
-            .arg(dir.path())
-            .output()
-            .unwrap()
-            .into();
+        let ran = indef().args([command, "-v"]).arg(dir.path()).ran();
         assert_eq!(ran.status, 0, "{ran:?}");
         assert!(
             !ran.out.contains('\x1b') && !ran.err.contains('\x1b'),
@@ -217,7 +205,7 @@ fn odd_names_stay_on_one_line_and_come_back_whole() {
         );
     }
     let missing = dir.path().join("not\nthere\x1b[2J");
-    let ran: Ran = indef().arg("run").arg(missing).output().unwrap().into();
+    let ran = indef().arg("run").arg(missing).ran();
     assert_eq!(ran.status, 1);
     assert!(!ran.error_line("not\\nthere").contains('\x1b'), "{ran:?}");
 }

@@ -9,9 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{ForAnybody, Ran, indef, is_root, make, run, scratch};
+use crate::common::{
+    ForAnybody, Ran, Run, ended, indef, is_root, make, run, scratch, signal, spawn,
+};
 use indef_trace::store::Store;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use units::Bytes;
 
 fn text(path: &Path) -> &str {
@@ -43,12 +45,10 @@ fn without_the_right_to_trace_the_capability_is_named() {
     let place = ForAnybody::new();
     let profile = place.dir.path().join("profile");
     let mark = place.dir.path().join("mark");
-    let ran: Ran = place
+    let ran = place
         .indef()
         .args(["trace", "-o", text(&profile), "--", "touch", text(&mark)])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     let line = ran.error_line("CAP_BPF");
     assert!(
@@ -220,13 +220,11 @@ fn loop_raw_is_one_line_for_each_access() {
 
 /// A trace of all processes that goes on until it is ended.
 fn endless(profile: &Path, path: &Path) -> Child {
-    indef()
-        .args(["trace", "--layer", "syscall", "--readahead", "0"])
-        .args(["-o", text(profile), "--path", text(path)])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    spawn(
+        indef()
+            .args(["trace", "--layer", "syscall", "--readahead", "0"])
+            .args(["-o", text(profile), "--path", text(path)]),
+    )
 }
 
 /// Read the file until the trace has begun to see it; nothing else shows when it is ready.
@@ -244,17 +242,17 @@ fn loop_signals_end_it_with_everything_kept() {
     let Some(fs) = scratch("ext4") else { return };
     let file = fs.path().join("file");
     make(&file, Bytes::kib(64), Bytes::kib(64));
-    for signal in [Signal::INT, Signal::TERM] {
+    for with in [Signal::INT, Signal::TERM] {
         let profile = fs
             .path()
-            .with_file_name(format!("profile-{}", signal.as_raw()));
+            .with_file_name(format!("profile-{}", with.as_raw()));
         let child = endless(&profile, &file);
         read_for(&file, Duration::from_secs(4));
-        kill_process(Pid::from_child(&child), signal).unwrap();
-        let ran: Ran = child.wait_with_output().unwrap().into();
-        assert_eq!(ran.status, 0, "{signal:?}: {ran:?}");
+        signal(&child, with);
+        let ran = ended(child);
+        assert_eq!(ran.status, 0, "{with:?}: {ran:?}");
         assert!(ran.out.contains(text(&file)), "{ran:?}");
-        assert!(reads_in(&profile) > 0, "{signal:?}");
+        assert!(reads_in(&profile) > 0, "{with:?}");
     }
 }
 
@@ -309,7 +307,7 @@ fn loop_a_full_disk_costs_nothing_that_was_learned() {
         text(&small.0.path().join("filling")),
         text(&file)
     );
-    let ran: Ran = indef()
+    let ran = indef()
         .env("TMPDIR", elsewhere.path())
         .args([
             "trace",
@@ -321,9 +319,7 @@ fn loop_a_full_disk_costs_nothing_that_was_learned() {
             text(&profile),
         ])
         .args(["--path", text(&file), "--", "sh", "-c", &script])
-        .output()
-        .unwrap()
-        .into();
+        .ran();
     assert_eq!(ran.status, 1, "{ran:?}");
     let kept: Vec<_> = fs::read_dir(elsewhere.path())
         .unwrap()

@@ -1,8 +1,8 @@
 //! The command line itself: usage, exit statuses, help, what packages ship.
 
-use std::{fs, io::Read, process::Stdio};
+use std::{fs, io::Read};
 
-use crate::common::{Ran, indef, run};
+use crate::common::{Ran, ended, indef, run, spawn};
 
 #[test]
 fn wrong_usage_is_status_2_and_touches_nothing() {
@@ -159,17 +159,11 @@ fn a_reader_that_leaves_early_is_no_failure() {
         )
         .unwrap();
     }
-    let mut child = indef()
-        .args(["scan", "--json"])
-        .arg(dir.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = spawn(indef().args(["scan", "--json"]).arg(dir.path()));
     let mut out = child.stdout.take().unwrap();
     out.read_exact(&mut [0; 16]).unwrap();
     drop(out);
-    let ran = Ran::from(child.wait_with_output().unwrap());
+    let ran = ended(child);
     assert!(matches!(ran.status, 0 | 3), "{ran:?}");
     assert!(ran.err.is_empty(), "{ran:?}");
 }

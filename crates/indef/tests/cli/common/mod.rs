@@ -9,10 +9,11 @@ use std::{
     io::Read,
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     sync::OnceLock,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -58,6 +59,39 @@ impl From<Output> for Ran {
     }
 }
 
+/// Runs a command to its end.
+pub(crate) trait Run {
+    fn ran(&mut self) -> Ran;
+}
+
+impl Run for Command {
+    #[track_caller]
+    fn ran(&mut self) -> Ran {
+        self.output().expect("the program runs").into()
+    }
+}
+
+/// Starts a command whose output is kept.
+#[track_caller]
+pub(crate) fn spawn(command: &mut Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// Waits for its end.
+#[track_caller]
+pub(crate) fn ended(child: Child) -> Ran {
+    child
+        .wait_with_output()
+        .expect("it can be waited for")
+        .into()
+}
+
+#[track_caller]
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it is there");
+}
+
 /// The binary, with a state directory for this process alone.
 pub(crate) fn indef() -> Command {
     static STATE: OnceLock<TempDir> = OnceLock::new();
@@ -77,11 +111,7 @@ pub(crate) fn indef_with_state(state: &Path) -> Command {
 
 /// Run it with these arguments.
 pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
-    indef()
-        .args(arguments)
-        .output()
-        .expect("the binary runs")
-        .into()
+    indef().args(arguments).ran()
 }
 
 /// The document of a demo, which must have moved files, found everything in order,
