@@ -16,9 +16,11 @@
 pub mod access;
 pub mod calibrate;
 pub mod layout;
+mod path;
 pub mod plan;
 pub mod priority;
 pub mod profile;
 mod skip;
 
+pub use path::PathError;
 pub use skip::SkipReason;

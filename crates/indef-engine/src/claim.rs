@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use indef_fs::FileSystemKey;
+use indef_fs::{FileSystemKey, FsError};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -79,24 +79,8 @@ pub enum ClaimError {
     #[error("another run works on this file system: {0}; wait for it, or stop it")]
     Held(Holder),
     /// A file operation failed.
-    #[error("{path}: {operation} failed: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operation.
-        operation: &'static str,
-        /// The kernel's error.
-        #[source]
-        source: io::Error,
-    },
-}
-
-fn failed(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> ClaimError {
-    move |source| ClaimError::Io {
-        path: path.to_owned(),
-        operation,
-        source,
-    }
+    #[error(transparent)]
+    Io(#[from] FsError),
 }
 
 /// File systems that are ours until this is dropped.
@@ -126,7 +110,8 @@ impl Places {
                 system: None,
             });
         }
-        let own = own_directory().map_err(failed(Path::new("runtime directory"), "find"))?;
+        let own =
+            own_directory().map_err(|error| FsError::new("runtime directory", "find", error))?;
         Ok(Self {
             own,
             system: Some(system),
@@ -242,14 +227,15 @@ impl Lock {
         let told = directory.join(format!("{key}.run"));
         let begun = Instant::now();
         loop {
-            match try_lock(&path).map_err(failed(&path, "lock"))? {
+            match try_lock(&path).map_err(|error| FsError::new(&path, "lock", error))? {
                 Some(file) => {
                     let lock = Self {
                         path,
                         told,
                         _file: file,
                     };
-                    lock.tell().map_err(failed(&lock.told, "write"))?;
+                    lock.tell()
+                        .map_err(|error| FsError::new(&lock.told, "write", error))?;
                     return Ok(lock);
                 }
                 None => match read_holder(&told) {

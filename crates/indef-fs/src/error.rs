@@ -21,6 +21,22 @@ pub struct FsError {
     pub source: io::Error,
 }
 
+impl FsError {
+    /// An error that does not belong to a place in the file.
+    pub fn new(
+        path: impl Into<PathBuf>,
+        operation: &'static str,
+        source: impl Into<io::Error>,
+    ) -> Self {
+        Self {
+            path: path.into(),
+            operation,
+            offset: None,
+            source: source.into(),
+        }
+    }
+}
+
 fn place(offset: Option<FileOffset>) -> String {
     offset.map_or_else(String::new, |offset| format!(" at byte {offset}"))
 }

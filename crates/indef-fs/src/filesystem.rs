@@ -41,12 +41,7 @@ pub struct Filesystem {
 ///
 /// The kernel does not know the descriptor, or has no `statx` (before 4.11).
 pub fn detect(file: impl AsFd, path: &Path) -> Result<Filesystem, FsError> {
-    let fail = |errno: rustix::io::Errno| FsError {
-        path: path.to_owned(),
-        operation: "detect the file system",
-        offset: None,
-        source: errno.into(),
-    };
+    let fail = |errno: rustix::io::Errno| FsError::new(path, "detect the file system", errno);
     let space = fstatfs(&file).map_err(fail)?;
     let status = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map_err(fail)?;
     let has_id = status.stx_mask & StatxFlags::MNT_ID.bits() != 0;

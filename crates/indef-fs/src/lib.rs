@@ -36,10 +36,12 @@ mod root;
 mod survey;
 mod swap;
 mod target;
+#[cfg(test)]
+mod test_layout;
 mod xfs;
 
 pub use cache::{CacheRecord, Settler};
-pub use device::{DeviceGeometry, NoGeometry, PageError, device_geometry};
+pub use device::{DeviceGeometry, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
 pub use error::{FsError, Refusal};
 pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};

@@ -395,15 +395,11 @@ pub(crate) fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refu
         // Somebody holds a lease on it.
         Errno::AGAIN => SkipReason::InUse,
         _ => {
-            return Refusal::Failed(FsError {
-                path: path.to_owned(),
-                operation,
-                offset: None,
-                source: match errno {
-                    Errno::NOTSUP => io::Error::other("/proc is not mounted"),
-                    errno => errno.into(),
-                },
-            });
+            let error = match errno {
+                Errno::NOTSUP => io::Error::other("/proc is not mounted"),
+                errno => errno.into(),
+            };
+            return FsError::new(path, operation, error).into();
         }
     };
     Refusal::Skip(reason)

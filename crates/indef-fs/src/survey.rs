@@ -215,17 +215,11 @@ impl Pass {
 
 #[cfg(test)]
 mod tests {
-    use units::PhysOffset;
-
     use super::*;
+    use crate::test_layout::{self, NONE};
 
     fn extent(file: u64, phys: u64, len: u64) -> Extent {
-        Extent {
-            file: FileOffset(file),
-            phys: PhysOffset(phys),
-            len: Bytes(len),
-            flags: ExtentFlags::empty(),
-        }
+        test_layout::extent(file, phys, len, NONE)
     }
 
     fn survey(range: FileRange, extents: &[Extent]) -> Survey {

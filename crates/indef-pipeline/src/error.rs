@@ -1,13 +1,31 @@
 //! The errors of a stage of the pipeline.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
 use indef_core::{plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_trace::{collect::TraceError, store::StoreError};
+
+/// What a stage writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// A plan.
+    Plan,
+    /// A profile of lines.
+    Profile,
+}
+
+impl fmt::Display for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Plan => "the plan",
+            Self::Profile => "the profile",
+        })
+    }
+}
 
 /// A stage failed as a whole. A failure that concerns a single file is a [`Note`](crate::Note) or
 /// a result.
@@ -28,8 +46,8 @@ pub enum Error {
     Write {
         /// Its path.
         path: PathBuf,
-        /// "the plan", "the profile".
-        what: &'static str,
+        /// What it should have held.
+        what: Written,
         /// The kernel's answer.
         #[source]
         source: io::Error,

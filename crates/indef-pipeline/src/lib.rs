@@ -73,6 +73,6 @@ pub mod scan;
 pub mod watch;
 pub mod weigh;
 
-pub use error::Error;
+pub use error::{Error, Written};
 pub use indef_engine::Cancel;
 pub use note::{LeftOut, Note, Notes};

@@ -22,7 +22,7 @@ mod run;
 mod scan;
 mod signals;
 #[cfg(test)]
-#[path = "../tests/common/tmux.rs"]
+#[path = "../tests/cli/common/tmux.rs"]
 #[allow(dead_code, reason = "other tests use more of it")]
 mod tmux;
 mod top;

@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use crate::{ScratchError, mount::run};
+use crate::{Lack, ScratchError, mount::run};
 
 /// Check what is on `device`, which is not mounted.
 pub(crate) fn check(kind: &str, device: &str, tools: Option<&Path>) -> Result<(), ScratchError> {
@@ -20,7 +20,7 @@ pub(crate) fn check(kind: &str, device: &str, tools: Option<&Path>) -> Result<()
         kind => {
             return Err(ScratchError::Unavailable {
                 kind: kind.to_owned(),
-                why: "no checker known".into(),
+                why: Lack::Checker,
             });
         }
     };

@@ -14,4 +14,4 @@ mod mount;
 
 pub use aligned::AlignedBuffer;
 pub use check::fsck_f2fs_found;
-pub use mount::{DeviceBytes, ScratchError, ScratchFs, ScratchFsBuilder};
+pub use mount::{DeviceBytes, Lack, ScratchError, ScratchFs, ScratchFsBuilder};

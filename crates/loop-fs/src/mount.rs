@@ -22,8 +22,8 @@ pub enum ScratchError {
     Unavailable {
         /// File system.
         kind: String,
-        /// Names the missing part.
-        why: String,
+        /// The missing part.
+        why: Lack,
     },
     /// Something went wrong that should not.
     #[error("{command}: {output}")]
@@ -36,6 +36,27 @@ pub enum ScratchError {
     /// A file operation failed.
     #[error(transparent)]
     Io(#[from] std::io::Error),
+}
+
+/// What a machine lacks for a file system on a loop file.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lack {
+    /// Devices and mounts are root's.
+    #[error("it needs root (loop device, mount)")]
+    Root,
+    /// It is not built in, and no module.
+    #[error("this kernel does not have it")]
+    Kernel,
+    /// The program that makes it.
+    #[error("{} is not installed", .0.display())]
+    Program(PathBuf),
+    /// There is none, or none is free.
+    #[error("no loop device: {0}")]
+    LoopDevice(Box<ScratchError>),
+    /// The program that checks it.
+    #[error("no checker known")]
+    Checker,
 }
 
 impl ScratchError {
@@ -185,15 +206,15 @@ impl ScratchFs {
             tools,
             zoned,
         } = builder;
-        let unavailable = |why: String| ScratchError::Unavailable {
+        let unavailable = |why| ScratchError::Unavailable {
             kind: kind.clone(),
             why,
         };
         if !rustix::process::geteuid().is_root() {
-            return Err(unavailable("it needs root (loop device, mount)".into()));
+            return Err(unavailable(Lack::Root));
         }
         if !kernel_has(&kind)? {
-            return Err(unavailable("this kernel does not have it".into()));
+            return Err(unavailable(Lack::Kernel));
         }
         let mut program = PathBuf::from(format!("mkfs.{kind}"));
         let mut folders = ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin"]
@@ -204,10 +225,7 @@ impl ScratchFs {
             folders = vec![Path::new("")];
         }
         if !folders.iter().any(|dir| dir.join(&program).exists()) {
-            return Err(unavailable(format!(
-                "{} is not installed",
-                program.display()
-            )));
+            return Err(unavailable(Lack::Program(program)));
         }
         let directory = tempfile::Builder::new()
             .prefix("indef-scratch-")
@@ -243,7 +261,7 @@ impl ScratchFs {
         let device = run(Command::new("losetup")
             .args(["--show", "-f", "--direct-io=on"])
             .arg(&image))
-        .map_err(|error| unavailable(format!("no loop device: {error}")))?;
+        .map_err(|error| unavailable(Lack::LoopDevice(Box::new(error))))?;
         // Discards would make holes in the image, which grow again elsewhere.
         let name = device.trim().trim_start_matches("/dev/");
         let _ = fs::write(format!("/sys/block/{name}/queue/discard_max_bytes"), "0");

@@ -1,5 +1,5 @@
 //! The tests that may run at the same time: the one list of tests that need the machine, or most of
-//! it, for themselves.
+//! it, for themselves, and of those that hardly need it. `target/test` has the processor time of each.
 
 /// The company in which a test may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,27 +8,37 @@ pub(crate) enum Company {
     Any,
     /// Beside any test except another heavy one, and one that runs alone.
     Heavy,
+    /// It mostly waits: beside as many others as run anyway, but for another one that waits, and one
+    /// that runs alone.
+    Waiting,
     /// Beside no test.
     Alone,
 }
 
 impl Company {
-    /// Number of heavy tests that run at the same time.
-    pub(crate) const HEAVY_AT_ONCE: usize = 1;
+    /// Number of heavy tests, and number of waiting ones, that run at the same time.
+    pub(crate) const AT_ONCE: usize = 1;
 }
 
 /// The tests of a test program (the name of its file) whose names begin with this. Other tests of
 /// guests keep any company: most of the time a guest needs one processor or waits, and it takes at
 /// most 1.5 GiB of memory.
-const RULES: [(&str, &str, Company); 5] = [
-    // Actors and a mover on all processors; where they are too slow, a round proves nothing, and
-    // there is another one.
-    ("loop_rounds", "", Company::Heavy),
-    ("vm_rounds", "", Company::Heavy),
+const RULES: [(&str, &str, Company); 9] = [
+    // Actors that sleep between their calls: some two seconds of processor time in a round.
+    ("rounds", "loop_rounds::", Company::Waiting),
+    // In a guest the same calls take both processors; where they are too slow, a round proves nothing,
+    // and there is another one.
+    ("rounds", "vm_rounds::", Company::Heavy),
+    // Runs with `--rate`, screens, and a target that waits for its host: some tenths of a second of
+    // processor time in several seconds.
+    ("cli", "loop_claims::", Company::Waiting),
+    ("cli", "loop_stop::", Company::Waiting),
+    ("cli", "loop_top::", Company::Waiting),
+    ("serve", "patience::", Company::Waiting),
     // It measures the time that flashd takes to answer.
     (
-        "loop_mount",
-        "loop_late_answers_fail_a_measuring_run",
+        "daemon",
+        "loop_mount::loop_late_answers_fail_a_measuring_run",
         Company::Alone,
     ),
     // Two processes at full speed, and a third one that has to keep up with them.

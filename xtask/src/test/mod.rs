@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests, two at a time, the longest first.
+//! `cargo xtask test`: all tests, two at a time and one that mostly waits, the longest first.
 //!
 //! Every test is a process of its own, started by the harness of its program with `--exact`. So each has
 //! a time limit, a time, a folder for temporary files and a log of skips of its own; one that hangs ends
@@ -61,7 +61,7 @@ pub(crate) struct Test {
     /// Those of this package only (several times for several)
     #[arg(short, long = "package", value_name = "NAME")]
     packages: Vec<String>,
-    /// How many run at the same time
+    /// How many run at the same time, beside one that mostly waits
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
     /// Give every test so many seconds, instead of what its tier gives
@@ -172,9 +172,9 @@ fn execute(
 ) -> Result<()> {
     let mut running: Vec<Running> = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        while running.len() < at_once {
+        loop {
             let company: Vec<_> = running.iter().map(|one| one.job.company).collect();
-            let Some(job) = queue.take(&company) else {
+            let Some(job) = queue.take(&company, at_once) else {
                 break;
             };
             running.push(start(job, built, run)?);

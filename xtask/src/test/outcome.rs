@@ -14,13 +14,21 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
+/// The time that a test took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    pub(crate) time: Duration,
+    /// Processor time of its processes; zero where it is not known.
+    pub(crate) processor: Duration,
+}
+
 /// One test's result.
 #[derive(Clone, Debug)]
 pub(crate) struct TestResult {
     pub(crate) program: String,
     pub(crate) test: String,
     pub(crate) outcome: Outcome,
-    pub(crate) took: Duration,
+    pub(crate) spent: Spent,
     /// The end of its output.
     pub(crate) said: String,
 }
@@ -32,7 +40,7 @@ impl TestResult {
             program: "cargo xtask test".into(),
             test: name.into(),
             outcome,
-            took: Duration::ZERO,
+            spent: Spent::default(),
             said: String::new(),
         }
     }
@@ -42,34 +50,38 @@ impl TestResult {
 pub(crate) fn results(
     job: &Job,
     end: End,
-    took: Duration,
+    spent: Spent,
     said: String,
     skipped: Option<String>,
 ) -> Vec<TestResult> {
-    let result = |test: &str, outcome, took, said| TestResult {
+    let result = |test: &str, outcome, spent, said| TestResult {
         program: job.program.name.clone(),
         test: test.into(),
         outcome,
-        took,
+        spent,
         said,
     };
     match job.program.kind {
         Kind::Harness(_) => {
             let outcome = judge(end, &said, skipped);
-            vec![result(&job.test, outcome, took, said)]
+            vec![result(&job.test, outcome, spent, said)]
         }
         Kind::Docs(_) => {
             let tests = doc_tests(&said);
             let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
             let explained = tests.iter().any(|(_, outcome)| failed(outcome));
             // The time of each of them is not known: they are built together.
-            let each = took / u32::try_from(tests.len()).unwrap_or(u32::MAX).max(1);
+            let count = u32::try_from(tests.len()).unwrap_or(u32::MAX).max(1);
+            let each = Spent {
+                time: spent.time / count,
+                processor: spent.processor / count,
+            };
             let mut results: Vec<_> = tests
                 .into_iter()
                 .map(|(name, outcome)| result(&name, outcome, each, String::new()))
                 .collect();
             if !explained && let Some(why) = failure(end) {
-                results.push(result(&job.test, Outcome::Failed(why), took, said));
+                results.push(result(&job.test, Outcome::Failed(why), spent, said));
             } else if let Some(first) = results.iter_mut().find(|one| failed(&one.outcome)) {
                 first.said = said;
             }

@@ -55,6 +55,8 @@ struct Entry<'a> {
     outcome: &'a str,
     reason: Option<&'a str>,
     seconds: f64,
+    /// Of processor time.
+    processor_seconds: f64,
 }
 
 /// Store a run's results (`TIER.json`) and add its times to the known ones.
@@ -63,7 +65,7 @@ pub(crate) fn save(report: &Report, mut times: Times) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
     for result in &report.results {
         let name = format!("{} {}", result.program, result.test);
-        times.0.insert(name, seconds(result.took));
+        times.0.insert(name, seconds(result.spent.time));
     }
     let (build, total) = report.times();
     let document = Document {
@@ -88,7 +90,8 @@ fn entry(result: &TestResult) -> Entry<'_> {
         test: &result.test,
         outcome,
         reason,
-        seconds: seconds(result.took),
+        seconds: seconds(result.spent.time),
+        processor_seconds: seconds(result.spent.processor),
     }
 }
 

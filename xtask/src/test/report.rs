@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    outcome::{Outcome, TestResult},
+    outcome::{Outcome, Spent, TestResult},
     running::Running,
     schedule::Job,
     tiers::Tier,
@@ -99,7 +99,7 @@ impl Report {
     /// Record that a test has ended. A failure is printed at once.
     pub(crate) fn add(&mut self, result: TestResult) {
         if let Outcome::Failed(why) = &result.outcome {
-            let took = result.took.as_secs_f64();
+            let took = result.spent.time.as_secs_f64();
             println!(
                 "FAILED {} {}: {why}, {took:.1} s",
                 result.program, result.test
@@ -122,7 +122,7 @@ impl Report {
             return;
         }
         let mine = || self.results.iter().filter(|one| one.program == *name);
-        let took: Duration = mine().map(|one| one.took).sum();
+        let took: Duration = mine().map(|one| one.spent.time).sum();
         let at = self.begun.elapsed().as_secs_f64();
         println!(
             "{at:7.1} s  {name}: {}, {:.1} s",
@@ -164,13 +164,16 @@ impl Report {
     /// Print the sums. The last line goes into the file that `INDEF_SUMMARY` names, if it does.
     pub(crate) fn conclude(&self, interrupted: bool) -> Result<()> {
         let mut by_time: Vec<&TestResult> = self.results.iter().collect();
-        by_time.sort_by_key(|one| std::cmp::Reverse(one.took));
+        by_time.sort_by_key(|one| std::cmp::Reverse(one.spent.time));
         if by_time.len() > 1 {
-            println!("\nslowest:");
+            println!("\nslowest, and their processor time:");
         }
         for one in by_time.iter().take(SLOWEST).filter(|_| by_time.len() > 1) {
-            let took = one.took.as_secs_f64();
-            println!("{took:9.1} s  {} {}", one.program, one.test);
+            let (took, used) = (
+                one.spent.time.as_secs_f64(),
+                one.spent.processor.as_secs_f64(),
+            );
+            println!("{took:9.1} s {used:7.1} s  {} {}", one.program, one.test);
         }
         self.name("skipped", |outcome| match outcome {
             Outcome::Skipped(why) => Some(why),
@@ -181,13 +184,17 @@ impl Report {
             Outcome::Passed | Outcome::Skipped(_) => None,
         });
         let (built, total) = self.times();
-        let tests: Duration = self.results.iter().map(|one| one.took).sum();
+        let sum = |of: fn(&Spent) -> Duration| {
+            let all = self.results.iter().map(|one| of(&one.spent));
+            all.sum::<Duration>().as_secs_f64()
+        };
         println!(
-            "\nmake {}: {:.0} s, of these {:.0} s building; {:.0} s of tests",
+            "\nmake {}: {:.0} s, of these {:.0} s building; {:.0} s of tests, with {:.0} s of processor time",
             self.tier.name(),
             total.as_secs_f64(),
             built.as_secs_f64(),
-            tests.as_secs_f64()
+            sum(|spent| spent.time),
+            sum(|spent| spent.processor)
         );
         let mut counts = self.counts();
         if interrupted {

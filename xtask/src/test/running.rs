@@ -1,7 +1,7 @@
 //! A running test: a process group with a time limit.
 
 use std::{
-    io,
+    fs, io,
     os::unix::process::CommandExt,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
@@ -9,11 +9,11 @@ use std::{
 };
 
 use anyhow::Result;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::{
     TICK,
-    outcome::{self, TestResult},
+    outcome::{self, Spent, TestResult},
     room::Room,
     schedule::Job,
 };
@@ -62,18 +62,28 @@ impl Running {
 
     /// Its results, once it has ended; past its limit it is ended.
     pub(crate) fn poll(&mut self) -> Result<Option<Vec<TestResult>>> {
-        let (end, took) = match self.child.try_wait()? {
+        let mut processor = Duration::ZERO;
+        if has_ended(&self.child)? {
+            processor = processor_time(&self.child);
+        }
+        let (end, time) = match self.child.try_wait()? {
             Some(status) => (End::Exited(status), self.elapsed()),
             None if self.elapsed() > self.job.limit => {
-                let took = self.elapsed();
+                let time = self.elapsed();
                 terminate(&mut self.child);
-                (End::TimedOut(self.job.limit), took)
+                (End::TimedOut(self.job.limit), time)
             }
             None => return Ok(None),
         };
         self.ended = true;
         let (said, skipped) = (self.room.said()?, self.room.skipped()?);
-        Ok(Some(outcome::results(&self.job, end, took, said, skipped)))
+        Ok(Some(outcome::results(
+            &self.job,
+            end,
+            Spent { time, processor },
+            said,
+            skipped,
+        )))
     }
 }
 
@@ -83,6 +93,28 @@ impl Drop for Running {
             terminate(&mut self.child);
         }
     }
+}
+
+/// Whether a process has ended; its status stays to be fetched.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let status = rustix::process::waitid(WaitId::Pid(Pid::from_child(child)), options)?;
+    Ok(status.is_some())
+}
+
+/// Processor time of a process and of the children that it has waited for: utime to cstime of proc(5),
+/// in hundredths of a second; zero where it cannot be read.
+fn processor_time(child: &Child) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The name is in parentheses, and may contain some itself.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(11).take(4);
+    Duration::from_millis(
+        ticks
+            .filter_map(|field| field.parse::<u64>().ok())
+            .sum::<u64>()
+            * 10,
+    )
 }
 
 /// Ask a process and its group to end, and end them if they do not.

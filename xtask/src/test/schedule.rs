@@ -38,21 +38,28 @@ impl Queue {
         Self { waiting: jobs }
     }
 
-    /// The next one beside these. Heavy ones first, as long as there is room for one: they run one
-    /// after the other, so others have to be left to run beside them. Tests that run alone come last.
-    pub(crate) fn take(&mut self, running: &[Company]) -> Option<Job> {
+    /// The next one beside these, of which `at_once` may be running, not counting those that wait. Heavy
+    /// ones first, as long as there is room for one: they run one after the other, so others have to be
+    /// left to run beside them. Tests that run alone come last.
+    pub(crate) fn take(&mut self, running: &[Company], at_once: usize) -> Option<Job> {
         if running.contains(&Company::Alone) {
             return None;
         }
         let first = |company| self.waiting.iter().position(|job| job.company == company);
-        let is_heavy = |company: &&Company| **company == Company::Heavy;
-        let heavy = (running.iter().filter(is_heavy).count() < Company::HEAVY_AT_ONCE)
-            .then(|| first(Company::Heavy))
-            .flatten();
-        let index = heavy.or_else(|| first(Company::Any)).or_else(|| {
-            let alone = running.is_empty().then(|| first(Company::Alone));
-            alone.flatten()
-        })?;
+        let run = |company| running.iter().filter(|one| **one == company).count();
+        let one_more = |company| {
+            let room = run(company) < Company::AT_ONCE;
+            room.then(|| first(company)).flatten()
+        };
+        let busy = running.len() - run(Company::Waiting);
+        let index = (busy < at_once)
+            .then(|| one_more(Company::Heavy).or_else(|| first(Company::Any)))
+            .flatten()
+            .or_else(|| one_more(Company::Waiting))
+            .or_else(|| {
+                let alone = running.is_empty().then(|| first(Company::Alone));
+                alone.flatten()
+            })?;
         Some(self.waiting.remove(index))
     }
 }

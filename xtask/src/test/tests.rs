@@ -5,7 +5,7 @@ use std::{
 
 use super::{
     company::Company,
-    outcome::Outcome,
+    outcome::{Outcome, Spent},
     programs::{Kind, Program},
     *,
 };
@@ -123,19 +123,27 @@ fn the_longest_begins_and_company_is_kept() {
         of("round", Company::Heavy, 5),
         of("long", Company::Any, 50),
         of("longer round", Company::Heavy, 6),
+        of("sleep", Company::Waiting, 9),
+        of("nap", Company::Waiting, 8),
     ]);
-    let mut take = |running: &[Company]| queue.take(running).map(|job| job.test);
+    let mut take = |running: &[Company]| queue.take(running, 2).map(|job| job.test);
     // Those that cannot run beside each other come first.
     assert_eq!(take(&[]).unwrap(), "longer round");
     assert_eq!(take(&[Company::Heavy]).unwrap(), "long");
-    assert_eq!(take(&[Company::Any]).unwrap(), "round");
+    // One that waits is no reason for others not to run, nor are they for it.
+    let two = [Company::Heavy, Company::Any];
+    assert_eq!(take(&two).unwrap(), "sleep");
+    assert_eq!(take(&[two[0], two[1], Company::Waiting]), None);
+    assert_eq!(take(&two).unwrap(), "nap");
+    assert_eq!(take(&[Company::Any, Company::Waiting]).unwrap(), "round");
     assert_eq!(take(&[Company::Heavy]).unwrap(), "short");
     // Alone is alone.
     assert_eq!(take(&[Company::Heavy]), None);
     assert_eq!(take(&[]).unwrap(), "alone");
     assert_eq!(take(&[]), None);
     let mut queue = Queue::new(vec![of("short", Company::Any, 1)]);
-    assert!(queue.take(&[Company::Alone]).is_none());
+    assert!(queue.take(&[Company::Alone], 2).is_none());
+    assert!(queue.take(&[Company::Any, Company::Any], 2).is_none());
 }
 
 #[test]
@@ -192,10 +200,10 @@ fn what_repeats_another_test_is_for_the_proof() {
     let none = || Some(Vec::new());
     assert_eq!(takes(Tier::Check, "units", "tests::adds"), none());
     assert_eq!(takes(Tier::Check, "units", "tests::loop_adds"), None);
-    let twin = ("vm_rounds", "vm_6_1_round_f2fs");
+    let twin = ("rounds", "vm_rounds::vm_6_1_round_f2fs");
     assert_eq!(takes(Tier::Test, twin.0, twin.1), None);
     assert_eq!(takes(Tier::Proof, twin.0, twin.1), none());
-    let repeats = ("loop_stop", "loop_kills_on_ext4");
+    let repeats = ("cli", "loop_stop::loop_kills_on_ext4");
     assert_eq!(takes(Tier::Test, repeats.0, repeats.1), none());
     let more = Some(vec![("INDEF_KILLS", "200")]);
     assert_eq!(takes(Tier::Proof, repeats.0, repeats.1), more);
@@ -203,7 +211,7 @@ fn what_repeats_another_test_is_for_the_proof() {
     // Entries that match no test are found.
     let listed = [(repeats.0.to_owned(), repeats.1.to_owned())];
     let stale: Vec<_> = tiers::stale(&listed).collect();
-    assert!(stale.contains(&"tiers: vm_rounds vm_6_1_round_f2fs".to_owned()));
+    assert!(stale.contains(&"tiers: rounds vm_rounds::vm_6_1_round_f2fs".to_owned()));
     assert!(!stale.iter().any(|entry| entry.contains("loop_stop")));
 }
 
@@ -222,7 +230,8 @@ fn doc_tests_are_counted_one_by_one() {
         use std::os::unix::process::ExitStatusExt;
         running::End::Exited(std::process::ExitStatus::from_raw(code << 8))
     };
-    let results = |end, said: &str| outcome::results(&docs, end, Duration::ZERO, said.into(), None);
+    let results =
+        |end, said: &str| outcome::results(&docs, end, Spent::default(), said.into(), None);
     let good = results(status(0), said);
     assert_eq!(good.len(), 3);
     assert_eq!(good[1].test, "src/lib.rs - two (line 9) - compile");

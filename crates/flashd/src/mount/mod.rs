@@ -29,6 +29,17 @@ use crate::device::Device;
 pub use disk::DISK_NAME;
 use disk::Disk;
 
+/// Why a device cannot be mounted at a place.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMountPoint {
+    /// It is not there, or no directory.
+    #[error("{0}")]
+    Unreadable(io::Error),
+    /// There is something in it.
+    #[error("it is not empty; give an empty directory")]
+    NotEmpty,
+}
+
 /// A device cannot be mounted.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
@@ -37,8 +48,8 @@ pub enum MountError {
     Directory {
         /// The place where it should be mounted.
         path: PathBuf,
-        /// The mistake, and the remedy.
-        reason: String,
+        /// The mistake.
+        reason: NoMountPoint,
     },
     /// FUSE cannot mount it.
     #[error("{}: cannot mount: {source}{}", path.display(), advice(source))]
@@ -248,9 +259,9 @@ fn unmount_as_user(path: &Path) -> Result<(), MountError> {
 
 /// An empty directory, with the mount of a daemon that was killed taken away.
 fn prepare(path: &Path) -> Result<PathBuf, MountError> {
-    let wrong = |reason: &str| MountError::Directory {
+    let wrong = |reason| MountError::Directory {
         path: path.to_owned(),
-        reason: reason.to_owned(),
+        reason,
     };
     if let Err(error) = fs::metadata(path)
         && error.raw_os_error() == Some(rustix::io::Errno::NOTCONN.raw_os_error())
@@ -258,11 +269,11 @@ fn prepare(path: &Path) -> Result<PathBuf, MountError> {
         tracing::warn!(path = %path.display(), "unmounting what a killed daemon has left");
         unmount(path, UnmountFlags::DETACH)?;
     }
-    let failed = |error: io::Error| wrong(&error.to_string());
+    let failed = |error| wrong(NoMountPoint::Unreadable(error));
     let path = path.canonicalize().map_err(failed)?;
     let mut entries = fs::read_dir(&path).map_err(failed)?;
     if entries.next().is_some() {
-        return Err(wrong("it is not empty; give an empty directory"));
+        return Err(wrong(NoMountPoint::NotEmpty));
     }
     Ok(path)
 }

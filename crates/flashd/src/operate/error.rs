@@ -19,7 +19,7 @@ pub enum OperateError {
         /// The address that was asked for.
         address: SocketAddr,
         /// The mistake.
-        reason: String,
+        reason: NoMetrics,
     },
     /// A signal handler or thread cannot be set up.
     #[error("cannot set up the daemon: {0}")]
@@ -42,4 +42,15 @@ pub enum OperateError {
         /// The whole report.
         report: LatenessReport,
     },
+}
+
+/// Why metrics cannot be served at an address.
+#[derive(Debug, thiserror::Error)]
+pub enum NoMetrics {
+    /// An address of the network.
+    #[error("only a loopback address is allowed: anybody who reaches it may read")]
+    Open,
+    /// It cannot be listened at.
+    #[error("{0}")]
+    Bind(io::Error),
 }

@@ -10,18 +10,16 @@ use std::{
 
 use serde_json::Value;
 
-use super::error::OperateError;
+use super::error::{NoMetrics, OperateError};
 use crate::device::{Device, DeviceStats};
 
 /// Answer at `address` for as long as the device lives.
 pub(super) fn serve(address: SocketAddr, device: &Arc<Device>) -> Result<(), OperateError> {
-    let refused = |reason: String| OperateError::Metrics { address, reason };
+    let refused = |reason| OperateError::Metrics { address, reason };
     if !address.ip().is_loopback() {
-        return Err(refused(
-            "only a loopback address is allowed: anybody who reaches it may read".to_owned(),
-        ));
+        return Err(refused(NoMetrics::Open));
     }
-    let listener = TcpListener::bind(address).map_err(|error| refused(error.to_string()))?;
+    let listener = TcpListener::bind(address).map_err(|error| refused(NoMetrics::Bind(error)))?;
     let device = Arc::downgrade(device);
     std::thread::Builder::new()
         .name("flashd-metrics".to_owned())

@@ -24,7 +24,7 @@ use std::{
 };
 
 pub use control::{Ask, Told, ask};
-pub use error::OperateError;
+pub use error::{NoMetrics, OperateError};
 pub use runtime::{RuntimeError, find_socket, runtime_dir};
 use signal_hook::{
     consts::{SIGINT, SIGTERM},

@@ -21,6 +21,60 @@ const ENTRY_BYTES: usize = 40;
 /// The largest data of an entry; a larger length is damage.
 const LARGEST_DATA: u64 = 1 << 30;
 
+/// Why a file is of no use as a recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnusableRecording {
+    /// It is too short.
+    #[error("this is no recording, or its head is torn")]
+    NoHead,
+    /// It begins as no recording does.
+    #[error("this is no recording of flashd")]
+    Foreign,
+    /// A later format.
+    #[error("its format is not known to this flashd")]
+    Version,
+    /// The description of the device.
+    #[error("its header is damaged")]
+    Header,
+    /// An entry that is not the last one.
+    #[error("entry {number} is damaged ({part})")]
+    Entry {
+        /// From 1.
+        number: u64,
+        /// The part of it.
+        part: Part,
+    },
+    /// An image is of one namespace.
+    #[error("it has several namespaces")]
+    SeveralNamespaces,
+    /// An image has no zones.
+    #[error("its namespace has zones")]
+    HasZones,
+}
+
+/// A part of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the texts say it")]
+pub enum Part {
+    #[error("checksum or number")]
+    Head,
+    #[error("length")]
+    Length,
+    #[error("data")]
+    Data,
+    #[error("name")]
+    Name,
+    #[error("kind")]
+    Kind,
+    #[error("namespace")]
+    Namespace,
+    #[error("place")]
+    Place,
+    #[error("zone")]
+    Zone,
+}
+
 /// A recording cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
@@ -38,7 +92,7 @@ pub enum RecordError {
         /// The recording.
         path: PathBuf,
         /// The mistake.
-        reason: String,
+        reason: UnusableRecording,
     },
     /// The recording has no such mark.
     #[error("{}: there is no {mark}; `flashd replay --list` shows what there is", path.display())]
@@ -168,12 +222,12 @@ impl Reader {
     ///
     /// It cannot be read, or is something else.
     pub fn open(path: &Path) -> Result<Self, RecordError> {
-        let unusable = |reason: &str| RecordError::Unusable {
+        let unusable = |reason| RecordError::Unusable {
             path: path.to_owned(),
-            reason: reason.to_owned(),
+            reason,
         };
         let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::UnexpectedEof => unusable("this is no recording, or its head is torn"),
+            io::ErrorKind::UnexpectedEof => unusable(UnusableRecording::NoHead),
             _ => RecordError::io(path, source),
         };
         let file = File::open(path).map_err(failed)?;
@@ -182,21 +236,21 @@ impl Reader {
         input.read_exact(&mut head).map_err(failed)?;
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
         if &head[..8] != MAGIC {
-            return Err(unusable("this is no recording of flashd"));
+            return Err(unusable(UnusableRecording::Foreign));
         }
         if half(8) != VERSION {
-            return Err(unusable("its format is not known to this flashd"));
+            return Err(unusable(UnusableRecording::Version));
         }
         if half(12) > 1 << 20 {
-            return Err(unusable("its header is damaged"));
+            return Err(unusable(UnusableRecording::Header));
         }
         let mut json = vec![0; half(12) as usize];
         input.read_exact(&mut json).map_err(failed)?;
         if crc32c::crc32c(&json) != half(16) {
-            return Err(unusable("its header is damaged"));
+            return Err(unusable(UnusableRecording::Header));
         }
         let header =
-            serde_json::from_slice(&json).map_err(|_| unusable("its header is damaged"))?;
+            serde_json::from_slice(&json).map_err(|_| unusable(UnusableRecording::Header))?;
         Ok(Self {
             path: path.to_owned(),
             input,
@@ -237,17 +291,20 @@ impl Reader {
         }
         let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
         let half = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("4 bytes"));
-        let damaged = |path: &Path, what: &str| RecordError::Unusable {
+        let damaged = |path: &Path, part| RecordError::Unusable {
             path: path.to_owned(),
-            reason: format!("entry {} is damaged ({what})", self.sequence + 1),
+            reason: UnusableRecording::Entry {
+                number: self.sequence + 1,
+                part,
+            },
         };
         let (namespace, place, len) = (half(4), word(8), word(16));
         if half(36) != crc32c::crc32c(&head[..36]) || word(24) != self.sequence + 1 {
-            return Err(damaged(&self.path, "checksum or number"));
+            return Err(damaged(&self.path, Part::Head));
         }
         let has_data = matches!(head[0], 1 | 10);
         if has_data && len > LARGEST_DATA {
-            return Err(damaged(&self.path, "length"));
+            return Err(damaged(&self.path, Part::Length));
         }
         let mut data = std::mem::take(&mut self.data);
         data.resize(if has_data { len as usize } else { 0 }, 0);
@@ -259,12 +316,15 @@ impl Reader {
             return Ok(None);
         }
         self.sequence += 1;
-        let bad = |what: &str| RecordError::Unusable {
+        let bad = |part| RecordError::Unusable {
             path: self.path.clone(),
-            reason: format!("entry {} is damaged ({what})", self.sequence),
+            reason: UnusableRecording::Entry {
+                number: self.sequence,
+                part,
+            },
         };
         if crc32c::crc32c(&self.data) != half(32) {
-            return Err(bad("data"));
+            return Err(bad(Part::Data));
         }
         let fua = head[1] == 1;
         let zone = |change| Change::Zone {
@@ -288,28 +348,28 @@ impl Reader {
             6 => zone(ZoneChange::ReadOnly),
             7 => zone(ZoneChange::Offline),
             10 => {
-                let name = std::str::from_utf8(&self.data).map_err(|_| bad("name"))?;
+                let name = std::str::from_utf8(&self.data).map_err(|_| bad(Part::Name))?;
                 return Ok(Some(Entry::Mark { name }));
             }
             11 => return Ok(Some(Entry::PowerCut)),
-            _ => return Err(bad("kind")),
+            _ => return Err(bad(Part::Kind)),
         };
         self.fits(namespace, &change).map_err(bad)?;
         Ok(Some(Entry::Change { namespace, change }))
     }
 
     /// Check that a change is inside of its namespace: the code that applies it relies on that.
-    fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), &'static str> {
+    fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), Part> {
         let kind = (namespace as usize)
             .checked_sub(1)
             .and_then(|index| self.header.namespaces.get(index))
-            .ok_or("namespace")?;
+            .ok_or(Part::Namespace)?;
         let range = |offset: u64, len: u64| {
             let whole =
                 offset.is_multiple_of(kind.block_bytes) && len.is_multiple_of(kind.block_bytes);
             match offset.checked_add(len) {
                 Some(end) if whole && end <= kind.size_bytes => Ok(()),
-                _ => Err("place"),
+                _ => Err(Part::Place),
             }
         };
         match *change {
@@ -318,7 +378,7 @@ impl Reader {
             Change::Flush => Ok(()),
             Change::Zone { zone, .. } => match kind.zones {
                 Some(zones) if zone < zones.count => Ok(()),
-                _ => Err("zone"),
+                _ => Err(Part::Zone),
             },
         }
     }

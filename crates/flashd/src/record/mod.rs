@@ -23,7 +23,7 @@ use std::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 
-pub use entry::{Entry, Header, Reader, RecordError};
+pub use entry::{Entry, Header, Part, Reader, RecordError, UnusableRecording};
 pub use keep::Keep;
 pub use replay::{Mark, ParseMarkError, Replayed, marks, replay};
 pub use walk::{Form, Walk};

@@ -13,7 +13,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Entry, Header, Keep, Mark, Reader, RecordError, Replayed,
+    Entry, Header, Keep, Mark, Reader, RecordError, Replayed, UnusableRecording,
     keep::SplitMix,
     replay::{keep_parts, len_of, part},
     zone_ends::{ZoneEnds, zone_at},
@@ -89,10 +89,10 @@ impl Walk {
         let header = reader.header().clone();
         if form == Form::Image {
             let [only] = &header.namespaces[..] else {
-                return Err(unusable(recording, "it has several namespaces"));
+                return Err(unusable(recording, UnusableRecording::SeveralNamespaces));
             };
             if only.zones.is_some() {
-                return Err(unusable(recording, "its namespace has zones"));
+                return Err(unusable(recording, UnusableRecording::HasZones));
             }
         }
         Ok(Self {
@@ -209,9 +209,9 @@ impl Walk {
     }
 }
 
-fn unusable(recording: &Path, reason: &str) -> RecordError {
+fn unusable(recording: &Path, reason: UnusableRecording) -> RecordError {
     RecordError::Unusable {
         path: recording.to_owned(),
-        reason: reason.to_owned(),
+        reason,
     }
 }

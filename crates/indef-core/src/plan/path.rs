@@ -1,13 +1,14 @@
 //! Paths in JSON.
 
 use std::{
-    ffi::OsString,
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
+
+use crate::path::{PathError, path_of};
 
 /// A path in JSON: readable text, and its bytes where the text cannot hold them.
 /// Flatten it into the object that has the path.
@@ -38,19 +39,11 @@ impl PathJson {
     /// # Errors
     ///
     /// The fault of it: empty, bad base64, or with a zero byte inside.
-    pub fn to_path(&self) -> Result<PathBuf, &'static str> {
+    pub fn to_path(&self) -> Result<PathBuf, PathError> {
         let bytes = match &self.path_bytes {
             None => self.path.clone().into_bytes(),
-            Some(text) => STANDARD
-                .decode(text)
-                .map_err(|_| "path_bytes is not base64")?,
+            Some(text) => STANDARD.decode(text).map_err(|_| PathError::Base64)?,
         };
-        if bytes.is_empty() {
-            return Err("the path is empty");
-        }
-        if bytes.contains(&0) {
-            return Err("the path has a zero byte");
-        }
-        Ok(PathBuf::from(OsString::from_vec(bytes)))
+        path_of(bytes)
     }
 }

@@ -3,6 +3,7 @@
 use std::{fmt, io};
 
 use super::{MAGIC, MAX_LINE, VERSION};
+use crate::path::PathError;
 
 /// The error of an unusable profile: the line, the mistake and the remedy.
 #[derive(Debug)]
@@ -99,8 +100,8 @@ pub enum LineError {
         name: &'static str,
     },
     /// Not a path.
-    #[error("{0}")]
-    Path(&'static str),
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// More files than can be counted.
     #[error("too many files")]
     TooManyFiles,

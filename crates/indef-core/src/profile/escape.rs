@@ -1,10 +1,11 @@
 //! Paths in a profile: bytes that would break a line are percent-encoded.
 
 use std::{
-    ffi::OsString,
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
+
+use crate::path::{PathError, path_of};
 
 /// A path as one word: printable ASCII except `%` stays, every other byte becomes `%XX`, spaces too.
 #[must_use]
@@ -26,7 +27,7 @@ pub fn encode(path: &Path) -> String {
 /// # Errors
 ///
 /// The problem with the word.
-pub fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
+pub fn decode(text: &[u8]) -> Result<PathBuf, PathError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let [first, behind @ ..] = rest {
@@ -36,21 +37,18 @@ pub fn decode(text: &[u8]) -> Result<PathBuf, &'static str> {
             continue;
         }
         let [high, low, behind @ ..] = rest else {
-            return Err("'%' in a path must be followed by two hexadecimal digits");
+            return Err(PathError::Escape);
         };
         let (Some(high), Some(low)) = (hex(*high), hex(*low)) else {
-            return Err("'%' in a path must be followed by two hexadecimal digits");
+            return Err(PathError::Escape);
         };
         bytes.push(high << 4 | low);
         rest = behind;
     }
     if bytes.is_empty() {
-        return Err("the path is missing");
+        return Err(PathError::Missing);
     }
-    if bytes.contains(&0) {
-        return Err("the path has a zero byte");
-    }
-    Ok(PathBuf::from(OsString::from_vec(bytes)))
+    path_of(bytes)
 }
 
 fn hex(digit: u8) -> Option<u8> {

@@ -106,12 +106,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn failed(&self, path: PathBuf, operation: &'static str, errno: Errno) {
-        let error = FsError {
-            path: path.clone(),
-            operation,
-            offset: None,
-            source: errno.into(),
-        };
+        let error = FsError::new(&path, operation, errno);
         self.problem(path, error.into());
     }
 
@@ -416,12 +411,9 @@ impl<'w, 'a> Walker<'w, 'a> {
         path: &Path,
     ) -> Result<Arc<Tree>, Refusal> {
         let known = self.walk.file_system(node.dev, fd, path)?;
-        let top_fd = fd.try_clone().map_err(|source| FsError {
-            path: path.to_owned(),
-            operation: "open the directory",
-            offset: None,
-            source,
-        })?;
+        let top_fd = fd
+            .try_clone()
+            .map_err(|error| FsError::new(path, "open the directory", error))?;
         Ok(Arc::new(Tree {
             root_len: path.as_os_str().len(),
             top: Arc::clone(node),

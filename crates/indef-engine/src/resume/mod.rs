@@ -33,6 +33,7 @@ use indef_core::plan::{
     FilePlan, PlanOptions,
     format::{PlanError, PlanReader, PlanWriter},
 };
+use indef_fs::FsError;
 use rustix::fs::{FlockOperation, flock};
 use units::Bytes;
 
@@ -50,16 +51,8 @@ pub use state_directory::state_directory;
 #[derive(Debug, thiserror::Error)]
 pub enum ResumeError {
     /// A file operation failed.
-    #[error("{path}: {operation} failed: {source}", path = path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The operation.
-        operation: &'static str,
-        /// The kernel's error.
-        #[source]
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] FsError),
     /// The stored plan cannot be read.
     #[error("{path}: {source}", path = path.display())]
     Plan {
@@ -80,14 +73,6 @@ pub enum ResumeError {
         /// Counted from 1.
         line: u64,
     },
-}
-
-fn failed(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> ResumeError {
-    move |source| ResumeError::Io {
-        path: path.to_owned(),
-        operation,
-        source,
-    }
 }
 
 /// A run whose work is stored. Dropped without [`Self::finish`], it can be resumed.
@@ -167,24 +152,24 @@ impl StoredRun {
                 .create_new(true)
                 .mode(0o600)
                 .open(path)
-                .map_err(failed(path, "create"))
+                .map_err(|error| FsError::new(path, "create", error))
         };
         let mut journal = create(unnamed)?;
         flock(&journal, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|errno| failed(unnamed, "lock")(errno.into()))?;
+            .map_err(|errno| FsError::new(unnamed, "lock", errno))?;
         let plan = create(plan_path)?;
         write_plan(&plan, options, plans)
             .and_then(|()| plan.sync_all())
-            .map_err(failed(plan_path, "write"))?;
+            .map_err(|error| FsError::new(plan_path, "write", error))?;
         write_header(&mut journal)
             .and_then(|()| journal.sync_all())
             .and_then(|()| fs::rename(unnamed, journal_path))
-            .map_err(failed(unnamed, "write"))?;
+            .map_err(|error| FsError::new(unnamed, "write", error))?;
         // Make both names durable, too.
         let directory = journal_path.parent().unwrap_or(Path::new("/"));
         File::open(directory)
             .and_then(|directory| directory.sync_all())
-            .map_err(failed(directory, "write"))?;
+            .map_err(|error| FsError::new(directory, "write", error))?;
         Ok(Self {
             journal: Mutex::new(journal),
             journal_path: journal_path.to_owned(),
@@ -204,12 +189,12 @@ impl StoredRun {
         let mut journals = match names(directory, "journal") {
             Ok(journals) => journals,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(directory, "list")(error)),
+            Err(error) => return Err(FsError::new(directory, "list", error).into()),
         };
         journals.sort();
         let mut running = None;
         for path in journals.into_iter().rev() {
-            match lock_when_left(&path).map_err(failed(&path, "lock"))? {
+            match lock_when_left(&path).map_err(|error| FsError::new(&path, "lock", error))? {
                 Lockable::Yes(journal) => return Self::resume(journal, path).map(Some),
                 Lockable::Gone => {}
                 Lockable::Held(process) => {
@@ -230,7 +215,8 @@ impl StoredRun {
         directory: &Path,
         covered: &dyn Fn(&FilePlan) -> bool,
     ) -> Result<u64, ResumeError> {
-        let journals = names(directory, "journal").map_err(failed(directory, "list"))?;
+        let journals =
+            names(directory, "journal").map_err(|error| FsError::new(directory, "list", error))?;
         let mut removed = 0;
         for path in journals {
             let Ok(Some(journal)) = lock_if_left(&path) else {
@@ -255,7 +241,7 @@ impl StoredRun {
             options: run_options,
             process: _,
         } = journal::read(&journal).map_err(|error| match error {
-            ReadError::Io(source) => failed(&journal_path, "read")(source),
+            ReadError::Io(source) => ResumeError::Io(FsError::new(&journal_path, "read", source)),
             ReadError::Line(line) => ResumeError::Damaged {
                 path: journal_path.clone(),
                 line,
@@ -263,9 +249,10 @@ impl StoredRun {
         })?;
         journal
             .set_len(valid_len)
-            .map_err(failed(&journal_path, "write"))?;
+            .map_err(|error| FsError::new(&journal_path, "write", error))?;
         let plan_path = journal_path.with_extension("plan");
-        let plan = File::open(&plan_path).map_err(failed(&plan_path, "open"))?;
+        let plan =
+            File::open(&plan_path).map_err(|error| FsError::new(&plan_path, "open", error))?;
         let damaged = |source| ResumeError::Plan {
             path: plan_path.clone(),
             source,
@@ -320,7 +307,7 @@ impl StoredRun {
     pub fn finish(self) -> Result<(), ResumeError> {
         // The plan first: a plan without a journal would be noticed by nobody but `sweep`.
         for path in [&self.plan_path, &self.journal_path] {
-            fs::remove_file(path).map_err(failed(path, "remove"))?;
+            fs::remove_file(path).map_err(|error| FsError::new(path, "remove", error))?;
         }
         Ok(())
     }

@@ -143,31 +143,21 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
 
 #[cfg(test)]
 mod tests {
-    use units::{FileOffset, PhysOffset};
-
     use super::*;
+    use crate::test_layout::{self, NONE};
 
     /// Extents of blocks: file, place, length, flags.
     fn layout(extents: &[(u64, u64, u64, ExtentFlags)]) -> Layout {
         let block = 4096;
-        Layout::new(
-            extents
-                .iter()
-                .map(|&(file, phys, len, flags)| Extent {
-                    file: FileOffset(file * block),
-                    phys: PhysOffset(phys * block),
-                    len: Bytes(len * block),
-                    flags,
-                })
-                .collect(),
-        )
+        let extents = extents.iter();
+        let bytes = extents
+            .map(|&(file, phys, len, flags)| (file * block, phys * block, len * block, flags));
+        test_layout::layout(&bytes.collect::<Vec<_>>())
     }
 
     fn blocks(start: u64, len: u64) -> FileRange {
         FileRange::new(start * 4096, len * 4096)
     }
-
-    const NONE: ExtentFlags = ExtentFlags::empty();
 
     #[test]
     fn holes_unwritten_and_shared_parts_are_left_out() {

@@ -13,6 +13,23 @@ use units::Bytes;
 /// Sysfs counts in these.
 const SECTOR: u64 = 512;
 
+/// A kind of device on which addresses are not those of a whole device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Layer {
+    /// A part of a device.
+    #[error("a partition")]
+    Partition,
+    /// dm: LVM, encryption …
+    #[error("made by device mapper")]
+    DeviceMapper,
+    /// md.
+    #[error("an array of devices")]
+    Array,
+    /// A file as a device.
+    #[error("a loop device")]
+    Loop,
+}
+
 /// A block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockDevice {
@@ -90,13 +107,13 @@ impl BlockDevice {
     }
 
     /// The kind of device, where addresses on it are not those of a whole device.
-    pub(crate) fn layer(&self) -> Option<&'static str> {
+    pub(crate) fn layer(&self) -> Option<Layer> {
         let has = |name| self.sysfs.join(name).exists();
         match () {
-            () if self.is_partition() => Some("a partition"),
-            () if has("dm") => Some("made by device mapper"),
-            () if has("md") => Some("an array of devices"),
-            () if has("loop") => Some("a loop device"),
+            () if self.is_partition() => Some(Layer::Partition),
+            () if has("dm") => Some(Layer::DeviceMapper),
+            () if has("md") => Some(Layer::Array),
+            () if has("loop") => Some(Layer::Loop),
             () => None,
         }
     }

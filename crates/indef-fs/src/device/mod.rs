@@ -18,7 +18,7 @@ use linux_abi::nvme::{self, Answer};
 use nvme_wire::{log::LogPage, vendor::GeometryLog};
 
 pub(crate) use self::block::BlockDevice;
-pub use self::page::PageError;
+pub use self::{block::Layer, page::PageError};
 use crate::{Filesystem, FsKind, f2fs::Superblock};
 
 /// The longest log page that is read; one of 4096 dies and some namespaces has a tenth of it.
@@ -55,12 +55,12 @@ pub enum NoGeometry {
         devices: String,
     },
     /// The zoned device is one that the kernel puts together, or a part of one.
-    #[error("{device} is {what}; only whole NVMe namespaces are asked", device = device.display())]
+    #[error("{device} is {layer}; only whole NVMe namespaces are asked", device = device.display())]
     Layered {
         /// The device.
         device: PathBuf,
         /// Its kind.
-        what: &'static str,
+        layer: Layer,
     },
     /// The zoned device has another protocol.
     #[error("{device} is no NVMe device, and no other can be asked; --geometry describes it", device = device.display())]
@@ -118,9 +118,9 @@ pub fn device_geometry(fs: &Filesystem) -> Result<DeviceGeometry, NoGeometry> {
     }
     let mounted = BlockDevice::by_number(fs.dev).ok_or(NoGeometry::NoDevice(fs.kind))?;
     let (device, start) = zoned_member(fs, mounted)?;
-    if let Some(what) = device.layer() {
+    if let Some(layer) = device.layer() {
         let device = device.path;
-        return Err(NoGeometry::Layered { device, what });
+        return Err(NoGeometry::Layered { device, layer });
     }
     let (log, nsid) = read_page(&device)?;
     let no_page = |why| NoGeometry::NoPage {

@@ -222,20 +222,10 @@ impl MoveQueue {
 
 #[cfg(test)]
 mod tests {
-    use units::PhysOffset;
-
     use super::*;
+    use crate::test_layout::extent;
 
     const MIB: u64 = 1 << 20;
-
-    fn extent(file: u64, phys: u64, len: u64, flags: ExtentFlags) -> Extent {
-        Extent {
-            file: FileOffset(file),
-            phys: PhysOffset(phys),
-            len: Bytes(len),
-            flags,
-        }
-    }
 
     fn segment(len: u64, borders: &[u64]) -> Segment {
         Segment {

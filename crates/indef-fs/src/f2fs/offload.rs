@@ -156,12 +156,7 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
     let Some(mount) = &fs.mount else {
         return Err(SkipReason::NoOffload.into());
     };
-    let fail = |source| FsError {
-        path: mount.point.clone(),
-        operation: "ask for the offload of F2FS",
-        offset: None,
-        source,
-    };
+    let fail = |error| FsError::new(&mount.point, "ask for the offload of F2FS", error);
     let root = match mount.open(fs.dev) {
         Ok(root) => root,
         // Something else is mounted over it.
@@ -217,12 +212,7 @@ impl Relocator for F2fsOffload {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some((file, path)) = moved {
-            checkpoint(&file).map_err(|source| FsError {
-                path,
-                operation: "write a checkpoint",
-                offset: None,
-                source,
-            })?;
+            checkpoint(&file).map_err(|error| FsError::new(path, "write a checkpoint", error))?;
         }
         settled
     }

@@ -202,18 +202,12 @@ fn next_part(range: FileRange, extents: &[Extent], limit: Bytes) -> FileRange {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use units::PhysOffset;
-
     use super::*;
+    use crate::test_layout::{self, NONE};
+    use proptest::prelude::*;
 
     fn extent(file: u64, phys: u64, len: u64) -> Extent {
-        Extent {
-            file: FileOffset(file),
-            phys: PhysOffset(phys),
-            len: Bytes(len),
-            flags: ExtentFlags::empty(),
-        }
+        test_layout::extent(file, phys, len, NONE)
     }
 
     #[test]

@@ -28,7 +28,6 @@ use std::{collections::VecDeque, fs::File};
 
 use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
-    fiemap::Mapper,
     xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
     xfs_handle::open_unnoticed,
 };
@@ -42,14 +41,14 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     cached::{Cached, is_dirty},
     donor::{Donor, allocated_runs, is_shared, runs},
-    file::{admit, open_direct, refuse, timed, whole},
-    freshness::Sample,
+    file::{admit, map_file, open_direct, refuse, timed, whole},
+    freshness::{Sample, unless_resized},
     offload::{Copied, Offload, Pin},
     select::{choose, gain, replaced},
 };
 use crate::{
     CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
-    StepLimit, Target, map,
+    StepLimit, Target,
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece; free space of this
@@ -167,16 +166,6 @@ impl CommitRange {
     }
 }
 
-fn map_file(target: &Target, range: FileRange, sync: bool) -> Result<Layout, Refusal> {
-    map(
-        &target.file,
-        &target.path,
-        range,
-        sync,
-        &mut Mapper::default(),
-    )
-}
-
 /// Open the target again, so that an exchange leaves its times alone.
 fn open_again(target: &Target) -> Result<File, Refusal> {
     let fail = |error| refuse(target, "open by handle", None, error);
@@ -291,10 +280,8 @@ struct Commit<'a> {
 
 impl Relocation for Commit<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
-        self.advance(limit).map_err(|refusal| match refusal {
-            Refusal::Failed(_) => self.shrunk().unwrap_or(refusal),
-            refusal @ Refusal::Skip(_) => refusal,
-        })
+        self.advance(limit)
+            .map_err(|refusal| unless_resized(self.target, self.size, refusal))
     }
 }
 
@@ -582,14 +569,6 @@ impl<'a> Commit<'a> {
             self.allocated.push_front(range);
         }
         Ok(())
-    }
-
-    /// A range that the file no longer has is refused as invalid before anything else is checked.
-    fn shrunk(&self) -> Option<Refusal> {
-        match Sample::take(self.target) {
-            Ok(sample) if sample.size == self.size => None,
-            _ => Some(SkipReason::Changed.into()),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use linux_abi::nvme::{
 };
 use nvme_wire::{
     copy::{CopyFormat, Source},
-    identify::{Controller, Namespace, ONCS_COPY},
+    identify::{Cns, Controller, IDENTIFY_LEN, Namespace, ONCS_COPY},
     io::BlockRange,
 };
 use units::{Bytes, PhysOffset};
@@ -143,26 +143,29 @@ impl CopyDevice {
             return Err(NoCopy::NoDevice);
         }
         let nsid = nvme::namespace_id(&file).map_err(fail("ask for the namespace"))?;
-        let mut data = [0; 4096];
-        let mut identify = |structure, nsid| {
-            match nvme::identify(&file, structure, nsid, 0, &mut data) {
+        let mut data = [0; IDENTIFY_LEN];
+        let mut identify = |structure: Cns, nsid| {
+            match nvme::identify(&file, structure.raw(), nsid, 0, &mut data) {
                 Ok(Answer::Success) => Ok(data),
                 Ok(Answer::Status(status)) => Err(NvmeStatus(status).into()),
                 Err(error) => Err(error),
             }
             .map_err(fail("Identify"))
         };
-        let (controller, namespace) = (identify(1, 0)?, identify(0, nsid)?);
-        let can_copy = Controller::first_of(&controller)
-            .is_some_and(|controller| controller.nvm_commands.get() & ONCS_COPY != 0);
-        let limits = Namespace::first_of(&namespace).map(|namespace| Limits {
+        let controller = Controller::first_of(&identify(Cns::Controller, 0)?);
+        let namespace = Namespace::first_of(&identify(Cns::Namespace, nsid)?);
+        let (Some(controller), Some(namespace)) = (controller, namespace) else {
+            return Err(NoCopy::NoCommand { device: path });
+        };
+        let can_copy = controller.nvm_commands.get() & ONCS_COPY != 0;
+        let limits = Limits {
             range_blocks: namespace.copy_range_blocks.get().into(),
             blocks: namespace.copy_blocks.get().into(),
             ranges: usize::from(namespace.copy_ranges) + 1,
-        });
-        let Some(limits) = limits.filter(|l| can_copy && l.range_blocks > 0 && l.blocks > 0) else {
-            return Err(NoCopy::NoCommand { device: path });
         };
+        if !can_copy || limits.range_blocks == 0 || limits.blocks == 0 {
+            return Err(NoCopy::NoCommand { device: path });
+        }
         let block = device
             .number("queue/logical_block_size")
             .and_then(|known| block_size(&namespace, known, fs.block_size))
@@ -224,15 +227,11 @@ impl CopyDevice {
 
 /// Bytes of a logical block; `None` where blocks have metadata, are not as `known`, or are larger than
 /// the file system's.
-fn block_size(identify: &[u8], known: u64, fs_block: Bytes) -> Option<Bytes> {
-    // FLBAS: which of the formats at byte 128, with bits 6:5 above bits 3:0 (NVM §4.1.5.1).
-    let flbas = *identify.get(26)?;
-    let format = usize::from(flbas & 0xF | flbas >> 1 & 0x30);
-    let format = identify.get(128 + 4 * format..)?.get(..4)?;
-    let metadata = u16::from_le_bytes([format[0], format[1]]);
-    let block = 1_u64.checked_shl(format[2].into())?;
+fn block_size(namespace: &Namespace, known: u64, fs_block: Bytes) -> Option<Bytes> {
+    let format = namespace.format_in_use();
+    let block = 1_u64.checked_shl(format.block_shift.into())?;
     let fits = block == known && fs_block.get().is_multiple_of(block);
-    (metadata == 0 && fits).then_some(Bytes(block))
+    (format.metadata.get() == 0 && fits).then_some(Bytes(block))
 }
 
 /// Transfers (from, to, blocks) as commands: one for each run of destinations, as far as the limits
@@ -331,7 +330,9 @@ mod tests {
         let mut identify = vec![0; 4096];
         identify[26] = 1;
         identify[132..136].copy_from_slice(&[0, 0, 12, 0]);
-        let size = |identify: &[u8], known, fs| block_size(identify, known, Bytes(fs));
+        let size = |identify: &[u8], known, fs| {
+            block_size(&Namespace::first_of(identify).unwrap(), known, Bytes(fs))
+        };
         assert_eq!(size(&identify, 4096, 4096), Some(Bytes(4096)));
         assert_eq!(size(&identify, 4096, 1024), None);
         identify[132] = 8;

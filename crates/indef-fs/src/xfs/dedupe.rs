@@ -31,7 +31,6 @@ use indef_core::{
 };
 use linux_abi::{
     cache::start_writeback,
-    fiemap::Mapper,
     share::{Compared, dedupe_range},
     xfs::{Features, Geometry},
 };
@@ -41,8 +40,8 @@ use units::{Bytes, FileOffset, FileRange};
 use super::{
     cached::Cached,
     donor::{Donor, is_shared, runs},
-    file::{admit, refuse, timed, whole},
-    freshness::Sample,
+    file::{admit, map_file, refuse, timed, whole},
+    freshness::{Sample, unless_resized},
     select::{choose, gain, replaced},
 };
 use crate::{
@@ -50,7 +49,6 @@ use crate::{
     Target,
     cache::{drop_clean, read_ahead},
     hold::{Holds, NAPS},
-    map,
 };
 
 /// Blocks that are allocated ahead of copying, so that they are in one piece.
@@ -103,7 +101,7 @@ impl Relocator for DedupeRange {
         let size = Sample::take(target)?.size;
         let file = whole(size, target.block_size);
         // Used to choose, to allocate and to cut; each unit is mapped again before its call.
-        let layout = map_file(target, file)?;
+        let layout = map_file(target, file, false)?;
         let ranges: Vec<_> = ranges.iter().map(|counted| counted.range).collect();
         let chosen = choose(&layout, &ranges, file, target.block_size, false).map_err(
             |reason| match reason {
@@ -149,16 +147,6 @@ fn look(target: &Target) -> Result<Geometry, Refusal> {
     } else {
         Err(SkipReason::NoEngine.into())
     }
-}
-
-fn map_file(target: &Target, range: FileRange) -> Result<Layout, Refusal> {
-    map(
-        &target.file,
-        &target.path,
-        range,
-        false,
-        &mut Mapper::default(),
-    )
 }
 
 /// The range of one call.
@@ -233,10 +221,8 @@ struct Dedupe<'a> {
 
 impl Relocation for Dedupe<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
-        self.advance(limit).map_err(|refusal| match refusal {
-            Refusal::Failed(_) => self.shrunk().unwrap_or(refusal),
-            refusal @ Refusal::Skip(_) => refusal,
-        })
+        self.advance(limit)
+            .map_err(|refusal| unless_resized(self.target, self.size, refusal))
     }
 }
 
@@ -410,7 +396,7 @@ impl Dedupe<'_> {
             FileOffset(range.start.get().saturating_sub(block.get())),
             range.end() + block,
         );
-        let layout = map_file(self.target, around)?;
+        let layout = map_file(self.target, around, false)?;
         let unplaced = layout
             .clipped(range)
             .any(|extent| extent.flags.contains(ExtentFlags::UNPLACED));
@@ -435,14 +421,6 @@ impl Dedupe<'_> {
             return Ok(Look::Stays(SkipReason::NoGain));
         }
         Ok(Look::Good)
-    }
-
-    /// A range that the file no longer has is refused as invalid before anything else is checked.
-    fn shrunk(&self) -> Option<Refusal> {
-        match Sample::take(self.target) {
-            Ok(sample) if sample.size == self.size => None,
-            _ => Some(SkipReason::Changed.into()),
-        }
     }
 }
 
@@ -482,25 +460,18 @@ fn cut(
 
 #[cfg(test)]
 mod tests {
-    use indef_core::layout::Extent;
-    use units::PhysOffset;
-
     use super::*;
+    use crate::test_layout::{NONE, extent};
 
     /// Extents of these lengths, none beside another.
     fn layout(lengths: &[u64]) -> Layout {
         let mut at = 0;
-        let extent = |(index, len): (usize, &u64)| {
-            let file = FileOffset(at);
+        let next = |(index, len): (usize, &u64)| {
+            let file = at;
             at += len;
-            Extent {
-                file,
-                phys: PhysOffset(1_000_000 * (index as u64 + 1)),
-                len: Bytes(*len),
-                flags: ExtentFlags::empty(),
-            }
+            extent(file, 1_000_000 * (index as u64 + 1), *len, NONE)
         };
-        Layout::new(lengths.iter().enumerate().map(extent).collect())
+        Layout::new(lengths.iter().enumerate().map(next).collect())
     }
 
     /// The lengths of all units.

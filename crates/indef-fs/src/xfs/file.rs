@@ -3,8 +3,9 @@
 
 use std::{fs::File, io, os::fd::AsRawFd, path::PathBuf};
 
-use indef_core::SkipReason;
+use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
+    fiemap::Mapper,
     fsxattr::{self, Flags},
     xfs::{Geometry, geometry},
 };
@@ -14,7 +15,7 @@ use rustix::{
 };
 use units::{Bytes, FileOffset, FileRange};
 
-use crate::{Attributes, Refusal, Target};
+use crate::{Attributes, Refusal, Target, map};
 
 /// The file system's geometry, or why no engine moves the file.
 pub(super) fn admit(target: &Target) -> Result<Geometry, Refusal> {
@@ -54,6 +55,17 @@ pub(super) fn open_direct(target: &Target) -> Result<File, Refusal> {
     open(path, flags, Mode::empty())
         .map(File::from)
         .map_err(|errno| refuse(target, "open for direct reading", None, errno.into()))
+}
+
+/// The target's layout in a range, written back before if `sync`.
+pub(super) fn map_file(target: &Target, range: FileRange, sync: bool) -> Result<Layout, Refusal> {
+    map(
+        &target.file,
+        &target.path,
+        range,
+        sync,
+        &mut Mapper::default(),
+    )
 }
 
 /// The refusal that a failure means.

@@ -92,6 +92,17 @@ impl Sample {
     }
 }
 
+/// The refusal to report of a file that had `size`: where it has another by now, that is the reason. A
+/// range that a file no longer has is refused as invalid before anything else is checked.
+pub(super) fn unless_resized(target: &Target, size: Bytes, refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Failed(_) if !Sample::take(target).is_ok_and(|now| now.size == size) => {
+            SkipReason::Changed.into()
+        }
+        refusal => refusal,
+    }
+}
+
 /// Whether nobody else has the file open; `false` also where that cannot be found out. Asks more
 /// than once: some programs only look at a file, and a process that is just being started holds all
 /// files that its parent had open.

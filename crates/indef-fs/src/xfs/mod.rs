@@ -121,14 +121,10 @@ pub(crate) fn offload(
     options: &EngineOptions,
 ) -> Result<Box<dyn Relocator>, Refusal> {
     let features = can_commit(fs)?;
-    let fail = |why: NoCopy| FsError {
-        path: fs
-            .mount
-            .as_ref()
-            .map_or_else(PathBuf::new, |mount| mount.point.clone()),
-        operation: "copy inside the device",
-        offset: None,
-        source: io::Error::other(why),
+    let fail = |why: NoCopy| {
+        let mount = fs.mount.as_ref();
+        let path = mount.map_or_else(PathBuf::new, |mount| mount.point.clone());
+        FsError::new(path, "copy inside the device", io::Error::other(why))
     };
     if !features.contains(Features::REFLINK) {
         return Err(fail(NoCopy::NoReflink).into());

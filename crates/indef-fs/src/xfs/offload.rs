@@ -357,25 +357,10 @@ fn transfers(from: &Layout, to: &Layout, ranges: &[FileRange]) -> Option<Vec<Tra
 
 #[cfg(test)]
 mod tests {
-    use units::{FileOffset, PhysOffset};
+    use units::PhysOffset;
 
     use super::*;
-
-    const NONE: ExtentFlags = ExtentFlags::empty();
-
-    fn layout(extents: &[(u64, u64, u64, ExtentFlags)]) -> Layout {
-        Layout::new(
-            extents
-                .iter()
-                .map(|&(file, phys, len, flags)| Extent {
-                    file: FileOffset(file),
-                    phys: PhysOffset(phys),
-                    len: Bytes(len),
-                    flags,
-                })
-                .collect(),
-        )
-    }
+    use crate::test_layout::{NONE, layout};
 
     #[test]
     fn each_piece_goes_from_its_place_to_its_place() {

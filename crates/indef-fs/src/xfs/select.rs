@@ -101,27 +101,10 @@ pub(super) fn coverage(layout: &Layout, within: FileRange) -> Vec<(FileRange, bo
 
 #[cfg(test)]
 mod tests {
-    use units::{FileOffset, PhysOffset};
-
     use super::*;
+    use crate::test_layout::{NONE, layout};
 
     const BLOCK: Bytes = Bytes(10);
-
-    fn layout(extents: &[(u64, u64, u64, ExtentFlags)]) -> Layout {
-        Layout::new(
-            extents
-                .iter()
-                .map(|&(file, phys, len, flags)| Extent {
-                    file: FileOffset(file),
-                    phys: PhysOffset(phys),
-                    len: Bytes(len),
-                    flags,
-                })
-                .collect(),
-        )
-    }
-
-    const NONE: ExtentFlags = ExtentFlags::empty();
 
     #[test]
     fn contiguous_and_shared_ranges_stay() {

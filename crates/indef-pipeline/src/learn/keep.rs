@@ -24,7 +24,7 @@ use indef_trace::{
 };
 use units::FileRange;
 
-use crate::error::Error;
+use crate::error::{Error, Written};
 
 /// The place and the form in which recorded accesses are kept.
 #[derive(Clone, Debug)]
@@ -331,7 +331,7 @@ impl ToLines {
 fn unwritten(path: &Path, source: io::Error) -> Error {
     Error::Write {
         path: path.to_owned(),
-        what: "the profile",
+        what: Written::Profile,
         source,
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use indef_core::plan::{FilePlan, PlanOptions, format::PlanWriter};
 
-use crate::error::Error;
+use crate::error::{Error, Written};
 
 /// Write a plan file: under a temporary name first, so that there is never half a plan under its
 /// own name.
@@ -42,7 +42,7 @@ pub fn write<'a>(
     };
     written().map_err(|source| Error::Write {
         path: path.to_owned(),
-        what: "the plan",
+        what: Written::Plan,
         source,
     })
 }

@@ -1,6 +1,9 @@
 //! A running trace: take the counts from the programs.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use libbpf_rs::btf::Btf;
 use linux_abi::barrier;
@@ -9,7 +12,7 @@ use units::{FileRange, Nanos};
 use super::{
     contract::{Counters, KIND_WRITE, RangeKey},
     drained::{Access, Drained},
-    error::{TraceError, check_permission},
+    error::{Step, TraceError, check_permission},
     files::Files,
     intake::{Intake, Limits, PARTS},
     log::Log,
@@ -67,15 +70,15 @@ impl Collector {
         let btf = Btf::from_vmlinux().map_err(|_| TraceError::NoTypes)?;
         let log = Log::begin();
         // Functions may not be watched everywhere; only trying tells.
-        let first = choose(options.layer, &btf, true, "");
+        let first = choose(options.layer, &btf, None);
         let mut programs = first.iter().filter_map(|source| source.program);
         if !programs.any(|program| watches_function(options.layer, program)) {
             return Self::begin(options, first, &log);
         }
         match Self::begin(options, first, &log) {
             Err(TraceError::Kernel { source, .. }) => {
-                let refusal = source.to_string();
-                Self::begin(options, choose(options.layer, &btf, false, &refusal), &log)
+                let refusal = Arc::new(source);
+                Self::begin(options, choose(options.layer, &btf, Some(&refusal)), &log)
             }
             done => done,
         }
@@ -83,11 +86,13 @@ impl Collector {
 
     fn begin(options: &TraceOptions, sources: Vec<Source>, log: &Log) -> Result<Self, TraceError> {
         log.clear();
-        if let Some(missing) = sources.iter().find(|s| s.required && s.program.is_none()) {
-            return Err(TraceError::NoSource {
-                what: missing.what,
-                why: missing.why_not.clone().unwrap_or_default(),
-            });
+        for source in sources.iter().filter(|source| source.required) {
+            if let Some(why) = &source.why_not {
+                return Err(TraceError::NoSource {
+                    what: source.what,
+                    why: why.clone(),
+                });
+            }
         }
         let mut programs = Programs::load(options, &sources, log)?;
         let limits = Limits {
@@ -95,7 +100,7 @@ impl Collector {
             accesses: options.held,
         };
         let intake = Intake::begin(&programs.events(), limits)
-            .map_err(|error| log.error("opening the ring", error))?;
+            .map_err(|error| log.error(Step::OpenRing, error))?;
         programs.variables.allow_timings(TIMED_AT_ONCE);
         let files = Files::new();
         programs.attach(&sources, log)?;

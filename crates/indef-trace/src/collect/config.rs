@@ -11,7 +11,7 @@ use units::Bytes;
 use super::{
     btrfs,
     contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
-    error::{FilterProblem, TraceError},
+    error::{FilterProblem, Limited, TraceError},
     namespace,
     options::{Filter, Layer, TraceOptions},
     overlay::{self, is_overlay},
@@ -42,7 +42,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
     }
     if filter.comms.len() > config.comms.len() {
         return Err(TraceError::TooMany {
-            what: "names of processes",
+            what: Limited::Names,
             limit: MAX_COMMS as usize,
         });
     }
@@ -95,7 +95,7 @@ pub(super) fn roots(filter: &Filter) -> Result<Vec<Root>, TraceError> {
     }
     if roots.len() > MAX_ROOTS as usize {
         return Err(TraceError::TooMany {
-            what: "paths, with the mounts below them",
+            what: Limited::Paths,
             limit: MAX_ROOTS as usize,
         });
     }
@@ -170,7 +170,7 @@ fn push_device(config: &mut Config, device: u32) -> Result<(), TraceError> {
     }
     let Some(free) = config.devices.get_mut(len) else {
         return Err(TraceError::TooMany {
-            what: "devices, with the file systems on them",
+            what: Limited::Devices,
             limit: MAX_DEVICES as usize,
         });
     };

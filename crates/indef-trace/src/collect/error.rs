@@ -1,6 +1,8 @@
 //! Errors of collecting, and advice.
 
-use std::{fs, io, path::PathBuf};
+use std::{fmt, fs, io, path::PathBuf};
+
+use super::sources::WhyNot;
 
 /// Collecting cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
@@ -8,12 +10,13 @@ use std::{fs, io, path::PathBuf};
 pub enum TraceError {
     /// The process may not load BPF programs.
     #[error(
-        "tracing needs {missing}, which this process does not have; run as root, or give the \
-         program these capabilities (setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep)"
+        "tracing needs {}, which this process does not have; run as root, or give the \
+         program these capabilities (setcap cap_bpf,cap_perfmon,cap_dac_read_search+ep)",
+        .missing.iter().map(|capability| capability.as_str()).collect::<Vec<_>>().join(" and ")
     )]
     NotPermitted {
-        /// The names of the capabilities.
-        missing: String,
+        /// The capabilities, at least one.
+        missing: Vec<Capability>,
     },
     /// The kernel was built without type information.
     #[error(
@@ -27,7 +30,7 @@ pub enum TraceError {
         /// The kind of access or event.
         what: &'static str,
         /// Why.
-        why: String,
+        why: WhyNot,
     },
     /// A filter cannot be set.
     #[error("{}: {problem}", .path.display())]
@@ -47,7 +50,7 @@ pub enum TraceError {
     #[error("too many {what}: at most {limit} can be given")]
     TooMany {
         /// The kind of thing.
-        what: &'static str,
+        what: Limited,
         /// How many there may be.
         limit: usize,
     },
@@ -55,7 +58,7 @@ pub enum TraceError {
     #[error("{doing}: {source}{}", explained(.log))]
     Kernel {
         /// The operation that failed.
-        doing: String,
+        doing: Step,
         /// The error that it returned.
         #[source]
         source: libbpf_rs::Error,
@@ -66,11 +69,100 @@ pub enum TraceError {
     #[error("{doing}: {source}")]
     System {
         /// The operation that failed.
-        doing: String,
+        doing: Step,
         /// The error that it returned.
         #[source]
         source: io::Error,
     },
+}
+
+/// A step of collecting that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Step {
+    /// Find the namespace that this process's numbers belong to.
+    #[error(
+        "looking up the PID namespace of this process ({})",
+        super::namespace::OWN
+    )]
+    LookUpNamespace,
+    /// Read the compiled object.
+    #[error("reading the BPF programs")]
+    ReadPrograms,
+    /// Set the filters.
+    #[error("configuring the BPF programs")]
+    Configure,
+    /// Give the programs to the kernel.
+    #[error("loading the BPF programs")]
+    Load,
+    /// Map the memory that the programs share with this process.
+    #[error("mapping the variables of the BPF programs")]
+    MapVariables,
+    /// Let the program with this name run.
+    #[error("attaching the BPF program {0}")]
+    Attach(&'static str),
+    /// Read the ring.
+    #[error("opening the ring")]
+    OpenRing,
+    /// Count the accesses of a process.
+    #[error("following process {0}")]
+    Follow(u32),
+    /// Tell the programs what `--path` names.
+    #[error("setting the paths")]
+    SetPaths,
+    /// Take the files out of the kernel's map.
+    #[error("emptying the list of files")]
+    TakeFiles,
+}
+
+/// Something that the programs have room for a number of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limited {
+    /// `--comm`.
+    Names,
+    /// `--path`, and the mounts below.
+    Paths,
+    /// `--device`, and the file systems on them.
+    Devices,
+}
+
+impl fmt::Display for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Names => "names of processes",
+            Self::Paths => "paths, with the mounts below them",
+            Self::Devices => "devices, with the file systems on them",
+        })
+    }
+}
+
+/// A right that tracing needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capability {
+    /// `CAP_BPF`.
+    Bpf,
+    /// `CAP_PERFMON`.
+    Perfmon,
+}
+
+impl Capability {
+    /// Its name in capabilities(7).
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bpf => "CAP_BPF",
+            Self::Perfmon => "CAP_PERFMON",
+        }
+    }
+
+    /// Its bit in a set.
+    const fn bit(self) -> u32 {
+        match self {
+            Self::Bpf => CAP_BPF,
+            Self::Perfmon => CAP_PERFMON,
+        }
+    }
 }
 
 /// What is wrong with the path of a filter.
@@ -128,17 +220,12 @@ pub(super) fn check_permission() -> Result<(), TraceError> {
         return Ok(());
     };
     let has = |bit: u32| effective & (1 << bit) != 0;
-    if has(CAP_SYS_ADMIN) || (has(CAP_BPF) && has(CAP_PERFMON)) {
+    let needed = [Capability::Bpf, Capability::Perfmon].into_iter();
+    let missing: Vec<Capability> = needed.filter(|it| !has(it.bit())).collect();
+    if has(CAP_SYS_ADMIN) || missing.is_empty() {
         return Ok(());
     }
-    let missing: Vec<&str> = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")]
-        .into_iter()
-        .filter(|(bit, _)| !has(*bit))
-        .map(|(_, name)| name)
-        .collect();
-    Err(TraceError::NotPermitted {
-        missing: missing.join(" and "),
-    })
+    Err(TraceError::NotPermitted { missing })
 }
 
 /// The effective capabilities: `CapEff` of `/proc/PID/status`.

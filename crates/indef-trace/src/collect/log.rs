@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libbpf_rs::{PrintLevel, set_print};
 
-use super::error::TraceError;
+use super::error::{Step, TraceError};
 
 /// Collects the messages of the whole process, as libbpf has one printer for it.
 pub(super) struct Log;
@@ -28,11 +28,11 @@ impl Log {
     }
 
     /// The error of a step that libbpf or the kernel refused, with the last messages.
-    pub(super) fn error(&self, doing: &str, source: libbpf_rs::Error) -> TraceError {
+    pub(super) fn error(&self, doing: Step, source: libbpf_rs::Error) -> TraceError {
         let said = said();
         let lines: Vec<&str> = said.lines().collect();
         TraceError::Kernel {
-            doing: doing.to_owned(),
+            doing,
             source,
             log: lines[lines.len().saturating_sub(SHOWN)..].join("\n"),
         }

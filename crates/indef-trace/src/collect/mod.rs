@@ -35,6 +35,6 @@ mod wire;
 
 pub use collector::Collector;
 pub use drained::{Access, Drained};
-pub use error::{FilterProblem, TraceError};
+pub use error::{Capability, FilterProblem, Limited, Step, TraceError};
 pub use options::{Filter, Layer, TraceOptions};
-pub use sources::Source;
+pub use sources::{Hook, Hooks, Source, WhyNot};

@@ -7,7 +7,7 @@ use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject}
 use super::{
     btrfs, config,
     contract::{FILES, Fault, FileEntry, FileKey, Pending, Run},
-    error::{FilterProblem, TraceError},
+    error::{FilterProblem, Step, TraceError},
     log::Log,
     options::{Layer, TraceOptions},
     sources::Source,
@@ -38,14 +38,13 @@ impl Programs {
         sources: &[Source],
         log: &Log,
     ) -> Result<Self, TraceError> {
-        let mut open =
-            open(options.layer).map_err(|error| log.error("reading the BPF programs", error))?;
+        let mut open = open(options.layer).map_err(|error| log.error(Step::ReadPrograms, error))?;
         let settings = config::settings(options)?;
         open.maps_mut()
             .find(|map| map.name() == ".rodata.config")
             .expect("the BPF object has settings")
             .set_initial_value(wire::bytes(&settings))
-            .map_err(|error| log.error("configuring the BPF programs", error))?;
+            .map_err(|error| log.error(Step::Configure, error))?;
         for mut program in open.progs_mut() {
             let name = program.name();
             let wanted = sources
@@ -53,12 +52,10 @@ impl Programs {
                 .any(|source| source.program.is_some_and(|it| name == it));
             program.set_autoload(wanted);
         }
-        let object = open
-            .load()
-            .map_err(|error| log.error("loading the BPF programs", error))?;
+        let object = open.load().map_err(|error| log.error(Step::Load, error))?;
         let variables = Variables::map(&map(&object, ".bss.state"), &map(&object, ".bss.slots"))
             .map_err(|source| TraceError::System {
-                doing: "mapping the variables of the BPF programs".to_owned(),
+                doing: Step::MapVariables,
                 source,
             })?;
         let programs = Self {
@@ -85,7 +82,7 @@ impl Programs {
             let program = program.expect("a source names a program of its layer's object");
             let link = program
                 .attach()
-                .map_err(|error| log.error(&format!("attaching the BPF program {name}"), error))?;
+                .map_err(|error| log.error(Step::Attach(name), error))?;
             self.links.push(link);
         }
         Ok(())
@@ -105,7 +102,7 @@ impl Programs {
     pub(super) fn follow(&self, pid: u32) -> Result<(), TraceError> {
         self.map("followed")
             .update(&pid.to_ne_bytes(), &ONE, MapFlags::ANY)
-            .map_err(|source| refused(format!("following process {pid}"), source))
+            .map_err(|source| refused(Step::Follow(pid), source))
     }
 
     /// Tell the programs of layer fs which devices belong to Btrfs.
@@ -122,7 +119,7 @@ impl Programs {
         for root in config::roots(&options.filter)? {
             self.map("roots")
                 .update(wire::bytes(&root), &ONE, MapFlags::ANY)
-                .map_err(|source| refused("setting the paths".to_owned(), source))?;
+                .map_err(|source| refused(Step::SetPaths, source))?;
         }
         Ok(())
     }
@@ -157,7 +154,7 @@ impl Programs {
         let taken = files.lookup_and_delete_batch(FILES, MapFlags::ANY, MapFlags::ANY);
         taken
             .map(entries)
-            .map_err(|source| refused("emptying the list of files".to_owned(), source))
+            .map_err(|source| refused(Step::TakeFiles, source))
     }
 
     /// The short names that tasks carry with them, for however long; 0 among them for none.
@@ -218,7 +215,7 @@ fn values<T: Wire>(map: &dyn MapCore) -> Vec<T> {
 }
 
 /// The kernel refused to change a map.
-fn refused(doing: String, source: libbpf_rs::Error) -> TraceError {
+fn refused(doing: Step, source: libbpf_rs::Error) -> TraceError {
     TraceError::Kernel {
         doing,
         source,

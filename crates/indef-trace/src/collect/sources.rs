@@ -4,6 +4,8 @@
 //! the function itself is watched (fentry), if that is allowed. Most programs are optional; an event
 //! that is not seen for want of a program is reported.
 
+use std::{fmt, sync::Arc};
+
 use libbpf_rs::btf::{
     Btf, ReferencesType,
     types::{Func, FuncProto, Ptr, Typedef},
@@ -12,23 +14,49 @@ use libbpf_rs::btf::{
 use super::options::Layer;
 
 /// One kind of event, and whether it is seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Source {
     /// The kind of event.
     pub what: &'static str,
     /// The program that sees it; `None` if it cannot be seen.
     pub program: Option<&'static str>,
-    /// Where it is attached, like `tracepoint block_bio_queue`.
-    pub hook: String,
+    /// Where it is attached; where it is not, all hooks that would do.
+    pub hooks: Hooks,
     /// Whether nothing can be collected without it.
     pub required: bool,
-    /// Why it is not seen.
-    pub why_not: Option<String>,
+    /// Why it is not seen; `None` if it is.
+    pub why_not: Option<WhyNot>,
 }
 
-/// A way to see something.
-#[derive(Clone, Copy)]
-pub(super) enum Hook {
+/// Why a kind of event is not seen.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WhyNot {
+    /// The kernel has none of the hooks that would do.
+    #[error("this kernel does not have {0}")]
+    Absent(Hooks),
+    /// Only functions would do, and the kernel refused to have them watched.
+    #[error("this kernel has no tracepoint for it, and functions cannot be watched: {0}")]
+    NoFunctions(Arc<libbpf_rs::Error>),
+}
+
+/// Hooks, in order of preference: `tracepoint block_bio_queue or function …`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hooks(pub Vec<Hook>);
+
+impl fmt::Display for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, hook) in self.0.iter().enumerate() {
+            let before = if index > 0 { " or " } else { "" };
+            write!(f, "{before}{hook}")?;
+        }
+        Ok(())
+    }
+}
+
+/// A place in the kernel where a program can be attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
     /// A tracepoint, with its arguments in the kernel's BTF.
     Tracepoint(&'static str),
     /// A tracepoint whose arguments changed: only with this number of them.
@@ -187,30 +215,28 @@ const SYSCALL: &[Wanted] = &[
     },
 ];
 
-/// The sources of a layer on the kernel whose types are `btf`. Without `functions`, only tracepoints
-/// are considered, and `refusal` says why.
-pub(super) fn choose(layer: Layer, btf: &Btf<'_>, functions: bool, refusal: &str) -> Vec<Source> {
+/// The sources of a layer on the kernel whose types are `btf`. After a `refusal` to watch functions,
+/// only tracepoints are considered.
+pub(super) fn choose(
+    layer: Layer,
+    btf: &Btf<'_>,
+    refusal: Option<&Arc<libbpf_rs::Error>>,
+) -> Vec<Source> {
     let choose = |wanted: &Wanted| {
-        let way = wanted.ways.iter().find(|(_, hook)| match hook {
-            Function(_) | Probe(_) if !functions => false,
-            hook => hook.is_in(btf),
-        });
-        let names: Vec<String> = wanted.ways.iter().map(|(_, hook)| hook.name()).collect();
-        let has_function = wanted
-            .ways
-            .iter()
-            .any(|(_, hook)| matches!(hook, Function(_) | Probe(_)));
-        let why_not = match way {
-            Some(_) => None,
-            None if has_function && !functions => Some(format!(
-                "this kernel has no tracepoint for it, and functions cannot be watched: {refusal}"
-            )),
-            None => Some(format!("this kernel does not have {}", names.join(" or "))),
+        let mut ways = wanted.ways.iter();
+        let way =
+            ways.find(|(_, hook)| !(refusal.is_some() && hook.is_function()) && hook.is_in(btf));
+        let all = || Hooks(wanted.ways.iter().map(|(_, hook)| *hook).collect());
+        let has_function = wanted.ways.iter().any(|(_, hook)| hook.is_function());
+        let why_not = match (way, refusal) {
+            (Some(_), _) => None,
+            (None, Some(refusal)) if has_function => Some(WhyNot::NoFunctions(Arc::clone(refusal))),
+            (None, _) => Some(WhyNot::Absent(all())),
         };
         Source {
             what: wanted.what,
             program: way.map(|(program, _)| *program),
-            hook: way.map_or_else(|| names.join(" or "), |(_, hook)| hook.name()),
+            hooks: way.map_or_else(all, |(_, hook)| Hooks(vec![*hook])),
             required: wanted.required,
             why_not,
         }
@@ -234,16 +260,23 @@ pub(super) fn ways(layer: Layer) -> impl Iterator<Item = &'static (&'static str,
 
 /// Whether a program of a layer watches a function rather than a tracepoint.
 pub(super) fn watches_function(layer: Layer, program: &str) -> bool {
-    ways(layer).any(|(name, hook)| *name == program && matches!(hook, Function(_) | Probe(_)))
+    ways(layer).any(|(name, hook)| *name == program && hook.is_function())
+}
+
+impl fmt::Display for Hook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tracepoint(name) | TracepointWith(name, _) => write!(f, "tracepoint {name}"),
+            Function(name) => write!(f, "function {name}"),
+            Probe(name) => write!(f, "kprobe {name}"),
+        }
+    }
 }
 
 impl Hook {
-    fn name(self) -> String {
-        match self {
-            Tracepoint(name) | TracepointWith(name, _) => format!("tracepoint {name}"),
-            Function(name) => format!("function {name}"),
-            Probe(name) => format!("kprobe {name}"),
-        }
+    /// Whether it is a function rather than a tracepoint.
+    const fn is_function(self) -> bool {
+        matches!(self, Function(_) | Probe(_))
     }
 
     fn is_in(self, btf: &Btf<'_>) -> bool {

@@ -22,7 +22,7 @@ pub struct StoreError {
 pub enum StoreProblem {
     /// Something else than a store, which is left as it is.
     #[error("this is not an indef store ({0}); nothing was changed. Name another file")]
-    Foreign(&'static str),
+    Foreign(Foreign),
     /// Made by a later version. Earlier ones are read, and changed when something is added.
     #[error(
         "a store of format {found}, but this indef uses format {}; export it with the indef that made it \
@@ -72,8 +72,42 @@ pub enum Cause {
     #[error("{}", said(.0))]
     Sqlite(rusqlite::Error),
     /// It was found by looking.
-    #[error("{0}")]
-    Found(&'static str),
+    #[error(transparent)]
+    Found(#[from] Damage),
+}
+
+/// What a file is that is no store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Foreign {
+    /// A folder, a device, a FIFO, a socket.
+    #[error("no regular file")]
+    NoFile,
+    /// Less than a header.
+    #[error("too short")]
+    TooShort,
+    /// Something without SQLite's header.
+    #[error("no SQLite database")]
+    NoDatabase,
+    /// A database without the mark of a store.
+    #[error("another program's database")]
+    OtherProgram,
+}
+
+/// Damage of a store that is not left to SQLite to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// The file is shorter than it says.
+    #[error("it was cut off")]
+    CutOff,
+    /// SQLite's integrity check failed.
+    #[error("its pages do not fit together")]
+    Pages,
+    /// A row does not have its checksum.
+    #[error("a count was changed")]
+    Count,
+    /// Other tables, or too few.
+    #[error("its tables are not those of a store")]
+    Tables,
 }
 
 /// SQLite's message, or that of its code where there is none.
@@ -128,7 +162,7 @@ pub(super) fn meaning(path: &Path, error: rusqlite::Error) -> StoreError {
     let problem = match code {
         Some(ErrorCode::DiskFull) => StoreProblem::Full,
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreProblem::Locked,
-        Some(ErrorCode::NotADatabase) => StoreProblem::Foreign("no SQLite database"),
+        Some(ErrorCode::NotADatabase) => StoreProblem::Foreign(Foreign::NoDatabase),
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreProblem::Permission(cause),
         // SQLite does not say why a journal cannot be made.
         Some(ErrorCode::CannotOpen | ErrorCode::SystemIoFailure) if no_room(path) => {

@@ -46,7 +46,7 @@ mod tests;
 mod time;
 mod transaction;
 
-pub use error::{Cause, StoreError, StoreProblem};
+pub use error::{Cause, Damage, Foreign, StoreError, StoreProblem};
 pub use handle::Store;
 pub use model::{
     DEFAULT_HALF_LIFE, DEFAULT_MAX_SIZE, Heat, SMALLEST, Session, SessionId, SessionInfo,

@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 
 use super::{
     checksum,
-    error::{Cause, Result, StoreError, StoreProblem, meaning},
+    error::{Cause, Damage, Foreign, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
     migrate::{UNCHECKED, migrate},
 };
@@ -110,7 +110,7 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
         })
     };
     if !status.is_file() {
-        return wrong(StoreProblem::Foreign("no regular file"));
+        return wrong(StoreProblem::Foreign(Foreign::NoFile));
     }
     if status.len() == 0 && may_be_new {
         return Ok(());
@@ -123,19 +123,19 @@ fn examine(path: &Path, may_be_new: bool) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             let begun = file.read_at(&mut header, 0).unwrap_or(0).min(SQLITE.len());
             return wrong(match header[..begun] == SQLITE[..begun] && begun > 0 {
-                true => StoreProblem::Damaged(Cause::Found("it was cut off")),
-                false => StoreProblem::Foreign("too short"),
+                true => StoreProblem::Damaged(Damage::CutOff.into()),
+                false => StoreProblem::Foreign(Foreign::TooShort),
             });
         }
         Err(error) => return Err(StoreError::io(path, error)),
     }
     if header[..SQLITE.len()] != *SQLITE {
-        return wrong(StoreProblem::Foreign("no SQLite database"));
+        return wrong(StoreProblem::Foreign(Foreign::NoDatabase));
     }
     let word = |at: usize| i32::from_be_bytes([0, 1, 2, 3].map(|byte| header[at + byte]));
     // A store whose first transaction is not complete, or was broken off, is not marked either.
     if word(68) != APPLICATION && word(68) != 0 {
-        return wrong(StoreProblem::Foreign("another program's database"));
+        return wrong(StoreProblem::Foreign(Foreign::OtherProgram));
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<
         .query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))
         .map_err(|error| meaning(path, error))?;
     if found != "ok" {
-        return wrong("its pages do not fit together");
+        return wrong(Damage::Pages);
     }
     if version == UNCHECKED {
         return Ok(());
@@ -217,7 +217,7 @@ fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<
         |row| row.get(0),
     );
     match changed.map_err(|error| meaning(path, error))? {
-        true => wrong("a count was changed"),
+        true => wrong(Damage::Count),
         false => Ok(()),
     }
 }
@@ -237,7 +237,7 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
             .map_err(fail)
     };
     if number("application_id")? != i64::from(APPLICATION) {
-        return wrong(StoreProblem::Foreign("another program's database"));
+        return wrong(StoreProblem::Foreign(Foreign::OtherProgram));
     }
     // While this reads, nobody writes.
     let transaction = connection.unchecked_transaction().map_err(fail)?;
@@ -262,14 +262,12 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
     let others = TABLES.iter().filter(|(name, _)| *name != "ranges");
     if found.len() != TABLES.len() || !others.chain([&("ranges", ranges)]).all(ours) {
-        return wrong(StoreProblem::Damaged(Cause::Found(
-            "its tables are not those of a store",
-        )));
+        return wrong(StoreProblem::Damaged(Damage::Tables.into()));
     }
     let promised = number("page_count")?.saturating_mul(number("page_size")?);
     let length = fs::metadata(path).map_err(|error| StoreError::io(path, error))?;
     match length.len() < promised.unsigned_abs() {
-        true => wrong(StoreProblem::Damaged(Cause::Found("it was cut off"))),
+        true => wrong(StoreProblem::Damaged(Damage::CutOff.into())),
         false => Ok(version),
     }
 }

@@ -39,8 +39,8 @@ impl From<&Source> for SourceEntry {
         Self {
             what: source.what,
             seen: source.program.is_some(),
-            hook: source.hook.clone(),
-            why_not: source.why_not.clone(),
+            hook: source.hooks.to_string(),
+            why_not: source.why_not.as_ref().map(ToString::to_string),
         }
     }
 }

@@ -41,9 +41,10 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
         }
     }
     let session = Session::begin(&options, args.keep().as_ref()).map_err(explain)?;
-    for source in session.sources().iter().filter(|s| s.program.is_none()) {
-        let why = source.why_not.as_deref().unwrap_or("unknown");
-        console.note(format_args!("not seen: {}: {why}", source.what));
+    for source in session.sources() {
+        if let Some(why) = &source.why_not {
+            console.note(format_args!("not seen: {}: {why}", source.what));
+        }
     }
     signals::watch_quietly(&cancel)?;
     let traced = match args.command.as_slice() {

@@ -98,6 +98,15 @@ wire! {
     }
 }
 
+impl Namespace {
+    /// The format in use: FLBAS has its number in bits 3:0, with bits 6:5 above them.
+    #[must_use]
+    pub fn format_in_use(&self) -> LbaFormat {
+        let number = self.format & 0x0F | self.format >> 1 & 0x30;
+        self.lba_formats[usize::from(number)]
+    }
+}
+
 wire! {
     /// Identify Namespace of the NVM command set by CNS 05h (NVM §4.1.5.3): protection information
     /// only, which is not supported here, so that all of it is 0.

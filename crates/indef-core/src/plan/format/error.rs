@@ -3,7 +3,7 @@
 use std::{fmt, io};
 
 use super::{super::OptionError, MAX_LINE, VERSION};
-use crate::layout::ParseGeometryError;
+use crate::{layout::ParseGeometryError, path::PathError};
 
 /// The error of an unusable plan file: the line, the problem and the remedy.
 #[derive(Debug)]
@@ -69,8 +69,8 @@ pub enum Absurd {
     #[error("{}", one_line(&.0.to_string()))]
     OutOfRange(#[from] OptionError),
     /// Not a path.
-    #[error("{0}")]
-    Path(&'static str),
+    #[error(transparent)]
+    Path(#[from] PathError),
     /// A name that is too long, or not printable.
     #[error("a name of the {of} that is none")]
     Name {
@@ -87,12 +87,12 @@ pub enum Absurd {
     #[error("a size of {0} bytes, which no file has")]
     Size(u64),
     /// A chunk that does not fit its file, or contradicts itself.
-    #[error("the chunk at byte {start} {problem}")]
+    #[error("the chunk at byte {start} {fault}")]
     Chunk {
         /// Where it begins.
         start: u64,
-        /// The mistake, as the words after its place.
-        problem: &'static str,
+        /// The mistake.
+        fault: ChunkFault,
     },
     /// A negative or infinite number of a chunk.
     #[error("{name} of the chunk at byte {start} is {value}")]
@@ -104,6 +104,36 @@ pub enum Absurd {
         /// The value.
         value: f64,
     },
+}
+
+/// What is wrong with a chunk, as the words after its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChunkFault {
+    /// Its end is no offset.
+    #[error("is longer than any file")]
+    TooLong,
+    /// Its end is none of its file.
+    #[error("ends past the end of its file")]
+    PastEnd,
+    /// No bytes.
+    #[error("is empty")]
+    Empty,
+    /// A part of a block.
+    #[error("does not lie on block boundaries")]
+    Unaligned,
+    /// A price without a reason.
+    #[error("costs more bytes than it has")]
+    Cost,
+    /// Chunks are ordered and disjoint.
+    #[error("overlaps the one before it, or is out of order")]
+    Order,
+    /// A reason to skip what is not skipped.
+    #[error("migrates but has a reason")]
+    NeedlessReason,
+    /// No reason to skip what is skipped.
+    #[error("is skipped without a reason")]
+    NoReason,
 }
 
 /// The message of `serde_json` with the column alone: it counts lines within the text that it was

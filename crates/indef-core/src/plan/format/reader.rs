@@ -8,7 +8,7 @@ use units::{Bytes, FileOffset};
 
 use super::{
     super::{BirthTime, Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
-    Absurd, MAX_LINE, PlanError, Problem, VERSION,
+    Absurd, ChunkFault, MAX_LINE, PlanError, Problem, VERSION,
     wire::{ChunkLine, ChunksLine, FileLine, Header, Names, TotalsLine, Version},
 };
 
@@ -153,7 +153,7 @@ impl<R: BufRead> PlanReader<R> {
             path_bytes: line.path_bytes,
         };
         let mut file = FilePlan {
-            path: path.to_path().map_err(Absurd::Path)?,
+            path: path.to_path().map_err(Absurd::from)?,
             root_len: line.root_len_bytes,
             dev: line.dev,
             inode: line.inode,
@@ -240,27 +240,25 @@ fn add_chunks(file: &mut FilePlan, lines: Vec<ChunkLine>) -> Result<(), Absurd> 
 
 fn check_chunk(file: &FilePlan, chunk: &Chunk) -> Result<(), Absurd> {
     let (start, len) = (chunk.range.start.0, chunk.range.len.0);
-    let wrong = |problem| Err(Absurd::Chunk { start, problem });
+    let wrong = |fault| Err(Absurd::Chunk { start, fault });
     let block = file.block_size.0;
     let file_end = FileOffset(file.size.0).align_up(Bytes(block)).0;
     match start.checked_add(len) {
-        None => return wrong("is longer than any file"),
-        Some(end) if end > file_end => return wrong("ends past the end of its file"),
+        None => return wrong(ChunkFault::TooLong),
+        Some(end) if end > file_end => return wrong(ChunkFault::PastEnd),
         Some(_) => {}
     }
     if len == 0 {
-        return wrong("is empty");
+        return wrong(ChunkFault::Empty);
     }
     if start % block != 0 || len % block != 0 {
-        return wrong("does not lie on block boundaries");
+        return wrong(ChunkFault::Unaligned);
     }
     if chunk.cost.0 > len {
-        return wrong("costs more bytes than it has");
+        return wrong(ChunkFault::Cost);
     }
     match file.chunks.last() {
-        Some(last) if last.range.end().0 > start => {
-            wrong("overlaps the one before it, or is out of order")
-        }
+        Some(last) if last.range.end().0 > start => wrong(ChunkFault::Order),
         _ => Ok(()),
     }
 }

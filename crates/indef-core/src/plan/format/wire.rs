@@ -7,7 +7,7 @@ use units::{Bytes, FileRange};
 
 use super::{
     super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
-    Absurd,
+    Absurd, ChunkFault,
 };
 use crate::{SkipReason, calibrate::Weights, layout::DeviceTimes, priority::finite};
 
@@ -181,12 +181,12 @@ impl From<&Chunk> for ChunkLine {
 impl ChunkLine {
     pub(super) fn chunk(self) -> Result<Chunk, Absurd> {
         let start = self.start_bytes;
-        let wrong = |problem| Err(Absurd::Chunk { start, problem });
+        let wrong = |fault| Err(Absurd::Chunk { start, fault });
         let decision = match (self.decision, self.reason) {
             (DecisionWord::Migrate, None) => Decision::Migrate,
             (DecisionWord::Skip, Some(reason)) => Decision::Skip(reason),
-            (DecisionWord::Migrate, Some(_)) => return wrong("migrates but has a reason"),
-            (DecisionWord::Skip, None) => return wrong("is skipped without a reason"),
+            (DecisionWord::Migrate, Some(_)) => return wrong(ChunkFault::NeedlessReason),
+            (DecisionWord::Skip, None) => return wrong(ChunkFault::NoReason),
         };
         for (name, value) in [
             ("dopf", self.dopf),

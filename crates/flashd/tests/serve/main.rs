@@ -1,0 +1,8 @@
+//! `flashd serve` as a host sees it: a target in this process, and hosts of our own.
+
+mod admin;
+mod commands;
+mod fuzz;
+mod malformed;
+mod patience;
+mod target;

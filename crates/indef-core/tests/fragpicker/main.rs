@@ -1,0 +1,4 @@
+//! FragPicker as published, written anew, compared with ours.
+
+mod analysis;
+mod choice;

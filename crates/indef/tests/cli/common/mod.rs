@@ -1,0 +1,232 @@
+//! Helpers that run the real binary, and make files for it.
+
+pub(crate) mod reader;
+pub(crate) mod tmux;
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io::Read,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::OnceLock,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use units::Bytes;
+
+/// The output and status of a run of the binary.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    /// The exit status; 128 + the signal where one ended it.
+    pub(crate) status: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ran {
+    /// stdout as one JSON document.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The one error line, which must name `what`.
+    #[track_caller]
+    pub(crate) fn error_line(&self, what: &str) -> &str {
+        let lines: Vec<&str> = self.err.lines().collect();
+        assert_eq!(lines.len(), 1, "{self:?}");
+        assert!(lines[0].starts_with("indef: "), "{self:?}");
+        assert!(lines[0].contains(what), "{what} is not named: {self:?}");
+        lines[0]
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let code = output.status.code();
+        Self {
+            status: code
+                .or(output.status.signal().map(|s| 128 + s))
+                .unwrap_or(-1),
+            out: String::from_utf8_lossy(&output.stdout).into_owned(),
+            err: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) trait Run {
+    fn ran(&mut self) -> Ran;
+}
+
+impl Run for Command {
+    #[track_caller]
+    fn ran(&mut self) -> Ran {
+        self.output().expect("the program runs").into()
+    }
+}
+
+/// Starts a command whose output is kept.
+#[track_caller]
+pub(crate) fn spawn(command: &mut Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the program starts")
+}
+
+/// Waits for its end.
+#[track_caller]
+pub(crate) fn ended(child: Child) -> Ran {
+    child
+        .wait_with_output()
+        .expect("it can be waited for")
+        .into()
+}
+
+#[track_caller]
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("it is there");
+}
+
+/// The binary, with a state directory for this process alone.
+pub(crate) fn indef() -> Command {
+    static STATE: OnceLock<TempDir> = OnceLock::new();
+    let state = STATE.get_or_init(|| tempfile::tempdir().expect("a temporary directory"));
+    indef_with_state(state.path())
+}
+
+/// The binary, with this state directory.
+pub(crate) fn indef_with_state(state: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_indef"));
+    command
+        .env("STATE_DIRECTORY", state)
+        .env("LC_ALL", "C")
+        .env_remove("NO_COLOR");
+    command
+}
+
+/// Run it with these arguments.
+pub(crate) fn run<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    indef().args(arguments).ran()
+}
+
+/// The document of a demo, which must have moved files, found everything in order,
+/// and counted these.
+#[track_caller]
+pub(crate) fn proven(ran: &Ran, counted: &[&str]) -> serde_json::Value {
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let document = ran.json();
+    assert_eq!(document["contents_equal"], true, "{document}");
+    assert_eq!(document["fsck_clean"], true, "{document}");
+    assert!(
+        document["totals"]["files_moved"].as_u64().unwrap() >= 3,
+        "{document}"
+    );
+    for name in counted {
+        assert!(document[name].as_u64().unwrap() > 0, "{name}: {document}");
+    }
+    document
+}
+
+/// A folder in which any user may execute the binary, and work.
+pub(crate) struct ForAnybody {
+    pub(crate) dir: TempDir,
+    pub(crate) binary: PathBuf,
+}
+
+impl ForAnybody {
+    pub(crate) fn new() -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let binary = dir.path().join("indef");
+        fs::copy(env!("CARGO_BIN_EXE_indef"), &binary).unwrap();
+        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { dir, binary }
+    }
+
+    /// The binary as the user `nobody` (only root can do that).
+    pub(crate) fn indef(&self) -> Command {
+        use std::os::unix::process::CommandExt;
+        let mut command = Command::new(&self.binary);
+        command
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .env("HOME", self.dir.path())
+            .env("XDG_STATE_HOME", self.dir.path().join("state"))
+            .current_dir(self.dir.path());
+        command
+    }
+}
+
+/// The user id of `nobody`.
+pub(crate) const NOBODY: u32 = 65_534;
+
+/// Whether these tests run as root; if not, the test reports itself as skipped.
+pub(crate) fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        scratch_fs::skip("it needs root");
+    }
+    root
+}
+
+/// A file system, or a reported skip.
+pub(crate) fn scratch(kind: &str) -> Option<ScratchFs> {
+    require(ScratchFs::builder(kind, Bytes::gib(1)).build())
+}
+
+/// A file of `size` in pieces of `piece`.
+#[track_caller]
+pub(crate) fn make(path: &Path, size: Bytes, piece: Bytes) {
+    fragment(
+        path,
+        FragmentOptions {
+            size,
+            piece,
+            seed: size.get() ^ piece.get(),
+        },
+    )
+    .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// Fragments of a file, written back first.
+#[track_caller]
+pub(crate) fn fragments(path: &Path) -> u64 {
+    let file = File::open(path).unwrap();
+    file.sync_all().unwrap();
+    scratch_fs::fragments(&file).unwrap()
+}
+
+/// The SHA-256 of every file below a directory.
+pub(crate) fn hashes(dir: &Path) -> BTreeMap<PathBuf, String> {
+    let mut hashes = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let kind = fs::symlink_metadata(&path).unwrap().file_type();
+        if kind.is_dir() {
+            hashes.extend(self::hashes(&path));
+        } else if kind.is_file() {
+            let mut hasher = Sha256::new();
+            let mut buffer = vec![0; 1 << 20];
+            let mut file = File::open(&path).unwrap();
+            loop {
+                match file.read(&mut buffer).unwrap() {
+                    0 => break,
+                    n => hasher.update(&buffer[..n]),
+                }
+            }
+            let hash = hasher
+                .finalize()
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            hashes.insert(path, hash);
+        }
+    }
+    hashes
+}

@@ -1,0 +1,273 @@
+//! Runs that are stopped: by a signal, by the clock, by kill -9 at any moment.
+//!
+//! `INDEF_KILLS=200 cargo test -p indef --test cli loop_stop::` is the full round; without it each file
+//! system gets a dozen.
+
+use std::{
+    env, fs, thread,
+    time::{Duration, Instant},
+};
+
+use crate::common::{
+    Ran, Run, ended, fragments, hashes, indef, indef_with_state, make, scratch, signal, spawn,
+};
+use rustix::process::Signal;
+use scratch_fs::ScratchFs;
+use units::Bytes;
+use workloads::Numbers;
+
+fn total(ran: &Ran, name: &str) -> u64 {
+    ran.json()["totals"][name].as_u64().unwrap()
+}
+
+#[test]
+fn loop_a_signal_stops_in_order_and_resume_continues() {
+    for (kind, with) in [
+        ("ext4", Signal::INT),
+        ("xfs", Signal::TERM),
+        ("btrfs", Signal::INT),
+    ] {
+        let Some(mut scratch) = scratch(kind) else {
+            return;
+        };
+        for n in 0..8 {
+            make(
+                &scratch.path().join(format!("file {n}")),
+                Bytes::mib(4),
+                Bytes::kib(16),
+            );
+        }
+        let contents = hashes(scratch.path());
+        let state = tempfile::tempdir().unwrap();
+        let indef = || indef_with_state(state.path());
+        let child = spawn(
+            indef()
+                .args(["run", "--json", "--jobs", "1", "--rate", "8MiB"])
+                .arg(scratch.path()),
+        );
+        thread::sleep(Duration::from_millis(1200));
+        signal(&child, with);
+        let begun = Instant::now();
+        let ran = ended(child);
+        assert!(
+            begun.elapsed() < Duration::from_secs(5),
+            "{kind}: it took {:?}",
+            begun.elapsed()
+        );
+        assert_eq!(ran.status, 3, "{kind}: {ran:?}");
+        assert_eq!(ran.json()["stopped"], "signal", "{kind}");
+        let first = total(&ran, "bytes_relocated");
+        assert!(first < 32 << 20, "{kind}: {first}");
+        let resumed = indef().args(["run", "--json", "--resume"]).ran();
+        assert_eq!(resumed.status, 0, "{kind}: {resumed:?}");
+        let second = total(&resumed, "bytes_relocated");
+        assert!(
+            second > 0 && first + second <= 40 << 20,
+            "{kind}: {first} and {second}"
+        );
+        for n in 0..8 {
+            let left = fragments(&scratch.path().join(format!("file {n}")));
+            assert!(left < 8, "{kind}, file {n}: {left} fragments: {resumed:?}");
+        }
+        let nothing = indef().args(["run", "--resume"]).ran();
+        assert_eq!(nothing.status, 1, "{kind}: all is done: {nothing:?}");
+        scratch.fsck().unwrap();
+        assert_eq!(hashes(scratch.path()), contents, "{kind}");
+    }
+}
+
+#[test]
+fn loop_a_killed_run_is_resumed() {
+    let Some(mut scratch) = scratch("ext4") else {
+        return;
+    };
+    for n in 0..4 {
+        make(
+            &scratch.path().join(format!("file {n}")),
+            Bytes::mib(4),
+            Bytes::kib(16),
+        );
+    }
+    let contents = hashes(scratch.path());
+    let state = tempfile::tempdir().unwrap();
+    let mut child = spawn(
+        indef_with_state(state.path())
+            .args(["run", "--jobs", "1", "--rate", "6MiB"])
+            .arg(scratch.path()),
+    );
+    thread::sleep(Duration::from_millis(1200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let resumed = indef_with_state(state.path())
+        .args(["run", "--json", "--resume"])
+        .ran();
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    let second = total(&resumed, "bytes_relocated");
+    assert!((1..16 << 20).contains(&second), "{second}");
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(scratch.path()), contents);
+}
+
+#[test]
+fn loop_the_time_limit_stops_with_status_3() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    make(&scratch.path().join("file"), Bytes::mib(16), Bytes::kib(16));
+    let ran = indef()
+        .args(["run", "--json", "--rate", "4MiB", "--time-limit", "500ms"])
+        .arg(scratch.path())
+        .ran();
+    assert_eq!(ran.status, 3, "{ran:?}");
+    assert_eq!(ran.json()["stopped"], "time-limit");
+    assert!(total(&ran, "bytes_relocated") < 16 << 20);
+}
+
+#[test]
+fn loop_two_signals_end_at_once() {
+    let Some(mut scratch) = scratch("ext4") else {
+        return;
+    };
+    make(&scratch.path().join("file"), Bytes::mib(16), Bytes::kib(16));
+    let contents = hashes(scratch.path());
+    let child = spawn(indef().args(["run", "--rate", "1MiB"]).arg(scratch.path()));
+    thread::sleep(Duration::from_millis(700));
+    signal(&child, Signal::INT);
+    thread::sleep(Duration::from_millis(20));
+    signal(&child, Signal::INT);
+    let ran = ended(child);
+    assert!(ran.status == 3 || ran.status == 130, "{ran:?}");
+    assert_eq!(hashes(scratch.path()), contents);
+    scratch.fsck().unwrap();
+}
+
+/// kill -9 at random moments: contents equal, no leftovers, clean, a new run completes.
+fn kills(kind: &str) {
+    let Some(mut scratch) = scratch(kind) else {
+        return;
+    };
+    let count = env::var("INDEF_KILLS")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(12u64);
+    let files = ["a", "b", "c"].map(|name| scratch.path().join(name));
+    let mut numbers = Numbers::new(count);
+    // The duration of a whole run here, measured again whenever one completes.
+    let mut whole = Duration::from_millis(400);
+    let (mut early, mut late) = (0, 0);
+    for n in 0..count * 3 {
+        if early == count {
+            break;
+        }
+        for (i, file) in files.iter().enumerate() {
+            if !file.exists() || fragments(file) < 256 {
+                make(file, Bytes::mib(4 + 2 * i as u64), Bytes::kib(8));
+            }
+        }
+        scratch.sync().unwrap();
+        let free = settled_free(&scratch);
+        let contents = hashes(scratch.path());
+        let delay = whole.mul_f64(numbers.fraction());
+        let begun = Instant::now();
+        let mut child = spawn(indef().args(["run", "--quiet"]).args(&files));
+        thread::sleep(delay);
+        let ended = child.try_wait().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        match ended {
+            Some(status) => {
+                assert!(status.success(), "{kind}, run {n}: {status}");
+                whole = begun.elapsed();
+                late += 1;
+            }
+            None => early += 1,
+        }
+        assert_eq!(
+            hashes(scratch.path()),
+            contents,
+            "{kind}, kill {n} after {delay:?}"
+        );
+        let names = fs::read_dir(scratch.path()).unwrap().count();
+        let lost = usize::from(scratch.path().join("lost+found").exists());
+        assert_eq!(
+            names,
+            files.len() + lost,
+            "{kind}: something is left behind"
+        );
+        scratch.sync().unwrap();
+        let left = settled_free(&scratch);
+        assert!(
+            left + (4 << 20) > free,
+            "{kind}, kill {n}: {} bytes are lost",
+            free - left
+        );
+        if n % 10 == 9 {
+            scratch
+                .fsck()
+                .unwrap_or_else(|error| panic!("{kind}, kill {n}: {error}"));
+            assert_eq!(hashes(scratch.path()), contents, "{kind}: after a remount");
+        }
+    }
+    eprintln!("{kind}: {early} runs killed, {late} were faster");
+    assert_eq!(early, count, "too few runs were hit");
+    let ran = indef().arg("run").args(&files).ran();
+    assert_eq!(ran.status, 0, "{kind}: {ran:?}");
+    for file in &files {
+        assert!(fragments(file) < 16, "{kind}: {}", fragments(file));
+    }
+    scratch.fsck().unwrap();
+}
+
+/// Free bytes once the file system has freed deleted files (some do so in the background).
+fn settled_free(scratch: &ScratchFs) -> u64 {
+    let mut free = 0;
+    for _ in 0..40 {
+        scratch.sync().unwrap();
+        let now = scratch.free().unwrap().get();
+        if now == free {
+            break;
+        }
+        free = now;
+        thread::sleep(Duration::from_millis(25));
+    }
+    free
+}
+
+#[test]
+fn loop_kills_on_ext4() {
+    kills("ext4");
+}
+
+#[test]
+fn loop_kills_on_xfs() {
+    kills("xfs");
+}
+
+#[test]
+fn loop_kills_on_btrfs() {
+    kills("btrfs");
+}
+
+#[test]
+fn loop_what_is_left_stands_in_the_state_directory_until_it_is_done() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    make(&scratch.path().join("file"), Bytes::mib(8), Bytes::kib(16));
+    let state = tempfile::tempdir().unwrap();
+    let ran = indef_with_state(state.path())
+        .args(["run", "--rate", "2MiB", "--time-limit", "300ms"])
+        .arg(scratch.path())
+        .ran();
+    assert_eq!(ran.status, 3, "{ran:?}");
+    assert!(fs::read_dir(state.path()).unwrap().count() > 0);
+    let resumed = indef_with_state(state.path())
+        .args(["run", "--resume"])
+        .ran();
+    assert_eq!(resumed.status, 0, "{resumed:?}");
+    assert_eq!(
+        fs::read_dir(state.path()).unwrap().count(),
+        0,
+        "a run that ended leaves nothing"
+    );
+}

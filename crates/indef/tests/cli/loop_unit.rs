@@ -1,0 +1,139 @@
+//! The capabilities of the nightly unit are enough: all that root moves can be moved with just
+//! these.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    path::Path,
+    process::Command,
+};
+
+use crate::common::{Ran, fragments, hashes, is_root, make, scratch};
+use scratch_fs::{ScratchFs, Shape, require};
+use units::Bytes;
+
+/// The id of an ordinary user.
+const OWNER: u32 = 1000;
+
+/// The words of a setting of the unit.
+fn setting(name: &str) -> Vec<String> {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd/indef.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let begin = format!("{name}=");
+    let mut lines = unit.lines().filter_map(|line| line.strip_prefix(&*begin));
+    let words = lines.next().unwrap_or_else(|| panic!("no {name}"));
+    assert!(lines.next().is_none(), "{name} twice");
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+/// `indef run` with the capabilities of the unit and no others, as systemd would start it.
+fn run_as_the_unit(state: &Path, path: &Path) -> Ran {
+    let mut bounding = "-all".to_owned();
+    for capability in setting("CapabilityBoundingSet") {
+        bounding += ",+";
+        bounding += &capability.strip_prefix("CAP_").unwrap().to_lowercase();
+    }
+    assert_eq!(setting("NoNewPrivileges"), ["true"]);
+    Command::new("setpriv")
+        .args(["--bounding-set", &bounding, "--inh-caps", "-all"])
+        .args(["--no-new-privs", env!("CARGO_BIN_EXE_indef")])
+        .args(["run", "--json", "--progress", "never"])
+        .arg(path)
+        .env("STATE_DIRECTORY", state)
+        .output()
+        .expect("setpriv is there (util-linux)")
+        .into()
+}
+
+fn of_others(path: &Path, mode: u32) {
+    chown(path, Some(OWNER), Some(OWNER)).unwrap();
+    // Set afterwards: a change of owner clears set-user-id.
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn everything_moves(mut scratch: ScratchFs) {
+    let kind = scratch.kind().to_owned();
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    let (setuid, half, private) = (dir.join("setuid"), dir.join("half"), dir.join("private"));
+    make(&setuid, Bytes::mib(4), Bytes::kib(16));
+    of_others(&setuid, 0o6755);
+    Shape::half_contiguous(3, Bytes::mib(8))
+        .make(&half)
+        .unwrap();
+    of_others(&half, 0o644);
+    make(&private, Bytes::mib(2), Bytes::kib(16));
+    of_others(&private, 0o600);
+    chown(&dir, Some(OWNER), Some(OWNER)).unwrap();
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+    scratch.remount().unwrap();
+    let contents = hashes(&dir);
+    let files = [setuid, half, private];
+    let owners = || {
+        files.each_ref().map(|path| {
+            let status = fs::metadata(path).unwrap();
+            (
+                status.mode(),
+                status.uid(),
+                status.gid(),
+                status.mtime_nsec(),
+                status.ctime_nsec(),
+            )
+        })
+    };
+    let before = owners();
+    let had = files.each_ref().map(|path| fragments(path));
+    let state = tempfile::tempdir().unwrap();
+    let ran = run_as_the_unit(state.path(), &dir);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{kind}: {ran:?}");
+    let document = ran.json();
+    assert_eq!(document["totals"]["files_moved"], 3, "{kind}: {document}");
+    for (path, had) in files.iter().zip(had) {
+        let fragments = fragments(path);
+        assert!(
+            fragments < had,
+            "{kind}: {}: {fragments} of {had}: {document}",
+            path.display()
+        );
+    }
+    assert_eq!(owners(), before, "{kind}");
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(&dir), contents, "{kind}");
+}
+
+#[test]
+fn loop_the_units_capabilities_are_enough_for_ext4() {
+    if is_root()
+        && let Some(scratch) = scratch("ext4")
+    {
+        everything_moves(scratch);
+    }
+}
+
+#[test]
+fn loop_the_units_capabilities_are_enough_for_xfs() {
+    let builder = || ScratchFs::builder("xfs", Bytes::gib(1));
+    if !is_root() {
+        return;
+    }
+    if let Some(scratch) = require(builder().build()) {
+        everything_moves(scratch);
+    }
+    // Ranges can be exchanged: another engine.
+    let Some(tools) = scratch_fs::require_xfsprogs() else {
+        return;
+    };
+    let exchange = builder().mkfs_args(["-i", "exchange=1"]).tools(&tools);
+    if let Some(scratch) = require(exchange.build()) {
+        everything_moves(scratch);
+    }
+}
+
+#[test]
+fn loop_the_units_capabilities_are_enough_for_btrfs() {
+    if is_root()
+        && let Some(scratch) = scratch("btrfs")
+    {
+        everything_moves(scratch);
+    }
+}

@@ -1,0 +1,283 @@
+//! `indef profile` from end to end.
+
+use std::{
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
+
+use crate::common::run;
+use scratch_fs::{ScratchFs, require};
+use units::Bytes;
+
+/// Runs indef with arguments of several types.
+macro_rules! indef {
+    ($($argument:expr),* $(,)?) => {
+        run([$(std::ffi::OsString::from($argument)),*])
+    };
+}
+
+/// A trace of strace over an existing file.
+fn trace(file: &Path) -> String {
+    let mut text = format!(
+        "9 openat(AT_FDCWD, \"{}\", O_RDONLY|O_DIRECT) = 3\n",
+        file.display()
+    );
+    for i in 0..10 {
+        text += &format!("9 pread64(3, \"x\"..., 4096, {}) = 4096\n", i % 4 * 65_536);
+    }
+    text + "9 what is this\n9 read(7, \"x\", 1) = 1\n"
+}
+
+#[test]
+fn a_trace_becomes_a_profile_and_comes_out_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("data"), vec![1; 300_000]).unwrap();
+    fs::write(at("trace"), trace(&at("data"))).unwrap();
+
+    let ran = indef!("profile", "import", at("store"), at("trace"));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("10 accesses of 1 file"), "{ran:?}");
+    assert!(
+        ran.err
+            .contains("1 line not understood, first: line 12: 9 what is this"),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("1 access left out"), "{ran:?}");
+
+    let ran = indef!("profile", "show", "--json", at("store"));
+    let shown = ran.json();
+    assert_eq!(
+        (&shown["schema"], &shown["kind"]),
+        (&1.into(), &"store".into())
+    );
+    assert_eq!(shown["totals"]["reads"], 10);
+    assert_eq!(shown["totals"]["ranges"], 4);
+    let inode = fs::metadata(at("data")).unwrap().ino();
+    assert_eq!(shown["files"][0]["inode"], inode);
+    assert_eq!(shown["sessions"][0]["layer"], "syscall");
+    let text = indef!("profile", "show", at("store"));
+    assert!(
+        text.out.contains("10 reads") && text.out.contains("data"),
+        "{text:?}"
+    );
+    assert!(text.out.contains("halved every 7days"), "{text:?}");
+
+    for format in ["lines", "csv"] {
+        let ran = indef!(
+            "profile",
+            "export",
+            "--json",
+            at("store"),
+            "-o",
+            at(format),
+            "--format",
+            format
+        );
+        assert_eq!(
+            (ran.status, &ran.json()["ranges"]),
+            (0, &4.into()),
+            "{ran:?}"
+        );
+        let plain = indef!("profile", "export", at("store"), "--format", format);
+        assert_eq!(plain.out, fs::read_to_string(at(format)).unwrap());
+        let again = at(&format!("store of {format}"));
+        let ran = indef!(
+            "profile",
+            "import",
+            "--json",
+            &again,
+            at(format),
+            "--half-life",
+            "0s"
+        );
+        assert_eq!(ran.json()["format"], format);
+        let one = indef!("profile", "export", &again).out;
+        assert_eq!(one, indef!("profile", "export", at("store")).out);
+    }
+    // Lines can be shown and planned from without a store.
+    let lines = indef!("profile", "show", "--json", at("lines")).json();
+    assert_eq!(
+        (&lines["kind"], &lines["totals"]["reads"]),
+        (&"lines".into(), &10.into())
+    );
+
+    let ran = indef!(
+        "profile",
+        "merge",
+        at("all"),
+        at("store"),
+        at("store of csv")
+    );
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let all = indef!("profile", "show", "--json", at("all")).json();
+    assert_eq!(all["totals"]["reads"], 20);
+    assert_eq!(all["sessions"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn bad_input_is_one_line_that_says_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("text"), "neither this nor that\n").unwrap();
+    fs::write(
+        at("damaged"),
+        [&b"SQLite format 3\0"[..], &[0; 200]].concat(),
+    )
+    .unwrap();
+    fs::write(at("trace"), "read(3, \"x\", 1) = 1\n").unwrap();
+    fs::write(at("blk"), "  7,0 0 1 0.000000001 12 D R 16 + 8 [cat]\n").unwrap();
+    for (ran, what) in [
+        (indef!("profile", "show", at("missing")), "no such file"),
+        (
+            indef!("profile", "show", at("text")),
+            "not an indef profile",
+        ),
+        (indef!("profile", "show", at("damaged")), "damaged"),
+        (indef!("profile", "export", at("text")), "no store"),
+        (
+            indef!("profile", "import", at("text"), at("trace")),
+            "something else than a store",
+        ),
+        (
+            indef!(
+                "profile",
+                "import",
+                at("damaged"),
+                at("trace"),
+                "--format",
+                "strace"
+            ),
+            "store",
+        ),
+        (
+            indef!("profile", "import", at("new"), at("text")),
+            "--format",
+        ),
+        (
+            indef!("profile", "import", at("new"), at("missing")),
+            "no such file",
+        ),
+        (indef!("profile", "import", at("new"), at("blk")), "--map"),
+        (
+            indef!(
+                "profile",
+                "import",
+                at("new"),
+                at("text"),
+                "--format",
+                "fio"
+            ),
+            "no fio trace",
+        ),
+        (
+            indef!("profile", "merge", at("new"), at("text")),
+            "profile import",
+        ),
+        (
+            indef!("profile", "merge", at("damaged"), at("damaged")),
+            "into itself",
+        ),
+    ] {
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.error_line(what);
+        assert!(ran.out.is_empty(), "{ran:?}");
+    }
+    assert_eq!(fs::read(at("text")).unwrap(), b"neither this nor that\n");
+    // A trace in which no access has a place is an error, after the notes with
+    // the reason.
+    let ran = indef!("profile", "import", at("new"), at("trace"));
+    assert_eq!(ran.status, 1);
+    assert!(
+        ran.err.contains("left out") && ran.err.contains("no accesses found"),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn a_store_of_another_version_is_told_from_a_damaged_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    fs::write(dir.path().join("data"), "x").unwrap();
+    let text = dir.path().join("trace");
+    fs::write(&text, trace(&dir.path().join("data"))).unwrap();
+    assert_eq!(indef!("profile", "import", &store, &text).status, 0);
+    // user_version stands at byte 60 (SQLite file format, §1.3).
+    let mut bytes = fs::read(&store).unwrap();
+    bytes[60..64].copy_from_slice(&9_u32.to_be_bytes());
+    fs::write(&store, &bytes).unwrap();
+    indef!("profile", "show", &store).error_line("format 9");
+    assert_eq!(fs::read(&store).unwrap(), bytes);
+}
+
+/// Requests to a device find the file that lies there.
+#[test]
+fn loop_blkparse_finds_the_file_of_a_request() {
+    for kind in ["ext4", "xfs"] {
+        let Some(fs) = require(ScratchFs::builder(kind, Bytes::mib(512)).build()) else {
+            continue;
+        };
+        let path = fs.path().join("data");
+        fs::write(&path, vec![1; 1 << 20]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        let extents = indef_fs::map(
+            &File::open(&path).unwrap(),
+            &path,
+            units::FileRange::new(0, 1 << 20),
+            true,
+            &mut indef_fs::Mapper::default(),
+        )
+        .unwrap();
+        let dev = fs::metadata(&path).unwrap().dev();
+        let (major, minor) = (rustix::fs::major(dev), rustix::fs::minor(dev));
+        let sector = extents.extents()[0].phys.0 / 512 + 64;
+        let dir = tempfile::tempdir().unwrap();
+        let text = dir.path().join("blk");
+        let lines = format!(
+            "  {major},{minor} 0 1 0.000000001 12 D R {sector} + 16 [cat]\n  {major},{minor} 0 2 0.1 12 D R 2 + 2 [mount]\n"
+        );
+        fs::write(&text, lines).unwrap();
+        let store = dir.path().join("store");
+        let ran = indef!(
+            "profile",
+            "import",
+            "--json",
+            &store,
+            &text,
+            "--map",
+            fs.path()
+        );
+        let said = ran.json();
+        assert_eq!(
+            (&said["layer"], &said["accesses"]),
+            (&"fs".into(), &1.into()),
+            "{ran:?}"
+        );
+        assert_eq!(said["accesses_unplaced"], 1);
+        let out = indef!("profile", "export", &store).out;
+        assert!(
+            out.contains(" 32768 8192 reads=1 writes=0"),
+            "{kind}: {out}"
+        );
+        assert!(
+            out.contains(&format!(" {}", path.display())),
+            "{kind}: {out}"
+        );
+    }
+    let Some(fs) = require(ScratchFs::builder("btrfs", Bytes::mib(512)).build()) else {
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("blk");
+    fs::write(&text, "  7,0 0 1 0.000000001 12 D R 16 + 8 [cat]\n").unwrap();
+    indef!(
+        "profile",
+        "import",
+        dir.path().join("s"),
+        &text,
+        "--map",
+        fs.path()
+    )
+    .error_line("Btrfs");
+}

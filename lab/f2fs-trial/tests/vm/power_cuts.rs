@@ -1,0 +1,350 @@
+//! The power is cut while files are moved: flashd records a guest's operations on it, each state
+//! that a power cut may have left is built from that, and another guest has to find every file
+//! whole.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::fixture::{self, PROGRAM};
+use flash_model::{Zone, ZoneState};
+use flashd::{
+    device::{Device, StoreOptions},
+    record::{Keep, Mark, marks, replay},
+    serve::{Target, TargetOptions},
+    store::FileOptions,
+};
+use guest::{Release, Zns, ZnsOptions, ZnsSetup};
+use units::Bytes;
+
+/// Number of states that one guest examines, one after the other.
+const STATES_IN_A_GUEST: usize = 12;
+
+/// For each target in /share/targets: attach it, mount, look, move again, check, detach.
+const LOOK: &str = r#"
+host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
+while read -r name port nqn marks; do
+  {
+    echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" >/dev/nvme-fabrics &&
+    controller= zoned= flat= &&
+    for directory in /sys/class/nvme/nvme*; do
+      if [ "$(cat $directory/subsysnqn)" = "$nqn" ]; then controller=$directory; fi
+    done &&
+    for _ in $(seq 100); do
+      for disk in $controller/nvme*n*; do
+        disk=${disk##*/}
+        case $(cat /sys/block/$disk/nsid 2>/dev/null) in
+          1) zoned=/dev/$disk ;;
+          2) flat=/dev/$disk ;;
+        esac
+      done
+      if [ -b "$zoned" ] && [ -b "$flat" ]; then break; fi
+      usleep 50000
+    done &&
+    echo mq-deadline >/sys/block/${zoned#/dev/}/queue/scheduler &&
+    ln -sf $zoned /dev/zoned &&
+    ln -sf $flat $ZNS_CONVENTIONAL &&
+    mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT &&
+    PROGRAM after $ZNS_MOUNT "$marks" &&
+    umount $ZNS_MOUNT &&
+    fsck.f2fs $ZNS_CONVENTIONAL >/tmp/fsck 2>&1 &&
+    ! grep -q 'Fail\|ASSERT' /tmp/fsck &&
+    echo 1 >$controller/delete_controller
+  } || { echo "state $name"; dmesg | tail -30; cat /tmp/fsck; exit 1; } >&2
+  echo "$name"
+done </share/targets
+if dmesg | grep -qE 'WARNING:|BUG:|Oops|INFO: task|Call Trace'; then dmesg >&2; exit 9; fi
+"#;
+
+/// Enough for F2FS to have spare sections.
+fn options() -> ZnsOptions {
+    ZnsOptions {
+        size: Bytes::gib(2),
+        ..ZnsOptions::default()
+    }
+}
+
+/// Record a guest's operations on a device while it moves files, by this subject of the program.
+fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
+    let zns = Zns::new(options()).unwrap();
+    let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
+    fixture::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
+    let device = zns.flashd().unwrap();
+    device.flush_all().unwrap();
+    device.record_to(recording).unwrap();
+    let share = tempfile::tempdir().unwrap();
+    let asked = share.path().join("marks");
+    fs::create_dir(&asked).unwrap();
+    let over = AtomicBool::new(false);
+    let migrate = format!("{PROGRAM} {subject} $ZNS_MOUNT /share/marks && umount $ZNS_MOUNT");
+    thread::scope(|scope| {
+        scope.spawn(|| set_marks(device, &asked, &over));
+        let _over = Over(&over);
+        fixture::run(
+            release,
+            &zns,
+            ZnsSetup::Kept,
+            &migrate,
+            300,
+            Some(share.path()),
+        )
+    })?;
+    device.recording().end().unwrap();
+    Some(())
+}
+
+/// Signals the end when dropped, also where a trial fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Set the marks that the guest requests: each is a file with the mark's name, which is then
+/// removed.
+fn set_marks(device: &Device, asked: &Path, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        for mark in fs::read_dir(asked).unwrap() {
+            let mark = mark.unwrap();
+            let name = mark.file_name().into_string().unwrap();
+            device.recording().mark(&name).unwrap();
+            fs::remove_file(mark.path()).unwrap();
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The device as a power cut may have left it.
+fn state(recording: &Path, mark: &Mark, keep: Keep, to: &Path) -> Arc<Device> {
+    let file = FileOptions {
+        path: to.to_owned(),
+        sparse: true,
+        host_sync: false,
+    };
+    replay(recording, mark, keep, Some(&file)).unwrap();
+    let mut device = options().flashd().unwrap();
+    device.store = StoreOptions::File(file);
+    Device::open(&device).unwrap()
+}
+
+/// A cut: its place, the kept writes, and the marks before it.
+struct Cut {
+    mark: Mark,
+    keep: Keep,
+    before: String,
+}
+
+fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
+    let folder = tempfile::tempdir().unwrap();
+    let share = folder.path().join("share");
+    fs::create_dir(&share).unwrap();
+    let mut list = String::new();
+    let targets: Vec<Target> = states
+        .iter()
+        .enumerate()
+        .map(|(number, Cut { mark, keep, before })| {
+            let to = folder.path().join(format!("store{number}"));
+            let device = state(recording, mark, *keep, &to);
+            let target = Target::listen(
+                device,
+                "127.0.0.1:0".parse().unwrap(),
+                TargetOptions::default(),
+            )
+            .unwrap();
+            let port = target.address().port();
+            let nqn = target.nqn();
+            list += &format!("{mark}/{keep:?} {port} {nqn} {before}\n")
+                .replace("(", "-")
+                .replace(")", "");
+            target
+        })
+        .collect();
+    fs::write(share.join("targets"), list).unwrap();
+    // For its network; its content does not matter.
+    let zns = Zns::new(options()).unwrap();
+    let script = LOOK.replace("PROGRAM", PROGRAM);
+    let outcome = fixture::run(
+        release,
+        &zns,
+        ZnsSetup::Attached,
+        &script,
+        600,
+        Some(&share),
+    )?;
+    let seen = String::from_utf8_lossy(&outcome.stdout).lines().count();
+    assert_eq!(seen, states.len());
+    drop(targets);
+    Some(())
+}
+
+/// `INDEF_POWER_CUTS` states anywhere, as any order of writing may have left them, as many at boundaries of
+/// flushes, with the least that is durable there, and as many right after a checkpoint that came while a
+/// moved file was being written (all of these if there are no more).
+fn power_cuts(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    if record(release, "migrate", &recording).is_none() {
+        return;
+    }
+    let marks = marks(&recording).unwrap();
+    let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
+    let names: Vec<(&str, u64)> = marks
+        .iter()
+        .filter_map(|mark| Some((mark.mark.strip_prefix("mark:")?, mark.entries)))
+        .collect();
+    let flushes: Vec<u64> = marks
+        .iter()
+        .filter(|mark| mark.mark.starts_with("flush:"))
+        .map(|mark| mark.entries)
+        .collect();
+    let early: Vec<u64> = names
+        .iter()
+        .filter(|(name, _)| name.starts_with("early-"))
+        .map(|(_, entries)| *entries)
+        .collect();
+    assert!(!early.is_empty());
+    let wanted = fixture::setting("INDEF_POWER_CUTS", 3);
+    println!(
+        "{} flushes, {} early checkpoints, {} entries",
+        flushes.len(),
+        early.len(),
+        last - first
+    );
+    let anywhere = (0..wanted).map(|number| {
+        let at = first + 1 + (last - first - 1) * number / wanted;
+        (at, Keep::Reordered(number))
+    });
+    let of = |places| some(places, wanted).map(|at| (at, Keep::Durable));
+    let states: Vec<Cut> = of(&early)
+        .chain(of(&flushes))
+        .chain(anywhere)
+        .map(|(at, keep)| Cut {
+            mark: Mark::Entry(at),
+            keep,
+            before: names
+                .iter()
+                .filter(|(_, entries)| *entries <= at)
+                .map(|(name, _)| format!("{name},"))
+                .collect(),
+        })
+        .collect();
+    for (number, states) in states.chunks(STATES_IN_A_GUEST).enumerate() {
+        look(release, &recording, states);
+        println!("{} states", number * STATES_IN_A_GUEST + states.len());
+    }
+}
+
+/// This many of them, evenly chosen, or all.
+fn some(places: &[u64], wanted: u64) -> impl Iterator<Item = u64> {
+    let count = places.len().min(wanted as usize);
+    (0..count).map(move |number| places[number * places.len() / count])
+}
+
+#[test]
+fn vm_6_12_power_cuts_leave_every_file_whole() {
+    power_cuts(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_power_cuts_leave_every_file_whole() {
+    power_cuts(Release::Linux6_1);
+}
+
+/// Bytes of a zone that fsync writes at most; a move writes more.
+const NODES: u64 = 64 << 10;
+
+/// The writes of the recording to keep at this place, right before a flush, so that all nodes are
+/// there and no more than half of the copies; `None` where there are not both.
+fn nodes_without_copies(recording: &Path, at: u64, folder: &Path) -> Option<Keep> {
+    const SEEDS: u64 = 200;
+    let written = |keep| -> Vec<u64> {
+        let store = folder.join("store");
+        let device = state(recording, &Mark::Entry(at), keep, &store);
+        fs::remove_file(&store).unwrap();
+        device.zones(0).iter().map(filled).collect()
+    };
+    let durable = written(Keep::Durable);
+    let volatile: Vec<u64> = written(Keep::Everything)
+        .iter()
+        .zip(&durable)
+        .map(|(all, durable)| all.saturating_sub(*durable))
+        .collect();
+    let is_nodes = |bytes: u64| bytes <= NODES;
+    if !volatile.iter().any(|&bytes| bytes > 0 && is_nodes(bytes))
+        || volatile.iter().all(|&bytes| is_nodes(bytes))
+    {
+        return None;
+    }
+    (0..SEEDS)
+        .map(|n| Keep::Reordered(at * SEEDS + n))
+        .find(|keep| {
+            let kept = written(*keep);
+            (0..kept.len()).all(|zone| {
+                let kept = kept[zone].saturating_sub(durable[zone]);
+                match volatile[zone] {
+                    bytes if is_nodes(bytes) => kept == bytes,
+                    bytes => kept <= bytes / 2,
+                }
+            })
+        })
+}
+
+/// Number of written bytes of a zone.
+fn filled(zone: &Zone) -> u64 {
+    match zone.state {
+        ZoneState::Full => zone.capacity,
+        _ => zone.write_pointer - zone.start,
+    }
+}
+
+/// An fsync during a move must not make durable that the file is at a new place before the copies
+/// are: the power is cut when nodes are written and nothing is flushed yet, and the copies are
+/// lost.
+fn beside_fsync(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    if record(release, "synced", &recording).is_none() {
+        return;
+    }
+    let marks = marks(&recording).unwrap();
+    let begun = marks.iter().position(|mark| mark.mark == "mark:synced");
+    let flushes: Vec<u64> = marks[begun.unwrap()..]
+        .iter()
+        .filter(|mark| mark.mark.starts_with("flush:"))
+        .map(|mark| mark.entries - 1)
+        .collect();
+    let states: Vec<Cut> = some(&flushes, u64::MAX)
+        .filter_map(|at| {
+            Some(Cut {
+                mark: Mark::Entry(at),
+                keep: nodes_without_copies(&recording, at, folder.path())?,
+                before: "synced,".to_owned(),
+            })
+        })
+        .take(fixture::setting("INDEF_POWER_CUTS", 6) as usize)
+        .collect();
+    println!("{} flushes, {} states", flushes.len(), states.len());
+    assert!(!states.is_empty());
+    for states in states.chunks(STATES_IN_A_GUEST) {
+        look(release, &recording, states);
+    }
+}
+
+#[test]
+fn vm_6_12_an_fsync_beside_a_move_loses_nothing() {
+    beside_fsync(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_an_fsync_beside_a_move_loses_nothing() {
+    beside_fsync(Release::Linux6_1);
+}
