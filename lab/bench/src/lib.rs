@@ -10,6 +10,7 @@
 
 mod core;
 mod databases;
+mod flashd;
 mod limit;
 mod measure;
 mod memory;
@@ -58,6 +59,8 @@ pub enum Bench {
     Zipf(zipf::ZipfArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
+    /// flashd's answers beside its model's, and what its path carries, mounted and served
+    Flashd(Common),
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
     Target(Common),
     /// Peers, scan, core and memory
@@ -129,6 +132,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Upkeep(common)
         | Bench::Databases(common)
         | Bench::Overhead(common)
+        | Bench::Flashd(common)
         | Bench::Target(common) => common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
@@ -164,6 +168,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
         Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
         Bench::Overhead(_) => one("overhead", &|report| overhead::measure(common, report))?,
+        Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,

@@ -84,7 +84,7 @@ impl Results {
         Ok(rows)
     }
 
-    /// The conditions of all that was `shown` of a result, one sentence for each session.
+    /// The conditions of all that was `shown` of a result: a sentence, or a list of its sessions.
     ///
     /// # Errors
     ///
@@ -105,14 +105,14 @@ impl Results {
         ensure!(!sessions.is_empty(), "nothing of {result} is shown here");
         let several = sessions.len() > 1;
         let sentences = sessions.into_iter().map(|(at, (cases, values))| {
-            let cases = if several {
-                format!("{}: ", cases.join("; "))
+            let conditions = conditions(&record.sessions[at], &values);
+            if several {
+                format!("- {}: {conditions}", cases.join("; "))
             } else {
-                String::new()
-            };
-            cases + &conditions(&record.sessions[at], &values)
+                conditions
+            }
         });
-        Ok(sentences.collect::<Vec<_>>().join(" "))
+        Ok(sentences.collect::<Vec<_>>().join("\n"))
     }
 
     fn record(&self, result: &str) -> Result<&Record> {

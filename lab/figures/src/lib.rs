@@ -13,7 +13,7 @@
 //! ```
 //!
 //! [`tree::regenerate`] writes these regions, and [`tree::stale`] says which of them differ from
-//! their results. A result that no page shows is an error, and so is a placeholder without a result.
+//! their results. A case that no page shows is an error, and so is a placeholder without a result.
 //!
 //! Records of a model in virtual time have no machine and no date: done again, they are equal.
 

@@ -85,7 +85,9 @@ fn one<'a>(
     Ok((format!("{begin}{name}{CLOSE}{new}{end}"), after))
 }
 
-/// A template with all placeholders replaced.
+/// A template with all placeholders replaced. A line that begins with `{if RESULT / CASE}` is only
+/// there if the case was measured; one that begins with `{each RESULT / CASE}` is there for each
+/// contender, whose name is `{contender}` and whose values are `{.QUANTITY}`.
 fn fill(template: &str, results: &mut Results) -> Result<String> {
     // Of each template, what it shows itself.
     let earlier = std::mem::take(&mut results.shown);
@@ -103,10 +105,12 @@ fn fill_values(template: &str, results: &mut Results) -> Result<String> {
     let mut text = String::new();
     for (number, line) in template.lines().enumerate() {
         let here = || format!("line {}", number + 1);
-        let Some((each, line)) = line
-            .strip_prefix("{each ")
-            .and_then(|line| line.split_once('}'))
-        else {
+        let line = match command(line, "{if ") {
+            Some((case, line)) if results.rows(case).is_ok() => line,
+            Some(_) => continue,
+            None => line,
+        };
+        let Some((each, line)) = command(line, "{each ") else {
             text += &replace(line, |inside| value(inside, results)).with_context(here)?;
             text.push('\n');
             continue;
@@ -124,6 +128,11 @@ fn fill_values(template: &str, results: &mut Results) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// The case of a command that begins a line, and the rest of the line.
+fn command<'a>(line: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(begin)?.split_once('}')
 }
 
 /// The value of a placeholder; `measured` waits for all of them.

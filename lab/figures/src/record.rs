@@ -1,6 +1,6 @@
 //! The committed result of one benchmark.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -122,6 +122,14 @@ impl Row {
     pub fn with(mut self, quantity: &str, value: Value) -> Self {
         self.values.insert(quantity.to_owned(), value);
         self
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} / {}:", self.case, self.contender)?;
+        let mut values = self.values.iter();
+        values.try_for_each(|(quantity, value)| write!(f, " {quantity} {}", value.median()))
     }
 }
 

@@ -42,6 +42,7 @@ fn small_tree() -> TempDir {
         "figures/peers.md",
         "| | ours | theirs | |\n|---|---|---|---|\n\
          {each peers / small}| {contender} | {.time_ns} | {peers / small / theirs} | {peers / small / theirs ÷ ours} times |\n\
+         {if peers / huge}| not measured yet: {peers / huge / ours} |\n\
          \n{measured peers} `{command peers}`\n",
     );
     write(
@@ -79,6 +80,7 @@ fn a_page_shows_its_result_and_is_made_only_once() {
         text.contains("| ours | 2 s | 10 s | 5.0 times |\n| theirs | 10 s"),
         "{text}"
     );
+    assert!(!text.contains("not measured yet"), "{text}");
     assert!(text.contains("-->5.0<!-- end --> times as fast"), "{text}");
     assert!(
         text.contains(
@@ -131,7 +133,7 @@ fn a_result_that_no_page_shows_is_an_error() {
     let new = session("2026-11-25", vec![row("large", "ours", &[4.0])]);
     tree::keep(tree.path(), "peers", new).unwrap();
     let error = format!("{:#}", tree::stale(tree.path()).unwrap_err());
-    assert_eq!(error, "figures/peers.json: large / ours is on no page");
+    assert_eq!(error, "figures/peers.json: large is on no page");
     assert!(tree::regenerate(tree.path()).is_err());
 }
 
