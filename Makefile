@@ -5,13 +5,13 @@
 #
 # Both install the system packages that they need where they may (root), and else say what is
 # missing; without what compiles indef they stop. Further: check (some minutes, while working), proof
-# (hours), build, fresh, bench, fuzz, install, install-lab, dist, deps, clean.
+# (hours), build, fresh, bench, figures, fuzz, install, install-lab, dist, deps, clean.
 
 CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench proof fuzz install \
+.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench figures proof fuzz install \
         install-lab dist \
         build-deps demo-deps deps clean
 
@@ -59,6 +59,11 @@ fresh: deps
 # Against the conventional tools; takes a while, wants an idle machine and root.
 bench: deps
 	$(CARGO) lab bench all
+
+# The figures of README.md and docs/, from the results in figures/. `cargo lab bench NAME --keep` measures one
+# anew; `make test` fails where a page differs from its result.
+figures: build-deps
+	$(CARGO) xtask figures
 
 # Hours: tests on further kernels and in their long versions (xtask/src/test/tiers.rs), every kind of
 # file system hammered while indef moves its files (docs/hammer.md), and all that parses fuzzed. Needs

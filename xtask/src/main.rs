@@ -23,6 +23,8 @@ use debian_mirror::Mirror;
 enum Chore {
     /// Hold linux-abi's structures and ioctl numbers against the installed kernel headers
     AbiCheck,
+    /// Write the figures of README.md and docs/ anew, from the results in figures/
+    Figures,
     Fresh(fresh::Fresh),
     /// Print an apt source (deb822) for suites of Debian, from the archive that this machine uses
     DebianSource {
@@ -51,6 +53,7 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::AbiCheck => abi::check(),
+        Chore::Figures => regenerate_figures(),
         Chore::Fresh(fresh) => fresh::run(&fresh),
         Chore::DebianSource {
             suites,
@@ -73,6 +76,13 @@ fn exit_code(done: anyhow::Result<ExitCode>) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn regenerate_figures() -> anyhow::Result<()> {
+    for page in figures::tree::regenerate(source_tree::root())? {
+        println!("{}", page.display());
+    }
+    Ok(())
 }
 
 fn debian_source(suites: &[String], architecture: &str) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@
 
 mod core;
 mod databases;
+mod flashd;
 mod limit;
 mod measure;
 mod memory;
@@ -33,6 +34,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 
 use report::Report;
+use serde::Serialize;
 
 /// The measurements.
 #[derive(Subcommand)]
@@ -57,6 +59,8 @@ pub enum Bench {
     Zipf(zipf::ZipfArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
+    /// flashd's answers beside its model's, and what its path carries, mounted and served
+    Flashd(Common),
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
     Target(Common),
     /// Peers, scan, core and memory
@@ -84,6 +88,9 @@ pub struct Common {
     /// Write all samples as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Keep the result in figures/, for the pages (`make figures`); measure on an idle machine
+    #[arg(long, conflicts_with = "indef")]
+    keep: bool,
     /// Where prepared images are kept; some GiB [default: target/bench]
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
@@ -125,6 +132,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Upkeep(common)
         | Bench::Databases(common)
         | Bench::Overhead(common)
+        | Bench::Flashd(common)
         | Bench::Target(common) => common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
@@ -140,50 +148,98 @@ pub fn run(bench: &Bench) -> Result<()> {
         "benchmarks mount file systems and drop caches, which needs root"
     );
     measure::stop_cleanly()?;
-    let mut report = Report::new()?;
-    // Memory first: the kernel's peak for a child includes the memory of its parent.
-    if matches!(bench, Bench::Memory(_) | Bench::All(_)) {
-        memory::measure(common, &mut report)?;
+    let folder = common.images()?;
+    let mut reports = Vec::new();
+    let mut one = |name, measure: &dyn Fn(&mut Report) -> Result<()>| {
+        let mut report = Report::new(name, &folder, common.runs);
+        measure(&mut report)?;
+        println!("\n{report}");
+        if common.keep {
+            keep(&report)?;
+        }
+        reports.push(report);
+        anyhow::Ok(())
+    };
+    match bench {
+        Bench::Memory(_) => one("memory", &|report| memory::measure(common, report))?,
+        Bench::Core(_) => one("core", &|report| core::measure(common, report))?,
+        Bench::Profile(args) => one("profile", &|report| profile::measure(args, report))?,
+        Bench::Scan(_) => one("scan", &|report| scan::measure(common, report))?,
+        Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
+        Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
+        Bench::Overhead(_) => one("overhead", &|report| overhead::measure(common, report))?,
+        Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
+        Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
+        Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
+        Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
+        Bench::Peers(args) => one("peers", &|report| peers::measure(args, report))?,
+        Bench::All(args) => {
+            // Memory first: the kernel's peak for a child includes the memory of its parent.
+            one("memory", &|report| memory::measure(common, report))?;
+            one("core", &|report| core::measure(common, report))?;
+            one("scan", &|report| scan::measure(common, report))?;
+            one("peers", &|report| peers::measure(args, report))?;
+        }
+        Bench::ProfileMerge | Bench::ZipfReader(_) | Bench::CoreInner { .. } => {}
     }
-    if matches!(bench, Bench::Core(_) | Bench::All(_)) {
-        core::measure(common, &mut report)?;
+    match &common.json {
+        Some(path) if reports.len() == 1 => write_json(path, &reports[0]),
+        Some(path) => write_json(path, &reports),
+        None => Ok(()),
     }
-    if let Bench::Profile(args) = bench {
-        profile::measure(args, &mut report)?;
-    }
-    if matches!(bench, Bench::Scan(_) | Bench::All(_)) {
-        scan::measure(common, &mut report)?;
-    }
-    if matches!(bench, Bench::Upkeep(_)) {
-        upkeep::measure(common, &mut report)?;
-    }
-    if matches!(bench, Bench::Databases(_)) {
-        databases::measure(common, &mut report)?;
-    }
-    if matches!(bench, Bench::Overhead(_)) {
-        overhead::measure(common, &mut report)?;
-    }
-    if let Bench::Writers(args) = bench {
-        writers::measure(args, &mut report)?;
-    }
-    if matches!(bench, Bench::Target(_)) {
-        target::measure(common, &mut report)?;
-    }
-    if let Bench::Zipf(args) = bench {
-        zipf::measure(args, &mut report)?;
-    }
-    if let Bench::Peers(args) | Bench::All(args) = bench {
-        peers::measure(args, &mut report)?;
-    }
-    println!("\n{report}");
-    if let Some(path) = &common.json {
-        write_json(path, &report)?;
-    }
+}
+
+/// Keep a result in the tree, with the command that gives it again.
+fn keep(report: &Report) -> Result<()> {
+    let command = command(report.name, std::env::args().skip(3));
+    let file = figures::tree::keep(source_tree::root(), report.name, report.session(command))?;
+    eprintln!(
+        "{}: kept; make figures brings it to the pages",
+        file.display()
+    );
     Ok(())
 }
 
-fn write_json(path: &Path, report: &Report) -> Result<()> {
+/// `sudo cargo lab bench NAME` with the options that decide what is measured.
+fn command(name: &str, options: impl Iterator<Item = String>) -> String {
+    let mut command = format!("sudo cargo lab bench {name}");
+    let mut options = options;
+    while let Some(option) = options.next() {
+        match option.as_str() {
+            "--keep" => {}
+            "--json" | "--images" => {
+                options.next();
+            }
+            _ if option.starts_with("--json=") || option.starts_with("--images=") => {}
+            _ => command = format!("{command} {option}"),
+        }
+    }
+    command
+}
+
+fn write_json(path: &Path, report: &impl Serialize) -> Result<()> {
     let mut json = serde_json::to_vec_pretty(report)?;
     json.push(b'\n');
     fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_command_has_no_paths() {
+        let options = [
+            "--runs",
+            "7",
+            "--json",
+            "/tmp/x",
+            "--keep",
+            "--images=/y",
+            "--fs",
+            "xfs",
+        ];
+        let command = command("peers", options.map(str::to_owned).into_iter());
+        assert_eq!(command, "sudo cargo lab bench peers --runs 7 --fs xfs");
+    }
 }

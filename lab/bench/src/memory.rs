@@ -14,6 +14,7 @@ use super::{
 
 /// Measure; every command runs once, on a copy.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
+    report.runs = 1;
     let indef = common.indef()?;
     let images = common.images()?;
     let file = |size, files| State {

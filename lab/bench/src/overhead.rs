@@ -100,11 +100,15 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
         }
         for (at, (layer, wanted)) in LAYERS.into_iter().enumerate() {
             for (lost, shares) in [("IOPS", &shares[at]), ("processor time", &processor[at])] {
+                let quantity = format!("{}_lost_pct", lost.replace(' ', "_"));
+                report.figure(load.name, &format!("layer {layer}"), &quantity, shares);
                 let what = format!("trace --layer {layer}, fio {}: {lost} lost", load.name);
                 report.verdicts.push(verdict(&what, shares, wanted));
             }
         }
     }
+    let memory = [peak.0 as f64];
+    report.figure("collector", "largest of all runs", "memory_bytes", &memory);
     report.verdicts.push(Verdict::at_most(
         "memory of the collector, with its BPF maps".to_owned(),
         peak.0 as f64 / Bytes::mib(1).0 as f64,

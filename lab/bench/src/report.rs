@@ -1,8 +1,8 @@
 //! The results of measurements, as a table and as JSON.
 
-use std::{fmt, fs, process::Command, time::Duration};
+use std::{fmt, path::Path, process::Command, time::Duration};
 
-use anyhow::Result;
+use figures::{Machine, Session, Value};
 use serde::Serialize;
 use units::Bytes;
 
@@ -39,6 +39,32 @@ impl Row {
         values.sort_unstable();
         // Of an even number the lower middle one: a value that was really measured.
         values[(values.len() - 1) / 2]
+    }
+
+    /// Median and spread of all that was measured.
+    fn summary(&self) -> figures::Row {
+        let mut row = figures::Row::new(&self.case, &self.contender);
+        let mut add = |quantity: &str, value: &dyn Fn(&Sample) -> Option<u64>| {
+            let samples: Vec<f64> = self
+                .samples
+                .iter()
+                .filter_map(value)
+                .map(|it| it as f64)
+                .collect();
+            if samples.iter().any(|sample| *sample > 0.0) {
+                row.values.insert(quantity.to_owned(), Value::of(&samples));
+            }
+        };
+        add("time_ns", &|sample| Some(sample.duration_ns));
+        add("read_bytes", &|sample| Some(sample.device_read_bytes));
+        add("written_bytes", &|sample| Some(sample.device_written_bytes));
+        add("memory_bytes", &|sample| sample.max_resident_bytes);
+        add("extents_after", &|sample| sample.extents_after);
+        if let Some(before) = self.extents_before {
+            row.values
+                .insert("extents_before".to_owned(), Value::Exact(before as f64));
+        }
+        row
     }
 
     /// Median time.
@@ -99,55 +125,87 @@ impl Verdict {
     }
 }
 
-/// Everything that one invocation measured.
+/// Everything that one benchmark measured.
 #[derive(Serialize)]
 pub(super) struct Report {
     schema: u32,
+    /// The benchmark, as it is called.
+    pub(super) name: &'static str,
     machine: Machine,
+    /// Runs of each contender.
+    pub(super) runs: usize,
     pub(super) rows: Vec<Row>,
+    /// What the rows do not hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<figures::Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Curve>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
-#[derive(Serialize)]
-struct Machine {
-    kernel: String,
-    processors: usize,
-    memory: String,
-    tools: Vec<String>,
-}
-
 impl Report {
-    pub(super) fn new() -> Result<Self> {
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?
-            .trim()
-            .to_owned();
-        let meminfo = fs::read_to_string("/proc/meminfo")?;
-        let memory = meminfo
-            .lines()
-            .find_map(|line| line.strip_prefix("MemTotal:"))
-            .map_or_else(String::new, |value| value.trim().to_owned());
+    /// An empty report of a benchmark whose files lie in `folder`.
+    pub(super) fn new(name: &'static str, folder: &Path, runs: usize) -> Self {
         let tools = [
             ("e4defrag", "e2fsprogs"),
             ("xfs_fsr", "xfsdump"),
             ("btrfs", "btrfs-progs"),
             ("filefrag", "e2fsprogs"),
+            ("fio", "fio"),
         ]
         .map(|(tool, package)| format!("{tool}: {package} {}", version(package)))
         .to_vec();
-        Ok(Self {
-            schema: 1,
+        Self {
+            schema: 2,
+            name,
             machine: Machine {
-                kernel,
-                processors: std::thread::available_parallelism()?.get(),
-                memory,
                 tools,
+                ..Machine::here(folder)
             },
+            runs,
             rows: Vec::new(),
+            figures: Vec::new(),
             curves: Vec::new(),
             verdicts: Vec::new(),
-        })
+        }
+    }
+
+    /// Add a figure that is no time and no bytes of a row: all samples of one quantity.
+    pub(super) fn figure(&mut self, case: &str, contender: &str, quantity: &str, samples: &[f64]) {
+        let value = Value::of(samples);
+        let is_it = |row: &&mut figures::Row| row.case == case && row.contender == contender;
+        match self.figures.iter_mut().find(is_it) {
+            Some(row) => {
+                row.values.insert(quantity.to_owned(), value);
+            }
+            None => {
+                let row = figures::Row::new(case, contender).with(quantity, value);
+                self.figures.push(row);
+            }
+        }
+    }
+
+    /// The result to keep: median and spread of everything.
+    pub(super) fn session(&self, command: String) -> Session {
+        let mut rows: Vec<figures::Row> = self.rows.iter().map(Row::summary).collect();
+        for more in &self.figures {
+            let is_it = |row: &&mut figures::Row| {
+                (&row.case, &row.contender) == (&more.case, &more.contender)
+            };
+            match rows.iter_mut().find(is_it) {
+                Some(row) => row.values.extend(more.values.clone()),
+                None => rows.push(more.clone()),
+            }
+        }
+        Session {
+            command,
+            machine: Some(self.machine.clone()),
+            date: Some(figures::today()),
+            version: figures::version(source_tree::root()),
+            runs: u32::try_from(self.runs).ok(),
+            note: None,
+            rows,
+        }
     }
 }
 
@@ -165,17 +223,7 @@ fn version(package: &str) -> String {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Machine {
-            kernel,
-            processors,
-            memory,
-            tools,
-        } = &self.machine;
-        writeln!(
-            f,
-            "Linux {kernel}, {processors} processors, {memory}; {}\n",
-            tools.join(", ")
-        )?;
+        writeln!(f, "{}\n", self.machine)?;
         self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
         self.write_rows(f)?;
         self.write_verdicts(f)

@@ -138,6 +138,12 @@ fn compare(fs: Fs, operation: Operation, common: &Common, report: &mut Report) -
             " µs",
         ));
     }
+    // Of each turn.
+    let turns = many.samples.iter().zip(&one.samples);
+    let each_ns: Vec<f64> = turns
+        .map(|(many, one)| (many.duration_ns as f64 - one.duration_ns as f64) / excess as f64)
+        .collect();
+    report.figure(&case, "many extents", "each_extent_ns", &each_ns);
     report.rows.extend(rows.into_iter().map(|(_, _, row)| row));
     Ok(())
 }

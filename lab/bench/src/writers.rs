@@ -94,6 +94,10 @@ fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report)
             rows[index].samples.push(sample);
         }
     }
+    for (row, longest) in rows.iter().zip(&longest) {
+        let samples: Vec<f64> = longest.iter().map(|it| it.get() as f64).collect();
+        report.figure(&case, &row.contender, "longest_write_ns", &samples);
+    }
     report.rows.extend(rows);
     let [alone, beside] = longest.map(|mut all| {
         all.sort_unstable();

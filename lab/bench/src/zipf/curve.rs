@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::timing::Cost;
+use super::{super::report::Report, timing::Cost};
 
 /// One workload.
 #[derive(Clone, Debug, Serialize)]
@@ -50,6 +50,29 @@ pub(super) fn gain(before: Cost, after: Cost, now: Cost) -> (f64, f64) {
 }
 
 impl Curve {
+    /// Add all points and targets to the figures of `report`.
+    pub(super) fn add_to(&self, report: &mut Report) {
+        let case = format!("{} skew {}", self.fs, self.skew);
+        for p in &self.points {
+            let contender = match p.contender {
+                "before" | "after" => p.contender.to_owned(),
+                name => format!("{name} {:.0} %", p.moved_pct),
+            };
+            let mut add = |quantity, value| report.figure(&case, &contender, quantity, &[value]);
+            add("moved_pct", p.moved_pct);
+            add("read_mib_per_s", p.mib_per_s);
+            add("time_gain_pct", p.time_gain_pct);
+            add("request_gain_pct", p.request_gain_pct);
+        }
+        for t in &self.targets {
+            let contender = format!("target {:.0} %", t.predicted_pct);
+            let mut add = |quantity, value| report.figure(&case, &contender, quantity, &[value]);
+            add("moved_pct", t.moved_pct);
+            add("time_gain_pct", t.time_gain_pct);
+            add("request_gain_pct", t.request_gain_pct);
+        }
+    }
+
     /// The largest deficit of `indef` against the oracle: in time, and in
     /// requests.
     pub(super) fn behind_oracle(&self) -> (f64, f64) {

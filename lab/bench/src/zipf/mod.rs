@@ -145,6 +145,7 @@ pub(super) fn measure(args: &ZipfArgs, report: &mut Report) -> Result<()> {
             verdict(&named("time"), off(t.time_gain_pct), 5.0);
             verdict(&named("requests"), off(t.request_gain_pct), 5.0);
         }
+        curve.add_to(report);
         report.curves.push(curve);
     }
     Ok(())

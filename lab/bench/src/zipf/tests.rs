@@ -11,6 +11,7 @@ fn loop_the_harness_measures_what_it_should() {
     let images = tempfile::tempdir().unwrap();
     let args = ZipfArgs {
         common: Common {
+            keep: false,
             runs: 1,
             json: None,
             images: Some(images.path().to_owned()),
@@ -24,7 +25,7 @@ fn loop_the_harness_measures_what_it_should() {
         sample: 256,
         known: true,
     };
-    let mut report = Report::new().unwrap();
+    let mut report = Report::new("zipf", std::path::Path::new("/"), 1);
     measure(&args, &mut report).unwrap();
     let curve = &report.curves[0];
     let gains = |name: &str| -> Vec<f64> {

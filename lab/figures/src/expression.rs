@@ -1,0 +1,206 @@
+//! Placeholders: the name of a value, or of a ratio of two, and how to show it.
+//!
+//! | placeholder | gives |
+//! |---|---|
+//! | `peers / ext4 256 MiB / indef / time_ns` | the median: result, case, contender, quantity |
+//! | `peers / ext4 256 MiB / indef` | the same: the time, if no quantity is named |
+//! | `peers / ext4 256 MiB / e4defrag ÷ indef` | a ratio of medians; the second name replaces the contender, or is a whole one |
+//! | … ` : ms .1` | how to show it: a unit, decimals, `+`, `bare`, `spread`, `less` (percent below 1) |
+//! | `command peers` | the command that measures the result |
+//! | `measured peers` | a sentence with date, machine, kernel, runs and spread of what this text shows of it |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{Record, Row, Session, Value, format::Format};
+
+/// The quantity that is meant where none is named.
+const TIME: &str = "time_ns";
+
+/// The name of a value: result, case, contender, quantity.
+pub type Name = (String, String, String, String);
+
+/// All results, and what was shown of them.
+#[derive(Debug, Default)]
+pub struct Results {
+    /// By the name of their file, without its end.
+    pub records: BTreeMap<String, Record>,
+    /// What was shown of them so far.
+    pub shown: BTreeSet<Name>,
+}
+
+impl Results {
+    /// Returns the value of a placeholder.
+    ///
+    /// # Errors
+    ///
+    /// There is no such value, or it cannot be shown in this way.
+    pub fn evaluate(&mut self, text: &str) -> Result<String> {
+        if let Some(result) = text.strip_prefix("command ") {
+            return Ok(self.latest(result)?.command.clone());
+        }
+        let (source, format) = text.split_once(" : ").unwrap_or((text, ""));
+        let format = Format::parse(format)?;
+        if let Some((over, under)) = source.split_once(" ÷ ") {
+            let over = self.name(over)?;
+            let under = match self.name(under) {
+                Ok(name) => name,
+                Err(_) => (
+                    over.0.clone(),
+                    over.1.clone(),
+                    under.to_owned(),
+                    over.3.clone(),
+                ),
+            };
+            let ratio = self.value(over)?.median() / self.value(under)?.median();
+            return Ok(format.show_ratio(ratio));
+        }
+        let name = self.name(source)?;
+        let quantity = name.3.clone();
+        let value = self.value(name)?;
+        match value {
+            Value::Measured {
+                spread: Some(spread),
+                ..
+            } if format.spread => format.show(&quantity, &spread),
+            Value::Measured { spread: None, .. } if format.spread => Ok("not kept".to_owned()),
+            _ if format.spread => bail!("{source} has no spread"),
+            _ if format.less => bail!("{source} is no ratio"),
+            _ => format.show(&quantity, &[value.median()]),
+        }
+    }
+
+    /// Returns the rows of `RESULT / CASE`, in their order.
+    ///
+    /// # Errors
+    ///
+    /// There are none.
+    pub fn rows(&self, text: &str) -> Result<Vec<Row>> {
+        let (result, case) = text.split_once(" / ").context("wanted: RESULT / CASE")?;
+        let rows = self.record(result)?.rows();
+        let rows: Vec<Row> = rows.filter(|row| row.case == case).cloned().collect();
+        ensure!(!rows.is_empty(), "{result} has no case '{case}'");
+        Ok(rows)
+    }
+
+    /// The conditions of all that was `shown` of a result: a sentence, or a list of its sessions.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was shown of it.
+    pub fn measured(&self, result: &str, shown: &BTreeSet<Name>) -> Result<String> {
+        let record = self.record(result)?;
+        let mut sessions: BTreeMap<usize, (Vec<&str>, Vec<Value>)> = BTreeMap::new();
+        for (_, case, contender, quantity) in shown.iter().filter(|name| name.0 == result) {
+            let (at, row) = record
+                .find(case, contender)
+                .context("shown, so it is there")?;
+            let (cases, values) = sessions.entry(at).or_default();
+            if !cases.contains(&case.as_str()) {
+                cases.push(case);
+            }
+            values.extend(row.values.get(quantity));
+        }
+        ensure!(!sessions.is_empty(), "nothing of {result} is shown here");
+        let several = sessions.len() > 1;
+        let sentences = sessions.into_iter().map(|(at, (cases, values))| {
+            let conditions = conditions(&record.sessions[at], &values);
+            if several {
+                format!("- {}: {conditions}", cases.join("; "))
+            } else {
+                conditions
+            }
+        });
+        Ok(sentences.collect::<Vec<_>>().join("\n"))
+    }
+
+    fn record(&self, result: &str) -> Result<&Record> {
+        let record = self.records.get(result);
+        record.with_context(|| format!("there is no figures/{result}.json"))
+    }
+
+    fn latest(&self, result: &str) -> Result<&Session> {
+        let sessions = &self.record(result)?.sessions;
+        sessions
+            .last()
+            .with_context(|| format!("{result} is empty"))
+    }
+
+    fn name(&self, text: &str) -> Result<Name> {
+        let mut parts = text.split(" / ").map(str::to_owned);
+        let mut next = || parts.next().map(|part| part.trim().to_owned());
+        let (Some(result), Some(case), Some(contender)) = (next(), next(), next()) else {
+            bail!("'{text}' is no RESULT / CASE / CONTENDER / QUANTITY");
+        };
+        let quantity = next().unwrap_or_else(|| TIME.to_owned());
+        Ok((result, case, contender, quantity))
+    }
+
+    fn value(&mut self, name: Name) -> Result<Value> {
+        let (result, case, contender, quantity) = &name;
+        let (_, row) = self
+            .record(result)?
+            .find(case, contender)
+            .with_context(|| format!("{result} has no '{case} / {contender}'"))?;
+        let value = *row
+            .values
+            .get(quantity)
+            .with_context(|| format!("{result} / {case} / {contender} has no {quantity}"))?;
+        self.shown.insert(name);
+        Ok(value)
+    }
+}
+
+/// `Measured 2026-11-24 … ; medians of 5 runs …`
+fn conditions(session: &Session, values: &[Value]) -> String {
+    let (Some(machine), Some(date)) = (&session.machine, &session.date) else {
+        return "Virtual time: the same on every machine.".to_owned();
+    };
+    let mut text = format!("Measured {date}");
+    if let Some(version) = &session.version {
+        text += &format!(" (commit {version})");
+    }
+    let machine = machine.to_string();
+    if !machine.is_empty() {
+        text += &format!(" on {machine}");
+    }
+    let repeated = session.runs.filter(|runs| *runs > 1);
+    match repeated {
+        Some(runs) => text += &format!("; medians of {runs} runs"),
+        None => text += "; one run",
+    }
+    if repeated.is_some() {
+        text += &spread(values);
+    }
+    text.push('.');
+    if let Some(note) = &session.note {
+        text += &format!(" {note}");
+    }
+    text
+}
+
+/// How far the runs are from their medians, at most.
+fn spread(values: &[Value]) -> String {
+    let (mut below, mut above) = (0.0_f64, 0.0_f64);
+    for value in values {
+        match value {
+            Value::Exact(_) => {}
+            Value::Measured { spread: None, .. } => return "; the spread was not kept".to_owned(),
+            // A share of zero says nothing.
+            Value::Measured { median, .. } if *median == 0.0 => {}
+            Value::Measured {
+                median,
+                spread: Some([least, most]),
+            } => {
+                below = below.min((least - median) / median.abs());
+                above = above.max((most - median) / median.abs());
+            }
+        }
+    }
+    format!(
+        ", single runs from −{:.0} to +{:.0} % of them",
+        -below * 100.0,
+        above * 100.0
+    )
+}

@@ -1,0 +1,156 @@
+//! Regions of a page that are generated.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::expression::Results;
+
+const REGION: &str = "<!-- figures: ";
+const END_OF_REGION: &str = "<!-- end figures -->";
+const INLINE: &str = "<!-- figure: ";
+const END_OF_INLINE: &str = "<!-- end -->";
+const CLOSE: &str = " -->";
+
+/// The texts with placeholders, by name; and which of them a page has.
+#[derive(Debug, Default)]
+pub struct Templates {
+    /// `figures/NAME.md`.
+    pub texts: BTreeMap<String, String>,
+    /// The names that a page has had.
+    pub used: Vec<String>,
+}
+
+/// Returns the page with all its regions as the results give them.
+///
+/// # Errors
+///
+/// A marker is without its end, or names what there is not.
+pub fn regenerate(page: &str, results: &mut Results, templates: &mut Templates) -> Result<String> {
+    let mut done = String::new();
+    let mut rest = page;
+    while let Some(at) = next_marker(rest) {
+        let (before, marker) = rest.split_at(at);
+        done += before;
+        let line = done.matches('\n').count() + 1;
+        let (made, after) = one(marker, results, templates)
+            .with_context(|| format!("line {line}: {}", marker.lines().next().unwrap_or("")))?;
+        done += &made;
+        rest = after;
+    }
+    ensure!(
+        !rest.contains(END_OF_REGION) && !rest.contains(END_OF_INLINE),
+        "an end of a figure without its begin"
+    );
+    Ok(done + rest)
+}
+
+fn next_marker(text: &str) -> Option<usize> {
+    let found = [text.find(REGION), text.find(INLINE)];
+    found.into_iter().flatten().min()
+}
+
+/// The region at the start of `text`, made anew, and the text after it.
+fn one<'a>(
+    text: &'a str,
+    results: &mut Results,
+    templates: &mut Templates,
+) -> Result<(String, &'a str)> {
+    let (begin, end) = if text.starts_with(REGION) {
+        (REGION, END_OF_REGION)
+    } else {
+        (INLINE, END_OF_INLINE)
+    };
+    let (name, rest) = text[begin.len()..]
+        .split_once(CLOSE)
+        .context("the marker does not end")?;
+    let (old, after) = rest
+        .split_once(end)
+        .with_context(|| format!("there is no {end}"))?;
+    ensure!(
+        next_marker(old).is_none(),
+        "there is no {end} before the next"
+    );
+    let new = if begin == INLINE {
+        results.evaluate(name)?
+    } else {
+        let template = templates.texts.get(name);
+        let template = template.with_context(|| format!("there is no figures/{name}.md"))?;
+        templates.used.push(name.to_owned());
+        format!(
+            "\n{}",
+            fill(template, results).with_context(|| format!("figures/{name}.md"))?
+        )
+    };
+    Ok((format!("{begin}{name}{CLOSE}{new}{end}"), after))
+}
+
+/// A template with all placeholders replaced. A line that begins with `{if RESULT / CASE}` is only
+/// there if the case was measured; one that begins with `{each RESULT / CASE}` is there for each
+/// contender, whose name is `{contender}` and whose values are `{.QUANTITY}`.
+fn fill(template: &str, results: &mut Results) -> Result<String> {
+    // Of each template, what it shows itself.
+    let earlier = std::mem::take(&mut results.shown);
+    let filled = fill_values(template, results);
+    let shown = std::mem::replace(&mut results.shown, earlier);
+    let filled = replace(&filled?, |inside| match inside.strip_prefix("measured ") {
+        Some(result) => results.measured(result, &shown),
+        None => bail!("not a placeholder"),
+    });
+    results.shown.extend(shown);
+    filled
+}
+
+fn fill_values(template: &str, results: &mut Results) -> Result<String> {
+    let mut text = String::new();
+    for (number, line) in template.lines().enumerate() {
+        let here = || format!("line {}", number + 1);
+        let line = match command(line, "{if ") {
+            Some((case, line)) if results.rows(case).is_ok() => line,
+            Some(_) => continue,
+            None => line,
+        };
+        let Some((each, line)) = command(line, "{each ") else {
+            text += &replace(line, |inside| value(inside, results)).with_context(here)?;
+            text.push('\n');
+            continue;
+        };
+        for row in results.rows(each).with_context(here)? {
+            let filled = replace(line, |inside| match inside.strip_prefix('.') {
+                Some(quantity) => {
+                    value(&format!("{each} / {} / {quantity}", row.contender), results)
+                }
+                None if inside == "contender" => Ok(row.contender.clone()),
+                None => value(inside, results),
+            });
+            text += &filled.with_context(here)?;
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+/// The case of a command that begins a line, and the rest of the line.
+fn command<'a>(line: &'a str, begin: &str) -> Option<(&'a str, &'a str)> {
+    line.strip_prefix(begin)?.split_once('}')
+}
+
+/// The value of a placeholder; `measured` waits for all of them.
+fn value(inside: &str, results: &mut Results) -> Result<String> {
+    if inside.starts_with("measured ") {
+        return Ok(format!("{{{inside}}}"));
+    }
+    results.evaluate(inside)
+}
+
+fn replace(text: &str, mut value: impl FnMut(&str) -> Result<String>) -> Result<String> {
+    let mut done = String::new();
+    let mut rest = text;
+    while let Some((before, from)) = rest.split_once('{') {
+        let (inside, after) = from.split_once('}').context("a { without its }")?;
+        done += before;
+        done += &value(inside).with_context(|| format!("{{{inside}}}"))?;
+        rest = after;
+    }
+    Ok(done + rest)
+}

@@ -1,0 +1,217 @@
+//! Pages and their results: what is stale, what is missing, and the project's own.
+
+use std::{fs, path::Path};
+
+use figures::{Machine, Record, Row, Session, Value, tree};
+use tempfile::TempDir;
+
+fn session(date: &str, rows: Vec<Row>) -> Session {
+    Session {
+        command: "cargo lab bench peers".into(),
+        machine: Some(Machine {
+            kernel: Some("6.12.1".into()),
+            processors: Some(2),
+            memory_bytes: Some(8 << 30),
+            is_virtual: Some(true),
+            device: None,
+            tools: Vec::new(),
+        }),
+        date: Some(date.into()),
+        version: Some("abcdef0".into()),
+        runs: Some(3),
+        note: None,
+        rows,
+    }
+}
+
+fn row(case: &str, contender: &str, seconds: &[f64]) -> Row {
+    let samples: Vec<f64> = seconds.iter().map(|it| it * 1e9).collect();
+    Row::new(case, contender).with("time_ns", Value::of(&samples))
+}
+
+/// A tree with one result, one template and one page, which is up to date.
+fn small_tree() -> TempDir {
+    let tree = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = tree.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write("README.md", "no figure\n");
+    write(
+        "figures/peers.md",
+        "| | ours | theirs | |\n|---|---|---|---|\n\
+         {each peers / small}| {contender} | {.time_ns} | {peers / small / theirs} | {peers / small / theirs ÷ ours} times |\n\
+         {if peers / huge}| not measured yet: {peers / huge / ours} |\n\
+         \n{measured peers} `{command peers}`\n",
+    );
+    write(
+        "docs/a.md",
+        "# A\n\n<!-- figures: peers -->\n<!-- end figures -->\n\
+         It is <!-- figure: peers / small / theirs ÷ ours -->?<!-- end --> times as fast.\n",
+    );
+    let rows = vec![
+        row("small", "ours", &[2.0, 1.8, 2.1]),
+        row("small", "theirs", &[9.0, 10.0, 12.0]),
+    ];
+    let record = Record::of(session("2026-11-24", rows));
+    record
+        .write(&tree.path().join("figures/peers.json"))
+        .unwrap();
+    tree::regenerate(tree.path()).unwrap();
+    tree
+}
+
+fn page(tree: &Path) -> String {
+    fs::read_to_string(tree.join("docs/a.md")).unwrap()
+}
+
+fn replace(tree: &Path, path: &str, from: &str, to: &str) {
+    let text = fs::read_to_string(tree.join(path)).unwrap();
+    assert!(text.contains(from), "{text}");
+    fs::write(tree.join(path), text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn a_page_shows_its_result_and_is_made_only_once() {
+    let tree = small_tree();
+    let text = page(tree.path());
+    assert!(
+        text.contains("| ours | 2 s | 10 s | 5.0 times |\n| theirs | 10 s"),
+        "{text}"
+    );
+    assert!(!text.contains("not measured yet"), "{text}");
+    assert!(text.contains("-->5.0<!-- end --> times as fast"), "{text}");
+    assert!(
+        text.contains(
+            "Measured 2026-11-24 (commit abcdef0) on 2 processors of a virtual machine, 8 GiB, \
+             Linux 6.12.1; medians of 3 runs, single runs from −10 to +20 % of them. \
+             `cargo lab bench peers`"
+        ),
+        "{text}"
+    );
+    assert!(tree::stale(tree.path()).unwrap().is_empty());
+    assert!(tree::regenerate(tree.path()).unwrap().is_empty());
+    assert_eq!(page(tree.path()), text);
+}
+
+#[test]
+fn a_stale_page_is_found() {
+    let tree = small_tree();
+    replace(tree.path(), "docs/a.md", "| ours | 2 s |", "| ours | 1 s |");
+    let stale = tree::stale(tree.path()).unwrap();
+    assert_eq!(stale.len(), 1);
+    assert!(
+        stale[0].starts_with("docs/a.md:6: the result gives: | ours | 2 s |"),
+        "{stale:?}"
+    );
+    tree::regenerate(tree.path()).unwrap();
+    replace(
+        tree.path(),
+        "docs/a.md",
+        "-->5.0<!-- end -->",
+        "-->9.0<!-- end -->",
+    );
+    assert_eq!(tree::stale(tree.path()).unwrap().len(), 1);
+    tree::regenerate(tree.path()).unwrap();
+    // The other way round: a result that changed.
+    let new = session("2026-11-25", vec![row("small", "ours", &[4.0, 4.0, 4.0])]);
+    tree::keep(tree.path(), "peers", new).unwrap();
+    assert_eq!(tree::stale(tree.path()).unwrap().len(), 1);
+    tree::regenerate(tree.path()).unwrap();
+    let text = page(tree.path());
+    assert!(text.contains("| ours | 4 s | 10 s | 2.5 times |"), "{text}");
+    assert!(
+        text.contains("Measured 2026-11-25") && text.contains("Measured 2026-11-24"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_result_that_no_page_shows_is_an_error() {
+    let tree = small_tree();
+    let new = session("2026-11-25", vec![row("large", "ours", &[4.0])]);
+    tree::keep(tree.path(), "peers", new).unwrap();
+    let error = format!("{:#}", tree::stale(tree.path()).unwrap_err());
+    assert_eq!(error, "figures/peers.json: large is on no page");
+    assert!(tree::regenerate(tree.path()).is_err());
+}
+
+#[test]
+fn what_does_not_fit_together_is_named() {
+    let broken = |path: &str, from: &str, to: &str, said: &str| {
+        let tree = small_tree();
+        replace(tree.path(), path, from, to);
+        let error = format!("{:#}", tree::stale(tree.path()).unwrap_err());
+        assert!(error.contains(said), "{error}");
+    };
+    broken(
+        "docs/a.md",
+        "<!-- end figures -->",
+        "",
+        "there is no <!-- end figures -->",
+    );
+    broken(
+        "docs/a.md",
+        "figures: peers",
+        "figures: other",
+        "no figures/other.md",
+    );
+    broken(
+        "docs/a.md",
+        "theirs ÷ ours",
+        "theirs ÷ nobody",
+        "has no 'small / nobody'",
+    );
+    broken(
+        "docs/a.md",
+        "theirs ÷ ours",
+        "theirs / size_bytes",
+        "has no size_bytes",
+    );
+    broken(
+        "figures/peers.md",
+        "{.time_ns}",
+        "{.time_ns : MiB}",
+        "is not in MiB",
+    );
+    broken(
+        "figures/peers.json",
+        "\"case\": \"small\"",
+        "\"case\": \"tiny\"",
+        "has no '",
+    );
+    broken("figures/peers.json", "\"runs\"", "\"ran\"", "unknown field");
+}
+
+#[test]
+fn spread_that_was_not_kept_is_said_so() {
+    let tree = small_tree();
+    let value = Value::Measured {
+        median: 2e9,
+        spread: None,
+    };
+    let rows = vec![
+        Row::new("small", "ours").with("time_ns", value),
+        Row::new("small", "theirs").with("time_ns", value),
+    ];
+    tree::keep(tree.path(), "peers", session("2026-11-20", rows)).unwrap();
+    tree::regenerate(tree.path()).unwrap();
+    let text = page(tree.path());
+    assert!(
+        text.contains("medians of 3 runs; the spread was not kept."),
+        "{text}"
+    );
+}
+
+/// `make figures` mends what this finds.
+#[test]
+fn the_projects_pages_show_their_results() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let stale = tree::stale(&root).unwrap();
+    assert!(
+        stale.is_empty(),
+        "make figures would change:\n{}",
+        stale.join("\n")
+    );
+}
