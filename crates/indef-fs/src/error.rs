@@ -37,6 +37,46 @@ impl FsError {
     }
 }
 
+/// What was found that no errno says: the source of an [`FsError`], as a value inside of its
+/// [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Finding {
+    /// A directory cannot be opened again by its descriptor.
+    #[error("/proc is not mounted")]
+    NoProc,
+    /// The path names something else.
+    #[error("it is no block device")]
+    NoBlockDevice,
+    /// The device of a mounted F2FS.
+    #[error("it has no superblock of F2FS")]
+    NoF2fs,
+    /// A file is not where its first request was.
+    #[error("it is on another device")]
+    OtherDevice,
+    /// A status that is not in the header.
+    #[error("the kernel gave the unknown status {0}")]
+    UnknownStatus(u32),
+    /// Nobody has the answer of a call.
+    #[error("the worker that made the call panicked")]
+    Panicked,
+    /// The donor has other holes than the file.
+    #[error("it does not cover the same ranges")]
+    OtherRanges,
+    /// The device copied to where the donor was before.
+    #[error(
+        "the donor's blocks were moved by somebody else during the copy; blocks of other files may have \
+         been overwritten: check them"
+    )]
+    DonorMoved,
+}
+
+impl From<Finding> for io::Error {
+    fn from(finding: Finding) -> Self {
+        Self::other(finding)
+    }
+}
+
 fn place(offset: Option<FileOffset>) -> String {
     offset.map_or_else(String::new, |offset| format!(" at byte {offset}"))
 }

@@ -43,7 +43,7 @@ mod xfs;
 pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
-pub use error::{FsError, Refusal};
+pub use error::{Finding, FsError, Refusal};
 pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use identity::TargetId;

@@ -33,7 +33,7 @@ use rustix::{
     path::Arg,
 };
 
-use crate::{FsError, Refusal, TargetId};
+use crate::{Finding, FsError, Refusal, TargetId};
 
 /// Flags that name a directory, and do nothing to it.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -395,8 +395,8 @@ pub(crate) fn refuse(path: &Path, operation: &'static str, errno: Errno) -> Refu
         // Somebody holds a lease on it.
         Errno::AGAIN => SkipReason::InUse,
         _ => {
-            let error = match errno {
-                Errno::NOTSUP => io::Error::other("/proc is not mounted"),
+            let error: io::Error = match errno {
+                Errno::NOTSUP => Finding::NoProc.into(),
                 errno => errno.into(),
             };
             return FsError::new(path, operation, error).into();

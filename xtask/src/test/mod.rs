@@ -52,7 +52,7 @@ use tiers::Tier;
 /// Interval of the checks of running tests.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Run the tests: two at a time, the longest first
+/// Run the tests: two at a time, and beside them one that mostly waits; the longest first
 #[derive(Args)]
 pub(crate) struct Test {
     /// Which of them

@@ -1,7 +1,7 @@
 //! A daemon with a mounted disk, for tests that kill it; and the layers on top of it.
 
 use std::{
-    fs,
+    fs::{self, File},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
@@ -97,6 +97,12 @@ impl Daemon {
 
     pub(crate) fn disk(&self) -> PathBuf {
         self.folder.join("mnt/disk")
+    }
+
+    /// The disk, to read and to write.
+    pub(crate) fn open(&self) -> File {
+        let mut options = File::options();
+        options.read(true).write(true).open(self.disk()).unwrap()
     }
 
     pub(crate) fn log(&self) -> String {

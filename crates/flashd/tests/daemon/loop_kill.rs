@@ -62,11 +62,7 @@ fn loop_what_was_flushed_is_there_after_a_kill() {
     let mut flushes = 0;
     for round in 0..6 {
         let mut daemon = Daemon::start(folder.path(), &arguments);
-        let disk = File::options()
-            .read(true)
-            .write(true)
-            .open(daemon.disk())
-            .unwrap();
+        let disk = daemon.open();
         if round > 0 {
             check(&disk, &mut blocks);
         }

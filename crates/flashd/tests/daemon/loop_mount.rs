@@ -88,11 +88,7 @@ fn loop_discards_and_zeroes_reach_the_store() {
         store.to_str().unwrap(),
     ];
     let daemon = Daemon::start(folder.path(), &arguments);
-    let disk = File::options()
-        .read(true)
-        .write(true)
-        .open(daemon.disk())
-        .unwrap();
+    let disk = daemon.open();
     // On the file itself, with ends inside of blocks.
     let mut bytes = vec![0; 1 << 20];
     for flags in [
@@ -151,11 +147,7 @@ fn loop_a_power_cut_loses_what_was_not_flushed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), &["--profile", "zero", "--size", "64MiB"]);
-    let disk = File::options()
-        .read(true)
-        .write(true)
-        .open(daemon.disk())
-        .unwrap();
+    let disk = daemon.open();
     disk.write_all_at(&[1; 4096], 0).unwrap();
     disk.sync_data().unwrap();
     disk.write_all_at(&[2; 8192], 0).unwrap();
@@ -270,11 +262,7 @@ fn loop_late_answers_fail_a_measuring_run() {
             limit,
         ];
         let mut daemon = Daemon::start(folder.path(), &arguments);
-        let disk = File::options()
-            .read(true)
-            .write(true)
-            .open(daemon.disk())
-            .unwrap();
+        let disk = daemon.open();
         const STRIDE: u64 = 64 << 10;
         for at in 0..50 {
             disk.write_all_at(&[1; STRIDE as usize], at * STRIDE)
@@ -404,11 +392,7 @@ fn loop_injected_faults_reach_the_host_until_they_are_cleared() {
     }
     let folder = tempfile::tempdir().unwrap();
     let daemon = Daemon::start(folder.path(), &["--profile", "fast24", "--size", "64MiB"]);
-    let disk = File::options()
-        .read(true)
-        .write(true)
-        .open(daemon.disk())
-        .unwrap();
+    let disk = daemon.open();
     disk.write_all_at(&[1; 64 << 10], 0).unwrap();
     disk.sync_data().unwrap();
     let inject = |args: &[&str]| {

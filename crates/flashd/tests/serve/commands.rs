@@ -128,27 +128,19 @@ fn commands_of_the_nvm_command_set() {
     let fixture = Fixture::new();
     let (_host, mut queue) = fixture.queue();
     let data = pattern(10, 4, 1);
-    assert_eq!(
-        write(&mut queue, CONVENTIONAL, 10, data.clone()).status,
-        Status::Success
-    );
+    let done = write(&mut queue, CONVENTIONAL, 10, data.clone());
+    assert_eq!(done.status, Status::Success);
     let fua = command::with_fua(command::write(CONVENTIONAL, 14, 1));
-    assert_eq!(
-        run(&mut queue, fua, pattern(14, 1, 1)).status,
-        Status::Success
-    );
+    let done = run(&mut queue, fua, pattern(14, 1, 1));
+    assert_eq!(done.status, Status::Success);
 
     let compare = command::compare(CONVENTIONAL, 10, 4);
-    assert_eq!(
-        run(&mut queue, compare, data.clone()).status,
-        Status::Success
-    );
+    let done = run(&mut queue, compare, data.clone());
+    assert_eq!(done.status, Status::Success);
     let mut other = data.clone();
     other[3 * BLOCK + 17] ^= 1;
-    assert_eq!(
-        run(&mut queue, compare, other).status,
-        Status::CompareFailure
-    );
+    let done = run(&mut queue, compare, other);
+    assert_eq!(done.status, Status::CompareFailure);
     for command in [
         command::verify(CONVENTIONAL, 0, 256),
         command::flush(CONVENTIONAL),
@@ -175,113 +167,91 @@ fn what_cannot_be_gets_its_status() {
     let (_host, mut queue) = fixture.queue();
     let (zone, _) = fixture.zone();
     let end = CONVENTIONAL_BLOCKS;
-    let status = |queue: &mut Queue, command, len: usize, read| {
-        queue.run(command, vec![1; len], read).unwrap().status
-    };
-    let q = &mut queue;
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, end, 1), 0, BLOCK),
-        Status::LbaOutOfRange
-    );
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, u64::MAX, 1), 0, BLOCK),
-        Status::LbaOutOfRange
-    );
-    assert_eq!(
-        status(q, command::write(CONVENTIONAL, end - 1, 2), 2 * BLOCK, 0),
-        Status::LbaOutOfRange
-    );
-    assert_eq!(
-        status(q, command::verify(CONVENTIONAL, end - 1, 65536), 0, 0),
-        Status::LbaOutOfRange
-    );
-    assert_eq!(
-        status(q, command::write_zeroes(CONVENTIONAL, end, 1), 0, 0),
-        Status::LbaOutOfRange
-    );
-    assert_eq!(
-        status(q, command::read(9, 0, 1), 0, BLOCK),
-        Status::InvalidNamespace
-    );
-    assert_eq!(
-        status(q, command::read(0, 0, 1), 0, BLOCK),
-        Status::InvalidNamespace
-    );
-    assert_eq!(status(q, command::flush(7), 0, 0), Status::InvalidNamespace);
-    // More than MDTS; an SGL of another length than the blocks have.
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, 0, 257), 0, 257 * BLOCK),
-        Status::InvalidField
-    );
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, 0, 2), 0, BLOCK),
-        Status::SglLengthInvalid
-    );
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, 0, 1), 0, 2 * BLOCK),
-        Status::SglLengthInvalid
-    );
-    assert_eq!(
-        status(q, command::write(CONVENTIONAL, 0, 2), BLOCK, 0),
-        Status::SglLengthInvalid
-    );
-    // Data on a read, and none on a write.
-    assert_eq!(
-        status(q, command::read(CONVENTIONAL, 0, 1), BLOCK, 0),
-        Status::SglTypeInvalid
-    );
-    assert_eq!(
-        status(q, command::write(CONVENTIONAL, 0, 1), 0, 0),
-        Status::SglLengthInvalid
-    );
-    // Unknown opcodes, and zone commands to a namespace without zones.
+    let read = |start, count| command::read(CONVENTIONAL, start, count);
+    let write = |start, count| command::write(CONVENTIONAL, start, count);
+    let zeroes = command::write_zeroes(CONVENTIONAL, end, 1);
     let mut unknown = command::flush(CONVENTIONAL);
     unknown.opcode = 0x44;
-    assert_eq!(status(q, unknown, 0, 0), Status::InvalidOpcode);
-    let open = |nsid, action| command::zone_send(nsid, Some(0), action);
-    assert_eq!(
-        status(q, open(CONVENTIONAL, ZoneAction::Open), 0, 0),
-        Status::InvalidOpcode
-    );
-    assert_eq!(
-        status(q, command::zone_append(CONVENTIONAL, 0, 1), BLOCK, 0),
-        Status::InvalidOpcode
-    );
-    // Zones.
-    assert_eq!(
-        status(q, command::write(ZONED, 1, 1), BLOCK, 0),
-        Status::ZoneInvalidWrite
-    );
-    assert_eq!(
-        status(q, command::zone_append(ZONED, 1, 1), BLOCK, 0),
-        Status::InvalidField
-    );
-    assert_eq!(
-        status(q, open(ZONED, ZoneAction::Close), 0, 0),
-        Status::InvalidZoneTransition
-    );
-    assert_eq!(
-        status(q, open(ZONED, ZoneAction::Unknown(9)), 0, 0),
-        Status::InvalidField
-    );
-    assert_eq!(
-        status(q, open(ZONED, ZoneAction::SetDescriptorExtension), 0, 0),
-        Status::InvalidField
-    );
+    let send = |nsid, action| command::zone_send(nsid, Some(0), action);
+    let extension = ZoneAction::SetDescriptorExtension;
     let beyond = command::zone_send(ZONED, Some(8 * zone), ZoneAction::Open);
-    assert_eq!(status(q, beyond, 0, 0), Status::LbaOutOfRange);
-    assert_eq!(
-        status(q, open(ZONED, ZoneAction::Finish), 0, 0),
-        Status::Success
-    );
-    assert_eq!(
-        status(q, command::zone_append(ZONED, 0, 1), BLOCK, 0),
-        Status::ZoneFull
-    );
-    assert_eq!(
-        status(q, command::write(ZONED, 0, 1), BLOCK, 0),
-        Status::ZoneFull
-    );
+    // A command, the bytes of data with it, the room for its answer, its status.
+    let cases = [
+        (read(end, 1), 0, BLOCK, Status::LbaOutOfRange),
+        (read(u64::MAX, 1), 0, BLOCK, Status::LbaOutOfRange),
+        (write(end - 1, 2), 2 * BLOCK, 0, Status::LbaOutOfRange),
+        (
+            command::verify(CONVENTIONAL, end - 1, 65536),
+            0,
+            0,
+            Status::LbaOutOfRange,
+        ),
+        (zeroes, 0, 0, Status::LbaOutOfRange),
+        (command::read(9, 0, 1), 0, BLOCK, Status::InvalidNamespace),
+        (command::read(0, 0, 1), 0, BLOCK, Status::InvalidNamespace),
+        (command::flush(7), 0, 0, Status::InvalidNamespace),
+        // More than MDTS; an SGL of another length than the blocks have.
+        (read(0, 257), 0, 257 * BLOCK, Status::InvalidField),
+        (read(0, 2), 0, BLOCK, Status::SglLengthInvalid),
+        (read(0, 1), 0, 2 * BLOCK, Status::SglLengthInvalid),
+        (write(0, 2), BLOCK, 0, Status::SglLengthInvalid),
+        // Data on a read, and none on a write.
+        (read(0, 1), BLOCK, 0, Status::SglTypeInvalid),
+        (write(0, 1), 0, 0, Status::SglLengthInvalid),
+        // Unknown opcodes, and zone commands to a namespace without zones.
+        (unknown, 0, 0, Status::InvalidOpcode),
+        (
+            send(CONVENTIONAL, ZoneAction::Open),
+            0,
+            0,
+            Status::InvalidOpcode,
+        ),
+        (
+            command::zone_append(CONVENTIONAL, 0, 1),
+            BLOCK,
+            0,
+            Status::InvalidOpcode,
+        ),
+        // Zones.
+        (
+            command::write(ZONED, 1, 1),
+            BLOCK,
+            0,
+            Status::ZoneInvalidWrite,
+        ),
+        (
+            command::zone_append(ZONED, 1, 1),
+            BLOCK,
+            0,
+            Status::InvalidField,
+        ),
+        (
+            send(ZONED, ZoneAction::Close),
+            0,
+            0,
+            Status::InvalidZoneTransition,
+        ),
+        (
+            send(ZONED, ZoneAction::Unknown(9)),
+            0,
+            0,
+            Status::InvalidField,
+        ),
+        (send(ZONED, extension), 0, 0, Status::InvalidField),
+        (beyond, 0, 0, Status::LbaOutOfRange),
+        (send(ZONED, ZoneAction::Finish), 0, 0, Status::Success),
+        (
+            command::zone_append(ZONED, 0, 1),
+            BLOCK,
+            0,
+            Status::ZoneFull,
+        ),
+        (command::write(ZONED, 0, 1), BLOCK, 0, Status::ZoneFull),
+    ];
+    for (number, (command, with, room, expected)) in cases.into_iter().enumerate() {
+        let done = queue.run(command, vec![1; with], room).unwrap();
+        assert_eq!(done.status, expected, "case {number}: {command:?}");
+    }
 }
 
 #[test]

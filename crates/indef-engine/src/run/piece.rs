@@ -153,6 +153,11 @@ struct Meter<'r, 'o> {
     refused: AtomicBool,
 }
 
+/// A copy was refused since the run is to stop.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the run was stopped")]
+struct Stopped;
+
 impl Meter<'_, '_> {
     /// A failure that comes from our own stopping is no error; any other one is, whenever it comes.
     fn reason_of(&self, refusal: Refusal) -> Reason {
@@ -193,7 +198,7 @@ impl Meter<'_, '_> {
         self.run.pace.wait(bytes, &self.run.stop);
         if self.run.stop.cause().is_some() {
             self.refused.store(true, Ordering::Relaxed);
-            return Err(io::Error::other("the run was stopped"));
+            return Err(io::Error::other(Stopped));
         }
         // Counted before: a copy that fails may have written.
         self.written.fetch_add(bytes.get(), Ordering::Relaxed);

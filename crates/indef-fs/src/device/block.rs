@@ -10,6 +10,8 @@ use std::{
 use rustix::fs::{major, minor};
 use units::Bytes;
 
+use crate::Finding;
+
 /// Sysfs counts in these.
 const SECTOR: u64 = 512;
 
@@ -61,7 +63,7 @@ impl BlockDevice {
     /// The device of a node in the file system.
     pub(crate) fn by_path(path: &Path) -> io::Result<Self> {
         let status = fs::metadata(path)?;
-        let none = || io::Error::other("it is no block device");
+        let none = || io::Error::from(Finding::NoBlockDevice);
         if !status.file_type().is_block_device() {
             return Err(none());
         }

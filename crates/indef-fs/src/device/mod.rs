@@ -19,7 +19,7 @@ use nvme_wire::{log::LogPage, vendor::GeometryLog};
 
 pub(crate) use self::block::BlockDevice;
 pub use self::{block::Layer, page::PageError};
-use crate::{Filesystem, FsKind, f2fs::Superblock};
+use crate::{Filesystem, Finding, FsKind, f2fs::Superblock};
 
 /// The longest log page that is read; one of 4096 dies and some namespaces has a tenth of it.
 const PAGE_MAX: usize = 1 << 20;
@@ -185,7 +185,7 @@ fn superblock(mounted: &BlockDevice) -> Result<Superblock, NoGeometry> {
     let fail = |operation| failed(mounted, operation);
     let file = File::open(&mounted.path).map_err(fail("open the device"))?;
     let found = Superblock::read(&file).map_err(fail("read the superblock"))?;
-    let none = || io::Error::other("it has no superblock of F2FS");
+    let none = || io::Error::from(Finding::NoF2fs);
     found.ok_or_else(|| fail("read the superblock")(none()))
 }
 

@@ -20,7 +20,7 @@ use linux_abi::f2fs::offload::{MAX_RANGES, RangeOutcome, Report};
 use units::{Bytes, Nanos};
 
 use super::parts::Part;
-use crate::Moved;
+use crate::{Finding, Moved};
 
 /// No call is asked for more, however many requests wait: others than us may want the log, too.
 const CALL_MAX: Bytes = Bytes::mib(64);
@@ -195,7 +195,7 @@ impl Drop for UnderWay<'_> {
         state.calling = false;
         let mut answers = std::mem::take(&mut self.answers).into_iter();
         for ticket in &self.tickets {
-            let lost = || Err(io::Error::other("the worker that made the call panicked"));
+            let lost = || Err(Finding::Panicked.into());
             let answer = answers.next().unwrap_or_else(lost);
             state.answers.insert(*ticket, answer);
         }

@@ -35,8 +35,9 @@ use super::{
     parts::{Part, Parts},
 };
 use crate::{
-    CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, Moved, RangeCopier,
-    Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target, device::f2fs_section,
+    CacheRecord, CountedRange, EngineKind, EngineOptions, Filesystem, Finding, FsError, Moved,
+    RangeCopier, Refusal, Relocation, Relocator, Settler, Step, StepLimit, Target,
+    device::f2fs_section,
 };
 
 /// Where the superblock cannot be read: the smallest section there is, a segment.
@@ -311,10 +312,9 @@ impl OffloadRelocation<'_> {
             Status::Inline => skip(SkipReason::Inline),
             Status::NoSection => skip(SkipReason::NoSpace),
             Status::Device(number) => Err(self.failed(part, io::Error::from_raw_os_error(number))),
-            Status::OtherFs => Err(self.failed(part, io::Error::other("it is on another device"))),
+            Status::OtherFs => Err(self.failed(part, Finding::OtherDevice.into())),
             Status::Unknown(number) => {
-                let text = format!("the kernel gave the unknown status {number}");
-                Err(self.failed(part, io::Error::other(text)))
+                Err(self.failed(part, Finding::UnknownStatus(number).into()))
             }
         }
     }

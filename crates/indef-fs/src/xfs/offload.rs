@@ -44,7 +44,7 @@ use super::{
     donor::{Donor, runs},
     file::refuse,
 };
-use crate::{Moved, RangeCopier, Refusal, Target};
+use crate::{Finding, Moved, RangeCopier, Refusal, Target};
 
 /// How long a donor is kept whose Copy command has not been answered: a controller notices a lost
 /// host after its keep alive timeout (5 s with Linux), and ends its commands then. Linux itself
@@ -135,10 +135,7 @@ impl Offload {
         // Nothing is known that could have moved the donor's blocks; but where something has, the
         // blocks that were written are not ours.
         if donor.layout(span)? != layout {
-            return Err(fail(io::Error::other(
-                "the donor's blocks were moved by somebody else during the copy; blocks of other \
-                 files may have been overwritten: check them",
-            )));
+            return Err(fail(Finding::DonorMoved.into()));
         }
         moved.offloaded += ranges.iter().map(|range| range.len).sum();
         Ok(Copied::Done)

@@ -35,8 +35,8 @@ use super::{
     select::{choose, coverage, gain, others, replaced},
 };
 use crate::{
-    CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
-    Target, map,
+    CountedRange, EngineKind, Finding, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
+    StepLimit, Target, map,
 };
 
 /// Extents that are shared by one call: it holds the file's locks.
@@ -394,14 +394,8 @@ impl Swap<'_> {
     fn check(&self) -> Result<(), Refusal> {
         let new = self.donor.layout(self.file)?;
         if coverage(&new, self.file) != coverage(&self.layout, self.file) {
-            return Err(self
-                .target
-                .error(
-                    "compare the donor",
-                    None,
-                    std::io::Error::other("it does not cover the same ranges"),
-                )
-                .into());
+            let differs = Finding::OtherRanges;
+            return Err(self.target.error("compare the donor", None, differs).into());
         }
         if new.fragments() >= fragments(&self.layout, self.file) {
             return Err(SkipReason::NoGain.into());
