@@ -9,8 +9,9 @@ use crate::{
     SECTOR,
     command::{Placement, Refused},
     core::{Cause, Core, Entry, Owner, PageName, Work},
+    flash::{CellPage, PagePlace, Planes},
     ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
-    migration::{MoveCursor, PageWork},
+    migration::{MoveCursor, PageWork, ReadPart},
     profile::Profile,
 };
 
@@ -33,7 +34,15 @@ pub(crate) struct ConventionalNamespace {
     /// The die that takes the next incomplete page of a flush.
     flush_die: u32,
     work: Vec<FlashWork>,
-    touched: Vec<(PhysPage, u64)>,
+    touched: Vec<Touched>,
+}
+
+/// A flash page that a command reads from.
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    page: PhysPage,
+    planes: Planes,
+    bytes: u64,
 }
 
 impl ConventionalNamespace {
@@ -90,16 +99,26 @@ impl ConventionalNamespace {
     /// Reads; returns when the host has the data.
     pub(crate) fn read(&mut self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
         let mut touched = std::mem::take(&mut self.touched);
-        let in_memory = self.pages_on_flash(offset, len, &mut touched);
+        let in_memory = self.pages_on_flash(core, offset, len, &mut touched);
         let mut done = ready;
-        for (page, bytes) in touched.drain(..) {
+        for Touched {
+            page,
+            planes,
+            bytes,
+        } in touched.drain(..)
+        {
             let name = PageName {
                 ns: self.index,
                 block: u64::from(page.die) << 32 | u64::from(page.block),
                 page: page.page,
                 erases: self.ftl.erases(page),
             };
-            done = done.max(core.host_read(name, page.die, ready, bytes));
+            let place = PagePlace {
+                die: page.die,
+                page: CellPage(page.page),
+                planes,
+            };
+            done = done.max(core.host_read(name, place, ready, bytes));
         }
         self.touched = touched;
         if in_memory > 0 {
@@ -111,27 +130,39 @@ impl ConventionalNamespace {
 
     /// Adds the flash pages that hold the bytes, and how many of each, to `out`; returns the bytes
     /// that are on none, because they were never written or their page is not complete.
-    fn pages_on_flash(&self, offset: u64, len: u64, out: &mut Vec<(PhysPage, u64)>) -> u64 {
+    fn pages_on_flash(&self, core: &Core, offset: u64, len: u64, out: &mut Vec<Touched>) -> u64 {
         let (mut at, end, mut elsewhere) = (offset, offset + len, 0);
         while at < end {
             let bytes = (self.logical_page - at % self.logical_page).min(end - at);
-            match self.ftl.read(at / self.logical_page) {
-                Some(page) if !self.ftl.is_buffered(page) => {
-                    let seen = out
-                        .iter_mut()
-                        .rev()
-                        .take(LOOK_BACK)
-                        .find(|(p, _)| *p == page);
-                    match seen {
-                        Some((_, sum)) => *sum += bytes,
-                        None => out.push((page, bytes)),
+            match self.on_flash(core, at, bytes) {
+                Some(next) => {
+                    let mut latest = out.iter_mut().rev().take(LOOK_BACK);
+                    match latest.find(|seen| seen.page == next.page) {
+                        Some(seen) => {
+                            seen.bytes += bytes;
+                            seen.planes = seen.planes.and(next.planes);
+                        }
+                        None => out.push(next),
                     }
                 }
-                _ => elsewhere += bytes,
+                None => elsewhere += bytes,
             }
             at += bytes;
         }
         elsewhere
+    }
+
+    /// Returns the flash page that holds these bytes of a logical page.
+    fn on_flash(&self, core: &Core, at: u64, bytes: u64) -> Option<Touched> {
+        let lpn = at / self.logical_page;
+        let page = self.ftl.read(lpn).filter(|&it| !self.ftl.is_buffered(it))?;
+        let slot = u64::from(self.ftl.slot_in_page(lpn)?);
+        let from = slot * self.logical_page + at % self.logical_page;
+        Some(Touched {
+            page,
+            planes: core.planes(from, bytes),
+            bytes,
+        })
     }
 
     /// Writes, within an intake that began at `ready`.
@@ -191,14 +222,15 @@ impl ConventionalNamespace {
             (tail > 0 && (last != first || head == 0), last),
         ] {
             // A write that ends with the namespace has no page after it to look at.
-            if partly
-                && let Some(page) = self.ftl.read(lpn)
-                && !self.ftl.is_buffered(page)
-            {
-                core.traffic.sensed[Cause::Host as usize] += self.logical_page;
-                let span = core
-                    .flash
-                    .host_read(page.die, ready, self.logical_page, &mut |_, _| ());
+            let bytes = self.logical_page;
+            if partly && let Some(old) = self.on_flash(core, lpn * bytes, bytes) {
+                core.traffic.sensed[Cause::Host as usize] += bytes;
+                let place = PagePlace {
+                    die: old.page.die,
+                    page: CellPage(old.page.page),
+                    planes: old.planes,
+                };
+                let span = core.flash.host_read(place, ready, bytes, &mut |_, _| ());
                 done = done.max(span.end);
             }
         }
@@ -215,6 +247,7 @@ impl ConventionalNamespace {
         };
         let mut entry = Entry {
             work: Work::Program,
+            page: CellPage::default(),
             ready,
             bytes: unit,
             release: 0,
@@ -225,9 +258,11 @@ impl ConventionalNamespace {
         let die = match item.op {
             FlashOp::Read(page) => {
                 entry.work = Work::Read;
+                entry.page = CellPage(page.page);
                 page.die
             }
             FlashOp::Program(page) => {
+                entry.page = CellPage(page.page);
                 if cause == Cause::Host {
                     entry.number = 1;
                     entry.release = unit.min(self.held);
@@ -236,8 +271,11 @@ impl ConventionalNamespace {
                 }
                 page.die
             }
-            FlashOp::Copyback { from, .. } => {
-                entry.work = Work::Copyback;
+            FlashOp::Copyback { from, to } => {
+                entry.work = Work::Copyback {
+                    from: CellPage(from.page),
+                };
+                entry.page = CellPage(to.page);
                 from.die
             }
             FlashOp::Erase { die, .. } => {
@@ -277,9 +315,12 @@ impl ConventionalNamespace {
         let Some(next) = cursor.peek() else { return };
         let bytes = next.len.min(unit - next.to % unit);
         let mut touched = std::mem::take(&mut self.touched);
-        self.pages_on_flash(next.from, bytes, &mut touched);
-        page.reads
-            .extend(touched.drain(..).map(|(page, bytes)| (page.die, bytes)));
+        self.pages_on_flash(core, next.from, bytes, &mut touched);
+        page.reads.extend(touched.drain(..).map(|part| ReadPart {
+            die: part.page.die,
+            page: CellPage(part.page.page),
+            bytes: part.bytes,
+        }));
         self.touched = touched;
         let first = next.to / self.logical_page;
         let count = (next.to + bytes).div_ceil(self.logical_page) - first;

@@ -116,6 +116,16 @@ impl Ftl {
         }
     }
 
+    /// Returns the place of logical page `lpn` among the slots of its flash page.
+    #[must_use]
+    pub fn slot_in_page(&self, lpn: u64) -> Option<u32> {
+        let slot = self
+            .slot_of
+            .get(usize::try_from(lpn).ok()?)?
+            .checked_sub(1)?;
+        Some(slot % self.geometry.slots_per_page)
+    }
+
     /// Returns how many free blocks each die has, in order of dies.
     pub fn free_blocks(&self) -> impl Iterator<Item = u32> {
         self.dies.iter().map(Die::free_blocks)

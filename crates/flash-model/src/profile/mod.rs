@@ -19,13 +19,20 @@ pub use self::{
 };
 use self::{fields::Fields, parse::Source};
 use crate::{
-    flash::{DieTimes, Rate},
+    flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate},
     ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
+pub const BUILTIN: [&str; 6] = [
+    "indef-femu",
+    "indef-femu-16k",
+    "fast24",
+    "zn540",
+    "tlc",
+    "zero",
+];
 
 /// The time after which a device counts as idle where its profile names none, in nanoseconds.
 const IDLE_AFTER: u64 = 10_000_000;
@@ -82,6 +89,8 @@ pub struct Profile {
     geometry: Geometry,
     buffer: Bytes,
     endurance: u32,
+    /// Whether each plane of a die reads on its own.
+    pub(crate) independent_planes: bool,
     /// Pages that the controller's read cache holds; 0: there is none.
     pub(crate) read_cache_pages: usize,
     pub(crate) timing: Timing,
@@ -106,6 +115,7 @@ impl Profile {
             "indef-femu-16k" => include_str!("../../profiles/indef-femu-16k.toml"),
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
+            "tlc" => include_str!("../../profiles/tlc.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         })
@@ -120,6 +130,11 @@ impl Profile {
         let mut fields = Fields::new(&source);
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
+        let independent_planes = fields.flag_or("flash.independent_planes", false)?;
+        if independent_planes && geometry.planes > Planes::MAX {
+            let reason = format!("of {} planes; at most {}", geometry.planes, Planes::MAX);
+            return Err(fields.error("flash.independent_planes", reason));
+        }
         let timing = timing(&mut fields, &geometry)?;
         let read_cache = fields.bytes_or("buffer.read_cache", 0, Bytes(0))?;
         let endurance = fields.count_or("flash.endurance", 0, 0)?;
@@ -155,6 +170,7 @@ impl Profile {
             geometry,
             buffer,
             endurance,
+            independent_planes,
             read_cache_pages: (read_cache.0 / unit.0) as usize,
             timing,
             ftl,
@@ -217,7 +233,12 @@ impl Timing {
     fn is_instant(&self) -> bool {
         let die = &self.die;
         let all = [self.read, self.write, self.append];
-        die.read + die.program + die.erase + self.reset_latency + self.finish_latency == 0
+        die.read.longest()
+            + die.program.longest()
+            + die.erase
+            + self.reset_latency
+            + self.finish_latency
+            == 0
             && all.iter().all(|times| times.latency + times.serial == 0)
             && [die.transfer, self.link, self.drain]
                 .iter()
@@ -318,7 +339,40 @@ fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
     })
 }
 
+/// Types of pages, in the order in which they take turns in a block, for cells of 2, 3 and 4 bits.
+const PAGE_TYPES: [&[&str]; BITS_MAX] = [
+    &[],
+    &["lsb", "msb"],
+    &["lsb", "csb", "msb"],
+    &["lsb", "csb1", "csb2", "msb"],
+];
+
+/// The times of a page operation: one for all pages, or one for each type of page.
+fn page_times(
+    fields: &mut Fields<'_>,
+    bits: u32,
+    operation: &str,
+) -> Result<PageTimes, ProfileError> {
+    let types = PAGE_TYPES[bits as usize - 1];
+    let keys = types.iter().map(|name| format!("{operation}_{name}"));
+    let keys: Vec<String> = keys.collect();
+    if !keys.iter().any(|key| fields.has(key)) {
+        return Ok(PageTimes::new(&[fields.nanos(operation)?]));
+    }
+    if fields.has(operation) {
+        let reason = format!("it must not stand beside {}", keys.join(", "));
+        return Err(fields.error(operation, reason));
+    }
+    let times = keys.iter().map(|key| fields.nanos(key));
+    Ok(PageTimes::new(&times.collect::<Result<Vec<_>, _>>()?))
+}
+
 fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {
+    let bits = fields.count_or("flash.bits_per_cell", 1, 1)?;
+    if bits as usize > BITS_MAX {
+        let reason = format!("it must be between 1 and {BITS_MAX}");
+        return Err(fields.error("flash.bits_per_cell", reason));
+    }
     let mut command = |name: &str| -> Result<CommandTimes, ProfileError> {
         Ok(CommandTimes {
             latency: fields.nanos(&format!("host.{name}_latency"))?,
@@ -331,8 +385,8 @@ fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, Profil
         write,
         append,
         die: DieTimes {
-            read: fields.nanos("flash.read")?,
-            program: fields.nanos("flash.program")?,
+            read: page_times(fields, bits, "flash.read")?,
+            program: page_times(fields, bits, "flash.program")?,
             erase: fields.nanos("flash.erase")?,
             transfer: fields.rate("flash.transfer", geometry.page)?,
             transfer_unit: fields.bytes("flash.transfer_unit", 0)?.0,

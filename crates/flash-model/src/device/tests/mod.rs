@@ -3,6 +3,7 @@
 mod behaviour;
 mod idle;
 mod interleave;
+mod pages;
 mod usage;
 mod zn540;
 
