@@ -27,9 +27,38 @@ pub(crate) struct DieTimes {
     pub(crate) transfer_unit: u64,
     /// Whether the next page can be sensed, or come in, while the array or the channel works.
     pub(crate) cache_register: bool,
-    /// The time that it costs a host read to interrupt a program or erase; `None`: the read waits
+    /// The time that it costs a host read to interrupt what the array does; `None`: the read waits
     /// for its end.
-    pub(crate) suspend: Option<u64>,
+    pub(crate) suspend: Option<SuspendTimes>,
+}
+
+/// The time from the command to suspend until the array can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SuspendTimes {
+    /// A program, or the program of a copyback.
+    pub(crate) program: u64,
+    pub(crate) erase: u64,
+}
+
+/// The kind of the operation that a die was given last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Nothing interrupts it.
+    Read,
+    Program,
+    Erase,
+}
+
+impl Tail {
+    /// Returns what it costs a read to interrupt it, if a read may.
+    fn suspend(self, times: &DieTimes) -> Option<u64> {
+        let suspend = times.suspend?;
+        match self {
+            Self::Read => None,
+            Self::Program => Some(suspend.program),
+            Self::Erase => Some(suspend.erase),
+        }
+    }
 }
 
 /// A read of a page.
@@ -137,8 +166,7 @@ struct Array {
 #[derive(Clone, Debug)]
 pub(crate) struct Die {
     arrays: Vec<Array>,
-    /// Whether the operation that was given to it last is a program, an erase or a copyback.
-    tail_can_be_suspended: bool,
+    tail: Tail,
 }
 
 impl Die {
@@ -146,7 +174,7 @@ impl Die {
     pub(crate) fn new(arrays: u32) -> Self {
         Self {
             arrays: vec![Array::default(); arrays as usize],
-            tail_can_be_suspended: false,
+            tail: Tail::Read,
         }
     }
 
@@ -188,8 +216,10 @@ impl Die {
         read: PageRead,
         arrived: &mut dyn FnMut(u64, u64),
     ) -> Span {
-        if read.urgent && self.can_interrupt(times, read.ready) {
-            return self.interrupting_read(times, channel, clock, read, arrived);
+        if read.urgent
+            && let Some(price) = self.price_of_interrupting(times, read.ready)
+        {
+            return self.interrupting_read(times, price, channel, clock, read, arrived);
         }
         let planes = read.planes;
         let register = if times.cache_register {
@@ -204,7 +234,7 @@ impl Die {
         let out = times.send(channel, clock, from_register, read.bytes, arrived);
         let until = if times.cache_register { sensed } else { out };
         self.take(planes, clock, start, until);
-        self.tail_can_be_suspended = false;
+        self.tail = Tail::Read;
         for array in self.touched(planes) {
             array.began = start;
             array.data_out = [out, array.data_out[0]];
@@ -212,11 +242,12 @@ impl Die {
         Span { start, end: out }
     }
 
-    fn can_interrupt(&self, times: &DieTimes, ready: u64) -> bool {
-        times.suspend.is_some()
-            && self.tail_can_be_suspended
-            && self.latest(Planes::ALL, |array| array.began) <= ready
-            && ready < self.free_at()
+    /// Returns the time that a read at `ready` would take to interrupt the operation that runs then;
+    /// `None` if there is none, or it may not.
+    fn price_of_interrupting(&self, times: &DieTimes, ready: u64) -> Option<u64> {
+        let price = self.tail.suspend(times)?;
+        let runs = self.latest(Planes::ALL, |array| array.began) <= ready && ready < self.free_at();
+        runs.then_some(price)
     }
 
     /// Reads while the die's operation is suspended. That operation goes on afterwards, and ends
@@ -224,6 +255,7 @@ impl Die {
     fn interrupting_read(
         &mut self,
         times: &DieTimes,
+        price: u64,
         channel: &mut Calendar,
         clock: u64,
         read: PageRead,
@@ -233,11 +265,7 @@ impl Die {
         let from = ready.max(self.latest(planes, |array| array.suspended_until));
         let suspended = self.latest(Planes::ALL, |array| array.suspended_until);
         // While it is suspended already, it need not be suspended again.
-        let cost = if ready < suspended {
-            0
-        } else {
-            times.suspend.unwrap_or(0)
-        };
+        let cost = if ready < suspended { 0 } else { price };
         let sensed = from + cost + times.read.of(read.page);
         let from_register = sensed.max(self.latest(planes, |array| array.data_out[0]));
         let out = times.send(channel, clock, from_register, read.bytes, arrived);
@@ -280,23 +308,23 @@ impl Die {
         let begin = arrived.max(free).max(program.begin);
         let end = begin + time;
         let from = if times.cache_register { begin } else { start };
-        self.take_all(clock, from, end, begin);
+        self.take_all(Tail::Program, clock, from, end, begin);
         Span { start, end }
     }
 
     /// Keeps the array busy for `duration`: erase, or copyback within the die.
-    pub(crate) fn occupy(&mut self, clock: u64, ready: u64, duration: u64) -> Span {
+    pub(crate) fn occupy(&mut self, kind: Tail, clock: u64, ready: u64, duration: u64) -> Span {
         let start = ready.max(self.free_at());
         let end = start + duration;
-        self.take_all(clock, start, end, start);
+        self.take_all(kind, clock, start, end, start);
         Span { start, end }
     }
 
     /// Books all arrays for an operation that reads may interrupt; it `began` once its data was
     /// there.
-    fn take_all(&mut self, clock: u64, start: u64, end: u64, began: u64) {
+    fn take_all(&mut self, kind: Tail, clock: u64, start: u64, end: u64, began: u64) {
         self.take(Planes::ALL, clock, start, end);
-        self.tail_can_be_suspended = true;
+        self.tail = kind;
         for array in &mut self.arrays {
             array.began = began;
         }

@@ -7,7 +7,7 @@ mod rate;
 
 pub(crate) use calendar::Calendar;
 pub(crate) use cells::{BITS_MAX, CellPage, PageTimes};
-pub(crate) use die::{Die, DieTimes, PageProgram, PageRead, Planes, Span};
+pub(crate) use die::{Die, DieTimes, PageProgram, PageRead, Planes, Span, SuspendTimes, Tail};
 pub(crate) use rate::Rate;
 
 /// The place of a page, as far as a read of it depends on it.
@@ -164,7 +164,7 @@ impl Flash {
         counts.programs += 1;
         let times = self.times_of(die);
         let duration = times.read.of(from) + times.program.of(to);
-        self.dies[die as usize].occupy(self.clock, ready, duration)
+        self.dies[die as usize].occupy(Tail::Program, self.clock, ready, duration)
     }
 
     /// Erases for `duration` on a die that is not slow.
@@ -172,7 +172,7 @@ impl Flash {
         self.counts[die as usize].erases += blocks;
         let slow = self.slow.iter().find(|slow| slow.die == die);
         let duration = slow.map_or(duration, |slow| scaled(duration, slow.factor));
-        self.dies[die as usize].occupy(self.clock, ready, duration)
+        self.dies[die as usize].occupy(Tail::Erase, self.clock, ready, duration)
     }
 }
 

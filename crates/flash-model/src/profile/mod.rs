@@ -19,7 +19,7 @@ pub use self::{
 };
 use self::{fields::Fields, parse::Source};
 use crate::{
-    flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate},
+    flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate, SuspendTimes},
     ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
@@ -367,6 +367,15 @@ fn page_times(
     Ok(PageTimes::new(&times.collect::<Result<Vec<_>, _>>()?))
 }
 
+/// The price of suspending; an erase has that of a program where the profile does not tell.
+fn suspend_times(fields: &mut Fields<'_>) -> Result<Option<SuspendTimes>, ProfileError> {
+    let Some(program) = fields.nanos_or_never("flash.suspend")? else {
+        return Ok(None);
+    };
+    let erase = fields.nanos_or("flash.suspend_erase", program)?;
+    Ok(Some(SuspendTimes { program, erase }))
+}
+
 fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {
     let bits = fields.count_or("flash.bits_per_cell", 1, 1)?;
     if bits as usize > BITS_MAX {
@@ -391,7 +400,7 @@ fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, Profil
             transfer: fields.rate("flash.transfer", geometry.page)?,
             transfer_unit: fields.bytes("flash.transfer_unit", 0)?.0,
             cache_register: fields.flag("flash.cache_register")?,
-            suspend: fields.nanos_or_never("flash.suspend")?,
+            suspend: suspend_times(fields)?,
         },
         program_wait: fields.nanos("flash.program_wait")?,
         link: fields.rate("host.link", geometry.page)?,

@@ -76,10 +76,10 @@ fn a_copyback_senses_one_type_and_programs_another() {
     assert_eq!(moved, now + 6_000 + link + 77_500 + 820_500);
 }
 
+/// The device with planes that read on their own or not, and without suspension.
 fn with_planes(on_their_own: bool) -> Device {
-    let text = Profile::builtin_text("tlc").unwrap();
     let on = "independent_planes = { value = true";
-    let text = text.replace(
+    let text = suspend::never().replace(
         on,
         &format!("independent_planes = {{ value = {on_their_own}"),
     );
