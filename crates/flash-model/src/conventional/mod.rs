@@ -58,6 +58,7 @@ impl ConventionalNamespace {
             slots_per_block,
             profile.ftl.over_provisioning_percent,
         );
+        let slc = &profile.ftl.slc;
         let ftl_geometry = FtlGeometry {
             dies: geometry.dies(),
             blocks_per_die: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -65,6 +66,8 @@ impl ConventionalNamespace {
             slots_per_page,
             granule_pages: (geometry.unit.0 / geometry.program_unit().0) as u32,
             logical_pages,
+            slc_blocks: slc.blocks(geometry, size),
+            slc_pages: slc.pages(geometry),
         };
         Ok(Self {
             index: index as u32,
@@ -78,6 +81,14 @@ impl ConventionalNamespace {
             work: Vec::new(),
             touched: Vec::new(),
         })
+    }
+
+    fn cell_page(&self, page: PhysPage) -> CellPage {
+        if self.ftl.geometry().is_slc(page.block) {
+            CellPage::Slc
+        } else {
+            CellPage::Native(page.page)
+        }
     }
 
     /// Returns the bytes that are mapped: whole logical pages, as far as the namespace goes.
@@ -115,7 +126,7 @@ impl ConventionalNamespace {
             };
             let place = PagePlace {
                 die: page.die,
-                page: CellPage(page.page),
+                page: self.cell_page(page),
                 planes,
             };
             done = done.max(core.host_read(name, place, ready, bytes));
@@ -227,7 +238,7 @@ impl ConventionalNamespace {
                 core.traffic.sensed[Cause::Host as usize] += bytes;
                 let place = PagePlace {
                     die: old.page.die,
-                    page: CellPage(old.page.page),
+                    page: self.cell_page(old.page),
                     planes: old.planes,
                 };
                 let span = core.flash.host_read(place, ready, bytes, &mut |_, _| ());
@@ -244,10 +255,11 @@ impl ConventionalNamespace {
             ftl::Cause::Host => Cause::Host,
             ftl::Cause::Gc => Cause::Gc,
             ftl::Cause::Wear => Cause::Wear,
+            ftl::Cause::Fold => Cause::Fold,
         };
         let mut entry = Entry {
             work: Work::Program,
-            page: CellPage::default(),
+            page: CellPage::Native(0),
             ready,
             bytes: unit,
             release: 0,
@@ -258,11 +270,11 @@ impl ConventionalNamespace {
         let die = match item.op {
             FlashOp::Read(page) => {
                 entry.work = Work::Read;
-                entry.page = CellPage(page.page);
+                entry.page = self.cell_page(page);
                 page.die
             }
             FlashOp::Program(page) => {
-                entry.page = CellPage(page.page);
+                entry.page = self.cell_page(page);
                 if cause == Cause::Host {
                     entry.number = 1;
                     entry.release = unit.min(self.held);
@@ -273,9 +285,9 @@ impl ConventionalNamespace {
             }
             FlashOp::Copyback { from, to } => {
                 entry.work = Work::Copyback {
-                    from: CellPage(from.page),
+                    from: self.cell_page(from),
                 };
-                entry.page = CellPage(to.page);
+                entry.page = self.cell_page(to);
                 from.die
             }
             FlashOp::Erase { die, .. } => {
@@ -318,7 +330,7 @@ impl ConventionalNamespace {
         self.pages_on_flash(core, next.from, bytes, &mut touched);
         page.reads.extend(touched.drain(..).map(|part| ReadPart {
             die: part.page.die,
-            page: CellPage(part.page.page),
+            page: self.cell_page(part.page),
             bytes: part.bytes,
         }));
         self.touched = touched;

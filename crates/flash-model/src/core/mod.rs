@@ -245,7 +245,7 @@ impl Core {
             Work::Program => {
                 self.traffic.programmed[cause] += self.unit;
                 let mut ready = entry.ready;
-                if matches!(entry.cause, Cause::Gc | Cause::Wear) {
+                if matches!(entry.cause, Cause::Gc | Cause::Wear | Cause::Fold) {
                     // It programs the data that was just read from this die.
                     ready = ready.max(self.flash.dies[die as usize].last_data_out());
                 }

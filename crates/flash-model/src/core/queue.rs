@@ -70,7 +70,7 @@ impl Entry {
     pub(crate) const fn of_flush(bytes: u64) -> Self {
         Self {
             work: Work::Program,
-            page: CellPage(0),
+            page: CellPage::Native(0),
             ready: 0,
             bytes,
             release: 0,

@@ -119,7 +119,7 @@ impl Device {
             tasks: Tasks::new(profile.timing.migration_window),
             now: 0,
             active_at: 0,
-            collects_idle: profile.ftl.options.collect_idle > 0 && !profile.is_instant(),
+            collects_idle: profile.ftl.uses_idle_time() && !profile.is_instant(),
             has_idle_work: false,
             host_read_bytes: 0,
             host_reading: Spell::default(),

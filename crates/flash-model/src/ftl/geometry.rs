@@ -15,6 +15,9 @@ const WORKING_BLOCKS: u32 = 8 + RESERVED_BLOCKS;
 /// the free blocks at which it works, and four that are half full.
 const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 5;
 
+/// The fewest blocks of a die's SLC cache: two open for the host, and one to empty meanwhile.
+pub const SLC_BLOCKS_LEAST: u32 = 3;
+
 /// A page of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhysPage {
@@ -42,6 +45,12 @@ pub struct FtlGeometry {
     pub granule_pages: u32,
     /// Logical pages that the host sees.
     pub logical_pages: u64,
+    /// Further blocks on each die that hold one bit a cell and take the host's data first, as a
+    /// cache; 0: there is none, else at least [`SLC_BLOCKS_LEAST`]. They have the numbers after
+    /// `blocks_per_die`.
+    pub slc_blocks: u32,
+    /// Flash pages in each of them, in whole granules.
+    pub slc_pages: u32,
 }
 
 /// The rule by which the collector chooses the block to empty next.
@@ -136,6 +145,20 @@ pub enum FtlConfigError {
         /// Slots wanted.
         slots: u64,
     },
+    /// An SLC cache that cannot work.
+    #[error(
+        "FTL geometry: an SLC cache of {blocks} blocks of {pages} pages on each die; it must have at \
+         least {SLC_BLOCKS_LEAST} blocks, each of whole granules of {granule_pages} pages, and not \
+         more pages than other blocks"
+    )]
+    Slc {
+        /// Its blocks on each die.
+        blocks: u32,
+        /// Pages in each.
+        pages: u32,
+        /// Pages in a granule.
+        granule_pages: u32,
+    },
     /// An option that cannot work.
     #[error("FTL option {option} is {value}; it must be at least {least}")]
     Option {
@@ -167,10 +190,38 @@ impl FtlGeometry {
         if wanted > least { wanted } else { least }
     }
 
-    /// Returns the number of all slots.
+    /// Returns the number of all slots outside the SLC cache.
     #[must_use]
     pub const fn slots(&self) -> u64 {
         self.dies as u64 * self.blocks_per_die as u64 * self.slots_per_block() as u64
+    }
+
+    /// Returns the blocks on each die, those of the SLC cache included.
+    #[must_use]
+    pub const fn all_blocks(&self) -> u32 {
+        self.blocks_per_die + self.slc_blocks
+    }
+
+    /// Returns whether a block belongs to the SLC cache.
+    #[must_use]
+    pub const fn is_slc(&self, block: u32) -> bool {
+        block >= self.blocks_per_die
+    }
+
+    /// Returns the flash pages in `block`.
+    #[must_use]
+    pub const fn pages_in(&self, block: u32) -> u32 {
+        if self.is_slc(block) {
+            self.slc_pages
+        } else {
+            self.pages_per_block
+        }
+    }
+
+    /// Returns the number of all slots. Those that a block of the SLC cache does not have are
+    /// counted, and stay empty.
+    pub(super) const fn slot_numbers(&self) -> u64 {
+        self.dies as u64 * self.all_blocks() as u64 * self.slots_per_block() as u64
     }
 
     /// Returns the logical pages in a granule.
@@ -222,10 +273,24 @@ impl FtlGeometry {
                 granule_pages,
             });
         }
+        let slc_pages = self.slc_pages;
+        let has_slc_pages = (granule_pages..=pages_per_block).contains(&slc_pages);
+        if self.slc_blocks > 0
+            && (self.slc_blocks < SLC_BLOCKS_LEAST
+                || !has_slc_pages
+                || !slc_pages.is_multiple_of(granule_pages))
+        {
+            return Err(FtlConfigError::Slc {
+                blocks: self.slc_blocks,
+                pages: slc_pages,
+                granule_pages,
+            });
+        }
         let slots_per_block = u64::from(pages_per_block) * u64::from(self.slots_per_page);
+        let blocks = u64::from(self.blocks_per_die) + u64::from(self.slc_blocks);
         let slots = slots_per_block
             .saturating_mul(u64::from(self.dies))
-            .saturating_mul(u64::from(self.blocks_per_die));
+            .saturating_mul(blocks);
         if slots >= u64::from(u32::MAX) {
             return Err(FtlConfigError::TooLarge { slots });
         }
@@ -251,7 +316,7 @@ impl FtlGeometry {
     }
 
     pub(super) const fn slot(&self, die: u32, block: u32, slot_in_block: u32) -> u32 {
-        (die * self.blocks_per_die + block) * self.slots_per_block() + slot_in_block
+        (die * self.all_blocks() + block) * self.slots_per_block() + slot_in_block
     }
 
     pub(super) const fn page_of(&self, slot: u32) -> PhysPage {
@@ -262,6 +327,6 @@ impl FtlGeometry {
 
     pub(super) const fn block_of(&self, slot: u32) -> (u32, u32) {
         let block = slot / self.slots_per_block();
-        (block / self.blocks_per_die, block % self.blocks_per_die)
+        (block / self.all_blocks(), block % self.all_blocks())
     }
 }

@@ -18,8 +18,10 @@
 //! - every die keeps [`RESERVED_BLOCKS`] free blocks for the collector, so that it can always work;
 //! - the same calls give the same placement: no randomness, no hashing.
 //!
+//! With an SLC cache (`slc`) the host's data goes to blocks of one bit a cell first.
+//!
 //! Ignored: planes (a copyback may go anywhere on its die), bad blocks, read disturb, retention,
-//! pages of different speed in a block, and the flash that the map itself would need.
+//! and the flash that the map itself would need.
 //!
 //! Memory: two tables of 4 bytes, one entry for each logical page and one for each slot, that are
 //! not touched before they are used (0.2 % of the data at 4 KiB), and 12 bytes a block (20 with ages).
@@ -29,6 +31,7 @@ mod collect;
 mod geometry;
 mod image;
 mod ops;
+mod slc;
 mod wear;
 
 #[cfg(test)]
@@ -36,7 +39,8 @@ mod tests;
 
 use blocks::{Die, OpenBlock, Stream};
 pub use geometry::{
-    FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS, VictimChoice,
+    FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS, SLC_BLOCKS_LEAST,
+    VictimChoice,
 };
 pub use image::FtlImageError;
 pub use ops::{Cause, FlashOp, FlashWork, FtlCounters, PagePlacement};
@@ -72,8 +76,8 @@ impl Ftl {
         geometry.check(&options)?;
         Ok(Self {
             slot_of: vec![0; geometry.logical_pages as usize],
-            logical_in: vec![0; geometry.slots() as usize],
-            dies: vec![Die::new(geometry.blocks_per_die, options.victim); geometry.dies as usize],
+            logical_in: vec![0; geometry.slot_numbers() as usize],
+            dies: vec![Die::new(&geometry, options.victim); geometry.dies as usize],
             turn: 0,
             slots_per_die_at_most: geometry.slots_per_die_at_most(),
             counters: FtlCounters::default(),
@@ -280,10 +284,11 @@ impl Ftl {
         if self.turn == die && pages.is_multiple_of(geometry.granule_pages) {
             self.turn = (die + 1) % geometry.dies;
         }
-        if pages == geometry.pages_per_block {
+        if pages == geometry.pages_in(open.block) {
             self.dies[die as usize].close_host(stream);
         }
         self.collect_in_step(die, work);
+        self.fold_in_step(die, work);
     }
 
     /// Maps a logical page whose data the host wrote when it had written `written_at` pages.

@@ -8,6 +8,7 @@ mod error;
 mod fields;
 mod parameter;
 mod parse;
+mod slc;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,7 @@ pub use self::{
     error::ProfileError,
     parameter::{Kind, Parameter, Value},
 };
-use self::{fields::Fields, parse::Source};
+use self::{fields::Fields, parse::Source, slc::SlcParameters};
 use crate::{
     flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate, SuspendTimes},
     ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
@@ -25,12 +26,13 @@ use crate::{
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 6] = [
+pub const BUILTIN: [&str; 7] = [
     "indef-femu",
     "indef-femu-16k",
     "fast24",
     "zn540",
     "tlc",
+    "qlc",
     "zero",
 ];
 
@@ -78,6 +80,14 @@ pub(crate) struct FtlParameters {
     pub(crate) logical_page: u64,
     pub(crate) over_provisioning_percent: f64,
     pub(crate) options: FtlOptions,
+    pub(crate) slc: SlcParameters,
+}
+
+impl FtlParameters {
+    /// Returns whether the FTL works while nobody waits.
+    pub(crate) fn uses_idle_time(&self) -> bool {
+        self.options.collect_idle > 0 || self.slc.percent > 0.0
+    }
 }
 
 /// The numbers that make a device.
@@ -116,6 +126,7 @@ impl Profile {
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
             "tlc" => include_str!("../../profiles/tlc.toml"),
+            "qlc" => include_str!("../../profiles/qlc.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         })
@@ -135,7 +146,9 @@ impl Profile {
             let reason = format!("of {} planes; at most {}", geometry.planes, Planes::MAX);
             return Err(fields.error("flash.independent_planes", reason));
         }
-        let timing = timing(&mut fields, &geometry)?;
+        let bits = bits_per_cell(&mut fields)?;
+        let mut timing = timing(&mut fields, &geometry, bits)?;
+        let slc = SlcParameters::read(&mut fields, &mut timing.die, &geometry, bits)?;
         let read_cache = fields.bytes_or("buffer.read_cache", 0, Bytes(0))?;
         let endurance = fields.count_or("flash.endurance", 0, 0)?;
         let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
@@ -143,6 +156,7 @@ impl Profile {
             logical_page,
             over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
             options: ftl_options(&mut fields)?,
+            slc,
         };
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
@@ -376,12 +390,16 @@ fn suspend_times(fields: &mut Fields<'_>) -> Result<Option<SuspendTimes>, Profil
     Ok(Some(SuspendTimes { program, erase }))
 }
 
-fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {
+fn bits_per_cell(fields: &mut Fields<'_>) -> Result<u32, ProfileError> {
     let bits = fields.count_or("flash.bits_per_cell", 1, 1)?;
     if bits as usize > BITS_MAX {
         let reason = format!("it must be between 1 and {BITS_MAX}");
         return Err(fields.error("flash.bits_per_cell", reason));
     }
+    Ok(bits)
+}
+
+fn timing(fields: &mut Fields<'_>, geometry: &Geometry, bits: u32) -> Result<Timing, ProfileError> {
     let mut command = |name: &str| -> Result<CommandTimes, ProfileError> {
         Ok(CommandTimes {
             latency: fields.nanos(&format!("host.{name}_latency"))?,

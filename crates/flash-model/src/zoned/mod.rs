@@ -109,7 +109,7 @@ impl ZonedNamespace {
     }
 
     fn cell_page(&self, page: u64) -> CellPage {
-        CellPage(self.layout.page_in_block(page))
+        CellPage::Native(self.layout.page_in_block(page))
     }
 
     /// Whether a page is in the controller's memory: not complete, or not programmed yet.

@@ -4,6 +4,7 @@ mod behaviour;
 mod idle;
 mod interleave;
 mod pages;
+mod slc;
 mod suspend;
 mod usage;
 mod zn540;

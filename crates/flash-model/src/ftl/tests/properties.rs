@@ -24,22 +24,34 @@ enum Step {
 }
 
 fn geometries() -> impl Strategy<Value = FtlGeometry> {
-    (1..6_u32, 1..4_u32, 1..4_u32, 1..5_u32, 1..400_u64, 0..6_u32).prop_map(
-        |(dies, granule_pages, granules, slots_per_page, logical_pages, more)| {
-            let least = with_least_blocks(FtlGeometry {
-                dies,
-                blocks_per_die: 0,
-                pages_per_block: granule_pages * granules,
-                slots_per_page,
-                granule_pages,
-                logical_pages,
-            });
-            FtlGeometry {
-                blocks_per_die: least.blocks_per_die + more,
-                ..least
-            }
-        },
+    let slc = prop_oneof![Just((0, 0)), (3..7_u32, 1..4_u32)];
+    (
+        1..6_u32,
+        1..4_u32,
+        1..4_u32,
+        1..5_u32,
+        1..400_u64,
+        0..6_u32,
+        slc,
     )
+        .prop_map(
+            |(dies, granule_pages, granules, slots_per_page, logical_pages, more, slc)| {
+                let least = with_least_blocks(FtlGeometry {
+                    dies,
+                    blocks_per_die: 0,
+                    pages_per_block: granule_pages * granules,
+                    slots_per_page,
+                    granule_pages,
+                    logical_pages,
+                    slc_blocks: slc.0,
+                    slc_pages: slc.1.min(granules) * granule_pages,
+                });
+                FtlGeometry {
+                    blocks_per_die: least.blocks_per_die + more,
+                    ..least
+                }
+            },
+        )
 }
 
 fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
@@ -216,6 +228,8 @@ proptest! {
             slots_per_page,
             granule_pages,
             logical_pages: 256,
+            slc_blocks: 0,
+            slc_pages: 0,
         };
         let mut ftl = Ftl::new(geometry, published()).unwrap();
         let granule = u64::from(granule_pages * slots_per_page);
@@ -252,8 +266,10 @@ proptest! {
         steps in steps(300),
         flips in proptest::collection::vec((0..4_000_usize, any::<u8>()), 0..4),
         cut in 0..4_000_usize,
+        slc: bool,
     ) {
-        let geometry = with_least_blocks(FtlGeometry { logical_pages: 300, ..small() });
+        let smallest = if slc { small_with_slc(3) } else { small() };
+        let geometry = with_least_blocks(FtlGeometry { logical_pages: 300, ..smallest });
         let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
         let mut reference = Reference::new(geometry);
         for step in steps {
