@@ -1,8 +1,10 @@
 //! A conventional namespace: the FTL's decisions on the timelines.
 
+mod handles;
 mod spare;
 mod submit;
 
+pub use handles::ReclaimUnits;
 pub use spare::Spare;
 
 use crate::{
@@ -25,6 +27,8 @@ pub(crate) struct ConventionalNamespace {
     index: u32,
     pub(crate) size: u64,
     pub(crate) ftl: Ftl,
+    /// Reclaim unit handles that the host may name; 0: none.
+    handles: u32,
     logical_page: u64,
     over_provisioning_percent: f64,
     /// Bytes in pages that are not complete, which take room in the write buffer.
@@ -43,6 +47,19 @@ struct Touched {
     page: PhysPage,
     planes: Planes,
     bytes: u64,
+}
+
+/// Adds the blocks that further handles have open.
+fn with_blocks_of_handles(geometry: FtlGeometry) -> FtlGeometry {
+    let more = geometry.blocks_of_handles();
+    FtlGeometry {
+        blocks_per_die: geometry.blocks_per_die.saturating_add(more),
+        slc_blocks: match geometry.slc_blocks {
+            0 => 0,
+            blocks => blocks.max(ftl::SLC_BLOCKS_LEAST + more),
+        },
+        ..geometry
+    }
 }
 
 impl ConventionalNamespace {
@@ -68,10 +85,13 @@ impl ConventionalNamespace {
             logical_pages,
             slc_blocks: slc.blocks(geometry, size),
             slc_pages: slc.pages(geometry),
+            handles: profile.ftl.handles.max(1),
         };
+        let ftl_geometry = with_blocks_of_handles(ftl_geometry);
         Ok(Self {
             index: index as u32,
             size,
+            handles: profile.ftl.handles,
             ftl: Ftl::new(ftl_geometry, profile.ftl.options)?,
             logical_page,
             over_provisioning_percent: profile.ftl.over_provisioning_percent,
@@ -210,6 +230,7 @@ impl ConventionalNamespace {
         match placement {
             Placement::RoundRobin => PagePlacement::RoundRobin,
             Placement::Overwrite => PagePlacement::Overwrite,
+            Placement::Handle(handle) => PagePlacement::Handle(handle),
             Placement::After { predecessor } => {
                 let predecessor = predecessor / self.logical_page;
                 if predecessor < self.ftl.geometry().logical_pages {

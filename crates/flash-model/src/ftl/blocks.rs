@@ -42,11 +42,18 @@ pub(super) struct OpenBlock {
 
 /// The kind of the host's data, for the choice of its open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    /// Whole granules, each of which begins with a page.
-    Granules,
-    /// Parts of granules, and everything where they are not kept apart.
-    Parts,
+pub(super) struct Stream {
+    pub(super) handle: u32,
+    /// Parts of granules, and everything where they are not kept apart; or else whole granules, each
+    /// of which begins with a page.
+    pub(super) parts: bool,
+}
+
+impl Stream {
+    /// Returns its place among those of a die.
+    pub(super) const fn index(self) -> usize {
+        self.handle as usize * 2 + self.parts as usize
+    }
 }
 
 /// A block that is being emptied.
@@ -91,7 +98,7 @@ pub(super) struct Die {
     /// Free blocks of the SLC cache.
     pub(super) free_slc: Vec<u32>,
     /// One for each [`Stream`].
-    pub(super) host: [Option<OpenBlock>; 2],
+    pub(super) host: Vec<Option<OpenBlock>>,
     pub(super) gc: Option<OpenBlock>,
     pub(super) wear: Option<OpenBlock>,
     pub(super) victim: Option<Victim>,
@@ -129,7 +136,7 @@ impl Die {
             native,
             free: (0..native).collect(),
             free_slc: (native..blocks).collect(),
-            host: [None; 2],
+            host: vec![None; 2 * geometry.handles as usize],
             gc: None,
             wear: None,
             victim: None,
@@ -200,7 +207,7 @@ impl Die {
     }
 
     pub(super) fn close_host(&mut self, stream: Stream) {
-        let open = self.host[stream as usize].take().expect("it is open");
+        let open = self.host[stream.index()].take().expect("it is open");
         self.blocks[open.block as usize].state = BlockState::Closed;
     }
 

@@ -42,7 +42,7 @@ impl Ftl {
         let open = die
             .take_free(false)
             .expect("there are more than the reserve");
-        die.host[stream as usize] = Some(open);
+        die.host[stream.index()] = Some(open);
         open
     }
 

@@ -15,8 +15,11 @@ const WORKING_BLOCKS: u32 = 8 + RESERVED_BLOCKS;
 /// the free blocks at which it works, and four that are half full.
 const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 5;
 
-/// The fewest blocks of a die's SLC cache: two open for the host, and one to empty meanwhile.
+/// The fewest blocks of a die's SLC cache for one handle: two open for the host, and one to empty
+/// meanwhile. Each further handle has two more open.
 pub const SLC_BLOCKS_LEAST: u32 = 3;
+/// Reclaim unit handles at most.
+pub const HANDLES_MAX: u32 = 128;
 
 /// A page of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +54,8 @@ pub struct FtlGeometry {
     pub slc_blocks: u32,
     /// Flash pages in each of them, in whole granules.
     pub slc_pages: u32,
+    /// Reclaim unit handles: the host's data of each is written to blocks of its own. At least 1.
+    pub handles: u32,
 }
 
 /// The rule by which the collector chooses the block to empty next.
@@ -148,7 +153,7 @@ pub enum FtlConfigError {
     /// An SLC cache that cannot work.
     #[error(
         "FTL geometry: an SLC cache of {blocks} blocks of {pages} pages on each die; it must have at \
-         least {SLC_BLOCKS_LEAST} blocks, each of whole granules of {granule_pages} pages, and not \
+         least {SLC_BLOCKS_LEAST} blocks and two more for each further handle, each of whole granules of {granule_pages} pages, and not \
          more pages than other blocks"
     )]
     Slc {
@@ -158,6 +163,12 @@ pub enum FtlConfigError {
         pages: u32,
         /// Pages in a granule.
         granule_pages: u32,
+    },
+    /// Too many handles.
+    #[error("FTL geometry: {handles} reclaim unit handles are more than {HANDLES_MAX}")]
+    Handles {
+        /// Their number.
+        handles: u32,
     },
     /// An option that cannot work.
     #[error("FTL option {option} is {value}; it must be at least {least}")]
@@ -188,6 +199,19 @@ impl FtlGeometry {
         let wanted = with_spare.div_ceil(slots_per_block) + IN_MOTION;
         let least = per_die.div_ceil(slots_per_block) + WORKING_BLOCKS as u64 + 1;
         if wanted > least { wanted } else { least }
+    }
+
+    /// Returns the blocks of a die that further handles have open, beyond those that
+    /// [`blocks_needed`](Self::blocks_needed) knows: two each.
+    #[must_use]
+    pub const fn blocks_of_handles(&self) -> u32 {
+        2 * (self.handles - 1)
+    }
+
+    /// Returns the logical pages of a reclaim unit: a block of each die.
+    #[must_use]
+    pub const fn slots_per_reclaim_unit(&self) -> u64 {
+        self.dies as u64 * self.slots_per_block() as u64
     }
 
     /// Returns the number of all slots outside the SLC cache.
@@ -244,6 +268,7 @@ impl FtlGeometry {
             ("slots_per_page", self.slots_per_page),
             ("granule_pages", self.granule_pages),
             ("logical_pages", u32::from(self.logical_pages > 0)),
+            ("handles", self.handles),
         ] {
             if value == 0 {
                 return Err(FtlConfigError::Zero { field });
@@ -276,7 +301,7 @@ impl FtlGeometry {
         let slc_pages = self.slc_pages;
         let has_slc_pages = (granule_pages..=pages_per_block).contains(&slc_pages);
         if self.slc_blocks > 0
-            && (self.slc_blocks < SLC_BLOCKS_LEAST
+            && (self.slc_blocks < SLC_BLOCKS_LEAST + self.blocks_of_handles()
                 || !has_slc_pages
                 || !slc_pages.is_multiple_of(granule_pages))
         {
@@ -284,6 +309,11 @@ impl FtlGeometry {
                 blocks: self.slc_blocks,
                 pages: slc_pages,
                 granule_pages,
+            });
+        }
+        if self.handles > HANDLES_MAX {
+            return Err(FtlConfigError::Handles {
+                handles: self.handles,
             });
         }
         let slots_per_block = u64::from(pages_per_block) * u64::from(self.slots_per_page);
@@ -294,7 +324,8 @@ impl FtlGeometry {
         if slots >= u64::from(u32::MAX) {
             return Err(FtlConfigError::TooLarge { slots });
         }
-        let needed = Self::blocks_needed(self.logical_pages, self.dies, slots_per_block, 0.0);
+        let needed = Self::blocks_needed(self.logical_pages, self.dies, slots_per_block, 0.0)
+            + u64::from(self.blocks_of_handles());
         if u64::from(self.blocks_per_die) < needed {
             return Err(FtlConfigError::TooSmall {
                 dies: self.dies,
@@ -311,7 +342,8 @@ impl FtlGeometry {
     /// without leaving the collector of one of them nothing to gain.
     pub(super) fn slots_per_die_at_most(&self) -> u32 {
         let share = self.logical_pages.div_ceil(u64::from(self.dies)) as u32;
-        let workable = (self.blocks_per_die - WORKING_BLOCKS) * self.slots_per_block();
+        let in_motion = WORKING_BLOCKS + self.blocks_of_handles();
+        let workable = (self.blocks_per_die - in_motion) * self.slots_per_block();
         share + (workable - share) / 2
     }
 

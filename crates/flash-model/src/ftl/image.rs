@@ -13,9 +13,9 @@ use super::{
     blocks::{BlockState, OpenBlock},
 };
 
-/// Without an SLC cache. A device that has one writes the next version, which tells more.
+/// With one handle and without an SLC cache. Others write the next version, which tells more.
 const VERSION: u64 = 1;
-const VERSION_WITH_SLC: u64 = 2;
+const VERSION_2: u64 = 2;
 /// The fewest free blocks that a die has between two calls.
 const LEAST_FREE: u32 = RESERVED_BLOCKS - 2;
 
@@ -79,12 +79,17 @@ impl Ftl {
         for value in counts(&mut self.counters.clone(), version) {
             put(&mut out, *value);
         }
+        if version != VERSION {
+            for &written in &self.written {
+                put(&mut out, written);
+            }
+        }
         for die in &self.dies {
             for block in &die.blocks {
                 let closed = u64::from(block.state == BlockState::Closed);
                 put(&mut out, u64::from(block.erases) << 1 | closed);
             }
-            for open in [die.host[0], die.host[1], die.gc, die.wear] {
+            for open in die.host.iter().chain([&die.gc, &die.wear]) {
                 put(&mut out, open.map_or(0, |open| u64::from(open.block) + 1));
                 put(&mut out, open.map_or(0, |open| u64::from(open.next_slot)));
             }
@@ -151,6 +156,12 @@ impl Ftl {
                 return Err(input.damaged("a count that no flash reaches"));
             }
         }
+        if version != VERSION {
+            let unit = geometry.slots_per_reclaim_unit();
+            for written in &mut ftl.written {
+                *written = input.below(unit, "the fill of a reclaim unit")?.into();
+            }
+        }
         for die in 0..geometry.dies {
             ftl.restore_die(die, &mut input)?;
         }
@@ -184,13 +195,12 @@ impl Ftl {
                 block.state = BlockState::Closed;
             }
         }
-        let [granules, parts] = &mut die.host;
-        for (open, blocks) in [
-            (granules, geometry.all_blocks()),
-            (parts, geometry.all_blocks()),
-            (&mut die.gc, geometry.blocks_per_die),
-            (&mut die.wear, geometry.blocks_per_die),
-        ] {
+        let host = die
+            .host
+            .iter_mut()
+            .map(|open| (open, geometry.all_blocks()));
+        let own = [&mut die.gc, &mut die.wear].map(|open| (open, geometry.blocks_per_die));
+        for (open, blocks) in host.chain(own) {
             let block = input.below(u64::from(blocks) + 1, "an open block")?;
             let next_slot = input.below(u64::from(geometry.slots_per_block()), "an open slot")?;
             let Some(block) = block.checked_sub(1) else {
@@ -254,8 +264,10 @@ impl Ftl {
         match die.blocks[block as usize].state {
             BlockState::Free => false,
             BlockState::Closed => true,
-            BlockState::Open => [die.host[0], die.host[1], die.gc, die.wear]
+            BlockState::Open => die
+                .host
                 .iter()
+                .chain([&die.gc, &die.wear])
                 .flatten()
                 .any(|open| open.block == block && in_block < open.next_slot),
         }
@@ -263,8 +275,8 @@ impl Ftl {
 }
 
 const fn version(geometry: &FtlGeometry) -> u64 {
-    if geometry.slc_blocks > 0 {
-        VERSION_WITH_SLC
+    if geometry.slc_blocks > 0 || geometry.handles > 1 {
+        VERSION_2
     } else {
         VERSION
     }
@@ -281,6 +293,7 @@ fn fields(geometry: &FtlGeometry, version: u64) -> impl Iterator<Item = (&'stati
         logical_pages,
         slc_blocks,
         slc_pages,
+        handles,
     } = *geometry;
     let all = [
         ("dies", dies.into()),
@@ -291,6 +304,7 @@ fn fields(geometry: &FtlGeometry, version: u64) -> impl Iterator<Item = (&'stati
         ("logical pages", logical_pages),
         ("blocks of the SLC cache on each die", slc_blocks.into()),
         ("pages in each of them", slc_pages.into()),
+        ("reclaim unit handles", handles.into()),
     ];
     let told = if version == VERSION { 6 } else { all.len() };
     all.into_iter().take(told)

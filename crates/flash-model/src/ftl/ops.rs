@@ -60,6 +60,9 @@ pub enum PagePlacement {
     },
     /// An overwrite: to the die of the page that it replaces.
     Overwrite,
+    /// To the die whose turn it is, and there to blocks that hold the data of this reclaim unit
+    /// handle alone. The others write to those of handle 0, as does a handle that there is not.
+    Handle(u32),
 }
 
 /// The counts of an FTL since it was made; an image carries them, and a restored FTL goes on from

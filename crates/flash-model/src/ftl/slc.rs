@@ -35,7 +35,7 @@ impl Ftl {
         }
         let die = &mut self.dies[die as usize];
         let open = die.take_free_slc()?;
-        die.host[stream as usize] = Some(open);
+        die.host[stream.index()] = Some(open);
         Some(open)
     }
 

@@ -90,8 +90,11 @@ impl Ftl {
             self.finish_draining(die, work);
             return;
         }
-        let [granules, parts] = &mut state.host;
-        for open in [granules, parts, &mut state.gc, &mut state.wear] {
+        for open in state
+            .host
+            .iter_mut()
+            .chain([&mut state.gc, &mut state.wear])
+        {
             let Some(open) = open.take_if(|open| open.block == block) else {
                 continue;
             };

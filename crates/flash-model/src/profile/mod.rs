@@ -21,18 +21,19 @@ pub use self::{
 use self::{fields::Fields, parse::Source, slc::SlcParameters};
 use crate::{
     flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate, SuspendTimes},
-    ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
+    ftl::{FtlOptions, HANDLES_MAX, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 7] = [
+pub const BUILTIN: [&str; 8] = [
     "indef-femu",
     "indef-femu-16k",
     "fast24",
     "zn540",
     "tlc",
     "qlc",
+    "fdp",
     "zero",
 ];
 
@@ -81,6 +82,8 @@ pub(crate) struct FtlParameters {
     pub(crate) over_provisioning_percent: f64,
     pub(crate) options: FtlOptions,
     pub(crate) slc: SlcParameters,
+    /// Reclaim unit handles; 0: the host cannot name one.
+    pub(crate) handles: u32,
 }
 
 impl FtlParameters {
@@ -127,6 +130,7 @@ impl Profile {
             "zn540" => include_str!("../../profiles/zn540.toml"),
             "tlc" => include_str!("../../profiles/tlc.toml"),
             "qlc" => include_str!("../../profiles/qlc.toml"),
+            "fdp" => include_str!("../../profiles/fdp.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         })
@@ -157,7 +161,12 @@ impl Profile {
             over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
             options: ftl_options(&mut fields)?,
             slc,
+            handles: fields.count_or("ftl.reclaim_unit_handles", 0, 0)?,
         };
+        if ftl.handles > HANDLES_MAX {
+            let reason = format!("{} are more than {HANDLES_MAX}", ftl.handles);
+            return Err(fields.error("ftl.reclaim_unit_handles", reason));
+        }
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
             let reason = format!("a logical page must be a whole part of the {unit} programmed");
@@ -234,6 +243,12 @@ impl Profile {
             0 => None,
             rated => Some(rated),
         }
+    }
+
+    /// Returns the reclaim unit handles of each conventional namespace; 0: the host names none.
+    #[must_use]
+    pub const fn reclaim_unit_handles(&self) -> u32 {
+        self.ftl.handles
     }
 
     /// Whether every command is done when it is submitted.

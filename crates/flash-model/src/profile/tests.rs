@@ -209,6 +209,54 @@ fn times_by_type_of_page_are_complete_and_stand_alone() {
 }
 
 #[test]
+fn a_cache_and_handles_that_cannot_work_are_refused() {
+    let text = Profile::builtin_text("qlc").unwrap();
+    let without = |key: &str| {
+        let kept = text.lines().filter(|line| !line.starts_with(key));
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    let handles = "reclaim_unit_handles = { value = 129, unit = \"count\", kind = \"assumed\", source = \"mine\" }";
+    for (text, expected) in [
+        (
+            text.replace("\nread = { value = 40,", "\nreed = { value = 40,"),
+            "there is no read in table [slc]",
+        ),
+        (
+            text.replace(
+                ", source = \"FEMU's default for a page without a cell type, which is that of SLC (pg_rd_lat)\"",
+                "",
+            ),
+            "slc.read has no source",
+        ),
+        (
+            text.replace(
+                "pages_per_block = { value = 96",
+                "pages_per_block = { value = 3",
+            ),
+            "a flash block must have a unit in it",
+        ),
+        (
+            text.replace("[ftl]\n", &format!("[ftl]\n{handles}\n")),
+            "ftl.reclaim_unit_handles: 129 are more than 128",
+        ),
+    ] {
+        let error = Profile::parse("my.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // Cells of one bit leave nothing to gain.
+    let single = without("bits_per_cell")
+        .lines()
+        .filter(|line| !line.starts_with("read_csb") && !line.starts_with("read_msb"))
+        .map(|line| line.replace("read_lsb =", "read ="))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let error = Profile::parse("my.toml", &single).unwrap_err().to_string();
+    assert!(error.contains("it needs flash.bits_per_cell"), "{error}");
+    assert_eq!(Profile::builtin("fdp").unwrap().reclaim_unit_handles(), 8);
+    assert_eq!(Profile::builtin("tlc").unwrap().reclaim_unit_handles(), 0);
+}
+
+#[test]
 fn no_text_panics() {
     for text in [
         "",

@@ -1,6 +1,7 @@
 //! Single requests to the nanosecond, and the closed-form limits of PAPERS.md.
 
 mod behaviour;
+mod handles;
 mod idle;
 mod interleave;
 mod pages;

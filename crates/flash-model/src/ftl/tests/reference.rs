@@ -66,6 +66,20 @@ impl Reference {
         self.buffered.iter_mut().for_each(Content::clear);
     }
 
+    /// Gives a handle a new reclaim unit: none of its data waits any more.
+    pub(super) fn renew(&mut self, ftl: &mut Ftl, handle: u32) {
+        let mut work = Vec::new();
+        let unit = self.geometry.slots_per_reclaim_unit();
+        let left = ftl.reclaim_units_left().nth(handle as usize);
+        let unfilled = ftl.renew(handle, &mut work);
+        assert_eq!(unfilled, left.filter(|left| *left < unit).unwrap_or(0));
+        assert!(left.is_none() || ftl.reclaim_units_left().nth(handle as usize) == Some(unit));
+        self.apply(&work);
+        for pages in &mut self.buffered {
+            pages.retain(|(lpn, _)| ftl.read(*lpn).is_some_and(|page| ftl.is_buffered(page)));
+        }
+    }
+
     /// Lets the FTL collect for as long as it has something to do, which must come to an end.
     pub(super) fn idle(&mut self, ftl: &mut Ftl) {
         let mut work = Vec::new();
