@@ -33,7 +33,8 @@ pub struct Move {
     pub len: u64,
 }
 
-/// The die that the first unit of a write goes to (FAST'24 §5). Zoned namespaces ignore it.
+/// The place of a write on a conventional namespace: the die that its first unit goes to (FAST'24
+/// §5), or the data that shares its blocks. Zoned namespaces ignore it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Placement {
     /// The die after the one that was written last: in order of arrival.
@@ -46,6 +47,9 @@ pub enum Placement {
     },
     /// "overwrite": the die that holds the data that is overwritten.
     Overwrite,
+    /// To the reclaim unit of a handle, see [`crate::ReclaimUnits`]; every other write goes to that
+    /// of handle 0, as does one with a handle that there is not.
+    Handle(u32),
 }
 
 /// An action on a zone (ZNS Command Set 1.1 §3.4.3, Zone Send Action).
@@ -108,6 +112,11 @@ pub enum Command<'a> {
         offset: u64,
         /// Bytes.
         len: u64,
+    },
+    /// Gives a reclaim unit handle an empty reclaim unit.
+    RenewHandle {
+        /// Its number.
+        handle: u32,
     },
     /// Zone Management Send.
     Zone {
@@ -195,6 +204,9 @@ pub enum Refused {
     /// Invalid Command Opcode (0x01): a zone command for a conventional namespace.
     #[error("the namespace has no zones")]
     NotZoned,
+    /// Invalid Field in Command (0x02): a reclaim unit handle that the namespace does not have.
+    #[error("the namespace has no such reclaim unit handle")]
+    NoSuchHandle,
     /// Invalid Namespace or Format (0x0B).
     #[error("there is no such namespace")]
     NoSuchNamespace,

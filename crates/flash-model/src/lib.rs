@@ -24,7 +24,7 @@ mod zoned;
 
 pub use self::{
     command::{Accepted, Command, Done, Move, Placement, Refused, Span, Ticket, ZoneAction},
-    conventional::Spare,
+    conventional::{ReclaimUnits, Spare},
     device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec},
     geometry::{Geometry, ZoneGeometry},
     profile::{BUILTIN, Kind, Parameter, Profile, ProfileError, Value},

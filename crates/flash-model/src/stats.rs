@@ -14,6 +14,8 @@ pub struct ByCause {
     pub gc: u64,
     /// Wear levelling.
     pub wear: u64,
+    /// Emptying the SLC cache.
+    pub fold: u64,
     /// Copy and migration inside the device.
     pub migration: u64,
     /// The rest of finished zones.
@@ -28,6 +30,7 @@ impl ByCause {
             host: counts[Cause::Host as usize],
             gc: counts[Cause::Gc as usize],
             wear: counts[Cause::Wear as usize],
+            fold: counts[Cause::Fold as usize],
             migration: counts[Cause::Migration as usize],
             padding: counts[Cause::Padding as usize],
             flush: counts[Cause::Flush as usize],
@@ -37,7 +40,8 @@ impl ByCause {
     /// Returns the bytes of all causes.
     #[must_use]
     pub const fn total(&self) -> u64 {
-        self.host + self.gc + self.wear + self.migration + self.padding + self.flush
+        let inside = self.gc + self.wear + self.fold + self.migration;
+        self.host + inside + self.padding + self.flush
     }
 
     const fn since(&self, earlier: &Self) -> Self {
@@ -45,6 +49,7 @@ impl ByCause {
             host: self.host - earlier.host,
             gc: self.gc - earlier.gc,
             wear: self.wear - earlier.wear,
+            fold: self.fold - earlier.fold,
             migration: self.migration - earlier.migration,
             padding: self.padding - earlier.padding,
             flush: self.flush - earlier.flush,

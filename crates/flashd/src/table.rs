@@ -7,7 +7,15 @@ use serde_json::Value;
 use units::{Bytes, Nanos};
 
 /// Bytes in the cells by cause, in the order of [`flash_model::ByCause`].
-const CAUSES: [&str; 6] = ["host", "gc", "wear", "migration", "padding", "flush"];
+const CAUSES: [&str; 7] = [
+    "host",
+    "gc",
+    "wear",
+    "fold",
+    "migration",
+    "padding",
+    "flush",
+];
 
 /// Renders the answer to `stats`, for a terminal.
 pub(crate) fn stats_table(stats: &Value) -> String {

@@ -32,6 +32,8 @@ pub enum AdminCommand {
         save: bool,
         /// Dword 11.
         value: u32,
+        /// Dword 12.
+        dword12: u32,
     },
     /// Abort.
     Abort {
@@ -55,6 +57,8 @@ pub struct Identify {
     pub cns: Cns,
     /// CNTID.
     pub controller: u16,
+    /// CNSSID: an endurance group, for lists of them.
+    pub cns_specific: u16,
     /// CSI.
     pub set: CommandSet,
 }
@@ -66,6 +70,8 @@ pub struct GetLogPage {
     pub page: LogPage,
     /// LSP.
     pub specific: u8,
+    /// LSI: an endurance group, for pages of one.
+    pub specific_id: u16,
     /// RAE: keep the event that this page reports.
     pub retain_event: bool,
     /// Bytes (NUMD, zero-based dwords on the wire): 4 to 16 GiB.
@@ -89,6 +95,7 @@ impl AdminCommand {
             AdminOpcode::Identify => Self::Identify(Identify {
                 cns: Cns::from_raw(dword10 as u8),
                 controller: (dword10 >> 16) as u16,
+                cns_specific: dword11 as u16,
                 set: CommandSet::from_raw((dword11 >> 24) as u8),
             }),
             AdminOpcode::GetLogPage => Self::GetLogPage(GetLogPage::parse(command)),
@@ -101,6 +108,7 @@ impl AdminCommand {
                 feature: Feature::from_raw(dword10 as u8),
                 save: dword10 & 1 << 31 != 0,
                 value: dword11,
+                dword12: command.cdw12.get(),
             },
             AdminOpcode::Abort => Self::Abort {
                 queue: dword10 as u16,
@@ -122,6 +130,7 @@ impl GetLogPage {
         Self {
             page: LogPage::from_raw(dword10 as u8),
             specific: (dword10 >> 8 & 0x7F) as u8,
+            specific_id: (dword11 >> 16) as u16,
             retain_event: dword10 & 1 << 15 != 0,
             len: (dwords + 1) * 4,
             offset: u64::from(command.cdw12.get()) | u64::from(command.cdw13.get()) << 32,

@@ -29,6 +29,10 @@ codes! {
         HostBehavior = 0x16,
         /// I/O Command Set Profile (Base §5.27.1.21).
         CommandSetProfile = 0x19,
+        /// Flexible Data Placement (TP4146), of an endurance group.
+        FlexibleDataPlacement = 0x1D,
+        /// FDP Events (TP4146), of a placement handle of a namespace.
+        FdpEvents = 0x1E,
         /// Host Identifier (Base §5.27.1.25).
         HostIdentifier = 0x81,
         /// Die hints in Write (FAST'24), a vendor's: bit 0 enables them for all namespaces of the

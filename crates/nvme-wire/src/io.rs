@@ -4,6 +4,7 @@ pub use crate::range::BlockRange;
 use crate::{
     command::Submission,
     copy::CopyFormat,
+    fdp::{DIRECTIVE_DATA_PLACEMENT, ReceiveOperation, SendOperation},
     opcode::IoOpcode,
     zone::{ReportFilter, ReportKind, ZoneAction},
 };
@@ -15,7 +16,8 @@ pub enum IoCommand {
     Flush,
     /// Read.
     Read(Transfer),
-    /// Write, with the hints of FAST'24 unchecked; a feature decides whether they count.
+    /// Write, with a placement identifier or the hints of FAST'24 unchecked; a feature decides
+    /// whether they count.
     Write(Transfer, WriteHint),
     /// Compare the host's data with the stored data.
     Compare(Transfer),
@@ -45,6 +47,20 @@ pub enum IoCommand {
         format: CopyFormat,
         /// FUA: durable before it is done.
         fua: bool,
+    },
+    /// I/O Management Receive.
+    ManagementReceive {
+        /// MO.
+        operation: ReceiveOperation,
+        /// Bytes (NUMD, zero-based dwords on the wire): 4 to 16 GiB.
+        len: u64,
+    },
+    /// I/O Management Send.
+    ManagementSend {
+        /// MO.
+        operation: SendOperation,
+        /// Placement identifiers in its data, 1 to 65536 (MOS, zero-based on the wire).
+        placement_ids: usize,
     },
     /// Zone Management Send.
     ZoneSend {
@@ -89,7 +105,8 @@ pub struct Transfer {
     pub fua: bool,
 }
 
-/// The hints in Write: bits 24 and 25 of dword 12, and a block in dwords 2 and 3 (FAST'24 §4.2).
+/// The place of a Write's data: a directive in bits 23:20 of dword 12 (TP4146), or the hints in bits
+/// 24 and 25 of it and a block in dwords 2 and 3 (FAST'24 §4.2). The directive wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteHint {
     /// None.
@@ -101,12 +118,19 @@ pub enum WriteHint {
     },
     /// The data replaces the data that is there.
     Overwrite,
+    /// Data Placement: DSPEC is a placement identifier.
+    Placement {
+        /// DSPEC in dword 13. With one reclaim group it is a placement handle.
+        id: u16,
+    },
 }
 
 /// Append in dword 12 of Write.
 pub const HINT_APPEND: u32 = 1 << 24;
 /// Overwrite in dword 12 of Write.
 pub const HINT_OVERWRITE: u32 = 1 << 25;
+/// The lowest bit of DTYPE in dword 12 of Write.
+const DTYPE_SHIFT: u32 = 20;
 /// FUA in dword 12.
 pub const FUA: u32 = 1 << 30;
 /// DEAC in dword 12 of Write Zeroes.
@@ -152,6 +176,14 @@ impl IoCommand {
                 format: CopyFormat::from_raw((dword12 >> 8 & 0b1111) as u8),
                 fua: transfer.fua,
             },
+            IoOpcode::IoManagementReceive => Self::ManagementReceive {
+                operation: ReceiveOperation::from_raw(command.cdw10.get() as u8),
+                len: (u64::from(command.cdw11.get()) + 1) * 4,
+            },
+            IoOpcode::IoManagementSend => Self::ManagementSend {
+                operation: SendOperation::from_raw(command.cdw10.get() as u8),
+                placement_ids: (command.cdw10.get() >> 16) as usize + 1,
+            },
             IoOpcode::ZoneManagementSend => Self::ZoneSend {
                 zone: command.cdw10_11(),
                 all: dword13 & SELECT_ALL != 0,
@@ -176,7 +208,11 @@ impl IoCommand {
 impl WriteHint {
     fn of(command: &Submission) -> Self {
         let dword12 = command.cdw12.get();
-        if dword12 & HINT_APPEND != 0 {
+        if (dword12 >> DTYPE_SHIFT & 0b1111) as u8 == DIRECTIVE_DATA_PLACEMENT {
+            Self::Placement {
+                id: (command.cdw13.get() >> 16) as u16,
+            }
+        } else if dword12 & HINT_APPEND != 0 {
             Self::After {
                 predecessor: command.cdw2_3(),
             }
@@ -187,7 +223,7 @@ impl WriteHint {
         }
     }
 
-    /// Put the hint into a Write.
+    /// Put the hint or directive into a Write.
     pub fn put(self, command: &mut Submission) {
         let bits = match self {
             Self::None => 0,
@@ -196,6 +232,11 @@ impl WriteHint {
                 HINT_APPEND
             }
             Self::Overwrite => HINT_OVERWRITE,
+            Self::Placement { id } => {
+                let dword13 = command.cdw13.get() & 0xFFFF;
+                command.cdw13.set(dword13 | u32::from(id) << 16);
+                u32::from(DIRECTIVE_DATA_PLACEMENT) << DTYPE_SHIFT
+            }
         };
         command.cdw12.set(command.cdw12.get() | bits);
     }

@@ -15,6 +15,7 @@
 //! - *NVM*: NVM Command Set Specification 1.0 (Copy descriptor formats 2h and 3h: 1.1)
 //! - *ZNS*: Zoned Namespace Command Set Specification 1.1
 //! - *TCP*: NVMe TCP Transport Specification 1.0
+//! - *TP4146*: Flexible Data Placement, which is part of Base 2.1
 //! - *FAST'24*: "We Ain't Afraid of No File Fragmentation", for the hints in Write
 //! - *InDeF*: "In-Device Defragmentation", for the vendor command
 
@@ -99,6 +100,7 @@ pub mod copy;
 pub mod discovery;
 pub mod event;
 pub mod fabrics;
+pub mod fdp;
 pub mod feature;
 pub mod identify;
 pub mod io;

@@ -19,6 +19,14 @@ codes! {
         Effects = 0x05,
         /// Feature Identifiers Supported and Effects (Base §5.16.1.18).
         FeatureEffects = 0x12,
+        /// FDP Configurations (TP4146; see [`crate::fdp`]), of an endurance group, as the next three.
+        FdpConfigurations = 0x20,
+        /// Reclaim Unit Handle Usage (TP4146).
+        ReclaimUnitHandleUsage = 0x21,
+        /// FDP Statistics (TP4146).
+        FdpStatistics = 0x22,
+        /// FDP Events (TP4146).
+        FdpEvents = 0x23,
         /// Discovery (Base §5.16.1.23).
         Discovery = 0x70,
         /// Changed Zone List (ZNS §4.1.4.2).

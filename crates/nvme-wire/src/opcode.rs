@@ -39,8 +39,12 @@ codes! {
         DatasetManagement = 0x09,
         /// Verify (NVM §3.2.5).
         Verify = 0x0C,
+        /// I/O Management Receive (TP4146).
+        IoManagementReceive = 0x12,
         /// Copy (NVM §3.2.2).
         Copy = 0x19,
+        /// I/O Management Send (TP4146).
+        IoManagementSend = 0x1D,
         /// Zone Management Send (ZNS §3.4.3).
         ZoneManagementSend = 0x79,
         /// Zone Management Receive (ZNS §3.4.2).

@@ -46,6 +46,10 @@ codes! {
         WriteProtected = 0x020,
         /// Transient Transport Error.
         TransientTransportError = 0x022,
+        /// FDP Disabled (TP4146).
+        FdpDisabled = 0x029,
+        /// Invalid Placement Handle List (TP4146).
+        InvalidPlacementHandleList = 0x02A,
         /// LBA Out of Range.
         LbaOutOfRange = 0x080,
         /// Capacity Exceeded.

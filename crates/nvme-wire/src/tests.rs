@@ -114,6 +114,7 @@ fn hints_of_a_write_are_found_again() {
         WriteHint::After {
             predecessor: 0x12_3456_789A,
         },
+        WriteHint::Placement { id: 0xBEEF },
     ] {
         let mut command = Submission::zeroed();
         command.opcode = 0x01;
@@ -133,6 +134,47 @@ fn hints_of_a_write_are_found_again() {
         IoCommand::parse(&command),
         IoCommand::Write(_, WriteHint::After { predecessor: 9 })
     ));
+}
+
+#[test]
+fn fields_of_data_placement_are_where_the_specification_has_them() {
+    use crate::fdp::*;
+    assert_eq!(offset_of!(Configuration, groups), 4);
+    assert_eq!(offset_of!(Configuration, max_placement_ids), 10);
+    assert_eq!(offset_of!(Configuration, unit_size), 16);
+    assert_eq!(offset_of!(Configuration, time_limit), 24);
+    assert_eq!(offset_of!(Statistics, media_erased), 32);
+    assert_eq!(offset_of!(Event, nsid), 12);
+    assert_eq!(offset_of!(Event, group), 32);
+    assert_eq!(offset_of!(Event, handle), 34);
+    assert_eq!(offset_of!(StatusHeader, handles), 14);
+    assert_eq!(offset_of!(HandleStatus, available_blocks), 8);
+    assert_eq!(offset_of!(Namespace, endurance_group), 102);
+    let mut write = Submission::zeroed();
+    write.opcode = 0x01;
+    (write.cdw12, write.cdw13) = ((2 << 20).into(), (5 << 16 | 7).into());
+    assert!(matches!(
+        IoCommand::parse(&write),
+        IoCommand::Write(_, WriteHint::Placement { id: 5 })
+    ));
+    let mut send = Submission::zeroed();
+    (send.opcode, send.cdw10) = (0x1D, (3 << 16 | 1).into());
+    assert_eq!(
+        IoCommand::parse(&send),
+        IoCommand::ManagementSend {
+            operation: SendOperation::ReclaimUnitHandleUpdate,
+            placement_ids: 4,
+        }
+    );
+    let mut receive = Submission::zeroed();
+    (receive.opcode, receive.cdw10, receive.cdw11) = (0x12, 1.into(), 11.into());
+    assert_eq!(
+        IoCommand::parse(&receive),
+        IoCommand::ManagementReceive {
+            operation: ReceiveOperation::ReclaimUnitHandleStatus,
+            len: 48,
+        }
+    );
 }
 
 #[test]

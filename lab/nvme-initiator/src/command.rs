@@ -4,6 +4,7 @@ use nvme_wire::{
     Submission,
     copy::{CopyFormat, Source},
     fabrics::PropertyCommand,
+    fdp::{ReceiveOperation, SendOperation},
     io::{self, BlockRange, WriteHint},
     opcode::{AdminOpcode, IoOpcode},
     range::DatasetRange,
@@ -47,6 +48,27 @@ pub fn write_hinted(nsid: u32, start: u64, count: u32, hint: WriteHint) -> Submi
     let mut command = write(nsid, start, count);
     hint.put(&mut command);
     command
+}
+
+/// Reclaim Unit Handle Status of a namespace, in `len` bytes.
+#[must_use]
+pub fn handle_status(nsid: u32, len: usize) -> Submission {
+    let mut command = new(IoOpcode::IoManagementReceive.raw(), nsid);
+    let operation = ReceiveOperation::ReclaimUnitHandleStatus;
+    command.cdw10 = U32::new(operation.raw().into());
+    command.cdw11 = U32::new((len / 4).saturating_sub(1) as u32);
+    command
+}
+
+/// Reclaim Unit Handle Update; returns the command and its data.
+#[must_use]
+pub fn handle_update(nsid: u32, placement_ids: &[u16]) -> (Submission, Vec<u8>) {
+    let mut command = new(IoOpcode::IoManagementSend.raw(), nsid);
+    let operation = u32::from(SendOperation::ReclaimUnitHandleUpdate.raw());
+    let count = placement_ids.len().saturating_sub(1) as u32;
+    command.cdw10 = U32::new(operation | count << 16);
+    let data = placement_ids.iter().flat_map(|id| id.to_le_bytes());
+    (command, data.collect())
 }
 
 /// The same command with FUA.
@@ -177,6 +199,15 @@ pub fn get_log(nsid: u32, page: u8, set: u8, offset: u64, len: usize) -> Submiss
     command.cdw12 = U32::new(offset as u32);
     command.cdw13 = U32::new((offset >> 32) as u32);
     command.cdw14 = U32::new(u32::from(set) << 24);
+    command
+}
+
+/// Get Log Page of an endurance group, with a specific parameter.
+#[must_use]
+pub fn get_group_log(group: u16, page: u8, specific: u8, len: usize) -> Submission {
+    let mut command = get_log(0, page, 0, 0, len);
+    command.cdw10 = U32::new(command.cdw10.get() | u32::from(specific) << 8);
+    command.cdw11 = U32::new(command.cdw11.get() | u32::from(group) << 16);
     command
 }
 

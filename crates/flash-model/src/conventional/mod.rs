@@ -1,16 +1,19 @@
 //! A conventional namespace: the FTL's decisions on the timelines.
 
+mod handles;
 mod spare;
 mod submit;
 
+pub use handles::ReclaimUnits;
 pub use spare::Spare;
 
 use crate::{
     SECTOR,
     command::{Placement, Refused},
     core::{Cause, Core, Entry, Owner, PageName, Work},
+    flash::{CellPage, PagePlace, Planes},
     ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
-    migration::{MoveCursor, PageWork},
+    migration::{MoveCursor, PageWork, ReadPart},
     profile::Profile,
 };
 
@@ -24,6 +27,8 @@ pub(crate) struct ConventionalNamespace {
     index: u32,
     pub(crate) size: u64,
     pub(crate) ftl: Ftl,
+    /// Reclaim unit handles that the host may name; 0: none.
+    handles: u32,
     logical_page: u64,
     over_provisioning_percent: f64,
     /// Bytes in pages that are not complete, which take room in the write buffer.
@@ -33,7 +38,28 @@ pub(crate) struct ConventionalNamespace {
     /// The die that takes the next incomplete page of a flush.
     flush_die: u32,
     work: Vec<FlashWork>,
-    touched: Vec<(PhysPage, u64)>,
+    touched: Vec<Touched>,
+}
+
+/// A flash page that a command reads from.
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    page: PhysPage,
+    planes: Planes,
+    bytes: u64,
+}
+
+/// Adds the blocks that further handles have open.
+fn with_blocks_of_handles(geometry: FtlGeometry) -> FtlGeometry {
+    let more = geometry.blocks_of_handles();
+    FtlGeometry {
+        blocks_per_die: geometry.blocks_per_die.saturating_add(more),
+        slc_blocks: match geometry.slc_blocks {
+            0 => 0,
+            blocks => blocks.max(ftl::SLC_BLOCKS_LEAST + more),
+        },
+        ..geometry
+    }
 }
 
 impl ConventionalNamespace {
@@ -49,6 +75,7 @@ impl ConventionalNamespace {
             slots_per_block,
             profile.ftl.over_provisioning_percent,
         );
+        let slc = &profile.ftl.slc;
         let ftl_geometry = FtlGeometry {
             dies: geometry.dies(),
             blocks_per_die: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -56,10 +83,15 @@ impl ConventionalNamespace {
             slots_per_page,
             granule_pages: (geometry.unit.0 / geometry.program_unit().0) as u32,
             logical_pages,
+            slc_blocks: slc.blocks(geometry, size),
+            slc_pages: slc.pages(geometry),
+            handles: profile.ftl.handles.max(1),
         };
+        let ftl_geometry = with_blocks_of_handles(ftl_geometry);
         Ok(Self {
             index: index as u32,
             size,
+            handles: profile.ftl.handles,
             ftl: Ftl::new(ftl_geometry, profile.ftl.options)?,
             logical_page,
             over_provisioning_percent: profile.ftl.over_provisioning_percent,
@@ -69,6 +101,14 @@ impl ConventionalNamespace {
             work: Vec::new(),
             touched: Vec::new(),
         })
+    }
+
+    fn cell_page(&self, page: PhysPage) -> CellPage {
+        if self.ftl.geometry().is_slc(page.block) {
+            CellPage::Slc
+        } else {
+            CellPage::Native(page.page)
+        }
     }
 
     /// Returns the bytes that are mapped: whole logical pages, as far as the namespace goes.
@@ -90,16 +130,26 @@ impl ConventionalNamespace {
     /// Reads; returns when the host has the data.
     pub(crate) fn read(&mut self, core: &mut Core, ready: u64, offset: u64, len: u64) -> u64 {
         let mut touched = std::mem::take(&mut self.touched);
-        let in_memory = self.pages_on_flash(offset, len, &mut touched);
+        let in_memory = self.pages_on_flash(core, offset, len, &mut touched);
         let mut done = ready;
-        for (page, bytes) in touched.drain(..) {
+        for Touched {
+            page,
+            planes,
+            bytes,
+        } in touched.drain(..)
+        {
             let name = PageName {
                 ns: self.index,
                 block: u64::from(page.die) << 32 | u64::from(page.block),
                 page: page.page,
                 erases: self.ftl.erases(page),
             };
-            done = done.max(core.host_read(name, page.die, ready, bytes));
+            let place = PagePlace {
+                die: page.die,
+                page: self.cell_page(page),
+                planes,
+            };
+            done = done.max(core.host_read(name, place, ready, bytes));
         }
         self.touched = touched;
         if in_memory > 0 {
@@ -111,27 +161,39 @@ impl ConventionalNamespace {
 
     /// Adds the flash pages that hold the bytes, and how many of each, to `out`; returns the bytes
     /// that are on none, because they were never written or their page is not complete.
-    fn pages_on_flash(&self, offset: u64, len: u64, out: &mut Vec<(PhysPage, u64)>) -> u64 {
+    fn pages_on_flash(&self, core: &Core, offset: u64, len: u64, out: &mut Vec<Touched>) -> u64 {
         let (mut at, end, mut elsewhere) = (offset, offset + len, 0);
         while at < end {
             let bytes = (self.logical_page - at % self.logical_page).min(end - at);
-            match self.ftl.read(at / self.logical_page) {
-                Some(page) if !self.ftl.is_buffered(page) => {
-                    let seen = out
-                        .iter_mut()
-                        .rev()
-                        .take(LOOK_BACK)
-                        .find(|(p, _)| *p == page);
-                    match seen {
-                        Some((_, sum)) => *sum += bytes,
-                        None => out.push((page, bytes)),
+            match self.on_flash(core, at, bytes) {
+                Some(next) => {
+                    let mut latest = out.iter_mut().rev().take(LOOK_BACK);
+                    match latest.find(|seen| seen.page == next.page) {
+                        Some(seen) => {
+                            seen.bytes += bytes;
+                            seen.planes = seen.planes.and(next.planes);
+                        }
+                        None => out.push(next),
                     }
                 }
-                _ => elsewhere += bytes,
+                None => elsewhere += bytes,
             }
             at += bytes;
         }
         elsewhere
+    }
+
+    /// Returns the flash page that holds these bytes of a logical page.
+    fn on_flash(&self, core: &Core, at: u64, bytes: u64) -> Option<Touched> {
+        let lpn = at / self.logical_page;
+        let page = self.ftl.read(lpn).filter(|&it| !self.ftl.is_buffered(it))?;
+        let slot = u64::from(self.ftl.slot_in_page(lpn)?);
+        let from = slot * self.logical_page + at % self.logical_page;
+        Some(Touched {
+            page,
+            planes: core.planes(from, bytes),
+            bytes,
+        })
     }
 
     /// Writes, within an intake that began at `ready`.
@@ -168,6 +230,7 @@ impl ConventionalNamespace {
         match placement {
             Placement::RoundRobin => PagePlacement::RoundRobin,
             Placement::Overwrite => PagePlacement::Overwrite,
+            Placement::Handle(handle) => PagePlacement::Handle(handle),
             Placement::After { predecessor } => {
                 let predecessor = predecessor / self.logical_page;
                 if predecessor < self.ftl.geometry().logical_pages {
@@ -191,14 +254,15 @@ impl ConventionalNamespace {
             (tail > 0 && (last != first || head == 0), last),
         ] {
             // A write that ends with the namespace has no page after it to look at.
-            if partly
-                && let Some(page) = self.ftl.read(lpn)
-                && !self.ftl.is_buffered(page)
-            {
-                core.traffic.sensed[Cause::Host as usize] += self.logical_page;
-                let span = core
-                    .flash
-                    .host_read(page.die, ready, self.logical_page, &mut |_, _| ());
+            let bytes = self.logical_page;
+            if partly && let Some(old) = self.on_flash(core, lpn * bytes, bytes) {
+                core.traffic.sensed[Cause::Host as usize] += bytes;
+                let place = PagePlace {
+                    die: old.page.die,
+                    page: self.cell_page(old.page),
+                    planes: old.planes,
+                };
+                let span = core.flash.host_read(place, ready, bytes, &mut |_, _| ());
                 done = done.max(span.end);
             }
         }
@@ -212,9 +276,11 @@ impl ConventionalNamespace {
             ftl::Cause::Host => Cause::Host,
             ftl::Cause::Gc => Cause::Gc,
             ftl::Cause::Wear => Cause::Wear,
+            ftl::Cause::Fold => Cause::Fold,
         };
         let mut entry = Entry {
             work: Work::Program,
+            page: CellPage::Native(0),
             ready,
             bytes: unit,
             release: 0,
@@ -225,9 +291,11 @@ impl ConventionalNamespace {
         let die = match item.op {
             FlashOp::Read(page) => {
                 entry.work = Work::Read;
+                entry.page = self.cell_page(page);
                 page.die
             }
             FlashOp::Program(page) => {
+                entry.page = self.cell_page(page);
                 if cause == Cause::Host {
                     entry.number = 1;
                     entry.release = unit.min(self.held);
@@ -236,8 +304,11 @@ impl ConventionalNamespace {
                 }
                 page.die
             }
-            FlashOp::Copyback { from, .. } => {
-                entry.work = Work::Copyback;
+            FlashOp::Copyback { from, to } => {
+                entry.work = Work::Copyback {
+                    from: self.cell_page(from),
+                };
+                entry.page = self.cell_page(to);
                 from.die
             }
             FlashOp::Erase { die, .. } => {
@@ -277,9 +348,12 @@ impl ConventionalNamespace {
         let Some(next) = cursor.peek() else { return };
         let bytes = next.len.min(unit - next.to % unit);
         let mut touched = std::mem::take(&mut self.touched);
-        self.pages_on_flash(next.from, bytes, &mut touched);
-        page.reads
-            .extend(touched.drain(..).map(|(page, bytes)| (page.die, bytes)));
+        self.pages_on_flash(core, next.from, bytes, &mut touched);
+        page.reads.extend(touched.drain(..).map(|part| ReadPart {
+            die: part.page.die,
+            page: self.cell_page(part.page),
+            bytes: part.bytes,
+        }));
         self.touched = touched;
         let first = next.to / self.logical_page;
         let count = (next.to + bytes).div_ceil(self.logical_page) - first;

@@ -49,6 +49,7 @@ impl ConventionalNamespace {
                     core.take_short(now)
                 }))
             }
+            Command::RenewHandle { handle } => self.renew_handle(core, now, handle),
             Command::Append { .. } | Command::Zone { .. } => Err(Refused::NotZoned),
             Command::Copy {
                 sources,
@@ -86,6 +87,35 @@ impl ConventionalNamespace {
             programs,
             wrote_at: None,
         }
+    }
+
+    /// Gives a handle an empty reclaim unit; what was not complete in the old one is programmed.
+    fn renew_handle(&mut self, core: &mut Core, now: u64, handle: u32) -> Result<Begun, Refused> {
+        if handle >= self.handles {
+            return Err(Refused::NoSuchHandle);
+        }
+        let mut work = std::mem::take(&mut self.work);
+        self.ftl.renew(handle, &mut work);
+        if !core.instant {
+            let ready = core.take_short(now);
+            core.begin_intake(ready, false);
+        }
+        for item in work.drain(..) {
+            let (die, entry) = self.entry(item, 0, core);
+            if core.instant {
+                core.count_instant(die, &entry);
+            } else {
+                core.queue_after_intake(die, entry);
+            }
+        }
+        self.work = work;
+        if core.instant {
+            return Ok(Begun::at(now));
+        }
+        Ok(Begun::Written {
+            programs: None,
+            wrote_at: None,
+        })
     }
 
     fn migrate(&mut self, core: &mut Core, now: u64, moves: Moves) -> Result<Begun, Refused> {

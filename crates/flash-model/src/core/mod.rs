@@ -25,7 +25,7 @@ pub(crate) use self::{
 };
 use crate::{
     command::Ticket,
-    flash::{Calendar, Flash, Span},
+    flash::{Calendar, Flash, PagePlace, PageProgram, Planes, Span},
     profile::{CommandTimes, Profile, Timing},
 };
 
@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) traffic: Traffic,
     /// Bytes of a page of all planes.
     pub(crate) unit: u64,
+    /// Those of them that planes which read on their own hold each.
+    array_unit: u64,
     /// The host link's direction to the host.
     pub(crate) link_out: Calendar,
     pub(crate) read_cache: ReadCache,
@@ -66,8 +68,14 @@ impl Core {
     pub(crate) fn new(profile: &Profile) -> Self {
         let geometry = profile.geometry();
         let timing = profile.timing;
+        let arrays = if profile.independent_planes {
+            geometry.planes
+        } else {
+            1
+        };
         Self {
-            flash: Flash::new(timing.die, geometry.dies(), geometry.channels),
+            flash: Flash::new(timing.die, geometry.dies(), geometry.channels, arrays),
+            array_unit: geometry.program_unit().0 / u64::from(arrays),
             instant: profile.is_instant(),
             intake: Intake::new(profile.buffer_size().0, timing.link),
             tickets: Tickets::default(),
@@ -97,14 +105,22 @@ impl Core {
 
     /// Reads `bytes` of a page for the host, from the cache or from flash; returns when the host
     /// has them.
-    pub(crate) fn host_read(&mut self, name: PageName, die: u32, ready: u64, bytes: u64) -> u64 {
+    pub(crate) fn host_read(
+        &mut self,
+        name: PageName,
+        at: PagePlace,
+        ready: u64,
+        bytes: u64,
+    ) -> u64 {
         if self.read_cache.is_off() {
-            return self.sense_and_send(die, ready, bytes);
+            return self.sense_and_send(at, ready, bytes);
         }
         let arrived = self.read_cache.arrival(name).unwrap_or_else(|| {
             // The cache takes whole pages.
             self.traffic.sensed[Cause::Host as usize] += self.unit;
-            let span = self.flash.host_read(die, ready, self.unit, &mut |_, _| ());
+            let planes = Planes::ALL;
+            let at = PagePlace { planes, ..at };
+            let span = self.flash.host_read(at, ready, self.unit, &mut |_, _| ());
             self.read_cache.insert(name, span.end);
             span.end
         });
@@ -112,15 +128,20 @@ impl Core {
     }
 
     /// Senses a page for the host and sends `bytes` of it; returns when the host has them.
-    fn sense_and_send(&mut self, die: u32, ready: u64, bytes: u64) -> u64 {
+    fn sense_and_send(&mut self, at: PagePlace, ready: u64, bytes: u64) -> u64 {
         self.traffic.sensed[Cause::Host as usize] += bytes;
         let (clock, link, link_out) = (self.flash.clock, self.timing.link, &mut self.link_out);
         let mut done = ready;
         self.flash
-            .host_read(die, ready, bytes, &mut |arrived, part| {
+            .host_read(at, ready, bytes, &mut |arrived, part| {
                 done = link_out.reserve(clock, arrived, link.time(part)).1;
             });
         done
+    }
+
+    /// Returns the planes that hold the bytes of a page of all planes from byte `from` on.
+    pub(crate) const fn planes(&self, from: u64, bytes: u64) -> Planes {
+        Planes::holding(from, bytes, self.array_unit)
     }
 
     /// Sends bytes that are in the controller's memory; returns when the host has them.
@@ -219,20 +240,26 @@ impl Core {
         match entry.work {
             Work::Read => {
                 self.traffic.sensed[cause] += entry.bytes;
-                self.flash.read(die, entry.ready, entry.bytes)
+                self.flash.read(die, entry.page, entry.ready, entry.bytes)
             }
             Work::Program => {
                 self.traffic.programmed[cause] += self.unit;
                 let mut ready = entry.ready;
-                if matches!(entry.cause, Cause::Gc | Cause::Wear) {
+                if matches!(entry.cause, Cause::Gc | Cause::Wear | Cause::Fold) {
                     // It programs the data that was just read from this die.
                     ready = ready.max(self.flash.dies[die as usize].last_data_out());
                 }
-                self.flash.program(die, ready, next.at, entry.bytes)
+                let program = PageProgram {
+                    ready,
+                    begin: next.at,
+                    page: entry.page,
+                    bytes: entry.bytes,
+                };
+                self.flash.program(die, program)
             }
-            Work::Copyback => {
+            Work::Copyback { from } => {
                 self.traffic.copied_back[cause] += self.unit;
-                self.flash.copyback(die, entry.ready)
+                self.flash.copyback(die, from, entry.page, entry.ready)
             }
             Work::Erase { nanos, blocks } => {
                 self.flash.erase(die, entry.ready, nanos, u64::from(blocks))
@@ -252,7 +279,7 @@ impl Core {
                 counts.programs += 1;
                 self.traffic.programmed[cause] += self.unit;
             }
-            Work::Copyback => {
+            Work::Copyback { .. } => {
                 counts.reads += 1;
                 counts.programs += 1;
                 self.traffic.copied_back[cause] += self.unit;

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use super::traffic::Cause;
+use crate::flash::CellPage;
 
 /// The number of operations of a die's queue that are looked at: one whose data is not there yet
 /// lets others go first.
@@ -19,8 +20,8 @@ pub(crate) enum Work {
     Read,
     /// Send to the die and program.
     Program,
-    /// Sense and program, within the die.
-    Copyback,
+    /// Sense `from` and program, within the die.
+    Copyback { from: CellPage },
     /// Erase `blocks` blocks in `nanos` nanoseconds.
     Erase { nanos: u64, blocks: u32 },
 }
@@ -49,6 +50,8 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) work: Work,
+    /// The page that is read, or programmed.
+    pub(crate) page: CellPage,
     /// It does not begin before this.
     pub(crate) ready: u64,
     /// Bytes that go over the channel.
@@ -62,10 +65,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns a program of data that is not a complete page, for a flush.
+    /// Returns a program of data that is not a complete page, for a flush: to the first page of a
+    /// word line, which needs none of the others.
     pub(crate) const fn of_flush(bytes: u64) -> Self {
         Self {
             work: Work::Program,
+            page: CellPage::Native(0),
             ready: 0,
             bytes,
             release: 0,

@@ -9,6 +9,8 @@ pub(crate) enum Cause {
     Gc,
     /// Wear levelling of a conventional namespace.
     Wear,
+    /// Emptying the SLC cache of a conventional namespace.
+    Fold,
     /// Copy or migration inside the device.
     Migration,
     /// The rest of a zone that was finished.
@@ -19,7 +21,7 @@ pub(crate) enum Cause {
 
 impl Cause {
     /// The number of causes.
-    pub(crate) const COUNT: usize = 6;
+    pub(crate) const COUNT: usize = 7;
 }
 
 /// Bytes that went into and out of the cells, by [`Cause`].

@@ -15,7 +15,7 @@ pub use self::{
 use crate::{
     SECTOR,
     command::Ticket,
-    conventional::{ConventionalNamespace, Spare},
+    conventional::{ConventionalNamespace, ReclaimUnits, Spare},
     core::{Core, PagesInFlight, Step},
     geometry::Geometry,
     migration::{JobKind, PageWork, Tasks},
@@ -27,8 +27,8 @@ use crate::{
 
 #[derive(Clone, Debug)]
 enum Namespace {
-    Zoned(ZonedNamespace),
-    Conventional(ConventionalNamespace),
+    Zoned(Box<ZonedNamespace>),
+    Conventional(Box<ConventionalNamespace>),
 }
 
 /// The time in which at least one of several intervals was open; their beginnings are told in order.
@@ -85,7 +85,7 @@ impl Device {
             }
             match spec.kind {
                 NamespaceKind::Conventional => ConventionalNamespace::new(index, size.0, profile)
-                    .map(Namespace::Conventional)
+                    .map(|namespace| Namespace::Conventional(Box::new(namespace)))
                     .map_err(|source| ConfigError::Ftl { index, source }),
                 NamespaceKind::Zoned if !size.0.is_multiple_of(geometry.zone.size.0) => {
                     Err(ConfigError::NotWholeZones {
@@ -94,9 +94,10 @@ impl Device {
                         zone: geometry.zone.size,
                     })
                 }
-                NamespaceKind::Zoned => Ok(Namespace::Zoned(ZonedNamespace::new(
-                    index, size.0, &geometry,
-                ))),
+                NamespaceKind::Zoned => {
+                    let namespace = ZonedNamespace::new(index, size.0, &geometry);
+                    Ok(Namespace::Zoned(Box::new(namespace)))
+                }
             }
         };
         let namespaces = namespaces
@@ -119,7 +120,7 @@ impl Device {
             tasks: Tasks::new(profile.timing.migration_window),
             now: 0,
             active_at: 0,
-            collects_idle: profile.ftl.options.collect_idle > 0 && !profile.is_instant(),
+            collects_idle: profile.ftl.uses_idle_time() && !profile.is_instant(),
             has_idle_work: false,
             host_read_bytes: 0,
             host_reading: Spell::default(),
@@ -260,6 +261,16 @@ impl Device {
     pub fn spare(&self, ns: usize) -> Option<Spare> {
         match &self.namespaces[ns] {
             Namespace::Conventional(conventional) => Some(conventional.spare()),
+            Namespace::Zoned(_) => None,
+        }
+    }
+
+    /// Returns the reclaim units of a conventional namespace; `None` for a zoned one, for one whose
+    /// profile has no reclaim unit handles, and for one that there is not.
+    #[must_use]
+    pub fn reclaim_units(&self, ns: usize) -> Option<ReclaimUnits> {
+        match self.namespaces.get(ns)? {
+            Namespace::Conventional(conventional) => conventional.reclaim_units(),
             Namespace::Zoned(_) => None,
         }
     }

@@ -61,7 +61,10 @@ impl Device {
             Command::Migrate { moves } => {
                 self.migrated_bytes += moves.iter().map(|wanted| wanted.len).sum::<u64>();
             }
-            Command::Flush | Command::Deallocate { .. } | Command::Zone { .. } => {}
+            Command::Flush
+            | Command::Deallocate { .. }
+            | Command::RenewHandle { .. }
+            | Command::Zone { .. } => {}
         }
     }
 

@@ -1,12 +1,23 @@
 //! Dies and channels with their timelines.
 
 mod calendar;
+mod cells;
 mod die;
 mod rate;
 
 pub(crate) use calendar::Calendar;
-pub(crate) use die::{Die, DieTimes, PageRead, Span};
+pub(crate) use cells::{BITS_MAX, CellPage, PageTimes};
+pub(crate) use die::{Die, DieTimes, PageProgram, PageRead, Planes, Span, SuspendTimes, Tail};
 pub(crate) use rate::Rate;
+
+/// The place of a page, as far as a read of it depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PagePlace {
+    pub(crate) die: u32,
+    pub(crate) page: CellPage,
+    /// The planes that hold the wanted bytes.
+    pub(crate) planes: Planes,
+}
 
 /// The counters of one die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,18 +48,22 @@ pub(crate) struct Flash {
     pub(crate) counts: Vec<DieCounts>,
     /// Dies that are slower than the others, by number.
     slow: Vec<SlowDie>,
+    /// Of the slowest page, on a die that is not slow.
+    longest_program: u64,
     /// No operation begins before this any more.
     pub(crate) clock: u64,
 }
 
 impl Flash {
-    pub(crate) fn new(times: DieTimes, dies: u32, channels: u32) -> Self {
+    /// Returns dies that have as many arrays each.
+    pub(crate) fn new(times: DieTimes, dies: u32, channels: u32, arrays: u32) -> Self {
         Self {
             times,
-            dies: vec![Die::default(); dies as usize],
+            dies: vec![Die::new(arrays); dies as usize],
             channels: vec![Calendar::default(); channels as usize],
             counts: vec![DieCounts::default(); dies as usize],
             slow: Vec::new(),
+            longest_program: times.program.longest(),
             clock: 0,
         }
     }
@@ -58,8 +73,8 @@ impl Flash {
         self.slow.retain(|slow| slow.die != die);
         if factor != 1.0 {
             let times = DieTimes {
-                read: scaled(self.times.read, factor),
-                program: scaled(self.times.program, factor),
+                read: self.times.read.map(|nanos| scaled(nanos, factor)),
+                program: self.times.program.map(|nanos| scaled(nanos, factor)),
                 erase: scaled(self.times.erase, factor),
                 ..self.times
             };
@@ -83,21 +98,24 @@ impl Flash {
 
     /// Returns the time from which on channels may still be booked: data for a program may have
     /// come while the array worked on the one before.
-    const fn channel_clock(&self) -> u64 {
-        self.clock.saturating_sub(self.times.program)
+    fn channel_clock(&self) -> u64 {
+        self.clock.saturating_sub(self.longest_program)
     }
 
     /// Reads for the host; counts a collision if the read has to wait for the die. Calls `arrived`
     /// with the time at which each piece is in the controller, and its bytes.
     pub(crate) fn host_read(
         &mut self,
-        die: u32,
+        at: PagePlace,
         ready: u64,
         bytes: u64,
         arrived: &mut dyn FnMut(u64, u64),
     ) -> Span {
+        let PagePlace { die, page, planes } = at;
         let read = PageRead {
             ready,
+            page,
+            planes,
             bytes,
             urgent: true,
         };
@@ -110,10 +128,12 @@ impl Flash {
         span
     }
 
-    /// Senses a page and sends `bytes` of it to the controller.
-    pub(crate) fn read(&mut self, die: u32, ready: u64, bytes: u64) -> Span {
+    /// Senses a page of all planes and sends `bytes` of it to the controller.
+    pub(crate) fn read(&mut self, die: u32, page: CellPage, ready: u64, bytes: u64) -> Span {
         let read = PageRead {
             ready,
+            page,
+            planes: Planes::ALL,
             bytes,
             urgent: false,
         };
@@ -127,30 +147,24 @@ impl Flash {
         self.dies[die as usize].read(&times, &mut self.channels[channel], clock, read, arrived)
     }
 
-    /// Sends `bytes` to the die and programs them, not before `begin`.
-    pub(crate) fn program(&mut self, die: u32, ready: u64, begin: u64, bytes: u64) -> Span {
+    /// Sends a page to the die and programs it.
+    pub(crate) fn program(&mut self, die: u32, mut program: PageProgram) -> Span {
         let (channel, clock) = (die as usize % self.channels.len(), self.channel_clock());
         let times = self.times_of(die);
         self.counts[die as usize].programs += 1;
-        self.dies[die as usize].program(
-            &times,
-            &mut self.channels[channel],
-            clock,
-            // The array of a slow die is known for longer than channels look back.
-            ready.max(clock),
-            begin,
-            bytes,
-        )
+        // The array of a slow die is known for longer than channels look back.
+        program.ready = program.ready.max(clock);
+        self.dies[die as usize].program(&times, &mut self.channels[channel], clock, program)
     }
 
     /// Copies a page within the die, without any transfer.
-    pub(crate) fn copyback(&mut self, die: u32, ready: u64) -> Span {
+    pub(crate) fn copyback(&mut self, die: u32, from: CellPage, to: CellPage, ready: u64) -> Span {
         let counts = &mut self.counts[die as usize];
         counts.reads += 1;
         counts.programs += 1;
         let times = self.times_of(die);
-        let duration = times.read + times.program;
-        self.dies[die as usize].occupy(self.clock, ready, duration)
+        let duration = times.read.of(from) + times.program.of(to);
+        self.dies[die as usize].occupy(Tail::Program, self.clock, ready, duration)
     }
 
     /// Erases for `duration` on a die that is not slow.
@@ -158,7 +172,7 @@ impl Flash {
         self.counts[die as usize].erases += blocks;
         let slow = self.slow.iter().find(|slow| slow.die == die);
         let duration = slow.map_or(duration, |slow| scaled(duration, slow.factor));
-        self.dies[die as usize].occupy(self.clock, ready, duration)
+        self.dies[die as usize].occupy(Tail::Erase, self.clock, ready, duration)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use super::{VictimChoice, ops::Cause};
+use super::{FtlGeometry, VictimChoice, ops::Cause};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockState {
@@ -42,11 +42,18 @@ pub(super) struct OpenBlock {
 
 /// The kind of the host's data, for the choice of its open block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stream {
-    /// Whole granules, each of which begins with a page.
-    Granules,
-    /// Parts of granules, and everything where they are not kept apart.
-    Parts,
+pub(super) struct Stream {
+    pub(super) handle: u32,
+    /// Parts of granules, and everything where they are not kept apart; or else whole granules, each
+    /// of which begins with a page.
+    pub(super) parts: bool,
+}
+
+impl Stream {
+    /// Returns its place among those of a die.
+    pub(super) const fn index(self) -> usize {
+        self.handle as usize * 2 + self.parts as usize
+    }
 }
 
 /// A block that is being emptied.
@@ -81,32 +88,40 @@ pub(super) struct Straggler {
 #[derive(Clone, Debug)]
 pub(super) struct Die {
     pub(super) blocks: Vec<Block>,
+    /// The blocks before this are not of the SLC cache.
+    native: u32,
     /// How many pages the host had written when it wrote the youngest data of each block; empty
     /// where the choice of victims does not need it.
     written_at: Vec<u64>,
+    /// Free blocks that are not of the SLC cache.
     pub(super) free: Vec<u32>,
+    /// Free blocks of the SLC cache.
+    pub(super) free_slc: Vec<u32>,
     /// One for each [`Stream`].
-    pub(super) host: [Option<OpenBlock>; 2],
+    pub(super) host: Vec<Option<OpenBlock>>,
     pub(super) gc: Option<OpenBlock>,
     pub(super) wear: Option<OpenBlock>,
     pub(super) victim: Option<Victim>,
+    /// The block of the SLC cache that is being emptied.
+    pub(super) fold: Option<Victim>,
     /// Emptied but for stragglers.
     pub(super) draining: Vec<Victim>,
     pub(super) stragglers: Vec<Straggler>,
     /// Valid slots of all blocks.
     pub(super) valid: u32,
-    /// Erases of all blocks.
+    /// Erases of all blocks that are not of the SLC cache, which wears less.
     pub(super) erases: u64,
-    /// Erases of the most worn block.
+    /// Erases of the most worn of them.
     pub(super) most_erases: u32,
-    /// No block was erased less often than this; by now, all blocks may have been erased more
+    /// None of them was erased less often than this; by now, all blocks may have been erased more
     /// often.
     least_erases: u32,
 }
 
 impl Die {
     /// Returns an erased die; `choice` decides whether ages are kept.
-    pub(super) fn new(blocks: u32, choice: VictimChoice) -> Self {
+    pub(super) fn new(geometry: &FtlGeometry, choice: VictimChoice) -> Self {
+        let (native, blocks) = (geometry.blocks_per_die, geometry.all_blocks());
         let fresh = Block {
             erases: 0,
             valid: 0,
@@ -118,11 +133,14 @@ impl Die {
                 VictimChoice::Greedy => Vec::new(),
                 VictimChoice::CostBenefit => vec![0; blocks as usize],
             },
-            free: (0..blocks).collect(),
-            host: [None; 2],
+            native,
+            free: (0..native).collect(),
+            free_slc: (native..blocks).collect(),
+            host: vec![None; 2 * geometry.handles as usize],
             gc: None,
             wear: None,
             victim: None,
+            fold: None,
             draining: Vec::new(),
             stragglers: Vec::new(),
             valid: 0,
@@ -144,21 +162,52 @@ impl Die {
     /// Takes the free block that was erased least often (for data that changes), or most often (for
     /// data that does not). The block's number decides between equals.
     pub(super) fn take_free(&mut self, most_worn: bool) -> Option<OpenBlock> {
-        let key = |&block: &u32| {
-            let erases = self.blocks[block as usize].erases;
-            (if most_worn { u32::MAX - erases } else { erases }, block)
-        };
-        let at = (0..self.free.len()).min_by_key(|&at| key(&self.free[at]))?;
-        let block = self.free.swap_remove(at);
+        let block = take_by_wear(&mut self.free, &self.blocks, most_worn)?;
+        Some(self.open(block))
+    }
+
+    /// Takes the free block of the SLC cache that was erased least often.
+    pub(super) fn take_free_slc(&mut self) -> Option<OpenBlock> {
+        let block = take_by_wear(&mut self.free_slc, &self.blocks, false)?;
+        Some(self.open(block))
+    }
+
+    fn open(&mut self, block: u32) -> OpenBlock {
         self.blocks[block as usize].state = BlockState::Open;
-        Some(OpenBlock {
+        OpenBlock {
             block,
             next_slot: 0,
-        })
+        }
+    }
+
+    /// Returns the block of the SLC cache to empty next: the one with the fewest valid slots, and
+    /// of those the least worn.
+    pub(super) fn best_fold(&self) -> Option<u32> {
+        (self.native..self.blocks.len() as u32)
+            .filter(|&block| self.is_candidate(block))
+            .min_by_key(|&number| {
+                let block = &self.blocks[number as usize];
+                (block.valid, block.erases, number)
+            })
+    }
+
+    /// Returns whether a block of the SLC cache waits for its stragglers.
+    pub(super) fn has_draining_slc(&self) -> bool {
+        self.draining
+            .iter()
+            .any(|victim| victim.block >= self.native)
+    }
+
+    /// Returns the block that is being emptied for that cause.
+    pub(super) fn emptied_for(&mut self, cause: Cause) -> &mut Option<Victim> {
+        match cause {
+            Cause::Fold => &mut self.fold,
+            Cause::Host | Cause::Gc | Cause::Wear => &mut self.victim,
+        }
     }
 
     pub(super) fn close_host(&mut self, stream: Stream) {
-        let open = self.host[stream as usize].take().expect("it is open");
+        let open = self.host[stream.index()].take().expect("it is open");
         self.blocks[open.block as usize].state = BlockState::Closed;
     }
 
@@ -190,7 +239,7 @@ impl Die {
         choice: VictimChoice,
         host_slots: u64,
     ) -> Option<u32> {
-        (0..self.blocks.len() as u32)
+        (0..self.native)
             .filter(|&block| self.is_candidate(block))
             .map(|number| {
                 let block = &self.blocks[number as usize];
@@ -212,14 +261,15 @@ impl Die {
     /// at the blocks only if `least_erases` does not decide it.
     pub(super) fn may_lag(&mut self, spread: u32) -> bool {
         if self.most_erases - self.least_erases > spread {
-            self.least_erases = self.blocks.iter().map(|it| it.erases).min().unwrap_or(0);
+            let native = &self.blocks[..self.native as usize];
+            self.least_erases = native.iter().map(|it| it.erases).min().unwrap_or(0);
         }
         self.most_erases - self.least_erases > spread
     }
 
     /// Returns, of the blocks that hold data, the one that was erased least often, and how often.
     pub(super) fn least_worn_in_use(&self) -> Option<(u32, u32)> {
-        (0..self.blocks.len() as u32)
+        (0..self.native)
             .filter(|&block| self.blocks[block as usize].state != BlockState::Free)
             .map(|block| (self.blocks[block as usize].erases, block))
             .min()
@@ -231,11 +281,27 @@ impl Die {
         debug_assert_eq!(state.state, BlockState::Closed);
         state.state = BlockState::Free;
         state.erases += 1;
-        self.most_erases = self.most_erases.max(state.erases);
-        self.erases += 1;
+        let erases = state.erases;
         if let Some(youngest) = self.written_at.get_mut(block as usize) {
             *youngest = 0;
         }
+        if block >= self.native {
+            self.free_slc.push(block);
+            return;
+        }
+        self.most_erases = self.most_erases.max(erases);
+        self.erases += 1;
         self.free.push(block);
     }
+}
+
+/// Takes the least or the most worn of the `free` blocks. The block's number decides between
+/// equals.
+fn take_by_wear(free: &mut Vec<u32>, blocks: &[Block], most_worn: bool) -> Option<u32> {
+    let key = |&block: &u32| {
+        let erases = blocks[block as usize].erases;
+        (if most_worn { u32::MAX - erases } else { erases }, block)
+    };
+    let at = (0..free.len()).min_by_key(|&at| key(&free[at]))?;
+    Some(free.swap_remove(at))
 }

@@ -34,18 +34,26 @@ impl Ftl {
         stream: Stream,
         work: &mut Vec<FlashWork>,
     ) -> OpenBlock {
+        if let Some(open) = self.open_slc(die, stream, work) {
+            return open;
+        }
+        self.keep_reserve(die, work);
+        let die = &mut self.dies[die as usize];
+        let open = die
+            .take_free(false)
+            .expect("there are more than the reserve");
+        die.host[stream.index()] = Some(open);
+        open
+    }
+
+    /// Collects until the die has a free block beyond the collector's reserve.
+    pub(super) fn keep_reserve(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         while self.dies[die as usize].free_blocks() <= RESERVED_BLOCKS {
             let progress = self.collect_pages(die, self.geometry.pages_per_block, work);
             // The die holds no more slots than it may, and that limit leaves more blocks than are
             // in motion: not all closed ones are full of valid slots.
             assert!(progress, "die {die} has neither free blocks nor garbage");
         }
-        let die = &mut self.dies[die as usize];
-        let open = die
-            .take_free(false)
-            .expect("there are more than the reserve");
-        die.host[stream as usize] = Some(open);
-        open
     }
 
     /// The collector's share after the host has filled a page of `die`.
@@ -60,7 +68,7 @@ impl Ftl {
         let moved = match victim.cause {
             // This many pages are looked at for each that is gained; all hold valid slots if the
             // host writes less than a page at a time.
-            Cause::Gc | Cause::Host => {
+            Cause::Gc | Cause::Host | Cause::Fold => {
                 let slots = self.geometry.slots_per_block();
                 slots.div_ceil((slots - victim.valid).max(1))
             }
@@ -108,7 +116,12 @@ impl Ftl {
     }
 
     /// Takes the valid slots out of the victim's next page; returns whether there were any.
-    fn look_at_page(&mut self, die: u32, mut victim: Victim, work: &mut Vec<FlashWork>) -> bool {
+    pub(super) fn look_at_page(
+        &mut self,
+        die: u32,
+        mut victim: Victim,
+        work: &mut Vec<FlashWork>,
+    ) -> bool {
         let page = PhysPage {
             die,
             block: victim.block,
@@ -116,9 +129,10 @@ impl Ftl {
         };
         let moved = self.empty_page(page, victim.cause, work);
         victim.next_page += 1;
-        self.dies[die as usize].victim = Some(victim);
-        if victim.next_page == self.geometry.pages_per_block {
-            self.victim_done(die, work);
+        let done = victim.next_page == self.geometry.pages_in(victim.block);
+        *self.dies[die as usize].emptied_for(victim.cause) = (!done).then_some(victim);
+        if done {
+            self.victim_done(die, victim, work);
         }
         moved
     }
@@ -126,9 +140,12 @@ impl Ftl {
     /// Uses time in which nobody waits: looks at pages of each die that has fewer than
     /// `collect_idle` free blocks, until one is moved or a block is done. Returns whether there was
     /// anything to do.
+    ///
+    /// The SLC cache is emptied, too.
     pub fn collect_idle(&mut self, work: &mut Vec<FlashWork>) -> bool {
         let mut progress = false;
         for die in 0..self.geometry.dies {
+            progress |= self.fold_pages(die, 1, work);
             if self.dies[die as usize].free_blocks() < self.options.collect_idle {
                 progress |= self.collect_idle_die(die, work);
             }
@@ -187,10 +204,8 @@ impl Ftl {
     }
 
     /// All pages of the victim have been looked at: erase it, or let it wait for its stragglers.
-    fn victim_done(&mut self, die: u32, work: &mut Vec<FlashWork>) {
-        let state = &mut self.dies[die as usize];
-        let victim = state.victim.take().expect("it was just worked on");
-        state.draining.push(victim);
+    fn victim_done(&mut self, die: u32, victim: Victim, work: &mut Vec<FlashWork>) {
+        self.dies[die as usize].draining.push(victim);
         self.erase_drained(die, work);
         if self.dies[die as usize].draining.len() > 1 {
             self.finish_draining(die, work);
@@ -266,6 +281,7 @@ impl Ftl {
         let counters = &mut self.counters;
         let (slots, programs) = match cause {
             Cause::Wear => (&mut counters.wear_slots, &mut counters.wear_programs),
+            Cause::Fold => (&mut counters.fold_slots, &mut counters.fold_programs),
             Cause::Gc | Cause::Host => (&mut counters.gc_slots, &mut counters.gc_programs),
         };
         *slots += moved;
@@ -322,7 +338,7 @@ impl Ftl {
     }
 
     /// Erases the blocks that waited for stragglers and have none left.
-    fn erase_drained(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+    pub(super) fn erase_drained(&mut self, die: u32, work: &mut Vec<FlashWork>) {
         let counters = &mut self.counters;
         let state = &mut self.dies[die as usize];
         let (empty, waiting) = std::mem::take(&mut state.draining)
@@ -341,6 +357,7 @@ impl Ftl {
             });
             match cause {
                 Cause::Wear => counters.wear_erases += 1,
+                Cause::Fold => counters.fold_erases += 1,
                 Cause::Gc | Cause::Host => counters.gc_erases += 1,
             }
         }

@@ -15,6 +15,12 @@ const WORKING_BLOCKS: u32 = 8 + RESERVED_BLOCKS;
 /// the free blocks at which it works, and four that are half full.
 const IN_MOTION: u64 = RESERVED_BLOCKS as u64 + 5;
 
+/// The fewest blocks of a die's SLC cache for one handle: two open for the host, and one to empty
+/// meanwhile. Each further handle has two more open.
+pub const SLC_BLOCKS_LEAST: u32 = 3;
+/// Reclaim unit handles at most.
+pub const HANDLES_MAX: u32 = 128;
+
 /// A page of flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhysPage {
@@ -42,6 +48,14 @@ pub struct FtlGeometry {
     pub granule_pages: u32,
     /// Logical pages that the host sees.
     pub logical_pages: u64,
+    /// Further blocks on each die that hold one bit a cell and take the host's data first, as a
+    /// cache; 0: there is none, else at least [`SLC_BLOCKS_LEAST`]. They have the numbers after
+    /// `blocks_per_die`.
+    pub slc_blocks: u32,
+    /// Flash pages in each of them, in whole granules.
+    pub slc_pages: u32,
+    /// Reclaim unit handles: the host's data of each is written to blocks of its own. At least 1.
+    pub handles: u32,
 }
 
 /// The rule by which the collector chooses the block to empty next.
@@ -136,6 +150,26 @@ pub enum FtlConfigError {
         /// Slots wanted.
         slots: u64,
     },
+    /// An SLC cache that cannot work.
+    #[error(
+        "FTL geometry: an SLC cache of {blocks} blocks of {pages} pages on each die; it must have at \
+         least {SLC_BLOCKS_LEAST} blocks and two more for each further handle, each of whole granules of {granule_pages} pages, and not \
+         more pages than other blocks"
+    )]
+    Slc {
+        /// Its blocks on each die.
+        blocks: u32,
+        /// Pages in each.
+        pages: u32,
+        /// Pages in a granule.
+        granule_pages: u32,
+    },
+    /// Too many handles.
+    #[error("FTL geometry: {handles} reclaim unit handles are more than {HANDLES_MAX}")]
+    Handles {
+        /// Their number.
+        handles: u32,
+    },
     /// An option that cannot work.
     #[error("FTL option {option} is {value}; it must be at least {least}")]
     Option {
@@ -167,10 +201,51 @@ impl FtlGeometry {
         if wanted > least { wanted } else { least }
     }
 
-    /// Returns the number of all slots.
+    /// Returns the blocks of a die that further handles have open, beyond those that
+    /// [`blocks_needed`](Self::blocks_needed) knows: two each.
+    #[must_use]
+    pub const fn blocks_of_handles(&self) -> u32 {
+        2 * (self.handles - 1)
+    }
+
+    /// Returns the logical pages of a reclaim unit: a block of each die.
+    #[must_use]
+    pub const fn slots_per_reclaim_unit(&self) -> u64 {
+        self.dies as u64 * self.slots_per_block() as u64
+    }
+
+    /// Returns the number of all slots outside the SLC cache.
     #[must_use]
     pub const fn slots(&self) -> u64 {
         self.dies as u64 * self.blocks_per_die as u64 * self.slots_per_block() as u64
+    }
+
+    /// Returns the blocks on each die, those of the SLC cache included.
+    #[must_use]
+    pub const fn all_blocks(&self) -> u32 {
+        self.blocks_per_die + self.slc_blocks
+    }
+
+    /// Returns whether a block belongs to the SLC cache.
+    #[must_use]
+    pub const fn is_slc(&self, block: u32) -> bool {
+        block >= self.blocks_per_die
+    }
+
+    /// Returns the flash pages in `block`.
+    #[must_use]
+    pub const fn pages_in(&self, block: u32) -> u32 {
+        if self.is_slc(block) {
+            self.slc_pages
+        } else {
+            self.pages_per_block
+        }
+    }
+
+    /// Returns the number of all slots. Those that a block of the SLC cache does not have are
+    /// counted, and stay empty.
+    pub(super) const fn slot_numbers(&self) -> u64 {
+        self.dies as u64 * self.all_blocks() as u64 * self.slots_per_block() as u64
     }
 
     /// Returns the logical pages in a granule.
@@ -193,6 +268,7 @@ impl FtlGeometry {
             ("slots_per_page", self.slots_per_page),
             ("granule_pages", self.granule_pages),
             ("logical_pages", u32::from(self.logical_pages > 0)),
+            ("handles", self.handles),
         ] {
             if value == 0 {
                 return Err(FtlConfigError::Zero { field });
@@ -222,14 +298,34 @@ impl FtlGeometry {
                 granule_pages,
             });
         }
+        let slc_pages = self.slc_pages;
+        let has_slc_pages = (granule_pages..=pages_per_block).contains(&slc_pages);
+        if self.slc_blocks > 0
+            && (self.slc_blocks < SLC_BLOCKS_LEAST + self.blocks_of_handles()
+                || !has_slc_pages
+                || !slc_pages.is_multiple_of(granule_pages))
+        {
+            return Err(FtlConfigError::Slc {
+                blocks: self.slc_blocks,
+                pages: slc_pages,
+                granule_pages,
+            });
+        }
+        if self.handles > HANDLES_MAX {
+            return Err(FtlConfigError::Handles {
+                handles: self.handles,
+            });
+        }
         let slots_per_block = u64::from(pages_per_block) * u64::from(self.slots_per_page);
+        let blocks = u64::from(self.blocks_per_die) + u64::from(self.slc_blocks);
         let slots = slots_per_block
             .saturating_mul(u64::from(self.dies))
-            .saturating_mul(u64::from(self.blocks_per_die));
+            .saturating_mul(blocks);
         if slots >= u64::from(u32::MAX) {
             return Err(FtlConfigError::TooLarge { slots });
         }
-        let needed = Self::blocks_needed(self.logical_pages, self.dies, slots_per_block, 0.0);
+        let needed = Self::blocks_needed(self.logical_pages, self.dies, slots_per_block, 0.0)
+            + u64::from(self.blocks_of_handles());
         if u64::from(self.blocks_per_die) < needed {
             return Err(FtlConfigError::TooSmall {
                 dies: self.dies,
@@ -246,12 +342,13 @@ impl FtlGeometry {
     /// without leaving the collector of one of them nothing to gain.
     pub(super) fn slots_per_die_at_most(&self) -> u32 {
         let share = self.logical_pages.div_ceil(u64::from(self.dies)) as u32;
-        let workable = (self.blocks_per_die - WORKING_BLOCKS) * self.slots_per_block();
+        let in_motion = WORKING_BLOCKS + self.blocks_of_handles();
+        let workable = (self.blocks_per_die - in_motion) * self.slots_per_block();
         share + (workable - share) / 2
     }
 
     pub(super) const fn slot(&self, die: u32, block: u32, slot_in_block: u32) -> u32 {
-        (die * self.blocks_per_die + block) * self.slots_per_block() + slot_in_block
+        (die * self.all_blocks() + block) * self.slots_per_block() + slot_in_block
     }
 
     pub(super) const fn page_of(&self, slot: u32) -> PhysPage {
@@ -262,6 +359,6 @@ impl FtlGeometry {
 
     pub(super) const fn block_of(&self, slot: u32) -> (u32, u32) {
         let block = slot / self.slots_per_block();
-        (block / self.blocks_per_die, block % self.blocks_per_die)
+        (block / self.all_blocks(), block % self.all_blocks())
     }
 }

@@ -13,7 +13,9 @@ use super::{
     blocks::{BlockState, OpenBlock},
 };
 
+/// With one handle and without an SLC cache. Others write the next version, which tells more.
 const VERSION: u64 = 1;
+const VERSION_2: u64 = 2;
 /// The fewest free blocks that a die has between two calls.
 const LEAST_FREE: u32 = RESERVED_BLOCKS - 2;
 
@@ -27,10 +29,14 @@ pub enum FtlImageError {
         at: usize,
     },
     /// Another version made it.
-    #[error("the FTL image has version {found}; this program reads version {VERSION}")]
+    #[error(
+        "the FTL image has version {found}; for this device the program reads version {expected}"
+    )]
     Version {
         /// The version of the image.
         found: u64,
+        /// The version that a device with this geometry has.
+        expected: u64,
     },
     /// It belongs to another geometry.
     #[error(
@@ -64,20 +70,26 @@ impl Ftl {
     #[must_use]
     pub fn image(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        put(&mut out, VERSION);
-        for (_, value) in fields(&self.geometry) {
+        let version = version(&self.geometry);
+        put(&mut out, version);
+        for (_, value) in fields(&self.geometry, version) {
             put(&mut out, value);
         }
         put(&mut out, u64::from(self.turn));
-        for value in counts(&mut self.counters.clone()) {
+        for value in counts(&mut self.counters.clone(), version) {
             put(&mut out, *value);
+        }
+        if version != VERSION {
+            for &written in &self.written {
+                put(&mut out, written);
+            }
         }
         for die in &self.dies {
             for block in &die.blocks {
                 let closed = u64::from(block.state == BlockState::Closed);
                 put(&mut out, u64::from(block.erases) << 1 | closed);
             }
-            for open in [die.host[0], die.host[1], die.gc, die.wear] {
+            for open in die.host.iter().chain([&die.gc, &die.wear]) {
                 put(&mut out, open.map_or(0, |open| u64::from(open.block) + 1));
                 put(&mut out, open.map_or(0, |open| u64::from(open.next_slot)));
             }
@@ -120,10 +132,14 @@ impl Ftl {
             at: 0,
         };
         let found = input.number()?;
-        if found != VERSION {
-            return Err(FtlImageError::Version { found });
+        let version = version(&geometry);
+        if found != version {
+            return Err(FtlImageError::Version {
+                found,
+                expected: version,
+            });
         }
-        for (what, expected) in fields(&geometry) {
+        for (what, expected) in fields(&geometry, version) {
             let found = input.number()?;
             if found != expected {
                 return Err(FtlImageError::Geometry {
@@ -134,10 +150,16 @@ impl Ftl {
             }
         }
         ftl.turn = input.below(u64::from(geometry.dies), "the die at turn")?;
-        for value in counts(&mut ftl.counters) {
+        for value in counts(&mut ftl.counters, version) {
             *value = input.number()?;
             if *value >> 60 != 0 {
                 return Err(input.damaged("a count that no flash reaches"));
+            }
+        }
+        if version != VERSION {
+            let unit = geometry.slots_per_reclaim_unit();
+            for written in &mut ftl.written {
+                *written = input.below(unit, "the fill of a reclaim unit")?.into();
             }
         }
         for die in 0..geometry.dies {
@@ -162,22 +184,31 @@ impl Ftl {
     fn restore_die(&mut self, die: u32, input: &mut Input<'_>) -> Result<(), FtlImageError> {
         let geometry = self.geometry;
         let die = &mut self.dies[die as usize];
-        for block in &mut die.blocks {
+        for (at, block) in (0..).zip(&mut die.blocks) {
             let number = input.below(u64::from(u32::MAX), "a count of erases")?;
             block.erases = number >> 1;
-            die.erases += u64::from(block.erases);
-            die.most_erases = die.most_erases.max(block.erases);
+            if !geometry.is_slc(at) {
+                die.erases += u64::from(block.erases);
+                die.most_erases = die.most_erases.max(block.erases);
+            }
             if number & 1 == 1 {
                 block.state = BlockState::Closed;
             }
         }
-        let [granules, parts] = &mut die.host;
-        for open in [granules, parts, &mut die.gc, &mut die.wear] {
-            let block = input.below(u64::from(geometry.blocks_per_die) + 1, "an open block")?;
+        let host = die
+            .host
+            .iter_mut()
+            .map(|open| (open, geometry.all_blocks()));
+        let own = [&mut die.gc, &mut die.wear].map(|open| (open, geometry.blocks_per_die));
+        for (open, blocks) in host.chain(own) {
+            let block = input.below(u64::from(blocks) + 1, "an open block")?;
             let next_slot = input.below(u64::from(geometry.slots_per_block()), "an open slot")?;
             let Some(block) = block.checked_sub(1) else {
                 continue;
             };
+            if next_slot >= geometry.pages_in(block) * geometry.slots_per_page {
+                return Err(input.damaged("an open slot past the end of its block"));
+            }
             let state = &mut die.blocks[block as usize].state;
             if *state != BlockState::Free {
                 return Err(input.damaged("an open block has another use"));
@@ -186,8 +217,9 @@ impl Ftl {
             *open = Some(OpenBlock { block, next_slot });
         }
         let blocks = &die.blocks;
-        die.free
-            .retain(|&block| blocks[block as usize].state == BlockState::Free);
+        let is_free = |block: &u32| blocks[*block as usize].state == BlockState::Free;
+        die.free.retain(is_free);
+        die.free_slc.retain(is_free);
         Ok(())
     }
 
@@ -203,7 +235,7 @@ impl Ftl {
                 return Err(input.damaged("a logical page beyond the end"));
             }
             let first = i64::from(expected).saturating_add(unzigzag(input.number()?));
-            let slots = self.geometry.slots() as i64;
+            let slots = self.geometry.slot_numbers() as i64;
             if first < 1 || first.saturating_add(length as i64) > slots + 1 {
                 return Err(input.damaged("a slot beyond the end"));
             }
@@ -224,21 +256,34 @@ impl Ftl {
 
     fn is_filled(&self, slot: u32) -> bool {
         let (die, block) = self.geometry.block_of(slot);
+        let in_block = slot % self.geometry.slots_per_block();
+        if in_block >= self.geometry.pages_in(block) * self.geometry.slots_per_page {
+            return false;
+        }
         let die = &self.dies[die as usize];
         match die.blocks[block as usize].state {
             BlockState::Free => false,
             BlockState::Closed => true,
-            BlockState::Open => [die.host[0], die.host[1], die.gc, die.wear]
+            BlockState::Open => die
+                .host
                 .iter()
+                .chain([&die.gc, &die.wear])
                 .flatten()
-                .any(|open| {
-                    open.block == block && slot % self.geometry.slots_per_block() < open.next_slot
-                }),
+                .any(|open| open.block == block && in_block < open.next_slot),
         }
     }
 }
 
-fn fields(geometry: &FtlGeometry) -> [(&'static str, u64); 6] {
+const fn version(geometry: &FtlGeometry) -> u64 {
+    if geometry.slc_blocks > 0 || geometry.handles > 1 {
+        VERSION_2
+    } else {
+        VERSION
+    }
+}
+
+/// Returns the properties that an image of that version tells.
+fn fields(geometry: &FtlGeometry, version: u64) -> impl Iterator<Item = (&'static str, u64)> {
     let FtlGeometry {
         dies,
         blocks_per_die,
@@ -246,18 +291,27 @@ fn fields(geometry: &FtlGeometry) -> [(&'static str, u64); 6] {
         slots_per_page,
         granule_pages,
         logical_pages,
+        slc_blocks,
+        slc_pages,
+        handles,
     } = *geometry;
-    [
+    let all = [
         ("dies", dies.into()),
         ("blocks on each die", blocks_per_die.into()),
         ("pages in a block", pages_per_block.into()),
         ("logical pages in a flash page", slots_per_page.into()),
         ("pages in a granule", granule_pages.into()),
         ("logical pages", logical_pages),
-    ]
+        ("blocks of the SLC cache on each die", slc_blocks.into()),
+        ("pages in each of them", slc_pages.into()),
+        ("reclaim unit handles", handles.into()),
+    ];
+    let told = if version == VERSION { 6 } else { all.len() };
+    all.into_iter().take(told)
 }
 
-fn counts(counters: &mut FtlCounters) -> [&mut u64; 16] {
+/// Returns the counters that an image of that version holds.
+fn counts(counters: &mut FtlCounters, version: u64) -> impl Iterator<Item = &mut u64> {
     let FtlCounters {
         host_slots,
         host_programs,
@@ -275,8 +329,11 @@ fn counts(counters: &mut FtlCounters) -> [&mut u64; 16] {
         hints_no_room,
         hints_worn_die,
         full_dies_skipped,
+        fold_slots,
+        fold_programs,
+        fold_erases,
     } = counters;
-    [
+    let all = [
         host_slots,
         host_programs,
         gc_slots,
@@ -293,7 +350,12 @@ fn counts(counters: &mut FtlCounters) -> [&mut u64; 16] {
         hints_no_room,
         hints_worn_die,
         full_dies_skipped,
-    ]
+        fold_slots,
+        fold_programs,
+        fold_erases,
+    ];
+    let held = if version == VERSION { 16 } else { all.len() };
+    all.into_iter().take(held)
 }
 
 fn put(out: &mut Vec<u8>, mut value: u64) {

@@ -18,8 +18,13 @@
 //! - every die keeps [`RESERVED_BLOCKS`] free blocks for the collector, so that it can always work;
 //! - the same calls give the same placement: no randomness, no hashing.
 //!
+//! With several reclaim unit handles (`handles`), data of different lifetimes goes to different
+//! blocks.
+//!
+//! With an SLC cache (`slc`) the host's data goes to blocks of one bit a cell first.
+//!
 //! Ignored: planes (a copyback may go anywhere on its die), bad blocks, read disturb, retention,
-//! pages of different speed in a block, and the flash that the map itself would need.
+//! and the flash that the map itself would need.
 //!
 //! Memory: two tables of 4 bytes, one entry for each logical page and one for each slot, that are
 //! not touched before they are used (0.2 % of the data at 4 KiB), and 12 bytes a block (20 with ages).
@@ -27,8 +32,10 @@
 mod blocks;
 mod collect;
 mod geometry;
+mod handles;
 mod image;
 mod ops;
+mod slc;
 mod wear;
 
 #[cfg(test)]
@@ -36,7 +43,8 @@ mod tests;
 
 use blocks::{Die, OpenBlock, Stream};
 pub use geometry::{
-    FtlConfigError, FtlGeometry, FtlOptions, PhysPage, RESERVED_BLOCKS, VictimChoice,
+    FtlConfigError, FtlGeometry, FtlOptions, HANDLES_MAX, PhysPage, RESERVED_BLOCKS,
+    SLC_BLOCKS_LEAST, VictimChoice,
 };
 pub use image::FtlImageError;
 pub use ops::{Cause, FlashOp, FlashWork, FtlCounters, PagePlacement};
@@ -57,6 +65,8 @@ pub struct Ftl {
     dies: Vec<Die>,
     /// The die whose turn it is.
     turn: u32,
+    /// For each handle, the logical pages written to its reclaim unit.
+    written: Vec<u64>,
     /// A die with this many valid slots takes no more: its collector could not work any more.
     slots_per_die_at_most: u32,
     counters: FtlCounters,
@@ -72,9 +82,10 @@ impl Ftl {
         geometry.check(&options)?;
         Ok(Self {
             slot_of: vec![0; geometry.logical_pages as usize],
-            logical_in: vec![0; geometry.slots() as usize],
-            dies: vec![Die::new(geometry.blocks_per_die, options.victim); geometry.dies as usize],
+            logical_in: vec![0; geometry.slot_numbers() as usize],
+            dies: vec![Die::new(&geometry, options.victim); geometry.dies as usize],
             turn: 0,
+            written: vec![0; geometry.handles as usize],
             slots_per_die_at_most: geometry.slots_per_die_at_most(),
             counters: FtlCounters::default(),
             geometry,
@@ -116,6 +127,16 @@ impl Ftl {
         }
     }
 
+    /// Returns the place of logical page `lpn` among the slots of its flash page.
+    #[must_use]
+    pub fn slot_in_page(&self, lpn: u64) -> Option<u32> {
+        let slot = self
+            .slot_of
+            .get(usize::try_from(lpn).ok()?)?
+            .checked_sub(1)?;
+        Some(slot % self.geometry.slots_per_page)
+    }
+
     /// Returns how many free blocks each die has, in order of dies.
     pub fn free_blocks(&self) -> impl Iterator<Item = u32> {
         self.dies.iter().map(Die::free_blocks)
@@ -150,15 +171,16 @@ impl Ftl {
         if let Some(die) = self.hinted_die(first, placement) {
             self.turn = die;
         }
+        let handle = match placement {
+            PagePlacement::Handle(handle) if handle < self.geometry.handles => handle,
+            _ => 0,
+        };
         let granule = u64::from(self.geometry.slots_per_granule());
         let (mut lpn, end) = (first, first + count);
         while lpn < end {
             let whole = lpn.is_multiple_of(granule) && end - lpn >= granule;
-            let (stream, pages) = if whole && self.options.separate_parts {
-                (Stream::Granules, granule)
-            } else {
-                (Stream::Parts, 1)
-            };
+            let parts = !(whole && self.options.separate_parts);
+            let (stream, pages) = (Stream { handle, parts }, if parts { 1 } else { granule });
             self.place(lpn, pages, stream, work);
             lpn += pages;
         }
@@ -181,8 +203,15 @@ impl Ftl {
 
     /// As [`pad`](Self::pad), for one die.
     pub fn pad_die(&mut self, die: u32, work: &mut Vec<FlashWork>) {
+        for handle in 0..self.geometry.handles {
+            let parts = true;
+            self.pad_stream(die, Stream { handle, parts }, work);
+        }
+    }
+
+    fn pad_stream(&mut self, die: u32, stream: Stream, work: &mut Vec<FlashWork>) {
         let slots = self.geometry.slots_per_page;
-        let Some(open) = self.dies[die as usize].host[Stream::Parts as usize].as_mut() else {
+        let Some(open) = self.dies[die as usize].host[stream.index()].as_mut() else {
             return;
         };
         let missing = (slots - open.next_slot % slots) % slots;
@@ -191,13 +220,13 @@ impl Ftl {
         }
         open.next_slot += missing;
         self.counters.padded_slots += u64::from(missing);
-        self.host_page_filled(die, Stream::Parts, work);
+        self.host_page_filled(die, stream, work);
     }
 
     /// Returns the die on which a command with this hint starts; none: the die whose turn it is.
     fn hinted_die(&mut self, first: u64, placement: PagePlacement) -> Option<u32> {
         let neighbour = match placement {
-            PagePlacement::RoundRobin => return None,
+            PagePlacement::RoundRobin | PagePlacement::Handle(_) => return None,
             PagePlacement::After { predecessor } => predecessor,
             PagePlacement::Overwrite => first,
         };
@@ -236,14 +265,15 @@ impl Ftl {
         }
         let die = self.turn;
         for new in lpn..lpn + pages {
-            let open = match self.dies[die as usize].host[stream as usize] {
+            let open = match self.dies[die as usize].host[stream.index()] {
                 Some(open) => open,
                 None => self.open_for_host(die, stream, work),
             };
             let slot = self.geometry.slot(die, open.block, open.next_slot);
             let next_slot = open.next_slot + 1;
-            self.dies[die as usize].host[stream as usize] = Some(OpenBlock { next_slot, ..open });
+            self.dies[die as usize].host[stream.index()] = Some(OpenBlock { next_slot, ..open });
             self.counters.host_slots += 1;
+            self.count_written(stream.handle);
             self.map(new as u32, slot, self.counters.host_slots);
             if next_slot.is_multiple_of(self.geometry.slots_per_page) {
                 self.host_page_filled(die, stream, work);
@@ -255,7 +285,7 @@ impl Ftl {
     /// lets the collector do its share.
     fn host_page_filled(&mut self, die: u32, stream: Stream, work: &mut Vec<FlashWork>) {
         let geometry = &self.geometry;
-        let open = self.dies[die as usize].host[stream as usize].expect("its page was filled");
+        let open = self.dies[die as usize].host[stream.index()].expect("its page was filled");
         let pages = open.next_slot / geometry.slots_per_page;
         let page = PhysPage {
             die,
@@ -270,10 +300,11 @@ impl Ftl {
         if self.turn == die && pages.is_multiple_of(geometry.granule_pages) {
             self.turn = (die + 1) % geometry.dies;
         }
-        if pages == geometry.pages_per_block {
+        if pages == geometry.pages_in(open.block) {
             self.dies[die as usize].close_host(stream);
         }
         self.collect_in_step(die, work);
+        self.fold_in_step(die, work);
     }
 
     /// Maps a logical page whose data the host wrote when it had written `written_at` pages.

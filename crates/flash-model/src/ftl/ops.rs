@@ -35,6 +35,8 @@ pub enum Cause {
     Gc,
     /// Wear levelling: data that never changes moves to a worn block.
     Wear,
+    /// The SLC cache is emptied into blocks of the native cells.
+    Fold,
 }
 
 /// An operation and its cause.
@@ -58,6 +60,9 @@ pub enum PagePlacement {
     },
     /// An overwrite: to the die of the page that it replaces.
     Overwrite,
+    /// To the die whose turn it is, and there to blocks that hold the data of this reclaim unit
+    /// handle alone. The others write to those of handle 0, as does a handle that there is not.
+    Handle(u32),
 }
 
 /// The counts of an FTL since it was made; an image carries them, and a restored FTL goes on from
@@ -76,7 +81,14 @@ pub struct FtlCounters {
     pub wear_slots: u64,
     /// Flash pages programmed by wear levelling, copybacks included.
     pub wear_programs: u64,
-    /// Pages of `gc_programs` and `wear_programs` that moved as copybacks.
+    /// Logical pages moved out of the SLC cache as whole flash pages. Parts of pages are put
+    /// together with what garbage collection has, and count there.
+    pub fold_slots: u64,
+    /// Flash pages programmed for that, copybacks included.
+    pub fold_programs: u64,
+    /// Blocks of the SLC cache erased.
+    pub fold_erases: u64,
+    /// Pages of `gc_programs`, `wear_programs` and `fold_programs` that moved as copybacks.
     pub copybacks: u64,
     /// Slots that were programmed empty.
     pub padded_slots: u64,
@@ -106,7 +118,8 @@ impl FtlCounters {
         if self.host_programs == 0 {
             return 1.0;
         }
-        let programs = self.host_programs + self.gc_programs + self.wear_programs;
+        let moved = self.gc_programs + self.wear_programs + self.fold_programs;
+        let programs = self.host_programs + moved;
         (programs * u64::from(slots_per_page)) as f64 / self.host_slots as f64
     }
 
@@ -120,6 +133,9 @@ impl FtlCounters {
             gc_programs: self.gc_programs - earlier.gc_programs,
             wear_slots: self.wear_slots - earlier.wear_slots,
             wear_programs: self.wear_programs - earlier.wear_programs,
+            fold_slots: self.fold_slots - earlier.fold_slots,
+            fold_programs: self.fold_programs - earlier.fold_programs,
+            fold_erases: self.fold_erases - earlier.fold_erases,
             copybacks: self.copybacks - earlier.copybacks,
             padded_slots: self.padded_slots - earlier.padded_slots,
             gc_erases: self.gc_erases - earlier.gc_erases,

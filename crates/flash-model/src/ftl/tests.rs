@@ -1,6 +1,8 @@
+mod handles;
 mod placement;
 mod properties;
 mod reference;
+mod slc;
 
 use super::*;
 
@@ -13,7 +15,19 @@ fn small() -> FtlGeometry {
         slots_per_page: 4,
         granule_pages: 1,
         logical_pages: 2048,
+        slc_blocks: 0,
+        slc_pages: 0,
+        handles: 1,
     })
+}
+
+/// As [`small`], with an SLC cache of `blocks` blocks on each die, of a quarter of the pages.
+fn small_with_slc(blocks: u32) -> FtlGeometry {
+    FtlGeometry {
+        slc_blocks: blocks,
+        slc_pages: 2,
+        ..small()
+    }
 }
 
 fn with_least_blocks(geometry: FtlGeometry) -> FtlGeometry {
@@ -24,7 +38,7 @@ fn with_least_blocks(geometry: FtlGeometry) -> FtlGeometry {
         0.0,
     );
     FtlGeometry {
-        blocks_per_die: blocks as u32,
+        blocks_per_die: blocks as u32 + geometry.blocks_of_handles(),
         ..geometry
     }
 }
@@ -65,6 +79,23 @@ fn what_cannot_work_is_refused_and_named() {
             "collect_below is 3; it must be at least 5",
         ),
         (refused(|_, it| it.wear_spread = 0), "wear_spread is 0"),
+        (refused(|it, _| it.handles = 0), "handles is 0"),
+        (
+            refused(|it, _| it.handles = 129),
+            "129 reclaim unit handles",
+        ),
+        (
+            refused(|it, _| it.handles = 2),
+            "31 blocks on each die would do",
+        ),
+        (
+            refused(|it, _| (it.slc_blocks, it.slc_pages) = (2, 2)),
+            "an SLC cache of 2 blocks of 2 pages",
+        ),
+        (
+            refused(|it, _| (it.slc_blocks, it.slc_pages) = (3, 9)),
+            "an SLC cache of 3 blocks of 9 pages",
+        ),
     ] {
         assert!(message.contains(expected), "{message}");
     }

@@ -1,5 +1,7 @@
 //! Wear levelling.
 //!
+//! The SLC cache takes no part in it, and is not reported: it wears less, and alike.
+//!
 //! Between the blocks of a die: free blocks are used in order of wear, and when a block that never
 //! changes lags by more than `wear_spread` erases, its data moves into the most worn free block.
 //! Between dies: the normal rule wears them alike; a host that overwrites the same places over and
@@ -42,8 +44,8 @@ impl Ftl {
             most_die_mean: 0.0,
         };
         for die in &self.dies {
-            let least = die
-                .blocks
+            let native = &die.blocks[..self.geometry.blocks_per_die as usize];
+            let least = native
                 .iter()
                 .map(|block: &Block| block.erases)
                 .min()
@@ -88,8 +90,11 @@ impl Ftl {
             self.finish_draining(die, work);
             return;
         }
-        let [granules, parts] = &mut state.host;
-        for open in [granules, parts, &mut state.gc, &mut state.wear] {
+        for open in state
+            .host
+            .iter_mut()
+            .chain([&mut state.gc, &mut state.wear])
+        {
             let Some(open) = open.take_if(|open| open.block == block) else {
                 continue;
             };

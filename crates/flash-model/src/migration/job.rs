@@ -6,6 +6,7 @@ use super::gather::Gather;
 use crate::{
     command::Move,
     core::{Cause, Entry, Owner, Work},
+    flash::CellPage,
 };
 
 /// One command that is carried out in pieces.
@@ -111,13 +112,20 @@ impl MoveCursor {
     }
 }
 
+/// The part of a page that a task reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadPart {
+    pub(crate) die: u32,
+    pub(crate) page: CellPage,
+    pub(crate) bytes: u64,
+}
+
 /// The operations of one task: one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PageWork {
     /// It does not begin before this.
     pub(crate) ready: u64,
-    /// Dies and bytes to read.
-    pub(crate) reads: Vec<(u32, u64)>,
+    pub(crate) reads: Vec<ReadPart>,
     /// Dies and operations that need the data that was read.
     pub(crate) programs: Vec<(u32, Entry)>,
     /// Operations that need not wait for the reads: collection that makes room.
@@ -136,9 +144,17 @@ impl PageWork {
         self.reads.is_empty() && self.programs.is_empty() && self.others.is_empty()
     }
 
-    pub(crate) fn program(&mut self, die: u32, work: Work, bytes: u64, cause: Cause) {
+    pub(crate) fn program(
+        &mut self,
+        die: u32,
+        page: CellPage,
+        work: Work,
+        bytes: u64,
+        cause: Cause,
+    ) {
         let entry = Entry {
             work,
+            page,
             ready: 0,
             bytes,
             release: 0,

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) use self::{
     begun::{Begun, Moves},
     gather::{Gather, Part},
-    job::{Job, JobKind, MoveCursor, Padding, PageWork},
+    job::{Job, JobKind, MoveCursor, Padding, PageWork, ReadPart},
 };
 
 /// One page in motion.
@@ -118,8 +118,8 @@ impl Tasks {
             core.queue(die, entry);
         }
         let ready = job.ready.max(page.ready);
-        for &(die, bytes) in &page.reads {
-            core.queue(die, read_entry(ready, bytes, task));
+        for &read in &page.reads {
+            core.queue(read.die, read_entry(ready, read, task));
         }
         self.queue_programs(core, task);
     }
@@ -202,12 +202,13 @@ impl Tasks {
     }
 }
 
-/// An operation of a migration that reads `bytes` of a page.
-const fn read_entry(ready: u64, bytes: u64, task: u32) -> Entry {
+/// An operation of a migration that reads a part of a page.
+const fn read_entry(ready: u64, read: ReadPart, task: u32) -> Entry {
     Entry {
         work: Work::Read,
+        page: read.page,
         ready,
-        bytes,
+        bytes: read.bytes,
         release: 0,
         cause: Cause::Migration,
         owner: Owner::Task(task),

@@ -100,7 +100,7 @@ impl<'a> Fields<'a> {
 
     /// Whether the profile has that parameter, and it was not asked for yet. Profiles of an earlier
     /// version have none that was added since.
-    fn has(&self, key: &str) -> bool {
+    pub(super) fn has(&self, key: &str) -> bool {
         self.left.iter().any(|parameter| parameter.key == key)
     }
 

@@ -8,6 +8,7 @@ mod error;
 mod fields;
 mod parameter;
 mod parse;
+mod slc;
 #[cfg(test)]
 mod tests;
 
@@ -17,15 +18,24 @@ pub use self::{
     error::ProfileError,
     parameter::{Kind, Parameter, Value},
 };
-use self::{fields::Fields, parse::Source};
+use self::{fields::Fields, parse::Source, slc::SlcParameters};
 use crate::{
-    flash::{DieTimes, Rate},
-    ftl::{FtlOptions, RESERVED_BLOCKS, VictimChoice},
+    flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate, SuspendTimes},
+    ftl::{FtlOptions, HANDLES_MAX, RESERVED_BLOCKS, VictimChoice},
     geometry::{Geometry, ZoneGeometry},
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 5] = ["indef-femu", "indef-femu-16k", "fast24", "zn540", "zero"];
+pub const BUILTIN: [&str; 8] = [
+    "indef-femu",
+    "indef-femu-16k",
+    "fast24",
+    "zn540",
+    "tlc",
+    "qlc",
+    "fdp",
+    "zero",
+];
 
 /// The time after which a device counts as idle where its profile names none, in nanoseconds.
 const IDLE_AFTER: u64 = 10_000_000;
@@ -71,6 +81,16 @@ pub(crate) struct FtlParameters {
     pub(crate) logical_page: u64,
     pub(crate) over_provisioning_percent: f64,
     pub(crate) options: FtlOptions,
+    pub(crate) slc: SlcParameters,
+    /// Reclaim unit handles; 0: the host cannot name one.
+    pub(crate) handles: u32,
+}
+
+impl FtlParameters {
+    /// Returns whether the FTL works while nobody waits.
+    pub(crate) fn uses_idle_time(&self) -> bool {
+        self.options.collect_idle > 0 || self.slc.percent > 0.0
+    }
 }
 
 /// The numbers that make a device.
@@ -82,6 +102,8 @@ pub struct Profile {
     geometry: Geometry,
     buffer: Bytes,
     endurance: u32,
+    /// Whether each plane of a die reads on its own.
+    pub(crate) independent_planes: bool,
     /// Pages that the controller's read cache holds; 0: there is none.
     pub(crate) read_cache_pages: usize,
     pub(crate) timing: Timing,
@@ -106,6 +128,9 @@ impl Profile {
             "indef-femu-16k" => include_str!("../../profiles/indef-femu-16k.toml"),
             "fast24" => include_str!("../../profiles/fast24.toml"),
             "zn540" => include_str!("../../profiles/zn540.toml"),
+            "tlc" => include_str!("../../profiles/tlc.toml"),
+            "qlc" => include_str!("../../profiles/qlc.toml"),
+            "fdp" => include_str!("../../profiles/fdp.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         })
@@ -120,7 +145,14 @@ impl Profile {
         let mut fields = Fields::new(&source);
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
-        let timing = timing(&mut fields, &geometry)?;
+        let independent_planes = fields.flag_or("flash.independent_planes", false)?;
+        if independent_planes && geometry.planes > Planes::MAX {
+            let reason = format!("of {} planes; at most {}", geometry.planes, Planes::MAX);
+            return Err(fields.error("flash.independent_planes", reason));
+        }
+        let bits = bits_per_cell(&mut fields)?;
+        let mut timing = timing(&mut fields, &geometry, bits)?;
+        let slc = SlcParameters::read(&mut fields, &mut timing.die, &geometry, bits)?;
         let read_cache = fields.bytes_or("buffer.read_cache", 0, Bytes(0))?;
         let endurance = fields.count_or("flash.endurance", 0, 0)?;
         let logical_page = fields.bytes("ftl.logical_page", 512)?.0;
@@ -128,7 +160,13 @@ impl Profile {
             logical_page,
             over_provisioning_percent: fields.percent("ftl.over_provisioning")?,
             options: ftl_options(&mut fields)?,
+            slc,
+            handles: fields.count_or("ftl.reclaim_unit_handles", 0, 0)?,
         };
+        if ftl.handles > HANDLES_MAX {
+            let reason = format!("{} are more than {HANDLES_MAX}", ftl.handles);
+            return Err(fields.error("ftl.reclaim_unit_handles", reason));
+        }
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
             let reason = format!("a logical page must be a whole part of the {unit} programmed");
@@ -155,6 +193,7 @@ impl Profile {
             geometry,
             buffer,
             endurance,
+            independent_planes,
             read_cache_pages: (read_cache.0 / unit.0) as usize,
             timing,
             ftl,
@@ -206,6 +245,12 @@ impl Profile {
         }
     }
 
+    /// Returns the reclaim unit handles of each conventional namespace; 0: the host names none.
+    #[must_use]
+    pub const fn reclaim_unit_handles(&self) -> u32 {
+        self.ftl.handles
+    }
+
     /// Whether every command is done when it is submitted.
     #[must_use]
     pub const fn is_instant(&self) -> bool {
@@ -217,7 +262,12 @@ impl Timing {
     fn is_instant(&self) -> bool {
         let die = &self.die;
         let all = [self.read, self.write, self.append];
-        die.read + die.program + die.erase + self.reset_latency + self.finish_latency == 0
+        die.read.longest()
+            + die.program.longest()
+            + die.erase
+            + self.reset_latency
+            + self.finish_latency
+            == 0
             && all.iter().all(|times| times.latency + times.serial == 0)
             && [die.transfer, self.link, self.drain]
                 .iter()
@@ -318,7 +368,53 @@ fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
     })
 }
 
-fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, ProfileError> {
+/// Types of pages, in the order in which they take turns in a block, for cells of 2, 3 and 4 bits.
+const PAGE_TYPES: [&[&str]; BITS_MAX] = [
+    &[],
+    &["lsb", "msb"],
+    &["lsb", "csb", "msb"],
+    &["lsb", "csb1", "csb2", "msb"],
+];
+
+/// The times of a page operation: one for all pages, or one for each type of page.
+fn page_times(
+    fields: &mut Fields<'_>,
+    bits: u32,
+    operation: &str,
+) -> Result<PageTimes, ProfileError> {
+    let types = PAGE_TYPES[bits as usize - 1];
+    let keys = types.iter().map(|name| format!("{operation}_{name}"));
+    let keys: Vec<String> = keys.collect();
+    if !keys.iter().any(|key| fields.has(key)) {
+        return Ok(PageTimes::new(&[fields.nanos(operation)?]));
+    }
+    if fields.has(operation) {
+        let reason = format!("it must not stand beside {}", keys.join(", "));
+        return Err(fields.error(operation, reason));
+    }
+    let times = keys.iter().map(|key| fields.nanos(key));
+    Ok(PageTimes::new(&times.collect::<Result<Vec<_>, _>>()?))
+}
+
+/// The price of suspending; an erase has that of a program where the profile does not tell.
+fn suspend_times(fields: &mut Fields<'_>) -> Result<Option<SuspendTimes>, ProfileError> {
+    let Some(program) = fields.nanos_or_never("flash.suspend")? else {
+        return Ok(None);
+    };
+    let erase = fields.nanos_or("flash.suspend_erase", program)?;
+    Ok(Some(SuspendTimes { program, erase }))
+}
+
+fn bits_per_cell(fields: &mut Fields<'_>) -> Result<u32, ProfileError> {
+    let bits = fields.count_or("flash.bits_per_cell", 1, 1)?;
+    if bits as usize > BITS_MAX {
+        let reason = format!("it must be between 1 and {BITS_MAX}");
+        return Err(fields.error("flash.bits_per_cell", reason));
+    }
+    Ok(bits)
+}
+
+fn timing(fields: &mut Fields<'_>, geometry: &Geometry, bits: u32) -> Result<Timing, ProfileError> {
     let mut command = |name: &str| -> Result<CommandTimes, ProfileError> {
         Ok(CommandTimes {
             latency: fields.nanos(&format!("host.{name}_latency"))?,
@@ -331,13 +427,13 @@ fn timing(fields: &mut Fields<'_>, geometry: &Geometry) -> Result<Timing, Profil
         write,
         append,
         die: DieTimes {
-            read: fields.nanos("flash.read")?,
-            program: fields.nanos("flash.program")?,
+            read: page_times(fields, bits, "flash.read")?,
+            program: page_times(fields, bits, "flash.program")?,
             erase: fields.nanos("flash.erase")?,
             transfer: fields.rate("flash.transfer", geometry.page)?,
             transfer_unit: fields.bytes("flash.transfer_unit", 0)?.0,
             cache_register: fields.flag("flash.cache_register")?,
-            suspend: fields.nanos_or_never("flash.suspend")?,
+            suspend: suspend_times(fields)?,
         },
         program_wait: fields.nanos("flash.program_wait")?,
         link: fields.rate("host.link", geometry.page)?,

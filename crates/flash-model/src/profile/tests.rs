@@ -161,6 +161,102 @@ fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
 }
 
 #[test]
+fn times_by_type_of_page_are_complete_and_stand_alone() {
+    let text = Profile::builtin_text("tlc").unwrap();
+    let without = |key: &str| {
+        let kept = text.lines().filter(|line| !line.starts_with(key));
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    let added = |line: &str| text.replace("[flash]\n", &format!("[flash]\n{line}\n"));
+    let time = "{ value = 9, unit = \"us\", kind = \"assumed\", source = \"mine\" }";
+    for (text, expected) in [
+        (without("read_csb"), "there is no read_csb in table [flash]"),
+        (
+            added(&format!("read = {time}")),
+            "flash.read: it must not stand beside flash.read_lsb, flash.read_csb, flash.read_msb",
+        ),
+        (
+            added(&format!("read_csb1 = {time}")),
+            "there is no parameter flash.read_csb1",
+        ),
+        (
+            text.replace("bits_per_cell = { value = 3", "bits_per_cell = { value = 5"),
+            "flash.bits_per_cell: it must be between 1 and 4",
+        ),
+        (
+            text.replace(
+                "read_msb = { value = 106, unit = \"us\", kind = \"paper\", source",
+                "read_msb = { value = 106, unit = \"us\", kind = \"paper\", note",
+            ),
+            "flash.read_msb",
+        ),
+    ] {
+        let error = Profile::parse("my.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // The mean of the programs may be known, and the times of the reads one by one.
+    let mean = without("program_lsb").replace("program_csb = {", "program = {");
+    let mean: Vec<&str> = mean
+        .lines()
+        .filter(|line| !line.starts_with("program_msb"))
+        .collect();
+    let profile = Profile::parse("my.toml", &mean.join("\n")).unwrap();
+    assert_eq!(profile.timing.die.program, PageTimes::new(&[2_225_000]));
+    assert_eq!(
+        profile.timing.die.read,
+        PageTimes::new(&[56_500, 77_500, 106_000])
+    );
+}
+
+#[test]
+fn a_cache_and_handles_that_cannot_work_are_refused() {
+    let text = Profile::builtin_text("qlc").unwrap();
+    let without = |key: &str| {
+        let kept = text.lines().filter(|line| !line.starts_with(key));
+        kept.collect::<Vec<_>>().join("\n")
+    };
+    let handles = "reclaim_unit_handles = { value = 129, unit = \"count\", kind = \"assumed\", source = \"mine\" }";
+    for (text, expected) in [
+        (
+            text.replace("\nread = { value = 40,", "\nreed = { value = 40,"),
+            "there is no read in table [slc]",
+        ),
+        (
+            text.replace(
+                ", source = \"FEMU's default for a page without a cell type, which is that of SLC (pg_rd_lat)\"",
+                "",
+            ),
+            "slc.read has no source",
+        ),
+        (
+            text.replace(
+                "pages_per_block = { value = 96",
+                "pages_per_block = { value = 3",
+            ),
+            "a flash block must have a unit in it",
+        ),
+        (
+            text.replace("[ftl]\n", &format!("[ftl]\n{handles}\n")),
+            "ftl.reclaim_unit_handles: 129 are more than 128",
+        ),
+    ] {
+        let error = Profile::parse("my.toml", &text).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    // Cells of one bit leave nothing to gain.
+    let single = without("bits_per_cell")
+        .lines()
+        .filter(|line| !line.starts_with("read_csb") && !line.starts_with("read_msb"))
+        .map(|line| line.replace("read_lsb =", "read ="))
+        .collect::<Vec<_>>()
+        .join("\n");
+    let error = Profile::parse("my.toml", &single).unwrap_err().to_string();
+    assert!(error.contains("it needs flash.bits_per_cell"), "{error}");
+    assert_eq!(Profile::builtin("fdp").unwrap().reclaim_unit_handles(), 8);
+    assert_eq!(Profile::builtin("tlc").unwrap().reclaim_unit_handles(), 0);
+}
+
+#[test]
 fn no_text_panics() {
     for text in [
         "",

@@ -48,6 +48,11 @@ impl Layout {
         ((zone * self.lanes + page % self.lanes) % self.dies) as u32
     }
 
+    /// Returns the number of a page in its flash block.
+    pub(crate) const fn page_in_block(&self, page: u64) -> u32 {
+        (page / self.lanes % (self.block / self.unit)) as u32
+    }
+
     /// Returns how many pages are complete when `filled` bytes are written.
     pub(crate) const fn complete_pages(&self, filled: u64) -> u64 {
         let in_row = filled % self.row;
@@ -61,9 +66,9 @@ impl Layout {
         self.capacity / self.unit
     }
 
-    /// Calls `visit` for each page that the bytes from `start` to `end` of a zone touch, with how
-    /// many bytes of it.
-    pub(crate) fn for_each_page(&self, start: u64, end: u64, mut visit: impl FnMut(u64, u64)) {
+    /// Calls `visit` for each page that the bytes from `start` to `end` of a zone touch, with the
+    /// first byte of it, and how many from there on.
+    pub(crate) fn for_each_page(&self, start: u64, end: u64, mut visit: impl FnMut(u64, u64, u64)) {
         let mut at = start;
         while at < end {
             let row = at / self.row;
@@ -74,13 +79,16 @@ impl Layout {
                 // Every `lanes`th chunk is on the same page.
                 let chunks = (last - first) / self.lanes + 1;
                 let mut bytes = chunks * self.interleave;
+                let mut from = first * self.interleave % self.row / self.lanes / self.interleave
+                    * self.interleave;
                 if first == chunk {
                     bytes -= at % self.interleave;
+                    from += at % self.interleave;
                 }
                 if (last - first).is_multiple_of(self.lanes) {
                     bytes -= (last + 1) * self.interleave - until;
                 }
-                visit(row * self.lanes + first % self.lanes, bytes);
+                visit(row * self.lanes + first % self.lanes, from, bytes);
             }
             at = until;
         }
@@ -133,11 +141,14 @@ mod tests {
             let layout = layout(1 << shift);
             let mut expected = std::collections::BTreeMap::new();
             for sector in start..start + len {
-                *expected.entry(layout.page_of(sector * 512)).or_insert(0) += 512;
+                let at = sector * 512;
+                let round = at % layout.row / (layout.lanes * layout.interleave);
+                let from = round * layout.interleave + at % layout.interleave;
+                expected.entry(layout.page_of(at)).or_insert((from, 0)).1 += 512;
             }
             let mut found = std::collections::BTreeMap::new();
-            layout.for_each_page(start * 512, (start + len) * 512, |page, bytes| {
-                assert!(found.insert(page, bytes).is_none());
+            layout.for_each_page(start * 512, (start + len) * 512, |page, from, bytes| {
+                assert!(found.insert(page, (from, bytes)).is_none());
             });
             prop_assert_eq!(found, expected);
         }

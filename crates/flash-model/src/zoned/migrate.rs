@@ -6,7 +6,7 @@
 use super::ZonedNamespace;
 use crate::{
     core::{Cause, Core, Work},
-    migration::{Gather, MoveCursor, Padding, PageWork, Part},
+    migration::{Gather, MoveCursor, Padding, PageWork, Part, ReadPart},
     zone::ZoneState,
 };
 
@@ -41,8 +41,15 @@ impl ZonedNamespace {
         }
         // The rest is no complete page: it stays in memory until the bytes that it lacks come.
         for part in gather.take_all() {
-            work.reads
-                .push((layout.die(part.zone, part.page), part.bytes));
+            work.reads.push(self.read_of(part));
+        }
+    }
+
+    fn read_of(&self, part: Part) -> ReadPart {
+        ReadPart {
+            die: self.layout.die(part.zone, part.page),
+            page: self.cell_page(part.page),
+            bytes: part.bytes,
         }
     }
 
@@ -62,17 +69,17 @@ impl ZonedNamespace {
         let layout = &self.layout;
         let die = layout.die(zone, page);
         let parts = gather.take_page(layout, page);
-        let whole = matches!(parts.as_slice(), [part]
-            if part.bytes == layout.unit && layout.die(part.zone, part.page) == die);
-        if whole {
-            work.program(die, Work::Copyback, 0, Cause::Migration);
+        let to = self.cell_page(page);
+        if let [part] = parts.as_slice()
+            && part.bytes == layout.unit
+            && layout.die(part.zone, part.page) == die
+        {
+            let from = self.cell_page(part.page);
+            work.program(die, to, Work::Copyback { from }, 0, Cause::Migration);
             return;
         }
-        for part in parts {
-            work.reads
-                .push((layout.die(part.zone, part.page), part.bytes));
-        }
-        work.program(die, Work::Program, layout.unit, Cause::Migration);
+        work.reads.extend(parts.map(|part| self.read_of(part)));
+        work.program(die, to, Work::Program, layout.unit, Cause::Migration);
     }
 
     /// A migration has advanced a zone's write pointer from byte `offset` on: the pages that it
@@ -95,7 +102,8 @@ impl ZonedNamespace {
             return false;
         }
         let die = self.layout.die(zone as u64, padding.page);
-        work.program(die, Work::Program, self.layout.unit, Cause::Padding);
+        let page = self.cell_page(padding.page);
+        work.program(die, page, Work::Program, self.layout.unit, Cause::Padding);
         padding.page += 1;
         true
     }

@@ -7,6 +7,7 @@ mod submit;
 use crate::{
     command::ZoneAction,
     core::{Cause, Core, Entry, Owner, PageName, Work},
+    flash::{CellPage, PagePlace},
     geometry::Geometry,
     migration::Padding,
     zone::{Layout, Transition, ZoneTable},
@@ -78,7 +79,7 @@ impl ZonedNamespace {
             let filled = self.table.zones()[zone as usize].write_pointer - start;
             let written = (until - start).min(filled);
             self.layout
-                .for_each_page(at - start, written, |page, bytes| {
+                .for_each_page(at - start, written, |page, from, bytes| {
                     let sent = if self.in_memory(core, zone, page, filled, ready) {
                         core.send_to_host(ready, bytes)
                     } else {
@@ -88,7 +89,12 @@ impl ZonedNamespace {
                             page: page as u32,
                             erases: self.tallies[zone as usize].erases,
                         };
-                        core.host_read(name, self.layout.die(zone, page), ready, bytes)
+                        let place = PagePlace {
+                            die: self.layout.die(zone, page),
+                            page: self.cell_page(page),
+                            planes: core.planes(from, bytes),
+                        };
+                        core.host_read(name, place, ready, bytes)
                     };
                     done = done.max(sent);
                 });
@@ -100,6 +106,10 @@ impl ZonedNamespace {
         } else {
             done
         }
+    }
+
+    fn cell_page(&self, page: u64) -> CellPage {
+        CellPage::Native(self.layout.page_in_block(page))
     }
 
     /// Whether a page is in the controller's memory: not complete, or not programmed yet.
@@ -138,6 +148,7 @@ impl ZonedNamespace {
         core.in_flight[self.index].add(zone, page_number, core.flash.clock);
         let entry = Entry {
             work: Work::Program,
+            page: self.cell_page(page),
             ready: 0,
             bytes: unit,
             release,

@@ -63,6 +63,7 @@ impl ZonedNamespace {
                     core.take_short(now)
                 }))
             }
+            Command::RenewHandle { .. } => Err(Refused::NoSuchHandle),
             Command::Zone { start, all, action } => self.manage(core, now, start, all, action),
             Command::Copy {
                 sources,

@@ -50,9 +50,10 @@ fn variant() -> impl Strategy<Value = Variant> {
         1u64..120,
         0u64..60,
         prop::sample::select(vec![0, 40, 150]),
+        1u64..5,
     )
         .prop_map(
-            |(cache_register, interleave, zone_dies, transfer, link, drain)| Variant {
+            |(cache_register, interleave, zone_dies, transfer, link, drain, types)| Variant {
                 cache_register,
                 interleave,
                 zone_dies,
@@ -60,6 +61,7 @@ fn variant() -> impl Strategy<Value = Variant> {
                 link,
                 drain,
                 buffer: 1 << 20,
+                types,
             },
         )
 }

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::variant::{
-    CHANNELS, DIES, ERASE, HORIZON, LOOK_AHEAD, PAGE, PROGRAM, READ, SECTOR, Variant, WAIT, ZONE,
-    ZONES,
+    CHANNELS, DIES, ERASE, HORIZON, LOOK_AHEAD, PAGE, SECTOR, Variant, WAIT, ZONE, ZONES,
 };
 
 /// One flag for each nanosecond.
@@ -193,9 +192,11 @@ impl Reference {
         if entry.release > 0 {
             self.drained = self.time + (entry.bytes * self.variant.drain).div_ceil(PAGE);
         }
+        // An incomplete page of a flush goes to a spare page of the first type.
+        let duration = self.variant.program(entry.page.map_or(0, |(_, page)| page));
         let die = &mut self.dies[number];
         let register = if self.variant.cache_register {
-            let one_before = die.free_at.max(self.time).saturating_sub(PROGRAM);
+            let one_before = die.free_at.max(self.time).saturating_sub(duration);
             die.array_start
                 .max(die.outs.last().copied().unwrap_or(0))
                 .max(one_before)
@@ -205,7 +206,7 @@ impl Reference {
         let arrived = self.channels[number % CHANNELS as usize]
             .reserve_in_pieces(entry.ready.max(register), transfer);
         die.array_start = arrived.max(die.free_at).max(self.time);
-        die.free_at = die.array_start + PROGRAM;
+        die.free_at = die.array_start + duration;
         die.served = die.free_at;
         let end = die.free_at;
         self.ends[entry.number] = Some(end);
@@ -384,7 +385,7 @@ impl Reference {
         while start < die.free_at || (cache && start < before) {
             start += 1;
         }
-        let sensed = start + READ;
+        let sensed = start + self.variant.read(page);
         let out = self.channels[number % CHANNELS as usize].reserve(sensed.max(last), transfer);
         die.array_start = start;
         die.free_at = if cache { sensed } else { out };

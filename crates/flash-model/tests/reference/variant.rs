@@ -25,9 +25,34 @@ pub(crate) struct Variant {
     pub(crate) link: u64,
     pub(crate) drain: u64,
     pub(crate) buffer: u64,
+    /// Bits of a cell, and so types of pages.
+    pub(crate) types: u64,
 }
 
+/// The names of the types of pages, by bits of a cell.
+const TYPES: [&[&str]; 4] = [
+    &[""],
+    &["_lsb", "_msb"],
+    &["_lsb", "_csb", "_msb"],
+    &["_lsb", "_csb1", "_csb2", "_msb"],
+];
+
 impl Variant {
+    /// The type of a page of a zone, of 8 pages in each flash block.
+    fn page_type(&self, page: u64) -> u64 {
+        page / self.zone_dies % 8 % self.types
+    }
+
+    /// Time for which a page of a zone is sensed.
+    pub(crate) fn read(&self, page: u64) -> u64 {
+        READ + 20 * self.page_type(page)
+    }
+
+    /// Time for which a page of a zone is programmed.
+    pub(crate) fn program(&self, page: u64) -> u64 {
+        PROGRAM + 170 * self.page_type(page)
+    }
+
     /// Returns the device as a profile of the model.
     pub(crate) fn profile(&self) -> Profile {
         let mut text = include_str!("../../profiles/indef-femu.toml").to_owned();
@@ -37,8 +62,6 @@ impl Variant {
             ("page", PAGE.to_string(), "B"),
             ("pages_per_block", "8".to_owned(), "count"),
             ("unit", PAGE.to_string(), "B"),
-            ("read", READ.to_string(), "ns"),
-            ("program", PROGRAM.to_string(), "ns"),
             ("erase", ERASE.to_string(), "ns"),
             ("transfer", self.transfer.to_string(), "ns/page"),
             ("cache_register", self.cache_register.to_string(), "flag"),
@@ -75,6 +98,21 @@ impl Variant {
             self.buffer
         );
         text.replace_range(start..end, &line);
+        let line = |key: &str, value: u64, unit: &str| {
+            format!(
+                "{key} = {{ value = {value}, unit = \"{unit}\", kind = \"assumed\", source = \"test\" }}\n"
+            )
+        };
+        for (key, first, more) in [("read", READ, 20), ("program", PROGRAM, 170)] {
+            let start = text.find(&format!("\n{key} = ")).unwrap() + 1;
+            let end = start + text[start..].find('\n').unwrap() + 1;
+            let names = (0..).zip(TYPES[self.types as usize - 1]);
+            let times =
+                names.map(|(at, name)| line(&format!("{key}{name}"), first + at * more, "ns"));
+            text.replace_range(start..end, &times.collect::<String>());
+        }
+        let bits = line("bits_per_cell", self.types, "count");
+        let text = text.replace("[flash]\n", &format!("[flash]\n{bits}"));
         Profile::parse("test", &text).unwrap()
     }
 }

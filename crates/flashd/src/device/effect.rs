@@ -21,7 +21,8 @@ impl Device {
         zone_changes: &[(usize, ZoneChange)],
     ) -> Result<(), StoreError> {
         match *request {
-            Request::Read { .. } => Ok(()),
+            // Where data lies is the model's.
+            Request::Read { .. } | Request::RenewHandle { .. } => Ok(()),
             Request::Write {
                 offset, data, fua, ..
             } => self.apply(namespace, &Change::Write { offset, data, fua }),

@@ -26,7 +26,7 @@ use std::{
     },
 };
 
-use flash_model::{Done, Geometry, NamespaceKind, Profile, Ticket, Zone, ZoneState};
+use flash_model::{Done, Geometry, NamespaceKind, Profile, ReclaimUnits, Ticket, Zone, ZoneState};
 use units::Nanos;
 
 pub use fault::{Access, ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
@@ -269,6 +269,25 @@ impl Device {
     #[must_use]
     pub fn used_bytes(&self, namespace: usize) -> u64 {
         lock(&self.model).used_bytes(namespace)
+    }
+
+    /// The reclaim units of a namespace; none of a zoned one, or if the profile has no handles.
+    #[must_use]
+    pub fn reclaim_units(&self, namespace: usize) -> Option<ReclaimUnits> {
+        lock(&self.model).reclaim_units(namespace)
+    }
+
+    /// The reclaim unit handles of a namespace; 0 if it has none.
+    ///
+    /// # Panics
+    ///
+    /// There is no such namespace.
+    #[must_use]
+    pub fn reclaim_unit_handles(&self, namespace: usize) -> u32 {
+        match self.namespaces[namespace].kind {
+            NamespaceKind::Conventional => self.profile.reclaim_unit_handles(),
+            NamespaceKind::Zoned => 0,
+        }
     }
 
     /// The part of the rated erases that the most worn namespace has used, in percent, on average

@@ -55,6 +55,11 @@ pub enum Request<'a> {
         /// Force unit access.
         fua: bool,
     },
+    /// Give a reclaim unit handle an empty reclaim unit.
+    RenewHandle {
+        /// Its number in the namespace.
+        handle: u32,
+    },
     /// Zone Management Send.
     Zone {
         /// First byte of the zone; ignored with `all`.
@@ -102,6 +107,7 @@ impl<'a> Request<'a> {
             Self::Flush => Command::Flush,
             Self::Deallocate { offset, len } => Command::Deallocate { offset, len },
             Self::WriteZeroes { offset, len, .. } => Command::WriteZeroes { offset, len },
+            Self::RenewHandle { handle } => Command::RenewHandle { handle },
             Self::Zone { start, all, action } => Command::Zone { start, all, action },
             Self::Copy {
                 sources,
@@ -123,7 +129,7 @@ impl<'a> Request<'a> {
             | Self::WriteZeroes { offset, len, .. } => whole(&[offset, len]),
             Self::Write { offset, data, .. } => whole(&[offset, data.len() as u64]),
             Self::Append { zone, data, .. } => whole(&[zone, data.len() as u64]),
-            Self::Flush | Self::Zone { .. } => true,
+            Self::Flush | Self::RenewHandle { .. } | Self::Zone { .. } => true,
             Self::Copy {
                 sources,
                 destination,
@@ -173,7 +179,10 @@ impl<'a> Request<'a> {
                 access(Access::Write, append_at(zone), data.len() as u64);
             }
             Self::WriteZeroes { offset, len, .. } => access(Access::Write, offset, len),
-            Self::Flush | Self::Deallocate { .. } | Self::Zone { .. } => {}
+            Self::Flush
+            | Self::Deallocate { .. }
+            | Self::RenewHandle { .. }
+            | Self::Zone { .. } => {}
             Self::Copy {
                 sources,
                 destination,

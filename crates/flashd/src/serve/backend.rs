@@ -97,7 +97,7 @@ fn status_of_refusal(refused: Refused) -> Status {
         Refused::TooManyOpen => Status::TooManyOpen,
         Refused::InvalidTransition => Status::InvalidZoneTransition,
         Refused::OutOfRange => Status::LbaOutOfRange,
-        Refused::Unaligned => Status::InvalidField,
+        Refused::Unaligned | Refused::NoSuchHandle => Status::InvalidField,
         Refused::NotZoned => Status::InvalidOpcode,
         Refused::NoSuchNamespace => Status::InvalidNamespace,
         Refused::Overlap => Status::OverlappingRange,

@@ -25,6 +25,7 @@ mod controller;
 mod error_log;
 mod events;
 mod fabrics;
+mod fdp;
 mod io;
 mod keep_alive;
 mod limits;

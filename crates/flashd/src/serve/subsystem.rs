@@ -13,6 +13,7 @@ use nvme_wire::discovery::DISCOVERY_NQN;
 use super::{
     backend::Backend,
     controller::Controller,
+    fdp::Fdp,
     limits::{CONTROLLERS_MAX, Timeouts},
     room::Room,
 };
@@ -42,6 +43,7 @@ pub(super) struct Subsystem {
     pub(super) is_private: bool,
     pub(super) timeouts: Timeouts,
     pub(super) room: Arc<Room>,
+    pub(super) fdp: Fdp,
     nqn: String,
     serial: String,
     controllers: Mutex<Controllers>,
@@ -64,6 +66,7 @@ impl Subsystem {
             text
         });
         Self {
+            fdp: Fdp::new(&device),
             backend: Arc::new(Backend::new(device)),
             advertise: options.advertise,
             started: Instant::now(),

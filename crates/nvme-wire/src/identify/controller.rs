@@ -152,6 +152,10 @@ pub const OAES_NAMESPACE: u32 = 1 << 8;
 pub const OAES_ZONE: u32 = 1 << 27;
 /// CTRATT: 128-bit host identifiers.
 pub const CTRATT_HOST_ID_128: u32 = 1 << 0;
+/// CTRATT: endurance groups.
+pub const CTRATT_ENDURANCE_GROUPS: u32 = 1 << 4;
+/// CTRATT: Flexible Data Placement (TP4146).
+pub const CTRATT_FDP: u32 = 1 << 19;
 /// CTRATT: traffic on a connection counts as keep alive.
 pub const CTRATT_TRAFFIC_KEEP_ALIVE: u32 = 1 << 6;
 /// ONCS: Compare.

@@ -4,9 +4,10 @@ mod controller;
 mod namespace;
 
 pub use controller::{
-    CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Controller, LPA_EFFECTS, LPA_EXTENDED,
-    OAES_NAMESPACE, OAES_ZONE, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP,
-    ONCS_VERIFY, ONCS_WRITE_ZEROES, SglSupport, nvm::NvmController, zoned::ZonedController,
+    CTRATT_ENDURANCE_GROUPS, CTRATT_FDP, CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Controller,
+    LPA_EFFECTS, LPA_EXTENDED, OAES_NAMESPACE, OAES_ZONE, ONCS_COMPARE, ONCS_COPY,
+    ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, SglSupport,
+    nvm::NvmController, zoned::ZonedController,
 };
 pub use namespace::{
     DLFEAT_ZEROES, IndependentNamespace, LbaFormat, NSFEAT_OPTIMAL, Namespace, NvmNamespace,
@@ -45,6 +46,8 @@ codes! {
         NamespaceControllers = 0x12,
         /// Controllers of the subsystem (Base §5.17.2.12).
         Controllers = 0x13,
+        /// Endurance Group List (Base §5.17.2.17).
+        EnduranceGroups = 0x19,
         /// I/O Command Set data structure (Base §5.17.2.18).
         CommandSets = 0x1C,
     }

@@ -526,7 +526,12 @@ fn a_slow_die_alone_takes_longer() {
     };
     let (reads, flushed, reset) = times(None);
     let (slow_reads, slow_flushed, slow_reset) = times(Some((2, 10.0)));
-    let sense = Profile::builtin("fast24").unwrap().timing.die.read;
+    let sense = Profile::builtin("fast24")
+        .unwrap()
+        .timing
+        .die
+        .read
+        .longest();
     assert_eq!(slow_reads[2], reads[2] + 9 * sense);
     assert_eq!(
         [slow_reads[0], slow_reads[1], slow_reads[3]],

@@ -1,8 +1,12 @@
 //! Single requests to the nanosecond, and the closed-form limits of PAPERS.md.
 
 mod behaviour;
+mod handles;
 mod idle;
 mod interleave;
+mod pages;
+mod slc;
+mod suspend;
 mod usage;
 mod zn540;
 

@@ -19,27 +19,45 @@ enum Step {
         count: u64,
     },
     Pad,
+    Renew(u32),
     Idle,
     SaveAndRestore,
 }
 
 fn geometries() -> impl Strategy<Value = FtlGeometry> {
-    (1..6_u32, 1..4_u32, 1..4_u32, 1..5_u32, 1..400_u64, 0..6_u32).prop_map(
-        |(dies, granule_pages, granules, slots_per_page, logical_pages, more)| {
-            let least = with_least_blocks(FtlGeometry {
-                dies,
-                blocks_per_die: 0,
-                pages_per_block: granule_pages * granules,
-                slots_per_page,
-                granule_pages,
-                logical_pages,
-            });
-            FtlGeometry {
-                blocks_per_die: least.blocks_per_die + more,
-                ..least
-            }
-        },
+    let slc = prop_oneof![Just((0, 0)), (3..7_u32, 1..4_u32)];
+    (
+        1..6_u32,
+        1..4_u32,
+        1..4_u32,
+        1..5_u32,
+        1..400_u64,
+        0..6_u32,
+        slc,
+        1..5_u32,
     )
+        .prop_map(
+            |(dies, granule_pages, granules, slots_per_page, logical_pages, more, slc, handles)| {
+                let least = with_least_blocks(FtlGeometry {
+                    dies,
+                    blocks_per_die: 0,
+                    pages_per_block: granule_pages * granules,
+                    slots_per_page,
+                    granule_pages,
+                    logical_pages,
+                    slc_blocks: match slc.0 {
+                        0 => 0,
+                        blocks => blocks + 2 * (handles - 1),
+                    },
+                    handles,
+                    slc_pages: slc.1.min(granules) * granule_pages,
+                });
+                FtlGeometry {
+                    blocks_per_die: least.blocks_per_die + more,
+                    ..least
+                }
+            },
+        )
 }
 
 fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
@@ -48,6 +66,7 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
         2 => Just(PagePlacement::RoundRobin),
         1 => (0..pages).prop_map(|predecessor| PagePlacement::After { predecessor }),
         1 => Just(PagePlacement::Overwrite),
+        2 => (0..5_u32).prop_map(PagePlacement::Handle),
     ];
     let step = prop_oneof![
         16 => (hot, 1..40_u64, placement).prop_map(move |(first, count, placement)| {
@@ -57,6 +76,7 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
             Step::Trim { first, count: count.min(pages - first) }
         }),
         1 => Just(Step::Pad),
+        1 => (0..5_u32).prop_map(Step::Renew),
         2 => Just(Step::Idle),
         1 => Just(Step::SaveAndRestore),
     ];
@@ -115,6 +135,7 @@ fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
             (first..first + count).for_each(|lpn| reference.trim(ftl, lpn));
         }
         Step::Pad => reference.pad(ftl),
+        Step::Renew(handle) => reference.renew(ftl, handle),
         Step::Idle => reference.idle(ftl),
         Step::SaveAndRestore => {
             let image = ftl.image();
@@ -162,7 +183,8 @@ proptest! {
             work.clear();
             let hot = numbers.below(4) != 0;
             let first = numbers.below(if hot { pages.div_ceil(10) } else { pages });
-            let placement = match (hinted, numbers.below(3)) {
+            let placement = match (hinted, numbers.below(4)) {
+                (_, 3) => PagePlacement::Handle(numbers.below(5) as u32),
                 (true, 0) => PagePlacement::Overwrite,
                 (true, 1) => PagePlacement::After { predecessor: numbers.below(pages) },
                 _ => PagePlacement::RoundRobin,
@@ -216,6 +238,9 @@ proptest! {
             slots_per_page,
             granule_pages,
             logical_pages: 256,
+            slc_blocks: 0,
+            slc_pages: 0,
+            handles: 1,
         };
         let mut ftl = Ftl::new(geometry, published()).unwrap();
         let granule = u64::from(granule_pages * slots_per_page);
@@ -252,8 +277,11 @@ proptest! {
         steps in steps(300),
         flips in proptest::collection::vec((0..4_000_usize, any::<u8>()), 0..4),
         cut in 0..4_000_usize,
+        slc: bool,
     ) {
-        let geometry = with_least_blocks(FtlGeometry { logical_pages: 300, ..small() });
+        let smallest = if slc { small_with_slc(7) } else { small() };
+        let smallest = FtlGeometry { handles: if slc { 3 } else { 1 }, ..smallest };
+        let geometry = with_least_blocks(FtlGeometry { logical_pages: 300, ..smallest });
         let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
         let mut reference = Reference::new(geometry);
         for step in steps {

@@ -66,10 +66,24 @@ impl Reference {
         self.buffered.iter_mut().for_each(Content::clear);
     }
 
+    /// Gives a handle a new reclaim unit: none of its data waits any more.
+    pub(super) fn renew(&mut self, ftl: &mut Ftl, handle: u32) {
+        let mut work = Vec::new();
+        let unit = self.geometry.slots_per_reclaim_unit();
+        let left = ftl.reclaim_units_left().nth(handle as usize);
+        let unfilled = ftl.renew(handle, &mut work);
+        assert_eq!(unfilled, left.filter(|left| *left < unit).unwrap_or(0));
+        assert!(left.is_none() || ftl.reclaim_units_left().nth(handle as usize) == Some(unit));
+        self.apply(&work);
+        for pages in &mut self.buffered {
+            pages.retain(|(lpn, _)| ftl.read(*lpn).is_some_and(|page| ftl.is_buffered(page)));
+        }
+    }
+
     /// Lets the FTL collect for as long as it has something to do, which must come to an end.
     pub(super) fn idle(&mut self, ftl: &mut Ftl) {
         let mut work = Vec::new();
-        let slots = self.geometry.slots();
+        let slots = self.geometry.slot_numbers();
         for turn in 0.. {
             assert!(turn <= 4 * slots, "collecting never ends");
             if !ftl.collect_idle(&mut work) {
@@ -95,6 +109,11 @@ impl Reference {
                 }
                 FlashOp::Copyback { from, to } => {
                     assert_eq!(from.die, to.die, "a copyback stays on its die");
+                    assert_eq!(cause == Cause::Fold, self.geometry.is_slc(from.block));
+                    assert!(
+                        !self.geometry.is_slc(to.block),
+                        "only the host fills the cache"
+                    );
                     let content = self.flash[&from].clone();
                     self.program(to, content);
                 }
@@ -113,8 +132,8 @@ impl Reference {
             page.page, *next,
             "pages of a block are programmed in order: {page:?}"
         );
-        assert!(page.block < self.geometry.blocks_per_die);
-        assert!(page.page < self.geometry.pages_per_block);
+        assert!(page.block < self.geometry.all_blocks());
+        assert!(page.page < self.geometry.pages_in(page.block));
         *next += 1;
         self.flash.insert(page, content);
     }
@@ -181,8 +200,13 @@ pub(super) fn check_tables(ftl: &Ftl, mapped: usize) {
                 slots.iter().filter(|lpn| **lpn != 0).count() as u32,
                 state.valid
             );
+            let free = if ftl.geometry.is_slc(block) {
+                &die.free_slc
+            } else {
+                &die.free
+            };
             assert_eq!(
-                die.free.contains(&block),
+                free.contains(&block),
                 state.state == blocks::BlockState::Free
             );
             valid += state.valid;
@@ -192,7 +216,7 @@ pub(super) fn check_tables(ftl: &Ftl, mapped: usize) {
         assert!(die.draining.len() <= 1);
         assert_eq!(
             die.erases,
-            die.blocks
+            die.blocks[..ftl.geometry.blocks_per_die as usize]
                 .iter()
                 .map(|it| u64::from(it.erases))
                 .sum::<u64>()

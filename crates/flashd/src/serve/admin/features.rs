@@ -9,7 +9,10 @@ use nvme_wire::{
 };
 use zerocopy::IntoBytes;
 
-use super::super::{limits::IO_QUEUES_MAX, queue::HostQueue, send::Completed};
+use super::{
+    super::{fdp::handles, limits::IO_QUEUES_MAX, queue::HostQueue, send::Completed},
+    placement,
+};
 use crate::lock::lock;
 
 /// Bytes of the data of a feature that has some.
@@ -38,6 +41,7 @@ fn is_changeable(feature: Feature) -> bool {
             | Feature::KeepAliveTimer
             | Feature::HostBehavior
             | Feature::DieHints
+            | Feature::FdpEvents
     )
 }
 
@@ -49,9 +53,16 @@ fn is_there(queue: &HostQueue, feature: Feature) -> bool {
     );
     let without_cache =
         feature == Feature::VolatileWriteCache && !queue.device().has_volatile_cache();
+    let without_fdp = is_fdp(feature) && handles(queue.device()) == 0;
     !matches!(feature, Feature::Unknown(_))
         && !without_cache
+        && !without_fdp
         && (for_discovery || !queue.controller.is_discovery)
+}
+
+/// Whether a feature is one of Flexible Data Placement.
+pub(super) const fn is_fdp(feature: Feature) -> bool {
+    matches!(feature, Feature::FlexibleDataPlacement | Feature::FdpEvents)
 }
 
 /// The value of a feature, as the end of the command.
@@ -114,6 +125,9 @@ pub(super) fn get(
         | Feature::WriteAtomicity
         | Feature::CommandSetProfile => Ok(Completed::Result(0)),
         Feature::TemperatureThreshold => Ok(Completed::Result(343)),
+        Feature::FlexibleDataPlacement => placement::enabled(value),
+        // `placement` answers for these.
+        Feature::FdpEvents => Err(Status::InvalidField),
         Feature::Unknown(_) => Err(Status::InvalidField),
     }
 }
@@ -185,6 +199,8 @@ pub(super) fn set(
         Feature::CommandSetProfile => Err(Status::CommandSetCombinationRejected),
         // Connect has set it, for good.
         Feature::HostIdentifier => Err(Status::SequenceError),
+        // `placement` sets these.
+        Feature::FlexibleDataPlacement | Feature::FdpEvents => Err(Status::InvalidField),
         Feature::Arbitration
         | Feature::PowerManagement
         | Feature::TemperatureThreshold

@@ -5,12 +5,12 @@ use nvme_wire::{
     ALL_NAMESPACES, Status, ascii,
     discovery::DISCOVERY_NQN,
     identify::{
-        CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Cns, CommandSet, Controller, DLFEAT_ZEROES,
-        IDENTIFY_LEN, IndependentNamespace, LPA_EFFECTS, LPA_EXTENDED, LbaFormat, NSFEAT_OPTIMAL,
-        Namespace, NvmController, NvmNamespace, OAES_NAMESPACE, ONCS_COMPARE, ONCS_COPY,
-        ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES,
-        OZCS_READ_ACROSS_ZONES, SglSupport, ZonedController, ZonedLbaFormat, ZonedNamespace,
-        descriptors,
+        CTRATT_ENDURANCE_GROUPS, CTRATT_FDP, CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Cns,
+        CommandSet, Controller, DLFEAT_ZEROES, IDENTIFY_LEN, IndependentNamespace, LPA_EFFECTS,
+        LPA_EXTENDED, LbaFormat, NSFEAT_OPTIMAL, Namespace, NvmController, NvmNamespace,
+        OAES_NAMESPACE, ONCS_COMPARE, ONCS_COPY, ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP,
+        ONCS_VERIFY, ONCS_WRITE_ZEROES, OZCS_READ_ACROSS_ZONES, SglSupport, ZonedController,
+        ZonedLbaFormat, ZonedNamespace, descriptors,
     },
     nqn,
     pdu::CapsuleResp,
@@ -22,6 +22,7 @@ use zerocopy::{
 };
 
 use super::super::{
+    fdp::{ENDURANCE_GROUP, handles},
     limits::{
         ADMIN_IN_CAPSULE_MAX, COPY_BYTES_MAX, COPY_RANGES_MAX, ERROR_ENTRIES, EVENT_REQUESTS_MAX,
         IN_CAPSULE_MAX, MAX_TRANSFER_SHIFT, QUEUE_ENTRIES_MAX, copy_range_blocks,
@@ -83,7 +84,17 @@ pub(super) fn identify(
             page[0] = sets.iter().fold(0, |bits, set| bits | 1 << set.raw());
             Ok(page)
         }
-        Cns::NvmSets | Cns::Unknown(_) => Err(Status::InvalidField),
+        Cns::EnduranceGroups if handles(queue.device()) > 0 => {
+            // Groups from the wanted one on: there is one.
+            let ids: &[u16] = match ask.cns_specific {
+                0..=ENDURANCE_GROUP => &[1, ENDURANCE_GROUP],
+                _ => &[0],
+            };
+            let mut page: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+            page.resize(IDENTIFY_LEN, 0);
+            Ok(page)
+        }
+        Cns::EnduranceGroups | Cns::NvmSets | Cns::Unknown(_) => Err(Status::InvalidField),
     }
 }
 
@@ -161,6 +172,11 @@ fn controller(queue: &HostQueue) -> Controller {
         return page;
     }
     page.controller_type = 1;
+    if handles(queue.device()) > 0 {
+        let more = CTRATT_ENDURANCE_GROUPS | CTRATT_FDP;
+        page.attributes = U32::new(page.attributes.get() | more);
+        page.max_endurance_group = U16::new(ENDURANCE_GROUP);
+    }
     // Several controllers can be there at a time.
     page.multipath = u8::from(!subsystem.is_private) << 1;
     page.async_events = U32::new(OAES_NAMESPACE);
@@ -229,6 +245,9 @@ fn namespace(index: usize, of: &device::Namespace, queue: &HostQueue) -> Namespa
     page.copy_ranges = (COPY_RANGES_MAX - 1) as u8;
     page.nguid = of.uuid;
     page.lba_formats[0] = lba_format(of);
+    if queue.device().reclaim_unit_handles(index) > 0 {
+        page.endurance_group = U16::new(ENDURANCE_GROUP);
+    }
     // A host should write in units that go to flash at once.
     let page_blocks = queue.device().geometry().page.get() / of.block_bytes;
     if of.kind == NamespaceKind::Conventional && (2..=1 << 16).contains(&page_blocks) {

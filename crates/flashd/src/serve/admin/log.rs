@@ -26,11 +26,14 @@ use zerocopy::{
 
 use super::{
     super::{
+        fdp::handles,
         limits::{ERROR_ENTRIES, QUEUE_ENTRIES_MAX},
         queue::HostQueue,
     },
+    features::is_fdp,
     geometry::geometry,
     identify::supported,
+    placement,
 };
 
 /// Pages that a controller of the subsystem has.
@@ -44,6 +47,14 @@ const PAGES: [LogPage; 9] = [
     LogPage::FeatureEffects,
     LogPage::ChangedZones,
     LogPage::Geometry,
+];
+
+/// Those that a controller has beside them with Flexible Data Placement.
+const FDP_PAGES: [LogPage; 4] = [
+    LogPage::FdpConfigurations,
+    LogPage::ReclaimUnitHandleUsage,
+    LogPage::FdpStatistics,
+    LogPage::FdpEvents,
 ];
 
 /// As much of a log page as is asked for, filled up with zeroes where it ends before.
@@ -66,8 +77,14 @@ fn page(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Statu
             _ => Err(Status::InvalidLogPage),
         };
     }
+    let has_fdp = handles(queue.device()) > 0;
     match ask.page {
+        LogPage::Supported if has_fdp => Ok(supported_pages(&[&PAGES[..], &FDP_PAGES].concat())),
         LogPage::Supported => Ok(supported_pages(&PAGES)),
+        LogPage::FdpConfigurations
+        | LogPage::ReclaimUnitHandleUsage
+        | LogPage::FdpStatistics
+        | LogPage::FdpEvents => placement::page(queue, ask),
         LogPage::Error => {
             let mut page = queue.controller.errors.latest().as_bytes().to_vec();
             page.resize(ERROR_ENTRIES * nvme_wire::log::ErrorEntry::LEN, 0);
@@ -87,8 +104,8 @@ fn page(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Statu
             Ok(page.as_bytes().to_vec())
         }
         LogPage::ChangedNamespaces => Ok(changed_namespaces(queue)),
-        LogPage::Effects => Ok(effects(supported(ask.set)?).as_bytes().to_vec()),
-        LogPage::FeatureEffects => Ok(feature_effects()),
+        LogPage::Effects => Ok(effects(supported(ask.set)?, has_fdp).as_bytes().to_vec()),
+        LogPage::FeatureEffects => Ok(feature_effects(has_fdp)),
         // No zone changes its state without a host's command.
         LogPage::ChangedZones => {
             queue.backend().namespace(nsid)?;
@@ -149,7 +166,7 @@ fn changed_namespaces(queue: &HostQueue) -> Vec<u8> {
 }
 
 /// Commands Supported and Effects of an I/O command set.
-fn effects(set: CommandSet) -> Effects {
+fn effects(set: CommandSet, has_fdp: bool) -> Effects {
     let mut page = Effects::zeroed();
     for opcode in AdminOpcode::ALL {
         page.admin[usize::from(opcode.raw())] = U32::new(EFFECT_SUPPORTED);
@@ -165,6 +182,11 @@ fn effects(set: CommandSet) -> Effects {
                 EFFECT_CONTENT
             }
             IoOpcode::ZoneManagementReceive if set == CommandSet::Zoned => 0,
+            IoOpcode::IoManagementReceive | IoOpcode::IoManagementSend
+                if has_fdp && set == CommandSet::Nvm =>
+            {
+                0
+            }
             IoOpcode::Flush | IoOpcode::Read | IoOpcode::Compare | IoOpcode::Verify => 0,
             _ => continue,
         };
@@ -174,11 +196,12 @@ fn effects(set: CommandSet) -> Effects {
 }
 
 /// Feature Identifiers Supported and Effects.
-fn feature_effects() -> Vec<u8> {
+fn feature_effects(has_fdp: bool) -> Vec<u8> {
     const SUPPORTED: u32 = 1 << 0;
     const CONTROLLER_SCOPE: u32 = 1 << 22;
     let mut list = [U32::new(0); 256];
-    for feature in Feature::ALL {
+    let has = |feature: &&Feature| has_fdp || !is_fdp(**feature);
+    for feature in Feature::ALL.iter().filter(has) {
         list[usize::from(feature.raw())] = U32::new(SUPPORTED | CONTROLLER_SCOPE);
     }
     list.as_bytes().to_vec()

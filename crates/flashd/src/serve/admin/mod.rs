@@ -4,6 +4,7 @@ mod features;
 mod geometry;
 mod identify;
 mod log;
+mod placement;
 
 use nvme_wire::{Status, admin::AdminCommand, feature::Feature, identify::IDENTIFY_LEN};
 
@@ -20,6 +21,16 @@ pub(super) fn need(queue: &HostQueue, command: &AdminCommand) -> Result<Need, St
         AdminCommand::Identify(_) => Ok(Need::room_for(IDENTIFY_LEN as u64)),
         AdminCommand::GetLogPage(get) if get.len > MAX_TRANSFER as u64 => Err(Status::InvalidField),
         AdminCommand::GetLogPage(get) => Ok(Need::room_for(get.len)),
+        AdminCommand::GetFeatures {
+            feature: Feature::FdpEvents,
+            select,
+            value,
+        } if features::has_data(select) => Ok(placement::room_for_events(value)),
+        AdminCommand::SetFeatures {
+            feature: Feature::FdpEvents,
+            value,
+            ..
+        } => Ok(placement::events_need(value)),
         AdminCommand::GetFeatures {
             feature, select, ..
         } => Ok(features::data_len(feature)
@@ -49,14 +60,32 @@ pub(super) fn execute(
         AdminCommand::Identify(ask) => identify::identify(queue, nsid, &ask).map(Completed::Data),
         AdminCommand::GetLogPage(ask) => log::get(queue, nsid, &ask).map(Completed::Data),
         AdminCommand::GetFeatures {
+            feature: Feature::FdpEvents,
+            select,
+            value,
+        } if features::has_data(select) => placement::events(queue, nsid, value),
+        AdminCommand::GetFeatures {
             feature,
             select,
             value,
         } => features::get(queue, feature, select, value),
         AdminCommand::SetFeatures {
+            feature: Feature::FdpEvents,
+            save: false,
+            value,
+            dword12,
+        } => placement::enable_events(queue, nsid, (value, dword12), data).map(Completed::Result),
+        AdminCommand::SetFeatures {
+            feature: Feature::FlexibleDataPlacement,
+            save: false,
+            value,
+            dword12,
+        } => placement::enable(queue, value, dword12).map(Completed::Result),
+        AdminCommand::SetFeatures {
             feature,
             save,
             value,
+            ..
         } => features::set(queue, feature, save, value, data).map(Completed::Result),
         AdminCommand::Abort { queue: of, cid } => abort(queue, of, cid).map(Completed::Result),
         AdminCommand::AsyncEventRequest => return queue.controller.wait_for_event(permit),

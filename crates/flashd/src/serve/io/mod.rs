@@ -4,6 +4,7 @@
 //! ends the command.
 
 mod copy;
+mod handles;
 mod work;
 mod zones;
 
@@ -12,6 +13,7 @@ use std::sync::atomic::Ordering;
 use flash_model::{NamespaceKind, Placement, Span};
 use nvme_wire::{
     ALL_NAMESPACES, Status,
+    fdp::{ReceiveOperation, SendOperation},
     io::{IoCommand, Transfer, WriteHint},
     range,
     vendor::DefragmentMove,
@@ -56,7 +58,8 @@ pub(super) fn need(queue: &HostQueue, nsid: u32, command: &IoCommand) -> Result<
             }
             Ok(Need::at_least(moves as usize * DefragmentMove::LEN))
         }
-        IoCommand::ZoneReceive { len, .. } => {
+        IoCommand::ManagementSend { placement_ids, .. } => Ok(Need::at_least(placement_ids * 2)),
+        IoCommand::ManagementReceive { len, .. } | IoCommand::ZoneReceive { len, .. } => {
             if len > MAX_TRANSFER as u64 {
                 return Err(Status::InvalidField);
             }
@@ -111,12 +114,13 @@ fn check<'a>(
         IoCommand::Read(transfer) => Work::Read(span(namespace, transfer.blocks)?),
         IoCommand::Write(transfer, hint) => {
             let Span { offset, len } = span(namespace, transfer.blocks)?;
+            let placement = placement(queue, (index, namespace), hint)?;
             queue.backend().counters.written(len);
             changes(Request::Write {
                 offset,
                 data,
                 fua: durable(queue, transfer.fua),
-                placement: placement(queue, namespace, hint),
+                placement,
             })
         }
         IoCommand::Compare(transfer) => {
@@ -150,6 +154,21 @@ fn check<'a>(
             copy::copy(namespace, &sources, destination, durable(queue, fua))?
         }
         IoCommand::InDeviceDefragment { moves } => copy::defragment(namespace, moves, data)?,
+        IoCommand::ManagementReceive {
+            operation: ReceiveOperation::ReclaimUnitHandleStatus,
+            len,
+        } => Work::Done(Completed::Data(handles::status(
+            queue,
+            index,
+            len as usize,
+        )?)),
+        IoCommand::ManagementSend {
+            operation: SendOperation::ReclaimUnitHandleUpdate,
+            placement_ids,
+        } => Work::Renew(handles::update(queue, index, data, placement_ids)?),
+        IoCommand::ManagementReceive { .. } | IoCommand::ManagementSend { .. } => {
+            return Err(Status::InvalidField);
+        }
         IoCommand::ZoneSend { .. } | IoCommand::ZoneReceive { .. } | IoCommand::ZoneAppend(_)
             if namespace.kind != NamespaceKind::Zoned =>
         {
@@ -202,12 +221,19 @@ fn durable(queue: &HostQueue, fua: bool) -> bool {
         .load(Ordering::Relaxed)
 }
 
-fn placement(queue: &HostQueue, namespace: &Namespace, hint: WriteHint) -> Placement {
-    if !queue.controller.settings.hints() {
-        return Placement::RoundRobin;
+fn placement(
+    queue: &HostQueue,
+    (index, namespace): (usize, &Namespace),
+    hint: WriteHint,
+) -> Result<Placement, Status> {
+    if let WriteHint::Placement { id } = hint {
+        return handles::of_write(queue, index, id);
     }
-    match hint {
-        WriteHint::None => Placement::RoundRobin,
+    if !queue.controller.settings.hints() {
+        return Ok(Placement::RoundRobin);
+    }
+    Ok(match hint {
+        WriteHint::None | WriteHint::Placement { .. } => Placement::RoundRobin,
         WriteHint::Overwrite => Placement::Overwrite,
         // An out-of-range predecessor counts as unmapped: the normal rule applies.
         WriteHint::After { predecessor } => predecessor
@@ -216,7 +242,7 @@ fn placement(queue: &HostQueue, namespace: &Namespace, hint: WriteHint) -> Place
             .map_or(Placement::RoundRobin, |predecessor| Placement::After {
                 predecessor,
             }),
-    }
+    })
 }
 
 /// Show the bytes of a span, part by part, each with its place in the span.

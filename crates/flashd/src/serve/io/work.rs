@@ -27,6 +27,8 @@ pub(super) enum Work<'a> {
     Migrate { moves: Vec<Move>, count: u64 },
     /// Deallocate all of these.
     Deallocate(Vec<Span>),
+    /// Give these handles new reclaim units.
+    Renew(Vec<u32>),
     /// Flush all namespaces.
     FlushAll,
 }
@@ -123,6 +125,12 @@ impl Work<'_> {
                 let requests = spans
                     .into_iter()
                     .map(|Span { offset, len }| (namespace, Request::Deallocate { offset, len }));
+                submit_all(device, requests, changed, permit);
+            }
+            Self::Renew(handles) => {
+                let requests = handles
+                    .into_iter()
+                    .map(|handle| (namespace, Request::RenewHandle { handle }));
                 submit_all(device, requests, changed, permit);
             }
             Self::FlushAll => {

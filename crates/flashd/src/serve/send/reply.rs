@@ -18,6 +18,8 @@ pub(in crate::serve) enum Completed {
     Result(u64),
     /// With this data for the host, at least one byte.
     Data(Vec<u8>),
+    /// With this data, at least one byte, and this result.
+    DataAndResult { data: Vec<u8>, result: u64 },
     /// With data that is read from the store when it is sent.
     Read {
         namespace: usize,
@@ -89,7 +91,7 @@ impl Reply {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Done {
-                end: Ok(Completed::Data(bytes)),
+                end: Ok(Completed::Data(bytes) | Completed::DataAndResult { data: bytes, .. }),
                 ..
             }
             | Self::Pdu(bytes) => bytes.len(),
@@ -142,6 +144,17 @@ impl Format {
                 let at = self.start_data(cid, bytes.len() as u32, wire);
                 wire[at..at + bytes.len()].copy_from_slice(bytes);
                 self.end_data(cid, at, bytes.len(), wire);
+            }
+            Completed::DataAndResult { ref data, result } => {
+                // A C2HData PDU that says by itself that the command has succeeded has no result.
+                let without = Self {
+                    sq_head: Some(self.sq_head.unwrap_or(0)),
+                    ..self
+                };
+                let at = without.start_data(cid, data.len() as u32, wire);
+                wire[at..at + data.len()].copy_from_slice(data);
+                without.put_digest(at, data.len(), wire);
+                self.put_end(cid, Status::Success, result, wire);
             }
             Completed::Read {
                 namespace,
@@ -204,11 +217,16 @@ impl Format {
         data_start
     }
 
-    fn end_data(self, cid: u16, at: usize, len: usize, wire: &mut Vec<u8>) {
+    /// The digest of data, where there are digests.
+    fn put_digest(self, at: usize, len: usize, wire: &mut Vec<u8>) {
         if self.digests.data {
             let digest: [u8; DIGEST_LEN] = crc32c::crc32c(&wire[at..at + len]).to_le_bytes();
             wire.extend_from_slice(&digest);
         }
+    }
+
+    fn end_data(self, cid: u16, at: usize, len: usize, wire: &mut Vec<u8>) {
+        self.put_digest(at, len, wire);
         if self.sq_head.is_some() {
             self.put_end(cid, Status::Success, 0, wire);
         }
