@@ -31,7 +31,7 @@ pub struct Session {
     pub date: Option<String>,
     /// The commit of the programs that were measured; `None` for virtual time.
     pub version: Option<String>,
-    /// Runs of each row; `None` where nothing was repeated.
+    /// Runs of each row; `None` where that was not kept, and for virtual time.
     pub runs: Option<u32>,
     /// A circumstance that a reader has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
