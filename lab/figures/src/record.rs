@@ -179,6 +179,15 @@ impl Record {
             .map(|row| (&row.case, &row.contender))
             .collect();
         rows.sort_unstable();
+        for (case, contender) in &rows {
+            ensure!(
+                ![" / ", " ÷ ", " : ", "}"]
+                    .iter()
+                    .any(|it| case.contains(it) || contender.contains(it)),
+                "{}: {case} / {contender}: placeholders cannot name it",
+                file.display()
+            );
+        }
         for two in rows.windows(2) {
             ensure!(
                 two[0] != two[1],
