@@ -7,26 +7,30 @@ mod collecting;
 mod compare;
 #[path = "../examples/fast24/dummy.rs"]
 mod dummy;
-#[path = "../examples/fast24/figures.rs"]
-mod figures;
 #[path = "../examples/fast24/host.rs"]
 mod host;
+#[path = "../examples/fast24/placement.rs"]
+mod placement;
 #[path = "../examples/fast24/published.rs"]
 mod published;
+#[path = "../examples/fast24/results.rs"]
+mod results;
+
+use std::path::Path;
 
 use collecting::{Others, Outcome, run, without_collecting};
 use compare::{
     LAYOUTS, Row, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8, with_32_dies,
 };
-use figures::{Change, contiguous, cost_of_a_call, disturbed_at_random};
 use host::{KIB, MIB};
+use placement::{Change, contiguous, cost_of_a_call, disturbed_at_random};
 
 /// A small namespace, with 22 % to spare: one of 8 GiB takes minutes.
 const SIZE: u64 = 512 * MIB;
 
 fn within(rows: &[Row], tolerance: f64) {
     for row in rows {
-        assert!(row.deviation().abs() <= tolerance, "{row}");
+        assert!(row.deviation().abs() <= tolerance, "{row:?}");
     }
 }
 
@@ -80,7 +84,7 @@ fn figure_11_with_the_approach_emulated_is_within_2_percent_of_contiguous() {
         let rows = figure_11(&profile, per_call, fragmented);
         for row in &rows {
             if row.what.contains("approach") {
-                assert!(row.here >= 0.98, "{row}");
+                assert!(row.here >= 0.98, "{row:?}");
             } else {
                 // Real SSDs whose times are not published; the authors' emulator is as far off.
                 within(&[*row], 0.25);
@@ -155,5 +159,43 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
             );
             assert!(outcome.beside < beside * 1.1, "{name} {beside} {outcome:?}");
         }
+    }
+}
+
+/// The rows of the committed result that were computed again are equal to it.
+fn as_committed(rows: &[figures::Row]) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../figures/fast24.json");
+    let record = figures::Record::read(&file).unwrap();
+    for row in rows {
+        assert!(
+            record.rows().any(|committed| committed == row),
+            "{}: not as committed; the example fast24 with --keep writes it anew: {row:?}",
+            file.display()
+        );
+    }
+}
+
+#[test]
+fn the_committed_figures_come_out_again() {
+    as_committed(&results::quick());
+}
+
+/// The same for those with garbage collection, which take minutes: `make proof`.
+#[test]
+fn the_committed_figures_of_collecting_come_out_again() {
+    if std::env::var_os("INDEF_WHOLE_FAST24").is_some() {
+        as_committed(&results::collecting(results::WHOLE));
+    } else {
+        let rows = results::collecting(("512 MiB", SIZE));
+        let of = |case: &str, layout: &str| {
+            let mut rows = rows.iter();
+            let row = rows.find(|row| row.case == case && row.contender == layout);
+            row.unwrap().values["aged_mib_per_s"].median()
+        };
+        // Without separation, hints do not keep the speed.
+        let hinted = "appends, hints";
+        let separated = of("512 MiB, small", hinted);
+        let mixed = of("512 MiB, small, not separated", hinted);
+        assert!(mixed < 0.7 * separated, "{mixed} {separated}");
     }
 }

@@ -168,9 +168,15 @@ fn conditions(session: &Session, values: &[Value]) -> String {
     let repeated = session.runs.filter(|runs| *runs > 1);
     match repeated {
         Some(runs) => text += &format!("; medians of {runs} runs"),
-        None => text += "; one run",
+        None if session.runs.is_some() => text += "; one run",
+        None => {}
     }
-    if repeated.is_some() {
+    if values
+        .iter()
+        .any(|value| matches!(value, Value::Measured { spread: None, .. }))
+    {
+        text += "; the spread was not kept";
+    } else if repeated.is_some() {
         text += &spread(values);
     }
     text.push('.');
@@ -185,8 +191,7 @@ fn spread(values: &[Value]) -> String {
     let (mut below, mut above) = (0.0_f64, 0.0_f64);
     for value in values {
         match value {
-            Value::Exact(_) => {}
-            Value::Measured { spread: None, .. } => return "; the spread was not kept".to_owned(),
+            Value::Exact(_) | Value::Measured { spread: None, .. } => {}
             // A share of zero says nothing.
             Value::Measured { median, .. } if *median == 0.0 => {}
             Value::Measured {
@@ -200,7 +205,7 @@ fn spread(values: &[Value]) -> String {
     }
     format!(
         ", single runs from −{:.0} to +{:.0} % of them",
-        -below * 100.0,
+        below.abs() * 100.0,
         above * 100.0
     )
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::expression::Results;
+use crate::{Row, expression::Results};
 
 const REGION: &str = "<!-- figures: ";
 const END_OF_REGION: &str = "<!-- end figures -->";
@@ -87,7 +87,8 @@ fn one<'a>(
 
 /// A template with all placeholders replaced. A line that begins with `{if RESULT / CASE}` is only
 /// there if the case was measured; one that begins with `{each RESULT / CASE}` is there for each
-/// contender, whose name is `{contender}` and whose values are `{.QUANTITY}`.
+/// contender, whose name is `{contender}` and whose values are `{.QUANTITY}`, or `{.QUANTITY?}` if it
+/// may be missing.
 fn fill(template: &str, results: &mut Results) -> Result<String> {
     // Of each template, what it shows itself.
     let earlier = std::mem::take(&mut results.shown);
@@ -117,9 +118,7 @@ fn fill_values(template: &str, results: &mut Results) -> Result<String> {
         };
         for row in results.rows(each).with_context(here)? {
             let filled = replace(line, |inside| match inside.strip_prefix('.') {
-                Some(quantity) => {
-                    value(&format!("{each} / {} / {quantity}", row.contender), results)
-                }
+                Some(quantity) => of_row(quantity, each, &row, results),
                 None if inside == "contender" => Ok(row.contender.clone()),
                 None => value(inside, results),
             });
@@ -128,6 +127,17 @@ fn fill_values(template: &str, results: &mut Results) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+/// A value of a row; one that ends with a question mark need not be there.
+fn of_row(quantity: &str, each: &str, row: &Row, results: &mut Results) -> Result<String> {
+    let name = quantity.split(" : ").next().unwrap_or_default();
+    let quantity = match name.strip_suffix('?') {
+        Some(name) if !row.values.contains_key(name) => return Ok("–".to_owned()),
+        Some(_) => quantity.replacen('?', "", 1),
+        None => quantity.to_owned(),
+    };
+    value(&format!("{each} / {} / {quantity}", row.contender), results)
 }
 
 /// The case of a command that begins a line, and the rest of the line.

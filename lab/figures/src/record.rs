@@ -31,7 +31,7 @@ pub struct Session {
     pub date: Option<String>,
     /// The commit of the programs that were measured; `None` for virtual time.
     pub version: Option<String>,
-    /// Runs of each row; `None` where nothing was repeated.
+    /// Runs of each row; `None` where that was not kept, and for virtual time.
     pub runs: Option<u32>,
     /// A circumstance that a reader has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,6 +179,15 @@ impl Record {
             .map(|row| (&row.case, &row.contender))
             .collect();
         rows.sort_unstable();
+        for (case, contender) in &rows {
+            ensure!(
+                ![" / ", " ÷ ", " : ", "}"]
+                    .iter()
+                    .any(|it| case.contains(it) || contender.contains(it)),
+                "{}: {case} / {contender}: placeholders cannot name it",
+                file.display()
+            );
+        }
         for two in rows.windows(2) {
             ensure!(
                 two[0] != two[1],

@@ -41,7 +41,7 @@ fn small_tree() -> TempDir {
     write(
         "figures/peers.md",
         "| | ours | theirs | |\n|---|---|---|---|\n\
-         {each peers / small}| {contender} | {.time_ns} | {peers / small / theirs} | {peers / small / theirs ÷ ours} times |\n\
+         {each peers / small}| {contender} | {.time_ns}{.size_bytes? : MiB} | {peers / small / theirs} | {peers / small / theirs ÷ ours} times |\n\
          {if peers / huge}| not measured yet: {peers / huge / ours} |\n\
          \n{measured peers} `{command peers}`\n",
     );
@@ -77,7 +77,7 @@ fn a_page_shows_its_result_and_is_made_only_once() {
     let tree = small_tree();
     let text = page(tree.path());
     assert!(
-        text.contains("| ours | 2 s | 10 s | 5.0 times |\n| theirs | 10 s"),
+        text.contains("| ours | 2 s– | 10 s | 5.0 times |\n| theirs | 10 s–"),
         "{text}"
     );
     assert!(!text.contains("not measured yet"), "{text}");
@@ -98,11 +98,16 @@ fn a_page_shows_its_result_and_is_made_only_once() {
 #[test]
 fn a_stale_page_is_found() {
     let tree = small_tree();
-    replace(tree.path(), "docs/a.md", "| ours | 2 s |", "| ours | 1 s |");
+    replace(
+        tree.path(),
+        "docs/a.md",
+        "| ours | 2 s– |",
+        "| ours | 1 s– |",
+    );
     let stale = tree::stale(tree.path()).unwrap();
     assert_eq!(stale.len(), 1);
     assert!(
-        stale[0].starts_with("docs/a.md:6: the result gives: | ours | 2 s |"),
+        stale[0].starts_with("docs/a.md:6: the result gives: | ours | 2 s– |"),
         "{stale:?}"
     );
     tree::regenerate(tree.path()).unwrap();
@@ -120,7 +125,10 @@ fn a_stale_page_is_found() {
     assert_eq!(tree::stale(tree.path()).unwrap().len(), 1);
     tree::regenerate(tree.path()).unwrap();
     let text = page(tree.path());
-    assert!(text.contains("| ours | 4 s | 10 s | 2.5 times |"), "{text}");
+    assert!(
+        text.contains("| ours | 4 s– | 10 s | 2.5 times |"),
+        "{text}"
+    );
     assert!(
         text.contains("Measured 2026-11-25") && text.contains("Measured 2026-11-24"),
         "{text}"

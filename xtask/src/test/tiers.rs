@@ -67,9 +67,15 @@ const FURTHER: [(&str, &str); 17] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 11] = [
+const LONGER: [(&str, &str, &str, &str); 12] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
+    (
+        "fast24",
+        "the_committed_figures_of_collecting",
+        "INDEF_WHOLE_FAST24",
+        "1",
+    ),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
     ("serve", "fuzz::", "INDEF_SERVE_FUZZ_SECONDS", "600"),
     ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),

@@ -9,8 +9,8 @@ use units::Nanos;
 
 use super::{
     dummy::Numbers,
-    figures::{Change, FILE, GRANULE, device},
     host::{File, Host, KIB, mib_per_s},
+    placement::{Change, FILE, GRANULE, device},
 };
 
 /// The bytes that others write for each MiB that is read, if they write: one granule for every

@@ -1,14 +1,12 @@
 //! The figures of this model beside the published ones.
 
-use std::fmt::{self, Display, Formatter};
-
 use flash_model::Profile;
 use units::Nanos;
 
 use super::{
     collecting::Layout,
-    figures::{Change, Dummy, GRANULE, aligned_reads, contiguous, disturbed, filled, stripe},
     host::KIB,
+    placement::{Change, Dummy, GRANULE, aligned_reads, contiguous, disturbed, filled, stripe},
     published,
 };
 
@@ -20,6 +18,14 @@ pub(crate) fn emulated() -> Profile {
 /// As the emulated device with NVMe-A's stripe: 1 MiB in granules of 32 KiB are 32 dies (§3.2).
 pub(crate) fn with_32_dies() -> Profile {
     changed(&[("dies_per_channel", DIES_OF_A)])
+}
+
+/// As the emulated device with all data in order of arrival, as in the published emulator: whole
+/// granules and parts of them share blocks.
+pub(crate) fn without_separation() -> Profile {
+    let no =
+        "{ value = false, unit = \"flag\", kind = \"paper\", source = \"the published emulator\" }";
+    changed(&[("separate_parts", no)])
 }
 
 /// NVMe-A and NVMe-B, as far as Figure 8 shows them: the dies; the time that one of them takes for
@@ -81,21 +87,6 @@ impl Row {
     /// Returns the deviation, as a share of the published value.
     pub(crate) fn deviation(&self) -> f64 {
         self.here / self.published - 1.0
-    }
-}
-
-impl Display for Row {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self {
-            what,
-            here,
-            published,
-        } = self;
-        write!(
-            f,
-            "| {what} | {here:.3} | {published:.3} | {:+.1} % |",
-            self.deviation() * 100.0
-        )
     }
 }
 
@@ -208,7 +199,7 @@ pub(crate) fn ends(speeds: &[(u64, f64)], (best, worst): (f64, f64)) -> [Row; 3]
             published: worst,
         },
         Row {
-            what: "lowest ÷ highest",
+            what: "lowest to highest",
             here: lowest / highest,
             published: worst / best,
         },

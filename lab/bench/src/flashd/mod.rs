@@ -103,6 +103,10 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     let flashd = source_tree::release_binary("flashd")?;
     let load = source_tree::release_example("flashd", "load")?;
     let mut samples = Samples::default();
+    for setup in [&MOUNTS[0], &SERVED[3]] {
+        let model = [by_the_model(setup)?];
+        report.figure(setup.profile, "by the model", "latency_ns", &model);
+    }
     for run in 1..=common.runs {
         for setup in &MOUNTS {
             eprintln!("run {run} of {}: {}", common.runs, setup.name("mount"));
@@ -125,10 +129,6 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     }
     for (case, contender, quantity, samples) in &samples.0 {
         report.figure(case, contender, quantity, samples);
-    }
-    for setup in [&MOUNTS[0], &SERVED[3]] {
-        let model = [by_the_model(setup)?];
-        report.figure(setup.profile, "by the model", "latency_ns", &model);
     }
     Ok(())
 }
@@ -187,7 +187,12 @@ fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
     for (quantity, percentile) in [("latency_ns", "50.000000"), ("p99_latency_ns", "99.000000")] {
         let real = percentiles[percentile].as_f64();
         let real = real.context("fio reports no percentiles")?;
-        samples.add(&case, &contender, quantity, real / setup.scale);
+        let latency = real / setup.scale;
+        samples.add(&case, &contender, quantity, latency);
+        if quantity == "latency_ns" {
+            let off = (latency / by_the_model(setup)? - 1.0) * 100.0;
+            samples.add(&case, &contender, "off_pct", off);
+        }
     }
     let stats = disk.stats()?;
     for (quantity, field) in [("lateness_ns", "p50_ns"), ("p99_lateness_ns", "p99_ns")] {
