@@ -10,7 +10,7 @@ mod write;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use indef_core::{
@@ -139,6 +139,7 @@ impl Planner {
             rankings: compare.then_some(&rankings),
             nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
+            on_rows: AtomicBool::new(false),
         };
         let mut planned = self.walk(&basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
@@ -146,6 +147,7 @@ impl Planner {
         for file in &planned.files {
             planned.totals.add(file);
         }
+        options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
         planned.calibration = calibration;
         planned.nothing_to_gain = nothing_to_gain;
