@@ -15,7 +15,6 @@ use std::{
 
 use indef_core::{
     SkipReason,
-    access::READAHEAD,
     calibrate::{Calibration, CannotCalibrate},
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
@@ -46,8 +45,9 @@ pub struct Planner {
     pub paths: Vec<PathBuf>,
     /// A profile store, or a profile of lines: decides which ranges are worth moving.
     pub profile: Option<PathBuf>,
-    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
-    pub readahead: Bytes,
+    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses; `None`
+    /// for what the device of each file says.
+    pub readahead: Option<Bytes>,
     /// The internal geometry of the devices; `None` to ask them, without a note where they report
     /// nothing.
     pub geometry: Option<GeometryChoice>,
@@ -73,7 +73,7 @@ impl Planner {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: READAHEAD,
+            readahead: None,
             geometry: None,
             options: PlanOptions {
                 policy: default_policy(false),
