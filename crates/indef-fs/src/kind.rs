@@ -126,6 +126,22 @@ impl EngineKind {
         }
     }
 
+    /// Whether it places moved data in the device's rows as it lies in those of the file, where the
+    /// rows are known and there is room.
+    #[must_use]
+    pub const fn keeps_rows(self) -> bool {
+        match self {
+            Self::Ext4MoveExtent => true,
+            Self::XfsOffload
+            | Self::XfsCommitRange
+            | Self::XfsDedupeRange
+            | Self::XfsSwapExtents
+            | Self::BtrfsDefragRange
+            | Self::F2fsOffload
+            | Self::F2fsDefragment => false,
+        }
+    }
+
     /// How many bytes are written at most for each one that is moved: plans reckon with it.
     #[must_use]
     pub const fn writes_per_byte(self) -> u64 {

@@ -1,5 +1,7 @@
 //! The options of engines.
 
+use indef_core::layout::Row;
+
 /// Options that every engine gets.
 #[derive(Clone, Copy, Debug)]
 pub struct EngineOptions {
@@ -13,6 +15,8 @@ pub struct EngineOptions {
     pub by_name: bool,
     /// How many requests an engine keeps in flight for one file.
     pub queue_depth: u32,
+    /// The device's rows, where they are known: engines that can, place data congruently to them.
+    pub row: Option<Row>,
 }
 
 impl Default for EngineOptions {
@@ -22,6 +26,7 @@ impl Default for EngineOptions {
             strict: false,
             by_name: false,
             queue_depth: 32,
+            row: None,
         }
     }
 }

@@ -78,6 +78,22 @@ impl Cursor {
         }
     }
 
+    /// The same in a donor that begins with a row. A range of a row or more begins as far into a row as
+    /// it does in the file. A shorter one that ends in the row of the file in which it begins does so
+    /// here, too, and needs no more space than its own for that.
+    pub(crate) fn in_rows(donor_len: Bytes, range: FileRange, row: Bytes) -> Self {
+        let (row, len) = (row.get(), range.len.get());
+        let (here, there) = (donor_len.get() % row, range.start.get() % row);
+        let gap = if len >= row {
+            (there + row - here) % row
+        } else if there + len <= row && here + len > row {
+            row - here
+        } else {
+            0
+        };
+        Self::behind(Bytes(donor_len.get() + gap))
+    }
+
     /// The place in the donor for the file bytes `range`, after everything placed before.
     pub(crate) fn place(&mut self, range: FileRange, page: Bytes) -> FileOffset {
         let start = range.start.get();
@@ -269,6 +285,22 @@ mod tests {
             "the first of all"
         );
         assert!(survey(whole, &extents[..2]).small.is_none(), "none");
+    }
+
+    #[test]
+    fn ranges_lie_in_rows_as_they_do_in_the_file() {
+        let place = |donor_len, start, len| {
+            let range = FileRange::new(start, len);
+            Cursor::in_rows(Bytes(donor_len), range, Bytes(100)).donor_end
+        };
+        // A row or more: congruent.
+        assert_eq!(place(0, 0, 100), 0);
+        assert_eq!(place(0, 730, 100), 30);
+        assert_eq!(place(340, 730, 250), 430);
+        // Less: it does not reach into another row if it need not.
+        assert_eq!(place(340, 700, 60), 340);
+        assert_eq!(place(341, 700, 60), 400);
+        assert_eq!(place(341, 770, 60), 341);
     }
 
     #[test]

@@ -9,10 +9,13 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use indef_core::{SkipReason, layout::Layout};
+use indef_core::{
+    SkipReason,
+    layout::{Layout, Row},
+};
 use indef_fs::{
-    EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Step, StepLimit,
-    Target, count_ranges, detect, map, relocator,
+    EngineKind, EngineOptions, Mapper, Moved, RangeCopier, Refusal, Relocator, Space, Step,
+    StepLimit, Target, count_ranges, detect, map, relocator,
 };
 use linux_abi::{
     cache::{cachestat, resident_pages},
@@ -22,7 +25,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use scratch_fs::{
     CacheChange, ScratchFs, Segment, Shape, cache_change, cached_pages_after, require, verify,
 };
-use units::{Bytes, FileRange};
+use units::{Bytes, FileRange, PhysOffset};
 use workloads::Numbers;
 
 const SEED: u64 = 11;
@@ -41,6 +44,10 @@ fn scratch(size: Bytes, mkfs: &[&str]) -> Option<ScratchFs> {
 }
 
 fn engine(path: &Path) -> Result<Box<dyn Relocator>, Refusal> {
+    engine_for(path, None)
+}
+
+fn engine_for(path: &Path, row: Option<Row>) -> Result<Box<dyn Relocator>, Refusal> {
     let fs = detect(File::open(path).unwrap(), path)?;
     assert_eq!(fs.engines(), [EngineKind::Ext4MoveExtent]);
     relocator(
@@ -48,6 +55,7 @@ fn engine(path: &Path) -> Result<Box<dyn Relocator>, Refusal> {
         &fs,
         &EngineOptions {
             queue_depth: 8,
+            row,
             ..EngineOptions::default()
         },
     )
@@ -269,6 +277,99 @@ fn loop_only_the_ranges_asked_for_are_moved() {
         FileRange::new(0, 8 << 20),
     )
     .unwrap();
+}
+
+#[test]
+fn loop_ranges_of_a_row_lie_in_rows_as_in_the_file() {
+    for (row, origin) in [(256 << 10, 0), (96 << 10, 20 << 10)] {
+        let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {
+            return;
+        };
+        let row = Row {
+            bytes: Bytes(row),
+            origin: PhysOffset(origin),
+        };
+        let path = scratch.path().join("file");
+        dense(Bytes::mib(8)).make(&path).unwrap();
+        // Free space that begins in the middle of a row.
+        let beside = File::create(scratch.path().join("beside")).unwrap();
+        fallocate(&beside, FallocateFlags::empty(), 0, (1 << 20) + 36_864).unwrap();
+        let before = layout(&path).fragments();
+        let space = || Space::of(&beside).unwrap().free;
+        let free = space();
+        let (long, short) = (256 << 10, 32 << 10);
+        let ranges = [
+            FileRange::new(0, long),
+            FileRange::new(512 << 10, short),
+            FileRange::new(576 << 10, short),
+            FileRange::new((768 << 10) + 4096, short),
+            FileRange::new(1 << 20, long),
+            FileRange::new((2 << 20) + 20_480, 300 << 10),
+            FileRange::new(4 << 20, 1 << 20),
+        ];
+        let engine = engine_for(&path, Some(row)).unwrap();
+        let moved = relocate(engine.as_ref(), &path, Some(&ranges), Bytes::kib(100)).unwrap();
+        let asked: Bytes = ranges.iter().map(|range| range.len).sum();
+        assert_eq!((moved.relocated, moved.host_written), (asked, asked));
+        let after = layout(&path);
+        for range in ranges {
+            assert_eq!(after.fragments_in(range), 1, "{range:?}");
+            let first = after.clipped(range).next().unwrap();
+            let place = Bytes((first.phys.0 - origin) % row.bytes.0);
+            if range.len >= row.bytes {
+                assert_eq!(place.0, range.start.0 % row.bytes.0, "{range:?}");
+            } else {
+                assert!(place + range.len <= row.bytes, "{range:?} at {place:?}");
+            }
+        }
+        let blocks: u64 = ranges.iter().map(|range| range.len.0 / 4096 - 1).sum();
+        assert!(after.fragments() <= before - blocks);
+        drop(engine);
+        let file = File::open(&path).unwrap();
+        verify(&file, SEED, FileRange::new(0, 8 << 20)).unwrap();
+        assert!(space() >= free, "the rest of the donors is free again");
+        drop((beside, file));
+        scratch.fsck().unwrap();
+    }
+}
+
+/// Nothing is refused for want of an aligned place.
+#[test]
+fn loop_without_an_aligned_place_data_moves_all_the_same() {
+    let Some(mut scratch) = scratch(Bytes::mib(256), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    dense(Bytes::mib(2)).make(&path).unwrap();
+    let row = |bytes| Row {
+        bytes: Bytes(bytes),
+        origin: PhysOffset(0),
+    };
+    // Free space in pieces that hold a row's length, but not a row.
+    let mut holes = Vec::new();
+    let space = || Space::of(&File::open(&path).unwrap()).unwrap();
+    let filler = File::create(scratch.path().join("filler")).unwrap();
+    let most = space().free.0 - (1 << 20);
+    fallocate(&filler, FallocateFlags::empty(), 0, most).unwrap();
+    for n in 0..most / (2 << 20) {
+        holes.push(FileRange::new(n * (2 << 20), 384 << 10));
+    }
+    for hole in &holes {
+        let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        fallocate(&filler, flags, hole.start.0, hole.len.0).unwrap();
+    }
+    filler.sync_all().unwrap();
+    let engine = engine_for(&path, Some(row(1 << 20))).unwrap();
+    let ranges = [
+        FileRange::new(0, 1 << 20),
+        FileRange::new(1 << 20, 256 << 10),
+    ];
+    let moved = relocate(engine.as_ref(), &path, Some(&ranges), Bytes::mib(1)).unwrap();
+    assert!(moved.relocated >= Bytes::mib(1), "{moved:?}");
+    assert!(layout(&path).fragments() < 400);
+    drop(engine);
+    drop(filler);
+    scratch.fsck().unwrap();
 }
 
 #[test]

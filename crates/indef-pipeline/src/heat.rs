@@ -10,12 +10,12 @@ use std::{
 };
 
 use indef_core::{
-    access::{AccessOptions, AccessRange, AccessRecord, FileAccesses, join},
+    access::{AccessOptions, AccessRange, AccessRecord, FileAccesses, ReadAhead, join_with},
     profile::{Profile, ProfileFile},
 };
 use indef_fs::TargetId;
 use indef_trace::{
-    TracedFile,
+    TracedFile, readahead,
     resolve::{Located, Resolver},
     store::Store,
 };
@@ -95,7 +95,7 @@ impl Finding {
         self,
         mut records: Vec<AccessRecord>,
         mut counted: Vec<(u32, AccessRange)>,
-        readahead: Bytes,
+        readahead: &ReadAheadOf<'_>,
     ) -> Accesses {
         let of_records = records.iter_mut().map(|record| &mut record.file);
         for file in of_records.chain(counted.iter_mut().map(|(file, _)| file)) {
@@ -103,14 +103,38 @@ impl Finding {
                 *file = *index;
             }
         }
-        let options = AccessOptions {
-            readahead,
-            ..AccessOptions::default()
-        };
+        let model = readahead.model(|file| self.canonical.get(file).copied());
         Accesses {
-            ranges: join(records, counted, &options),
+            ranges: join_with(records, counted, &AccessOptions::default(), model),
             files: self.files,
         }
+    }
+}
+
+/// The read-ahead that is modelled for the accesses of a profile of lines.
+pub(crate) struct ReadAheadOf<'a> {
+    /// As given; without it, each file's device tells.
+    pub(crate) given: Option<Bytes>,
+    pub(crate) files: &'a [ProfileFile],
+}
+
+impl ReadAheadOf<'_> {
+    /// The model, in which `number` gives the number of each file of the profile.
+    pub(crate) fn model(&self, number: impl Fn(usize) -> Option<u32>) -> ReadAhead {
+        let usual = AccessOptions::default();
+        let mut model = ReadAhead::new(&AccessOptions {
+            readahead: self.given.unwrap_or(usual.readahead),
+            ..usual
+        });
+        if self.given.is_none() {
+            let mut devices = readahead::ReadAhead::default();
+            for (at, file) in self.files.iter().enumerate() {
+                if let Some(number) = number(at) {
+                    model.set_window(number, devices.of_path(&file.path));
+                }
+            }
+        }
+        model
     }
 }
 
@@ -119,7 +143,11 @@ impl Accesses {
     /// left out: their ranges would be those of other contents.
     ///
     /// The counts of a store come from below the page cache; `readahead` is not applied to them.
-    pub(crate) fn load(path: &Path, readahead: Bytes, notes: &dyn Notes) -> Result<Self, Error> {
+    pub(crate) fn load(
+        path: &Path,
+        readahead: Option<Bytes>,
+        notes: &dyn Notes,
+    ) -> Result<Self, Error> {
         if Store::is_store(path).map_err(|error| unreadable(path, error))? {
             return Self::load_store(path, notes);
         }
@@ -129,7 +157,11 @@ impl Accesses {
             finding.add(Some(&file.path), find(file));
         }
         finding.tell(notes);
-        Ok(finding.joined(profile.records, profile.ranges, readahead))
+        let readahead = ReadAheadOf {
+            given: readahead,
+            files: &profile.files,
+        };
+        Ok(finding.joined(profile.records, profile.ranges, &readahead))
     }
 
     fn load_store(path: &Path, notes: &dyn Notes) -> Result<Self, Error> {
@@ -140,7 +172,11 @@ impl Accesses {
             finding.add(file.path.as_deref(), find_traced(&resolver, file));
         }
         finding.tell(notes);
-        Ok(finding.joined(Vec::new(), heat.ranges, Bytes::ZERO))
+        let readahead = ReadAheadOf {
+            given: Some(Bytes::ZERO),
+            files: &[],
+        };
+        Ok(finding.joined(Vec::new(), heat.ranges, &readahead))
     }
 
     /// The ranges of a file, if the profile knows it.
@@ -205,5 +241,55 @@ fn find_traced(resolver: &Resolver, file: &TracedFile) -> Now {
         Some(Located { dev, inode, path }) => Now::Here(TargetId { dev, inode }, path),
         None if file.path.as_ref().is_some_and(|path| path.exists()) => Now::Replaced,
         None => Now::Gone,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use scratch_fs::{ScratchFs, require};
+
+    use super::*;
+
+    /// The windows of a sequential reader are as long as the file's device says.
+    #[test]
+    fn loop_read_ahead_is_that_of_the_device() {
+        for (kind, window) in [("ext4", 512 << 10), ("btrfs", 4 << 20)] {
+            let Some(scratch) = require(ScratchFs::builder(kind, Bytes::mib(512)).build()) else {
+                return;
+            };
+            if kind == "ext4" {
+                let number =
+                    std::os::unix::fs::MetadataExt::rdev(&fs::metadata(scratch.device()).unwrap());
+                let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+                let place = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+                fs::write(place, "512").unwrap();
+            }
+            let path = scratch.path().join("file");
+            fs::write(&path, vec![1; 8 << 20]).unwrap();
+            let mut text = format!("indef-profile 1\nfile 1 - - {}\n", path.display());
+            for at in (0..8 << 20).step_by(64 << 10) {
+                writeln!(text, "read 1 {at} 64KiB").unwrap();
+            }
+            let profile = scratch.path().join("profile");
+            fs::write(&profile, text).unwrap();
+            let lengths = |given| -> Vec<u64> {
+                let accesses = Accesses::load(&profile, given, &()).unwrap();
+                let status = fs::metadata(&path).unwrap();
+                let id = TargetId {
+                    dev: status.dev(),
+                    inode: status.ino(),
+                };
+                let ranges = accesses.of(&id).unwrap().iter();
+                ranges.map(|range| range.range.len.0).collect()
+            };
+            assert_eq!(
+                lengths(None),
+                vec![window; (8 << 20) / window as usize],
+                "{kind}"
+            );
+            assert_eq!(lengths(Some(Bytes::mib(1))), [1 << 20; 8], "{kind}");
+        }
     }
 }

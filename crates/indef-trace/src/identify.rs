@@ -8,7 +8,7 @@ use std::{
 
 use indef_core::profile::ProfileFile;
 use linux_abi::{
-    fsuuid,
+    btrfs, fsuuid,
     handle::{self, FileHandle},
 };
 
@@ -58,12 +58,18 @@ fn at(path: &Path) -> Option<TracedFile> {
             generation,
             subvolume,
         },
-        fs: FsId {
-            uuid: fsuuid::of(&file).unwrap_or_default(),
-            magic: rustix::fs::fstatfs(&file).map_or(0, |fs| fs.f_type.cast_unsigned()),
-        },
+        fs: file_system(&file),
         path: Some(path),
     })
+}
+
+/// The file system of an open file.
+pub(crate) fn file_system(file: &File) -> FsId {
+    let uuid = fsuuid::of(file).or_else(|_| btrfs::fsid(file));
+    FsId {
+        uuid: uuid.unwrap_or_default(),
+        magic: rustix::fs::fstatfs(file).map_or(0, |fs| fs.f_type.cast_unsigned()),
+    }
 }
 
 /// The key of a file of which only the path is known. No file system has device number 0; the inode

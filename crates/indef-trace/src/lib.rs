@@ -16,6 +16,7 @@ pub mod collect;
 mod identify;
 pub mod import;
 mod mounts;
+pub mod readahead;
 pub mod resolve;
 pub mod store;
 mod tally;

@@ -342,6 +342,14 @@ fn sums(
         "gain",
         format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),
     )?;
+    if let Some(row) = planned.options.row()
+        && planned.options.on_rows
+    {
+        line(
+            "rows",
+            format!("{}; data is placed in them as in the file", row.bytes),
+        )?;
+    }
     if is_limited(planned) {
         line(
             "predicted",

@@ -11,7 +11,7 @@ use crate::{abi::AbiItem, ioctl};
 
 mod device;
 
-pub use device::unallocated;
+pub use device::{fsid, unallocated};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;

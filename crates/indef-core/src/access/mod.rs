@@ -32,15 +32,26 @@ pub fn ranges(records: Vec<AccessRecord>, options: &AccessOptions) -> FileAccess
 /// for the records alone. Items without bytes or without counts are ignored.
 #[must_use]
 pub fn join(
+    records: Vec<AccessRecord>,
+    counted: Vec<(u32, AccessRange)>,
+    options: &AccessOptions,
+) -> FileAccesses {
+    join_with(records, counted, options, ReadAhead::new(options))
+}
+
+/// The same with a model of read-ahead that knows the files.
+#[must_use]
+pub fn join_with(
     mut records: Vec<AccessRecord>,
     mut counted: Vec<(u32, AccessRange)>,
     options: &AccessOptions,
+    mut readahead: ReadAhead,
 ) -> FileAccesses {
     let options = AccessOptions {
         block_size: Bytes(options.block_size.0.max(1)),
         ..*options
     };
-    ReadAhead::apply_to_all(&mut records, &options);
+    readahead.apply(&mut records);
     records.sort_unstable_by_key(|r| (r.file, r.offset));
     counted.retain_mut(|(_, r)| {
         // Checked before the alignment: no bytes in the middle of a block would become that block.

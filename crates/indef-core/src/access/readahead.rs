@@ -48,6 +48,8 @@ struct Stream {
 #[derive(Debug)]
 pub struct ReadAhead {
     options: AccessOptions,
+    /// Read-ahead of single files, where it is not that of the options.
+    windows: HashMap<u32, Bytes>,
     /// The readers of a file, the most recent one last.
     streams: HashMap<u32, Vec<Stream>>,
 }
@@ -61,8 +63,14 @@ impl ReadAhead {
                 block_size: Bytes(options.block_size.0.max(1)),
                 ..*options
             },
+            windows: HashMap::new(),
             streams: HashMap::new(),
         }
+    }
+
+    /// Model a file with read-ahead of its own, that of its device.
+    pub fn set_window(&mut self, file: u32, readahead: Bytes) {
+        self.windows.insert(file, readahead);
     }
 
     /// Turn accesses into the ranges that they fetch: all are aligned to blocks, some widened, some
@@ -74,11 +82,6 @@ impl ReadAhead {
         self.follow(records);
     }
 
-    /// The same for a trace of one batch.
-    pub(super) fn apply_to_all(records: &mut Vec<AccessRecord>, options: &AccessOptions) {
-        Self::new(options).apply(records);
-    }
-
     fn follow(&mut self, records: &mut Vec<AccessRecord>) {
         if self.streams.len() > FILES {
             self.streams.clear();
@@ -86,6 +89,7 @@ impl ReadAhead {
         let options = &self.options;
         let mut model = Model {
             options,
+            readahead: options.readahead,
             streams: Vec::with_capacity(STREAMS),
         };
         let mut file = None;
@@ -96,8 +100,10 @@ impl ReadAhead {
             if file != Some(record.file) {
                 model.change(&mut self.streams, file, Some(record.file));
                 file = Some(record.file);
+                let own = self.windows.get(&record.file).copied();
+                model.readahead = own.unwrap_or(options.readahead);
             }
-            let modelled = record.op == Op::Read && !record.direct && !options.readahead.is_zero();
+            let modelled = record.op == Op::Read && !record.direct && !model.readahead.is_zero();
             if modelled && !model.read(&mut record, &mut records[..kept], kept) {
                 continue;
             }
@@ -111,6 +117,8 @@ impl ReadAhead {
 
 struct Model<'a> {
     options: &'a AccessOptions,
+    /// Read-ahead of the current file.
+    readahead: Bytes,
     /// The readers of the current file.
     streams: Vec<Stream>,
 }
@@ -173,7 +181,7 @@ impl Model<'_> {
 
     /// Where a window that begins at `start` ends.
     fn window_end(&self, start: u64) -> u64 {
-        FileOffset(start.saturating_add(self.options.readahead.0))
+        FileOffset(start.saturating_add(self.readahead.0))
             .align_up(self.options.block_size)
             .0
     }

@@ -48,6 +48,28 @@ fn a_sequential_buffered_reader_becomes_read_ahead_windows() {
 }
 
 #[test]
+fn each_file_may_have_a_window_of_its_own() {
+    let options = AccessOptions::default();
+    let mut model = ReadAhead::new(&options);
+    model.set_window(1, Bytes(512 * KIB));
+    model.set_window(2, Bytes::ZERO);
+    let sequential: Vec<_> = (0..16).map(|i| (i * 64 * KIB, 64 * KIB)).collect();
+    let of = |file| {
+        let records = reads(false, &sequential).into_iter();
+        records.map(move |record| AccessRecord { file, ..record })
+    };
+    let records = (0..3).flat_map(of).collect();
+    let joined = join_with(records, Vec::new(), &options, model);
+    let lengths = |file| -> Vec<u64> {
+        let ranges = joined.of(file).iter();
+        ranges.map(|r| r.range.len.0 / KIB).collect()
+    };
+    assert_eq!(lengths(0), [128; 8]);
+    assert_eq!(lengths(1), [512; 2]);
+    assert_eq!(lengths(2), [64; 16]);
+}
+
+#[test]
 fn windows_begin_where_the_reader_began() {
     let from_64k: Vec<_> = (2..10).map(|i| (i * 32 * KIB, 32 * KIB)).collect();
     let expected = [(64 * KIB, 128 * KIB, 1), (192 * KIB, 128 * KIB, 1)];

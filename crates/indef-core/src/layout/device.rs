@@ -21,9 +21,6 @@ use super::{
     spread::{Spread, gcd},
 };
 
-/// The smallest place that a file system chooses.
-const FS_BLOCK: u64 = 4096;
-
 /// The times of a flash device. The defaults are those of InDeF §IV, Table I; its time of a command
 /// is assumed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,12 +83,17 @@ impl DeviceTimes {
         self.ns(&load, commands)
     }
 
-    /// The time for reading `len` contiguous bytes that begin one block off a row: most of them take
-    /// a page more than from its beginning. No engine chooses the row yet, so a prediction from the
-    /// beginning would promise too much.
-    pub(crate) fn contiguous_ns(&self, len: Bytes, geometry: &Geometry, commands: u64) -> f64 {
+    /// The time for reading `len` contiguous bytes that begin `place` bytes into a row. Where that is
+    /// not its beginning, most units take a page more.
+    pub(crate) fn contiguous_ns(
+        &self,
+        len: Bytes,
+        place: Bytes,
+        geometry: &Geometry,
+        commands: u64,
+    ) -> f64 {
         let mut load = Load::new(geometry, self.page_bytes);
-        load.add(load.map.origin.saturating_add(FS_BLOCK), len.0);
+        load.add(load.map.origin.saturating_add(place.0), len.0);
         self.ns(&load, commands)
     }
 
@@ -227,7 +229,7 @@ mod tests {
         let ns = times.read_ns(&scattered, blocks(0, 16), &zoned(), 16);
         assert_eq!(ns, 16.0 * 10_000.0 + 16.0 * 80_000.0 + 4.0 * 24_000.0);
         // 64 KiB in one piece, wherever it begins: at most two pages of a chip.
-        let ns = times.contiguous_ns(Bytes::kib(64), &zoned(), 1);
+        let ns = times.contiguous_ns(Bytes::kib(64), Bytes::kib(4), &zoned(), 1);
         assert_eq!(ns, 10_000.0 + 80_000.0 + 6_000.0);
         let ns = times.read_ns(&scattered, blocks(0, 16), &Geometry::Unknown, 16);
         assert_eq!(ns, 160_000.0);
@@ -284,7 +286,7 @@ mod tests {
             for geometry in [zoned(), "striped:granule=32KiB,dies=8".parse().unwrap()] {
                 let here = layout(&[(0, from, len)]);
                 let ns = times.read_ns(&here, blocks(0, len), &geometry, 1);
-                let assumed = times.contiguous_ns(Bytes(len * 4096), &geometry, 1);
+                let assumed = times.contiguous_ns(Bytes(len * 4096), Bytes::kib(4), &geometry, 1);
                 // The bytes of the slowest unit may differ by a block or a granule.
                 prop_assert!(ns <= assumed + 80_000.0 + 48_000.0, "{} {}", ns, assumed);
             }

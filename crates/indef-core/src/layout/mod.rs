@@ -9,6 +9,7 @@ mod device;
 mod extent;
 mod geometry;
 mod measure;
+mod row;
 mod spread;
 mod windows;
 
@@ -18,6 +19,7 @@ pub use extent::{Extent, ExtentFlags, Layout};
 pub use geometry::{Geometry, GeometryProblem, ParseGeometryError};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;
+pub use row::Row;
 pub use windows::{WindowedDolf, WindowedDopf};
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ use crate::{
 /// Differences of DoPF below this are rounding.
 const DOPF_TOLERANCE: f64 = 1e-6;
 
+/// The smallest place that a file system chooses.
+const FS_BLOCK: Bytes = Bytes::kib(4);
+
 /// Measure a range and decide about it on its own; hotness, truncation and the promise about
 /// fragments come later.
 pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &AccessRange) -> Chunk {
@@ -47,7 +50,11 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
             let now = times.read_ns(file.layout, range, geometry, scan.requests);
             let fewest = scan.written.0.div_ceil(options.max_request.0.max(1));
             let commands = scan.requests.min(fewest.max(scan.ideal_dolf));
-            let ideal = times.contiguous_ns(scan.placed, geometry, commands);
+            // Off the rows, unless the engine keeps to them: a prediction from the beginning of one
+            // would promise too much.
+            let row = options.on_rows.then(|| options.row()).flatten();
+            let place = row.map_or(FS_BLOCK, |row| Bytes(range.start.0 % row.bytes.0));
+            let ideal = times.contiguous_ns(scan.placed, place, geometry, commands);
             (
                 finite(now * heat as f64),
                 finite(now.min(ideal) * heat as f64),

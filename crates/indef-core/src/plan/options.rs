@@ -8,7 +8,7 @@ use units::Bytes;
 use crate::{
     access::READAHEAD,
     calibrate::Weights,
-    layout::{DeviceTimes, Geometry},
+    layout::{DeviceTimes, Geometry, Row},
 };
 
 /// The choice of ranges.
@@ -108,6 +108,9 @@ pub struct PlanOptions {
     pub hot_pct: f64,
     /// The way in which the device spreads addresses over its flash.
     pub geometry: Geometry,
+    /// Whether the engine places moved data in the device's rows as it lies in those of the file
+    /// ([`Row`]): the weight `device` reckons with that, else with a place off the rows.
+    pub on_rows: bool,
     /// The longest request that the device takes in one piece (InDeF §IV: 256 KiB).
     pub max_request: Bytes,
     /// At most this many bytes may be written.
@@ -129,6 +132,7 @@ impl Default for PlanOptions {
             io_size: READAHEAD,
             hot_pct: 100.0,
             geometry: Geometry::Unknown,
+            on_rows: false,
             max_request: Bytes::kib(256),
             budget: None,
             target_gain_pct: None,
@@ -147,6 +151,17 @@ pub struct OptionError {
 }
 
 impl PlanOptions {
+    /// The rows of the device, where its geometry tells. Pages are as large as the weight `device`
+    /// says, else as in InDeF's (§IV, Table I).
+    #[must_use]
+    pub fn row(&self) -> Option<Row> {
+        let page = match &self.weight {
+            Weight::Device(times) => times.page_bytes,
+            Weight::Paper | Weight::Measured(_) => DeviceTimes::default().page_bytes,
+        };
+        Row::of(&self.geometry, page)
+    }
+
     /// Check every value.
     ///
     /// # Errors

@@ -537,6 +537,12 @@ fn the_weight_device_sees_the_pages_that_dopf_does_not() {
     let afterwards = 10_000.0 + 2.0 * 80_000.0 + 24_000.0;
     assert_eq!(chunk.iodp, now * 10.0);
     assert_eq!(chunk.gain, (now - afterwards) * 10.0);
+    // An engine that keeps to the rows: one page of each chip, as far as reads begin with a row.
+    let mut on_rows = device(times);
+    on_rows.on_rows = true;
+    let chunk = plan_with(&on_rows, &four, Some(&accesses))[0];
+    let one_row = 10_000.0 + 80_000.0 + 24_000.0;
+    assert_eq!(chunk.gain, (now - one_row) * 10.0);
     // Halves of one row, in turn on half of the chips: the senses are the same in one piece, and
     // commands cost nothing.
     let free = DeviceTimes {

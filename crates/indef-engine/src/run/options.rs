@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use indef_core::layout::Row;
 use indef_fs::EngineKind;
 use units::Bytes;
 
@@ -33,6 +34,8 @@ pub struct RunOptions {
     /// Leave files alone that others have open, wherever a power cut right after a step could take
     /// back data that they were told is durable.
     pub strict: bool,
+    /// The device's rows, where they are known: moved data is placed congruently to them.
+    pub row: Option<Row>,
     /// Give the workers' I/O the lowest best-effort priority.
     pub low_priority: bool,
     /// Keep the extent maps of this many of the most fragmented files.
@@ -53,6 +56,7 @@ impl Default for RunOptions {
             dry_run: false,
             allow_unshare: false,
             strict: false,
+            row: None,
             low_priority: true,
             keep_maps: 12,
         }

@@ -40,6 +40,7 @@ impl Volume {
             strict: options.strict,
             by_name: options.engine.is_some(),
             queue_depth: options.queue_depth,
+            row: options.row,
         };
         let mut engines = Vec::new();
         let mut refused_engines = Vec::new();

@@ -296,7 +296,7 @@ impl<'a> DonorPiece<'a> {
             &self.target.file,
             &self.donor.file,
             part.start.get() / block,
-            donor.get() / block,
+            (donor + self.donor.base).get() / block,
             part.len.get() / block,
         );
         let locked = Nanos::from(began.elapsed());
@@ -394,7 +394,10 @@ impl<'a> DonorPiece<'a> {
             }
             if self.donor_len > WINDOW {
                 // The donor's own pages, which nobody reads.
-                drop_clean(&self.donor.file, FileRange::new(0, self.donor_len.get()));
+                drop_clean(
+                    &self.donor.file,
+                    FileRange::new(self.donor.base.get(), self.donor_len.get()),
+                );
             }
         }
     }

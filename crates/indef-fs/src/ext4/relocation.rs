@@ -1,5 +1,9 @@
 //! A relocation: ranges are cut into pieces that each get a donor, one piece after the other.
 //!
+//! Where the device's rows are known, the donor begins with a row, and ranges lie in its rows as they
+//! do in those of the file ([`Cursor::in_rows`]): then an aligned read of the file is an aligned read of
+//! the device. If there is no such place, they go anywhere.
+//!
 //! A move changes where a file's blocks are in the running journal transaction, but `fdatasync` of
 //! an application does not commit it: `ext4_swap_extents` does not advance `i_datasync_tid`
 //! (fs/ext4/extents.c, v6.18). Data that the application was told is durable then lies in the new
@@ -10,7 +14,7 @@
 
 use std::{collections::VecDeque, fs::File, sync::Arc, time::Instant};
 
-use indef_core::SkipReason;
+use indef_core::{SkipReason, layout::Row};
 use linux_abi::fiemap::Mapper;
 use rustix::fs::{Advice, fadvise};
 use units::{Bytes, FileOffset, FileRange, Nanos};
@@ -56,6 +60,8 @@ pub(super) struct Ext4Relocation<'a> {
     /// Length of the next piece.
     piece_len: Bytes,
     misses: u32,
+    /// Rows in which ranges are placed as in the file; `None` once there was no donor for that.
+    row: Option<Row>,
     /// Whether ranges share donors; `false` once there was no donor for a group.
     grouping: bool,
     /// Moved ranges that are being written back.
@@ -99,6 +105,7 @@ impl<'a> Ext4Relocation<'a> {
             piece: None,
             piece_len: MAX_PIECE,
             misses: 0,
+            row: shared.row,
             grouping: true,
             settling: VecDeque::new(),
             mapper: Mapper::default(),
@@ -120,7 +127,7 @@ impl<'a> Ext4Relocation<'a> {
             let len = self.piece_len.max(MIN_PIECE).max(page());
             let end = (range.start + len).align_down(page()).min(range.end());
             let candidate = FileRange::between(range.start, end);
-            let survey = self.survey(candidate, Cursor::default())?;
+            let survey = self.survey(candidate, Bytes::ZERO)?;
             if survey.count.is_contiguous() {
                 if survey.count.pieces > 0 && self.reason == SkipReason::Empty {
                     self.reason = SkipReason::Contiguous;
@@ -130,7 +137,17 @@ impl<'a> Ext4Relocation<'a> {
             }
             let group = self.group(candidate, survey)?;
             let more = group.len() > 1;
-            match self.donor_for(&group) {
+            let donor = match self.row {
+                Some(row) => match self.donor_on(row, &group) {
+                    Some(donor) => Ok(donor),
+                    None => {
+                        self.row = None;
+                        continue;
+                    }
+                },
+                None => self.donor_for(&group),
+            };
+            match donor {
                 Ok(donor) => {
                     for (range, _) in &group {
                         self.pass_whole(*range);
@@ -159,7 +176,12 @@ impl<'a> Ext4Relocation<'a> {
         Ok(false)
     }
 
-    fn survey(&mut self, range: FileRange, place: Cursor) -> Result<Survey, Refusal> {
+    /// Look at a range, to be placed after `donor_len` bytes of the donor.
+    fn survey(&mut self, range: FileRange, donor_len: Bytes) -> Result<Survey, Refusal> {
+        let place = match self.row {
+            Some(row) => Cursor::in_rows(donor_len, range, row.bytes),
+            None => Cursor::behind(donor_len),
+        };
         // Without writeback: later surveys would wait for that of data that was moved before.
         Survey::of(self.target, range, place, &mut self.mapper)
     }
@@ -182,7 +204,7 @@ impl<'a> Ext4Relocation<'a> {
                 break;
             }
             next += 1;
-            let survey = self.survey(range, Cursor::behind(donor_len))?;
+            let survey = self.survey(range, donor_len)?;
             if !survey.count.is_contiguous() {
                 donor_len = survey.donor_len;
                 group.push((range, survey));
@@ -215,15 +237,23 @@ impl<'a> Ext4Relocation<'a> {
 
     /// A donor that is a better place for each range of the group.
     fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
-        let len = group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len);
         let (target, fallbacks) = (self.target, &self.shared.fallbacks);
-        let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper)?;
-        let improves = |(_, survey): &(_, Survey)| survey.count.is_better_in(donor.fragments);
-        if group.iter().all(improves) {
+        let donor = Donor::allocate(target, fallbacks, donor_len(group), &mut self.mapper)?;
+        if is_better_in(&donor, group) {
             Ok(donor)
         } else {
             Err(SkipReason::NoGain.into())
         }
+    }
+
+    /// The same, in one piece that begins with a row; `None` where there is none.
+    fn donor_on(&mut self, row: Row, group: &[(FileRange, Survey)]) -> Option<Donor> {
+        let (target, fallbacks) = (self.target, &self.shared.fallbacks);
+        let len = donor_len(group);
+        let donor = Donor::allocate_on_row(target, fallbacks, len, row, &mut self.mapper);
+        // Why there is none is told by the donor that is asked for next.
+        let donor = donor.ok().flatten();
+        donor.filter(|donor| is_better_in(donor, group))
     }
 
     /// Move up to `left` bytes of the piece, and stop early where somebody waits for the file.
@@ -265,6 +295,17 @@ impl<'a> Ext4Relocation<'a> {
         }
         Ok(())
     }
+}
+
+/// The bytes that a group needs.
+fn donor_len(group: &[(FileRange, Survey)]) -> Bytes {
+    group.last().map_or(Bytes::ZERO, |(_, last)| last.donor_len)
+}
+
+/// Whether the donor is a better place for each range of the group.
+fn is_better_in(donor: &Donor, group: &[(FileRange, Survey)]) -> bool {
+    let mut surveys = group.iter().map(|(_, survey)| survey);
+    surveys.all(|survey| survey.count.is_better_in(donor.fragments))
 }
 
 impl Ext4Relocation<'_> {

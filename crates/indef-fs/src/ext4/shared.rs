@@ -7,13 +7,21 @@ use std::{
     time::SystemTime,
 };
 
+use indef_core::layout::Row;
 use units::Bytes;
 
 use super::donor;
-use crate::{EngineOptions, Filesystem, Refusal, Settler, Target, cache::READ_PIECE, hold::Holds};
+use crate::{
+    EngineOptions, Filesystem, Refusal, Settler, Target,
+    cache::{READ_PIECE, page},
+    hold::Holds,
+};
 
 /// Moved data of all files that waits for its writeback.
 const SETTLING: Bytes = Bytes::mib(32);
+
+/// Longer rows are not aligned to.
+const LONGEST_ROW: Bytes = Bytes::mib(4);
 
 pub(super) struct Shared {
     pub(super) settler: Settler,
@@ -25,9 +33,17 @@ pub(super) struct Shared {
     pub(super) fallbacks: Vec<PathBuf>,
     /// Leave files alone that others have open.
     pub(super) strict: bool,
+    /// Rows that moved data is placed congruently to.
+    pub(super) row: Option<Row>,
     pub(super) holds: Holds,
     /// An empty file without a name, to commit with.
     marker: Mutex<Option<Arc<File>>>,
+}
+
+/// Whether rows of this length can be had: the donor's place is chosen in whole pages, and space for a
+/// row more is allocated for a moment.
+fn fits(row: Bytes) -> bool {
+    (Bytes(1)..=LONGEST_ROW).contains(&row) && row.get().is_multiple_of(page().get())
 }
 
 impl Shared {
@@ -41,6 +57,7 @@ impl Shared {
             small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
             fallbacks: mount_point.chain(temporary).collect(),
             strict: options.strict,
+            row: options.row.filter(|row| fits(row.bytes)),
             holds: Holds::default(),
             marker: Mutex::default(),
         }

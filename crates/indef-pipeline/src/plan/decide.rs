@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use indef_core::{
@@ -32,6 +35,8 @@ pub(super) struct Basis<'a> {
     /// Reads were timed, and fragments cost them nothing: no range moves.
     pub(super) nothing_to_gain: bool,
     pub(super) names: Names,
+    /// Whether an engine keeps to the rows of its device.
+    pub(super) on_rows: AtomicBool,
 }
 
 impl Basis<'_> {
@@ -60,7 +65,11 @@ impl Basis<'_> {
                 layout: &layout,
                 accesses: accesses.flatten(),
             };
-            let options = self.geometries.options(self.options, found.fs.dev);
+            let mut options = self.geometries.options(self.options, found.fs.dev);
+            if options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
+                options.to_mut().on_rows = true;
+                self.on_rows.store(true, Ordering::Relaxed);
+            }
             let mut chunks = plan_file(&options, &facts);
             if self.nothing_to_gain {
                 for chunk in chunks.iter_mut().filter(|chunk| chunk.migrates()) {

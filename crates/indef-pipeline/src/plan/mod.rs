@@ -10,12 +10,11 @@ mod write;
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use indef_core::{
     SkipReason,
-    access::READAHEAD,
     calibrate::{Calibration, CannotCalibrate},
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
@@ -46,8 +45,9 @@ pub struct Planner {
     pub paths: Vec<PathBuf>,
     /// A profile store, or a profile of lines: decides which ranges are worth moving.
     pub profile: Option<PathBuf>,
-    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
-    pub readahead: Bytes,
+    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses; `None`
+    /// for what the device of each file says.
+    pub readahead: Option<Bytes>,
     /// The internal geometry of the devices; `None` to ask them, without a note where they report
     /// nothing.
     pub geometry: Option<GeometryChoice>,
@@ -73,7 +73,7 @@ impl Planner {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: READAHEAD,
+            readahead: None,
             geometry: None,
             options: PlanOptions {
                 policy: default_policy(false),
@@ -139,6 +139,7 @@ impl Planner {
             rankings: compare.then_some(&rankings),
             nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
+            on_rows: AtomicBool::new(false),
         };
         let mut planned = self.walk(&basis, cancel, notes);
         truncate_on(&mut planned.files, &options, accesses.is_some());
@@ -146,6 +147,7 @@ impl Planner {
         for file in &planned.files {
             planned.totals.add(file);
         }
+        options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
         planned.calibration = calibration;
         planned.nothing_to_gain = nothing_to_gain;

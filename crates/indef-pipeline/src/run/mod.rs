@@ -62,7 +62,11 @@ impl<'a> Runner<'a> {
                 ..RunResult::default()
             });
         }
-        let (options, cancel) = (&self.options, self.cancel);
+        let options = &RunOptions {
+            row: work.plan_options.row(),
+            ..self.options
+        };
+        let cancel = self.cancel;
         let claim = if options.dry_run {
             None
         } else {

@@ -45,8 +45,9 @@ pub struct Scanner {
     pub paths: Vec<PathBuf>,
     /// A profile: puts heat beside fragmentation.
     pub profile: Option<PathBuf>,
-    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses.
-    pub readahead: Bytes,
+    /// How far the kernel reads ahead of a sequential reader, for profiles of single accesses; `None`
+    /// for what the device of each file says.
+    pub readahead: Option<Bytes>,
     /// The internal geometry of the devices; `None` to ask them, without a note where they
     /// report nothing.
     pub geometry: Option<GeometryChoice>,
@@ -79,7 +80,7 @@ impl Scanner {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
             profile: None,
-            readahead: READAHEAD,
+            readahead: None,
             geometry: None,
             io_size: READAHEAD,
             top: 20,

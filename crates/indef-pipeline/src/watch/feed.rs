@@ -11,7 +11,7 @@ use std::{
 };
 
 use indef_core::{
-    access::{AccessOptions, AccessRange, join},
+    access::{AccessOptions, AccessRange, join_with},
     profile::Profile,
 };
 use indef_trace::{
@@ -24,7 +24,7 @@ use units::Bytes;
 use super::ranges::MAX_RANGES;
 use crate::{
     error::Error,
-    heat::read_lines,
+    heat::{ReadAheadOf, read_lines},
     note::{LeftOut, Note, Notes},
 };
 
@@ -136,7 +136,7 @@ impl ProfileFeed {
     /// # Errors
     ///
     /// It cannot be read.
-    pub fn load(path: &Path, readahead: Bytes, notes: &dyn Notes) -> Result<Self, Error> {
+    pub fn load(path: &Path, readahead: Option<Bytes>, notes: &dyn Notes) -> Result<Self, Error> {
         if Store::is_store(path).unwrap_or(false) {
             return Ok(Self {
                 all: of_store(&Store::open(path)?)?,
@@ -204,7 +204,7 @@ fn tally(file: FileKey, access: &AccessRange) -> Tally {
     }
 }
 
-fn of_profile(profile: Profile, readahead: Bytes, notes: &dyn Notes) -> Batch {
+fn of_profile(profile: Profile, readahead: Option<Bytes>, notes: &dyn Notes) -> Batch {
     let mut batch = Batch::default();
     let mut keys = Vec::with_capacity(profile.files.len());
     for file in &profile.files {
@@ -240,11 +240,14 @@ fn of_profile(profile: Profile, readahead: Bytes, notes: &dyn Notes) -> Batch {
             path: Some(path),
         }));
     }
-    let options = AccessOptions {
-        readahead,
-        ..AccessOptions::default()
-    };
-    for (file, accesses) in join(profile.records, profile.ranges, &options).iter() {
+    let files = &profile.files;
+    let model = ReadAheadOf {
+        given: readahead,
+        files,
+    }
+    .model(|file| Some(file as u32));
+    let options = AccessOptions::default();
+    for (file, accesses) in join_with(profile.records, profile.ranges, &options, model).iter() {
         let Some(Some(key)) = keys.get(file as usize) else {
             continue;
         };

@@ -236,7 +236,7 @@ fn of_a_large_store_the_hottest_ranges_are_shown() {
         .collect();
     store.add(session, &files, &tallies, now).unwrap();
     store.finish(session, 0, now).unwrap();
-    let mut feed = ProfileFeed::load(&path, Bytes::ZERO, &()).unwrap();
+    let mut feed = ProfileFeed::load(&path, None, &()).unwrap();
     let batch = feed.drain().unwrap();
     assert_eq!(batch.tallies.len(), MAX_RANGES);
     assert_eq!(batch.files.len(), 2);

@@ -110,6 +110,8 @@ struct pending {
 	__u64 folio;
 	/* The bio that was queued last. */
 	__u64 bio;
+	/* The kernel's address of what direct I/O was asked for with. */
+	__u64 iocb;
 	/* Timed: key in `timings`; else 0. */
 	__u64 timing;
 	__u32 file;

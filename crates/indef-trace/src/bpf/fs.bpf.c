@@ -5,9 +5,9 @@
  *
  * A *read* is one request to the file system: a read-ahead window or a direct read. Its tracepoint
  * announces it, and it is kept for the task as *pending*. The bios that the task then queues show
- * which part of it is really fetched: the range that counts is their hull, and the number of its
- * requests is theirs, after splitting and merging. A read of which nothing reaches the device does
- * not count, nor do holes at its ends.
+ * which part of it is really fetched, and the number of its requests is theirs, after splitting and
+ * merging. A read of which nothing reaches the device does not count, nor do holes. What lies
+ * around a hole, or around pages that are in the cache already, is a read for each part.
  *
  * A read ends when the task begins another. User space takes the reads that are pending at the end.
  *
@@ -139,6 +139,18 @@ __noinline int settle(struct pending *pending)
 	return 0;
 }
 
+/* What was queued so far is one read; what is queued next in the same window is another one. */
+static __always_inline void next_part(struct pending *pending)
+{
+	__u32 kind = pending->kind;
+
+	if (!pending->to)
+		return;
+	settle(pending);
+	pending->kind = kind;
+	pending->requests = 0;
+}
+
 /* The task's pending read, made if it has none. */
 static __always_inline struct pending *pending_of_task(void)
 {
@@ -169,6 +181,7 @@ static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __
 	pending->end = end;
 	pending->from = 0;
 	pending->bio = 0;
+	pending->iocb = 0;
 	pending->file = 0;
 	pending->requests = 0;
 	pending->range_kind = range_kind;
@@ -377,6 +390,8 @@ static __always_inline void read_queued(struct bio *bio, struct bio_range *range
 	pending->folio = range->folio;
 joins:
 	if (pending->kind != PENDING_IGNORED) {
+		if (range->from > pending->to || range->to < pending->from)
+			next_part(pending);
 		pending->bdev = bio->bi_bdev->bd_dev;
 		join(pending, bio, range->from, range->to);
 	}
@@ -711,28 +726,52 @@ int BPF_PROG(on_page_added, void *folio)
 	return 0;
 }
 
-static __always_inline void direct(struct inode *inode, __u64 from, __u64 len, bool writes)
+/*
+ * A file system that must not fault pages in under its locks (Btrfs; fs/btrfs/direct-io.c, v6.18)
+ * stops in front of a page of the buffer that was never touched, faults it in, and tries the rest:
+ * that is the same read or write.
+ */
+static __always_inline bool goes_on(struct pending *pending, struct kiocb *iocb, __u64 from,
+				    __u64 end)
 {
-	__u64 to = from + len, size = BPF_CORE_READ(inode, i_size);
+	return pending && pending->kind == PENDING_DIRECT && pending->iocb == (__u64)iocb &&
+	       pending->to == from && pending->end == end;
+}
+
+static __always_inline void direct(struct kiocb *iocb, struct iov_iter *iter)
+{
+	struct inode *inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
+	__u64 size = BPF_CORE_READ(inode, i_size);
+	__u64 from = BPF_CORE_READ(iocb, ki_pos);
+	__u64 to = from + BPF_CORE_READ(iter, count);
+	bool writes = BPF_CORE_READ(iter, data_source);
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct pending *pending;
 
 	/* Nothing past the end of the file is read. */
 	if (!writes && to > size)
 		to = size;
-	if (from < to)
-		begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ);
+	if (from >= to)
+		return;
+	pending = bpf_map_lookup_elem(&pendings, &tid);
+	if (goes_on(pending, iocb, from, to))
+		return;
+	pending = begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ);
+	if (pending)
+		pending->iocb = (__u64)iocb;
 }
 
 SEC("tp_btf/iomap_dio_rw_begin")
 int BPF_PROG(on_direct, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb->ki_filp->f_inode, iocb->ki_pos, iter->count, iter->data_source);
+	direct(iocb, iter);
 	return 0;
 }
 
 SEC("fentry/__iomap_dio_rw")
 int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb->ki_filp->f_inode, iocb->ki_pos, iter->count, iter->data_source);
+	direct(iocb, iter);
 	return 0;
 }
 
@@ -740,11 +779,39 @@ int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 SEC("kprobe/__iomap_dio_rw")
 int on_direct_probe(struct pt_regs *regs)
 {
-	struct kiocb *iocb = (void *)ARG1(regs);
-	struct iov_iter *iter = (void *)ARG2(regs);
+	direct((void *)ARG1(regs), (void *)ARG2(regs));
+	return 0;
+}
 
-	direct(BPF_CORE_READ(iocb, ki_filp, f_inode), BPF_CORE_READ(iocb, ki_pos),
-	       BPF_CORE_READ(iter, count), BPF_CORE_READ(iter, data_source));
+/*
+ * Direct I/O is done up to `at`: less than was asked for, if it stopped in front of an untouched
+ * page, or of an extent that has to go through the page cache.
+ */
+static __always_inline void direct_end(struct kiocb *iocb, __u64 at)
+{
+	__u32 tid = bpf_get_current_pid_tgid();
+	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+
+	if (pending && pending->kind == PENDING_DIRECT && pending->iocb == (__u64)iocb &&
+	    at > pending->start && at < pending->to)
+		pending->to = at;
+}
+
+SEC("tp_btf/iomap_dio_complete")
+int BPF_PROG(on_direct_end, struct kiocb *iocb)
+{
+	direct_end(iocb, BPF_CORE_READ(iocb, ki_pos));
+	return 0;
+}
+
+/* Kernels before this tracepoint: the function that then moves the position on. */
+SEC("fentry/iomap_dio_complete")
+int BPF_PROG(on_direct_end_function, struct iomap_dio *dio)
+{
+	struct kiocb *iocb = BPF_CORE_READ(dio, iocb);
+
+	if (!BPF_CORE_READ(dio, error))
+		direct_end(iocb, BPF_CORE_READ(iocb, ki_pos) + BPF_CORE_READ(dio, size));
 	return 0;
 }
 

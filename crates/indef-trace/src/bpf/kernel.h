@@ -126,6 +126,13 @@ struct kiocb {
 	long long ki_pos;
 };
 
+/* fs/iomap/direct-io.c, v6.1 */
+struct iomap_dio {
+	struct kiocb *iocb;
+	unsigned long size;
+	int error;
+};
+
 struct iov_iter {
 	bool data_source;
 	unsigned long count;

@@ -9,10 +9,10 @@ use super::{
     error::TraceError,
     options::Layer,
     programs::Programs,
-    readahead::ReadAhead,
 };
 use crate::{
     mounts::stat_device,
+    readahead::ReadAhead,
     resolve::{Resolver, Sighting},
     tally::{FileKey, FsId, TracedFile},
 };

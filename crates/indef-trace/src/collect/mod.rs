@@ -11,7 +11,7 @@
 //! space, on another processor if one is free.
 //!
 //! The modules use one another in one direction: `collector` → `programs`, `intake`, `files` →
-//! `config` (with `overlay`), `readahead`, `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
+//! `config` (with `overlay`), `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
 
 mod btrfs;
 mod collector;
@@ -27,7 +27,6 @@ mod namespace;
 mod options;
 mod overlay;
 mod programs;
-mod readahead;
 mod sources;
 mod tallies;
 #[allow(unsafe_code, reason = "structures from bytes, and shared memory")]

@@ -127,6 +127,14 @@ const FS: &[Wanted] = &[
         ],
     },
     Wanted {
+        what: "the end of direct I/O",
+        required: false,
+        ways: &[
+            ("on_direct_end", Tracepoint("iomap_dio_complete")),
+            ("on_direct_end_function", Function("iomap_dio_complete")),
+        ],
+    },
+    Wanted {
         what: "time of requests",
         required: false,
         ways: &[("on_request_complete", Tracepoint("block_rq_complete"))],

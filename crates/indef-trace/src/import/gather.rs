@@ -17,7 +17,7 @@ use indef_core::{
 use units::{Bytes, FileRange};
 
 use crate::{
-    identify,
+    identify, readahead,
     store::{SessionId, Store, StoreError},
     tally::{FileKey, Tally, TracedFile},
 };
@@ -48,6 +48,8 @@ pub struct Gather<'a> {
     new_files: Vec<TracedFile>,
     batch: Vec<AccessRecord>,
     model: ReadAhead,
+    /// Asks the devices of files for their read-ahead, unless it was given.
+    devices: Option<readahead::ReadAhead>,
     table: HashMap<Key, Counts>,
     /// Ranges that were counted already.
     counted: Vec<Tally>,
@@ -71,16 +73,17 @@ pub struct Gathered {
 
 impl<'a> Gather<'a> {
     /// Add to a session of a store, as of `now`. A `readahead` of zero means that the accesses are
-    /// those of the device.
+    /// those of the device; without one, each file's device tells.
     pub fn new(
         store: &'a mut Store,
         session: SessionId,
         now: SystemTime,
-        readahead: Bytes,
+        readahead: Option<Bytes>,
     ) -> Self {
+        let usual = AccessOptions::default();
         let options = AccessOptions {
-            readahead,
-            ..AccessOptions::default()
+            readahead: readahead.unwrap_or(usual.readahead),
+            ..usual
         };
         Self {
             store,
@@ -90,6 +93,7 @@ impl<'a> Gather<'a> {
             new_files: Vec::new(),
             batch: Vec::new(),
             model: ReadAhead::new(&options),
+            devices: readahead.is_none().then(readahead::ReadAhead::default),
             table: HashMap::new(),
             counted: Vec::new(),
             gathered: Gathered::default(),
@@ -189,6 +193,12 @@ impl ProfileSink for Gather<'_> {
         let (traced, there) = identify::file(&file);
         self.gathered.files += 1;
         self.gathered.absent += u64::from(!there);
+        if let Some(devices) = &mut self.devices
+            && there
+        {
+            let window = devices.of_traced(&traced);
+            self.model.set_window(self.files.len() as u32, window);
+        }
         self.files.push(traced.key);
         self.new_files.push(traced);
         ControlFlow::Continue(())

@@ -212,6 +212,13 @@ impl Stage {
                     Ok(done.expect("no panic")? as u64)
                 })
             }
+            // Into fresh memory, of which only the pages below `touched` were ever touched.
+            ["fresh", slot, at, len, touched] => {
+                let (len, touched) = (number(len)? as usize, number(touched)? as usize);
+                let mut memory = Fresh::new(len)?;
+                memory.bytes()[..touched].fill(b'w');
+                Ok(self.file(slot)?.read_at(memory.bytes(), number(at)?)? as u64)
+            }
             ["threads", slot, len] => self.threads(slot, number(len)? as usize),
             ["run", program, ref arguments @ ..] => {
                 let status = Command::new(program)
@@ -313,6 +320,42 @@ impl Stage {
             let own = reader()?;
             Ok(own + other.join().expect("no panic")?)
         })
+    }
+}
+
+/// Memory that was never touched, in small pages.
+struct Fresh {
+    address: *mut libc::c_void,
+    len: usize,
+}
+
+impl Fresh {
+    fn new(len: usize) -> io::Result<Self> {
+        let (protection, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the advice concerns our mapping and changes no memory. A kernel without huge pages
+        // refuses it, and needs it not.
+        unsafe { libc::madvise(address, len, libc::MADV_NOHUGEPAGE) };
+        Ok(Self { address, len })
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is ours alone, lives as long as `self` and reads as zeroes.
+        unsafe { std::slice::from_raw_parts_mut(self.address.cast(), self.len) }
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that `new` made; slices of it borrow `self`.
+        unsafe { libc::munmap(self.address, self.len) };
     }
 }
 

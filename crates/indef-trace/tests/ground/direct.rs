@@ -5,8 +5,9 @@ use indef_trace::collect::Layer;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Watch, forget_all, holey_file, joined, options, pieces_file,
-        plain_file, reads_at, scattered, scratch, writes_at,
+        BLOCK, KIB, KINDS, MIB, Watch, bytes_read, device_read, forget, forget_all, holey_file,
+        joined, options, pieces_file, plain_file, reads_at, scattered, scratch, undisturbed,
+        writes_at,
     },
 };
 
@@ -103,4 +104,35 @@ fn loop_direct_holes_are_not_read() {
         let data = (0..16).chain(32..48).map(|n| n * 64 * KIB);
         assert_eq!(seen.of(&file), reads_at(data, 64 * KIB), "{kind}");
     }
+}
+
+/// Btrfs stops in front of a page of the buffer that was never touched, faults the rest in and goes on:
+/// that is one read still. Where not even the first page was, it reads through the cache.
+#[test]
+fn loop_direct_reads_into_untouched_memory() {
+    undisturbed(|| {
+        for kind in KINDS {
+            let Some(fs) = scratch(kind) else { return };
+            let file = fs.path().join("file");
+            let name = plain_file(&file, 32 * MIB);
+            let mut actor = Actor::new();
+            actor.act(&format!("open d rd {name}"));
+            for touched in [0, 4 * KIB, 40 * KIB, MIB] {
+                forget(&file);
+                let offsets = scattered(32 * MIB, MIB, 12);
+                let watch = Watch::start(&options(Layer::Fs, fs.path()));
+                let before = device_read(&fs);
+                for at in &offsets {
+                    let step = format!("fresh d {at} 1048576 {touched}");
+                    assert_eq!(actor.act(&step), MIB, "{kind}");
+                }
+                let read = device_read(&fs) - before;
+                let seen = watch.finish().of(&file);
+                assert_eq!(bytes_read(&seen), read, "{kind}, {touched}: {seen:?}");
+                if touched > 0 || kind != "btrfs" {
+                    assert_eq!(seen, reads_at(offsets, MIB), "{kind}, {touched}");
+                }
+            }
+        }
+    });
 }

@@ -5,8 +5,9 @@ use indef_trace::collect::Layer;
 use crate::{
     actor::Actor,
     harness::{
-        BLOCK, KIB, KINDS, MIB, Ranges, Seen, Watch, assert_once, forget_all, holey_file, name,
-        options, pieces_file, plain_file, reads_at, scattered, scratch, undisturbed, writes_at,
+        BLOCK, KIB, KINDS, MIB, Ranges, Seen, Watch, assert_once, bytes_read, device_read,
+        forget_all, holey_file, name, options, pieces_file, plain_file, reads_at, scattered,
+        scratch, undisturbed, writes_at,
     },
 };
 
@@ -105,6 +106,28 @@ fn assert_once_each_block(seen: &Ranges, expected: &Ranges, what: &str) {
         all
     };
     assert_eq!(blocks(seen), blocks(expected), "{what}: {seen:?}");
+}
+
+#[test]
+fn loop_random_reads_tell_the_bytes_of_the_device() {
+    undisturbed(|| {
+        for kind in KINDS {
+            let Some(fs) = scratch(kind) else { return };
+            let file = fs.path().join("file");
+            let name = plain_file(&file, 32 * MIB);
+            let mut actor = Actor::new();
+            actor.act(&format!("open f r {name}"));
+            // With read-ahead: windows meet pages that earlier ones left in the cache.
+            let steps: Vec<String> = scattered(32 * MIB, 4 * KIB, 1500)
+                .iter()
+                .map(|at| format!("pread f {at} {}", 100 + at % (40 * KIB)))
+                .collect();
+            let before = device_read(&fs);
+            let seen = watched(&fs, &mut actor, &steps.join("\n"));
+            let read = device_read(&fs) - before;
+            assert_eq!(bytes_read(&seen.of(&file)), read, "{kind}");
+        }
+    });
 }
 
 #[test]

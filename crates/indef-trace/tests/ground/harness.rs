@@ -244,6 +244,28 @@ pub(crate) fn assert_once(ranges: &Ranges, from: u64, to: u64) {
     assert_eq!(at, to, "{ranges:?}");
 }
 
+/// All bytes that were told as read of a file, each as often as it was.
+pub(crate) fn bytes_read(ranges: &Ranges) -> u64 {
+    let bytes = ranges.iter().map(|((_, len), counts)| len * counts.0);
+    bytes.sum()
+}
+
+/// Bytes that the device has read until now. It counts a request when it is done, and nobody waits for
+/// read-ahead.
+#[track_caller]
+pub(crate) fn device_read(fs: &ScratchFs) -> u64 {
+    let now = || fs.device_bytes().unwrap().read.0;
+    let mut read = now();
+    loop {
+        thread::sleep(Duration::from_millis(30));
+        let again = now();
+        if again == read {
+            return read;
+        }
+        read = again;
+    }
+}
+
 /// Run a command; its standard output.
 #[track_caller]
 pub(crate) fn run(program: &str, arguments: &[&str]) -> String {

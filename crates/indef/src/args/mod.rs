@@ -133,8 +133,9 @@ pub(crate) struct ScanArgs {
     pub(crate) profile: Option<PathBuf>,
 
     /// How far the kernel reads ahead of a sequential reader; 0 for no read-ahead (with a profile)
-    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
-    pub(crate) readahead: Bytes,
+    /// [default: what the device of each file says, its read_ahead_kb]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) readahead: Option<Bytes>,
 
     /// Geometry of the device, for DoPF: auto (ask it), unknown, striped:granule=SIZE,dies=N or
     /// zoned:chips=N[,block=4KiB][,segment=2MiB][,segment-chips=N][,offset=0] [default: auto]

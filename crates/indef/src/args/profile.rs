@@ -129,8 +129,9 @@ pub(crate) struct ImportArgs {
     pub(crate) map: Vec<PathBuf>,
 
     /// How far the kernel read ahead of a sequential reader; 0 for no read-ahead
-    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
-    pub(crate) readahead: Bytes,
+    /// [default: what the device of each file says, its read_ahead_kb]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) readahead: Option<Bytes>,
 
     /// After this time, an access counts half; 0s for never [default for a new store: 7days]
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]

@@ -32,8 +32,9 @@ pub(crate) struct TopArgs {
     pub(crate) profile: Option<PathBuf>,
 
     /// How far the kernel reads ahead of a sequential reader (profiles of single accesses)
-    #[arg(long, value_name = "SIZE", default_value = "128KiB")]
-    pub(crate) readahead: Bytes,
+    /// [default: what the device of each file says, its read_ahead_kb]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) readahead: Option<Bytes>,
 
     /// Print the list once, as text (as if stdout were no terminal)
     #[arg(long)]

@@ -61,7 +61,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Result<()> {
     };
     let (layer, readahead) = match above {
         true => ("syscall", args.readahead),
-        false => ("fs", Bytes::ZERO),
+        false => ("fs", Some(Bytes::ZERO)),
     };
     if args.store.exists() && !Store::is_store(&args.store).unwrap_or(true) && !is_empty(args) {
         bail!(

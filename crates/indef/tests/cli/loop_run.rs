@@ -12,8 +12,9 @@ use std::{
 use crate::common::{
     ForAnybody, NOBODY, Ran, Run, fragments, hashes, indef, is_root, make, run, scratch,
 };
+use indef_fs::Mapper;
 use scratch_fs::{ScratchFs, Shape};
-use units::Bytes;
+use units::{Bytes, FileRange};
 
 fn command(arguments: &[&str], path: &Path) -> Ran {
     indef().args(arguments).arg(path).ran()
@@ -131,6 +132,41 @@ fn check_contract(document: &serde_json::Value) {
             document["totals"]
         );
     }
+}
+
+/// With a geometry, data is placed in the device's rows as it lies in the file.
+#[test]
+fn loop_moved_data_lies_in_the_rows_of_the_geometry() {
+    const ROW: u64 = 256 << 10;
+    let Some(mut scratch) = scratch("ext4") else {
+        return;
+    };
+    let dir = scratch.path().join("data");
+    fs::create_dir(&dir).unwrap();
+    // Free space begins in the middle of a row.
+    fs::write(dir.join("beside"), vec![7; 36_864]).unwrap();
+    make(&dir.join("file"), Bytes::mib(4), Bytes::kib(4));
+    let contents = hashes(&dir);
+    let geometry = "--geometry=striped:granule=32KiB,dies=8";
+    let planned = command(&["plan", geometry], &dir);
+    assert!(
+        planned.out.contains("rows") && planned.out.contains("256 KiB; data is placed"),
+        "{planned:?}"
+    );
+    let unknown = command(&["plan"], &dir);
+    assert!(!unknown.out.contains("rows"), "{unknown:?}");
+    let ran = command(&["run", "--json", geometry], &dir).json();
+    assert_eq!(ran["totals"]["bytes_relocated"], 4 << 20, "{ran}");
+    let path = dir.join("file");
+    let file = fs::File::open(&path).unwrap();
+    let whole = FileRange::new(0, u64::MAX);
+    let layout = indef_fs::map(&file, &path, whole, true, &mut Mapper::default()).unwrap();
+    for extent in layout.extents() {
+        assert_eq!(extent.phys.0 % ROW, extent.file.0 % ROW, "{extent:?}");
+    }
+    drop(file);
+    scratch.fsck().unwrap();
+    assert_eq!(hashes(&dir), contents);
 }
 
 #[test]

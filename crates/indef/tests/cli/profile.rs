@@ -116,6 +116,34 @@ fn a_trace_becomes_a_profile_and_comes_out_again() {
     assert_eq!(all["sessions"].as_array().unwrap().len(), 2);
 }
 
+/// Btrfs reads 4 MiB ahead.
+#[test]
+fn loop_an_import_models_the_read_ahead_of_the_device() {
+    let Some(fs) = require(ScratchFs::builder("btrfs", Bytes::mib(512)).build()) else {
+        return;
+    };
+    let file = fs.path().join("file");
+    fs::write(&file, vec![1; 8 << 20]).unwrap();
+    let mut text = format!("9 openat(AT_FDCWD, \"{}\", O_RDONLY) = 3\n", file.display());
+    for at in (0..8 << 20).step_by(64 << 10) {
+        text += &format!("9 pread64(3, \"x\"..., 65536, {at}) = 65536\n");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("trace"), text).unwrap();
+    let ranges = |store: &str, options: &[&str]| {
+        let mut arguments = vec!["profile".into(), "import".into()];
+        arguments.extend(options.iter().map(std::ffi::OsString::from));
+        arguments.extend([at(store).into(), at("trace").into()]);
+        let ran = run(arguments);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let shown = indef!("profile", "show", "--json", at(store)).json();
+        shown["totals"]["ranges"].as_u64().unwrap()
+    };
+    assert_eq!(ranges("device", &[]), 2);
+    assert_eq!(ranges("given", &["--readahead", "1MiB"]), 8);
+}
+
 #[test]
 fn bad_input_is_one_line_that_says_what_to_do() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 //! `BTRFS_IOC_FS_INFO` and `BTRFS_IOC_DEV_INFO`: the space of its devices that a file system has not
-//! given to any block group yet.
+//! given to any block group yet, and its UUID.
 
 use std::{
     io,
@@ -14,7 +14,8 @@ use crate::{abi::AbiItem, ioctl};
 struct FsInfo {
     max_id: u64,
     num_devices: u64,
-    rest: [u64; 126],
+    fsid: [u8; 16],
+    rest: [u64; 124],
 }
 
 // SAFETY: BTRFS_IOC_FS_INFO is _IOR(0x94, 31, struct btrfs_ioctl_fs_info_args); the kernel reads
@@ -46,6 +47,7 @@ unsafe impl ioctl::IoctlArgument for DevInfo {
 
 const _: () = {
     assert!(size_of::<FsInfo>() == 1024);
+    assert!(offset_of!(FsInfo, fsid) == 16);
     assert!(size_of::<DevInfo>() == 4096);
     assert!(offset_of!(DevInfo, bytes_used) == 24);
 };
@@ -57,6 +59,7 @@ pub(super) const FS_INFO: AbiItem = AbiItem {
     fields: &[
         ("max_id", offset_of!(FsInfo, max_id)),
         ("num_devices", offset_of!(FsInfo, num_devices)),
+        ("fsid", offset_of!(FsInfo, fsid)),
     ],
     requests: &[(
         "BTRFS_IOC_FS_INFO",
@@ -82,6 +85,26 @@ pub(super) const DEV_INFO: AbiItem = AbiItem {
 /// Device numbers to ask for; numbers of removed devices are not used again.
 const MAX_DEVICES: u64 = 256;
 
+/// The UUID of a file system, which `FS_IOC_GETFSUUID` does not tell of Btrfs.
+///
+/// # Errors
+///
+/// The kernel's errno: `ENOTTY` on other file systems.
+pub fn fsid(file: impl AsFd) -> io::Result<[u8; 16]> {
+    Ok(fs_info(file)?.fsid)
+}
+
+fn fs_info(file: impl AsFd) -> io::Result<Box<FsInfo>> {
+    let mut info = Box::new(FsInfo {
+        max_id: 0,
+        num_devices: 0,
+        fsid: [0; 16],
+        rest: [0; 124],
+    });
+    ioctl::call(file, &mut *info)?;
+    Ok(info)
+}
+
 /// Bytes that belong to no block group, on the device that has most of them.
 ///
 /// # Errors
@@ -89,12 +112,7 @@ const MAX_DEVICES: u64 = 256;
 /// The kernel's errno: `ENOTTY` on other file systems.
 pub fn unallocated(file: impl AsFd) -> io::Result<u64> {
     let file = file.as_fd();
-    let mut info = Box::new(FsInfo {
-        max_id: 0,
-        num_devices: 0,
-        rest: [0; 126],
-    });
-    ioctl::call(file, &mut *info)?;
+    let info = fs_info(file)?;
     let mut most = 0;
     for devid in 1..=info.max_id.min(MAX_DEVICES) {
         let mut device = Box::new(DevInfo {

@@ -11,6 +11,7 @@ use std::{
 
 use indef_core::{
     SkipReason,
+    layout::Row,
     plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file},
 };
 use indef_fs::{
@@ -18,7 +19,7 @@ use indef_fs::{
     StepLimit, Target, count_ranges, detect, map, relocator,
 };
 use scratch_fs::{ScratchError, ScratchFs, require, skip};
-use units::{Bytes, FileRange};
+use units::{Bytes, FileRange, PhysOffset};
 
 /// A plain copier: the engines' own part is under test here, not the speed of copying.
 pub(crate) struct PlainCopier;
@@ -182,6 +183,11 @@ impl Bench {
         let options = EngineOptions {
             allow_unshare: self.allow_unshare,
             by_name: true,
+            // Not every engine keeps to it.
+            row: Some(Row {
+                bytes: Bytes::kib(256),
+                origin: PhysOffset(0),
+            }),
             ..EngineOptions::default()
         };
         relocator(self.kind, &self.detected, &options)

@@ -48,6 +48,21 @@ fn reads_are_fast_from_the_start_of_a_row_at_4_kib_and_of_a_page_at_16() {
 }
 
 #[test]
+fn a_row_that_is_read_from_its_beginning_is_one_sense_of_each_chip() {
+    for (profile, one_off) in [("indef-femu", 32), ("indef-femu-16k", 17)] {
+        let row = 256 * KIB;
+        let (aligned, pages) = one_read(profile, 4 * row, row);
+        assert_eq!(pages, 16, "{profile}");
+        // One sense, and two transfers on each channel, which two chips share. A chip that is asked for
+        // two pages senses them one after the other.
+        assert_eq!(aligned, 80_000 + 2 * 24_000, "{profile}");
+        let (off, pages) = one_read(profile, 4 * row + 4 * KIB, row);
+        assert_eq!(pages, one_off, "{profile}");
+        assert!(off >= 2 * 80_000 + 24_000, "{profile}: {off}");
+    }
+}
+
+#[test]
 fn a_file_of_16_kib_blocks_lies_on_four_chips_at_4_kib_and_on_one_at_16() {
     let (spread, pages) = one_read("indef-femu", 0, 16 * KIB);
     assert_eq!((spread, pages), (86_000, 4));

@@ -36,6 +36,9 @@ pub(super) struct Header {
     io_size_bytes: Bytes,
     hot_pct: f64,
     geometry: String,
+    /// Present only where it is true, likewise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    on_rows: bool,
     max_request_bytes: Bytes,
     budget_bytes: Option<Bytes>,
     target_gain_pct: Option<f64>,
@@ -61,6 +64,7 @@ impl Header {
             io_size_bytes: options.io_size,
             hot_pct: options.hot_pct,
             geometry: options.geometry.to_string(),
+            on_rows: options.on_rows,
             max_request_bytes: options.max_request,
             budget_bytes: options.budget,
             target_gain_pct: options.target_gain_pct,
@@ -82,6 +86,7 @@ impl Header {
             io_size: self.io_size_bytes,
             hot_pct: self.hot_pct,
             geometry: self.geometry.parse()?,
+            on_rows: self.on_rows,
             max_request: self.max_request_bytes,
             budget: self.budget_bytes,
             target_gain_pct: self.target_gain_pct,

@@ -1,28 +1,58 @@
 //! How far the kernel reads ahead on a file system: `read_ahead_kb` of its backing device
 //! (Documentation/ABI/testing/sysfs-class-bdi, v6.18).
 
-use std::{collections::HashMap, fmt::Write as _, fs, path::Path};
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+    path::Path,
+};
 
+use indef_core::access::READAHEAD;
+use rustix::fs::{major, minor};
 use units::Bytes;
 
-use crate::tally::FsId;
+use crate::{FsId, TracedFile, identify};
 
-/// Where the kernel does not tell: VM_READAHEAD_PAGES of include/linux/mm.h, v6.18.
-const USUAL: Bytes = Bytes::kib(128);
 const BTRFS_MAGIC: u64 = 0x9123_683E;
 
 /// The read-ahead of file systems, each asked once.
-#[derive(Default)]
-pub(super) struct ReadAhead {
+#[derive(Debug, Default)]
+pub struct ReadAhead {
     known: HashMap<u32, Bytes>,
 }
 
 impl ReadAhead {
     /// The read-ahead of the file system with this device number (as the kernel has it).
-    pub(super) fn of(&mut self, sb_dev: u32, fs: &FsId) -> Bytes {
-        let ask = || read(Path::new("/sys"), sb_dev, fs).unwrap_or(USUAL);
+    pub(crate) fn of(&mut self, sb_dev: u32, fs: &FsId) -> Bytes {
+        let ask = || read(Path::new("/sys"), sb_dev, fs).unwrap_or(READAHEAD);
         *self.known.entry(sb_dev).or_insert_with(ask)
     }
+
+    /// The read-ahead of the file system that a file is on.
+    pub(crate) fn of_traced(&mut self, file: &TracedFile) -> Bytes {
+        self.of(kernel_number(file.key.dev), &file.fs)
+    }
+
+    /// The same for the regular file at a path; what is usual, if there is none.
+    pub fn of_path(&mut self, path: &Path) -> Bytes {
+        let Some(status) = fs::metadata(path).ok().filter(fs::Metadata::is_file) else {
+            return READAHEAD;
+        };
+        let dev = kernel_number(status.dev());
+        if let Some(known) = self.known.get(&dev) {
+            return *known;
+        }
+        let fs =
+            File::open(path).map_or_else(|_| FsId::default(), |file| identify::file_system(&file));
+        self.of(dev, &fs)
+    }
+}
+
+/// A device number as the kernel has it.
+fn kernel_number(dev: u64) -> u32 {
+    major(dev) << 20 | minor(dev)
 }
 
 fn read(sys: &Path, sb_dev: u32, fs: &FsId) -> Option<Bytes> {
