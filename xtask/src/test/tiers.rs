@@ -67,7 +67,7 @@ const FURTHER: [(&str, &str); 17] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 11] = [
+const LONGER: [(&str, &str, &str, &str); 12] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("loop_stop", "loop_kills_on_", "INDEF_KILLS", "200"),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
@@ -93,6 +93,7 @@ const LONGER: [(&str, &str, &str, &str); 11] = [
     ),
     ("vm_power_cuts", "vm_", "INDEF_POWER_CUTS", "40"),
     ("vm_xfs_offload", "power::", "INDEF_POWER_CUTS", "1000"),
+    ("vm_zbd", "vm_", "INDEF_WHOLE_SUITE", "1"),
     ("xfs", "writers::", "INDEF_HAMMER_SECONDS", "600"),
 ];
 
