@@ -167,8 +167,18 @@ impl Mirror {
     /// A deb822 entry for these suites of the archive.
     #[must_use]
     pub fn entry(&self, suites: &[&str], architecture: &str) -> String {
+        self.stanza("deb", suites, &format!("Architectures: {architecture}\n"))
+    }
+
+    /// The same for the sources of the packages.
+    #[must_use]
+    pub fn source_entry(&self, suites: &[&str]) -> String {
+        self.stanza("deb-src", suites, "")
+    }
+
+    fn stanza(&self, kind: &str, suites: &[&str], more: &str) -> String {
         let mut entry = format!(
-            "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nArchitectures: {architecture}\n",
+            "Types: {kind}\nURIs: {}\nSuites: {}\nComponents: main\n{more}",
             self.uris.join(" "),
             suites.join(" "),
         );

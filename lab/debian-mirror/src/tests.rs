@@ -150,6 +150,11 @@ fn an_entry_for_other_suites_keeps_keys_and_options() {
     );
     let again = Mirror::among(&deb822_form(&entry)).unwrap();
     assert_eq!(again, mirror);
+    assert_eq!(
+        mirror.source_entry(&["trixie"]),
+        "Types: deb-src\nURIs: http://m/debian\nSuites: trixie\nComponents: main\n\
+         signed-by: /k/debian-archive.gpg\ncheck-valid-until: no\n"
+    );
 }
 
 #[test]

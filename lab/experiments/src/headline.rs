@@ -80,6 +80,7 @@ pub(super) struct Measured {
 #[derive(Debug, Serialize)]
 pub(super) struct Outcome {
     pub(super) title: String,
+    pub(super) profile: String,
     pub(super) kernel: String,
     pub(super) runs: Vec<Pair>,
 }
@@ -140,6 +141,7 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
     }
     Ok(Outcome {
         title: experiment.title.clone(),
+        profile: experiment.profile.clone(),
         kernel,
         runs,
     })

@@ -98,6 +98,9 @@ pub struct Options {
     /// Data, instead of what the experiment's file says
     #[arg(long, value_name = "SIZE")]
     data: Option<Bytes>,
+    /// flashd's profile, likewise
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
     /// How many times slower than its model flashd goes, likewise
     #[arg(long, value_name = "K")]
     time_scale: Option<f64>,
@@ -153,12 +156,19 @@ pub fn run(options: &Options) -> Result<()> {
     let text = std::fs::read_to_string(&path)?;
     let mut experiment: Experiment =
         toml::from_str(&text).with_context(|| path.display().to_string())?;
+    if let Some(profile) = &options.profile {
+        experiment.profile.clone_from(profile);
+    }
     experiment.time_scale = options.time_scale.unwrap_or(experiment.time_scale);
     experiment.truncate = options.truncate.unwrap_or(experiment.truncate);
     let result = headline::run(&experiment, options)?;
     let kept = guest::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;
-    let kept = kept.join(name).with_extension("json");
+    // One result for each device, side by side.
+    let kept = match &options.profile {
+        Some(profile) => kept.join(format!("{name}-{profile}.json")),
+        None => kept.join(format!("{name}.json")),
+    };
     std::fs::write(&kept, serde_json::to_vec_pretty(&result)?)?;
     println!("{}", text::table(&experiment, &result));
     println!("all of it: {}", kept.display());

@@ -85,6 +85,11 @@ pub(super) fn table(experiment: &Experiment, outcome: &Outcome) -> String {
         &percent,
     );
     row(
+        "busy time of a chip, by the model (mean)",
+        &|pair| pair.modelled.die_busy_ns as f64 / pair.modelled.dies as f64,
+        &time,
+    );
+    row(
         "host memory: the process",
         &modelled(|run| run.process_kib << 10),
         &bytes,

@@ -23,12 +23,21 @@ impl Packages {
     /// Fetch the lists of these suites into `folder`.
     pub(crate) fn of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
         let mirror = Mirror::of_machine().map_err(unknown)?;
+        Self::listed(&mirror.entry(suites, "amd64"), folder)
+    }
+
+    /// Fetch the lists of the sources of these suites into `folder`.
+    pub(crate) fn sources_of(suites: &[&str], folder: &Path) -> Result<Self, LabError> {
+        let mirror = Mirror::of_machine().map_err(unknown)?;
+        Self::listed(&mirror.source_entry(suites), folder)
+    }
+
+    fn listed(entry: &str, folder: &Path) -> Result<Self, LabError> {
         for needed in ["state/lists/partial", "cache/archives/partial", "sources"] {
             let needed = folder.join(needed);
             fs::create_dir_all(&needed).map_err(LabError::at(&needed))?;
         }
-        let entry = mirror.entry(suites, "amd64");
-        for (name, content) in [("sources/debian.sources", entry.as_str()), ("status", "")] {
+        for (name, content) in [("sources/debian.sources", entry), ("status", "")] {
             let path = folder.join(name);
             fs::write(&path, content).map_err(LabError::at(&path))?;
         }
@@ -116,6 +125,38 @@ impl Packages {
                 .arg(root),
         )?;
         Ok(())
+    }
+
+    /// The versions of a source package in the lists.
+    pub(crate) fn source_versions(&self, package: &str) -> Result<Vec<String>, LabError> {
+        let shown = output_of(self.apt("apt-cache").arg("showsrc").arg(package))?;
+        Ok(String::from_utf8_lossy(&shown)
+            .lines()
+            .filter_map(|line| line.strip_prefix("Version: "))
+            .map(str::to_owned)
+            .collect())
+    }
+
+    /// Fetch the source of a package and return the path of its authors' archive.
+    pub(crate) fn fetch_source(&self, package: &str, version: &str) -> Result<PathBuf, LabError> {
+        let folder = self.folder.join(format!("{package}-source"));
+        fs::create_dir_all(&folder).map_err(LabError::at(&folder))?;
+        output_of(
+            self.apt("apt-get")
+                .args(["source", "--download-only"])
+                .arg(format!("{package}={version}"))
+                .current_dir(&folder),
+        )?;
+        fs::read_dir(&folder)
+            .map_err(LabError::at(&folder))?
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                // Its signature is beside it.
+                name.contains(".orig.tar.") && !name.ends_with(".asc")
+            })
+            .ok_or_else(|| LabError::Request(format!("apt has fetched no source of {package}")))
     }
 }
 

@@ -43,6 +43,7 @@ mod programs;
 mod recipe;
 mod skip;
 pub mod standing;
+mod upstream;
 mod zns;
 
 pub use cache::Cache;
@@ -52,4 +53,5 @@ pub use kernel::{Kernel, Release};
 pub use machine::Accelerator;
 pub use patched::Patched;
 pub use skip::require;
+pub use upstream::upstream_source;
 pub use zns::{Zns, ZnsDevice, ZnsOptions, ZnsSetup};

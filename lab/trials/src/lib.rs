@@ -6,7 +6,8 @@
 //! - `xfs`: XFS's engines with every way to exchange extents; `vm_xfs_offload`: with a device that
 //!   copies.
 //! - `vm_offload`, `vm_zns`: `indef` on F2FS on flashd's zones. `vm_trace`: its tracer on Debian's
-//!   kernels. `vm_serve`: flashd's target and a kernel's own initiator.
+//!   kernels. `vm_serve`: flashd's target and a kernel's own initiator; `vm_zbd`: with fio's zoned
+//!   tests.
 
 #![forbid(unsafe_code)]
 

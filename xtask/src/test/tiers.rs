@@ -99,6 +99,7 @@ const LONGER: [(&str, &str, &str, &str); 12] = [
     ),
     ("vm", "power_cuts::vm_", "INDEF_POWER_CUTS", "40"),
     ("vm_xfs_offload", "power::", "INDEF_POWER_CUTS", "1000"),
+    ("vm_zbd", "vm_", "INDEF_WHOLE_SUITE", "1"),
     ("xfs", "writers::", "INDEF_HAMMER_SECONDS", "600"),
 ];
 
