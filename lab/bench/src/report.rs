@@ -6,7 +6,10 @@ use anyhow::Result;
 use serde::Serialize;
 use units::Bytes;
 
-use super::zipf::Curve;
+use super::{
+    overhead::{HEADING, Overhead},
+    zipf::Curve,
+};
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
@@ -107,6 +110,8 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Curve>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) overheads: Vec<Overhead>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -146,6 +151,7 @@ impl Report {
             },
             rows: Vec::new(),
             curves: Vec::new(),
+            overheads: Vec::new(),
             verdicts: Vec::new(),
         })
     }
@@ -178,6 +184,10 @@ impl fmt::Display for Report {
         )?;
         self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
         self.write_rows(f)?;
+        if !self.overheads.is_empty() {
+            writeln!(f, "{HEADING}")?;
+            self.overheads.iter().try_for_each(|row| row.fmt(f))?;
+        }
         self.write_verdicts(f)
     }
 }
