@@ -7,6 +7,7 @@
 
 pub mod abi;
 pub mod barrier;
+pub mod bpf;
 pub mod btrfs;
 pub mod cache;
 pub mod ext4;

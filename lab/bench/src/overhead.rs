@@ -1,23 +1,32 @@
-//! The cost of tracing to an application: fio alone, and the same fio traced at each layer, in
-//! turn.
+//! The cost of tracing to an application: fio alone, the same fio traced, and traced while the kernel
+//! times the BPF programs, in turn.
 //!
-//! A round runs all three one after the other, each time beginning with another one, and compares
-//! the IOPS that fio reports within the round; the median of the rounds counts. On a device that
-//! others use, IOPS change by more than tracing costs. So the processor time that fio needs for a
-//! read is reported, too: its increase, as a share of the time from one read to the next, is the
-//! loss of a program that waits for each read. (The cost of interrupts is not in it.) Beside it the
-//! memory of the collector: resident memory, and the content of its BPF maps.
+//! A round runs all of them one after the other, each time beginning with another one, and compares
+//! within the round; the median of the rounds counts. On a device that others use, IOPS change by more
+//! than tracing costs, so there are three measures:
+//!
+//! - fio's processor time for a read, with the trace and without (interrupts are not in it);
+//! - the time of the BPF programs, as a share of a processor's time, by the kernel's own statistics
+//!   (which slow the programs down: that run counts for nothing else);
+//! - the processor time of the collector, likewise.
+//!
+//! Beside them: IOPS, one in how many reads was counted, and how far the sum is off. The trace is the
+//! installed program with its own bound; filters are some that let nothing pass, or only fio's file.
+//! Last, the memory of the collector: resident memory, and the content of its BPF maps.
 
 use std::{
     ffi::OsString,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, Command, Stdio},
     thread::sleep,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use scratch_fs::ScratchFs;
+use serde::Serialize;
 use units::Bytes;
 
 use super::{
@@ -25,87 +34,227 @@ use super::{
     report::{Report, Verdict},
 };
 
-/// One pattern of reads by fio.
-struct Load {
-    name: &'static str,
-    options: &'static [&'static str],
+/// The bound that is given to the trace, in percent of one processor's time; also the goal for fio's
+/// processor time of a read.
+const BOUND: f64 = 1.0;
+/// Maximum memory of the collector.
+const MEMORY: Bytes = Bytes::mib(64);
+
+const DIRECT_1: &[&str] = &["--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync"];
+const DIRECT_32: &[&str] = &[
+    "--rw=randread",
+    "--bs=4k",
+    "--direct=1",
+    "--ioengine=libaio",
+    "--iodepth=32",
+];
+const BUFFERED: &[&str] = &["--rw=randread", "--bs=128k", "--ioengine=psync"];
+const CACHED: &[&str] = &[
+    "--rw=randread",
+    "--bs=4k",
+    "--ioengine=psync",
+    "--invalidate=0",
+    "--pre_read=1",
+    "--norandommap=1",
+];
+
+/// Whose accesses the trace counts.
+#[derive(Clone, Copy, PartialEq)]
+enum Counts {
+    /// Those to fio's file.
+    File,
+    /// Those on another device.
+    OtherDevice,
+    /// Those of another process.
+    OtherProcess,
 }
 
-const LOADS: [Load; 4] = [
-    Load {
-        name: "4 KiB random, direct, one at a time",
-        options: &["--rw=randread", "--bs=4k", "--direct=1", "--ioengine=psync"],
+struct Case {
+    name: &'static str,
+    layer: &'static str,
+    counts: Counts,
+    fio: &'static [&'static str],
+}
+
+const CASES: [Case; 7] = [
+    Case {
+        name: "direct, one at a time",
+        layer: "fs",
+        counts: Counts::File,
+        fio: DIRECT_1,
     },
-    Load {
-        name: "4 KiB random, direct, 32 at a time",
-        options: &[
-            "--rw=randread",
-            "--bs=4k",
-            "--direct=1",
-            "--ioengine=libaio",
-            "--iodepth=32",
-        ],
+    Case {
+        name: "direct, 32 at a time",
+        layer: "fs",
+        counts: Counts::File,
+        fio: DIRECT_32,
     },
-    Load {
-        name: "128 KiB random, buffered",
-        options: &["--rw=randread", "--bs=128k", "--ioengine=psync"],
+    Case {
+        name: "buffered, 128 KiB",
+        layer: "fs",
+        counts: Counts::File,
+        fio: BUFFERED,
     },
-    Load {
-        name: "4 KiB random, from the page cache",
-        options: &[
-            "--rw=randread",
-            "--bs=4k",
-            "--ioengine=psync",
-            "--invalidate=0",
-            "--pre_read=1",
-            "--norandommap=1",
-        ],
+    Case {
+        name: "direct, one at a time",
+        layer: "syscall",
+        counts: Counts::File,
+        fio: DIRECT_1,
+    },
+    Case {
+        name: "from the page cache",
+        layer: "syscall",
+        counts: Counts::File,
+        fio: CACHED,
+    },
+    Case {
+        name: "direct, 32 at a time, other device traced",
+        layer: "fs",
+        counts: Counts::OtherDevice,
+        fio: DIRECT_32,
+    },
+    Case {
+        name: "from the page cache, other process traced",
+        layer: "syscall",
+        counts: Counts::OtherProcess,
+        fio: CACHED,
     },
 ];
 
-/// The layers, with their permitted cost in percent.
-const LAYERS: [(&str, f64); 2] = [("fs", 1.0), ("syscall", 2.0)];
-/// Maximum memory of the collector.
-const MEMORY: Bytes = Bytes::mib(64);
+/// One round of a case.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Round {
+    iops_alone: f64,
+    iops_traced: f64,
+    /// fio's processor time for a read, in nanoseconds.
+    fio_ns_alone: f64,
+    fio_ns_traced: f64,
+    /// Percent of one processor's time.
+    programs_pct: f64,
+    collector_pct: f64,
+    /// Runs of BPF programs for each read, and nanoseconds of each run.
+    program_runs: f64,
+    program_ns: f64,
+    /// One in how many reads was counted, and reads counted ÷ reads made.
+    one_in: f64,
+    counted: f64,
+}
+
+impl Round {
+    /// By how much fio's processor time for a read grows.
+    fn lost_pct(&self) -> f64 {
+        (self.fio_ns_traced / self.fio_ns_alone - 1.0) * 100.0
+    }
+}
+
+/// All rounds of a case.
+#[derive(Serialize)]
+pub(super) struct Overhead {
+    layer: &'static str,
+    case: &'static str,
+    rounds: Vec<Round>,
+}
+
+impl Overhead {
+    fn median(&self, value: impl Fn(&Round) -> f64) -> f64 {
+        let mut values: Vec<f64> = self.rounds.iter().map(value).collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values[(values.len() - 1) / 2]
+    }
+
+    /// Keep all samples of what the table of the figures shows.
+    fn keep(&self, report: &mut Report) {
+        let kept: [(&str, fn(&Round) -> f64); 6] = [
+            ("fio_lost_pct", Round::lost_pct),
+            ("programs_pct", |round| round.programs_pct),
+            ("collector_pct", |round| round.collector_pct),
+            ("iops_alone", |round| round.iops_alone),
+            ("one_in", |round| round.one_in),
+            ("counted", |round| round.counted),
+        ];
+        for (quantity, value) in kept {
+            let samples: Vec<f64> = self.rounds.iter().map(value).collect();
+            report.figure(self.case, self.layer, quantity, &samples);
+        }
+    }
+
+    fn verdicts(&self) -> [Verdict; 2] {
+        let what = format!("trace --layer {}, fio {}", self.layer, self.case);
+        let cost = |round: &Round| round.programs_pct + round.collector_pct;
+        [
+            (
+                "programs and collector, of a processor",
+                &cost as &dyn Fn(&Round) -> f64,
+            ),
+            ("fio's processor time for a read, more", &Round::lost_pct),
+        ]
+        .map(|(measure, value)| {
+            let all = self.rounds.iter().map(value);
+            let least = all.clone().fold(f64::INFINITY, f64::min);
+            let most = all.fold(f64::NEG_INFINITY, f64::max);
+            let what = format!("{what}: {measure} ({least:.2} to {most:.2} %)");
+            Verdict::at_most(what, self.median(value), BOUND, " %")
+        })
+    }
+}
+
+impl std::fmt::Display for Overhead {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "{:7}  {:42} {:>9.0} {:>9.0} {:>8.0} {:>8.0} {:>8.3} {:>9.3} {:>7.2} {:>7.1} {:>7.1} {:>8.3}",
+            self.layer,
+            self.case,
+            self.median(|r| r.iops_alone),
+            self.median(|r| r.iops_traced),
+            self.median(|r| r.fio_ns_alone),
+            self.median(|r| r.fio_ns_traced),
+            self.median(|r| r.programs_pct),
+            self.median(|r| r.collector_pct),
+            self.median(|r| r.program_runs),
+            self.median(|r| r.program_ns),
+            self.median(|r| r.one_in),
+            self.median(|r| r.counted),
+        )
+    }
+}
+
+/// The heading of the table.
+pub(super) const HEADING: &str = "layer    reads of 4 KiB by fio                          IOPS    traced  ns/read   traced  \
+                                  BPF, %  collect, %  runs/r  ns/run    1 in  counted";
 
 /// Measure all of them.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     let indef = common.indef()?;
     let folder = tempfile::tempdir_in(common.images()?)?;
-    let file = folder.path().join("file");
+    let place = Place {
+        indef,
+        file: folder.path().join("file"),
+        profile: folder.path().join("profile"),
+        other: ScratchFs::builder("ext4", Bytes::mib(512)).build()?,
+    };
     let mut peak = Bytes::ZERO;
-    for load in &LOADS {
-        let mut shares = [Vec::new(), Vec::new()];
-        let mut processor = [Vec::new(), Vec::new()];
+    for case in &CASES {
+        let mut rounds = Vec::new();
         for round in 0..common.runs {
             measure::ensure_not_stopped()?;
-            eprintln!("{}: round {} of {}", load.name, round + 1, common.runs);
-            let mut speeds = [Speed::default(); 3];
-            for turn in 0..3 {
-                let which = (round + turn) % 3;
-                speeds[which] = match which.checked_sub(1) {
-                    None => finished(start(&fio(&file, load))?, &mut peak, false)?,
-                    Some(layer) => {
-                        let profile = folder.path().join("profile");
-                        let command = traced(&indef, &profile, LAYERS[layer].0, &fio(&file, load));
-                        finished(start(&command)?, &mut peak, true)?
-                    }
-                };
-            }
-            let [alone, traced @ ..] = speeds;
-            for (layer, speed) in traced.into_iter().enumerate() {
-                shares[layer].push((1.0 - speed.iops / alone.iops) * 100.0);
-                processor[layer].push((speed.busy - alone.busy) * alone.iops * 100.0);
-            }
+            eprintln!(
+                "layer {}, {}: round {} of {}",
+                case.layer,
+                case.name,
+                round + 1,
+                common.runs
+            );
+            rounds.push(place.round(case, round, &mut peak)?);
         }
-        for (at, (layer, wanted)) in LAYERS.into_iter().enumerate() {
-            for (lost, shares) in [("IOPS", &shares[at]), ("processor time", &processor[at])] {
-                let quantity = format!("{}_lost_pct", lost.replace(' ', "_"));
-                report.figure(load.name, &format!("layer {layer}"), &quantity, shares);
-                let what = format!("trace --layer {layer}, fio {}: {lost} lost", load.name);
-                report.verdicts.push(verdict(&what, shares, wanted));
-            }
-        }
+        let overhead = Overhead {
+            layer: case.layer,
+            case: case.name,
+            rounds,
+        };
+        overhead.keep(report);
+        report.verdicts.extend(overhead.verdicts());
+        report.overheads.push(overhead);
     }
     let memory = [peak.0 as f64];
     report.figure("collector", "largest of all runs", "memory_bytes", &memory);
@@ -118,86 +267,256 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn verdict(what: &str, shares: &[f64], wanted: f64) -> Verdict {
-    let mut shares = shares.to_vec();
-    shares.sort_unstable_by(f64::total_cmp);
-    let last = shares.len() - 1;
-    let what = format!("{what} ({:.2} to {:.2} %)", shares[0], shares[last]);
-    Verdict::at_most(what, shares[last / 2], wanted, " %")
+/// Where it is measured, and with which program.
+struct Place {
+    indef: PathBuf,
+    file: PathBuf,
+    profile: PathBuf,
+    other: ScratchFs,
+}
+
+impl Place {
+    fn round(&self, case: &Case, round: usize, peak: &mut Bytes) -> Result<Round> {
+        let mut result = Round::default();
+        for turn in 0..3 {
+            match (round + turn) % 3 {
+                0 => {
+                    let fio = self.fio(case)?;
+                    result.iops_alone = fio.iops;
+                    result.fio_ns_alone = fio.busy;
+                }
+                1 => {
+                    let mut trace = Trace::start(self, case)?;
+                    let fio = self.fio(case)?;
+                    let made = fio.reads;
+                    let told = trace.finish(peak)?;
+                    result.iops_traced = fio.iops;
+                    result.fio_ns_traced = fio.busy;
+                    result.collector_pct = told.busy * 100.0;
+                    result.one_in = told.one_in;
+                    result.counted = told.reads as f64 / made as f64;
+                }
+                _ => {
+                    let mut trace = Trace::start(self, case)?;
+                    let statistics = linux_abi::bpf::enable_run_time()
+                        .context("switching the statistics of BPF programs on")?;
+                    let (began, before) = (Instant::now(), trace.programs());
+                    let fio = self.fio(case)?;
+                    let after = trace.programs();
+                    let took = began.elapsed().as_secs_f64();
+                    drop(statistics);
+                    trace.finish(peak)?;
+                    let (runs, time) = (after.0 - before.0, (after.1 - before.1) as f64);
+                    result.programs_pct = time / 1e9 / took * 100.0;
+                    result.program_runs = runs as f64 / fio.reads as f64;
+                    result.program_ns = time / runs.max(1) as f64;
+                }
+            }
+        }
+        Ok(result)
+    }
+
+    fn fio(&self, case: &Case) -> Result<Speed> {
+        let mut name = OsString::from("--filename=");
+        name.push(&self.file);
+        let output = Command::new("fio")
+            .args([
+                "--name=reader",
+                "--size=256m",
+                "--time_based",
+                "--runtime=3",
+                "--ramp_time=1",
+                "--randseed=7",
+                "--output-format=json",
+            ])
+            .args(case.fio)
+            .arg(name)
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot run fio")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "fio: {}\n{text}", output.status);
+        Speed::parse(&text)
+    }
 }
 
 /// The report of fio.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speed {
     iops: f64,
-    /// Processor time of a read, in seconds.
+    /// Processor time of a read, in nanoseconds.
     busy: f64,
+    /// Reads, those before the measured time included.
+    reads: u64,
 }
 
-fn fio(file: &Path, load: &Load) -> Vec<OsString> {
-    let mut name = OsString::from("--filename=");
-    name.push(file);
-    let mut command: Vec<OsString> = [
-        "fio",
-        "--name=reader",
-        "--size=1g",
-        "--time_based",
-        "--runtime=6",
-        "--ramp_time=1",
-        "--randseed=7",
-        "--output-format=json",
-    ]
-    .map(OsString::from)
-    .to_vec();
-    command.extend(load.options.iter().map(OsString::from));
-    command.push(name);
-    command
+impl Speed {
+    fn parse(text: &str) -> Result<Self> {
+        let json = text.find('{').map_or("", |start| &text[start..]);
+        let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
+        let job = &document["jobs"][0];
+        let number = |value: &serde_json::Value| value.as_f64().filter(|value| *value > 0.0);
+        let iops = number(&job["read"]["iops"]).context("fio reports no reads")?;
+        // Percent of its run time; Linux scales both so that their sum is exact.
+        let percent = |which: &str| job[which].as_f64().context("fio reports no processor time");
+        let busy = (percent("usr_cpu")? + percent("sys_cpu")?) / 100.0 / iops * 1e9;
+        let measured =
+            number(&job["read"]["total_ios"]).context("fio reports no number of reads")?;
+        Ok(Self {
+            iops,
+            busy,
+            // A second before the measured ones, at about the same rate.
+            reads: (measured + iops) as u64,
+        })
+    }
 }
 
-fn traced(indef: &Path, profile: &Path, layer: &str, command: &[OsString]) -> Vec<OsString> {
-    let mut traced: Vec<OsString> = vec![indef.into(), "trace".into(), "--quiet".into()];
-    traced.extend([
-        "--layer".into(),
-        layer.into(),
-        "-o".into(),
-        profile.into(),
-        "--".into(),
-    ]);
-    traced.extend_from_slice(command);
-    traced
+/// A trace under way.
+struct Trace {
+    child: Option<Child>,
+    /// Another process that is traced.
+    sleeper: Option<Child>,
+    began: Instant,
+    busy: Duration,
 }
 
-fn start(command: &[OsString]) -> Result<Child> {
-    Command::new(&command[0])
-        .args(&command[1..])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .with_context(|| format!("cannot run {}", measure::describe(command)))
+/// What it told in the end.
+struct Told {
+    /// Share of a processor's time.
+    busy: f64,
+    one_in: f64,
+    reads: u64,
 }
 
-/// Wait for fio's document and parse it; for a collector, watch the memory meanwhile.
-fn finished(mut child: Child, peak: &mut Bytes, collector: bool) -> Result<Speed> {
-    if collector {
-        // fio's document fits into a pipe, so it need not be read before the end.
-        while child.try_wait()?.is_none() {
-            *peak = (*peak).max(memory(child.id()));
-            sleep(Duration::from_millis(100));
+impl Trace {
+    fn start(place: &Place, case: &Case) -> Result<Self> {
+        let mut command = Command::new(&place.indef);
+        command
+            .args(["trace", "--json", "--layer", case.layer, "--max-overhead"])
+            .arg(BOUND.to_string())
+            .arg("-o")
+            .arg(&place.profile)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let mut sleeper = None;
+        match case.counts {
+            Counts::File => {
+                // It has to be there before it is traced.
+                fs::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(&place.file)?;
+                command.arg("--path").arg(&place.file);
+            }
+            Counts::OtherDevice => {
+                command.arg("--device").arg(place.other.device());
+            }
+            Counts::OtherProcess => {
+                let child = Command::new("sleep").arg("1000").spawn()?;
+                command.arg("--pid").arg(child.id().to_string());
+                sleeper = Some(child);
+            }
+        }
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot run {}", place.indef.display()))?;
+        let mut trace = Self {
+            child: Some(child),
+            sleeper,
+            began: Instant::now(),
+            busy: Duration::ZERO,
+        };
+        let limit = Instant::now() + Duration::from_secs(30);
+        while trace.attached() < 5 {
+            ensure!(Instant::now() < limit, "the trace does not begin");
+            sleep(Duration::from_millis(50));
+        }
+        // Loading the programs is over.
+        sleep(Duration::from_millis(300));
+        trace.began = Instant::now();
+        trace.busy = trace.processor_time();
+        Ok(trace)
+    }
+
+    fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// The descriptions of its descriptors.
+    fn descriptors(&self) -> Vec<String> {
+        let folder = format!("/proc/{}/fdinfo", self.id());
+        let open = fs::read_dir(folder).into_iter().flatten().flatten();
+        open.filter_map(|fd| fs::read_to_string(fd.path()).ok())
+            .collect()
+    }
+
+    /// Programs that are attached.
+    fn attached(&self) -> usize {
+        let all = self.descriptors();
+        all.iter().filter(|text| text.contains("link_id:")).count()
+    }
+
+    /// Runs of its programs, and nanoseconds.
+    fn programs(&self) -> (u64, u64) {
+        let all = self.descriptors();
+        let programs = all.iter().filter(|text| text.contains("prog_type:"));
+        // A link's description names its program, too, but not its runs.
+        programs.fold((0, 0), |(runs, time), text| {
+            let number = |name| field(text, name).unwrap_or(0);
+            (runs + number("run_cnt:"), time + number("run_time_ns:"))
+        })
+    }
+
+    fn processor_time(&self) -> Duration {
+        let path = format!("/proc/{}/stat", self.id());
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // The name of the program may hold anything.
+        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+        let fields: Vec<u64> = after
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or(0))
+            .collect();
+        // utime and stime, in hundredths of a second (proc(5)).
+        let ticks = fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0);
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
+    }
+
+    fn finish(&mut self, peak: &mut Bytes) -> Result<Told> {
+        *peak = (*peak).max(memory(self.id()));
+        let busy = self
+            .processor_time()
+            .saturating_sub(self.busy)
+            .as_secs_f64();
+        let busy = busy / self.began.elapsed().as_secs_f64();
+        let child = self.child.take().context("it was started")?;
+        kill_process(Pid::from_child(&child), Signal::INT)?;
+        let output = child.wait_with_output()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        ensure!(
+            output.status.success(),
+            "indef trace: {}\n{text}",
+            output.status
+        );
+        let document: serde_json::Value =
+            serde_json::from_str(&text).context("what indef trace printed")?;
+        let totals = &document["totals"];
+        let one_in = totals["one_in"].as_f64();
+        Ok(Told {
+            busy,
+            one_in: one_in.context("indef trace does not tell how many it counted")?,
+            reads: totals["reads"].as_u64().unwrap_or(0),
+        })
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        for mut child in self.child.take().into_iter().chain(self.sleeper.take()) {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
-    let output = child.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "fio: {}\n{text}", output.status);
-    let json = text.find('{').map_or("", |start| &text[start..]);
-    let document: serde_json::Value = serde_json::from_str(json).context("what fio printed")?;
-    let job = &document["jobs"][0];
-    let iops = job["read"]["iops"].as_f64().filter(|iops| *iops > 0.0);
-    let iops = iops.context("fio reports no reads")?;
-    // Percent of its run time; Linux scales both so that their sum is exact.
-    let percent = |which: &str| job[which].as_f64().context("fio reports no processor time");
-    let busy = (percent("usr_cpu")? + percent("sys_cpu")?) / 100.0 / iops;
-    Ok(Speed { iops, busy })
 }
 
 /// Resident memory of a process, and the memory of the BPF maps that it holds. Pages of maps that

@@ -6,7 +6,10 @@ use figures::{Machine, Session, Value};
 use serde::Serialize;
 use units::Bytes;
 
-use super::zipf::Curve;
+use super::{
+    overhead::{HEADING, Overhead},
+    zipf::Curve,
+};
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
@@ -140,6 +143,8 @@ pub(super) struct Report {
     figures: Vec<figures::Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Curve>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) overheads: Vec<Overhead>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -166,6 +171,7 @@ impl Report {
             rows: Vec::new(),
             figures: Vec::new(),
             curves: Vec::new(),
+            overheads: Vec::new(),
             verdicts: Vec::new(),
         }
     }
@@ -226,6 +232,10 @@ impl fmt::Display for Report {
         writeln!(f, "{}\n", self.machine)?;
         self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
         self.write_rows(f)?;
+        if !self.overheads.is_empty() {
+            writeln!(f, "{HEADING}")?;
+            self.overheads.iter().try_for_each(|row| row.fmt(f))?;
+        }
         self.write_verdicts(f)
     }
 }

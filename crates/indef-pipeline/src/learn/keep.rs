@@ -19,7 +19,7 @@ use indef_core::{
 };
 use indef_trace::{
     FileKey, Tally, TracedFile,
-    collect::{Access, Drained, Layer},
+    collect::{Access, Drained, Layer, Sampled},
     store::{SessionId, SessionInfo, Store, StoreError, StoreOptions},
 };
 use units::FileRange;
@@ -102,6 +102,8 @@ pub(super) struct ToStore {
     written: Instant,
     told: bool,
     lost: u64,
+    /// How exact the counts of the session are.
+    sampled: Sampled,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -136,10 +138,12 @@ impl ToStore {
             written: Instant::now(),
             told: false,
             lost: 0,
+            sampled: Sampled::default(),
         })
     }
 
     fn add(&mut self, drained: Drained) -> Option<StoreError> {
+        self.sampled.add(drained.sampled);
         for file in drained.files {
             if let Some(path) = &file.path
                 && self.names.len() < MANY
@@ -184,7 +188,11 @@ impl ToStore {
             .add(self.session, &self.files, &tallies, SystemTime::now())?;
         self.files.clear();
         self.counts.clear();
-        Ok(())
+        // A session that is killed later was sampled, too.
+        match self.sampled.variance {
+            0 => Ok(()),
+            _ => self.store.set_sampling(self.session, self.sampled.one_in()),
+        }
     }
 
     fn tallies(&self) -> impl Iterator<Item = Tally> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use indef_core::access::Observed;
-use indef_trace::{FileKey, Tally, TracedFile};
+use indef_trace::{FileKey, Tally, TracedFile, collect::Sampled};
 use units::{Bytes, Nanos};
 
 use crate::decay::Decay;
@@ -37,6 +37,8 @@ pub struct Batch<'a> {
     pub files: &'a [TracedFile],
     /// Events lost since the last time.
     pub lost: u64,
+    /// How exact these counts are.
+    pub sampled: Sampled,
 }
 
 /// Sums over accesses.
@@ -197,6 +199,7 @@ pub struct Live {
     total: Counts,
     recent: Recent,
     lost: u64,
+    sampled: Sampled,
     elapsed: Duration,
 }
 
@@ -205,6 +208,7 @@ impl Live {
     pub fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
+        self.sampled.add(batch.sampled);
         for file in batch.files {
             if let Some(path) = &file.path
                 && (self.names.len() < MAX_NAMES || self.names.contains_key(&file.key))
@@ -280,6 +284,12 @@ impl Live {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// How exact the counts are.
+    #[must_use]
+    pub fn sampled(&self) -> Sampled {
+        self.sampled
     }
 
     /// The number of distinct files.

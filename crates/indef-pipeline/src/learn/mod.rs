@@ -142,6 +142,7 @@ fn take(
             tallies: &part.tallies,
             files: &part.files,
             lost: part.lost,
+            sampled: part.sampled,
         };
         live.add(&batch, began.elapsed());
         match keeper.add(part) {

@@ -16,7 +16,7 @@ use indef_core::{
 };
 use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
-    collect::{Collector, Drained, Filter, Layer, TraceOptions},
+    collect::{Collector, Drained, Filter, Layer, Sampling, TraceOptions},
     store::Store,
 };
 use units::Bytes;
@@ -27,6 +27,9 @@ use crate::{
     heat::{ReadAheadOf, read_lines},
     note::{LeftOut, Note, Notes},
 };
+
+/// The most that watching may cost, in percent of one processor's time.
+const COST: f64 = 1.0;
 
 /// The counts since the last time.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +94,7 @@ impl LiveFeed {
                 paths: paths.to_vec(),
                 ..Filter::default()
             },
+            sampling: Sampling::at_most_percent(COST),
             ..TraceOptions::default()
         };
         let collector = Collector::start(&options)?;
@@ -106,7 +110,10 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn drain(&mut self) -> Result<Batch, Error> {
         match &mut self.collector {
-            Some(collector) => Ok(collector.drain()?.into()),
+            Some(collector) => {
+                collector.keep_up();
+                Ok(collector.drain()?.into())
+            }
             None => Ok(Batch::default()),
         }
     }

@@ -117,6 +117,7 @@ impl Watch {
             tallies: &batch.tallies,
             files: &batch.files,
             lost: batch.lost,
+            ..Seen::default()
         };
         self.live.add(&seen, now);
         self.ranges.add(batch.files, &batch.tallies, now);

@@ -21,7 +21,7 @@
 #define RING_BYTES 4194304
 /* Files that the kernel remembers: of more, the least recently used are forgotten. */
 #define FILES 131072
-/* Tasks whose read is under way, and sequential readers that are told apart. */
+/* Tasks that are followed or fault, and sequential readers that are told apart. */
 #define TASKS 16384
 /* --path takes this many, with the mounts below them; --device and --comm this many each. */
 #define MAX_ROOTS 4096
@@ -31,6 +31,8 @@
 #define COMM_BYTES 16
 /* Bytes of a file system's UUID. */
 #define UUID_BYTES 16
+/* Words that fill the rest of a cache line. */
+#define LINE_WORDS 6
 
 /* How a range was accessed; a field of struct range_key. */
 enum range_kind {
@@ -96,45 +98,15 @@ struct slot {
 	__u64 reserved;
 };
 
-/* A read or write that a task has under way (fs layer); user space takes those left at the end. */
-struct pending {
-	/* The kernel's address of the inode. */
-	__u64 inode;
-	/* Where the batch or direct I/O begins and ends. */
-	__u64 start;
-	__u64 end;
-	/* The part of it that was queued; none if `to` is 0. */
-	__u64 from;
-	__u64 to;
-	/* Head page of the folio. */
-	__u64 folio;
-	/* The bio that was queued last. */
-	__u64 bio;
-	/* The kernel's address of what direct I/O was asked for with. */
-	__u64 iocb;
-	/* Timed: key in `timings`; else 0. */
-	__u64 timing;
-	__u32 file;
-	__u32 requests;
-	/* enum pending_kind of fs.bpf.c. */
-	__u32 kind;
-	/* KIND_READ or KIND_WRITE. */
-	__u32 range_kind;
-	__u32 bdev;
-	/* What was learned of the inode of the last read, as long as it is still that file. */
-	__u32 known_file;
-	__u64 known_inode;
-	__u64 known_number;
-	__u32 known_generation;
-	__u32 known_bdev;
-};
-
 /* A run that goes on (syscall layer); user space takes those left at the end. */
 struct run {
 	__u64 start;
 	__u64 end;
 	__u32 file;
 	__u32 reads;
+	/* Runs that it stands for. */
+	__u32 weight;
+	__u32 reserved;
 };
 
 /*
@@ -152,6 +124,9 @@ struct fault {
 	__u64 time;
 	__u32 file;
 	__u32 pid;
+	/* Faults that it stands for. */
+	__u32 weight;
+	__u32 reserved;
 };
 
 /* What a record of the ring is; its first field. */
@@ -224,11 +199,33 @@ struct config {
 	 * kernel itself uses. All numbers of processes in these structures are of that namespace.
 	 */
 	__u32 pid_ns;
-	__u32 reserved;
+	/* Whether only bios of `devices`, and of mounted Btrfs file systems, can count. */
+	__u8 only_devices;
+	/* Whether chosen accesses are counted in `state.chosen` even where all are chosen. */
+	__u8 counts_chosen;
+	__u16 reserved;
 };
 
 /* What changes while the programs run. */
 struct state {
+	/*
+	 * Which accesses count. In the lower half, one in how many is chosen while the programs are
+	 * attached; in the upper one, how many a chosen one stands for. User space sets both at
+	 * once.
+	 */
+	__u64 sampling;
+	/* Counts how often the programs were attached; what began in an earlier window is over. */
+	__u32 window;
+	/* Chosen anew for each trace: which tasks are chosen when. */
+	__u32 salt;
+	/* What the programs write lies in other cache lines than what each of them reads. */
+	__u64 line[LINE_WORDS];
+	/* Accesses that were chosen where not all are. */
+	__u64 chosen;
+	/* Sum over them of weight * (weight - 1): the variance of the sum of all counts. */
+	__u64 variance;
+	/* What comes to it because one choice covered several calls (syscall layer). */
+	__u64 common;
 	/* This many reads are timed before user space allows more. */
 	__u32 timings_left;
 	__u32 next_file;

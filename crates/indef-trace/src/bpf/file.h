@@ -110,6 +110,17 @@ static __always_inline bool on_devices(__u32 sb_dev, __u32 bdev)
 	return false;
 }
 
+/* Whether a file passes --device. */
+static __always_inline bool on_wanted_device(struct inode *inode)
+{
+	struct super_block *sb;
+
+	if (!config.devices_len)
+		return true;
+	sb = BPF_CORE_READ(inode, i_sb);
+	return on_devices(BPF_CORE_READ(sb, s_dev), BPF_CORE_READ(sb, s_bdev, bd_dev));
+}
+
 /*
  * Note the folder of one of a file's names: user space finds the name there when the kernel no
  * longer has it in memory.
@@ -161,8 +172,8 @@ __noinline __u32 intern(__u64 address)
 	if (entry.magic == BTRFS_SUPER_MAGIC && key.subvolume != BTRFS_FS_TREE &&
 	    (key.subvolume < BTRFS_FIRST_FREE || key.subvolume > BTRFS_LAST_FREE))
 		entry.wanted = 0;
-	if (entry.wanted && config.devices_len)
-		entry.wanted = on_devices(entry.sb_dev, BPF_CORE_READ(sb, s_bdev, bd_dev));
+	if (entry.wanted)
+		entry.wanted = on_wanted_device(inode);
 	if (entry.wanted && config.by_root)
 		entry.wanted = in_roots(address);
 	if (entry.wanted)

@@ -65,8 +65,12 @@ static __always_inline bool task_wanted(void)
 /* The children of a followed process are followed. */
 static __always_inline void follow_child(struct task_struct *parent, struct task_struct *child)
 {
-	__u32 from = process_of(parent), to = process_of(child), one = 1;
+	__u32 from, to, one = 1;
 
+	if (!config.by_task)
+		return;
+	from = process_of(parent);
+	to = process_of(child);
 	if (from != to && bpf_map_lookup_elem(&followed, &from)) {
 		if (bpf_map_update_elem(&followed, &to, &one, BPF_ANY))
 			lost(&state.lost_tasks);
@@ -76,8 +80,11 @@ static __always_inline void follow_child(struct task_struct *parent, struct task
 /* With its last thread, a process ends. */
 static __always_inline void unfollow(struct task_struct *task)
 {
-	__u32 process = process_of(task);
+	__u32 process;
 
+	if (!config.by_task)
+		return;
+	process = process_of(task);
 	if (task->signal->live.counter <= 0)
 		bpf_map_delete_elem(&followed, &process);
 }

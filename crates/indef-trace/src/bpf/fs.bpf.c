@@ -9,7 +9,11 @@
  * merging. A read of which nothing reaches the device does not count, nor do holes. What lies
  * around a hole, or around pages that are in the cache already, is a read for each part.
  *
- * A read ends when the task begins another. User space takes the reads that are pending at the end.
+ * A read ends when the task begins another, or ends, or when the trace does.
+ *
+ * Filters and the coin of sampling (maps.h) come first: where a read begins. For one that does not
+ * count, only its place is noted, so that its bios are not taken for those of another. Each read
+ * and each bio that is written has a coin of its own: a count is the sum of independent choices.
  *
  * Bios of buffered I/O carry pages of the page cache, and these know their file. Bios of direct I/O
  * carry the application's pages, and belong to the direct read or write that the task is in.
@@ -36,15 +40,49 @@ enum pending_kind {
 	PENDING_FOLIO,
 	/* Direct I/O: bios with foreign pages belong to it. */
 	PENDING_DIRECT,
-	/* Not counted, but its bios must not be attributed to another read. */
-	PENDING_IGNORED,
+};
+
+/* A read or write that a task has under way. */
+struct pending {
+	/* The kernel's address of the inode. */
+	__u64 inode;
+	/* Where the batch or direct I/O begins and ends. */
+	__u64 start;
+	__u64 end;
+	/* The part of it that was queued; none if `to` is 0. */
+	__u64 from;
+	__u64 to;
+	/* Head page of the folio. */
+	__u64 folio;
+	/* The bio that was queued last. */
+	__u64 bio;
+	/* The kernel's address of what direct I/O was asked for with. */
+	__u64 iocb;
+	/* Timed: key in `timings`; else 0. */
+	__u64 timing;
+	__u32 file;
+	__u32 requests;
+	/* enum pending_kind. */
+	__u32 kind;
+	/* KIND_READ or KIND_WRITE. */
+	__u32 range_kind;
+	__u32 bdev;
+	/* What was learned of the inode of the last read, as long as it is still that file. */
+	__u32 known_file;
+	__u64 known_inode;
+	__u64 known_number;
+	__u32 known_generation;
+	__u32 known_bdev;
+	/* Accesses that it stands for; 0 if it does not count. */
+	__u32 weight;
+	/* state.window when it began. */
+	__u32 window;
 };
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, TASKS);
-	__type(key, __u32);
+	__type(key, int);
 	__type(value, struct pending);
 } pendings SEC(".maps");
 
@@ -89,6 +127,13 @@ struct {
 
 extern const void iomap_dio_bio_end_io __ksym __weak;
 
+/* Whether a bio of this device can be of a file that passes --device. */
+static __always_inline bool may_be_wanted(__u32 bdev)
+{
+	return !config.only_devices || on_devices(bdev, bdev) ||
+	       bpf_map_lookup_elem(&btrfs_devices, &bdev);
+}
+
 static __always_inline void drop_hold(struct timing *timing, __u64 id)
 {
 	struct counters more = {};
@@ -105,12 +150,15 @@ static __always_inline void drop_hold(struct timing *timing, __u64 id)
 	bpf_map_delete_elem(&timings, &id);
 }
 
-/* The pending read or write is complete: count the part of it that was queued. */
-__noinline int settle(struct pending *pending)
+/*
+ * The pending read or write is complete: count the part of it that was queued. A single access is
+ * told only by its own task, as it carries the number of the process.
+ */
+__noinline int settle(struct pending *pending, __u32 by_its_task)
 {
-	struct counters more = { .count = 1 };
-	struct timing *timing;
 	struct range_key key = {};
+	struct counters more = {};
+	struct timing *timing;
 	__u64 id;
 
 	if (!pending)
@@ -121,9 +169,11 @@ __noinline int settle(struct pending *pending)
 		key.len = ((pending->to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 		key.file = pending->file;
 		key.kind = pending->range_kind;
-		more.requests = pending->requests;
+		more.count = pending->weight;
+		more.requests = pending->requests * pending->weight;
 		count(&key, &more);
-		if (config.raw)
+		note_chosen(pending->weight);
+		if (config.raw && by_its_task)
 			send_access(&key, pending->requests, pending->kind == PENDING_DIRECT);
 	}
 	if (id) {
@@ -146,36 +196,62 @@ static __always_inline void next_part(struct pending *pending)
 
 	if (!pending->to)
 		return;
-	settle(pending);
+	settle(pending, 1);
 	pending->kind = kind;
 	pending->requests = 0;
 }
 
-/* The task's pending read, made if it has none. */
+/* The task's pending read, if it has one. */
 static __always_inline struct pending *pending_of_task(void)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct pending *have = bpf_map_lookup_elem(&pendings, &tid);
-	struct pending none = {};
+	struct pending *have;
 
-	if (have)
-		return have;
-	bpf_map_update_elem(&pendings, &tid, &none, BPF_NOEXIST);
-	have = bpf_map_lookup_elem(&pendings, &tid);
-	if (!have)
-		lost(&state.lost_tasks);
+	have = bpf_task_storage_get(&pendings, bpf_get_current_task_btf(), NULL, 0);
+	/* The programs were detached meanwhile: the rest of it was not seen. */
+	if (have && have->window != state.window) {
+		settle(have, 1);
+		have->window = state.window;
+	}
 	return have;
 }
 
-/* End what is pending and begin something else. */
+/* The same, made if it has none. */
+static __always_inline struct pending *new_pending(void)
+{
+	struct pending *made;
+
+	made = bpf_task_storage_get(&pendings, bpf_get_current_task_btf(), NULL,
+				    BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!made) {
+		lost(&state.lost_tasks);
+		return NULL;
+	}
+	made->window = state.window;
+	return made;
+}
+
+/*
+ * End what is pending and begin something else. What passes no filter (`wanted`) is only noted for
+ * a task that has something pending.
+ */
 static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __u64 start,
-					     __u64 end, __u32 range_kind)
+					     __u64 end, __u32 range_kind, bool wanted)
 {
 	struct pending *pending = pending_of_task();
 
-	if (!pending)
-		return NULL;
-	settle(pending);
+	wanted =
+		wanted && (range_kind == KIND_READ ? config.reads : config.writes) && task_wanted();
+	if (!pending) {
+		if (!wanted)
+			return NULL;
+		pending = new_pending();
+		if (!pending)
+			return NULL;
+	} else {
+		settle(pending, 1);
+	}
+	pending->kind = kind;
+	pending->weight = wanted ? toss() : 0;
 	pending->inode = (__u64)inode;
 	pending->start = start;
 	pending->end = end;
@@ -185,12 +261,6 @@ static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __
 	pending->file = 0;
 	pending->requests = 0;
 	pending->range_kind = range_kind;
-	if ((range_kind == KIND_READ && !config.reads) ||
-	    (range_kind == KIND_WRITE && !config.writes) || !is_regular(inode) || !task_wanted()) {
-		pending->kind = PENDING_IGNORED;
-		return pending;
-	}
-	pending->kind = kind;
 	return pending;
 }
 
@@ -375,25 +445,27 @@ static __always_inline void read_queued(struct bio *bio, struct bio_range *range
 {
 	struct pending *pending = pending_of_task();
 
-	if (!pending)
-		return;
-	if (pending->inode == (__u64)range->inode && pending->range_kind == KIND_READ) {
-		if ((pending->kind == PENDING_BATCH || pending->kind == PENDING_IGNORED) &&
-		    range->from >= pending->start && range->from < pending->end)
+	if (pending && pending->inode == (__u64)range->inode && pending->range_kind == KIND_READ) {
+		if (pending->kind == PENDING_BATCH && range->from >= pending->start &&
+		    range->from < pending->end)
 			goto joins;
 		if (pending->kind == PENDING_FOLIO && pending->folio == range->folio)
 			goto joins;
 	}
-	pending = begin(PENDING_FOLIO, range->inode, range->from, range->to, KIND_READ);
+	pending = begin(PENDING_FOLIO, range->inode, range->from, range->to, KIND_READ,
+			on_wanted_device(range->inode));
 	if (!pending)
 		return;
 	pending->folio = range->folio;
 joins:
-	if (pending->kind != PENDING_IGNORED) {
+	if (pending->weight) {
 		if (range->from > pending->to || range->to < pending->from)
 			next_part(pending);
 		pending->bdev = bio->bi_bdev->bd_dev;
 		join(pending, bio, range->from, range->to);
+	} else {
+		/* Its window is complete all the same. */
+		pending->to = range->to;
 	}
 }
 
@@ -420,20 +492,22 @@ static __always_inline bool was_dirtied(struct inode *inode)
 	return bpf_map_lookup_elem(&dirtied, &key);
 }
 
-static __always_inline void written(__u32 file, __u64 from, __u64 to)
+__noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to)
 {
-	struct counters more = { .count = 1, .requests = 1 };
+	struct counters more = { .count = weight, .requests = weight };
 	struct range_key key = { .file = file, .kind = KIND_WRITE };
 
 	key.start = from & ~(PAGE_BYTES - 1);
 	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 	count(&key, &more);
+	note_chosen(weight);
 	if (config.raw)
 		send_access(&key, 1, 0);
+	return 0;
 }
 
 /* Pages that are contiguous on the device, but not in the file, count as one write for each run. */
-static __always_inline void written_in_runs(__u32 file, struct bio *bio)
+static __always_inline void written_in_runs(__u32 file, __u32 weight, struct bio *bio)
 {
 	struct address_space *mapping;
 	struct bio_vec *vec = bio->bi_io_vec;
@@ -444,32 +518,33 @@ static __always_inline void written_in_runs(__u32 file, struct bio *bio)
 		start = file_offset(vec + i, &folio, &mapping);
 		if (start != to) {
 			if (to)
-				written(file, from, to);
+				written(file, weight, from, to);
 			from = start;
 		}
 		to = start + BPF_CORE_READ(vec + i, bv_len);
 	}
 	if (to)
-		written(file, from, to);
+		written(file, weight, from, to);
 }
 
 static __always_inline void write_queued(struct bio *bio, struct bio_range *range)
 {
 	__u64 to = range->to;
-	__u32 file;
+	__u32 file, weight;
 
-	if (!config.writes || !is_regular(range->inode))
+	if (!is_regular(range->inode) || !on_wanted_device(range->inode))
+		return;
+	weight = toss();
+	if (!weight || (filters_tasks() && !was_dirtied(range->inode)))
 		return;
 	file = intern((__u64)range->inode);
 	if (!file)
 		return;
-	if (filters_tasks() && !was_dirtied(range->inode))
-		return;
 	extend_over_holes(bio, range);
 	if (range->to == to)
-		written(file, range->from, to);
+		written(file, weight, range->from, to);
 	else
-		written_in_runs(file, bio);
+		written_in_runs(file, weight, bio);
 }
 
 /* Whether a bio is certainly one of direct I/O: iomap made it. Btrfs makes its own. */
@@ -499,14 +574,21 @@ static __always_inline void compressed_queued(struct pending *pending, struct bi
  */
 static __always_inline void direct_queued(struct bio *bio)
 {
-	__u32 tid = bpf_get_current_pid_tgid(), bdev = bio->bi_bdev->bd_dev;
-	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+	struct pending *pending = pending_of_task();
+	__u32 bdev = bio->bi_bdev->bd_dev;
 	struct super_block *sb;
 	struct inode *inode;
 
-	if (pending && pending->kind == PENDING_BATCH)
+	if (!pending)
+		return;
+	if (!pending->weight) {
+		/* Its window is complete all the same. */
+		pending->to = pending->end;
+		return;
+	}
+	if (pending->kind == PENDING_BATCH)
 		compressed_queued(pending, bio);
-	if (!pending || pending->kind != PENDING_DIRECT)
+	if (pending->kind != PENDING_DIRECT)
 		return;
 	if (pending->known_inode != pending->inode || pending->known_bdev != bdev) {
 		inode = (struct inode *)pending->inode;
@@ -543,6 +625,9 @@ int BPF_PROG(on_bio_queue, struct bio *bio)
 		return 0;
 	if (op != REQ_OP_READ && op != REQ_OP_WRITE && op != REQ_OP_ZONE_APPEND)
 		return 0;
+	if (!(op == REQ_OP_READ ? config.reads : config.writes) ||
+	    !may_be_wanted(bio->bi_bdev->bd_dev))
+		return 0;
 	if (!is_direct(bio))
 		locate(bio, &range);
 	if (!range.cached) {
@@ -564,10 +649,12 @@ int BPF_PROG(on_bio_queue, struct bio *bio)
 /* The task's pending read or write, if its requests go to `bdev`. */
 static __always_inline struct pending *pending_on(__u32 bdev)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+	struct pending *pending;
 
-	if (!pending || !pending->to || pending->bdev != bdev)
+	if (!may_be_wanted(bdev))
+		return NULL;
+	pending = pending_of_task();
+	if (!pending || !pending->weight || !pending->to || pending->bdev != bdev)
 		return NULL;
 	return pending;
 }
@@ -651,7 +738,7 @@ static __always_inline void batch(struct inode *inode, __u64 index, __u64 pages)
 {
 	if (is_regular(inode))
 		begin(PENDING_BATCH, inode, index * PAGE_BYTES, (index + pages) * PAGE_BYTES,
-		      KIND_READ);
+		      KIND_READ, on_wanted_device(inode));
 }
 
 /* The window that read-ahead decided on (mm/readahead.c, v6.18). */
@@ -714,11 +801,9 @@ int BPF_PROG(on_page_added, void *folio)
 	if (!inode || !is_regular(inode))
 		return 0;
 	pending = pending_of_task();
-	if (!pending)
-		return 0;
 	/* The size of a folio does not matter: a bio that begins in the last one still joins. */
-	if ((pending->kind == PENDING_BATCH || pending->kind == PENDING_IGNORED) &&
-	    pending->inode == (__u64)inode && !pending->to && index * PAGE_BYTES >= pending->end &&
+	if (pending && pending->kind == PENDING_BATCH && pending->inode == (__u64)inode &&
+	    !pending->to && index * PAGE_BYTES >= pending->end &&
 	    index * PAGE_BYTES - pending->end < 512 * PAGE_BYTES)
 		pending->end = (index + 1) * PAGE_BYTES;
 	else
@@ -738,40 +823,45 @@ static __always_inline bool goes_on(struct pending *pending, struct kiocb *iocb,
 	       pending->to == from && pending->end == end;
 }
 
-static __always_inline void direct(struct kiocb *iocb, struct iov_iter *iter)
+static __always_inline void direct(struct kiocb *iocb, struct inode *inode, __u64 size, __u64 from,
+				   __u64 len, bool writes, bool wanted)
 {
-	struct inode *inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
-	__u64 size = BPF_CORE_READ(inode, i_size);
-	__u64 from = BPF_CORE_READ(iocb, ki_pos);
-	__u64 to = from + BPF_CORE_READ(iter, count);
-	bool writes = BPF_CORE_READ(iter, data_source);
-	__u32 tid = bpf_get_current_pid_tgid();
 	struct pending *pending;
+	__u64 to = from + len;
 
 	/* Nothing past the end of the file is read. */
 	if (!writes && to > size)
 		to = size;
-	if (from >= to)
+	if (from >= to || goes_on(pending_of_task(), iocb, from, to))
 		return;
-	pending = bpf_map_lookup_elem(&pendings, &tid);
-	if (goes_on(pending, iocb, from, to))
-		return;
-	pending = begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ);
+	pending = begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ, wanted);
 	if (pending)
 		pending->iocb = (__u64)iocb;
 }
 
+/* Where the kernel's pointers have types, their fields are read without a call. */
+#define DIRECT(node, iocb, iter)                                                                   \
+	do {                                                                                       \
+		struct inode *inode = node;                                                        \
+                                                                                                   \
+		direct(iocb, inode, inode->i_size, (iocb)->ki_pos, (iter)->count,                  \
+		       (iter)->data_source,                                                        \
+		       (inode->i_mode & S_IFMT) == S_IFREG &&                                      \
+			       (!config.devices_len ||                                             \
+				on_devices(inode->i_sb->s_dev, inode->i_sb->s_bdev->bd_dev)));     \
+	} while (0)
+
 SEC("tp_btf/iomap_dio_rw_begin")
 int BPF_PROG(on_direct, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb, iter);
+	DIRECT(iocb->ki_filp->f_inode, iocb, iter);
 	return 0;
 }
 
 SEC("fentry/__iomap_dio_rw")
 int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 {
-	direct(iocb, iter);
+	DIRECT(iocb->ki_filp->f_inode, iocb, iter);
 	return 0;
 }
 
@@ -779,7 +869,13 @@ int BPF_PROG(on_direct_function, struct kiocb *iocb, struct iov_iter *iter)
 SEC("kprobe/__iomap_dio_rw")
 int on_direct_probe(struct pt_regs *regs)
 {
-	direct((void *)ARG1(regs), (void *)ARG2(regs));
+	struct kiocb *iocb = (void *)ARG1(regs);
+	struct iov_iter *iter = (void *)ARG2(regs);
+	struct inode *inode = BPF_CORE_READ(iocb, ki_filp, f_inode);
+
+	direct(iocb, inode, BPF_CORE_READ(inode, i_size), BPF_CORE_READ(iocb, ki_pos),
+	       BPF_CORE_READ(iter, count), BPF_CORE_READ(iter, data_source),
+	       is_regular(inode) && on_wanted_device(inode));
 	return 0;
 }
 
@@ -789,8 +885,7 @@ int on_direct_probe(struct pt_regs *regs)
  */
 static __always_inline void direct_end(struct kiocb *iocb, __u64 at)
 {
-	__u32 tid = bpf_get_current_pid_tgid();
-	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+	struct pending *pending = pending_of_task();
 
 	if (pending && pending->kind == PENDING_DIRECT && pending->iocb == (__u64)iocb &&
 	    at > pending->start && at < pending->to)
@@ -822,10 +917,11 @@ int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
 	struct inode *inode;
 	__u32 one = 1;
 
-	if (!config.writes || !mapping)
+	/* Without such a filter, nobody asks who it was. */
+	if (!config.writes || !filters_tasks() || !mapping || !task_wanted())
 		return 0;
 	inode = BPF_CORE_READ(mapping, host);
-	if (!inode || !is_regular(inode) || !task_wanted())
+	if (!inode || !is_regular(inode) || !on_wanted_device(inode))
 		return 0;
 	if (!intern((__u64)inode))
 		return 0;
@@ -834,21 +930,48 @@ int BPF_PROG(on_dirtied, void *folio, struct address_space *mapping)
 	return 0;
 }
 
-/* A task ends, and with it the read that it has pending. */
-static __always_inline void settle_task(__u32 tid)
+/* For each task, now and then: user space reads which files' short names the task carries. */
+SEC("iter/task")
+int each_task(struct bpf_iter__task *context)
 {
-	struct pending *pending = bpf_map_lookup_elem(&pendings, &tid);
+	struct task_struct *task = context->task;
+	struct pending *pending;
+	__u32 files[2];
 
+	if (!task)
+		return 0;
+	pending = bpf_task_storage_get(&pendings, task, NULL, 0);
 	if (!pending)
-		return;
-	settle(pending);
-	bpf_map_delete_elem(&pendings, &tid);
+		return 0;
+	files[0] = pending->file;
+	files[1] = pending->known_file;
+	bpf_seq_write(context->meta->seq, files, sizeof(files));
+	return 0;
+}
+
+/* For each task, at the end of a trace: what it has pending is complete as far as it was seen. */
+SEC("iter/task")
+int settle_each_task(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct pending *pending;
+
+	if (!task)
+		return 0;
+	pending = bpf_task_storage_get(&pendings, task, NULL, 0);
+	if (pending)
+		settle(pending, 0);
+	return 0;
 }
 
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(on_exit, struct task_struct *task)
 {
-	settle_task(task->pid);
+	struct pending *pending = bpf_task_storage_get(&pendings, task, NULL, 0);
+
+	/* With a task ends the read that it has pending. */
+	if (pending)
+		settle(pending, 1);
 	unfollow(task);
 	return 0;
 }

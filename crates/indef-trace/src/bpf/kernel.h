@@ -192,6 +192,16 @@ struct task_struct {
 	struct signal_struct *signal;
 };
 
+/* include/linux/bpf.h, v6.1: the context of a program that is run for each task. */
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+};
+
 /* io_uring/rw.c; the command's part of a request begins with its file. */
 struct io_rw {
 	struct kiocb kiocb;
@@ -216,11 +226,12 @@ struct io_uring_cqe {
 
 #if defined(__TARGET_ARCH_x86)
 struct pt_regs {
-	unsigned long r10, r8, dx, si, di;
+	unsigned long r10, r8, dx, si, di, orig_ax;
 };
 #elif defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	unsigned long long regs[31];
+	__s32 syscallno;
 };
 #endif
 
@@ -232,11 +243,13 @@ struct pt_regs {
 #define ARG2(regs) BPF_CORE_READ(regs, si)
 #define ARG3(regs) BPF_CORE_READ(regs, dx)
 #define ARG4(regs) BPF_CORE_READ(regs, r10)
+#define SYSCALL_OF(regs) ((long)(regs)->orig_ax)
 #elif defined(__TARGET_ARCH_arm64)
 #define ARG1(regs) BPF_CORE_READ(regs, regs[0])
 #define ARG2(regs) BPF_CORE_READ(regs, regs[1])
 #define ARG3(regs) BPF_CORE_READ(regs, regs[2])
 #define ARG4(regs) BPF_CORE_READ(regs, regs[3])
+#define SYSCALL_OF(regs) ((long)(regs)->syscallno)
 #else
 #error "indef: the registers of this architecture are not known here"
 #endif

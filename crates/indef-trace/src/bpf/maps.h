@@ -53,6 +53,59 @@ static __always_inline void lost(__u64 *counter)
 	__sync_fetch_and_add(counter, 1);
 }
 
+/*
+ * Sampling: `one_in` of the accesses are chosen, each by a coin of its own, and a chosen one counts
+ * `weight` times. The coin is tossed before anything is looked up.
+ */
+static __always_inline __u32 toss(void)
+{
+	__u64 sampling = *(volatile __u64 *)&state.sampling;
+	__u32 one_in = sampling;
+
+	if (one_in > 1 && (__u64)bpf_get_prandom_u32() * one_in >> 32)
+		return 0;
+	return sampling >> 32;
+}
+
+/* log2 of the ticks of the kernel's clock (1 to 10 ms each) for which the choice of a task holds.
+ */
+#define EPOCH_BITS 2
+
+/* The part of time for which the choice of a task holds. */
+static __always_inline __u64 epoch(void)
+{
+	return bpf_jiffies64() >> EPOCH_BITS;
+}
+
+/*
+ * The same, but all accesses of a task within a short time share one coin: what begins where the
+ * last one ended is still seen to do so.
+ */
+static __always_inline __u32 toss_for_task(__u32 tid)
+{
+	__u64 sampling = *(volatile __u64 *)&state.sampling;
+	__u32 one_in = sampling;
+	__u64 mixed;
+
+	if (one_in > 1) {
+		mixed = (epoch() << 22 ^ tid) * 0x9e3779b97f4a7c15ull + state.salt;
+		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
+		if ((mixed >> 32) * one_in >> 32)
+			return 0;
+	}
+	return sampling >> 32;
+}
+
+/* A chosen access is counted. */
+static __always_inline void note_chosen(__u32 weight)
+{
+	if (weight > 1)
+		__sync_fetch_and_add(&state.variance, (__u64)weight * (weight - 1));
+	if (weight > 1 || config.counts_chosen)
+		__sync_fetch_and_add(&state.chosen, 1);
+}
+
 /* Send what was counted of a range. The ring's reader looks often enough: it is not woken. */
 static __always_inline void send_counted(const struct range_key *key,
 					 const struct counters *counters)

@@ -16,10 +16,12 @@ use super::{
     files::Files,
     intake::{Intake, Limits, PARTS},
     log::Log,
+    meter::thread_time,
     options::{Layer, TraceOptions},
     programs::Programs,
+    sampler::Sampler,
     sources::{Source, choose, watches_function},
-    tallies::{expand, of_fault, of_pending, of_run},
+    tallies::{counts_of_fault, expand, of_fault, of_run},
 };
 use crate::tally::FileKey;
 
@@ -41,6 +43,14 @@ pub struct Collector {
     sources: Vec<Source>,
     options: TraceOptions,
     files: Files,
+    sampler: Sampler,
+    /// Sampling went wrong in `keep_up`.
+    failed: Option<TraceError>,
+    /// Variance that was reported already.
+    variance: u64,
+    common: u64,
+    /// Variance of runs that pauses have cut, which the programs have not counted.
+    cut: u64,
     /// Losses that were reported already.
     lost: u64,
     emptied: Instant,
@@ -95,6 +105,7 @@ impl Collector {
             }
         }
         let mut programs = Programs::load(options, &sources, log)?;
+        let sampler = Sampler::new(options, &mut programs);
         let limits = Limits {
             ranges: options.held,
             accesses: options.held,
@@ -110,7 +121,12 @@ impl Collector {
             sources,
             options: options.clone(),
             files,
+            sampler,
+            failed: None,
             lost: 0,
+            variance: 0,
+            common: 0,
+            cut: 0,
             emptied: Instant::now(),
             devices_set: Instant::now(),
             took: Duration::ZERO,
@@ -132,10 +148,21 @@ impl Collector {
         self.programs.follow(pid)
     }
 
-    /// Let some more reads be timed, spread over the time. Call it some ten times a second. Returns
-    /// whether so many ranges or files are held that they should be drained now.
+    /// Let some more reads be timed, spread over the time, and see what tracing costs. Call it some
+    /// twenty times a second. Returns whether so many ranges or files are held that they should be
+    /// drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
+        match self.sampler.tick(&mut self.programs, self.intake.busy()) {
+            Ok(cut) => {
+                for run in &cut {
+                    let (range, counters) = of_run(run);
+                    self.cut += variance(counters.count);
+                    self.intake.count(&range, &counters);
+                }
+            }
+            Err(error) => self.failed = Some(error),
+        }
         self.holds_many() || self.files.are_many(&self.programs)
     }
 
@@ -161,6 +188,16 @@ impl Collector {
     ///
     /// The kernel refused. The parts that `sink` received before were counted.
     pub fn drain_into(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
+        let began = thread_time();
+        let drained = self.drain_now(sink);
+        self.sampler.took_counts(began);
+        match self.failed.take() {
+            Some(failed) => drained.and(Err(failed)),
+            None => drained,
+        }
+    }
+
+    fn drain_now(&mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
         self.intake.catch_up();
         self.programs.variables.allow_timings(TIMED_AT_ONCE);
         // Raw accesses are drained many times a second, but file systems are not mounted that often.
@@ -171,8 +208,9 @@ impl Collector {
         let mut rest = Drained::default();
         let waited = self.emptied.elapsed();
         // Emptying costs in proportion to the ranges there are, including the work of `sink`: at most
-        // a percent of the time, but it is not put off for ever.
-        let due = waited >= (self.took * 100).clamp(SOONEST, LATEST);
+        // a percent of the time, or half of what tracing may cost, but it is not put off for ever.
+        let rest_of_time = self.took.div_f64(Sampler::emptying(&self.options));
+        let due = waited >= rest_of_time.clamp(SOONEST, LATEST);
         let many_files = self.files.are_many(&self.programs);
         if due || many_files || self.holds_many() {
             self.empty(&mut rest, sink);
@@ -203,17 +241,22 @@ impl Collector {
     ///
     /// The kernel refused. The parts that `sink` received before were counted.
     pub fn finish_into(mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
+        self.sampler.end(&mut self.programs);
+        // A task that ends meanwhile still counts what it has under way, or it is counted here.
+        self.programs.pause();
+        wait_for_programs();
+        let settled = match self.options.layer {
+            Layer::Fs => self.programs.settle(),
+            Layer::Syscall => Ok(()),
+        };
         self.programs.detach();
-        if barrier::wait_for_readers().is_err() {
-            // Programs that still run are done within a time that is long for a program.
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait_for_programs();
         let mut rest = Drained::default();
         self.empty(&mut rest, sink);
         self.take_unfinished(&mut rest);
         self.deliver(&mut rest);
         sink(rest);
-        Ok(())
+        settled
     }
 
     /// Empty the slots and the ring, and hand out the counts.
@@ -242,6 +285,7 @@ impl Collector {
 
     fn tally(&mut self, range: &RangeKey, counters: &Counters, drained: &mut Drained) {
         let file = self.file_of(range.file, drained);
+        drained.sampled.counted += u64::from(counters.count);
         let told = self.options.readahead;
         let readahead = told.unwrap_or_else(|| self.files.readahead(range.file));
         match file {
@@ -260,31 +304,24 @@ impl Collector {
         })
     }
 
-    /// Take the accesses that tasks had under way when the programs were detached.
+    /// Take the accesses that go on at layer syscall.
     fn take_unfinished(&mut self, drained: &mut Drained) {
-        let unfinished: Vec<_> = match self.options.layer {
-            Layer::Fs => {
-                let pendings = self.programs.pendings();
-                pendings.iter().filter_map(of_pending).collect()
-            }
-            Layer::Syscall => {
-                let faults: Vec<_> = self.programs.faults().iter().map(of_fault).collect();
-                let once = Counters {
-                    count: 1,
-                    reads: 1,
-                    ..Counters::default()
-                };
-                let reads = faults.iter().map(|read| (read.range, once));
-                let unfinished = reads
-                    .chain(self.programs.runs().iter().map(of_run))
-                    .collect();
-                if self.options.raw {
-                    self.intake.inbox().accesses.extend(faults);
-                }
-                unfinished
-            }
-        };
+        if self.options.layer != Layer::Syscall {
+            return;
+        }
+        let faults = self.programs.faults();
+        let reads = faults
+            .iter()
+            .map(|fault| (of_fault(fault).range, counts_of_fault(fault)));
+        let unfinished: Vec<_> = reads
+            .chain(self.programs.runs().iter().map(of_run))
+            .collect();
+        if self.options.raw {
+            let accesses = faults.iter().map(of_fault);
+            self.intake.inbox().accesses.extend(accesses);
+        }
         for (range, counters) in unfinished {
+            drained.sampled.variance += variance(counters.count);
             self.tally(&range, &counters, drained);
         }
     }
@@ -332,8 +369,27 @@ impl Collector {
             state.lost_tallies + inbox.lost_counts
         };
         drop(inbox);
+        let all = state.variance + self.cut;
+        drained.sampled.variance += all - self.variance;
+        self.variance = all;
+        let common = state.common + self.sampler.common();
+        drained.sampled.common += common - self.common;
+        self.common = common;
         let lost = lost + state.lost_tasks + state.lost_files;
         drained.lost += lost - self.lost;
         self.lost = lost;
     }
+}
+
+/// Wait until programs that were detached do not run any more.
+fn wait_for_programs() {
+    if barrier::wait_for_readers().is_err() {
+        // They are done within a time that is long for a program.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The variance of one access of this weight.
+fn variance(weight: u32) -> u64 {
+    u64::from(weight) * u64::from(weight.saturating_sub(1))
 }

@@ -12,7 +12,7 @@ use super::{
     btrfs,
     contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
     error::{FilterProblem, Limited, TraceError},
-    namespace,
+    meter, namespace,
     options::{Filter, Layer, TraceOptions},
     overlay::{self, is_overlay},
 };
@@ -31,6 +31,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         by_root: (!filter.paths.is_empty()).into(),
         collector: std::process::id(),
         pid_ns: namespace::own()?,
+        counts_chosen: (options.sampling.budget().is_some() && !meter::is_permitted()).into(),
         ..Config::default()
     };
     if !filter.pids.is_empty() && !namespace::is_of_proc() {
@@ -152,6 +153,8 @@ fn devices(config: &mut Config, filter: &Filter) -> Result<(), TraceError> {
             push_device(config, mount.sb_dev)?;
         }
     }
+    // F2FS may have further devices, which nothing tells; those of Btrfs are in a map of their own.
+    config.only_devices = (!mounts.iter().any(|mount| mount.fs_type == "f2fs")).into();
     Ok(())
 }
 

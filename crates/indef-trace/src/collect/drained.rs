@@ -2,6 +2,7 @@
 
 use units::{FileRange, Nanos};
 
+use super::sampling::Sampled;
 use crate::tally::{FileKey, Tally, TracedFile};
 
 /// The counts, files and accesses since the last time.
@@ -15,6 +16,8 @@ pub struct Drained {
     pub accesses: Vec<Access>,
     /// Accesses that are missing because there was no room for them.
     pub lost: u64,
+    /// How exact the counts are.
+    pub sampled: Sampled,
 }
 
 impl Drained {
@@ -23,6 +26,7 @@ impl Drained {
         self.files.append(&mut more.files);
         self.accesses.append(&mut more.accesses);
         self.lost += more.lost;
+        self.sampled.add(more.sampled);
     }
 }
 

@@ -143,7 +143,7 @@ impl Files {
         self.untold = state.untold_files;
         self.learn_each(&taken, new);
         let mut kept = self.known.split_off(&self.forgotten);
-        for name in programs.carried_files(layer) {
+        for name in programs.carried_files(layer)? {
             if let Some(file) = self.known.remove(&name) {
                 kept.insert(name, file);
             }

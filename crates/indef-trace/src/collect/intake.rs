@@ -9,7 +9,7 @@ use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -23,7 +23,7 @@ use super::{
         CountedEvent, Counters, EVENT_COUNTED, EVENT_FILE, EVENT_RANGE, FileEvent, PAGE_BITS,
         RING_BYTES, RangeEvent, RangeKey,
     },
-    wire,
+    meter, wire,
 };
 
 /// How often the ring is looked at: it holds 65,536 records, and two processors were seen to make a
@@ -132,6 +132,8 @@ struct Shared {
     ring: Mutex<RingBuffer<'static>>,
     inbox: Arc<Mutex<Inbox>>,
     stop: AtomicBool,
+    /// Processor time of the reader, in nanoseconds.
+    busy: AtomicU64,
 }
 
 impl Intake {
@@ -148,6 +150,7 @@ impl Intake {
             ring: Mutex::new(builder.build()?),
             inbox,
             stop: AtomicBool::new(false),
+            busy: AtomicU64::new(0),
         });
         let reading = Arc::clone(&shared);
         let reader = thread::Builder::new()
@@ -163,6 +166,11 @@ impl Intake {
     /// Read all records that are in the ring now.
     pub(super) fn catch_up(&self) {
         self.shared.read();
+    }
+
+    /// Processor time of the reader.
+    pub(super) fn busy(&self) -> Duration {
+        Duration::from_nanos(self.shared.busy.load(Ordering::Relaxed))
     }
 
     /// The records that have arrived.
@@ -198,6 +206,8 @@ impl Shared {
         let _ = rustix::process::setpriority_process(None, FIRST);
         while !self.stop.load(Ordering::Relaxed) {
             let busy = self.read() >= MANY;
+            let time = meter::thread_time().as_nanos() as u64;
+            self.busy.store(time, Ordering::Relaxed);
             thread::park_timeout(if busy { BUSY } else { CALM });
         }
     }

@@ -10,8 +10,11 @@
 //! processor's caches, where each look-up would make the application wait for memory, is in user
 //! space, on another processor if one is free.
 //!
-//! The modules use one another in one direction: `collector` → `programs`, `intake`, `files` →
-//! `config` (with `overlay`), `sources`, `tallies` → `wire` → `contract`, which is generated from `bpf/contract.h`.
+//! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
+//!
+//! The modules use one another in one direction: `collector` → `sampler` → `programs`, `intake`, `files`,
+//! `meter` → `config` (with `overlay`), `sampling`, `sources`, `tallies` → `wire` → `contract`, which is
+//! generated from `bpf/contract.h`.
 
 mod btrfs;
 mod collector;
@@ -23,10 +26,13 @@ mod error;
 mod files;
 mod intake;
 mod log;
+mod meter;
 mod namespace;
 mod options;
 mod overlay;
 mod programs;
+mod sampler;
+mod sampling;
 mod sources;
 mod tallies;
 #[allow(unsafe_code, reason = "structures from bytes, and shared memory")]
@@ -36,4 +42,5 @@ pub use collector::Collector;
 pub use drained::{Access, Drained};
 pub use error::{Capability, FilterProblem, Limited, Step, TraceError};
 pub use options::{Filter, Layer, TraceOptions};
+pub use sampling::{Sampled, Sampling, relative_error};
 pub use sources::{Hook, Hooks, Source, WhyNot};

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use units::Bytes;
 
+use super::sampling::Sampling;
+
 /// Where reads and writes are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
@@ -57,8 +59,10 @@ pub struct TraceOptions {
     /// Layer syscall: how far the kernel reads ahead of a sequential buffered reader; `None`: as
     /// the device of each file says. With zero, each read counts as it was asked for.
     pub readahead: Option<Bytes>,
-    /// Hand out every single access, too (`Drained::accesses`).
+    /// Hand out every single access, too (`Drained::accesses`): nothing is sampled then.
     pub raw: bool,
+    /// How many of the accesses are counted.
+    pub sampling: Sampling,
     /// How many ranges, and how many single accesses, may wait for `Collector::drain`; further ones are
     /// lost, and counted as lost. About 50 bytes each.
     pub held: usize,
@@ -73,6 +77,7 @@ impl Default for TraceOptions {
             filter: Filter::default(),
             readahead: None,
             raw: false,
+            sampling: Sampling::All,
             held: (1 << 19) / 8 * 7,
         }
     }

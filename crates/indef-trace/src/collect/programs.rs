@@ -1,12 +1,17 @@
 //! The BPF object of one layer: configured, loaded, attached, and its maps in Rust's types.
 
-use std::{collections::HashSet, fs::File, os::fd::AsRawFd};
+use std::{
+    collections::HashSet,
+    fs::File,
+    io::Read,
+    os::fd::{AsFd, AsRawFd, RawFd},
+};
 
-use libbpf_rs::{Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program};
 
 use super::{
     btrfs, config,
-    contract::{FILES, Fault, FileEntry, FileKey, Pending, Run},
+    contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS},
     error::{FilterProblem, Step, TraceError},
     log::Log,
     options::{Layer, TraceOptions},
@@ -23,9 +28,28 @@ static SYSCALL: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/sys
 
 const ONE: [u8; 4] = 1u32.to_ne_bytes();
 
+/// Programs that pauses leave alone: they follow processes, and end what was begun.
+const STAYS: [&str; 6] = [
+    "on_fork",
+    "on_exit",
+    "on_request_complete",
+    "on_bio_complete",
+    "on_uring_complete",
+    "on_uring_complete_parts",
+];
+
+/// Programs that no event runs, but this process, for each task: of both objects, and of layer fs.
+const EACH_TASK: &str = "each_task";
+const SETTLE_EACH_TASK: &str = "settle_each_task";
+
 /// A layer's programs with their maps. Detached when it is dropped.
 pub(super) struct Programs {
+    /// Of programs that stay attached.
     links: Vec<Link>,
+    /// Of the others.
+    pausing: Vec<Link>,
+    pausable: Vec<&'static str>,
+    fds: Vec<RawFd>,
     /// The variables that the programs share with this process.
     pub(super) variables: Variables,
     object: Object,
@@ -50,7 +74,8 @@ impl Programs {
             let wanted = sources
                 .iter()
                 .any(|source| source.program.is_some_and(|it| name == it));
-            program.set_autoload(wanted);
+            let for_each = name == EACH_TASK || name == SETTLE_EACH_TASK;
+            program.set_autoload(wanted || for_each);
         }
         let object = open.load().map_err(|error| log.error(Step::Load, error))?;
         let variables = Variables::map(&map(&object, ".bss.state"), &map(&object, ".bss.slots"))
@@ -58,8 +83,13 @@ impl Programs {
                 doing: Step::MapVariables,
                 source,
             })?;
+        let loaded = object.progs().filter(Program::autoload);
+        let fds = loaded.map(|program| program.as_fd().as_raw_fd()).collect();
         let programs = Self {
             links: Vec::new(),
+            pausing: Vec::new(),
+            pausable: Vec::new(),
+            fds,
             variables,
             object,
         };
@@ -77,20 +107,58 @@ impl Programs {
     /// Attach the programs: accesses count from now on.
     pub(super) fn attach(&mut self, sources: &[Source], log: &Log) -> Result<(), TraceError> {
         for name in sources.iter().filter_map(|source| source.program) {
-            let mut programs = self.object.progs_mut();
-            let program = programs.find(|program| program.name() == name);
-            let program = program.expect("a source names a program of its layer's object");
-            let link = program
-                .attach()
+            let link = self
+                .attach_one(name)
                 .map_err(|error| log.error(Step::Attach(name), error))?;
-            self.links.push(link);
+            if STAYS.contains(&name) {
+                self.links.push(link);
+            } else {
+                self.pausing.push(link);
+                self.pausable.push(name);
+            }
         }
         Ok(())
     }
 
+    fn attach_one(&mut self, name: &str) -> libbpf_rs::Result<Link> {
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == name);
+        program
+            .expect("a source names a program of its layer's object")
+            .attach()
+    }
+
     /// Detach the programs; some may still be running on other processors.
     pub(super) fn detach(&mut self) {
+        self.pausing.clear();
         self.links.clear();
+    }
+
+    /// Detach the programs that see accesses, for a time.
+    pub(super) fn pause(&mut self) {
+        self.pausing.clear();
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.pausing.is_empty()
+    }
+
+    /// Attach them again.
+    pub(super) fn resume(&mut self) -> Result<(), TraceError> {
+        self.variables.next_window();
+        for at in 0..self.pausable.len() {
+            let name = self.pausable[at];
+            let link = self
+                .attach_one(name)
+                .map_err(|source| refused(format!("attaching {name} again"), source))?;
+            self.pausing.push(link);
+        }
+        Ok(())
+    }
+
+    /// The descriptors of the programs, for their statistics.
+    pub(super) fn fds(&self) -> &[RawFd] {
+        &self.fds
     }
 
     /// The ring.
@@ -158,25 +226,56 @@ impl Programs {
     }
 
     /// The short names that tasks carry with them, for however long; 0 among them for none.
-    pub(super) fn carried_files(&self, layer: Layer) -> HashSet<u32> {
-        match layer {
-            Layer::Fs => {
-                let pendings = self.pendings();
-                let names = pendings.iter().map(|it| [it.file, it.known_file]);
-                names.flatten().collect()
+    pub(super) fn carried_files(&self, layer: Layer) -> Result<HashSet<u32>, TraceError> {
+        Ok(match layer {
+            Layer::Fs => self.names_of_each_task()?.into_iter().collect(),
+            Layer::Syscall => {
+                let runs = self.runs();
+                let of_runs = runs.iter().map(|run| run.file);
+                of_runs.chain(self.names_of_each_task()?).collect()
             }
-            Layer::Syscall => self.runs().iter().map(|run| run.file).collect(),
-        }
+        })
     }
 
-    /// Layer fs: the reads and writes that tasks have under way.
-    pub(super) fn pendings(&self) -> Vec<Pending> {
-        values(&self.map("pendings"))
+    /// Layer fs: count what tasks have under way as complete.
+    pub(super) fn settle(&self) -> Result<(), TraceError> {
+        self.run_for_each_task(SETTLE_EACH_TASK).map(drop)
+    }
+
+    fn names_of_each_task(&self) -> Result<Vec<u32>, TraceError> {
+        let written = self.run_for_each_task(EACH_TASK)?;
+        let names = written.chunks_exact(size_of::<u32>());
+        Ok(names.filter_map(wire::read).collect())
+    }
+
+    /// What a program writes that runs for each task in this process's PID namespace.
+    fn run_for_each_task(&self, name: &str) -> Result<Vec<u8>, TraceError> {
+        let failed = |source| refused("reading what tasks have under way".to_owned(), source);
+        let mut programs = self.object.progs_mut();
+        let program = programs.find(|program| program.name() == name);
+        let link = program
+            .expect("the BPF object has a program for each task")
+            .attach()
+            .map_err(failed)?;
+        let mut written = Vec::new();
+        Iter::new(&link)
+            .map_err(failed)?
+            .read_to_end(&mut written)
+            .map_err(|error| failed(error.into()))?;
+        Ok(written)
     }
 
     /// Layer syscall: the runs that go on.
     pub(super) fn runs(&self) -> Vec<Run> {
         values(&self.map("runs"))
+    }
+
+    /// Layer syscall: take the runs that go on.
+    pub(super) fn take_runs(&self) -> Vec<Run> {
+        let runs = self.map("runs");
+        let taken = runs.lookup_and_delete_batch(TASKS, MapFlags::ANY, MapFlags::ANY);
+        let values = taken.into_iter().flatten();
+        values.filter_map(|(_, value)| wire::read(&value)).collect()
     }
 
     /// Layer syscall: the last fault of each task.
@@ -247,7 +346,10 @@ mod tests {
                 .map(|program| program.name().to_str().unwrap().to_owned())
                 .collect();
             let named: BTreeSet<String> = sources::ways(layer)
-                .map(|(program, _)| (*program).to_owned())
+                .map(|(program, _)| *program)
+                .chain([EACH_TASK])
+                .chain((layer == Layer::Fs).then_some(SETTLE_EACH_TASK))
+                .map(str::to_owned)
                 .collect();
             assert_eq!(compiled, named, "{layer:?}");
         }

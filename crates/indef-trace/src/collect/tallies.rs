@@ -5,34 +5,15 @@ use indef_core::access::Observed;
 use units::{Bytes, FileOffset, FileRange, Nanos};
 
 use super::contract::{
-    Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, Pending,
-    RangeEvent, RangeKey, Run,
+    Counters, EVENT_RANGE, Fault, KIND_READ, KIND_READ_RUN, KIND_WRITE, PAGE_BITS, RangeEvent,
+    RangeKey, Run,
 };
 use crate::tally::{FileKey, Tally};
 
 /// Ranges are handed out in whole blocks of this size.
 const BLOCK: Bytes = Bytes(1 << PAGE_BITS);
 
-/// The range and counts of a read or write that was under way when the programs were detached, as
-/// `settle` of fs.bpf.c counts it; `None` if nothing of it was queued.
-pub(super) fn of_pending(pending: &Pending) -> Option<(RangeKey, Counters)> {
-    let start = FileOffset(pending.from).align_down(BLOCK).0;
-    let end = FileOffset(pending.to).align_up(BLOCK).0;
-    let key = RangeKey {
-        start,
-        len: end.saturating_sub(start),
-        file: pending.file,
-        kind: pending.range_kind,
-    };
-    let counters = Counters {
-        count: 1,
-        requests: pending.requests,
-        ..Counters::default()
-    };
-    (pending.to != 0 && pending.file != 0).then_some((key, counters))
-}
-
-/// The range and counts of a run that went on then, as `end_run` of syscall.bpf.c counts it.
+/// The range and counts of a run that went on when the programs were detached, as `end_run` of syscall.bpf.c counts it.
 pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
     let key = RangeKey {
         start: run.start,
@@ -45,11 +26,20 @@ pub(super) fn of_run(run: &Run) -> (RangeKey, Counters) {
         },
     };
     let counters = Counters {
-        count: 1,
-        reads: run.reads,
+        count: run.weight,
+        reads: run.reads * run.weight,
         ..Counters::default()
     };
     (key, counters)
+}
+
+/// How a task's last fault counts.
+pub(super) fn counts_of_fault(fault: &Fault) -> Counters {
+    Counters {
+        count: fault.weight,
+        reads: fault.weight,
+        ..Counters::default()
+    }
 }
 
 /// The read that a task's last fault is, as `end_fault` of syscall.bpf.c sends it.

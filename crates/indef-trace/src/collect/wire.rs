@@ -11,7 +11,7 @@ use libbpf_rs::MapCore;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::contract::{Counters, RangeKey, SLOTS, Slot, State};
+use super::contract::{Counters, LINE_WORDS, RangeKey, SLOTS, Slot, State};
 
 /// A structure of `bpf/contract.h`: valid whatever its bytes are ([`FromBytes`]), and without any
 /// byte that is not a field's ([`IntoBytes`]): padding is not initialised, and the kernel compares
@@ -109,6 +109,13 @@ impl Variables {
     /// The programs' account of themselves.
     pub(super) fn state(&self) -> State {
         State {
+            sampling: copied!(self.sampling),
+            window: copied!(self.window),
+            salt: copied!(self.salt),
+            line: [0; LINE_WORDS as usize],
+            chosen: copied!(self.chosen),
+            variance: copied!(self.variance),
+            common: copied!(self.common),
             timings_left: copied!(self.timings_left),
             next_file: copied!(self.next_file),
             timing: copied!(self.timing),
@@ -128,6 +135,30 @@ impl Variables {
         let field = field!(self.timings_left);
         // SAFETY: the field can be written and is aligned; nobody has a reference to it.
         unsafe { field.write_volatile(left) }
+    }
+
+    /// Choose one in `one_in` accesses, each of which counts `weight` times, from now on.
+    pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32) {
+        let field = field!(self.sampling);
+        let both = u64::from(weight) << 32 | u64::from(one_in);
+        // SAFETY: the field can be written, in one piece, as it is aligned; nobody has a reference to
+        // it, and the programs only read it.
+        unsafe { field.write_volatile(both) }
+    }
+
+    /// Which tasks are chosen when.
+    pub(super) fn set_salt(&mut self, salt: u32) {
+        let field = field!(self.salt);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(salt) }
+    }
+
+    /// Before the programs are attached anew: what began before is over.
+    pub(super) fn next_window(&mut self) {
+        let next = copied!(self.window).wrapping_add(1);
+        let field = field!(self.window);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(next) }
     }
 
     /// Take all ranges that are counted in slots, and leave these empty; except slots that a program

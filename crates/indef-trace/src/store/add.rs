@@ -136,6 +136,21 @@ impl Store {
         added
     }
 
+    /// Note that one in so many of a session's accesses is counted, and the others are estimated.
+    ///
+    /// # Errors
+    ///
+    /// As in [`begin`](Self::begin).
+    pub fn set_sampling(&mut self, session: SessionId, one_in: f64) -> Result<()> {
+        self.write(|transaction| {
+            transaction.execute(
+                "UPDATE sessions SET one_in = ?2 WHERE id = ?1",
+                params![session.0, one_in.max(1.0)],
+            )?;
+            Ok(())
+        })
+    }
+
     /// End a session.
     ///
     /// # Errors

@@ -65,8 +65,8 @@ fn put_sessions(
     sessions: &[Session],
 ) -> rusqlite::Result<SessionId> {
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO sessions (began_ns, latest_ns, ended_ns, layer, command, kernel, reads, writes, lost) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        "INSERT INTO sessions (began_ns, latest_ns, ended_ns, layer, command, kernel, reads, writes, lost, \
+         one_in) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
     )?;
     for session in sessions {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -81,7 +81,8 @@ fn put_sessions(
             session.info.kernel,
             count(session.reads),
             count(session.writes),
-            count(session.lost)
+            count(session.lost),
+            session.one_in
         ])?;
     }
     Ok(SessionId(transaction.last_insert_rowid()))

@@ -14,18 +14,31 @@ use super::{
 /// The version without checksums.
 pub(super) const UNCHECKED: i64 = 1;
 
+/// The version in which every session had counted each access, or did not tell.
+pub(super) const EXACT: i64 = 2;
+
 /// Bring the store to this version. It has the tables of the version that it is marked with.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it.
-    if user_version(&transaction)? != UNCHECKED {
+    let version = user_version(&transaction)?;
+    if version == VERSION {
         return Ok(());
     }
-    add_checksums(&transaction)?;
+    if version == UNCHECKED {
+        add_checksums(&transaction)?;
+    }
+    // SQLite adds the column to the statement of the table as it is written in the schema.
+    transaction.execute(
+        "ALTER TABLE sessions ADD COLUMN one_in REAL NOT NULL DEFAULT 1",
+        [],
+    )?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    // The old table's pages are free now. If the file cannot be rewritten, they are used later.
-    let _ = connection.execute_batch("VACUUM");
+    if version == UNCHECKED {
+        // The old table's pages are free now. If the file cannot be rewritten, they are used later.
+        let _ = connection.execute_batch("VACUUM");
+    }
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub struct SessionInfo {
 pub struct SessionId(pub i64);
 
 /// A session that a store remembers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Session {
     /// Its number.
     pub id: SessionId,
@@ -62,6 +62,9 @@ pub struct Session {
     pub writes: u64,
     /// Events that it knows it missed.
     pub lost: u64,
+    /// One in so many accesses was counted, as a mean over the accesses, and `reads` and `writes`
+    /// are estimates; 1 if every one was.
+    pub one_in: f64,
 }
 
 /// The contents of a store at one moment.

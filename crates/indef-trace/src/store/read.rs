@@ -15,7 +15,7 @@ use super::{
     decay::Decay,
     error::{Result, StoreError, meaning},
     handle::Store,
-    migrate::UNCHECKED,
+    migrate::{EXACT, UNCHECKED},
     model::{Heat, Session, SessionId, SessionInfo},
     schema::user_version,
     time::{at_nanos, since_1970},
@@ -101,10 +101,14 @@ impl Store {
     /// The store is locked or damaged.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let read = || {
-            let mut statement = self.connection.prepare(
-                "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost \
-                 FROM sessions ORDER BY began_ns, id",
-            )?;
+            let one_in = match user_version(&self.connection)? {
+                UNCHECKED | EXACT => "1.0",
+                _ => "one_in",
+            };
+            let mut statement = self.connection.prepare(&format!(
+                "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost, \
+                 {one_in} FROM sessions ORDER BY began_ns, id",
+            ))?;
             let sessions = statement.query_map([], |row| {
                 Ok(Session {
                     id: SessionId(row.get(0)?),
@@ -119,6 +123,7 @@ impl Store {
                     reads: row.get::<_, i64>(7)?.max(0).cast_unsigned(),
                     writes: row.get::<_, i64>(8)?.max(0).cast_unsigned(),
                     lost: row.get::<_, i64>(9)?.max(0).cast_unsigned(),
+                    one_in: row.get::<_, f64>(10)?.max(1.0),
                 })
             })?;
             sessions.collect::<rusqlite::Result<Vec<_>>>()

@@ -14,7 +14,7 @@ use super::{
     checksum,
     error::{Cause, Damage, Foreign, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
-    migrate::{UNCHECKED, migrate},
+    migrate::{EXACT, UNCHECKED, migrate},
 };
 
 /// How long to wait for another program's transaction.
@@ -31,12 +31,7 @@ const TABLES: [(&str, &str); 4] = [
         "CREATE TABLE settings (one INTEGER PRIMARY KEY CHECK (one = 1), half_life_ns INTEGER NOT NULL, \
          epoch_ns INTEGER NOT NULL, max_size INTEGER NOT NULL)",
     ),
-    (
-        "sessions",
-        "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, latest_ns INTEGER NOT NULL, \
-         ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, kernel TEXT NOT NULL, \
-         reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL)",
-    ),
+    ("sessions", SESSIONS),
     (
         "files",
         "CREATE TABLE files (id INTEGER PRIMARY KEY, identity BLOB NOT NULL UNIQUE, dev INTEGER NOT NULL, \
@@ -51,7 +46,18 @@ pub(super) const RANGES: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, sta
      timed REAL NOT NULL, time_ns REAL NOT NULL, checksum INTEGER NOT NULL, \
      PRIMARY KEY (file, start, len)) WITHOUT ROWID";
 
-/// The same table in version 1.
+/// One in `one_in` accesses was counted (1: each), as a mean over the accesses.
+const SESSIONS: &str = "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, \
+     latest_ns INTEGER NOT NULL, ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, \
+     kernel TEXT NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL, \
+     one_in REAL NOT NULL DEFAULT 1)";
+
+/// The same table in versions 1 and 2.
+const SESSIONS_EXACT: &str = "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, \
+     latest_ns INTEGER NOT NULL, ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, \
+     kernel TEXT NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL)";
+
+/// The table of ranges in version 1.
 const RANGES_UNCHECKED: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
      len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
      timed REAL NOT NULL, time_ns REAL NOT NULL, PRIMARY KEY (file, start, len)) WITHOUT ROWID";
@@ -88,7 +94,7 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
         return Ok(connection);
     }
     check_contents(path, &connection, version)?;
-    if version == UNCHECKED {
+    if version != VERSION {
         migrate(&mut connection).map_err(fail)?;
         check(path, &connection)?;
     }
@@ -242,9 +248,10 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     // While this reads, nobody writes.
     let transaction = connection.unchecked_transaction().map_err(fail)?;
     let version = user_version(&transaction).map_err(fail)?;
-    let ranges = match version {
-        VERSION => RANGES,
-        UNCHECKED => RANGES_UNCHECKED,
+    let (ranges, sessions) = match version {
+        VERSION => (RANGES, SESSIONS),
+        EXACT => (RANGES, SESSIONS_EXACT),
+        UNCHECKED => (RANGES_UNCHECKED, SESSIONS_EXACT),
         found => {
             return Err(StoreError {
                 path: path.to_owned(),
@@ -260,8 +267,12 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
         .and_then(Iterator::collect::<rusqlite::Result<Vec<(String, String)>>>)
         .map_err(fail)?;
     let ours = |(name, create): &(&str, &str)| found.iter().any(|(n, c)| n == name && c == create);
-    let others = TABLES.iter().filter(|(name, _)| *name != "ranges");
-    if found.len() != TABLES.len() || !others.chain([&("ranges", ranges)]).all(ours) {
+    let of_version = TABLES.map(|(name, create)| match name {
+        "ranges" => (name, ranges),
+        "sessions" => (name, sessions),
+        _ => (name, create),
+    });
+    if found.len() != TABLES.len() || !of_version.iter().all(ours) {
         return wrong(StoreProblem::Damaged(Damage::Tables.into()));
     }
     let promised = number("page_count")?.saturating_mul(number("page_size")?);

@@ -432,7 +432,7 @@ fn a_store_of_version_1_is_read_and_migrated() {
     let sessions = Store::open(&path).unwrap().sessions().unwrap();
 
     let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
-    assert_eq!(version(&path), 2);
+    assert_eq!(version(&path), 3);
     assert_eq!(store.load(now).unwrap(), before);
     assert_eq!(store.sessions().unwrap(), sessions);
     let id = session(&mut store, now);
@@ -450,6 +450,59 @@ fn a_store_of_version_1_is_read_and_migrated() {
     drop(plain);
     let refused = Store::create(&path.with_extension("other"), &never());
     assert!(problem(refused).contains("damaged"));
+}
+
+/// A store of version 2, from one of this version: the sessions lack a column.
+fn back_to_version_2(path: &Path) {
+    let plain = Connection::open(path).unwrap();
+    plain
+        .execute_batch("ALTER TABLE sessions DROP COLUMN one_in; PRAGMA user_version = 2; VACUUM")
+        .unwrap();
+}
+
+#[test]
+fn a_store_of_version_2_is_read_and_merged_with_a_sampled_one() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let mut store = Store::create(&path, &never()).unwrap();
+    let id = session(&mut store, now);
+    store
+        .add(id, &[file(1)], &[tally(1, 0, 4096, 10)], now)
+        .unwrap();
+    drop(store);
+    back_to_version_2(&path);
+    let old = Store::open(&path).unwrap();
+    assert_eq!(old.load(now).unwrap().ranges.len(), 1);
+    assert_eq!(old.sessions().unwrap()[0].one_in, 1.0);
+    drop(old);
+
+    // A sampled one, with the counts of an exact one and its own.
+    let other = path.with_extension("other");
+    let mut sampled = Store::create(&other, &never()).unwrap();
+    let id = session(&mut sampled, now);
+    sampled
+        .add(id, &[file(1)], &[tally(1, 0, 4096, 160)], now)
+        .unwrap();
+    sampled.set_sampling(id, 15.5).unwrap();
+    sampled.finish(id, 0, now).unwrap();
+    for (into, from) in [(&path, &other), (&other, &path)] {
+        let from = Store::open(from).unwrap();
+        let copy = into.with_extension("copy");
+        fs::copy(into, &copy).unwrap();
+        let mut into = Store::create(&copy, &never()).unwrap();
+        into.merge(&from, now).unwrap();
+        let heat = into.load(now).unwrap();
+        assert_eq!(held(&heat), [((1, 0, 4096), 170)].into());
+        let mut one_in: Vec<f64> = into.sessions().unwrap().iter().map(|s| s.one_in).collect();
+        one_in.sort_by(f64::total_cmp);
+        assert_eq!(one_in, [1.0, 15.5]);
+        drop(into);
+        fs::remove_file(&copy).unwrap();
+    }
+    let version = |path: &Path| schema::user_version(&Connection::open(path).unwrap()).unwrap();
+    assert_eq!(version(&path), 2, "reading changes nothing");
+    drop(Store::create(&path, &never()).unwrap());
+    assert_eq!(version(&path), 3);
 }
 
 /// Any byte of any range that changes on the disk.
@@ -493,12 +546,12 @@ fn another_version_says_what_to_do() {
     let (_folder, path) = folder();
     drop(Store::create(&path, &never()).unwrap());
     let plain = Connection::open(&path).unwrap();
-    plain.pragma_update(None, "user_version", 3).unwrap();
+    plain.pragma_update(None, "user_version", 4).unwrap();
     drop(plain);
     for result in [Store::create(&path, &never()), Store::open(&path)] {
         let text = problem(result);
         assert!(
-            text.contains("format 3") && text.contains("export"),
+            text.contains("format 4") && text.contains("export"),
             "{text}"
         );
     }

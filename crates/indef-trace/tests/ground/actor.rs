@@ -201,6 +201,14 @@ impl Stage {
                 (0..number(count)?)
                     .try_fold(0, |sum, at| Ok(sum + file.read_at(&mut byte, at)? as u64))
             }
+            // One after the other, like many `pread`.
+            ["preads", slot, len, ref offsets @ ..] => {
+                let file = self.file(slot)?;
+                let mut buffer = AlignedBuffer::new(number(len)? as usize);
+                offsets.iter().try_fold(0, |sum, at| {
+                    Ok(sum + file.read_at(buffer.slice(), number(at)?)? as u64)
+                })
+            }
             ["name", name] => fs::write("/proc/self/comm", name).map(|()| 0),
             // In a thread of this name.
             ["thread", name, "pread", slot, at, len] => {

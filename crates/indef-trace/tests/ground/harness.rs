@@ -13,7 +13,7 @@ use std::{
 
 use indef_trace::{
     FileKey, TracedFile,
-    collect::{Access, Collector, Drained, Filter, Layer, TraceOptions},
+    collect::{Access, Collector, Drained, Filter, Layer, Sampled, TraceOptions},
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fragment, require};
 use units::Bytes;
@@ -108,6 +108,7 @@ pub(crate) struct Seen {
     pub(crate) files: Vec<TracedFile>,
     pub(crate) accesses: Vec<Access>,
     pub(crate) lost: u64,
+    pub(crate) sampled: Sampled,
     ranges: BTreeMap<FileKey, Ranges>,
     requests: BTreeMap<FileKey, BTreeMap<(u64, u64), u64>>,
     timed: u64,
@@ -118,6 +119,7 @@ impl Seen {
         self.files.extend(drained.files);
         self.accesses.extend(drained.accesses);
         self.lost += drained.lost;
+        self.sampled.add(drained.sampled);
         for tally in drained.tallies {
             let place = (tally.range.start.0, tally.range.len.0);
             let ranges = self.ranges.entry(tally.file).or_default();
@@ -199,6 +201,11 @@ impl Watch {
             collector,
             seen: Seen::default(),
         }
+    }
+
+    /// See what it costs, as a long trace does many times a second.
+    pub(crate) fn keep_up(&mut self) {
+        self.collector.keep_up();
     }
 
     /// Take the counts in the middle of it, as a long trace does.

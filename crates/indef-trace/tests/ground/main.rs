@@ -15,5 +15,6 @@ mod losses;
 mod mapped;
 mod names;
 mod programs;
+mod sampling;
 mod syscall_layer;
 mod volumes;

@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use clap::{Args, ValueEnum, ValueHint};
 use indef_pipeline::learn::Keep;
 use indef_trace::{
-    collect::{Filter, Layer, TraceOptions},
+    collect::{Filter, Layer, Sampling, TraceOptions},
     store::StoreOptions,
 };
 use units::Bytes;
@@ -14,7 +14,7 @@ use super::values;
 
 /// Learn what applications really read and write
 ///
-/// Watches with eBPF, in the kernel, at the cost of some percent; needs root, or CAP_BPF,
+/// Watches with eBPF, in the kernel, at a cost that --max-overhead bounds; needs root, or CAP_BPF,
 /// CAP_PERFMON and CAP_DAC_READ_SEARCH. Ends with the command, at --duration, or with Ctrl-C, and
 /// adds the accesses to the profile, whose heat fades with time. `indef plan --profile` then moves
 /// only ranges that are both fragmented and read.
@@ -40,6 +40,11 @@ pub(crate) struct TraceArgs {
     /// Keep every single access, in order of time, as lines (docs/profile.md) instead of a store
     #[arg(long, requires = "output")]
     pub(crate) raw: bool,
+
+    /// Tracing takes at most this many percent of one processor's time: where counting every access
+    /// would cost more, one in k is counted, k times. 100 or `off`: count every one
+    #[arg(long, value_name = "PCT", default_value = "1", value_parser = overhead, conflicts_with = "raw")]
+    pub(crate) max_overhead: Sampling,
 
     /// Stop after this time, like 90s or 1h30m
     #[arg(long, value_name = "D", value_parser = values::duration)]
@@ -172,8 +177,21 @@ impl TraceArgs {
             },
             readahead: self.keep.readahead,
             raw: self.raw,
+            sampling: self.max_overhead,
             ..TraceOptions::default()
         }
+    }
+}
+
+/// `--max-overhead`.
+fn overhead(text: &str) -> Result<Sampling, String> {
+    if text == "off" {
+        return Ok(Sampling::All);
+    }
+    let number = text.strip_suffix('%').unwrap_or(text);
+    match number.parse::<f64>() {
+        Ok(percent) if (0.01..=100.0).contains(&percent) => Ok(Sampling::at_most_percent(percent)),
+        _ => Err("it is a number of percent from 0.01 to 100, or off".to_owned()),
     }
 }
 

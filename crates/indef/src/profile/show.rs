@@ -14,14 +14,17 @@ use indef_core::{
     plan::PathJson,
     profile::{self, ProfileFile, ProfileSink},
 };
-use indef_trace::store::{Session, Settings, Store};
+use indef_trace::{
+    collect::relative_error,
+    store::{Session, Settings, Store},
+};
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
 use super::failed;
 use crate::{
     args::ShowArgs,
-    output::{Align, Console, Count, Name, Table, UNPRINTED, counted, json},
+    output::{Align, Console, Count, Name, Ratio, Table, UNPRINTED, counted, json},
 };
 
 /// The information in a profile about one file.
@@ -71,6 +74,7 @@ struct SessionJson {
     reads: u64,
     writes: u64,
     lost: u64,
+    one_in: f64,
 }
 
 /// The fields after the files in JSON.
@@ -89,6 +93,7 @@ struct Totals {
     reads: u64,
     writes: u64,
     lost: u64,
+    one_in: f64,
     size_bytes: u64,
     max_size_bytes: Option<u64>,
     half_life_ns: Option<u64>,
@@ -216,7 +221,16 @@ fn totals(shown: &Shown) -> Totals {
         .iter()
         .map(|s| s.lost)
         .fold(0, u64::saturating_add);
+    totals.one_in = one_in(&shown.sessions);
     totals
+}
+
+/// One in so many accesses was counted, as a mean over the accesses of all sessions.
+fn one_in(sessions: &[Session]) -> f64 {
+    let accesses = |s: &Session| (s.reads as f64) + (s.writes as f64);
+    let all: f64 = sessions.iter().map(accesses).sum();
+    let sum: f64 = sessions.iter().map(|s| s.one_in * accesses(s)).sum();
+    if all > 0.0 { (sum / all).max(1.0) } else { 1.0 }
 }
 
 fn print_json(shown: &Shown) -> io::Result<()> {
@@ -236,6 +250,7 @@ fn print_json(shown: &Shown) -> io::Result<()> {
         reads: s.reads,
         writes: s.writes,
         lost: s.lost,
+        one_in: s.one_in,
     };
     document.end(&Rest {
         kind: if shown.settings.is_some() {
@@ -284,6 +299,15 @@ fn print_text(
             let (size, most) = (Bytes(totals.size_bytes), settings.max_size);
             writeln!(out, "  store: {size} of at most {most}; {half_life}")?;
         }
+    }
+    if totals.one_in > 1.0 {
+        writeln!(
+            out,
+            "  estimates: one access in {} was counted; a range of 1,000 accesses is right within {:.0} % \
+             (standard error)",
+            Ratio(totals.one_in),
+            relative_error(totals.one_in, 1000) * 100.0
+        )?;
     }
     if totals.lost > 0 {
         let lost = counted(totals.lost, "access was", "accesses were");
@@ -334,6 +358,7 @@ fn sessions(all: &[Session]) -> Table {
         ("reads", Align::Right),
         ("writes", Align::Right),
         ("lost", Align::Right),
+        ("1 in", Align::Right),
         ("of", Align::Left),
     ]);
     for session in all.iter().rev().take(SHOWN) {
@@ -351,6 +376,7 @@ fn sessions(all: &[Session]) -> Table {
             &Count(session.reads),
             &Count(session.writes),
             &Count(session.lost),
+            &Ratio(session.one_in),
             &Name(Path::new(&session.info.command)),
         ]);
     }

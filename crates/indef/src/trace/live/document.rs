@@ -37,6 +37,10 @@ struct Totals {
     /// Whether `files` or `ranges` stopped counting.
     more: bool,
     lost: u64,
+    /// One in so many accesses was counted; 1 if each was.
+    one_in: f64,
+    /// Relative standard error of reads and writes together.
+    relative_error: f64,
     duration_ns: u64,
 }
 
@@ -68,6 +72,8 @@ impl Document {
                 ranges: ranges.count(),
                 more: files.is_full() || ranges.is_full(),
                 lost: live.lost(),
+                one_in: live.sampled().one_in(),
+                relative_error: live.sampled().relative_error(live.sampled().counted),
                 duration_ns: Nanos::from(live.elapsed()).get(),
             },
         }

@@ -88,6 +88,17 @@ pub(crate) fn write_summary(
         write!(out, "; a read took {time} on average")?;
     }
     writeln!(out)?;
+    let one_in = live.sampled().one_in();
+    if one_in > 1.0 {
+        writeln!(
+            out,
+            "estimates: one access in {} was counted; a file of 1,000 is right within {:.0} %, the sum within {:.1} % \
+             (standard error; --max-overhead off counts each)",
+            Ratio(one_in),
+            live.sampled().relative_error(1000) * 100.0,
+            live.sampled().relative_error(live.sampled().counted) * 100.0,
+        )?;
+    }
     if live.lost() > 0 {
         let lost = counted(live.lost(), "event was", "events were");
         writeln!(

@@ -1,0 +1,195 @@
+//! The cost of tracing, as it is.
+//!
+//! - The programs: the kernel's own statistics of BPF programs. They cost two readings of the clock for
+//!   each run, so they are on for some 50 ms in a second only. Their times contain one of these
+//!   readings, about as long as entering a program takes, which they do not contain.
+//! - The collector: the processor time of the thread that reads the ring, and of whoever takes the
+//!   counts and keeps them, averaged over some seconds.
+//!
+//! Only an administrator may turn the statistics on. Others get an estimate from the number of
+//! chosen accesses.
+
+use std::{
+    fs,
+    os::fd::{OwnedFd, RawFd},
+    time::{Duration, Instant},
+};
+
+use linux_abi::bpf;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::sampling::{Choice, Cost};
+
+/// The shortest time that is measured.
+const SHORTEST: Duration = Duration::from_millis(40);
+/// From one measurement to the next, while nothing changes.
+const EVERY: Duration = Duration::from_secs(1);
+/// Time over which the collector's own cost is averaged.
+const AVERAGED: f64 = 5.0;
+/// Where the programs' times cannot be read: of a chosen access, and of any other one that is seen,
+/// in seconds. Larger than what `cargo lab bench overhead` measures.
+const ASSUMED_CHOSEN: f64 = 2e-6;
+const ASSUMED_SEEN: f64 = 0.1e-6;
+
+/// Processor time of the calling thread.
+pub(super) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Whether this process may read the programs' times.
+pub(super) fn is_permitted() -> bool {
+    bpf::enable_run_time().is_ok()
+}
+
+/// Runs of BPF programs and their time, since they were loaded and while statistics were on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Runs {
+    /// How often they ran.
+    runs: u64,
+    /// How long, in all.
+    time: Duration,
+}
+
+impl Runs {
+    /// The sum over programs.
+    fn of(programs: &[RawFd]) -> Self {
+        let mut sum = Self::default();
+        for program in programs {
+            let path = format!("/proc/self/fdinfo/{program}");
+            let one = Self::parse(&fs::read_to_string(path).unwrap_or_default());
+            sum.runs += one.runs;
+            sum.time += one.time;
+        }
+        sum
+    }
+
+    /// `bpf_prog_show_fdinfo` in kernel/bpf/syscall.c, v6.1.
+    fn parse(info: &str) -> Self {
+        let field = |name| {
+            let line = info.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|value| value.trim().parse().ok())
+                .unwrap_or(0)
+        };
+        Self {
+            runs: field("run_cnt:"),
+            time: Duration::from_nanos(field("run_time_ns:")),
+        }
+    }
+}
+
+/// A measurement that goes on.
+struct Begun {
+    at: Instant,
+    runs: Runs,
+    /// Off again when it is dropped.
+    statistics: Option<OwnedFd>,
+}
+
+/// Measures again and again.
+pub(super) struct Meter {
+    begun: Option<Begun>,
+    /// When the next measurement is due.
+    due: Instant,
+    /// When the last one ended, with the collector's time and the chosen accesses then.
+    last: (Instant, Duration, u64),
+    /// The collector's own cost, as a share.
+    own: f64,
+}
+
+impl Meter {
+    pub(super) fn new(own: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            begun: None,
+            due: now,
+            last: (now, own, 0),
+            own: 0.0,
+        }
+    }
+
+    /// Begin a measurement, if one is due. The programs have to stay attached until it ends.
+    pub(super) fn begin(&mut self, programs: &[RawFd]) {
+        if self.begun.is_some() || Instant::now() < self.due {
+            return;
+        }
+        let statistics = bpf::enable_run_time().ok();
+        self.begun = Some(Begun {
+            runs: Runs::of(programs),
+            at: Instant::now(),
+            statistics,
+        });
+    }
+
+    pub(super) fn is_measuring(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// End the measurement, if it is long enough: the cost under `choice`. `own` is the collector's
+    /// processor time so far, `chosen` the number of chosen accesses.
+    pub(super) fn end(
+        &mut self,
+        programs: &[RawFd],
+        choice: Choice,
+        own: Duration,
+        chosen: u64,
+    ) -> Option<Cost> {
+        let begun = self.begun.take_if(|begun| begun.at.elapsed() >= SHORTEST)?;
+        let now = Instant::now();
+        let runs = Runs::of(programs);
+        let (before, own_before, chosen_before) =
+            std::mem::replace(&mut self.last, (now, own, chosen));
+        let since = (now - before).as_secs_f64();
+        let share = own.saturating_sub(own_before).as_secs_f64() / since;
+        self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
+        let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
+        let measured = (runs.time.saturating_sub(begun.runs.time)).as_secs_f64()
+            / (now - begun.at).as_secs_f64()
+            / f64::from(choice.pauses);
+        let programs = match begun.statistics {
+            Some(_) => measured,
+            None => chosen * (ASSUMED_CHOSEN + f64::from(choice.one_in) * ASSUMED_SEEN),
+        };
+        self.due = now + EVERY;
+        Some(Cost {
+            programs,
+            own: self.own,
+            chosen,
+        })
+    }
+
+    /// Measure again at once: the last measurement does not hold any more.
+    pub(super) fn hurry(&mut self) {
+        self.due = Instant::now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read_from_the_description_of_a_program() {
+        let info = "pos:\t0\nprog_type:\t26\nmemlock:\t8192\nrun_time_ns:\t12500\nrun_cnt:\t100\n";
+        let runs = Runs::parse(info);
+        assert_eq!((runs.runs, runs.time), (100, Duration::from_nanos(12_500)));
+        assert_eq!(Runs::parse("pos:\t0\n"), Runs::default());
+    }
+
+    #[test]
+    fn a_measurement_is_not_shorter_than_it_tells_something() {
+        let mut meter = Meter::new(Duration::ZERO);
+        let choice = Choice::of(1.0);
+        meter.begin(&[]);
+        assert!(meter.end(&[], choice, Duration::ZERO, 0).is_none());
+        std::thread::sleep(SHORTEST);
+        let cost = meter.end(&[], choice, Duration::from_secs(1), 500).unwrap();
+        assert!(cost.own > 0.0 && cost.chosen > 100.0, "{cost:?}");
+        // The next one is due later.
+        meter.begin(&[]);
+        assert!(!meter.is_measuring());
+        meter.hurry();
+        meter.begin(&[]);
+        assert!(meter.is_measuring());
+    }
+}

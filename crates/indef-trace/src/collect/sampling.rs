@@ -1,0 +1,341 @@
+//! Sampling: one access in `k` is counted, as `k` accesses, where counting each one would cost too
+//! much.
+//!
+//! **What is chosen.** At layer fs every read and every bio that is written has a coin of its own, in
+//! the program that sees it first; a chosen read keeps its requests and its time. So the estimate of a
+//! range's count is unbiased whatever the application does, and its ranges are those of real requests.
+//! At layer syscall a coin holds for all calls of a task within some 4 to 40 ms: choosing single calls
+//! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
+//!
+//! **Pauses.** A call that is not chosen still runs a program. From [`ONE_IN`] on, the programs are
+//! also attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and cost
+//! nothing in between. `k` is the product of both.
+//!
+//! **Error.** An access with the weight `k` was chosen with the probability `1/k`. So a sum over `N`
+//! accesses has the variance `N (k - 1)`, for which the sum of `k (k - 1)` over the chosen ones is an
+//! unbiased estimate, also where `k` changes. The relative standard error of a count `C` (that is,
+//! `C / k` chosen accesses) is `sqrt((k - 1) / C)`. Where one coin covers `n` accesses (layer syscall,
+//! pauses), the sum varies by `(k n)²`, not `n k²`: the difference is summed up, too. If each range has the
+//! same part in all of them, it is an error that all counts share, which changes no ranking
+//! ([`Sampled::common_error`]).
+//!
+//! **Control.** The cost is measured, not assumed ([`super::meter`]); `k` follows it.
+
+/// From this on, accesses that are not chosen cost as much as those that are: pauses take over.
+pub(super) const ONE_IN: u32 = 64;
+/// The largest share of pauses: attached for one tick in so many.
+const PAUSES: u32 = 64;
+/// Part of the budget that is aimed at.
+const AIM: f64 = 0.7;
+/// Below this part of it, more is chosen again.
+const CALM: f64 = 0.5;
+/// How much `k` may grow at once.
+const STEP: f64 = 8.0;
+/// Part of the budget that the programs have to take before `k` grows although hardly anything is
+/// chosen: then it is the programs that cost, not what they count.
+const NOTABLE: f64 = 0.125;
+/// Chosen accesses per second that count as hardly anything.
+const FEW: f64 = 50.0;
+
+/// How many of the accesses are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// Every one.
+    #[default]
+    All,
+    /// One in this many, at random, always.
+    OneIn(u32),
+    /// One in as many as keep the cost of tracing below this many millionths of the time of one
+    /// processor. One in one, as long as that does.
+    AtMost(u32),
+}
+
+impl Sampling {
+    /// The cost is at most this many percent of the time of one processor; of 100 and more, every
+    /// access is counted.
+    #[must_use]
+    pub fn at_most_percent(percent: f64) -> Self {
+        if percent >= 100.0 {
+            return Self::All;
+        }
+        Self::AtMost((percent * 10_000.0) as u32)
+    }
+
+    /// The share of a processor's time that tracing may cost.
+    pub(super) fn budget(self) -> Option<f64> {
+        match self {
+            Self::AtMost(millionths) => Some(f64::from(millionths) / 1e6),
+            Self::All | Self::OneIn(_) => None,
+        }
+    }
+}
+
+/// How exact counts are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sampled {
+    /// Sum of all counts.
+    pub counted: u64,
+    /// Estimated variance of that sum, as if every access was chosen by itself: 0 if each was counted.
+    pub variance: u64,
+    /// What comes to it because one choice covers many accesses.
+    pub common: u64,
+}
+
+impl Sampled {
+    /// Add the counts of another time.
+    pub fn add(&mut self, more: Self) {
+        self.counted = self.counted.saturating_add(more.counted);
+        self.variance = self.variance.saturating_add(more.variance);
+        self.common = self.common.saturating_add(more.common);
+    }
+
+    /// `k`: one in so many accesses was counted, as a mean over the accesses; 1 if every one was.
+    #[must_use]
+    pub fn one_in(&self) -> f64 {
+        if self.variance == 0 || self.counted == 0 {
+            return 1.0;
+        }
+        1.0 + self.variance as f64 / self.counted as f64
+    }
+
+    /// The part of the relative standard error that all counts share: it changes no ranking.
+    #[must_use]
+    pub fn common_error(&self) -> f64 {
+        (self.common as f64).sqrt() / self.counted.max(1) as f64
+    }
+
+    /// The relative standard error of a count: 0 if every access was counted.
+    #[must_use]
+    pub fn relative_error(&self, count: u64) -> f64 {
+        relative_error(self.one_in(), count).hypot(self.common_error())
+    }
+}
+
+/// The relative standard error of a count, where one in `one_in` accesses was counted, each by a choice
+/// of its own; 0 where every one was.
+#[must_use]
+pub fn relative_error(one_in: f64, count: u64) -> f64 {
+    ((one_in - 1.0).max(0.0) / count.max(1) as f64).sqrt()
+}
+
+/// What the programs are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// One access in so many is chosen while the programs are attached.
+    pub(super) one_in: u32,
+    /// They are attached for one tick in so many.
+    pub(super) pauses: u32,
+}
+
+impl Choice {
+    /// At least one in `k`.
+    pub(super) fn of(k: f64) -> Self {
+        let one_in = ONE_IN.min(k.ceil() as u32).max(1);
+        let pauses = PAUSES.min((k / f64::from(ONE_IN)).ceil() as u32).max(1);
+        Self { one_in, pauses }
+    }
+
+    /// The accesses that a chosen one stands for.
+    pub(super) fn weight(self) -> u32 {
+        self.one_in * self.pauses
+    }
+}
+
+/// The cost of a time, as shares of a processor's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    /// The programs.
+    pub(super) programs: f64,
+    /// The collector.
+    pub(super) own: f64,
+    /// Chosen accesses per second.
+    pub(super) chosen: f64,
+}
+
+/// Follows the cost with `k`.
+#[derive(Debug)]
+pub(super) struct Control {
+    budget: f64,
+    k: f64,
+    /// The cost of the programs, smoothed.
+    programs: f64,
+}
+
+impl Control {
+    pub(super) fn new(budget: f64) -> Self {
+        Self {
+            budget,
+            k: 1.0,
+            programs: 0.0,
+        }
+    }
+
+    pub(super) fn choice(&self) -> Choice {
+        Choice::of(self.k)
+    }
+
+    /// Take a measurement. More than the budget is answered at once; `k` falls slowly, by half at most,
+    /// so that a cost that comes and goes does not make it swing.
+    pub(super) fn measured(&mut self, cost: Cost) {
+        self.programs = f64::midpoint(self.programs, cost.programs);
+        let now = cost.programs + cost.own;
+        let aim = self.budget * AIM;
+        let matters = cost.programs > self.budget * NOTABLE || cost.chosen > FEW || self.k < 2.0;
+        let before = self.k;
+        if now > self.budget && matters {
+            self.k *= (now / aim).min(STEP);
+        } else if now.max(self.programs + cost.own) < self.budget * CALM {
+            let smooth = now.max(self.programs + cost.own);
+            self.k *= (smooth / aim).max(0.5);
+        }
+        // Whole numbers below, so that a `k` that falls reaches 1.
+        self.k = match self.k < before {
+            true => self.k.floor(),
+            false => self.k.ceil(),
+        };
+        self.k = self.k.clamp(1.0, f64::from(ONE_IN * PAUSES));
+        if before != self.k {
+            // What was measured before does not hold for the new one.
+            self.programs *= before / self.k;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use workloads::Numbers;
+
+    use super::*;
+
+    /// One percent.
+    const BUDGET: f64 = 0.01;
+
+    /// A machine with this many accesses a second: a chosen one costs 0.6 µs in the programs and
+    /// 2 µs in the collector, any other one 0.05 µs, and the collector 0.1 % in any case.
+    fn cost(choice: Choice, rate: f64) -> Cost {
+        let chosen = rate / f64::from(choice.weight());
+        let seen = rate / f64::from(choice.pauses);
+        Cost {
+            programs: chosen * 0.6e-6 + (seen - chosen) * 0.05e-6,
+            own: 0.001 + chosen * 2e-6,
+            chosen,
+        }
+    }
+
+    fn settle(control: &mut Control, rate: f64) -> f64 {
+        for _ in 0..40 {
+            control.measured(cost(control.choice(), rate));
+        }
+        let cost = cost(control.choice(), rate);
+        cost.programs + cost.own
+    }
+
+    #[test]
+    fn a_low_rate_is_counted_exactly() {
+        let mut control = Control::new(BUDGET);
+        settle(&mut control, 2000.0);
+        assert_eq!(control.choice().weight(), 1);
+    }
+
+    #[test]
+    fn k_rises_with_the_rate_and_falls_with_it() {
+        let mut control = Control::new(BUDGET);
+        let mut before = 1;
+        for rate in [1e4, 1e5, 1e6, 5e6] {
+            let cost = settle(&mut control, rate);
+            assert!(cost <= BUDGET, "{cost} at {rate}");
+            let weight = control.choice().weight();
+            assert!(weight > before, "{weight} at {rate}");
+            before = weight;
+        }
+        let cost = settle(&mut control, 1e5);
+        assert!(control.choice().weight() < before / 4);
+        assert!(cost <= BUDGET, "{cost}");
+        settle(&mut control, 1000.0);
+        assert_eq!(control.choice().weight(), 1);
+    }
+
+    #[test]
+    fn it_is_not_chosen_less_than_is_of_use() {
+        // The collector alone costs more than the budget: nothing is gained by a larger k.
+        let mut control = Control::new(0.0005);
+        settle(&mut control, 20_000.0);
+        let cost = cost(control.choice(), 20_000.0);
+        assert!(cost.chosen > FEW / STEP, "{cost:?}");
+        assert!(cost.programs < 0.0005, "{cost:?}");
+    }
+
+    #[test]
+    fn it_answers_within_a_few_measurements() {
+        let mut control = Control::new(BUDGET);
+        for _ in 0..3 {
+            control.measured(cost(control.choice(), 3e5));
+        }
+        let cost = cost(control.choice(), 3e5);
+        assert!(cost.programs + cost.own <= BUDGET * 1.2, "{cost:?}");
+    }
+
+    #[test]
+    fn the_options_tell_shares() {
+        assert_eq!(Sampling::at_most_percent(1.0).budget(), Some(0.01));
+        assert_eq!(Sampling::at_most_percent(100.0), Sampling::All);
+        assert_eq!(Sampling::OneIn(3).budget(), None);
+    }
+
+    proptest! {
+        /// The mean of many estimates is the number of accesses, and their spread is the stated error,
+        /// also where the weight changes in the middle.
+        #[test]
+        fn estimates_are_unbiased(first in 1_u32..40, second in 1_u32..40, seed in 0_u64..1000) {
+            const ACCESSES: u32 = 400;
+            const ROUNDS: u32 = 400;
+            let mut numbers = Numbers::new(seed);
+            let (mut sum, mut squares, mut stated) = (0.0, 0.0, 0.0);
+            for _ in 0..ROUNDS {
+                let mut sampled = Sampled::default();
+                for access in 0..ACCESSES {
+                    let k = if access < ACCESSES / 2 { first } else { second };
+                    let choice = Choice::of(f64::from(k));
+                    if numbers.below(u64::from(choice.weight())) == 0 {
+                        let weight = u64::from(choice.weight());
+                        sampled.add(Sampled {
+                            counted: weight,
+                            variance: weight * (weight - 1),
+                            common: 0,
+                        });
+                    }
+                }
+                let estimate = sampled.counted as f64;
+                sum += estimate;
+                squares += (estimate - f64::from(ACCESSES)).powi(2);
+                stated += sampled.variance as f64;
+            }
+            let rounds = f64::from(ROUNDS);
+            let (mean, variance, stated) = (sum / rounds, squares / rounds, stated / rounds);
+            let error = (variance / rounds).sqrt();
+            prop_assert!((mean - f64::from(ACCESSES)).abs() <= 5.0 * error + 1e-9, "{mean} ± {error}");
+            prop_assert!((variance - stated).abs() <= 0.5 * stated + 1e-9, "{variance}, {stated}");
+        }
+
+        #[test]
+        fn a_choice_is_at_least_what_was_asked(k in 1.0_f64..4096.0) {
+            let choice = Choice::of(k);
+            prop_assert!(f64::from(choice.weight()) >= k);
+            prop_assert!(f64::from(choice.weight()) < k + f64::from(ONE_IN));
+        }
+
+        #[test]
+        fn k_means_what_it_says(k in 1_u64..5000, chosen in 1_u64..5000) {
+            let sampled = Sampled {
+                counted: k * chosen,
+                variance: k * (k - 1) * chosen,
+                common: 0,
+            };
+            prop_assert!((sampled.one_in() - k as f64).abs() < 1e-6 * k as f64);
+            let expected = ((k - 1) as f64 / (k * chosen) as f64).sqrt();
+            let error = sampled.relative_error(sampled.counted);
+            prop_assert!((error - expected).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Sampling: estimates agree with what was read, within the error that they state.
+
+use indef_trace::collect::{Layer, Sampling, TraceOptions};
+use scratch_fs::ScratchFs;
+use workloads::Numbers;
+
+use crate::{
+    actor::Actor,
+    harness::{BLOCK, MIB, Seen, Watch, options, plain_file, scratch},
+};
+
+/// Blocks of the file, and reads of them.
+const BLOCKS: usize = 200;
+const READS: usize = 120_000;
+/// The block of rank n is read in proportion to n to the power of minus this.
+const SKEW: f64 = 1.2;
+
+/// The blocks that are read, one after the other.
+fn reads_by_zipf() -> Vec<usize> {
+    let mut numbers = Numbers::new(16);
+    let mut places: Vec<usize> = (0..BLOCKS).collect();
+    numbers.shuffle(&mut places);
+    let mut sum = 0.0;
+    let upto: Vec<f64> = (1..=BLOCKS)
+        .map(|rank| {
+            sum += (rank as f64).powf(-SKEW);
+            sum
+        })
+        .collect();
+    let mut blocks = Vec::with_capacity(READS);
+    for _ in 0..READS {
+        let wanted = numbers.fraction() * sum;
+        let rank = upto.partition_point(|upto| *upto <= wanted);
+        blocks.push(places[rank.min(BLOCKS - 1)]);
+    }
+    blocks
+}
+
+/// Commands that read these blocks, `many` by each.
+fn steps(command: &str, blocks: &[usize], many: usize) -> String {
+    let line = |blocks: &[usize]| {
+        let offsets = blocks.iter().map(|block| *block as u64 * BLOCK);
+        let offsets: String = offsets.map(|at| format!(" {at}")).collect();
+        format!("{command} 4096{offsets}\n")
+    };
+    blocks.chunks(many).map(line).collect()
+}
+
+fn watched(fs: &ScratchFs, layer: Layer, sampling: Sampling, steps: &str, how: &str) -> Seen {
+    let file = fs.path().join("file");
+    let mut actor = Actor::new();
+    actor.act(&format!("open f {how} {}", file.display()));
+    let watch = Watch::start(&TraceOptions {
+        sampling,
+        ..options(layer, fs.path())
+    });
+    actor.acts(steps);
+    watch.finish()
+}
+
+/// The reads of each block.
+fn counts_of(seen: &Seen, fs: &ScratchFs) -> Vec<u64> {
+    let mut counts = vec![0; BLOCKS];
+    for ((start, len), (reads, _)) in seen.of(fs.path().join("file")) {
+        assert_eq!(len, BLOCK);
+        counts[(start / BLOCK) as usize] += reads;
+    }
+    counts
+}
+
+/// Ranks from 0; equal values share the mean of theirs.
+fn ranks(values: &[u64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by_key(|at| values[*at]);
+    let mut ranks = vec![0.0; values.len()];
+    for equal in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        let first = order.partition_point(|at| values[*at] < values[equal[0]]);
+        let mean = first as f64 + (equal.len() - 1) as f64 / 2.0;
+        equal.iter().for_each(|at| ranks[*at] = mean);
+    }
+    ranks
+}
+
+/// Spearman's rank correlation: that of Pearson over the ranks.
+fn rank_correlation(a: &[u64], b: &[u64]) -> f64 {
+    let (a, b) = (ranks(a), ranks(b));
+    let mean = (a.len() - 1) as f64 / 2.0;
+    let product = |x: &[f64], y: &[f64]| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - mean) * (y - mean)).sum()
+    };
+    product(&a, &b) / (product(&a, &a) * product(&b, &b)).sqrt()
+}
+
+#[test]
+fn ranks_of_equal_values_are_shared() {
+    assert_eq!(ranks(&[5, 1, 5, 9]), [1.5, 0.0, 1.5, 3.0]);
+    assert!((rank_correlation(&[1, 2, 3], &[10, 20, 30]) - 1.0).abs() < 1e-9);
+    assert!((rank_correlation(&[1, 2, 3], &[3, 2, 1]) + 1.0).abs() < 1e-9);
+}
+
+/// One in 16: the hottest tenth keeps its order, and the sum is right within its error.
+#[test]
+fn loop_one_in_sixteen_keeps_the_ranking() {
+    let blocks = reads_by_zipf();
+    let mut truth = vec![0; BLOCKS];
+    blocks.iter().for_each(|block| truth[*block] += 1);
+    let mut hottest: Vec<usize> = (0..BLOCKS).collect();
+    hottest.sort_by_key(|block| std::cmp::Reverse(truth[*block]));
+    hottest.truncate(BLOCKS / 10);
+    let of_hottest =
+        |counts: &[u64]| -> Vec<u64> { hottest.iter().map(|block| counts[*block]).collect() };
+    for layer in [Layer::Fs, Layer::Syscall] {
+        let Some(fs) = scratch("ext4") else { return };
+        plain_file(&fs.path().join("file"), 4 * MIB);
+        // From the page cache many more, as a choice holds for some milliseconds.
+        let (steps, how, passes) = match layer {
+            Layer::Fs => (steps("uring f fixed", &blocks, 64), "rd", 1),
+            Layer::Syscall => (steps("preads f", &blocks, 1000), "r", 10),
+        };
+        let made = (READS * passes) as f64;
+        let seen = watched(&fs, layer, Sampling::OneIn(16), &steps.repeat(passes), how);
+        assert_eq!(seen.lost, 0);
+        let counts = counts_of(&seen, &fs);
+        let correlation = rank_correlation(&of_hottest(&counts), &of_hottest(&truth));
+        println!("{layer:?}: rank correlation of the hottest tenth {correlation:.3}");
+        assert!(correlation >= 0.95, "{layer:?}: {correlation}");
+        let sum: u64 = counts.iter().sum();
+        assert_eq!(sum, seen.sampled.counted);
+        assert!(counts.iter().all(|count| count.is_multiple_of(16)));
+        assert!((seen.sampled.one_in() - 16.0).abs() < 1e-9);
+        let error = seen.sampled.relative_error(sum);
+        let off = (sum as f64 - made).abs() / made;
+        println!("{layer:?}: {off:.3} off, {error:.3} stated");
+        assert!(off <= 5.0 * error, "{layer:?}: {sum} of {made}, {error}");
+        // At layer syscall one choice covers all reads of some milliseconds.
+        let is_shared = seen.sampled.common_error() > 0.0;
+        assert_eq!(is_shared, layer == Layer::Syscall);
+    }
+}
+
+/// Reads keep their requests and times, whoever is chosen.
+#[test]
+fn loop_a_chosen_read_is_whole() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    crate::harness::pieces_file(&file, 4 * MIB, BLOCK);
+    let steps = format!("preads f 65536{}", " 0".repeat(2000));
+    let seen = watched(&fs, Layer::Fs, Sampling::OneIn(7), &steps, "rd");
+    let reads = seen.reads_of(&file);
+    assert_eq!(
+        seen.requests_of(&file)[&(0, 65_536)],
+        16 * reads,
+        "{reads} reads"
+    );
+    assert!((1000..3500).contains(&reads), "{reads}");
+    assert!(seen.timed() > 0);
+}
+
+/// A sequential reader is still one: its runs are cut where a choice ends, not into single reads.
+#[test]
+fn loop_a_sequential_reader_stays_one() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 64 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    let watch = Watch::start(&TraceOptions {
+        sampling: Sampling::OneIn(4),
+        readahead: Some(units::Bytes::kib(128)),
+        ..options(Layer::Syscall, fs.path())
+    });
+    // 4 KiB each, from the first byte to the last, long enough for many choices.
+    let offsets: String = (0..16 * 1024).map(|n| format!(" {}", n * BLOCK)).collect();
+    for _ in 0..30 {
+        actor.act(&format!("preads f 4096{offsets}"));
+    }
+    let seen = watch.finish();
+    let ranges = seen.of(&file);
+    let of = |whole: bool| -> u64 {
+        let these = ranges
+            .iter()
+            .filter(|((_, len), _)| (*len == 128 << 10) == whole);
+        these.map(|(_, (reads, _))| reads).sum()
+    };
+    assert!(of(true) > 0 && of(true) > 2 * of(false), "{ranges:?}");
+}
+
+/// The cost decides: at a low rate everything is counted, without a bound that matters.
+#[test]
+fn loop_a_low_rate_is_exact_under_a_bound() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f rd {}", file.display()));
+    for layer in [Layer::Fs, Layer::Syscall] {
+        let watch = Watch::start(&TraceOptions {
+            sampling: Sampling::at_most_percent(50.0),
+            ..options(layer, fs.path())
+        });
+        let mut watch = Ticking(watch);
+        for step in 0..200 {
+            actor.act(&format!("pread f {} 4096", step * BLOCK));
+            watch.tick(step);
+        }
+        let seen = watch.0.finish();
+        assert_eq!(seen.reads_of(&file), 200, "{layer:?}");
+        assert_eq!(seen.sampled.variance, 0);
+    }
+}
+
+/// A bound that cannot be kept makes k rise, with pauses, and the sum stays an estimate of the truth.
+#[test]
+fn loop_a_tight_bound_raises_k() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    let mut watch = Ticking(Watch::start(&TraceOptions {
+        sampling: Sampling::at_most_percent(0.05),
+        ..options(Layer::Syscall, fs.path())
+    }));
+    let mut made = 0;
+    for step in 0..100 {
+        made += actor.act("sweep f 50000");
+        watch.tick(step);
+    }
+    let seen = watch.0.finish();
+    let k = seen.sampled.one_in();
+    println!("k {k:.1}, {} of {made}", seen.reads_of(&file));
+    assert!(k > 16.0, "{k}");
+    let told = seen.reads_of(&file);
+    let error = seen.sampled.relative_error(told);
+    println!("{error:.2} stated");
+    // Such a bound leaves few times in which anything is chosen, and that is said.
+    assert!(error > 0.1, "{error}");
+    let off = (told as f64 - made as f64).abs() / told as f64;
+    assert!(off <= 5.0 * error, "{told} of {made}, {error}");
+}
+
+/// A watch that is looked after as the command line does it.
+struct Ticking(Watch);
+
+impl Ticking {
+    fn tick(&mut self, step: u64) {
+        self.0.keep_up();
+        if step % 20 == 19 {
+            self.0.drain();
+        }
+    }
+}
