@@ -5,4 +5,5 @@ mod commands;
 mod fuzz;
 mod malformed;
 mod patience;
+mod placement;
 mod target;

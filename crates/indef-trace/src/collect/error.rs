@@ -101,6 +101,12 @@ pub enum Step {
     /// Let the program with this name run.
     #[error("attaching the BPF program {0}")]
     Attach(&'static str),
+    /// Let it run again after a pause.
+    #[error("attaching {0} again")]
+    AttachAgain(&'static str),
+    /// Ask each task.
+    #[error("reading what tasks have under way")]
+    AskTasks,
     /// Read the ring.
     #[error("opening the ring")]
     OpenRing,

@@ -150,7 +150,7 @@ impl Programs {
             let name = self.pausable[at];
             let link = self
                 .attach_one(name)
-                .map_err(|source| refused(format!("attaching {name} again"), source))?;
+                .map_err(|source| refused(Step::AttachAgain(name), source))?;
             self.pausing.push(link);
         }
         Ok(())
@@ -250,7 +250,7 @@ impl Programs {
 
     /// What a program writes that runs for each task in this process's PID namespace.
     fn run_for_each_task(&self, name: &str) -> Result<Vec<u8>, TraceError> {
-        let failed = |source| refused("reading what tasks have under way".to_owned(), source);
+        let failed = |source| refused(Step::AskTasks, source);
         let mut programs = self.object.progs_mut();
         let program = programs.find(|program| program.name() == name);
         let link = program

@@ -1,7 +1,5 @@
 //! Flexible Data Placement, as nvme-cli (`nvme fdp`) and Linux ask for it.
 
-mod target;
-
 use nvme_initiator::{Done, Host, Queue, command};
 use nvme_wire::{
     Status, Submission,
@@ -18,8 +16,9 @@ use nvme_wire::{
     opcode::IoOpcode,
     pdu::Digests,
 };
-use target::{BLOCK, CONVENTIONAL, Fixture, ZONED, all_digests, pattern};
 use zerocopy::FromBytes;
+
+use crate::target::{BLOCK, CONVENTIONAL, Fixture, ZONED, all_digests, pattern};
 
 const GROUP: u16 = 1;
 const HANDLES: usize = 8;
