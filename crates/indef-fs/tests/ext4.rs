@@ -347,7 +347,7 @@ fn loop_without_an_aligned_place_data_moves_all_the_same() {
     };
     // Free space in pieces that hold a row's length, but not a row.
     let mut holes = Vec::new();
-    let space = || Space::of(&File::open(&path).unwrap()).unwrap();
+    let space = || Space::of(File::open(&path).unwrap()).unwrap();
     let filler = File::create(scratch.path().join("filler")).unwrap();
     let most = space().free.0 - (1 << 20);
     fallocate(&filler, FallocateFlags::empty(), 0, most).unwrap();

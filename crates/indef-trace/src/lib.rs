@@ -6,6 +6,7 @@
 //!   ([`Tally`]). The collector hands out tallies.
 //! - A *store* keeps the tallies of many traces, with heat that fades ([`store`]).
 //! - [`import`] adds the traces of other tools to a store.
+//! - [`readahead`]: how far the kernel reads ahead on a file's device.
 //! - A file is known by the kernel's key ([`FileKey`]); its path is only for people.
 //!
 //! This crate does not know how fragmented a file is, or which ranges are worth moving.
