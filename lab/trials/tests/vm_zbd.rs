@@ -337,6 +337,8 @@ fn is_expected(disk: Disk, case: &Case) -> bool {
             .filter(|exception| exception.disks.contains(&disk))
     };
     match on_disk().find(|exception| exception.cases.contains(&case.number)) {
+        // A case that fails on null_blk may pass where the machine is slow.
+        Some(exception) if exception.result == "FAIL" && case.result == "PASS" => true,
         Some(exception) => is_same(exception),
         None if case.number > LAST_KNOWN => case.result == "PASS" || on_disk().any(is_same),
         None => case.result == "PASS",

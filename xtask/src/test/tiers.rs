@@ -27,7 +27,7 @@ pub(crate) enum Tier {
 
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel.
-const FURTHER: [(&str, &str); 17] = [
+const FURTHER: [(&str, &str); 18] = [
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
         "vm",
@@ -63,6 +63,7 @@ const FURTHER: [(&str, &str); 17] = [
         "vm",
         "space::vm_6_1_moved_files_survive_a_smaller_file_system",
     ),
+    ("vm_trace", "vm_collects_on_the_newest"),
 ];
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of

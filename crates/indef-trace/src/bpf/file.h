@@ -79,6 +79,14 @@ __noinline int is_below_root(__u64 address)
 	return 0;
 }
 
+/* The place in a dentry of the link that is in its inode's list of names. */
+static __always_inline __u64 alias_offset(void)
+{
+	if (bpf_core_field_exists(struct dentry___unnamed, d_alias))
+		return bpf_core_field_offset(struct dentry___unnamed, d_alias);
+	return bpf_core_field_offset(struct dentry, d_u);
+}
+
 /*
  * Whether a file lies in a tree of --path: by any of its names that are in the kernel's memory.
  * (Global functions, here and elsewhere, are verified once, not again for every call.)
@@ -92,7 +100,7 @@ __noinline int in_roots(__u64 address)
 		return 1;
 	alias = BPF_CORE_READ(inode, i_dentry.first);
 	for (int i = 0; i < MAX_NAMES && alias; i++) {
-		if (is_below_root((__u64)alias - bpf_core_field_offset(struct dentry, d_u)))
+		if (is_below_root((__u64)alias - alias_offset()))
 			return 1;
 		alias = BPF_CORE_READ(alias, next);
 	}
@@ -133,7 +141,7 @@ static __always_inline void set_parent(struct file_entry *entry, struct inode *i
 
 	if (!alias)
 		return;
-	dentry = (void *)((__u64)alias - bpf_core_field_offset(struct dentry, d_u));
+	dentry = (void *)((__u64)alias - alias_offset());
 	parent = BPF_CORE_READ(dentry, d_parent, d_inode);
 	/* An open by handle makes a name without a folder. */
 	if (!parent || parent == inode)

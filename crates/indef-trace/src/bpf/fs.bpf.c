@@ -349,13 +349,33 @@ struct bio_range {
 	bool metadata;
 };
 
+/* The first page of a page's folio: compound_head() (include/linux/page-flags.h, v6.1 and v7.3). */
+static __always_inline struct page *first_page(struct page *page)
+{
+	unsigned long info;
+
+	if (bpf_core_field_exists(struct page___info, compound_info))
+		info = BPF_CORE_READ((struct page___info *)page, compound_info);
+	else
+		info = BPF_CORE_READ(page, compound_head);
+	if (!(info & 1))
+		return page;
+	/*
+	 * The address of the first page, or a mask for the address of this one. A folio has at most
+	 * 16 GiB, or 2^28 bytes of struct page; no struct page lies so near to the end of
+	 * addresses.
+	 */
+	if (bpf_core_field_exists(struct page___info, compound_info) && (long)info >= -(1l << 28))
+		return (void *)((unsigned long)page & info);
+	return (void *)(info - 1);
+}
+
 /* Where in its file the page of a bio_vec begins; sets its folio and mapping. */
 static __always_inline __u64 file_offset(struct bio_vec *vec, __u64 *folio_at,
 					 struct address_space **mapping)
 {
 	struct page *page = BPF_CORE_READ(vec, bv_page);
-	unsigned long head = BPF_CORE_READ(page, compound_head);
-	struct page *first = (head & 1) ? (void *)(head - 1) : page;
+	struct page *first = first_page(page);
 	__u64 inside = ((__u64)page - (__u64)first) / bpf_core_type_size(struct page);
 	__u64 index;
 
@@ -387,6 +407,14 @@ static __always_inline bool is_own_device(struct super_block *sb, struct bio *bi
 	return magic == F2FS_SUPER_MAGIC && !(bio->bi_flags & (1 << BIO_CLONED));
 }
 
+/* The part of the current page vector that the bio has left behind. */
+static __always_inline unsigned int bytes_done(struct bio *bio)
+{
+	if (bpf_core_field_exists(struct bio___offset, bi_iter.bi_offset))
+		return ((struct bio___offset *)bio)->bi_iter.bi_offset;
+	return bio->bi_iter.bi_bvec_done;
+}
+
 static __always_inline void locate(struct bio *bio, struct bio_range *range)
 {
 	struct bio_vec *vec = bio->bi_io_vec;
@@ -394,7 +422,7 @@ static __always_inline void locate(struct bio *bio, struct bio_range *range)
 	struct super_block *sb;
 	struct inode *inode;
 	unsigned int first = bio->bi_iter.bi_idx;
-	unsigned int done = bio->bi_iter.bi_bvec_done;
+	unsigned int done = bytes_done(bio);
 
 	range->cached = false;
 	range->metadata = false;

@@ -53,6 +53,11 @@ struct dentry {
 	} d_u;
 };
 
+/* include/linux/dcache.h, v7.3: the union has no name any more. */
+struct dentry___unnamed {
+	struct hlist_node d_alias;
+};
+
 struct btrfs_key {
 	__u64 objectid;
 };
@@ -75,6 +80,11 @@ struct page {
 	unsigned long compound_head;
 	struct address_space *mapping;
 	unsigned long index;
+};
+
+/* include/linux/mm_types.h, v7.3: what was compound_head, and may be a mask. */
+struct page___info {
+	unsigned long compound_info;
 };
 
 struct folio {
@@ -103,6 +113,15 @@ struct bio {
 	void *bi_end_io;
 	unsigned short bi_vcnt;
 	struct bio_vec *bi_io_vec;
+};
+
+/* include/linux/bvec.h, v7.3: bi_bvec_done under another name. */
+struct bvec_iter___offset {
+	unsigned int bi_offset;
+};
+
+struct bio___offset {
+	struct bvec_iter___offset bi_iter;
 };
 
 struct request {
