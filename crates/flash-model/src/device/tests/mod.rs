@@ -4,7 +4,6 @@ mod behaviour;
 mod idle;
 mod interleave;
 mod usage;
-mod zn540;
 
 use units::Bytes;
 
