@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use figures::{Record, Row};
+use figures::Record;
 
 #[path = "../examples/profiles/drive.rs"]
 mod drive;
