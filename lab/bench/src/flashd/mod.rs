@@ -250,12 +250,11 @@ fn served(flashd: &Path, load: &Path, setup: &Setup, samples: &mut Samples) -> R
     ];
     let said = Load::parse(&loaded(load, &options)?)?;
     let case = format!("serve {}", setup.profile);
-    samples.add(
-        &case,
-        &setup.contender(),
-        "latency_ns",
-        said.median_ns / setup.scale,
-    );
+    let contender = setup.contender();
+    let latency = said.median_ns / setup.scale;
+    let off = (latency / by_the_model(setup)? - 1.0) * 100.0;
+    samples.add(&case, &contender, "latency_ns", latency);
+    samples.add(&case, &contender, "off_pct", off);
     target.stop()
 }
 

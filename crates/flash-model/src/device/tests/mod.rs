@@ -8,7 +8,6 @@ mod pages;
 mod slc;
 mod suspend;
 mod usage;
-mod zn540;
 
 use units::Bytes;
 

@@ -1,0 +1,97 @@
+//! A device and the loads that go to it.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use flash_model::{Command, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile};
+use units::{Bytes, Nanos};
+
+pub(crate) const KIB: u64 = 1 << 10;
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A zoned device of a built-in profile.
+pub(crate) fn zoned(profile: &str, size: u64) -> Device {
+    let profile = Profile::builtin(profile).expect("it is built in");
+    zoned_as(&profile, size)
+}
+
+pub(crate) fn zoned_as(profile: &Profile, size: u64) -> Device {
+    let spec = NamespaceSpec {
+        kind: NamespaceKind::Zoned,
+        size: Bytes(size),
+    };
+    Device::new(profile, &[spec]).expect("the profile has room for the namespace")
+}
+
+/// Runs until the command is done; returns when.
+pub(crate) fn run(device: &mut Device, now: u64, command: &Command<'_>) -> u64 {
+    let accepted = device.submit(Nanos(now), 0, command);
+    let ticket = match accepted.expect("the command can be done").done {
+        Done::At(time) => return time.0,
+        Done::Later(ticket) => ticket,
+    };
+    let mut finished = Vec::new();
+    while let Some(next) = device.next_event() {
+        device.advance(next, &mut finished);
+        if let Some(found) = finished.iter().find(|entry| entry.0 == ticket) {
+            return found.1.0;
+        }
+        finished.clear();
+    }
+    panic!("the command never ends");
+}
+
+pub(crate) fn write(offset: u64, len: u64) -> Command<'static> {
+    Command::Write {
+        offset,
+        len,
+        fua: false,
+        placement: Placement::RoundRobin,
+    }
+}
+
+/// Keeps `depth` commands in flight; returns when the last one is done.
+pub(crate) fn closed_loop<'a>(
+    device: &mut Device,
+    now: u64,
+    depth: usize,
+    mut commands: impl Iterator<Item = Command<'a>>,
+) -> u64 {
+    let (mut time, mut last) = (now, now);
+    let mut known = BinaryHeap::new();
+    let (mut tickets, mut finished) = (0, Vec::new());
+    loop {
+        let room = known.len() + tickets < depth;
+        if let Some(command) = room.then(|| commands.next()).flatten() {
+            let accepted = device.submit(Nanos(time), 0, &command);
+            match accepted.expect("the command can be done").done {
+                Done::At(end) => {
+                    known.push(Reverse(end.0));
+                    last = last.max(end.0);
+                }
+                Done::Later(_) => tickets += 1,
+            }
+            continue;
+        }
+        let next_known = known.peek().map_or(u64::MAX, |end| end.0);
+        let event = device.next_event().filter(|_| tickets > 0);
+        match event.filter(|next| next.0 < next_known) {
+            Some(next) => {
+                device.advance(next, &mut finished);
+                for (_, end) in finished.drain(..) {
+                    tickets -= 1;
+                    last = last.max(end.0);
+                    known.push(Reverse(end.0));
+                }
+            }
+            None if known.pop().is_some() => time = time.max(next_known),
+            None => return last,
+        }
+    }
+}
+
+/// Writes from the start on, and waits until everything is on flash.
+pub(crate) fn fill(device: &mut Device, bytes: u64) -> u64 {
+    let writes = (0..bytes / MIB).map(|at| write(at * MIB, MIB));
+    let written = closed_loop(device, 0, 4, writes);
+    run(device, written, &Command::Flush)
+}
