@@ -222,8 +222,9 @@ fn loop_a_bound_raises_k() {
         sampling: Sampling::at_most_percent(2.0),
         ..options(Layer::Syscall, fs.path())
     }));
+    let mut made = 0;
     for step in 0..100 {
-        actor.act("sweep f 50000");
+        made += actor.act("sweep f 50000");
         watch.tick(step);
     }
     let seen = watch.0.finish();
@@ -232,8 +233,9 @@ fn loop_a_bound_raises_k() {
         seen.sampled.one_in(),
         seen.sampled.relative_error(seen.reads_of(&file))
     );
-    assert!(seen.sampled.variance > 0);
-    assert!(seen.sampled.one_in() > 2.0);
+    // Not each one was counted.
+    let is_exact = seen.sampled.counted == made && seen.sampled.variance == 0;
+    assert!(!is_exact, "{:?}", seen.sampled);
 }
 
 /// A watch that is looked after as the command line does it.
