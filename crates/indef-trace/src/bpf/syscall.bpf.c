@@ -354,20 +354,22 @@ static __always_inline bool prepare(struct call *call, struct pt_regs *regs, lon
 }
 
 /*
- * A choice that covers n calls adds (weight n)² to the variance, not n weight²: note the difference
- * when the next one begins.
+ * A choice that covers n calls adds weight (weight - 1) n² to the variance, not n times weight
+ * (weight - 1): note what each further call adds to the difference.
  */
 static __always_inline void note_covered(struct call *call, __u32 weight)
 {
-	__u64 now = epoch(), n = call->covered;
+	__u64 now = epoch();
 
-	if (weight > 1 && call->epoch != now) {
-		if (n > 1)
-			__sync_fetch_and_add(&state.common,
-					     (__u64)weight * (weight - 1) * n * (n - 1));
+	if (weight <= 1)
+		return;
+	if (call->epoch != now) {
 		call->epoch = now;
 		call->covered = 0;
 	}
+	if (call->covered)
+		__sync_fetch_and_add(&state.common,
+				     2 * (__u64)weight * (weight - 1) * call->covered);
 	call->covered++;
 }
 

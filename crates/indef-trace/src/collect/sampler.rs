@@ -22,6 +22,9 @@ pub(super) struct Sampler {
     chosen: u64,
     /// Variance that comes from pauses.
     common: u64,
+    /// Of so many ticks in a row, the programs are attached in one: those that are left, and which.
+    left: u32,
+    attached_at: u32,
 }
 
 impl Sampler {
@@ -51,6 +54,8 @@ impl Sampler {
             own: Duration::ZERO,
             chosen: 0,
             common: 0,
+            left: 0,
+            attached_at: 0,
         }
     }
 
@@ -89,7 +94,12 @@ impl Sampler {
         // A measurement goes on for the time of a tick, so its programs stay.
         if !meter.is_measuring() {
             let pauses = self.choice.pauses;
-            let attached = pauses == 1 || random().is_multiple_of(pauses);
+            if self.left == 0 || self.left > pauses {
+                self.left = pauses;
+                self.attached_at = random() % pauses + 1;
+            }
+            let attached = self.left == self.attached_at;
+            self.left -= 1;
             if attached && programs.is_paused() {
                 if self.layer == Layer::Syscall {
                     cut = programs.take_runs();
