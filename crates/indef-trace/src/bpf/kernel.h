@@ -24,8 +24,11 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
+struct request_queue;
+
 struct block_device {
 	__u32 bd_dev;
+	struct request_queue *bd_queue;
 };
 
 struct super_block {
@@ -107,6 +110,7 @@ struct bio {
 
 struct request {
 	struct bio *bio;
+	struct request_queue *q;
 };
 
 struct file {

@@ -14,7 +14,7 @@ use super::{
     checksum,
     error::{Cause, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
-    migrate::{UNCHECKED, migrate},
+    migrate::{UNCHECKED, WITHOUT_AHEAD, migrate},
 };
 
 /// How long to wait for another program's transaction.
@@ -47,6 +47,12 @@ const TABLES: [(&str, &str); 4] = [
 ];
 
 pub(super) const RANGES: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
+     len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
+     timed REAL NOT NULL, time_ns REAL NOT NULL, ahead REAL, checksum INTEGER NOT NULL, \
+     PRIMARY KEY (file, start, len)) WITHOUT ROWID";
+
+/// The same table in version 2.
+pub(super) const RANGES_WITHOUT_AHEAD: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
      len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
      timed REAL NOT NULL, time_ns REAL NOT NULL, checksum INTEGER NOT NULL, \
      PRIMARY KEY (file, start, len)) WITHOUT ROWID";
@@ -88,7 +94,7 @@ pub(super) fn open(path: &Path, new: Option<[i64; 3]>) -> Result<Connection> {
         return Ok(connection);
     }
     check_contents(path, &connection, version)?;
-    if version == UNCHECKED {
+    if version != VERSION {
         migrate(&mut connection).map_err(fail)?;
         check(path, &connection)?;
     }
@@ -210,9 +216,15 @@ fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<
     if version == UNCHECKED {
         return Ok(());
     }
+    let ahead = match version {
+        WITHOUT_AHEAD => "",
+        _ => ", ahead",
+    };
     let changed = connection.query_row(
-        "SELECT EXISTS (SELECT 1 FROM ranges WHERE checksum IS NOT \
-         row_checksum(file, start, len, reads, writes, requests, timed, time_ns))",
+        &format!(
+            "SELECT EXISTS (SELECT 1 FROM ranges WHERE checksum IS NOT \
+             row_checksum(file, start, len, reads, writes, requests, timed, time_ns{ahead}))"
+        ),
         [],
         |row| row.get(0),
     );
@@ -244,6 +256,7 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     let version = user_version(&transaction).map_err(fail)?;
     let ranges = match version {
         VERSION => RANGES,
+        WITHOUT_AHEAD => RANGES_WITHOUT_AHEAD,
         UNCHECKED => RANGES_UNCHECKED,
         found => {
             return Err(StoreError {
