@@ -15,6 +15,7 @@ mod measure;
 mod memory;
 mod overhead;
 mod peers;
+mod predictions;
 mod profile;
 mod report;
 mod scan;
@@ -55,6 +56,8 @@ pub enum Bench {
     Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
+    /// The time of reads that plans predict, at several queue depths, against what comes
+    Predictions(predictions::PredictionsArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
@@ -64,6 +67,9 @@ pub enum Bench {
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
     #[command(hide = true)]
     ZipfReader(zipf::ReaderArgs),
+    /// Only read, several at a time; `predictions` starts this as a process that is traced
+    #[command(hide = true)]
+    PredictionsLoad(predictions::LoadArgs),
     /// Merge sorted text from stdin; `profile` starts this after sort(1)
     #[command(hide = true)]
     ProfileMerge,
@@ -129,6 +135,8 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
+        Bench::Predictions(args) => &args.common,
+        Bench::PredictionsLoad(args) => return predictions::load(args),
         Bench::ProfileMerge => return profile::merge(),
         Bench::ZipfReader(args) => return zipf::read(args),
         Bench::CoreInner { records } => return core::inner(*records),
@@ -168,6 +176,9 @@ pub fn run(bench: &Bench) -> Result<()> {
     }
     if matches!(bench, Bench::Target(_)) {
         target::measure(common, &mut report)?;
+    }
+    if let Bench::Predictions(args) = bench {
+        predictions::measure(args, &mut report)?;
     }
     if let Bench::Zipf(args) = bench {
         zipf::measure(args, &mut report)?;

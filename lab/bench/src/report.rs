@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::Serialize;
 use units::Bytes;
 
-use super::zipf::Curve;
+use super::{predictions::Prediction, zipf::Curve};
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
@@ -107,6 +107,8 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) curves: Vec<Curve>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) predictions: Vec<Prediction>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -146,6 +148,7 @@ impl Report {
             },
             rows: Vec::new(),
             curves: Vec::new(),
+            predictions: Vec::new(),
             verdicts: Vec::new(),
         })
     }
@@ -177,6 +180,9 @@ impl fmt::Display for Report {
             tools.join(", ")
         )?;
         self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
+        for prediction in &self.predictions {
+            writeln!(f, "{prediction}")?;
+        }
         self.write_rows(f)?;
         self.write_verdicts(f)
     }
