@@ -34,6 +34,8 @@ use crate::{geometry::Geometries, heat::Accesses, weigh::open_timed};
 const LONG: Duration = Duration::from_millis(400);
 /// Reads of each reader that are done at least.
 const LEAST: usize = 4;
+/// Reads of all readers together that are done at least.
+const FEWEST: usize = 200;
 /// Reads of all readers that are done at most.
 const MOST: usize = 20_000;
 /// Direct I/O is aligned to this.
@@ -178,7 +180,7 @@ impl Ground {
         let next = AtomicUsize::new(0);
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
-        let least = readers as usize * LEAST;
+        let least = (readers as usize * LEAST).max(FEWEST);
         let work = || {
             let mut own = Vec::new();
             let mut buffer = Vec::new();

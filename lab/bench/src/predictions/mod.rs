@@ -139,8 +139,8 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
         // Room for the files, what lies between their fragments, and a move.
         let size = Bytes(args.size.get() * cases.len() as u64 * 4) + Bytes::mib(512);
         let stage = Stage::new(device, size, &args.common.images()?, args.time_scale)?;
-        for (number, (mode, depth)) in cases.into_iter().enumerate() {
-            let case = Case {
+        let cases: Vec<Case<'_>> = (cases.into_iter().enumerate())
+            .map(|(number, (mode, depth))| Case {
                 args,
                 indef: &indef,
                 stage: &stage,
@@ -148,7 +148,12 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
                 mode,
                 depth,
                 file: stage.path().join(format!("file{number}")),
-            };
+            })
+            .collect();
+        // A move leaves free space in one piece: all files are aged before the first one.
+        cases.iter().try_for_each(Case::age)?;
+        for case in &cases {
+            let (mode, depth) = (case.mode, case.depth);
             for prediction in case.measure()? {
                 eprintln!("{prediction}");
                 if let Some(says) = prediction.predicted_pct {
@@ -181,7 +186,6 @@ struct Case<'a> {
 impl Case<'_> {
     fn measure(&self) -> Result<Vec<Prediction>> {
         measure::ensure_not_stopped()?;
-        self.age()?;
         let before_ns = self.timed()?;
         let folder = tempfile::tempdir()?;
         let profile = folder.path().join("profile");
