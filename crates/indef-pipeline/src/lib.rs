@@ -70,6 +70,7 @@ mod opened;
 pub mod plan;
 pub mod run;
 pub mod scan;
+mod service;
 pub mod watch;
 pub mod weigh;
 

@@ -13,12 +13,14 @@ use std::{
 };
 
 use indef_core::{
-    calibrate::{Calibration, CannotCalibrate, Sample, calibrate},
+    access::AccessRange,
+    calibrate::{Calibration, CannotCalibrate, Reads, Sample, Weights, calibrate},
+    layout::{Geometry, Layout},
     plan::{Chunk, FileFacts, PlanOptions, Ranking, Weight, plan_file},
 };
 use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
-use units::FileRange;
+use units::{Bytes, FileRange};
 
 use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
 
@@ -41,6 +43,62 @@ pub(crate) fn calibration(
     cancel: &Cancel,
 ) -> Result<Calibration, CannotCalibrate> {
     calibrate(samples(options, geometries, accesses, paths, jobs, cancel))
+}
+
+/// The time of all reads of a range as it lies now: by their own mean where some were timed, else by
+/// the weights.
+pub(crate) fn reads_ns(
+    weights: &Weights,
+    access: &AccessRange,
+    layout: &Layout,
+    geometry: &Geometry,
+    max_request: Bytes,
+) -> f64 {
+    let one = match access.observed.timed {
+        0 => {
+            let fragmentation = layout.measure(access.range, geometry, max_request);
+            weights.read_ns(access.range.len, &fragmentation)
+        }
+        timed => access.observed.time.0 as f64 / timed as f64,
+    };
+    one * access.reads as f64
+}
+
+/// Reads and their time, summed up from many threads, and the files that they are of.
+#[derive(Debug, Default)]
+pub(crate) struct ReadTimes(Mutex<(Reads, HashSet<TargetId>)>);
+
+impl ReadTimes {
+    /// Add the reads of a file, where weights were measured.
+    pub(crate) fn add(
+        &self,
+        options: &PlanOptions,
+        id: TargetId,
+        layout: &Layout,
+        accesses: &[AccessRange],
+    ) {
+        let Weight::Measured(weights) = &options.weight else {
+            return;
+        };
+        let (geometry, most) = (&options.geometry, options.max_request);
+        let mut of_file = Reads::default();
+        for access in accesses {
+            of_file.reads = of_file.reads.saturating_add(access.reads);
+            of_file.now_ns += reads_ns(weights, access, layout, geometry, most);
+            let degrees = layout.measure(access.range, geometry, most);
+            of_file.excess_ns += weights.excess_ns(&degrees) * access.reads as f64;
+        }
+        let (sums, files) = &mut *lock(&self.0);
+        sums.reads = sums.reads.saturating_add(of_file.reads);
+        sums.now_ns += of_file.now_ns;
+        sums.excess_ns += of_file.excess_ns;
+        files.insert(id);
+    }
+
+    /// The sums, and the files.
+    pub(crate) fn into_sums(self) -> (Reads, HashSet<TargetId>) {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn samples(
@@ -92,7 +150,7 @@ fn samples(
 
 /// Open a file of a profile, which may name it by a symbolic link: only the file with its number is
 /// opened.
-fn open_timed(path: &Path, id: TargetId) -> Option<Opened> {
+pub(crate) fn open_timed(path: &Path, id: TargetId) -> Option<Opened> {
     Opened::open(path, id).or_else(|| Opened::open(&path.canonicalize().ok()?, id))
 }
 

@@ -29,7 +29,7 @@ use crate::{
     refusal::explain,
     signals::{self, Second},
 };
-use weights::WeightsJson;
+use weights::{ReadTimeJson, WeightsJson};
 
 /// Plan, and show or store the plan.
 pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome> {
@@ -38,6 +38,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
     let planner = Planner {
         compare: true,
         keep_notable: args.output.is_some(),
+        calibrate: args.calibrate,
         ..args
             .plan
             .planner(&args.paths, &args.bounds, args.workers.count())
@@ -197,6 +198,7 @@ struct Rest {
     weights_refused: Option<String>,
     nothing_to_gain: Option<String>,
     prediction: Option<PredictionJson>,
+    read_time: Option<ReadTimeJson>,
     stopped: Option<&'static str>,
 }
 
@@ -233,6 +235,7 @@ impl From<&Planned> for Rest {
                 cost_bytes: limited.cost,
                 possible_cost_bytes: limited.possible_cost,
             }),
+            read_time: ReadTimeJson::new(planned),
             stopped: planned.summary.cancelled.then_some("signal"),
         }
     }
@@ -246,7 +249,7 @@ fn text(
 ) -> io::Result<()> {
     best_files(out, args, console, planned)?;
     if let Some((found, comparison)) = weights::measured(planned) {
-        weights::write(out, console, found, comparison)?;
+        weights::write(out, console, found, comparison, planned.prediction.as_ref())?;
     }
     sums(out, args, console, planned)
 }

@@ -16,6 +16,7 @@ mod measure;
 mod memory;
 mod overhead;
 mod peers;
+mod predictions;
 mod profile;
 mod report;
 mod scan;
@@ -57,6 +58,8 @@ pub enum Bench {
     Overhead(Common),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
+    /// The time of reads that plans predict, at several queue depths, against what comes
+    Predictions(predictions::PredictionsArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
     /// flashd's answers beside its model's, and what its path carries, mounted and served
@@ -68,6 +71,9 @@ pub enum Bench {
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
     #[command(hide = true)]
     ZipfReader(zipf::ReaderArgs),
+    /// Only read, several at a time; `predictions` starts this as a process that is traced
+    #[command(hide = true)]
+    PredictionsLoad(predictions::LoadArgs),
     /// Merge sorted text from stdin; `profile` starts this after sort(1)
     #[command(hide = true)]
     ProfileMerge,
@@ -137,6 +143,8 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
+        Bench::Predictions(args) => &args.common,
+        Bench::PredictionsLoad(args) => return predictions::load(args),
         Bench::ProfileMerge => return profile::merge(),
         Bench::ZipfReader(args) => return zipf::read(args),
         Bench::CoreInner { records } => return core::inner(*records),
@@ -172,6 +180,9 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
+        Bench::Predictions(args) => {
+            one("predictions", &|report| predictions::measure(args, report))?;
+        }
         Bench::Peers(args) => one("peers", &|report| peers::measure(args, report))?,
         Bench::All(args) => {
             // Memory first: the kernel's peak for a child includes the memory of its parent.

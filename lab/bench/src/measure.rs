@@ -167,7 +167,7 @@ pub(super) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn path_with_sbin() -> String {
+pub(super) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",
         std::env::var("PATH").unwrap_or_default()

@@ -164,18 +164,16 @@ impl Overhead {
 
     /// Keep all samples of what the table of the figures shows.
     fn keep(&self, report: &mut Report) {
-        let kept: [(&str, fn(&Round) -> f64); 6] = [
-            ("fio_lost_pct", Round::lost_pct),
-            ("programs_pct", |round| round.programs_pct),
-            ("collector_pct", |round| round.collector_pct),
-            ("iops_alone", |round| round.iops_alone),
-            ("one_in", |round| round.one_in),
-            ("counted", |round| round.counted),
-        ];
-        for (quantity, value) in kept {
+        let mut keep = |quantity, value: fn(&Round) -> f64| {
             let samples: Vec<f64> = self.rounds.iter().map(value).collect();
             report.figure(self.case, self.layer, quantity, &samples);
-        }
+        };
+        keep("fio_lost_pct", Round::lost_pct);
+        keep("programs_pct", |round| round.programs_pct);
+        keep("collector_pct", |round| round.collector_pct);
+        keep("iops_alone", |round| round.iops_alone);
+        keep("one_in", |round| round.one_in);
+        keep("counted", |round| round.counted);
     }
 
     fn verdicts(&self) -> [Verdict; 2] {

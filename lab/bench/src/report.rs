@@ -8,6 +8,7 @@ use units::Bytes;
 
 use super::{
     overhead::{HEADING, Overhead},
+    predictions::Prediction,
     zipf::Curve,
 };
 
@@ -145,6 +146,8 @@ pub(super) struct Report {
     pub(super) curves: Vec<Curve>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) overheads: Vec<Overhead>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) predictions: Vec<Prediction>,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -172,6 +175,7 @@ impl Report {
             figures: Vec::new(),
             curves: Vec::new(),
             overheads: Vec::new(),
+            predictions: Vec::new(),
             verdicts: Vec::new(),
         }
     }
@@ -231,6 +235,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.machine)?;
         self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
+        for prediction in &self.predictions {
+            writeln!(f, "{prediction}")?;
+        }
         self.write_rows(f)?;
         if !self.overheads.is_empty() {
             writeln!(f, "{HEADING}")?;

@@ -209,7 +209,7 @@ impl Cluster<'_> {
 
 /// Counts that can be subtracted again, which saturating ones cannot.
 #[derive(Clone, Copy, Default)]
-struct Sums([u128; 5]);
+struct Sums([u128; 7]);
 
 impl Sums {
     fn of(request: &AccessRange) -> Self {
@@ -217,8 +217,12 @@ impl Sums {
             requests,
             timed,
             time,
+            ahead,
         } = request.observed;
-        Self([request.reads, request.writes, requests, timed, time.0].map(u128::from))
+        let unknown = if ahead.is_none() { timed } else { 0 };
+        let ahead = ahead.unwrap_or(0);
+        let AccessRange { reads, writes, .. } = *request;
+        Self([reads, writes, requests, timed, time.0, ahead, unknown].map(u128::from))
     }
 
     fn add(&mut self, other: &Self) {
@@ -234,7 +238,7 @@ impl Sums {
     }
 
     fn over(&self, range: FileRange) -> AccessRange {
-        let [reads, writes, requests, timed, time] =
+        let [reads, writes, requests, timed, time, ahead, unknown] =
             self.0.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
         AccessRange {
             range,
@@ -244,6 +248,7 @@ impl Sums {
                 requests,
                 timed,
                 time: units::Nanos(time),
+                ahead: (timed > 0 && unknown == 0).then_some(ahead),
             },
         }
     }

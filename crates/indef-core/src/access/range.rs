@@ -26,10 +26,30 @@ pub struct Observed {
     pub timed: u64,
     /// Sum of the time from the first request of a timed read to the end of its last.
     pub time: Nanos,
+    /// Sum over the timed reads of the requests that the device had in flight when they began; `None`
+    /// where that was not counted for all of them.
+    pub ahead: Option<u64>,
+}
+
+impl Observed {
+    /// The mean number of requests that were in flight when a timed read began, where it is known.
+    #[must_use]
+    pub fn mean_ahead(&self) -> Option<f64> {
+        let ahead = self.ahead.filter(|_| self.timed > 0)?;
+        Some(ahead as f64 / self.timed as f64)
+    }
 }
 
 impl AddAssign for Observed {
     fn add_assign(&mut self, other: Self) {
+        self.ahead = match (self.timed, other.timed) {
+            (_, 0) => self.ahead,
+            (0, _) => other.ahead,
+            (..) => self
+                .ahead
+                .zip(other.ahead)
+                .map(|(a, b)| a.saturating_add(b)),
+        };
         self.requests = self.requests.saturating_add(other.requests);
         self.timed = self.timed.saturating_add(other.timed);
         self.time = Nanos(self.time.0.saturating_add(other.time.0));

@@ -229,6 +229,7 @@ fn ranges_that_were_counted_join_as_they_are() {
         requests: 20,
         timed: 5,
         time: Nanos(500),
+        ahead: Some(35),
     };
     let counted = |file, start, len| {
         let range = AccessRange {
@@ -271,6 +272,7 @@ fn any_ranges() -> impl Strategy<Value = Vec<(u32, AccessRange)>> {
                 requests: reads * 3,
                 timed: reads,
                 time: Nanos(reads * 7),
+                ahead: Some(reads * 5),
             },
         };
         (file, range)
@@ -416,6 +418,8 @@ proptest! {
                 // Observations stay with their reads.
                 prop_assert_eq!(piece.observed.requests, piece.observed.timed * 3);
                 prop_assert_eq!(piece.observed.time.0, piece.observed.timed * 7);
+                let ahead = piece.observed.timed * 5;
+                prop_assert_eq!(piece.observed.ahead.unwrap_or(0), ahead);
                 // No chains: each request spans a range that is longer than a piece.
                 let limit = (longest * 4 / BLOCK).next_power_of_two().min(most.max(1)) * BLOCK;
                 let through = |r: &FileRange| {

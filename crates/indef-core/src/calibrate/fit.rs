@@ -1,12 +1,19 @@
 //! Robust weighted least squares with few columns and without negative coefficients: a minority of
 //! wild values does not distort the result.
 //!
-//! The normal equations of four columns are so small that all sixteen subsets can be solved. The best
+//! The normal equations of six columns are so small that all 64 subsets can be solved. The best
 //! subset without a negative coefficient is the exact optimum of the constrained problem, because it is
-//! the unconstrained optimum of the columns that it uses.
+//! the unconstrained optimum of the columns that it uses. One column may have a negative coefficient:
+//! [`SPLIT`], which only makes the first further fragment cheaper or dearer than the others.
 
-/// Constant, length, DoLF − 1, DoPF.
-pub(super) const COLUMNS: usize = 4;
+/// Constant, length, DoLF − 1, DoPF, requests ahead, whether DoLF is above 1.
+pub(super) const COLUMNS: usize = 6;
+
+/// Columns by name.
+pub(super) const DOLF: usize = 2;
+pub(super) const DOPF: usize = 3;
+pub(super) const AHEAD: usize = 4;
+pub(super) const SPLIT: usize = 5;
 
 /// Huber's and Tukey's constants for 95 % efficiency on normal errors.
 const HUBER: f64 = 1.345;
@@ -31,12 +38,28 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fit {
     pub(super) coefficients: [f64; COLUMNS],
-    pub(super) standard_errors: [f64; COLUMNS],
+    /// Their covariances, from which standard errors follow.
+    pub(super) covariances: [[f64; COLUMNS]; COLUMNS],
     /// Standard deviation of an observation of weight 1.
     pub(super) scale: f64,
     pub(super) r_squared: f64,
     pub(super) median_error: f64,
     pub(super) outliers: u64,
+}
+
+impl Fit {
+    /// A sum of the coefficients, each times a factor.
+    pub(super) fn sum_of(&self, factors: &[f64; COLUMNS]) -> f64 {
+        dot(&self.coefficients, factors)
+    }
+
+    /// The standard error of a sum of the coefficients, each times a factor.
+    pub(super) fn error_of(&self, factors: &[f64; COLUMNS]) -> f64 {
+        let variance: f64 = (0..COLUMNS)
+            .map(|i| factors[i] * dot(&self.covariances[i], factors))
+            .sum();
+        variance.max(0.0).sqrt()
+    }
 }
 
 /// Weighted sums of products, from which every subset of columns can be solved.
@@ -107,7 +130,8 @@ impl Normal {
                 continue;
             };
             let explained = dot(&solution, &self.xy);
-            if solution.iter().all(|b| *b >= 0.0 && b.is_finite()) && explained > best.2 {
+            let allowed = |(i, b): (usize, &f64)| b.is_finite() && (*b >= 0.0 || i == SPLIT);
+            if solution.iter().enumerate().all(allowed) && explained > best.2 {
                 best = (solution, subset, explained);
             }
         }
@@ -141,7 +165,7 @@ pub(super) fn unexplained(rows: &[Row], column: usize) -> f64 {
     let as_target: Vec<Row> = rows
         .iter()
         .map(|row| Row {
-            x: [1.0, row.x[1], 0.0, 0.0],
+            x: [1.0, row.x[1], 0.0, 0.0, 0.0, 0.0],
             y: row.x[column],
             ..*row
         })
@@ -288,8 +312,10 @@ impl Step {
             |(row, error): (&Row, &f64)| error.abs() * row.weight.sqrt() > TUKEY * self.scale;
         Fit {
             coefficients: std::array::from_fn(|i| self.solution[i] / scales[i]),
-            standard_errors: std::array::from_fn(|i| {
-                self.scale * inverse[i][i].max(0.0).sqrt() / scales[i]
+            covariances: std::array::from_fn(|i| {
+                std::array::from_fn(|j| {
+                    self.scale * self.scale * inverse[i][j] / (scales[i] * scales[j])
+                })
             }),
             scale: self.scale,
             r_squared: if all > 0.0 {

@@ -5,20 +5,23 @@
 //! measured weights, and the priority becomes a time:
 //!
 //! ```text
-//! mean time of a read = base + per_byte · length + per_fragment · (DoLF − 1) + per_dopf · DoPF
-//! IODP                = (per_fragment · DoLF + per_dopf · DoPF + correction) · reads        [ns]
+//! mean time of a read = base + per_byte · length + per_fragment · (DoLF − 1) + split (if DoLF > 1)
+//!                       + per_dopf · DoPF + per_ahead · requests in flight when it begins
+//! IODP                = (per_fragment · DoLF + split + per_ahead · those that find it in flight
+//!                       + per_dopf · DoPF + correction) · reads                             [ns]
 //! gain of a chunk     = IODP now − IODP of the ideal layout     = time lost per read × reads
 //! ```
 //!
 //! FAST 2024 §3.2 found at queue depth 1 that time grows by a constant with each fragment: a split
 //! read waits for each further request (85 µs on its NVMe drive, 136 µs on SATA). At greater depths
-//! requests overlap, and the measured slope is smaller accordingly.
+//! requests overlap, and reads wait for those of others (module `queue`); what becomes of a busy device
+//! without fragments is measured ([`Service`]).
 //!
 //! - **Fit** ([`calibrate`]). Each timed range is one sample: its mean time, weighted by `n / (n + k)`
 //!   for `n` timed reads. `k` is the variance of single reads ÷ that of the true means of ranges
-//!   around the model; it follows from how much less the means of many reads scatter. Weights are not
-//!   negative (no layout gives time back); the exact solution is the best feasible one of the few
-//!   subsets of four columns. Huber's weights limit outliers, Tukey's finally set them aside, on a
+//!   around the model; it follows from how much less the means of many reads scatter. Weights but
+//!   `split` are not negative (no layout gives time back); the exact solution is the best feasible one
+//!   of the few subsets of six columns. Huber's weights limit outliers, Tukey's finally set them aside, on a
 //!   scale taken from the median.
 //! - **A timed range** ([`Weights::correction`]). A range that was timed itself may be worse or better
 //!   than its degrees predict. The difference between its mean and the model counts by `n / (n + k)` as
@@ -30,10 +33,12 @@
 //! not matter, and no result is ever NaN, infinite or negative.
 //!
 //! Ignored: other load on the device during the trace, except for what a median absorbs; differences
-//! between devices (one set of weights for a whole plan, so plan different devices apart); the queue
-//! depth, unless the trace is typical of it.
+//! between devices (one set of weights for a whole plan, so plan different devices apart).
 
 mod fit;
+mod predict;
+mod queue;
+mod service;
 
 use serde::{Deserialize, Serialize};
 use units::Bytes;
@@ -43,7 +48,9 @@ use crate::{
     layout::{Fragmentation, Geometry, Layout},
     priority::finite,
 };
-use fit::{COLUMNS, Fit, Row};
+use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Row, SPLIT};
+pub use predict::{CannotPredict, FEWEST_CONTIGUOUS, Prediction, Reads};
+pub use service::{MOST_READERS, Pass, Service};
 
 /// `k`, if it does not follow from the samples.
 const USUAL_PRIOR: f64 = 8.0;
@@ -60,6 +67,9 @@ const SIGNIFICANT: f64 = 3.0;
 /// Number of standard deviations by which the time of a single range may differ from the model.
 const LIMIT: f64 = 3.0;
 
+/// With fewer requests ahead of the mean read, reads hardly wait for each other.
+const IDLE: f64 = 0.1;
+
 /// The smallest share of DoLF that length must leave unexplained: below it, the effects of the two
 /// cannot be separated.
 const TELLABLE: f64 = 1e-3;
@@ -73,6 +83,8 @@ pub struct Sample {
     pub fragmentation: Fragmentation,
     /// The times of its reads.
     pub observed: Observed,
+    /// The mean number of requests of its reads: as the device got them, where that was counted.
+    pub requests: f64,
 }
 
 impl Sample {
@@ -93,6 +105,10 @@ impl Sample {
             len: access.range.len,
             fragmentation,
             observed: access.observed,
+            requests: match (access.observed.requests, access.reads) {
+                (0, _) | (_, 0) => fragmentation.requests as f64,
+                (requests, reads) => requests as f64 / reads as f64,
+            },
         })
     }
 
@@ -103,7 +119,11 @@ impl Sample {
     fn row(&self, prior_reads: f64) -> Row {
         let timed = self.timed();
         Row {
-            x: columns(self.len, &self.fragmentation),
+            x: columns(
+                self.len,
+                &self.fragmentation,
+                self.observed.mean_ahead().unwrap_or(0.0),
+            ),
             y: self.observed.time.0 as f64 / timed,
             weight: timed / (timed + prior_reads),
         }
@@ -111,12 +131,14 @@ impl Sample {
 }
 
 /// The terms of the mean time of a read, in the order of [`Weights`].
-fn columns(len: Bytes, fragmentation: &Fragmentation) -> [f64; COLUMNS] {
+fn columns(len: Bytes, fragmentation: &Fragmentation, ahead: f64) -> [f64; COLUMNS] {
     [
         1.0,
         len.0 as f64,
         fragmentation.dolf.saturating_sub(1) as f64,
         finite(fragmentation.dopf),
+        ahead,
+        f64::from(u8::from(fragmentation.dolf > 1)),
     ]
 }
 
@@ -130,8 +152,20 @@ pub struct Weights {
     pub per_byte_ns: f64,
     /// Cost of each fragment beyond the first; takes the place of α.
     pub per_fragment_ns: f64,
+    /// Cost of there being more than one; negative where the first ones cost less than the others.
+    #[serde(default)]
+    pub split_ns: f64,
     /// Cost of each unit of DoPF; takes the place of β.
     pub per_dopf_ns: f64,
+    /// Cost of each request that is in flight when a read begins.
+    #[serde(default)]
+    pub per_ahead_ns: f64,
+    /// The mean number of these.
+    #[serde(default)]
+    pub mean_ahead: f64,
+    /// The number of these that a read meets for each request of the average read.
+    #[serde(default)]
+    pub ahead_per_request: f64,
     /// Standard deviation of the true mean times of single ranges around the model.
     pub spread_ns: f64,
     /// The number of timed reads at which a range's own times count as much as the model.
@@ -142,26 +176,63 @@ impl Weights {
     /// Whether every weight is a number that a plan can use.
     #[must_use]
     pub fn are_sound(&self) -> bool {
-        let all = [
+        let other = [
             self.base_ns,
             self.per_byte_ns,
             self.per_fragment_ns,
             self.per_dopf_ns,
+            self.per_ahead_ns,
+            self.mean_ahead,
+            self.ahead_per_request,
             self.spread_ns,
             self.prior_reads,
         ];
-        all.iter().all(|weight| (0.0..=1e18).contains(weight))
+        other.iter().all(|weight| (0.0..=1e18).contains(weight)) && self.split_ns.abs() <= 1e18
     }
 
-    /// The time of one read of the range by the model, in nanoseconds.
+    /// The cost of a read of the range to all reads, beyond what has nothing to do with its layout, in
+    /// nanoseconds: to itself, and to those that find it in flight.
+    #[must_use]
+    pub fn layout_ns(&self, fragmentation: &Fragmentation) -> f64 {
+        let further = fragmentation.dolf.saturating_sub(1) as f64;
+        let split = if fragmentation.dolf > 1 {
+            self.split_ns
+        } else {
+            0.0
+        };
+        let own = finite(self.per_fragment_ns * further + split);
+        let others = self.per_ahead_ns * self.ahead_per_request * further;
+        let first = self.per_fragment_ns + self.per_ahead_ns * self.ahead_per_request;
+        finite(own + others + first + self.per_dopf_ns * finite(fragmentation.dopf))
+    }
+
+    /// The part of that which a layout without any further fragment avoids, in nanoseconds.
+    #[must_use]
+    pub fn excess_ns(&self, fragmentation: &Fragmentation) -> f64 {
+        let whole = Fragmentation {
+            dolf: 1,
+            dopf: 0.0,
+            requests: 1,
+        };
+        finite(self.layout_ns(fragmentation) - self.layout_ns(&whole))
+    }
+
+    /// The time of one read of the range by the model, with as many requests ahead as the average read
+    /// has, in nanoseconds.
     #[must_use]
     pub fn read_ns(&self, len: Bytes, fragmentation: &Fragmentation) -> f64 {
-        let columns = columns(len, fragmentation);
+        self.read_behind_ns(len, fragmentation, self.mean_ahead)
+    }
+
+    fn read_behind_ns(&self, len: Bytes, fragmentation: &Fragmentation, ahead: f64) -> f64 {
+        let columns = columns(len, fragmentation, ahead);
         finite(
             self.base_ns
                 + self.per_byte_ns * columns[1]
                 + self.per_fragment_ns * columns[2]
-                + self.per_dopf_ns * columns[3],
+                + self.per_dopf_ns * columns[3]
+                + self.per_ahead_ns * columns[AHEAD]
+                + self.split_ns * columns[SPLIT],
         )
     }
 
@@ -181,7 +252,8 @@ impl Weights {
         let belief = timed / (timed + self.prior_reads);
         let mean = observed.time.0 as f64 / timed;
         let limit = finite(LIMIT * self.spread_ns / belief.sqrt());
-        belief * (mean - self.read_ns(len, fragmentation)).clamp(-limit, limit)
+        let ahead = observed.mean_ahead().unwrap_or(self.mean_ahead);
+        belief * (mean - self.read_behind_ns(len, fragmentation, ahead)).clamp(-limit, limit)
     }
 }
 
@@ -200,6 +272,22 @@ pub struct Calibration {
     pub r_squared: f64,
     /// Half of the ranges lie closer to the model than this.
     pub typical_error_ns: f64,
+    /// Whether the cost of a fragment to other reads is in the weights.
+    pub queue: Queue,
+    /// Standard error of what fragments cost all of these reads, as a part of it.
+    pub cost_error: f64,
+}
+
+/// What is known of the requests that reads find in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Queue {
+    /// What they cost.
+    Known,
+    /// The profile does not say how many there were.
+    Unknown,
+    /// All reads found as many, so what one costs cannot be told.
+    Alike,
 }
 
 /// There are no measured weights; the message gives the reason.
@@ -222,6 +310,11 @@ pub enum CannotCalibrate {
         "the ranges that were timed are all fragmented alike, so what a fragment costs cannot be told"
     )]
     Alike,
+    /// Fragments show no cost to the reads that they are part of, but requests do to others.
+    #[error(
+        "reads waited for each other, which hides what fragments cost; trace with fewer readers at a time"
+    )]
+    Hidden,
     /// Fragments show no cost in time.
     #[error(
         "the times seen do not show that fragmented ranges are slower than contiguous ones on this device"
@@ -249,35 +342,64 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
                 s.fragmentation.dolf,
                 s.observed.time.0,
                 s.observed.timed,
+                s.observed.ahead,
             )
         };
         key(a)
             .cmp(&key(b))
             .then(a.fragmentation.dopf.total_cmp(&b.fragmentation.dopf))
+            .then(a.requests.total_cmp(&b.requests))
     });
+    let load = queue::load(&mut samples);
     let rows = rows_with(&samples, USUAL_PRIOR);
-    let dolf = fit::unexplained(&rows, 2);
-    let dopf = fit::unexplained(&rows, 3);
-    if dolf < TELLABLE && dopf < TELLABLE {
+    let tells = |column| fit::unexplained(&rows, column) >= TELLABLE;
+    let usable = [
+        true,
+        true,
+        tells(DOLF),
+        tells(DOPF),
+        load.is_some() && tells(AHEAD),
+        tells(DOLF) && tells(SPLIT),
+    ];
+    if !usable[DOLF] && !usable[DOPF] {
         return Err(CannotCalibrate::Alike);
     }
     // An effect that cannot be separated from that of the length is attributed to the length.
-    let usable = [true, true, dolf >= TELLABLE, dopf >= TELLABLE];
     let prior_reads = prior_reads(&samples, &fit::robust(&rows, usable));
-    let fit = fit::robust(&rows_with(&samples, prior_reads), usable);
-    let clear = |column: usize| {
-        let (weight, error) = (fit.coefficients[column], fit.standard_errors[column]);
-        weight > 0.0 && weight > SIGNIFICANT * error
+    let rows = rows_with(&samples, prior_reads);
+    let fit = fit::robust(&rows, usable);
+    let mean = means(&rows);
+    let of = |columns: &[usize]| -> [f64; COLUMNS] {
+        std::array::from_fn(|i| if columns.contains(&i) { mean[i] } else { 0.0 })
     };
-    if !clear(2) && !clear(3) {
-        return Err(CannotCalibrate::NoDifference);
+    // The number of fragments counts with the first one: they may be hard to tell from each other.
+    let clear = |columns: &[usize]| {
+        let factors = of(columns);
+        let cost = fit.sum_of(&factors);
+        cost > 0.0 && cost > SIGNIFICANT * fit.error_of(&factors)
+    };
+    let per_request = load.map_or(0.0, |load| finite(load.per_request));
+    let mut fragments = of(&[DOLF, DOPF, SPLIT]);
+    fragments[AHEAD] = per_request * mean[DOLF];
+    let cost_error = finite(fit.error_of(&fragments) / fit.sum_of(&fragments).max(1e-9));
+    if !clear(&[DOLF, SPLIT]) && !clear(&[DOPF]) {
+        let busy = load.is_some_and(|load| load.mean_ahead > IDLE);
+        let others_pay = busy && cost_error > 0.0 && cost_error * SIGNIFICANT < 1.0;
+        return Err(match others_pay {
+            true => CannotCalibrate::Hidden,
+            false => CannotCalibrate::NoDifference,
+        });
     }
-    let [base, byte, fragment, dopf] = fit.coefficients.map(finite);
+    let [base, byte, fragment, dopf, ahead, _] = fit.coefficients.map(finite);
     let weights = Weights {
         base_ns: base,
         per_byte_ns: byte,
         per_fragment_ns: fragment,
+        split_ns: fit.coefficients[SPLIT],
         per_dopf_ns: dopf,
+        per_ahead_ns: ahead,
+        mean_ahead: load.map_or(0.0, |load| finite(load.mean_ahead)),
+        ahead_per_request: per_request,
         spread_ns: finite(fit.scale),
         prior_reads,
     };
@@ -290,6 +412,21 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
         outliers: fit.outliers,
         r_squared: fit.r_squared,
         typical_error_ns: fit.median_error,
+        queue: match load {
+            None => Queue::Unknown,
+            Some(load) if load.mean_ahead > IDLE && !usable[AHEAD] => Queue::Alike,
+            Some(_) => Queue::Known,
+        },
+        cost_error,
+    })
+}
+
+/// The weighted mean of each column.
+fn means(rows: &[Row]) -> [f64; COLUMNS] {
+    let weight: f64 = rows.iter().map(|row| row.weight).sum();
+    std::array::from_fn(|i| {
+        let sum: f64 = rows.iter().map(|row| row.weight * row.x[i]).sum();
+        finite(sum / weight.max(f64::MIN_POSITIVE))
     })
 }
 
@@ -310,7 +447,7 @@ fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
             let limit = LIMIT * fit.scale / share.sqrt();
             let off = (y - model).clamp(-limit, limit) / fit.scale;
             Row {
-                x: [1.0, 1.0 / sample.timed(), 0.0, 0.0],
+                x: [1.0, 1.0 / sample.timed(), 0.0, 0.0, 0.0, 0.0],
                 y: finite(off * off),
                 weight: 1.0,
             }

@@ -30,7 +30,11 @@ const TRUTH: Weights = Weights {
     base_ns: 80_000.0,
     per_byte_ns: 0.4,
     per_fragment_ns: 25_000.0,
+    split_ns: 0.0,
     per_dopf_ns: 900.0,
+    per_ahead_ns: 0.0,
+    mean_ahead: 0.0,
+    ahead_per_request: 0.0,
     spread_ns: 0.0,
     prior_reads: 8.0,
 };
@@ -47,7 +51,9 @@ fn sample(len: Bytes, dolf: u64, dopf: f64, timed: u64, mean_ns: f64) -> Sample 
             requests: dolf * timed,
             timed,
             time: Nanos((mean_ns * timed as f64) as u64),
+            ahead: None,
         },
+        requests: dolf as f64,
     }
 }
 
@@ -253,20 +259,22 @@ fn only_ranges_of_one_request_that_hold_data_are_samples() {
 fn any_sample() -> impl Strategy<Value = Sample> {
     let dopf = prop_oneof![0.0f64..1e9, Just(f64::NAN), Just(f64::INFINITY)];
     let number = || prop_oneof![0u64..100, any::<u64>()];
-    (number(), number(), dopf, number(), number()).prop_map(|(len, dolf, dopf, timed, time)| {
-        Sample {
-            len: Bytes(len),
-            fragmentation: Fragmentation {
-                dolf,
-                dopf,
-                requests: dolf,
-            },
-            observed: Observed {
-                requests: 0,
-                timed,
-                time: Nanos(time),
-            },
-        }
+    let ahead = prop::option::of(number());
+    let all = (number(), number(), dopf, number(), number(), ahead);
+    all.prop_map(|(len, dolf, dopf, timed, time, ahead)| Sample {
+        len: Bytes(len),
+        fragmentation: Fragmentation {
+            dolf,
+            dopf,
+            requests: dolf,
+        },
+        observed: Observed {
+            requests: 0,
+            timed,
+            time: Nanos(time),
+            ahead,
+        },
+        requests: dolf as f64,
     })
 }
 

@@ -61,10 +61,10 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
             )
         }
         Weight::Measured(weights) => {
-            let (alpha, beta) = (weights.per_fragment_ns, weights.per_dopf_ns);
+            let heat = heat as f64;
             (
-                finite(iodp(alpha, beta, &now, heat) + own_ns * heat as f64),
-                iodp(alpha, beta, &ideal, heat),
+                finite((weights.layout_ns(&now) + own_ns) * heat),
+                finite(weights.layout_ns(&ideal) * heat),
             )
         }
     };

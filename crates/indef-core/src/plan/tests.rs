@@ -470,7 +470,11 @@ fn measured_weights_rank_by_time_lost() {
         base_ns: 80_000.0,
         per_byte_ns: 0.5,
         per_fragment_ns: 20_000.0,
+        split_ns: 0.0,
         per_dopf_ns: 0.0,
+        per_ahead_ns: 0.0,
+        mean_ahead: 0.0,
+        ahead_per_request: 0.0,
         spread_ns: 30_000.0,
         prior_reads: 8.0,
     };
@@ -484,6 +488,7 @@ fn measured_weights_rank_by_time_lost() {
             requests: 0,
             timed: 1000,
             time: Nanos(mean_ns * 1000),
+            ahead: None,
         },
         ..access(start, 32, 1000)
     };
@@ -756,6 +761,7 @@ fn any_accesses() -> impl Strategy<Value = Vec<AccessRange>> {
         requests: 0,
         timed,
         time: Nanos(time),
+        ahead: None,
     });
     let one = (0u64..30, 1u64..60, 0u64..20, 0u64..5, observed);
     prop::collection::vec(one, 0..30).prop_map(|parts| {
@@ -788,7 +794,11 @@ fn any_options() -> impl Strategy<Value = PlanOptions> {
                 base_ns: 1e5,
                 per_byte_ns: 0.5,
                 per_fragment_ns: fragment,
+                split_ns: -500.0,
                 per_dopf_ns: dopf,
+                per_ahead_ns: 100.0,
+                mean_ahead: 8.0,
+                ahead_per_request: 2.0,
                 spread_ns: 1e4,
                 prior_reads: 8.0,
             })

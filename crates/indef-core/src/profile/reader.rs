@@ -196,15 +196,16 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
         Ok(())
     }
 
-    /// `range ID OFFSET LENGTH reads=N writes=N [requests=N] [timed=N time=NS]`
+    /// `range ID OFFSET LENGTH reads=N writes=N [requests=N] [timed=N time=NS [ahead=N]]`
     fn range(&mut self, rest: &[u8]) -> Result<(), LineError> {
         let (file, range, mut rest) = self.place(rest)?;
-        const NAMES: [(&str, &str); 5] = [
+        const NAMES: [(&str, &str); 6] = [
             ("reads", "value of reads"),
             ("writes", "value of writes"),
             ("requests", "value of requests"),
             ("timed", "value of timed"),
             ("time", "value of time"),
+            ("ahead", "value of ahead"),
         ];
         let mut found = [None; NAMES.len()];
         while let (word @ [_, ..], behind) = first_word(rest) {
@@ -219,8 +220,8 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
             }
             rest = behind;
         }
-        let [reads, writes, requests, timed, time] = found;
-        if timed.is_some() != time.is_some() {
+        let [reads, writes, requests, timed, time, ahead] = found;
+        if timed.is_some() != time.is_some() || (ahead.is_some() && timed.is_none()) {
             return Err(LineError::HalfTimed);
         }
         let counted = AccessRange {
@@ -231,6 +232,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
                 requests: requests.unwrap_or(0),
                 timed: timed.unwrap_or(0),
                 time: Nanos(time.unwrap_or(0)),
+                ahead,
             },
         };
         if (counted.reads, counted.writes) == (0, 0) {

@@ -77,7 +77,7 @@ fn a_profile_can_be_typed_by_hand() {
 fn counted_ranges_stand_beside_accesses() {
     let profile = read(
         "indef-profile 1 with-end\nfile 0 - - /a\n\
-         range 0 64KiB 128KiB time=900 timed=3 requests=40 writes=2 reads=7\n\
+         range 0 64KiB 128KiB time=900 timed=3 ahead=21 requests=40 writes=2 reads=7\n\
          read 0 0 1\n\
          range 0 0 4096 writes=1\n\
          end 3",
@@ -91,6 +91,7 @@ fn counted_ranges_stand_beside_accesses() {
             requests: 40,
             timed: 3,
             time: Nanos(900),
+            ahead: Some(21),
         },
     };
     let short = AccessRange {
@@ -100,7 +101,11 @@ fn counted_ranges_stand_beside_accesses() {
     };
     assert_eq!(profile.ranges, [(0, long), (0, short)]);
     let text = String::from_utf8(written(&profile)).unwrap();
-    assert!(text.contains("range 0 65536 131072 reads=7 writes=2 requests=40 timed=3 time=900\n"));
+    assert!(
+        text.contains(
+            "range 0 65536 131072 reads=7 writes=2 requests=40 timed=3 time=900 ahead=21\n"
+        )
+    );
     assert!(text.contains("range 0 0 4096 reads=0 writes=1\n"));
     assert_eq!(read(text).unwrap(), profile);
 }
@@ -272,6 +277,7 @@ fn any_profile() -> impl Strategy<Value = Profile> {
                     requests,
                     timed,
                     time: Nanos(time),
+                    ahead: (timed > 0).then_some(time),
                 },
             };
             (file % files.len() as u32, counted)

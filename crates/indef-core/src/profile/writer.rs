@@ -83,6 +83,7 @@ impl<W: Write> ProfileWriter<W> {
             requests,
             timed,
             time,
+            ahead,
         } = observed;
         write!(
             self.out,
@@ -94,6 +95,9 @@ impl<W: Write> ProfileWriter<W> {
         }
         if (*timed, time.0) != (0, 0) {
             write!(self.out, " timed={timed} time={}", time.0)?;
+            if let Some(ahead) = ahead {
+                write!(self.out, " ahead={ahead}")?;
+            }
         }
         writeln!(self.out)?;
         self.records += 1;

@@ -21,7 +21,7 @@ use crate::{
     engines::{Chosen, Engines},
     geometry::Geometries,
     heat::Accesses,
-    weigh::Rankings,
+    weigh::{Rankings, ReadTimes},
 };
 
 /// Everything that a decision depends on, beside the file.
@@ -32,6 +32,8 @@ pub(super) struct Basis<'a> {
     pub(super) accesses: Option<&'a Accesses>,
     /// Where to compare measured weights with the paper's.
     pub(super) rankings: Option<&'a Rankings>,
+    /// The time of all reads, where weights were measured.
+    pub(super) times: &'a ReadTimes,
     /// Reads were timed, and fragments cost them nothing: no range moves.
     pub(super) nothing_to_gain: bool,
     pub(super) names: Names,
@@ -56,6 +58,10 @@ impl Basis<'_> {
         let skip = refused.or(read_only).or(no_engine);
         let accesses = self.accesses.map(|profile| profile.of(&found.id));
         let unread = matches!(accesses, Some(None));
+        if let Some(accesses) = accesses.flatten() {
+            let options = self.geometries.options(self.options, found.fs.dev);
+            self.times.add(&options, found.id, &layout, accesses);
+        }
         let chunks = if skip.is_some() || unread {
             Vec::new()
         } else {

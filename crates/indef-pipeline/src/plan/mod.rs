@@ -8,21 +8,21 @@ mod decide;
 mod write;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     path::PathBuf,
     sync::{Mutex, PoisonError, atomic::AtomicBool},
 };
 
 use indef_core::{
     SkipReason,
-    calibrate::{Calibration, CannotCalibrate},
+    calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads},
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
 use indef_engine::{
     Cancel,
     collect::{CollectOptions, CollectSummary, Found, Seen, collect_beneath},
 };
-use indef_fs::{EngineKind, Roots};
+use indef_fs::{EngineKind, Roots, TargetId};
 use units::Bytes;
 
 use crate::{
@@ -31,7 +31,8 @@ use crate::{
     geometry::{Geometries, GeometryChoice},
     heat::Accesses,
     note::{Note, Notes},
-    weigh::{self, Comparison, Rankings},
+    service,
+    weigh::{self, Comparison, Rankings, ReadTimes},
 };
 pub use decide::is_fine;
 pub(crate) use decide::untouched_reason;
@@ -57,6 +58,8 @@ pub struct Planner {
     pub measured: bool,
     /// Plan although the times in the profile do not show that fragments cost anything.
     pub ignore_times: bool,
+    /// Measure the time of contiguous reads on the device, for the prediction.
+    pub calibrate: bool,
     /// Compare measured weights with the paper's.
     pub compare: bool,
     /// Keep files that are not fine and do not move, for the plan file.
@@ -81,6 +84,7 @@ impl Planner {
             },
             measured: false,
             ignore_times: false,
+            calibrate: false,
             compare: false,
             keep_notable: false,
             engine: None,
@@ -129,7 +133,7 @@ impl Planner {
             (None, Some(Ok(found))) => options.weight = Weight::Measured(found.weights),
             (None, None) => {}
         }
-        let rankings = Rankings::default();
+        let (rankings, times) = (Rankings::default(), ReadTimes::default());
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
         let basis = Basis {
             options: &options,
@@ -137,6 +141,7 @@ impl Planner {
             engines: &Engines::new(self.engine),
             accesses: accesses.as_ref(),
             rankings: compare.then_some(&rankings),
+            times: &times,
             nothing_to_gain: nothing_to_gain.is_some(),
             names: Names::default(),
             on_rows: AtomicBool::new(false),
@@ -149,6 +154,22 @@ impl Planner {
         }
         options.on_rows = basis.on_rows.into_inner();
         planned.options = options;
+        if let (Some(Ok(found)), Some(accesses)) = (&calibration, &accesses) {
+            let service = |(reads, files): &(Reads, HashSet<TargetId>)| {
+                let mean_ns = reads.now_ns / reads.reads.max(1) as f64;
+                let options = &planned.options;
+                service::measure(mean_ns, options, &geometries, accesses, files, cancel)
+            };
+            let times = times.into_sums();
+            let service = self.calibrate.then(|| service(&times));
+            let predict = |saved_ns| match &service {
+                Some(Err(why)) => Err(*why),
+                Some(Ok(service)) => found.predict(&times.0, saved_ns, Some(service)),
+                None => found.predict(&times.0, saved_ns, None),
+            };
+            planned.prediction = Some(predict(planned.totals.gain));
+            planned.whole_prediction = Some(predict(planned.limited.possible_gain));
+        }
         planned.calibration = calibration;
         planned.nothing_to_gain = nothing_to_gain;
         planned.comparison = compare.then(|| rankings.compare());
@@ -245,6 +266,11 @@ pub struct Planned {
     pub limited: Limited,
     /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
+    /// Where weights were measured: what the plan does to the time of all reads, or the reason for which
+    /// that cannot be told.
+    pub prediction: Option<Result<Prediction, CannotPredict>>,
+    /// The same without budget and target gain.
+    pub whole_prediction: Option<Result<Prediction, CannotPredict>>,
     /// The reason for which nothing is planned although ranges are fragmented: the times of the
     /// profile show no cost of fragments.
     pub nothing_to_gain: Option<CannotCalibrate>,

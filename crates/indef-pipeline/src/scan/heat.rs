@@ -12,7 +12,7 @@ use indef_core::{
 use indef_fs::TargetId;
 use units::{Bytes, FileRange, Nanos};
 
-use crate::{geometry::Geometries, heat::Accesses};
+use crate::{geometry::Geometries, heat::Accesses, weigh};
 
 /// A profile, ready for look-ups.
 #[derive(Debug)]
@@ -209,15 +209,8 @@ impl Heat {
         let Ok(found) = &self.calibration else {
             return 0.0;
         };
-        let one = match access.observed.timed {
-            0 => {
-                let most = self.options.max_request;
-                let fragmentation = layout.measure(access.range, geometry, most);
-                found.weights.read_ns(access.range.len, &fragmentation)
-            }
-            timed => access.observed.time.0 as f64 / timed as f64,
-        };
-        one * access.reads as f64
+        let most = self.options.max_request;
+        weigh::reads_ns(&found.weights, access, layout, geometry, most)
     }
 }
 

@@ -96,6 +96,11 @@ impl Verdict {
             _ if read.requests == 0 => Self::NotRead,
             Err(why @ CannotCalibrate::NoDifference) => Self::NoCost(why),
             _ if read.movable == Bytes::ZERO => nothing,
+            // How much faster a busy device would be is not known.
+            Ok(found) if found.is_busy() => Self::WorthMoving {
+                bytes: read.movable,
+                gain: Gain::FewerRequests(percent(read.avoidable_requests, read.requests)),
+            },
             Ok(_) => match faster_pct(read.avoidable_ns, read.ns) {
                 faster_pct if faster_pct < LEAST_FASTER_PCT => Self::LittleCost { faster_pct },
                 faster_pct => Self::WorthMoving {

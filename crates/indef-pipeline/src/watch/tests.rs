@@ -166,6 +166,7 @@ fn loop_time_lost_is_that_of_the_reads_or_estimated_from_others() {
             requests: reads * 8,
             timed: reads,
             time: Nanos(reads * 800_000),
+            ahead: None,
         },
         ..tally(file.key, n, reads)
     };

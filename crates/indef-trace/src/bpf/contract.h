@@ -83,6 +83,11 @@ struct counters {
 	__u32 timed;
 	/* Reads in the runs of KIND_READ_RUN. */
 	__u32 reads;
+	/*
+	 * Sum over the timed reads: one, and the requests that their device had in flight when
+	 * they began; 0 for a read of which that is not known.
+	 */
+	__u64 depth;
 };
 
 /*
@@ -95,7 +100,6 @@ struct slot {
 	__u32 busy;
 	/* Whether there is a range in it. */
 	__u32 used;
-	__u64 reserved;
 };
 
 /* A run that goes on (syscall layer); user space takes those left at the end. */

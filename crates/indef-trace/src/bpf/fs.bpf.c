@@ -29,6 +29,7 @@
  */
 #include "file.h"
 #include "filter.h"
+#include "inflight.h"
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -96,6 +97,9 @@ struct timing {
 	/* One for the pending read, one for each of its bios. */
 	__s64 holds;
 	struct range_key key;
+	/* The device's queue, and the requests that it had in flight. */
+	__u64 queue;
+	__u64 ahead;
 };
 
 struct {
@@ -145,6 +149,8 @@ static __always_inline void drop_hold(struct timing *timing, __u64 id)
 		key = timing->key;
 		more.timed = 1;
 		more.time = timing->end - timing->begin;
+		if (is_counted(timing->queue))
+			more.depth = 1 + timing->ahead;
 		count(&key, &more);
 	}
 	bpf_map_delete_elem(&timings, &id);
@@ -311,6 +317,9 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 			return;
 		state.timings_left--;
 		id = bpf_get_prandom_u32();
+		if (bpf_core_field_exists(bio->bi_bdev->bd_queue))
+			fresh.queue = (__u64)BPF_CORE_READ(bio, bi_bdev, bd_queue);
+		fresh.ahead = requests_in_flight(fresh.queue);
 		fresh.begin = bpf_ktime_get_ns();
 		id = id << 32 | (__u32)fresh.begin;
 		if (!id || bpf_map_update_elem(&timings, &id, &fresh, BPF_NOEXIST))
@@ -737,12 +746,35 @@ static __always_inline void bio_done(struct bio *bio)
 	drop_hold(timing, id);
 }
 
+SEC("tp_btf/block_io_start")
+int BPF_PROG(on_request_start, struct request *request)
+{
+	request_starts(request);
+	return 0;
+}
+
+SEC("tp_btf/block_io_done")
+int BPF_PROG(on_request_end, struct request *request)
+{
+	request_ends(request);
+	return 0;
+}
+
+/* A request that became a part of another one ends without being done. */
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(on_request_merge, struct request *request)
+{
+	request_ends(request);
+	return 0;
+}
+
 /* Devices with a request queue: a request may carry several bios. */
 SEC("tp_btf/block_rq_complete")
 int BPF_PROG(on_request_complete, struct request *request)
 {
 	struct bio *bio;
 
+	request_ends(request);
 	if (!*(volatile __u32 *)&state.timing)
 		return 0;
 	bio = BPF_CORE_READ(request, bio);

@@ -24,8 +24,11 @@ struct hlist_head {
 	struct hlist_node *first;
 };
 
+struct request_queue;
+
 struct block_device {
 	__u32 bd_dev;
+	struct request_queue *bd_queue;
 };
 
 struct super_block {
@@ -126,6 +129,7 @@ struct bio___offset {
 
 struct request {
 	struct bio *bio;
+	struct request_queue *q;
 };
 
 struct file {

@@ -157,6 +157,7 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 		slot->counters.reads += more->reads;
 		slot->counters.timed += more->timed;
 		slot->counters.time += more->time;
+		slot->counters.depth += more->depth;
 	} else {
 		if (slot->used)
 			send_counted(&slot->key, &slot->counters);

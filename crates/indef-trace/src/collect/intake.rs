@@ -26,7 +26,7 @@ use super::{
     meter, wire,
 };
 
-/// How often the ring is looked at: it holds 65,536 records, and two processors were seen to make a
+/// How often the ring is looked at: it holds 58,254 records, and two processors were seen to make a
 /// million a second.
 const CALM: Duration = Duration::from_millis(20);
 const BUSY: Duration = Duration::from_millis(4);
@@ -34,7 +34,7 @@ const BUSY: Duration = Duration::from_millis(4);
 const MANY: i32 = 8192;
 /// Bytes before each record (BPF_RINGBUF_HDR_SZ in include/uapi/linux/bpf.h, v6.1).
 const RING_HEADER: usize = 8;
-const _: () = assert!(RING_BYTES as usize / (RING_HEADER + size_of::<CountedEvent>()) == 65_536);
+const _: () = assert!(RING_BYTES as usize / (RING_HEADER + size_of::<CountedEvent>()) == 58_254);
 
 /// The reader's nice value.
 const FIRST: i32 = -10;
@@ -115,6 +115,7 @@ impl Inbox {
 /// Times are added at full width; counts saturate.
 fn add(into: &mut Counters, more: &Counters) {
     into.time += more.time;
+    into.depth += more.depth;
     into.count = into.count.saturating_add(more.count);
     into.requests = into.requests.saturating_add(more.requests);
     into.timed = into.timed.saturating_add(more.timed);

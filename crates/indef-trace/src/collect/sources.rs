@@ -145,6 +145,21 @@ const FS: &[Wanted] = &[
         ways: &[("on_bio_complete", Tracepoint("block_bio_complete"))],
     },
     Wanted {
+        what: "requests in flight",
+        required: false,
+        ways: &[("on_request_start", Tracepoint("block_io_start"))],
+    },
+    Wanted {
+        what: "requests no longer in flight",
+        required: false,
+        ways: &[("on_request_end", Tracepoint("block_io_done"))],
+    },
+    Wanted {
+        what: "requests merged with others",
+        required: false,
+        ways: &[("on_request_merge", Tracepoint("block_rq_merge"))],
+    },
+    Wanted {
         what: "requests that were split",
         required: false,
         ways: &[("on_split", Tracepoint("block_split"))],

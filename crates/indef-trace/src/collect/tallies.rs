@@ -93,6 +93,7 @@ pub(super) fn expand(
                 requests: counted.requests.into(),
                 timed: counted.timed.into(),
                 time: Nanos(counted.time),
+                ahead: counted.depth.checked_sub(counted.timed.into()),
             },
             ..tally(bytes.align_outward(BLOCK))
         }),
@@ -151,6 +152,7 @@ mod tests {
             requests: 7,
             timed: 2,
             time: 50,
+            depth: 9,
             reads: 3 * reads,
         }
     }
@@ -168,7 +170,16 @@ mod tests {
         };
         assert_eq!(read.range, FileRange::new(4096, 4096));
         assert_eq!((read.reads, read.writes), (3, 0));
-        assert_eq!(read.observed.requests, 7);
+        assert_eq!((read.observed.requests, read.observed.ahead), (7, Some(7)));
+        // It is not known of one of the two.
+        let mut tallies = Vec::new();
+        let depth = 1;
+        let unknown = Counters {
+            depth,
+            ..counted(1)
+        };
+        expand(KEY, &key(0, 9, 0), &unknown, Bytes::kib(128), &mut tallies);
+        assert_eq!(tallies[0].observed.ahead, None);
         let [write] = expanded(&key(4095, 2, 1), 1, Bytes::kib(128))[..] else {
             panic!("one");
         };

@@ -22,6 +22,10 @@ use super::{
 
 /// The first line.
 pub(super) const HEADER: &str =
+    "path,device,inode,start_bytes,len_bytes,reads,writes,requests,timed_reads,time_ns,ahead";
+
+/// The same as written before requests ahead were recorded.
+pub(super) const HEADER_WITHOUT_AHEAD: &str =
     "path,device,inode,start_bytes,len_bytes,reads,writes,requests,timed_reads,time_ns";
 
 /// Writes a table.
@@ -65,10 +69,12 @@ impl<W: Write> CsvWriter<W> {
             requests,
             timed,
             time,
+            ahead,
         } = counted.observed;
+        let ahead = ahead.map_or_else(String::new, |ahead| ahead.to_string());
         writeln!(
             self.out,
-            "{},{},{},{},{},{requests},{timed},{}",
+            "{},{},{},{},{},{requests},{timed},{},{ahead}",
             self.file,
             counted.range.start.0,
             counted.range.len.0,
@@ -93,7 +99,10 @@ pub(super) fn import<R: BufRead, S: ProfileSink>(
     lines: &mut Lines<'_, R, S>,
 ) -> Result<(), ImportError> {
     match lines.next()? {
-        Some((line, _)) if line.trim_ascii() == HEADER.as_bytes() => {}
+        Some((line, _))
+            if [HEADER, HEADER_WITHOUT_AHEAD]
+                .map(str::as_bytes)
+                .contains(&line.trim_ascii()) => {}
         _ => return Err(ImportError::Foreign(Format::Csv)),
     }
     let mut files = HashMap::new();
@@ -131,6 +140,7 @@ fn row<S: ProfileSink>(
         *count = number(cells.next()?)?;
     }
     let [start, len, reads, writes, requests, timed, time] = counts;
+    let ahead = optional(cells.next().unwrap_or_default())?;
     let sound = len > 0 && (reads, writes) != (0, 0) && cells.next().is_none();
     let end = start.checked_add(len)?;
     if !sound || i64::try_from(end).is_err() {
@@ -154,6 +164,7 @@ fn row<S: ProfileSink>(
             requests,
             timed,
             time: Nanos(time),
+            ahead,
         },
     };
     Some((file, counted))

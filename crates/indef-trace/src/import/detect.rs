@@ -15,7 +15,7 @@ impl Format {
         if first.starts_with(b"fio version ") {
             return Some(Self::Fio);
         }
-        if first.starts_with(csv::HEADER.as_bytes()) {
+        if first.starts_with(csv::HEADER_WITHOUT_AHEAD.as_bytes()) {
             return Some(Self::Csv);
         }
         // The others have no header: most of the first lines have to look like theirs.

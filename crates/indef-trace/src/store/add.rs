@@ -5,6 +5,7 @@ use std::{collections::HashMap, os::unix::ffi::OsStrExt, time::SystemTime};
 use rusqlite::{Connection, Statement, Transaction, params};
 
 use super::{
+    checksum::COUNTS,
     decay::Decay,
     error::Result,
     handle::Store,
@@ -22,8 +23,9 @@ pub(super) struct Row {
     pub(super) file: i64,
     pub(super) start: i64,
     pub(super) len: i64,
-    /// Reads, writes, requests, timed reads, their time.
-    pub(super) counts: [f64; 5],
+    /// Reads, writes, requests, timed reads, their time, requests ahead of these: not a number (NULL)
+    /// where that is not known of all.
+    pub(super) counts: [f64; COUNTS],
 }
 
 impl Row {
@@ -33,24 +35,24 @@ impl Row {
 }
 
 /// A row with a wrong checksum gets none, which the table refuses: the transaction fails.
-const ADD: &str = "INSERT INTO ranges VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, \
-     row_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)) \
+const ADD: &str = "INSERT INTO ranges VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+     row_checksum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)) \
      ON CONFLICT DO UPDATE SET reads = reads + ?4, writes = writes + ?5, \
-     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, \
-     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
-     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8), NULL)";
+     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, ahead = ahead + ?9, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns, ahead), \
+     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8, ahead + ?9), NULL)";
 
 const GROW: &str = "UPDATE ranges SET reads = reads + ?4, writes = writes + ?5, \
-     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, \
-     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
-     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8), NULL) \
+     requests = requests + ?6, timed = timed + ?7, time_ns = time_ns + ?8, ahead = ahead + ?9, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns, ahead), \
+     row_checksum(file, start, len, reads + ?4, writes + ?5, requests + ?6, timed + ?7, time_ns + ?8, ahead + ?9), NULL) \
      WHERE file = ?1 AND start = ?2 AND len = ?3";
 
 /// Multiply all counts.
 const SCALE: &str = "UPDATE ranges SET reads = reads * ?1, writes = writes * ?1, \
-     requests = requests * ?1, timed = timed * ?1, time_ns = time_ns * ?1, \
-     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns), \
-     row_checksum(file, start, len, reads * ?1, writes * ?1, requests * ?1, timed * ?1, time_ns * ?1), NULL)";
+     requests = requests * ?1, timed = timed * ?1, time_ns = time_ns * ?1, ahead = ahead * ?1, \
+     checksum = iif(checksum = row_checksum(file, start, len, reads, writes, requests, timed, time_ns, ahead), \
+     row_checksum(file, start, len, reads * ?1, writes * ?1, requests * ?1, timed * ?1, time_ns * ?1, ahead * ?1), NULL)";
 
 const FILE: &str = "INSERT INTO files \
      (identity, dev, inode, generation, subvolume, uuid, magic, path, session) \
@@ -256,18 +258,19 @@ fn row(file: i64, tally: &Tally, weight: f64) -> Option<Row> {
     let range = tally.range;
     i64::try_from(range.end().0).ok()?;
     let observed = tally.observed;
-    let counts = [
-        tally.reads,
-        tally.writes,
-        observed.requests,
-        observed.timed,
-        observed.time.0,
-    ];
+    let [reads, writes] = [tally.reads, tally.writes].map(|count| count as f64);
+    let [requests, timed, time] =
+        [observed.requests, observed.timed, observed.time.0].map(|count| count as f64);
+    let ahead = match (observed.timed, observed.ahead) {
+        (0, _) => 0.0,
+        (_, Some(ahead)) => ahead as f64,
+        (_, None) => f64::NAN,
+    };
     let row = Row {
         file,
         start: range.start.0.cast_signed(),
         len: range.len.0.cast_signed(),
-        counts: counts.map(|count| count as f64 * weight),
+        counts: [reads, writes, requests, timed, time, ahead].map(|count| count * weight),
     };
     (!range.is_empty() && row.heat() > 0.0).then_some(row)
 }
@@ -301,9 +304,10 @@ pub(super) fn put_rows(
 }
 
 fn put(statement: &mut Statement<'_>, row: &Row) -> rusqlite::Result<()> {
-    let [reads, writes, requests, timed, time] = row.counts;
+    let [reads, writes, requests, timed, time, ahead] = row.counts;
+    // SQLite takes what is not a number as NULL, to which nothing can be added.
     statement.execute(params![
-        row.file, row.start, row.len, reads, writes, requests, timed, time
+        row.file, row.start, row.len, reads, writes, requests, timed, time, ahead
     ])?;
     Ok(())
 }

@@ -14,20 +14,21 @@ use super::{
 /// The version without checksums.
 pub(super) const UNCHECKED: i64 = 1;
 
-/// The version in which every session had counted each access, or did not tell.
-pub(super) const EXACT: i64 = 2;
+/// The version without requests ahead of timed reads, in which every session had counted each access,
+/// or did not tell.
+pub(super) const CHECKED: i64 = 2;
+
+/// The requests ahead of the timed reads of a range of those versions, as SQL: they are not known.
+pub(super) const UNKNOWN_AHEAD: &str = "iif(timed > 0, NULL, 0.0)";
 
 /// Bring the store to this version. It has the tables of the version that it is marked with.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it.
-    let version = user_version(&transaction)?;
-    if version == VERSION {
+    if user_version(&transaction)? == VERSION {
         return Ok(());
     }
-    if version == UNCHECKED {
-        add_checksums(&transaction)?;
-    }
+    remake_ranges(&transaction)?;
     // SQLite adds the column to the statement of the table as it is written in the schema.
     transaction.execute(
         "ALTER TABLE sessions ADD COLUMN one_in REAL NOT NULL DEFAULT 1",
@@ -35,19 +36,19 @@ pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     )?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    if version == UNCHECKED {
-        // The old table's pages are free now. If the file cannot be rewritten, they are used later.
-        let _ = connection.execute_batch("VACUUM");
-    }
+    // The old table's pages are free now. If the file cannot be rewritten, they are used later.
+    let _ = connection.execute_batch("VACUUM");
     Ok(())
 }
 
-fn add_checksums(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+/// Make the table of ranges anew, with new checksums. Those that it had were checked.
+fn remake_ranges(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    let counts = format!("reads, writes, requests, timed, time_ns, {UNKNOWN_AHEAD}");
     transaction.execute_batch(&format!(
-        "ALTER TABLE ranges RENAME TO ranges_1; {RANGES}; \
-         INSERT INTO ranges SELECT file, start, len, reads, writes, requests, timed, time_ns, \
-         row_checksum(file, start, len, reads, writes, requests, timed, time_ns) FROM ranges_1 \
+        "ALTER TABLE ranges RENAME TO ranges_before; {RANGES}; \
+         INSERT INTO ranges SELECT file, start, len, {counts}, \
+         row_checksum(file, start, len, {counts}) FROM ranges_before \
          ORDER BY file, start, len; \
-         DROP TABLE ranges_1"
+         DROP TABLE ranges_before"
     ))
 }

@@ -21,8 +21,8 @@ pub struct StoreOptions {
 /// Half-life of a new store: a week, so that ranges that are read on workdays outlive the weekend.
 pub const DEFAULT_HALF_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Largest size of a new store: some four million ranges, at 70 bytes for a range whose times decay
-/// (`a_range_with_times_takes_about_70_bytes`).
+/// Largest size of a new store: over three million ranges, at 80 bytes for a range whose times decay
+/// (`a_range_with_times_takes_about_80_bytes`).
 pub const DEFAULT_MAX_SIZE: Bytes = Bytes::mib(256);
 
 /// The smallest [`StoreOptions::max_size`]; smaller ones are raised to it.

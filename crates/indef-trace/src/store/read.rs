@@ -11,11 +11,11 @@ use rusqlite::{Connection, Row, types::Type};
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
-    checksum::{self, COUNTS},
+    checksum::{self, COUNTS, COUNTS_2},
     decay::Decay,
     error::{Result, StoreError, meaning},
     handle::Store,
-    migrate::{EXACT, UNCHECKED},
+    migrate::{CHECKED, UNCHECKED, UNKNOWN_AHEAD},
     model::{Heat, Session, SessionId, SessionInfo},
     schema::user_version,
     time::{at_nanos, since_1970},
@@ -102,7 +102,7 @@ impl Store {
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let read = || {
             let one_in = match user_version(&self.connection)? {
-                UNCHECKED | EXACT => "1.0",
+                UNCHECKED | CHECKED => "1.0",
                 _ => "one_in",
             };
             let mut statement = self.connection.prepare(&format!(
@@ -150,7 +150,7 @@ impl Store {
         mut see: impl FnMut(
             &(i64, TracedFile),
             FileRange,
-            [f64; 5],
+            [f64; COUNTS],
             &Decay,
         ) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
@@ -163,20 +163,21 @@ impl Store {
                 "SELECT dev, inode, generation, subvolume, uuid, magic, path FROM files WHERE id = ?1",
             )
             .map_err(fail)?;
-        let checksum = match user_version(&transaction).map_err(fail)? {
-            UNCHECKED => "NULL",
-            _ => "checksum",
+        let (ahead, checksum, checked) = match user_version(&transaction).map_err(fail)? {
+            UNCHECKED => (UNKNOWN_AHEAD, "NULL", 0),
+            CHECKED => (UNKNOWN_AHEAD, "checksum", COUNTS_2),
+            _ => ("ahead", "checksum", COUNTS),
         };
         let mut ranges = transaction
             .prepare(&format!(
-                "SELECT file, start, len, reads, writes, requests, timed, time_ns, {checksum} \
+                "SELECT file, start, len, reads, writes, requests, timed, time_ns, {ahead}, {checksum} \
                  FROM ranges ORDER BY file, start, len"
             ))
             .map_err(fail)?;
         let mut rows = ranges.query([]).map_err(fail)?;
         let mut file: Option<(i64, TracedFile)> = None;
         while let Some(row) = rows.next().map_err(fail)? {
-            let (number, range, counts) = range(row).map_err(fail)?;
+            let (number, range, counts) = range(row, checked).map_err(fail)?;
             let current = match file.take() {
                 Some(current) if current.0 == number => current,
                 _ => (number, one_file.query_row([number], traced).map_err(fail)?),
@@ -205,19 +206,24 @@ fn traced(row: &Row<'_>) -> rusqlite::Result<TracedFile> {
     })
 }
 
-/// A row's file, range and counts, if they are possible and are those that were written.
-fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
+/// A row's file, range and counts, if they are possible and are those that were written; its checksum
+/// covers the first `checked` of them.
+fn range(row: &Row<'_>, checked: usize) -> rusqlite::Result<(i64, FileRange, [f64; COUNTS])> {
     let (file, start, len): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     let mut counts = [0.0_f64; COUNTS];
     for (at, count) in counts.iter_mut().enumerate() {
-        *count = row.get(3 + at)?;
+        let value: Option<f64> = row.get(3 + at)?;
+        *count = value.unwrap_or(f64::NAN);
     }
     let written: Option<i64> = row.get(3 + COUNTS)?;
-    let unchanged = written.is_none_or(|sum| sum == checksum::of([file, start, len], counts));
+    let sum = || checksum::of([file, start, len], &counts[..checked]);
+    let unchanged = written.is_none_or(|written| written == sum());
     let sound = unchanged && start >= 0 && len > 0 && start.checked_add(len).is_some();
+    let (needed, ahead) = counts.split_at(COUNTS_2);
     if !sound
-        || !counts
+        || !needed
             .iter()
+            .chain(ahead.iter().filter(|ahead| !ahead.is_nan()))
             .all(|count| count.is_finite() && *count >= 0.0)
     {
         let what = "a range or count that was changed or cannot be".into();
@@ -233,12 +239,13 @@ fn range(row: &Row<'_>) -> rusqlite::Result<(i64, FileRange, [f64; 5])> {
 
 /// Rounded counts; `None` if the range is forgotten. If less than one access is left, it counts as
 /// one, and the observations grow with it, so that their means hold.
-fn counted(range: FileRange, counts: [f64; 5]) -> Option<AccessRange> {
+fn counted(range: FileRange, counts: [f64; COUNTS]) -> Option<AccessRange> {
     let most = counts[0].max(counts[1]);
     if counts[0] + counts[1] < FORGOTTEN {
         return None;
     }
-    let [reads, writes, requests, timed, time] =
+    let known = !counts[COUNTS_2].is_nan();
+    let [reads, writes, requests, timed, time, ahead] =
         counts.map(|count| (count / most.min(1.0)).round() as u64);
     Some(AccessRange {
         range,
@@ -248,6 +255,7 @@ fn counted(range: FileRange, counts: [f64; 5]) -> Option<AccessRange> {
             requests,
             timed,
             time: Nanos(time),
+            ahead: (known && timed > 0).then_some(ahead),
         },
     })
 }

@@ -14,7 +14,7 @@ use super::{
     checksum,
     error::{Cause, Damage, Foreign, Result, StoreError, StoreProblem, meaning},
     format::{APPLICATION, SQLITE, VERSION},
-    migrate::{EXACT, UNCHECKED, migrate},
+    migrate::{CHECKED, UNCHECKED, migrate},
 };
 
 /// How long to wait for another program's transaction.
@@ -42,6 +42,12 @@ const TABLES: [(&str, &str); 4] = [
 ];
 
 pub(super) const RANGES: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
+     len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
+     timed REAL NOT NULL, time_ns REAL NOT NULL, ahead REAL, checksum INTEGER NOT NULL, \
+     PRIMARY KEY (file, start, len)) WITHOUT ROWID";
+
+/// The same table in version 2.
+pub(super) const RANGES_CHECKED: &str = "CREATE TABLE ranges (file INTEGER NOT NULL, start INTEGER NOT NULL, \
      len INTEGER NOT NULL, reads REAL NOT NULL, writes REAL NOT NULL, requests REAL NOT NULL, \
      timed REAL NOT NULL, time_ns REAL NOT NULL, checksum INTEGER NOT NULL, \
      PRIMARY KEY (file, start, len)) WITHOUT ROWID";
@@ -216,9 +222,15 @@ fn check_contents(path: &Path, connection: &Connection, version: i64) -> Result<
     if version == UNCHECKED {
         return Ok(());
     }
+    let ahead = match version {
+        CHECKED => "",
+        _ => ", ahead",
+    };
     let changed = connection.query_row(
-        "SELECT EXISTS (SELECT 1 FROM ranges WHERE checksum IS NOT \
-         row_checksum(file, start, len, reads, writes, requests, timed, time_ns))",
+        &format!(
+            "SELECT EXISTS (SELECT 1 FROM ranges WHERE checksum IS NOT \
+             row_checksum(file, start, len, reads, writes, requests, timed, time_ns{ahead}))"
+        ),
         [],
         |row| row.get(0),
     );
@@ -250,7 +262,7 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     let version = user_version(&transaction).map_err(fail)?;
     let (ranges, sessions) = match version {
         VERSION => (RANGES, SESSIONS),
-        EXACT => (RANGES, SESSIONS_EXACT),
+        CHECKED => (RANGES_CHECKED, SESSIONS_EXACT),
         UNCHECKED => (RANGES_UNCHECKED, SESSIONS_EXACT),
         found => {
             return Err(StoreError {

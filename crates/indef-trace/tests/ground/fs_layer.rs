@@ -1,5 +1,7 @@
 //! Layer fs, through the page cache: the accesses that reach the device, no more and no less.
 
+use std::fs;
+
 use indef_trace::collect::Layer;
 
 use crate::{
@@ -175,6 +177,33 @@ fn loop_holes_are_not_read() {
             assert_once(&before, 0, MIB);
             assert_once(&behind, 2 * MIB, 3 * MIB);
         }
+    });
+}
+
+/// Linux tells the start of requests since 6.5.
+#[test]
+fn loop_requests_in_flight_are_counted() {
+    undisturbed(|| {
+        let Some(ext4) = scratch("ext4") else { return };
+        let file = ext4.path().join("file");
+        let name = plain_file(&file, 32 * MIB);
+        let mut actor = Actor::new();
+        let one = format!("dd if={name} of=/dev/null bs=128k iflag=direct status=none");
+        let seen = watched(&ext4, &mut actor, &format!("run {one}"));
+        assert!(seen.timed() > 0);
+        let Some(alone) = seen.mean_ahead() else {
+            let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+            let mut numbers = kernel.split('.').map(|number| number.parse().unwrap_or(0));
+            let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+            assert!(version < (6, 5), "{version:?}");
+            return;
+        };
+        assert!(alone < 0.5, "{alone}");
+        let script = ext4.path().join("several");
+        fs::write(&script, format!("{one} &\n").repeat(8) + "wait\n").unwrap();
+        let seen = watched(&ext4, &mut actor, &format!("run sh {}", script.display()));
+        let together = seen.mean_ahead().expect("it is known of all");
+        assert!(together > alone + 0.2, "{together} {alone}");
     });
 }
 

@@ -112,6 +112,8 @@ pub(crate) struct Seen {
     ranges: BTreeMap<FileKey, Ranges>,
     requests: BTreeMap<FileKey, BTreeMap<(u64, u64), u64>>,
     timed: u64,
+    /// Timed reads of which the requests ahead are known, and these.
+    ahead: (u64, u64),
 }
 
 impl Seen {
@@ -129,6 +131,10 @@ impl Seen {
             let requests = self.requests.entry(tally.file).or_default();
             *requests.entry(place).or_default() += tally.observed.requests;
             self.timed += tally.observed.timed;
+            if let Some(ahead) = tally.observed.ahead {
+                self.ahead.0 += tally.observed.timed;
+                self.ahead.1 += ahead;
+            }
         }
         for ranges in self.ranges.values_mut() {
             // Time may be handed out after the count; alone it is no access.
@@ -177,6 +183,12 @@ impl Seen {
 
     pub(crate) fn timed(&self) -> u64 {
         self.timed
+    }
+
+    /// The mean number of requests that timed reads found in flight; `None` if it is not known of all.
+    pub(crate) fn mean_ahead(&self) -> Option<f64> {
+        let (known, ahead) = self.ahead;
+        (known > 0 && known == self.timed).then(|| ahead as f64 / known as f64)
     }
 
     /// By path, as the collector found it.

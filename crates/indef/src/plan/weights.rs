@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use indef_core::{calibrate::Calibration, plan::PathJson};
+use indef_core::{
+    calibrate::{Calibration, CannotPredict, Prediction, Queue},
+    plan::PathJson,
+};
 use indef_pipeline::{plan::Planned, weigh::Comparison};
 use serde::Serialize;
 use units::{Bytes, Nanos};
@@ -15,12 +18,25 @@ pub(super) fn measured(planned: &Planned) -> Option<(&Calibration, &Comparison)>
     Some((found, planned.comparison.as_ref()?))
 }
 
+/// The effect of the plan on the time of a read.
+fn reads(predicted: &Prediction) -> String {
+    let each = |ns: f64| Nanos((ns / predicted.reads.max(1) as f64) as u64);
+    format!(
+        "{} each now, {} with this plan: {:.0} % less (±{:.0})",
+        each(predicted.now_ns),
+        each(predicted.now_ns - predicted.saved_ns),
+        predicted.saved_pct(),
+        predicted.error_pct().max(1.0)
+    )
+}
+
 /// Write the weights and their effect as text.
 pub(super) fn write(
     out: &mut dyn Write,
     console: &Console,
     calibration: &Calibration,
     comparison: &Comparison,
+    prediction: Option<&Result<Prediction, CannotPredict>>,
 ) -> io::Result<()> {
     let weights = &calibration.weights;
     let ns = |value: f64| Nanos(value as u64);
@@ -36,6 +52,18 @@ pub(super) fn write(
         "{} a further fragment",
         ns(weights.per_fragment_ns)
     ));
+    if weights.split_ns != 0.0 {
+        let sign = if weights.split_ns < 0.0 { "−" } else { "" };
+        let first = ns(weights.split_ns.abs());
+        parts.push(format!("{sign}{first} if there is one"));
+    }
+    if weights.per_ahead_ns > 0.0 {
+        parts.push(format!(
+            "{} a request in flight ({:.1} on average)",
+            ns(weights.per_ahead_ns),
+            weights.mean_ahead
+        ));
+    }
     if weights.per_dopf_ns > 0.0 {
         parts.push(format!("{:.1} µs a DoPF", weights.per_dopf_ns / 1e3));
     }
@@ -51,6 +79,11 @@ pub(super) fn write(
             ns(calibration.typical_error_ns)
         ),
     )?;
+    match prediction {
+        Some(Ok(predicted)) => line("reads", reads(predicted))?,
+        Some(Err(why)) => line("reads", format!("time with this plan unknown: {why}"))?,
+        None => {}
+    }
     let ranking = &comparison.ranking;
     line(
         "ranking",
@@ -89,13 +122,48 @@ pub(super) struct WeightsJson {
     base_ns: f64,
     per_byte_ns: f64,
     per_fragment_ns: f64,
+    split_ns: f64,
     per_dopf_ns: f64,
+    per_ahead_ns: f64,
+    mean_ahead: f64,
+    ahead_per_request: f64,
+    queue: Queue,
     ranges: u64,
     reads: u64,
     outliers: u64,
     r_squared: f64,
     typical_error_ns: f64,
     ranking: RankingJson,
+}
+
+/// The effect of a plan on the time of all reads.
+#[derive(Serialize)]
+pub(super) struct ReadTimeJson {
+    reads: Option<u64>,
+    now_ns: Option<f64>,
+    saved_ns: Option<f64>,
+    saved_pct: Option<f64>,
+    error_pct: Option<f64>,
+    whole_saved_pct: Option<f64>,
+    unknown: Option<String>,
+}
+
+impl ReadTimeJson {
+    /// That of a plan with measured weights.
+    pub(super) fn new(planned: &Planned) -> Option<Self> {
+        let (prediction, whole) = (planned.prediction.as_ref()?, &planned.whole_prediction);
+        let known = prediction.as_ref().ok();
+        let whole = whole.as_ref().and_then(|whole| whole.as_ref().ok());
+        Some(Self {
+            reads: known.map(|known| known.reads),
+            now_ns: known.map(|known| known.now_ns),
+            saved_ns: known.map(|known| known.saved_ns),
+            saved_pct: known.map(Prediction::saved_pct),
+            error_pct: known.map(Prediction::error_pct),
+            whole_saved_pct: whole.map(Prediction::saved_pct),
+            unknown: prediction.as_ref().err().map(ToString::to_string),
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -134,7 +202,12 @@ impl WeightsJson {
             base_ns: weights.base_ns,
             per_byte_ns: weights.per_byte_ns,
             per_fragment_ns: weights.per_fragment_ns,
+            split_ns: weights.split_ns,
             per_dopf_ns: weights.per_dopf_ns,
+            per_ahead_ns: weights.per_ahead_ns,
+            mean_ahead: weights.mean_ahead,
+            ahead_per_request: weights.ahead_per_request,
+            queue: calibration.queue,
             ranges: calibration.ranges,
             reads: calibration.reads,
             outliers: calibration.outliers,

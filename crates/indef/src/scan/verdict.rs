@@ -1,6 +1,6 @@
 //! The verdict of a scan as one sentence, and as JSON.
 
-use indef_core::calibrate::CannotCalibrate;
+use indef_core::calibrate::Queue;
 use indef_pipeline::scan::{Gain, Scanned, Verdict};
 use serde::Serialize;
 use units::{Bytes, Nanos};
@@ -95,9 +95,13 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
 fn faster(scanned: &Scanned) -> String {
     match scanned.heat.as_ref().map(|heat| &heat.calibration) {
         Some(Ok(found)) => format!(
-            "a further fragment costs a read {}, as {} timed reads show",
+            "a further fragment costs a read {}, as {} timed reads show{}",
             Nanos(found.weights.per_fragment_ns as u64),
-            Count(found.reads)
+            Count(found.reads),
+            match found.queue {
+                Queue::Known | Queue::Alike => "",
+                Queue::Unknown => " (if they came one at a time, which the profile does not say)",
+            }
         ),
         Some(Err(_)) | None => "by the times of the profile".to_owned(),
     }
@@ -105,10 +109,14 @@ fn faster(scanned: &Scanned) -> String {
 
 /// The evidence of a layout, or of a profile without times.
 fn requests(scanned: &Scanned) -> String {
-    let why: Option<&CannotCalibrate> =
-        (scanned.heat.as_ref()).and_then(|heat| heat.calibration.as_ref().err());
-    match why {
-        Some(why) => format!("reads of the profile are split; in time it is unknown, as {why}"),
+    let calibration = scanned.heat.as_ref().map(|heat| &heat.calibration);
+    match calibration {
+        Some(Err(why)) => {
+            format!("reads of the profile are split; in time it is unknown, as {why}")
+        }
+        Some(Ok(_)) => "reads of the profile are split; in time it is unknown, as they waited for \
+             each other (indef plan --weight measured --calibrate measures it)"
+            .to_owned(),
         None => "sequential reads are split; only a profile (indef trace) can tell how much time that costs"
             .to_owned(),
     }

@@ -384,6 +384,7 @@ fn store(path: &Path, reads: impl Fn(u64) -> u64) -> PathBuf {
                 requests: reads(i) * dolf(i),
                 timed: reads(i),
                 time: Nanos(reads(i) * time_ns(i)),
+                ahead: None,
             },
         })
         .collect();

@@ -64,6 +64,7 @@ fn learned(dir: &Path, store: &Path) {
             requests: reads * requests,
             timed: if nanos > 0 { reads } else { 0 },
             time: Nanos(reads * nanos),
+            ahead: None,
         },
     };
     let tallies = [

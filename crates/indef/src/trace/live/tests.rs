@@ -41,6 +41,7 @@ fn tally(inode: u64, n: u64, reads: u64) -> Tally {
             requests: reads * 4,
             timed: reads,
             time: Nanos(reads * 1_000_000),
+            ahead: None,
         },
     }
 }
@@ -141,6 +142,7 @@ fn reads_that_were_not_timed_count_like_those_that_were() {
         observed: Observed {
             timed: 2,
             time: Nanos(2_000_000),
+            ahead: None,
             requests: 400,
         },
         ..tally(1, 0, 100)

@@ -383,6 +383,7 @@ mod tests {
                 requests: reads * requests,
                 timed: reads,
                 time: Nanos(reads * nanos),
+                ahead: None,
             },
         };
         let files = [file(1, "/srv/db/main.sqlite"), file(2, "/srv/db/index.dat")];

@@ -1,0 +1,297 @@
+//! Readers that each wait for their read, on devices whose law is known: the fit finds the law, and
+//! predicts what the same readers take without fragments.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use proptest::prelude::*;
+use units::{Bytes, Nanos};
+use workloads::Numbers;
+
+use super::super::{
+    CannotCalibrate, CannotPredict, Pass, Queue, Reads, Sample, Service, calibrate,
+};
+use crate::{access::Observed, layout::Fragmentation};
+
+const RANGES: usize = 600;
+const READS: u64 = 4000;
+
+/// Units that serve requests in order, each in the same time.
+#[derive(Clone, Copy, Debug)]
+struct Device {
+    units: usize,
+    service_ns: u64,
+    /// What a read takes besides.
+    base_ns: u64,
+}
+
+fn degrees(dolf: u64) -> Fragmentation {
+    Fragmentation {
+        dolf,
+        dopf: 0.0,
+        requests: dolf,
+    }
+}
+
+/// Ranges of 1 to 32 fragments.
+fn aged() -> Vec<u64> {
+    let mut numbers = Numbers::new(5);
+    (0..RANGES).map(|_| 1 + numbers.below(32_u64)).collect()
+}
+
+/// So many readers read ranges of these fragments; the samples that a trace gives.
+fn run(device: Device, readers: u64, fragments: &[u64], seed: u64) -> Vec<Sample> {
+    let mut numbers = Numbers::new(seed);
+    let mut free = vec![0_u64; device.units];
+    let mut waiting: BinaryHeap<_> = (0..readers).map(Reverse).collect();
+    let mut in_flight = BinaryHeap::new();
+    let mut observed = vec![Observed::default(); fragments.len()];
+    for _ in 0..READS {
+        let Some(Reverse(now)) = waiting.pop() else {
+            break;
+        };
+        while in_flight.peek().is_some_and(|Reverse(done)| *done <= now) {
+            in_flight.pop();
+        }
+        let range = numbers.below(fragments.len() as u64) as usize;
+        let ahead = in_flight.len() as u64;
+        let mut end = now;
+        for _ in 0..fragments[range] {
+            let unit = &mut free[numbers.below(device.units as u64) as usize];
+            *unit = now.max(*unit) + device.service_ns;
+            in_flight.push(Reverse(*unit));
+            end = end.max(*unit);
+        }
+        end += device.base_ns;
+        observed[range] += Observed {
+            requests: fragments[range],
+            timed: 1,
+            time: Nanos(end - now),
+            ahead: Some(ahead),
+        };
+        waiting.push(Reverse(end));
+    }
+    let sample = |(fragments, observed): (&u64, Observed)| Sample {
+        len: Bytes::kib(128),
+        fragmentation: degrees(*fragments),
+        observed,
+        requests: *fragments as f64,
+    };
+    fragments.iter().zip(observed).map(sample).collect()
+}
+
+fn mean_ns(samples: &[Sample]) -> f64 {
+    let (time, timed) = samples.iter().fold((0, 0), |(time, timed), sample| {
+        (time + sample.observed.time.0, timed + sample.observed.timed)
+    });
+    time as f64 / timed as f64
+}
+
+/// The reads of the samples, with the cost of their fragments by the weights.
+fn reads(samples: &[Sample], weights: &super::super::Weights) -> Reads {
+    let mut reads = Reads::default();
+    for sample in samples {
+        reads.reads += sample.observed.timed;
+        reads.now_ns += sample.observed.time.0 as f64;
+        reads.excess_ns += weights.excess_ns(&sample.fragmentation) * sample.observed.timed as f64;
+    }
+    reads
+}
+
+fn near(found: f64, truth: f64, share: f64) -> bool {
+    (found - truth).abs() <= share * truth
+}
+
+/// A device that serves one request at a time, with any number of readers: its law is exact.
+#[test]
+fn the_law_of_a_single_server_is_found() {
+    let device = Device {
+        units: 1,
+        service_ns: 20_000,
+        base_ns: 0,
+    };
+    for readers in [1, 2, 8, 32] {
+        let samples = run(device, readers, &aged(), 1);
+        let found = calibrate(samples.clone()).unwrap();
+        let w = found.weights;
+        assert_eq!(found.queue, Queue::Known);
+        assert!(near(w.per_fragment_ns, 20_000.0, 0.03), "{readers}: {w:?}");
+        if readers > 1 {
+            assert!(near(w.per_ahead_ns, 20_000.0, 0.03), "{readers}: {w:?}");
+            assert!(
+                near(w.ahead_per_request, readers as f64 - 1.0, 0.05),
+                "{w:?}"
+            );
+        }
+        // What fragments cost all reads is what is gone without them.
+        let of = reads(&samples, &w);
+        let after = mean_ns(&run(device, readers, &[1; RANGES], 2));
+        let gone = 1.0 - after / mean_ns(&samples);
+        let says = of.excess_ns / of.now_ns;
+        assert!(
+            (says - gone).abs() < 0.03,
+            "{readers}: {says} instead of {gone}"
+        );
+        // Without the requests ahead, those of others would be taken for the read's own time.
+        if readers == 8 {
+            let mut alone = samples.clone();
+            alone
+                .iter_mut()
+                .for_each(|sample| sample.observed.ahead = None);
+            let found = calibrate(alone).unwrap();
+            let says = reads(&samples, &found.weights).excess_ns / of.now_ns;
+            assert!(says < 0.25 && gone > 0.9, "{says}");
+            assert_eq!(found.queue, Queue::Unknown);
+            let refused = found.predict(&of, of.excess_ns, None);
+            assert_eq!(refused, Err(CannotPredict::QueueUnknown));
+        }
+    }
+}
+
+/// Readers and device by which the trace was made, and a device that can be asked.
+fn service(device: Device, traced_ns: f64) -> Result<Service, CannotPredict> {
+    Service::find(traced_ns, |readers| {
+        let of = |fragments: &[u64], seed| mean_ns(&run(device, readers.into(), fragments, seed));
+        Ok(Pass {
+            as_is_ns: of(&aged(), 3),
+            contiguous_ns: of(&[1; RANGES], 4),
+            error: 0.01,
+        })
+    })
+}
+
+#[test]
+fn a_device_that_was_asked_gives_the_time_of_any_number_of_readers() {
+    for units in [1, 8, 64] {
+        for readers in [1, 6, 32] {
+            let device = Device {
+                units,
+                service_ns: 50_000,
+                base_ns: 10_000,
+            };
+            let samples = run(device, readers, &aged(), 1);
+            let found = calibrate(samples.clone()).unwrap();
+            let of = reads(&samples, &found.weights);
+            let service = service(device, mean_ns(&samples)).unwrap();
+            let says = found.predict(&of, of.excess_ns, Some(&service)).unwrap();
+            let after = mean_ns(&run(device, readers, &[1; RANGES], 2));
+            let gone = (1.0 - after / mean_ns(&samples)) * 100.0;
+            let off = (says.saved_pct() - gone).abs();
+            assert!(off < 4.0, "{units} {readers}: {} {gone}", says.saved_pct());
+            assert!(near(service.readers, readers as f64, 0.3), "{service:?}");
+            if readers > 1 {
+                let guess = found.predict(&of, of.excess_ns, None);
+                assert!(
+                    matches!(guess, Err(CannotPredict::Busy { .. })),
+                    "{guess:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_device_that_is_not_as_it_was_tells_nothing() {
+    let device = Device {
+        units: 8,
+        service_ns: 50_000,
+        base_ns: 10_000,
+    };
+    let traced = mean_ns(&run(device, 1, &aged(), 1));
+    let slow = service(device, traced / 3.0);
+    assert!(
+        matches!(slow, Err(CannotPredict::Changed { slower: true, .. })),
+        "{slow:?}"
+    );
+    let never = Service::find(traced, |_| {
+        Ok(Pass {
+            as_is_ns: traced / 3.0,
+            contiguous_ns: 1.0,
+            error: 0.0,
+        })
+    });
+    assert!(
+        matches!(never, Err(CannotPredict::Changed { slower: false, .. })),
+        "{never:?}"
+    );
+}
+
+#[test]
+fn too_few_reads_say_how_little_they_say() {
+    let device = Device {
+        units: 8,
+        service_ns: 50_000,
+        base_ns: 10_000,
+    };
+    let samples = run(device, 1, &aged(), 1);
+    let found = calibrate(samples.clone()).unwrap();
+    let of = reads(&samples, &found.weights);
+    assert!(found.predict(&of, of.excess_ns, None).is_ok());
+    let vague = super::super::Calibration {
+        cost_error: 0.3,
+        ..found
+    };
+    let refused = vague.predict(&of, of.excess_ns, None);
+    assert!(
+        matches!(refused, Err(CannotPredict::Unclear { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn ranges_of_old_profiles_do_not_count_as_read_alone() {
+    let device = Device {
+        units: 1,
+        service_ns: 20_000,
+        base_ns: 0,
+    };
+    let mut samples = run(device, 8, &aged(), 1);
+    // A few old ones are left out; many leave the queue unknown.
+    for (old, queue) in [(100, Queue::Known), (500, Queue::Unknown)] {
+        samples[..old]
+            .iter_mut()
+            .for_each(|sample| sample.observed.ahead = None);
+        let found = calibrate(samples.clone()).unwrap();
+        assert_eq!(found.queue, queue);
+    }
+}
+
+/// Where others pay for everything, "nothing to gain" would be a guess.
+#[test]
+fn a_cost_that_queues_hide_is_not_denied() {
+    let mut numbers = Numbers::new(9);
+    let sample = |numbers: &mut Numbers, cost_ns: u64| {
+        let (dolf, ahead) = (1 + numbers.below(32_u64), numbers.below(200_u64));
+        let time = Nanos(500_000 + cost_ns * ahead + numbers.below(1000_u64));
+        let observed = Observed {
+            requests: dolf,
+            timed: 1,
+            time,
+            ahead: Some(ahead),
+        };
+        Sample {
+            len: Bytes::kib(128),
+            fragmentation: degrees(dolf),
+            observed,
+            requests: dolf as f64,
+        }
+    };
+    for (cost_ns, outcome) in [
+        (3000, CannotCalibrate::Hidden),
+        (0, CannotCalibrate::NoDifference),
+    ] {
+        let samples = (0..500).map(|_| sample(&mut numbers, cost_ns)).collect();
+        assert_eq!(calibrate(samples), Err(outcome));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4))]
+    #[test]
+    fn any_single_server_is_found(service_ns in 1_000u64..1_000_000, readers in 1u64..40) {
+        let device = Device { units: 1, service_ns, base_ns: 0 };
+        let found = calibrate(run(device, readers, &aged(), readers)).unwrap();
+        let truth = service_ns as f64 * readers as f64;
+        let one = found.weights.layout_ns(&degrees(9)) - found.weights.layout_ns(&degrees(8));
+        prop_assert!(near(one, truth, 0.05), "{one} instead of {truth}");
+    }
+}

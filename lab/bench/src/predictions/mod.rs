@@ -1,0 +1,321 @@
+//! What `indef plan --weight measured --calibrate` predicts for the time of a read, and what comes.
+//!
+//! For each case (device, direct or buffered, readers) there is a file of its own on an aged file
+//! system, of ranges of 128 KiB in 1 to 32 fragments. Its readers, which each wait for their read, are
+//! timed, and traced; from the profile two plans are made, one of all and one with `--target-gain`, and
+//! their predictions noted. The second is carried out and the same readers are timed again; then the
+//! first. A gain is the part of the mean time of a read that is saved; the deviation is in points.
+
+mod load;
+mod stage;
+
+use std::{
+    ffi::OsString,
+    fmt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use scratch_fs::{Segment, Shape};
+use serde::Serialize;
+use serde_json::Value;
+use units::Bytes;
+
+use super::{
+    Common, measure,
+    report::{Report, Verdict},
+};
+pub(super) use load::{LoadArgs, load};
+use stage::Stage;
+
+/// Bytes of one read.
+const READ: Bytes = Bytes::kib(128);
+
+/// Bytes of the fragments of ranges, in turn.
+const PIECES: [u64; 8] = [128, 4, 32, 128, 8, 64, 128, 16];
+
+/// How far a prediction may be off, in points.
+const NEAR: f64 = 10.0;
+
+/// What to predict.
+#[derive(Args, Clone)]
+pub struct PredictionsArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Devices: loop, or profiles of flashd
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "loop,fast24,indef-femu,zn540,zero"
+    )]
+    devices: Vec<String>,
+    /// Readers at the same time
+    #[arg(long, value_delimiter = ',', default_value = "1,8,32")]
+    depths: Vec<u32>,
+    /// With O_DIRECT, through the page cache, or both
+    #[arg(long, value_delimiter = ',', default_value = "direct,buffered")]
+    modes: Vec<Mode>,
+    /// Size of the file of a case
+    #[arg(long, default_value = "64MiB")]
+    size: Bytes,
+    /// Seconds that readers are traced
+    #[arg(long, default_value_t = 6.0)]
+    trace: f64,
+    /// Seconds of each timed run
+    #[arg(long, default_value_t = 1.5)]
+    seconds: f64,
+    /// The second plan: `--target-gain` of this
+    #[arg(long, default_value_t = 50.0)]
+    target: f64,
+    /// flashd's devices are slower by this factor, so that the way to them weighs less
+    #[arg(long, default_value_t = 5.0)]
+    time_scale: f64,
+}
+
+/// How readers read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Direct,
+    Buffered,
+}
+
+/// One prediction, and what came.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Prediction {
+    device: String,
+    mode: Mode,
+    depth: u32,
+    /// `all`, or the target gain.
+    plan: String,
+    before_ns: Vec<f64>,
+    after_ns: Vec<f64>,
+    /// Percent of the time saved; null where indef says that it cannot tell.
+    predicted_pct: Option<f64>,
+    error_pct: Option<f64>,
+    measured_pct: f64,
+    /// Why it cannot tell.
+    unknown: Option<String>,
+}
+
+impl fmt::Display for Prediction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = format!("{:?}", self.mode).to_lowercase();
+        write!(
+            f,
+            "{:11} {mode:8} depth {:2} {:6} ",
+            self.device, self.depth, self.plan
+        )?;
+        match (self.predicted_pct, self.error_pct) {
+            (Some(says), Some(error)) => write!(
+                f,
+                "{says:5.1} % (±{error:.1}) predicted, {:5.1} % measured: off by {:+.1}",
+                self.measured_pct,
+                says - self.measured_pct
+            ),
+            _ => write!(
+                f,
+                "no prediction, {:5.1} % measured: {}",
+                self.measured_pct,
+                self.unknown.as_deref().unwrap_or("no reason given")
+            ),
+        }
+    }
+}
+
+/// Measure.
+pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()> {
+    ensure!(
+        args.size.get() >= READ.get() * 64,
+        "--size must hold 64 reads of {READ}"
+    );
+    let indef = args.common.indef()?;
+    for device in &args.devices {
+        let cases: Vec<(Mode, u32)> = (args.modes.iter())
+            .flat_map(|mode| args.depths.iter().map(|depth| (*mode, *depth)))
+            .collect();
+        // Room for the files, what lies between their fragments, and a move.
+        let size = Bytes(args.size.get() * cases.len() as u64 * 4) + Bytes::mib(512);
+        let stage = Stage::new(device, size, &args.common.images()?, args.time_scale)?;
+        let cases: Vec<Case<'_>> = (cases.into_iter().enumerate())
+            .map(|(number, (mode, depth))| Case {
+                args,
+                indef: &indef,
+                stage: &stage,
+                device,
+                mode,
+                depth,
+                file: stage.path().join(format!("file{number}")),
+            })
+            .collect();
+        // A move leaves free space in one piece: all files are aged before the first one.
+        cases.iter().try_for_each(Case::age)?;
+        for case in &cases {
+            let (mode, depth) = (case.mode, case.depth);
+            for prediction in case.measure()? {
+                eprintln!("{prediction}");
+                if let Some(says) = prediction.predicted_pct {
+                    let what = format!(
+                        "{device} {:?} depth {depth}, {}: prediction off",
+                        mode, prediction.plan
+                    );
+                    let off = (says - prediction.measured_pct).abs();
+                    report
+                        .verdicts
+                        .push(Verdict::at_most(what, off, NEAR, " points"));
+                }
+                report.predictions.push(prediction);
+            }
+        }
+    }
+    Ok(())
+}
+
+struct Case<'a> {
+    args: &'a PredictionsArgs,
+    indef: &'a Path,
+    stage: &'a Stage,
+    device: &'a str,
+    mode: Mode,
+    depth: u32,
+    file: PathBuf,
+}
+
+impl Case<'_> {
+    fn measure(&self) -> Result<Vec<Prediction>> {
+        measure::ensure_not_stopped()?;
+        let before_ns = self.timed()?;
+        let folder = tempfile::tempdir()?;
+        let profile = folder.path().join("profile");
+        let mut trace: Vec<OsString> = vec![self.indef.into(), "trace".into(), "-o".into()];
+        trace.push(profile.clone().into());
+        trace.extend(["--layer", "fs", "--quiet", "--"].map(OsString::from));
+        trace.extend(self.load(self.args.trace, 99)?);
+        self.stage.drop_caches()?;
+        self.command(&trace)?;
+        let all: [OsString; 2] = ["--truncate".into(), "0".into()];
+        let part = ["--target-gain".into(), self.args.target.to_string().into()];
+        let whole_plan = self.plan(&profile, &all, None)?;
+        let part_file = folder.path().join("plan");
+        let part_plan = self.plan(&profile, &part, Some(&part_file))?;
+        let mut run: Vec<OsString> = vec![self.indef.into(), "run".into(), "--quiet".into()];
+        run.extend(["--plan".into(), part_file.into()]);
+        self.command(&run)?;
+        let with_part = self.timed()?;
+        let mut run: Vec<OsString> = vec![self.indef.into(), "run".into(), "--quiet".into()];
+        run.extend(["--policy".into(), "whole".into(), self.file.clone().into()]);
+        self.command(&run)?;
+        let with_all = self.timed()?;
+        let target = format!("{} %", self.args.target);
+        Ok(vec![
+            self.prediction(target, &part_plan, &before_ns, with_part),
+            self.prediction("all".to_owned(), &whole_plan, &before_ns, with_all),
+        ])
+    }
+
+    fn age(&self) -> Result<()> {
+        let mut shape = Shape::new(1);
+        for range in 0..self.args.size.get() / READ.get() {
+            shape = shape.with(Segment::Data {
+                len: READ,
+                piece: Bytes::kib(PIECES[range as usize % PIECES.len()]),
+            });
+        }
+        (shape.roughly().make(&self.file))
+            .with_context(|| format!("cannot make {}", self.file.display()))?;
+        self.stage.drop_caches()
+    }
+
+    /// The command line of the readers.
+    fn load(&self, seconds: f64, seed: u64) -> Result<Vec<OsString>> {
+        let mut load: Vec<OsString> = vec![measure::own_program()?.into()];
+        load.extend(["bench", "predictions-load"].map(OsString::from));
+        load.push(self.file.clone().into());
+        let milliseconds = (seconds * 1000.0) as u64;
+        load.extend(["--depth".into(), self.depth.to_string().into()]);
+        load.extend(["--milliseconds".into(), milliseconds.to_string().into()]);
+        load.extend(["--seed".into(), seed.to_string().into()]);
+        if self.mode == Mode::Buffered {
+            load.push("--buffered".into());
+        }
+        Ok(load)
+    }
+
+    /// The mean time of a read, in each run.
+    fn timed(&self) -> Result<Vec<f64>> {
+        (0..self.args.common.runs as u64)
+            .map(|run| {
+                self.stage.drop_caches()?;
+                let said = self.command(&self.load(self.args.seconds, run)?)?;
+                said.trim()
+                    .parse()
+                    .with_context(|| format!("no time: {said}"))
+            })
+            .collect()
+    }
+
+    /// Plan, and return the document.
+    fn plan(&self, profile: &Path, options: &[OsString], into: Option<&Path>) -> Result<Value> {
+        let mut plan: Vec<OsString> = vec![self.indef.into(), "plan".into(), "--json".into()];
+        plan.extend(["--weight", "measured", "--calibrate", "--profile"].map(OsString::from));
+        plan.push(profile.into());
+        plan.extend_from_slice(options);
+        if let Some(path) = into {
+            plan.extend(["-o".into(), path.into()]);
+        }
+        plan.push(self.file.clone().into());
+        self.stage.drop_caches()?;
+        Ok(serde_json::from_str(&self.command(&plan)?)?)
+    }
+
+    fn prediction(
+        &self,
+        plan: String,
+        said: &Value,
+        before: &[f64],
+        after: Vec<f64>,
+    ) -> Prediction {
+        let told = &said["read_time"];
+        let nothing = said["nothing_to_gain"].as_str();
+        // "Nothing to gain" is a prediction, too.
+        let number = |name: &str| told[name].as_f64().or(nothing.map(|_| 0.0));
+        let why = told["unknown"]
+            .as_str()
+            .or(said["weights_refused"].as_str());
+        Prediction {
+            device: self.device.to_owned(),
+            mode: self.mode,
+            depth: self.depth,
+            plan,
+            predicted_pct: number("saved_pct"),
+            error_pct: number("error_pct"),
+            measured_pct: (1.0 - median(&after) / median(before)) * 100.0,
+            unknown: why.map(str::to_owned),
+            before_ns: before.to_vec(),
+            after_ns: after,
+        }
+    }
+
+    fn command(&self, command: &[OsString]) -> Result<String> {
+        let output = Command::new(&command[0]).args(&command[1..]).output()?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!(
+                "{}: {}: {errors}",
+                measure::describe(command),
+                output.status
+            );
+        }
+        Ok(text)
+    }
+}
+
+/// The middle one, of an even number the lower.
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values[(values.len() - 1) / 2]
+}

@@ -1,0 +1,184 @@
+//! What `--weight measured` predicts, against modelled devices in virtual time: the same every time,
+//! on however busy a machine.
+//!
+//! Readers that each wait for their read do so on an aged file. What a trace would record of them goes
+//! to the estimator, with what reading the device tells (`--calibrate`). Then all of the file, or the
+//! half of it that gains most, is made contiguous, and other reads of it are simulated.
+
+#[path = "predictions/host.rs"]
+mod host;
+
+use flash_model::{Device, Profile};
+use host::{File, Range, degrees, filled, mean_ns, random_error, read, samples};
+use indef_core::calibrate::{
+    Calibration, CannotCalibrate, CannotPredict, Pass, Prediction, Reads, Service, calibrate,
+};
+use workloads::Numbers;
+
+const SIZE: u64 = 256 << 20;
+const RANGES: u64 = 512;
+/// Reads that are traced, or simulated afterwards.
+const READS: u64 = 4000;
+/// Reads of each kind that a calibration does with each number of readers.
+const REPLAYED: u64 = 1500;
+/// How far a prediction may be from what comes, in points of the time before.
+const NEAR: f64 = 6.0;
+
+/// An aged file on a device, and what is known of its reads.
+struct Case {
+    name: &'static str,
+    depth: usize,
+    device: Device,
+    file: File,
+    before_ns: f64,
+    reads: Reads,
+    found: Result<Calibration, CannotCalibrate>,
+}
+
+impl Case {
+    fn new(name: &'static str, depth: usize) -> Self {
+        let profile = Profile::builtin(name).expect("a built-in profile");
+        let device = filled(&profile, SIZE);
+        let file = File::new(SIZE, RANGES, &mut Numbers::new(7));
+        let seen = read(&device, &file.aged, depth, READS, 3);
+        let found = calibrate(samples(&file.aged, &seen));
+        let mut reads = Reads::default();
+        for (range, seen) in file.aged.iter().zip(&seen) {
+            reads.reads += seen.reads;
+            reads.now_ns += seen.time as f64;
+            if let Ok(found) = &found {
+                reads.excess_ns += found.weights.excess_ns(&degrees(range)) * seen.reads as f64;
+            }
+        }
+        Self {
+            name,
+            depth,
+            before_ns: mean_ns(&seen),
+            device,
+            file,
+            reads,
+            found,
+        }
+    }
+
+    /// `--calibrate`: the ranges that are contiguous already are the ones that it can read.
+    fn service(&self) -> Result<Service, CannotPredict> {
+        let contiguous: Vec<Range> = (self.file.aged.iter())
+            .filter(|range| range.pieces.len() == 1)
+            .cloned()
+            .collect();
+        Service::find(self.before_ns, |readers| {
+            let pass = |file: &[Range], seed| {
+                let seen = read(&self.device, file, readers as usize, REPLAYED, seed);
+                (mean_ns(&seen), random_error(&seen))
+            };
+            let (as_is_ns, one) = pass(&self.file.aged, 11);
+            let (contiguous_ns, other) = pass(&contiguous, 12);
+            Ok(Pass {
+                as_is_ns,
+                contiguous_ns,
+                error: one.hypot(other),
+            })
+        })
+    }
+
+    /// Make ranges contiguous: the prediction, and what comes, in percent of the time saved.
+    fn compare(&self, moves: &[bool], service: Option<&Service>) -> (Prediction, f64) {
+        let found = self.found.as_ref().expect("weights");
+        let per_range = self.reads.reads as f64 / RANGES as f64;
+        let saved: f64 = (self.file.aged.iter().zip(moves))
+            .filter(|(_, moves)| **moves)
+            .map(|(range, _)| found.weights.excess_ns(&degrees(range)) * per_range)
+            .sum();
+        let predicted = found
+            .predict(&self.reads, saved, service)
+            .expect("a prediction");
+        let after: Vec<Range> = (self.file.aged.iter().zip(&self.file.contiguous))
+            .zip(moves)
+            .map(|((aged, contiguous), moves)| if *moves { contiguous } else { aged }.clone())
+            .collect();
+        let after_ns = mean_ns(&read(&self.device, &after, self.depth, READS, 5));
+        (predicted, (1.0 - after_ns / self.before_ns) * 100.0)
+    }
+
+    /// Check both plans.
+    fn check(&self, service: Option<&Service>) {
+        // The most fragmented ranges gain most.
+        let half: Vec<bool> = (self.file.aged.iter())
+            .map(|range| range.pieces.len() >= 32)
+            .collect();
+        for (plan, moves) in [("all", vec![true; RANGES as usize]), ("a part", half)] {
+            let (predicted, comes) = self.compare(&moves, service);
+            let says = predicted.saved_pct();
+            println!(
+                "{:15} depth {:2}, {plan:6}: {says:5.1} % (±{:.1}) predicted, {comes:5.1} % comes",
+                self.name,
+                self.depth,
+                predicted.error_pct()
+            );
+            let off = (says - comes).abs();
+            assert!(
+                off < NEAR,
+                "{} depth {} {plan}: {says} {comes}",
+                self.name,
+                self.depth
+            );
+        }
+    }
+}
+
+fn predictions_hold(name: &'static str) {
+    for depth in [1, 8, 32] {
+        let case = Case::new(name, depth);
+        if case.found == Err(CannotCalibrate::Hidden) {
+            println!("{name:15} depth {depth:2}: hidden");
+            continue;
+        }
+        if case.found == Err(CannotCalibrate::NoDifference) {
+            // Then there must be none.
+            let after = mean_ns(&read(&case.device, &case.file.contiguous, depth, READS, 5));
+            let saved = match case.before_ns > 0.0 {
+                true => (1.0 - after / case.before_ns) * 100.0,
+                false => 0.0,
+            };
+            println!("{name:15} depth {depth:2}: no cost found, {saved:.1} % comes");
+            assert!(saved < NEAR, "{name} depth {depth}: {saved}");
+            continue;
+        }
+        let service = case.service().expect("the device can be read");
+        println!("{name:15} depth {depth:2}: {:.1} readers", service.readers);
+        assert!((depth as f64 / 1.5..=depth as f64 * 1.5).contains(&service.readers));
+        case.check(Some(&service));
+        if depth == 1 {
+            // One read at a time needs no calibration.
+            case.check(None);
+        } else {
+            let found = case.found.as_ref().expect("weights");
+            let guess = found.predict(&case.reads, case.reads.excess_ns, None);
+            assert!(
+                matches!(guess, Err(CannotPredict::Busy { .. })),
+                "{guess:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn on_fast24() {
+    predictions_hold("fast24");
+}
+
+#[test]
+fn on_indef_femu() {
+    predictions_hold("indef-femu");
+}
+
+#[test]
+fn on_zn540_behind_a_translation_layer() {
+    predictions_hold("zn540");
+}
+
+#[test]
+fn on_a_device_without_latencies_fragments_cost_nothing() {
+    predictions_hold("zero");
+}
