@@ -191,7 +191,10 @@ pub fn run(bench: &Bench) -> Result<()> {
             one("scan", &|report| scan::measure(common, report))?;
             one("peers", &|report| peers::measure(args, report))?;
         }
-        Bench::ProfileMerge | Bench::ZipfReader(_) | Bench::CoreInner { .. } => {}
+        Bench::ProfileMerge
+        | Bench::ZipfReader(_)
+        | Bench::PredictionsLoad(_)
+        | Bench::CoreInner { .. } => {}
     }
     match &common.json {
         Some(path) if reports.len() == 1 => write_json(path, &reports[0]),

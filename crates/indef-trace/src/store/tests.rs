@@ -536,7 +536,7 @@ fn a_store_of_version_2_is_read_and_migrated() {
         range.1.observed.timed == 3 && range.1.observed.ahead.is_none()
     };
     assert!(before.ranges.iter().all(unknown));
-    let mut store = Store::create(&path, &never()).unwrap();
+    let store = Store::create(&path, &never()).unwrap();
     assert_eq!(
         schema::user_version(&store.connection).unwrap(),
         format::VERSION
