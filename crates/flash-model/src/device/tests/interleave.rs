@@ -49,7 +49,7 @@ fn reads_are_fast_from_the_start_of_a_row_at_4_kib_and_of_a_page_at_16() {
 
 #[test]
 fn a_row_that_is_read_from_its_beginning_is_one_sense_of_each_chip() {
-    for (profile, one_off) in [("indef-femu", 32), ("indef-femu-16k", 17)] {
+    for profile in ["indef-femu", "indef-femu-16k"] {
         let row = 256 * KIB;
         let (aligned, pages) = one_read(profile, 4 * row, row);
         assert_eq!(pages, 16, "{profile}");
@@ -57,8 +57,9 @@ fn a_row_that_is_read_from_its_beginning_is_one_sense_of_each_chip() {
         // two pages senses them one after the other.
         assert_eq!(aligned, 80_000 + 2 * 24_000, "{profile}");
         let (off, pages) = one_read(profile, 4 * row + 4 * KIB, row);
-        assert_eq!(pages, one_off, "{profile}");
-        assert!(off >= 2 * 80_000 + 24_000, "{profile}: {off}");
+        // The last block lies on a page of the next row, on a chip that senses one of this row, too.
+        assert_eq!(pages, 17, "{profile}");
+        assert!(off > 2 * 80_000, "{profile}: {off}");
     }
 }
 
