@@ -1,30 +1,32 @@
 //! `--calibrate`: asks the device what contiguous reads take under the load of a profile.
 //!
-//! Ranges of the profile are read with `O_DIRECT` (nothing is written, and nothing enters the page
-//! cache), by a growing number of readers that each wait for their read: as they lie, drawn by how
-//! often the profile reads them, and then ranges that are contiguous, in reads of the same lengths.
+//! Ranges of the profile are read with `O_DIRECT` and `O_NOATIME`, by a growing number of readers that
+//! each wait for their read: as they lie, drawn by how often the profile reads them, and then ranges
+//! that are contiguous, in reads of the same lengths. Nothing is written, also no access time, and
+//! nothing enters the page cache: ranges that a file system would read through it (encoded or inline
+//! extents) are left out, and so are ranges with holes, which cost the device less.
 
 use std::{
+    cmp::Reverse,
     collections::HashSet,
-    fs::{File, OpenOptions},
-    os::{
-        fd::AsRawFd,
-        unix::fs::{FileExt, OpenOptionsExt},
-    },
+    fs::File,
+    os::unix::fs::FileExt,
     path::Path,
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use indef_core::{
     calibrate::{CannotPredict, FEWEST_CONTIGUOUS, Pass, Service},
+    layout::{ExtentFlags, Layout},
     plan::PlanOptions,
 };
 use indef_engine::Cancel;
-use indef_fs::{Mapper, TargetId};
+use indef_fs::{Mapper, TargetId, reopen};
 use rustix::fs::OFlags;
 use units::FileRange;
 
@@ -38,6 +40,12 @@ const LEAST: usize = 4;
 const FEWEST: usize = 200;
 /// Reads of all readers that are done at most.
 const MOST: usize = 20_000;
+/// The time of everything.
+const LONGEST: Duration = Duration::from_secs(30);
+/// Files that are read, those with the most reads: each takes a descriptor.
+const FILES: usize = 256;
+/// One in so many reads may fail: files change meanwhile.
+const MAY_FAIL: usize = 20;
 /// Direct I/O is aligned to this.
 const ALIGNED: usize = 4096;
 
@@ -50,25 +58,45 @@ pub(crate) fn measure(
     files: &HashSet<TargetId>,
     cancel: &Cancel,
 ) -> Result<Service, CannotPredict> {
-    let ground = Ground::of(options, geometries, accesses, files);
+    let until = Until {
+        deadline: Instant::now() + LONGEST,
+        cancel,
+    };
+    let ground = Ground::of(options, geometries, accesses, files, &until)?;
     if ground.contiguous.len() < FEWEST_CONTIGUOUS {
         return Err(CannotPredict::NothingToRead);
     }
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut draw = Draw(seed.map_or(1, |since| since.as_nanos() as u64) | 1);
     Service::find(traced_ns, |readers| {
-        if cancel.is_cancelled() {
-            return Err(CannotPredict::NothingToRead);
-        }
         let (as_is, contiguous) = ground.draw(&mut draw)?;
-        let as_is = ground.read(&as_is, readers)?;
-        let contiguous = ground.read(&contiguous, readers)?;
+        let as_is = ground.read(&as_is, readers, &until)?;
+        let contiguous = ground.read(&contiguous, readers, &until)?;
         Ok(Pass {
             as_is_ns: as_is.mean,
             contiguous_ns: contiguous.mean,
             error: as_is.error.hypot(contiguous.error),
         })
     })
+}
+
+/// How long it may go on.
+struct Until<'a> {
+    deadline: Instant,
+    cancel: &'a Cancel,
+}
+
+impl Until<'_> {
+    fn check(&self) -> Result<(), CannotPredict> {
+        if self.cancel.is_cancelled() {
+            return Err(CannotPredict::Stopped);
+        }
+        if Instant::now() > self.deadline {
+            let seconds = LONGEST.as_secs();
+            return Err(CannotPredict::TooSlow { seconds });
+        }
+        Ok(())
+    }
 }
 
 /// A range to read.
@@ -93,14 +121,25 @@ impl Ground {
         geometries: &Geometries,
         accesses: &Accesses,
         files: &HashSet<TargetId>,
-    ) -> Self {
+        until: &Until<'_>,
+    ) -> Result<Self, CannotPredict> {
         let mut ground = Self::default();
         let mut mapper = Mapper::default();
-        for (id, path) in accesses.timed().filter(|(id, _)| files.contains(id)) {
-            ground.add_file(path, *id, options, geometries, accesses, &mut mapper);
+        let timed = accesses.timed().filter(|(id, _)| files.contains(id));
+        let mut timed: Vec<_> = timed
+            .map(|(id, path)| {
+                let ranges = accesses.of(id).unwrap_or_default();
+                let reads: u64 = ranges.iter().map(|range| range.reads).sum();
+                (Reverse(reads), *id, path)
+            })
+            .collect();
+        timed.sort_unstable_by_key(|(reads, _, path)| (*reads, *path));
+        for (_, id, path) in timed.into_iter().take(FILES) {
+            until.check()?;
+            ground.add_file(path, id, options, geometries, accesses, &mut mapper);
         }
         ground.contiguous.sort_by_key(|spot| spot.range.len);
-        ground
+        Ok(ground)
     }
 
     fn add_file(
@@ -116,10 +155,9 @@ impl Ground {
             return;
         };
         let layout = opened.map(opened.whole(), false, mapper);
-        let direct = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::DIRECT.bits() as i32)
-            .open(format!("/proc/self/fd/{}", opened.file.as_raw_fd()));
+        // Without O_NOATIME, which only the owner and root get, it would not be left as it was.
+        let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::NOATIME;
+        let direct = reopen(&opened.file, flags).map(File::from);
         let (Some(layout), Ok(direct), Some(ranges)) = (layout, direct, accesses.of(&id)) else {
             return;
         };
@@ -131,6 +169,7 @@ impl Ground {
             if access.reads == 0
                 || range.len > options.max_request
                 || range.end().get() > opened.size.get()
+                || !is_all_read_directly(&layout, range)
             {
                 continue;
             }
@@ -176,47 +215,55 @@ impl Ground {
     }
 
     /// Read, each of the readers one at a time.
-    fn read(&self, spots: &[Spot], readers: u32) -> Result<Mean, CannotPredict> {
-        let next = AtomicUsize::new(0);
+    fn read(&self, spots: &[Spot], readers: u32, until: &Until<'_>) -> Result<Mean, CannotPredict> {
+        let (next, failed, ended) = (
+            AtomicUsize::new(0),
+            AtomicUsize::new(0),
+            AtomicBool::new(false),
+        );
         let times = Mutex::new(Vec::new());
         let began = Instant::now();
         let least = (readers as usize * LEAST).max(FEWEST);
         let work = || {
             let mut own = Vec::new();
             let mut buffer = Vec::new();
-            loop {
+            while !ended.load(Ordering::Relaxed) && until.check().is_ok() {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 if at >= spots.len() || (at >= least && began.elapsed() > LONG) {
                     break;
                 }
                 let started = Instant::now();
                 if self.read_one(&spots[at], &mut buffer).is_none() {
-                    return false;
+                    failed.fetch_add(1, Ordering::Relaxed);
+                    continue;
                 }
                 // The first reads find an idle device.
                 if at >= readers as usize {
                     own.push(started.elapsed().as_nanos() as f64);
                 }
             }
-            times
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .extend(own);
-            true
+            let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+            times.extend(own);
         };
-        let done = std::thread::scope(|scope| {
-            let others: Vec<_> = (1..readers).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            others
-                .into_iter()
-                .all(|other| other.join().unwrap_or(false))
-                && own
+        let has_all = thread::scope(|scope| {
+            for _ in 1..readers {
+                if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                    ended.store(true, Ordering::Relaxed);
+                    return false;
+                }
+            }
+            work();
+            true
         });
-        let times = times.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match done {
-            true => Ok(Mean::of(&times)),
-            false => Err(CannotPredict::NothingToRead),
+        until.check()?;
+        if !has_all {
+            return Err(CannotPredict::NoThreads { readers });
         }
+        let times = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if failed.into_inner() * MAY_FAIL > times.len() {
+            return Err(CannotPredict::ReadsFail);
+        }
+        Ok(Mean::of(&times))
     }
 
     fn read_one(&self, spot: &Spot, buffer: &mut Vec<u8>) -> Option<()> {
@@ -229,6 +276,16 @@ impl Ground {
         let file = self.files.get(spot.file)?;
         file.read_exact_at(into, spot.range.start.get()).ok()
     }
+}
+
+/// Whether a direct read of the range reads all of it from the device, and none through the page cache.
+fn is_all_read_directly(layout: &Layout, range: FileRange) -> bool {
+    let elsewhere =
+        ExtentFlags::UNWRITTEN | ExtentFlags::ENCODED | ExtentFlags::INLINE | ExtentFlags::UNPLACED;
+    let direct = layout
+        .clipped(range)
+        .filter(|extent| !extent.flags.intersects(elsewhere));
+    direct.map(|extent| extent.len.get()).sum::<u64>() == range.len.get()
 }
 
 /// A mean, with its standard error as a part of it.

@@ -70,6 +70,24 @@ pub enum CannotPredict {
         "--calibrate needs at least {FEWEST_CONTIGUOUS} ranges of the profile that can be read with O_DIRECT and are contiguous"
     )]
     NothingToRead,
+    /// The device answers too slowly to be asked.
+    #[error("--calibrate was given up: within {seconds} s the device did not answer enough reads")]
+    TooSlow {
+        /// The time that it had.
+        seconds: u64,
+    },
+    /// More than a few reads failed.
+    #[error("--calibrate was given up: reads of the profile's files failed")]
+    ReadsFail,
+    /// The system allows no more threads.
+    #[error("--calibrate was given up: the system allows no {readers} threads to read with")]
+    NoThreads {
+        /// Their number.
+        readers: u32,
+    },
+    /// It was asked to stop.
+    #[error("stopped before the device was asked")]
+    Stopped,
     /// The device is not as it was.
     #[error(
         "the reads of the profile now take {factor:.1} times {} than in the trace; trace again, or calibrate under the same conditions",

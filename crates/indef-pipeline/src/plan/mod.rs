@@ -162,6 +162,7 @@ impl Planner {
             };
             let times = times.into_sums();
             let service = self.calibrate.then(|| service(&times));
+            planned.summary.cancelled |= cancel.is_cancelled();
             let predict = |saved_ns| match &service {
                 Some(Err(why)) => Err(*why),
                 Some(Ok(service)) => found.predict(&times.0, saved_ns, Some(service)),

@@ -5,10 +5,11 @@ use std::{
     fmt::Write as _,
     fs,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
 use crate::common::{Ran, fragments, make, run, scratch};
-use scratch_fs::{ScratchFs, Segment, Shape};
+use scratch_fs::{ScratchFs, Segment, Shape, cached_pages};
 use units::Bytes;
 
 const RANGE: Bytes = Bytes::kib(128);
@@ -110,6 +111,48 @@ fn loop_weights_come_from_the_times_of_the_profile() {
     let ran = run(["run", "--json", "--plan", plan_file.to_str().unwrap()]);
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(ran.json()["files"][0]["status"], "moved");
+}
+
+/// What `--calibrate` reads keeps its access time, and stays out of the page cache.
+#[test]
+fn loop_asking_the_device_leaves_files_as_they_are() {
+    let Some(scratch) = scratch("ext4") else {
+        return;
+    };
+    let path = scratch.path().join("halves");
+    // Ranges in 32 pieces and in one, in turn.
+    let shape = (0..128).fold(Shape::new(7), |shape, i| {
+        shape.with(Segment::Data {
+            len: RANGE,
+            piece: if i % 2 == 0 { Bytes::kib(4) } else { RANGE },
+        })
+    });
+    shape.make(&path).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    // Looking at the cache is an access.
+    let cached = cached_pages(&file).unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(7 * 24 * 3600);
+    file.set_times(fs::FileTimes::new().set_accessed(long_ago))
+        .unwrap();
+    let accessed = || fs::metadata(&path).unwrap().accessed().unwrap();
+    let before = accessed();
+
+    let time = |i: u64| 100_000 + 640_000 * ((i + 1) % 2) + (i * 7919 % 13) * 500;
+    let timed = |i| format!("timed=20 time={}", 20 * time(i));
+    let profile = profile(&path, |_| 20, timed);
+    let planned = plan(&path, &profile, &["--weight", "measured", "--calibrate"]);
+    assert_eq!(planned.status, 0, "{planned:?}");
+    let json = planned.json();
+    // It was asked, whatever it said.
+    let unknown = json["read_time"]["unknown"].as_str().unwrap_or_default();
+    for not_asked in ["needs at least", "given up", "stopped"] {
+        assert!(!unknown.contains(not_asked), "{unknown}");
+    }
+    assert!(json["read_time"].is_object(), "{json}");
+    assert_eq!(accessed(), before);
+    assert_eq!(cached_pages(&file).unwrap(), cached);
 }
 
 #[test]
