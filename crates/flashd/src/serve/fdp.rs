@@ -84,7 +84,7 @@ impl Fdp {
         event.nsid = U32::new(handle.nsid);
         if kind != EventKind::InvalidPlacementId {
             event.flags |= EVENT_HAS_LOCATION;
-            event.handle = handle.number as u8;
+            event.handle = u8::try_from(handle.number).unwrap_or(u8::MAX);
         }
         if state.events.len() == EVENTS_MAX {
             state.events.pop_front();

@@ -209,11 +209,15 @@ fn writes_fill_the_unit_of_their_handle_until_it_is_renewed() {
     (expected[5], expected[0]) = (UNIT_BLOCKS - 20, UNIT_BLOCKS - 9);
     assert_eq!(available(&mut queue), expected);
 
-    let (update, data) = command::handle_update(CONVENTIONAL, &[5, 1]);
+    // One that is named twice is renewed once.
+    let (update, data) = command::handle_update(CONVENTIONAL, &[5, 1, 5]);
     assert_eq!(queue.run(update, data, 0).unwrap().status, Status::Success);
     expected[5] = UNIT_BLOCKS;
     assert_eq!(available(&mut queue), expected);
     // One that is invalid, and none is renewed.
+    let (update, data) = command::handle_update(CONVENTIONAL, &[0; HANDLES + 1]);
+    let longer = queue.run(update, data, 0).unwrap();
+    assert_eq!(longer.status, Status::InvalidField);
     let (update, data) = command::handle_update(CONVENTIONAL, &[0, 8]);
     assert_eq!(
         queue.run(update, data, 0).unwrap().status,

@@ -51,7 +51,7 @@ fn configurations(queue: &HostQueue) -> Vec<u8> {
     header.size = U32::new((ConfigurationsHeader::LEN + size) as u32);
     let units = (0..device.namespaces().len()).find_map(|index| device.reclaim_units(index));
     let mut configuration = Configuration::zeroed();
-    configuration.size = U16::new(size as u16);
+    configuration.size = U16::new(u16::try_from(size).unwrap_or(u16::MAX));
     configuration.attributes = CONFIGURATION_VALID;
     if device.has_volatile_cache() {
         configuration.attributes |= CONFIGURATION_WRITE_CACHE;
@@ -121,7 +121,8 @@ pub(super) fn enabled(value: u32) -> Result<Completed, Status> {
 
 /// Set Features: nothing but what is so already, as there are namespaces (TP4146).
 pub(super) fn enable(queue: &HostQueue, value: u32, dword12: u32) -> Result<u64, Status> {
-    if handles(queue.device()) == 0 || value as u16 != ENDURANCE_GROUP {
+    let has_handles = !queue.controller.is_discovery && handles(queue.device()) > 0;
+    if !has_handles || value as u16 != ENDURANCE_GROUP {
         Err(Status::InvalidField)
     } else if dword12 == FEATURE_ENABLED {
         Ok(0)
@@ -147,6 +148,10 @@ pub(super) fn events_need(value: u32) -> Need {
 }
 
 fn placement(queue: &HostQueue, nsid: u32, value: u32) -> Result<Handle, Status> {
+    // A discovery controller has no namespaces (Base §3.1.2.3).
+    if queue.controller.is_discovery {
+        return Err(Status::InvalidField);
+    }
     let (index, _) = queue.backend().namespace(nsid)?;
     fdp::handle(queue.device(), index, placement_handle(value)).ok_or(Status::InvalidField)
 }

@@ -60,12 +60,18 @@ pub(super) fn update(
 ) -> Result<Vec<u32>, Status> {
     let units = queue.device().reclaim_units(index);
     let units = units.ok_or(Status::FdpDisabled)?;
+    // Each handle once, so no list is longer.
+    if count > queue.device().reclaim_unit_handles(index) as usize {
+        return Err(Status::InvalidField);
+    }
     let (ids, _) = data.as_chunks::<2>();
     let found = ids.iter().take(count).map(|id| {
         let id = u16::from_le_bytes(*id);
         handle(queue.device(), index, id).ok_or(Status::InvalidField)
     });
-    let found: Vec<Handle> = found.collect::<Result<_, _>>()?;
+    let mut found: Vec<Handle> = found.collect::<Result<_, _>>()?;
+    found.sort_unstable_by_key(|handle| handle.placement);
+    found.dedup_by_key(|handle| handle.placement);
     let time = queue.controller.settings.timestamp();
     for &handle in &found {
         let left = units.left_bytes[usize::from(handle.placement)];
