@@ -87,6 +87,8 @@ fn one(database: Database, fs: &str, common: &Common, report: &mut Report) -> Re
                 vec!["trace".into(), "-o".into(), profile.clone().into()];
             traced.extend([
                 "--quiet".into(),
+                "--max-overhead".into(),
+                "off".into(),
                 "--path".into(),
                 folder.clone().into(),
                 "--".into(),

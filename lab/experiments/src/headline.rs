@@ -270,7 +270,17 @@ impl<'a> Run<'a> {
         let indef = path(&self.options.indef)?;
         let reader = format!("cat {DIR}/* >/dev/null");
         self.run(&[
-            &indef, "trace", "--quiet", "-o", PROFILE, "--", "sh", "-c", &reader,
+            &indef,
+            "trace",
+            "--quiet",
+            "--max-overhead",
+            "off",
+            "-o",
+            PROFILE,
+            "--",
+            "sh",
+            "-c",
+            &reader,
         ])?;
         let truncate = self.experiment.truncate.to_string();
         let size = &self.experiment.io_size;

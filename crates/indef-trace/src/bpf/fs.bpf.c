@@ -13,7 +13,8 @@
  *
  * Filters and the coin of sampling (maps.h) come first: where a read begins. For one that does not
  * count, only its place is noted, so that its bios are not taken for those of another. Each read
- * and each bio that is written has a coin of its own: a count is the sum of independent choices.
+ * and each bio that is written has a coin of its own: a count is the sum of independent choices,
+ * but for the parts of one window and the runs of one bio, which share theirs.
  *
  * Bios of buffered I/O carry pages of the page cache, and these know their file. Bios of direct I/O
  * carry the application's pages, and belong to the direct read or write that the task is in.
@@ -876,25 +877,27 @@ int BPF_PROG(on_page_added, void *folio)
  * stops in front of a page of the buffer that was never touched, faults it in, and tries the rest:
  * that is the same read or write.
  */
-static __always_inline bool goes_on(struct pending *pending, struct kiocb *iocb, __u64 from,
-				    __u64 end)
+static __always_inline bool goes_on(struct pending *pending, struct kiocb *iocb,
+				    struct inode *inode, __u64 from, __u64 end, __u32 range_kind)
 {
 	return pending && pending->kind == PENDING_DIRECT && pending->iocb == (__u64)iocb &&
+	       pending->inode == (__u64)inode && pending->range_kind == range_kind && pending->to &&
 	       pending->to == from && pending->end == end;
 }
 
 static __always_inline void direct(struct kiocb *iocb, struct inode *inode, __u64 size, __u64 from,
 				   __u64 len, bool writes, bool wanted)
 {
+	__u32 range_kind = writes ? KIND_WRITE : KIND_READ;
 	struct pending *pending;
 	__u64 to = from + len;
 
 	/* Nothing past the end of the file is read. */
 	if (!writes && to > size)
 		to = size;
-	if (from >= to || goes_on(pending_of_task(), iocb, from, to))
+	if (from >= to || goes_on(pending_of_task(), iocb, inode, from, to, range_kind))
 		return;
-	pending = begin(PENDING_DIRECT, inode, from, to, writes ? KIND_WRITE : KIND_READ, wanted);
+	pending = begin(PENDING_DIRECT, inode, from, to, range_kind, wanted);
 	if (pending)
 		pending->iocb = (__u64)iocb;
 }

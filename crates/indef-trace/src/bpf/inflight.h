@@ -44,7 +44,11 @@ static __always_inline __u32 *mark_of(__u32 load, struct request *request)
 
 	bpf_probe_read_kernel(&address, sizeof(address), &request);
 	mark = (address * 0x9e3779b97f4a7c15ull >> 32) & (MARKS - 1);
-	return &marks[(load * MARKS + mark) & (LOADS * MARKS - 1)];
+	mark += load * MARKS;
+	/* The verifier of 6.1 forgets the bounds of a sum: the compiler may not leave the mask out.
+	 */
+	asm volatile("" : "+r"(mark));
+	return &marks[mark & (LOADS * MARKS - 1)];
 }
 
 static __always_inline void request_starts(struct request *request)

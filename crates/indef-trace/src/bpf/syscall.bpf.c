@@ -50,7 +50,7 @@ struct call {
 	__u32 weight;
 	/* state.window when it was entered. */
 	__u32 window;
-	/* The epoch of the last choice, and how many calls it has covered. */
+	/* The epoch of the last choice, and how many accesses and runs it has covered. */
 	__u64 epoch;
 	__u64 covered;
 	/* What was learned of the inode of the last access, as long as it is still that file. */
@@ -122,6 +122,27 @@ static __always_inline __u32 file_of_task(struct inode *inode)
 	return call->known_file;
 }
 
+/*
+ * A choice that covers n counted accesses or runs adds weight (weight - 1) n² to the variance, not
+ * n times weight (weight - 1): note what each further one adds to the difference.
+ */
+static __always_inline void note_covered(__u32 weight)
+{
+	struct call *call = call_of_task(0);
+	__u64 now = epoch();
+
+	if (weight <= 1 || !call)
+		return;
+	if (call->epoch != now) {
+		call->epoch = now;
+		call->covered = 0;
+	}
+	if (call->covered)
+		__sync_fetch_and_add(&state.common,
+				     2 * (__u64)weight * (weight - 1) * call->covered);
+	call->covered++;
+}
+
 static __always_inline void end_run(const struct run *run)
 {
 	struct range_key key = {
@@ -178,6 +199,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	if (kind != KIND_READ || is_direct || !config.runs) {
 		count(&key, &more);
 		note_chosen(weight);
+		note_covered(weight);
 		return 0;
 	}
 	run_key.file = (__u64)file;
@@ -192,6 +214,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 			return 0;
 		}
 		end_run(run);
+		note_covered(weight);
 		run->start = offset;
 		run->end = offset + len;
 		run->file = key.file;
@@ -205,6 +228,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	fresh.reads = 1;
 	fresh.weight = weight;
 	fresh.reserved = 0;
+	note_covered(weight);
 	if (bpf_map_update_elem(&runs, &run_key, &fresh, BPF_NOEXIST)) {
 		lost(&state.unjoined);
 		count(&key, &more);
@@ -353,26 +377,6 @@ static __always_inline bool prepare(struct call *call, struct pt_regs *regs, lon
 	return call->in.file || call->out.file || call->batch;
 }
 
-/*
- * A choice that covers n calls adds weight (weight - 1) n² to the variance, not n times weight
- * (weight - 1): note what each further call adds to the difference.
- */
-static __always_inline void note_covered(struct call *call, __u32 weight)
-{
-	__u64 now = epoch();
-
-	if (weight <= 1)
-		return;
-	if (call->epoch != now) {
-		call->epoch = now;
-		call->covered = 0;
-	}
-	if (call->covered)
-		__sync_fetch_and_add(&state.common,
-				     2 * (__u64)weight * (weight - 1) * call->covered);
-	call->covered++;
-}
-
 SEC("tp_btf/sys_enter")
 int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 {
@@ -399,8 +403,6 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	call->batch = 0;
 	call->weight = prepare(call, regs, nr) ? weight : 0;
 	call->window = state.window;
-	if (call->weight)
-		note_covered(call, weight);
 	return 0;
 }
 
@@ -630,6 +632,7 @@ static __always_inline void end_fault(const struct fault *fault)
 
 	count(&key, &more);
 	note_chosen(fault->weight);
+	note_covered(fault->weight);
 	if (config.raw)
 		send_access_at(fault->time, &key, 0, 0);
 }

@@ -42,6 +42,14 @@ pub(super) fn is_permitted() -> bool {
     bpf::enable_run_time().is_ok()
 }
 
+/// A loaded BPF program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watched {
+    pub(super) fd: RawFd,
+    /// Whether it runs in pauses, too.
+    pub(super) stays: bool,
+}
+
 /// Runs of BPF programs and their time, since they were loaded and while statistics were on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Runs {
@@ -49,19 +57,33 @@ struct Runs {
     runs: u64,
     /// How long, in all.
     time: Duration,
+    /// The part of that time that pauses do not change.
+    staying: Duration,
 }
 
 impl Runs {
     /// The sum over programs.
-    fn of(programs: &[RawFd]) -> Self {
+    fn of(programs: &[Watched]) -> Self {
         let mut sum = Self::default();
-        for program in programs {
-            let path = format!("/proc/self/fdinfo/{program}");
+        for Watched { fd, stays } in programs {
+            let path = format!("/proc/self/fdinfo/{fd}");
             let one = Self::parse(&fs::read_to_string(path).unwrap_or_default());
             sum.runs += one.runs;
             sum.time += one.time;
+            if *stays {
+                sum.staying += one.time;
+            }
         }
         sum
+    }
+
+    /// The share of a processor's time since `before`, if the programs that pause run only one in
+    /// `pauses` of the time.
+    fn share_since(self, before: Self, took: Duration, pauses: u32) -> f64 {
+        let time = self.time.saturating_sub(before.time);
+        let staying = self.staying.saturating_sub(before.staying);
+        let pausing = time.saturating_sub(staying).as_secs_f64() / f64::from(pauses);
+        (pausing + staying.as_secs_f64()) / took.as_secs_f64()
     }
 
     /// `bpf_prog_show_fdinfo` in kernel/bpf/syscall.c, v6.1.
@@ -74,6 +96,7 @@ impl Runs {
         Self {
             runs: field("run_cnt:"),
             time: Duration::from_nanos(field("run_time_ns:")),
+            staying: Duration::ZERO,
         }
     }
 }
@@ -109,7 +132,7 @@ impl Meter {
     }
 
     /// Begin a measurement, if one is due. The programs have to stay attached until it ends.
-    pub(super) fn begin(&mut self, programs: &[RawFd]) {
+    pub(super) fn begin(&mut self, programs: &[Watched]) {
         if self.begun.is_some() || Instant::now() < self.due {
             return;
         }
@@ -129,7 +152,7 @@ impl Meter {
     /// processor time so far, `chosen` the number of chosen accesses.
     pub(super) fn end(
         &mut self,
-        programs: &[RawFd],
+        programs: &[Watched],
         choice: Choice,
         own: Duration,
         chosen: u64,
@@ -143,9 +166,7 @@ impl Meter {
         let share = own.saturating_sub(own_before).as_secs_f64() / since;
         self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
         let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
-        let measured = (runs.time.saturating_sub(begun.runs.time)).as_secs_f64()
-            / (now - begun.at).as_secs_f64()
-            / f64::from(choice.pauses);
+        let measured = runs.share_since(begun.runs, now - begun.at, choice.pauses);
         let programs = match begun.statistics {
             Some(_) => measured,
             None => chosen * (ASSUMED_CHOSEN + f64::from(choice.one_in) * ASSUMED_SEEN),
@@ -174,6 +195,19 @@ mod tests {
         let runs = Runs::parse(info);
         assert_eq!((runs.runs, runs.time), (100, Duration::from_nanos(12_500)));
         assert_eq!(Runs::parse("pos:\t0\n"), Runs::default());
+    }
+
+    #[test]
+    fn a_pause_spares_the_time_of_the_programs_that_pause() {
+        let before = Runs::default();
+        let runs = Runs {
+            runs: 2000,
+            time: Duration::from_millis(33),
+            staying: Duration::from_millis(1),
+        };
+        let share = |pauses| runs.share_since(before, Duration::from_millis(100), pauses);
+        assert!((share(1) - 0.33).abs() < 1e-9);
+        assert!((share(64) - 0.015).abs() < 1e-9);
     }
 
     #[test]

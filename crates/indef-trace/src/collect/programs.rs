@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     fs::File,
     io::Read,
-    os::fd::{AsFd, AsRawFd, RawFd},
+    os::fd::{AsFd, AsRawFd},
 };
 
 use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenObject, Program};
@@ -14,6 +14,7 @@ use super::{
     contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS},
     error::{FilterProblem, Step, TraceError},
     log::Log,
+    meter::Watched,
     options::{Layer, TraceOptions},
     sources::Source,
     wire::{self, Variables, Wire},
@@ -28,11 +29,14 @@ static SYSCALL: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/sys
 
 const ONE: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Programs that pauses leave alone: they follow processes, and end what was begun.
-const STAYS: [&str; 6] = [
+/// Programs that pauses leave alone: they follow processes and what these made dirty, and end what was
+/// begun.
+const STAYS: [&str; 8] = [
+    "on_dirtied",
     "on_fork",
     "on_exit",
     "on_request_complete",
+    "on_request_merge",
     "on_bio_complete",
     "on_uring_complete",
     "on_uring_complete_parts",
@@ -49,7 +53,7 @@ pub(super) struct Programs {
     /// Of the others.
     pausing: Vec<Link>,
     pausable: Vec<&'static str>,
-    fds: Vec<RawFd>,
+    watched: Vec<Watched>,
     /// The variables that the programs share with this process.
     pub(super) variables: Variables,
     object: Object,
@@ -84,12 +88,16 @@ impl Programs {
                 source,
             })?;
         let loaded = object.progs().filter(Program::autoload);
-        let fds = loaded.map(|program| program.as_fd().as_raw_fd()).collect();
+        let watched = loaded.map(|program| Watched {
+            fd: program.as_fd().as_raw_fd(),
+            stays: STAYS.iter().any(|it| program.name() == *it),
+        });
+        let watched = watched.collect();
         let programs = Self {
             links: Vec::new(),
             pausing: Vec::new(),
             pausable: Vec::new(),
-            fds,
+            watched,
             variables,
             object,
         };
@@ -106,7 +114,9 @@ impl Programs {
 
     /// Attach the programs: accesses count from now on.
     pub(super) fn attach(&mut self, sources: &[Source], log: &Log) -> Result<(), TraceError> {
-        for name in sources.iter().filter_map(|source| source.program) {
+        // The programs that see bios come first in the sources, and last here: before them those that
+        // tell which read a bio belongs to.
+        for name in sources.iter().rev().filter_map(|source| source.program) {
             let link = self
                 .attach_one(name)
                 .map_err(|error| log.error(Step::Attach(name), error))?;
@@ -130,13 +140,14 @@ impl Programs {
 
     /// Detach the programs; some may still be running on other processors.
     pub(super) fn detach(&mut self) {
-        self.pausing.clear();
+        self.pause();
         self.links.clear();
     }
 
     /// Detach the programs that see accesses, for a time.
     pub(super) fn pause(&mut self) {
-        self.pausing.clear();
+        // The last one first.
+        while self.pausing.pop().is_some() {}
     }
 
     pub(super) fn is_paused(&self) -> bool {
@@ -156,9 +167,9 @@ impl Programs {
         Ok(())
     }
 
-    /// The descriptors of the programs, for their statistics.
-    pub(super) fn fds(&self) -> &[RawFd] {
-        &self.fds
+    /// The programs, for their statistics.
+    pub(super) fn watched(&self) -> &[Watched] {
+        &self.watched
     }
 
     /// The ring.

@@ -79,7 +79,7 @@ impl Sampler {
         let mut cut = Vec::new();
         let own = self.own + reader;
         let chosen = self.chosen;
-        if let Some(cost) = meter.end(programs.fds(), self.choice, own, chosen) {
+        if let Some(cost) = meter.end(programs.watched(), self.choice, own, chosen) {
             control.measured(cost);
             let choice = control.choice();
             tracing::trace!("{cost:?}: {choice:?}");
@@ -109,7 +109,7 @@ impl Sampler {
                 programs.pause();
             }
             if !programs.is_paused() {
-                meter.begin(programs.fds());
+                meter.begin(programs.watched());
             }
         }
         self.own += thread_time().saturating_sub(began);

@@ -100,6 +100,22 @@ pub(super) struct Prediction {
     unknown: Option<String>,
 }
 
+impl Prediction {
+    /// Keep what the table of the figures shows.
+    fn keep(&self, report: &mut Report) {
+        let mode = format!("{:?}", self.mode).to_lowercase();
+        let case = format!("{}, {mode}, depth {}", self.device, self.depth);
+        let mut figure = |quantity, value: Option<f64>| {
+            if let Some(value) = value {
+                report.figure(&case, &self.plan, quantity, &[value]);
+            }
+        };
+        figure("measured_pct", Some(self.measured_pct));
+        figure("predicted_pct", self.predicted_pct);
+        figure("stated_error_pct", self.error_pct);
+    }
+}
+
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mode = format!("{:?}", self.mode).to_lowercase();
@@ -166,6 +182,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
                         .verdicts
                         .push(Verdict::at_most(what, off, NEAR, " points"));
                 }
+                prediction.keep(report);
                 report.predictions.push(prediction);
             }
         }

@@ -347,7 +347,8 @@ impl<'a> Bench<'a> {
         let store = folder.join("store");
         let mut trace: Vec<OsString> = vec![self.indef.clone().into(), "trace".into()];
         trace.extend(["-o".into(), store.clone().into()]);
-        trace.extend(["--layer", "fs", "--half-life", "0s", "--quiet", "--"].map(OsString::from));
+        trace.extend(["--layer", "fs", "--half-life", "0s", "--quiet"].map(OsString::from));
+        trace.extend(["--max-overhead", "off", "--"].map(OsString::from));
         trace.push(std::env::current_exe()?.into());
         trace.extend(["bench", "zipf-reader"].map(OsString::from));
         trace.push(self.before.file.clone().into());
