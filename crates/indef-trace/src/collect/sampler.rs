@@ -7,7 +7,7 @@ use super::{
     meter::{Meter, thread_time},
     options::{Layer, TraceOptions},
     programs::Programs,
-    sampling::{Choice, Control, ONE_IN, Sampling},
+    sampling::{Choice, Control, LARGEST, ONE_IN, Sampling},
     wire,
 };
 
@@ -35,7 +35,7 @@ impl Sampler {
             .budget()
             // Single accesses have no weight.
             .filter(|_| !options.raw)
-            .map(|budget| (Control::new(budget), Meter::new(Duration::ZERO)));
+            .map(|budget| (Control::new(budget, LARGEST), Meter::new(Duration::ZERO)));
         let choice = match options.sampling {
             Sampling::OneIn(k) if !options.raw => Choice {
                 one_in: k.max(1),
