@@ -8,8 +8,8 @@
 //! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
 //!
 //! **Pauses.** A call that is not chosen still runs a program. From [`ONE_IN`] on, the programs are
-//! also attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and cost
-//! nothing in between. `k` is the product of both.
+//! can also be attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and
+//! cost nothing in between; `k` is the product of both. Traces do not go that far ([`LARGEST`]).
 //!
 //! **Error.** An access with the weight `k` was chosen with the probability `1/k`. So a sum over `N`
 //! accesses has the variance `N (k - 1)`, for which the sum of `k (k - 1)` over the chosen ones is an
@@ -21,7 +21,7 @@
 //!
 //! **Control.** The cost is measured, not assumed ([`super::meter`]); `k` follows it.
 
-/// From this on, accesses that are not chosen cost as much as those that are: pauses take over.
+/// From this on, accesses that are not chosen cost as much as those that are: beyond it only pauses spare anything.
 pub(super) const ONE_IN: u32 = 64;
 /// The largest share of pauses: attached for one tick in so many.
 const PAUSES: u32 = 64;
