@@ -7,8 +7,8 @@
 //! At layer syscall a coin holds for all calls of a task within some 4 to 40 ms: choosing single calls
 //! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
 //!
-//! **Pauses.** A call that is not chosen still runs a program. From [`ONE_IN`] on, the programs are
-//! can also be attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and
+//! **Pauses.** A call that is not chosen still runs a program. From [`ONE_IN`] on, the programs can
+//! also be attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and
 //! cost nothing in between; `k` is the product of both. Traces do not go that far ([`LARGEST`]).
 //!
 //! **Error.** An access with the weight `k` was chosen with the probability `1/k`. So a sum over `N`
@@ -21,7 +21,8 @@
 //!
 //! **Control.** The cost is measured, not assumed ([`super::meter`]); `k` follows it.
 
-/// From this on, accesses that are not chosen cost as much as those that are: beyond it only pauses spare anything.
+/// From this on, accesses that are not chosen cost as much as those that are: beyond it only pauses
+/// spare anything.
 pub(super) const ONE_IN: u32 = 64;
 /// The largest share of pauses: attached for one tick in so many.
 const PAUSES: u32 = 64;
