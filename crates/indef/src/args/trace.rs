@@ -41,8 +41,8 @@ pub(crate) struct TraceArgs {
     #[arg(long, requires = "output")]
     pub(crate) raw: bool,
 
-    /// Tracing takes at most this many percent of one processor's time: where counting every access
-    /// would cost more, one in k is counted, k times. 100 or `off`: count every one
+    /// Keep tracing near this many percent of one processor's time: where counting every access
+    /// would cost more, one in k (64 at most) is counted, k times. 100 or `off`: count every one
     #[arg(long, value_name = "PCT", default_value = "1", value_parser = overhead, conflicts_with = "raw")]
     pub(crate) max_overhead: Sampling,
 
