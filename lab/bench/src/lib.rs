@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod core;
+mod daemon;
 mod databases;
 mod flashd;
 mod limit;

@@ -167,6 +167,24 @@ pub(super) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The output of a command that succeeds.
+pub(super) fn text(command: &mut Command) -> Result<String> {
+    let name = PathBuf::from(command.get_program());
+    let output = command
+        .env("PATH", path_with_sbin())
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot run {}; is it installed?", name.display()))?;
+    ensure!(
+        output.status.success(),
+        "{}: {}\n{}",
+        name.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
 pub(super) fn path_with_sbin() -> String {
     format!(
         "{}:/usr/sbin:/sbin",

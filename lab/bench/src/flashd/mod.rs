@@ -5,13 +5,7 @@
 //! is the host's divided by the time scale. Each configuration is one daemon, started anew in every
 //! run; all of them take turns. The model's own value is computed in virtual time.
 
-mod daemon;
-
-use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
-    process::{Command, Output},
-};
+use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use flash_model::{
@@ -19,9 +13,15 @@ use flash_model::{
 };
 use units::{Bytes, Nanos};
 
-use super::{Common, measure, report::Report};
-use daemon::{Loop, Mounted, Served};
+use super::{
+    Common,
+    daemon::{Loop, Mounted, Served},
+    measure::{self, text},
+    report::Report,
+};
 
+/// A mounted device.
+const SIZE: Bytes = Bytes::gib(1);
 /// The part of a device that is written first, and then read.
 const SPAN: Bytes = Bytes::mib(64);
 /// Seconds of each load.
@@ -174,7 +174,7 @@ impl Setup {
 /// Latency and lateness over FUSE and a loop device.
 fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
     measure::ensure_not_stopped()?;
-    let disk = Mounted::start(flashd, &setup.arguments())?;
+    let disk = Mounted::start(flashd, SIZE, &setup.arguments())?;
     let device = Loop::attach(&disk.path())?;
     let job = fio(
         &device.0,
@@ -207,7 +207,7 @@ fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
 /// What the path carries where the device takes no time.
 fn mounted_at_once(flashd: &Path, samples: &mut Samples) -> Result<()> {
     measure::ensure_not_stopped()?;
-    let disk = Mounted::start(flashd, &["--profile".into(), "zero".into()])?;
+    let disk = Mounted::start(flashd, SIZE, &["--profile".into(), "zero".into()])?;
     let device = Loop::attach(&disk.path())?;
     for (name, options) in FIO {
         let options = [options, &["--ioengine=libaio", "--iodepth=32"]].concat();
@@ -328,23 +328,6 @@ fn fio(device: &str, options: &[&str], fill: bool) -> Result<serde_json::Value> 
     let job = document["jobs"][0].take();
     ensure!(job["error"] == 0, "fio reports error {}", job["error"]);
     Ok(job)
-}
-
-/// The output of a command that succeeds.
-fn text(command: &mut Command) -> Result<String> {
-    let name: OsString = command.get_program().to_owned();
-    let name = PathBuf::from(name);
-    let output: Output = command
-        .output()
-        .with_context(|| format!("cannot run {}; is it installed?", name.display()))?;
-    ensure!(
-        output.status.success(),
-        "{}: {}\n{}",
-        name.display(),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// The same read by the model alone, in nanoseconds.

@@ -12,8 +12,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use units::Bytes;
 
-use super::text;
+use crate::measure::text;
 
 /// A process that gets SIGTERM, and time to end.
 struct Daemon(Child);
@@ -35,7 +36,7 @@ impl Drop for Daemon {
     }
 }
 
-/// `flashd mount` of 1 GiB in memory.
+/// `flashd mount`, in memory.
 pub(super) struct Mounted {
     daemon: Daemon,
     flashd: PathBuf,
@@ -43,14 +44,14 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    pub(super) fn start(flashd: &Path, arguments: &[String]) -> Result<Self> {
+    pub(super) fn start(flashd: &Path, size: Bytes, arguments: &[String]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let mount_point = folder.path().join("mnt");
         fs::create_dir(&mount_point)?;
         let child = Command::new(flashd)
             .arg("mount")
             .arg(&mount_point)
-            .args(["--size", "1GiB"])
+            .args(["--size", &size.get().to_string()])
             .args(arguments)
             .env("XDG_RUNTIME_DIR", folder.path())
             .stdin(Stdio::null())
