@@ -82,6 +82,15 @@ enum Mode {
     Buffered,
 }
 
+impl Mode {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Buffered => "buffered",
+        }
+    }
+}
+
 /// One prediction, and what came.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Prediction {
@@ -103,7 +112,7 @@ pub(super) struct Prediction {
 impl Prediction {
     /// Keep what the table of the figures shows.
     fn keep(&self, report: &mut Report) {
-        let mode = format!("{:?}", self.mode).to_lowercase();
+        let mode = self.mode.as_str();
         let case = format!("{}, {mode}, depth {}", self.device, self.depth);
         let mut figure = |quantity, value: Option<f64>| {
             if let Some(value) = value {
@@ -118,7 +127,7 @@ impl Prediction {
 
 impl fmt::Display for Prediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mode = format!("{:?}", self.mode).to_lowercase();
+        let mode = self.mode.as_str();
         write!(
             f,
             "{:11} {mode:8} depth {:2} {:6} ",
