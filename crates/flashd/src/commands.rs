@@ -50,11 +50,13 @@ pub(crate) fn profiles(args: &ProfilesArgs) -> Result<()> {
             .collect();
         return print_json(&json!({ "schema": 1, "profiles": list }));
     }
+    let widest = profiles.iter().map(|profile| profile.name().len()).max();
+    let width = widest.unwrap_or(0);
     for profile in profiles {
         let geometry = profile.geometry();
-        println!("{:12} {}", profile.name(), profile.description());
+        println!("{:width$}  {}", profile.name(), profile.description());
         println!(
-            "{:12} {} channels, {} dies, pages of {}, zones of {}, buffer of {}",
+            "{:width$}  {} channels, {} dies, pages of {}, zones of {}, buffer of {}",
             "",
             geometry.channels,
             geometry.dies(),
