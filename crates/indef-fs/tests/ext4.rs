@@ -372,6 +372,40 @@ fn loop_without_an_aligned_place_data_moves_all_the_same() {
     scratch.fsck().unwrap();
 }
 
+/// A donor that cannot be put on a row is used as it is: if it were given back, its blocks could not be
+/// had before the next commit, and there is no other place in one piece.
+#[test]
+fn loop_the_only_place_is_used_though_it_is_not_on_a_row() {
+    let Some(mut scratch) = scratch(Bytes::mib(256), &[]) else {
+        return;
+    };
+    let path = scratch.path().join("file");
+    dense(Bytes::mib(2)).make(&path).unwrap();
+    let filler_path = scratch.path().join("filler");
+    let filler = File::create(&filler_path).unwrap();
+    let free = Space::of(&filler).unwrap().free.0;
+    fallocate(&filler, FallocateFlags::empty(), 0, free - (256 << 10)).unwrap();
+    let only = FileRange::new(4 << 20, 640 << 10);
+    let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+    let place = layout(&filler_path).clipped(only).next().unwrap();
+    assert!(place.len >= only.len, "{place:?}");
+    let small = (128..768).map(|n| FileRange::new(n * (128 << 10), 64 << 10));
+    for hole in small.chain([only]) {
+        fallocate(&filler, flags, hole.start.0, hole.len.0).unwrap();
+    }
+    filler.sync_all().unwrap();
+    let row = Row {
+        bytes: Bytes::mib(1),
+        origin: PhysOffset(place.phys.0 + (384 << 10)),
+    };
+    let engine = engine_for(&path, Some(row)).unwrap();
+    let range = FileRange::new(0, 512 << 10);
+    relocate(engine.as_ref(), &path, Some(&[range]), Bytes::mib(1)).unwrap();
+    assert_eq!(layout(&path).fragments_in(range), 1);
+    drop((engine, filler));
+    scratch.fsck().unwrap();
+}
+
 #[test]
 fn loop_at_no_moment_there_are_more_fragments() {
     let Some(mut scratch) = scratch(Bytes::mib(512), &[]) else {

@@ -122,6 +122,12 @@ impl Geometries {
         self.given.or_else(|| known.next()).unwrap_or_default()
     }
 
+    /// Whether one geometry holds for everything that is planned.
+    #[must_use]
+    pub fn is_uniform(&self) -> bool {
+        self.given.is_some() || self.by_device.len() <= 1
+    }
+
     /// The geometry that was given for all devices.
     #[must_use]
     pub fn given(&self) -> Option<Geometry> {

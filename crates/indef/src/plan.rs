@@ -345,9 +345,7 @@ fn sums(
         "gain",
         format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),
     )?;
-    if let Some(row) = planned.options.row()
-        && planned.options.on_rows
-    {
+    if let Some(row) = planned.options.placed_on() {
         line(
             "rows",
             format!("{}; data is placed in them as in the file", row.bytes),

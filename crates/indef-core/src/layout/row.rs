@@ -25,8 +25,12 @@ pub struct Row {
 }
 
 impl Row {
+    /// Longer rows are not aligned to: a move allocates up to a row more than it needs for a moment.
+    pub const LONGEST: Bytes = Bytes::mib(4);
+
     /// The rows of a device with this geometry and pages of `page` bytes; `None` where the geometry is
-    /// unknown, or where a segment is not a whole number of rows.
+    /// unknown, where a segment is not a whole number of rows, or where rows are longer than
+    /// [`LONGEST`](Self::LONGEST).
     #[must_use]
     pub fn of(geometry: &Geometry, page: Bytes) -> Option<Self> {
         let map = geometry.spread();
@@ -40,7 +44,8 @@ impl Row {
         let bytes = on_unit.checked_mul(map.lanes)?;
         let whole_pages = on_unit.is_multiple_of(map.granule)
             && (on_unit.is_multiple_of(page.0.max(1)) || page.0.is_multiple_of(on_unit));
-        (bytes > 0 && whole_pages && map.period.is_multiple_of(bytes)).then_some(Self {
+        let is_usable = (1..=Self::LONGEST.0).contains(&bytes);
+        (is_usable && whole_pages && map.period.is_multiple_of(bytes)).then_some(Self {
             bytes: Bytes(bytes),
             origin: PhysOffset(map.origin),
         })
@@ -78,6 +83,8 @@ mod tests {
         // Pages that end in the middle of a granule, or rows in the middle of a segment.
         assert_eq!(row("zoned:chips=4,block=24KiB,segment=96KiB", 16), None);
         assert_eq!(row("zoned:chips=16,block=4KiB,segment=64KiB", 16), None);
+        assert_eq!(row("striped:granule=64KiB,dies=64", 16), Some(4096));
+        assert_eq!(row("striped:granule=64KiB,dies=65", 16), None);
     }
 
     #[test]

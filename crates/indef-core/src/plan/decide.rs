@@ -52,8 +52,9 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
             let commands = scan.requests.min(fewest.max(scan.ideal_dolf));
             // Off the rows, unless the engine keeps to them: a prediction from the beginning of one
             // would promise too much.
-            let row = options.on_rows.then(|| options.row()).flatten();
-            let place = row.map_or(FS_BLOCK, |row| Bytes(range.start.0 % row.bytes.0));
+            let place = options
+                .placed_on()
+                .map_or(FS_BLOCK, |row| Bytes(range.start.0 % row.bytes.0));
             let ideal = times.contiguous_ns(scan.placed, place, geometry, commands);
             (
                 finite(now * heat as f64),

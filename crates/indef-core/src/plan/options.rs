@@ -109,7 +109,7 @@ pub struct PlanOptions {
     /// The way in which the device spreads addresses over its flash.
     pub geometry: Geometry,
     /// Whether the engine places moved data in the device's rows as it lies in those of the file
-    /// ([`Row`]): the weight `device` reckons with that, else with a place off the rows.
+    /// ([`Row`]), which takes one geometry for the whole plan: the weight `device` reckons with that, else with a place off the rows.
     pub on_rows: bool,
     /// The longest request that the device takes in one piece (InDeF §IV: 256 KiB).
     pub max_request: Bytes,
@@ -160,6 +160,12 @@ impl PlanOptions {
             Weight::Paper | Weight::Measured(_) => DeviceTimes::default().page_bytes,
         };
         Row::of(&self.geometry, page)
+    }
+
+    /// The rows that moved data is placed on.
+    #[must_use]
+    pub fn placed_on(&self) -> Option<Row> {
+        self.on_rows.then(|| self.row()).flatten()
     }
 
     /// Check every value.

@@ -1,8 +1,8 @@
 //! The unlinked file whose blocks are swapped in.
 //!
-//! Where the device's rows are known, the donor is allocated a row longer than it needs to be, the part
-//! of it that begins with a row is used, and the rest is given back before anything is moved. Nothing
-//! more is written for it.
+//! Where the device's rows are known, a donor in one piece is lengthened until a part of it begins with
+//! a row, and what lies before that is given back before anything is moved. Nothing more is written for
+//! it.
 
 use std::{fs::File, path::PathBuf};
 
@@ -83,48 +83,65 @@ impl Donor {
         })
     }
 
-    /// Allocate `len` bytes in one piece that begins with a row. `None` where the file system does not
-    /// have it, or has little space.
-    pub(super) fn allocate_on_row(
+    /// Shorten the donor to `len` bytes.
+    pub(super) fn shorten(
+        &mut self,
         target: &Target,
-        fallbacks: &[PathBuf],
         len: Bytes,
-        row: Row,
         mapper: &mut Mapper,
-    ) -> Result<Option<Self>, Refusal> {
-        let padded = len + row.bytes;
-        let file = create(target, fallbacks)?;
-        if !has_plenty(&file, padded)
-            || fallocate(&file, FallocateFlags::empty(), 0, padded.get()).is_err()
-        {
-            return Ok(None);
-        }
-        let whole = FileRange::new(0, padded.get());
-        let layout = map(&file, &target.path, whole, false, mapper)?;
-        let Some(first) = layout.extents().first().filter(|_| layout.fragments() == 1) else {
-            return Ok(None);
+    ) -> Result<(), Refusal> {
+        self.resize(target, len)?;
+        let whole = FileRange::new(0, len.get());
+        self.fragments = map(&self.file, &target.path, whole, false, mapper)?.fragments();
+        Ok(())
+    }
+
+    /// Let a donor in one piece begin with a row: allocate as much after it as lies before that, and
+    /// give the first bytes back. `false` where the blocks after it are not to be had; it is as before
+    /// then, and only blocks that lie after it were freed.
+    pub(super) fn shift_to(
+        &mut self,
+        row: Row,
+        target: &Target,
+        mapper: &mut Mapper,
+    ) -> Result<bool, Refusal> {
+        let len = self.len(target)?;
+        let mut look = |len: Bytes| {
+            let whole = FileRange::new(0, len.get());
+            map(&self.file, &target.path, whole, false, mapper)
         };
-        let base = row.shift(first.phys, FileOffset(0));
+        let Some(first) = look(len)?.extents().first().map(|extent| extent.phys) else {
+            return Ok(false);
+        };
+        let base = row.shift(first, FileOffset(0));
+        if base.is_zero() {
+            return Ok(true);
+        }
         // The kernel swaps blocks that lie alike in their pages.
-        if !base.get().is_multiple_of(page().get()) {
-            return Ok(None);
+        if !base.get().is_multiple_of(page().get()) || !has_plenty(&self.file, base) {
+            return Ok(false);
         }
-        let used = FileRange::new(base.get(), len.get());
-        for rest in [
-            FileRange::between(FileOffset(0), used.start),
-            FileRange::between(used.end(), whole.end()),
-        ] {
-            if !rest.is_empty() {
-                let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
-                fallocate(&file, flags, rest.start.get(), rest.len.get())
-                    .map_err(|errno| refuse(target, "give back new blocks", errno))?;
-            }
+        let grown = fallocate(&self.file, FallocateFlags::empty(), len.get(), base.get());
+        if grown.is_err() || look(len + base)?.fragments() != 1 {
+            self.resize(target, len)?;
+            return Ok(false);
         }
-        Ok(Some(Self {
-            file,
-            fragments: 1,
-            base,
-        }))
+        let flags = FallocateFlags::KEEP_SIZE | FallocateFlags::PUNCH_HOLE;
+        fallocate(&self.file, flags, 0, base.get())
+            .map_err(|errno| refuse(target, "give back new blocks", errno))?;
+        self.base = base;
+        Ok(true)
+    }
+
+    /// Bytes from its beginning to its end.
+    pub(super) fn len(&self, target: &Target) -> Result<Bytes, Refusal> {
+        let fail = |error| target.error("look at a donor", None, error);
+        Ok(Bytes(self.file.metadata().map_err(fail)?.len()))
+    }
+
+    fn resize(&self, target: &Target, len: Bytes) -> Result<(), Refusal> {
+        let fail = |error| target.error("give back new blocks", None, error);
+        Ok(self.file.set_len(len.get()).map_err(fail)?)
     }
 }
 

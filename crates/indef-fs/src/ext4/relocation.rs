@@ -62,6 +62,8 @@ pub(super) struct Ext4Relocation<'a> {
     misses: u32,
     /// Rows in which ranges are placed as in the file; `None` once there was no donor for that.
     row: Option<Row>,
+    /// A donor that could not be put on a row, for the next piece.
+    spare: Option<Donor>,
     /// Whether ranges share donors; `false` once there was no donor for a group.
     grouping: bool,
     /// Moved ranges that are being written back.
@@ -106,6 +108,7 @@ impl<'a> Ext4Relocation<'a> {
             piece_len: MAX_PIECE,
             misses: 0,
             row: shared.row,
+            spare: None,
             grouping: true,
             settling: VecDeque::new(),
             mapper: Mapper::default(),
@@ -137,15 +140,8 @@ impl<'a> Ext4Relocation<'a> {
             }
             let group = self.group(candidate, survey)?;
             let more = group.len() > 1;
-            let donor = match self.row {
-                Some(row) => match self.donor_on(row, &group) {
-                    Some(donor) => Ok(donor),
-                    None => {
-                        self.row = None;
-                        continue;
-                    }
-                },
-                None => self.donor_for(&group),
+            let Some(donor) = self.donor_for(&group).transpose() else {
+                continue;
             };
             match donor {
                 Ok(donor) => {
@@ -235,25 +231,47 @@ impl<'a> Ext4Relocation<'a> {
         }
     }
 
-    /// A donor that is a better place for each range of the group.
-    fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Donor, Refusal> {
-        let (target, fallbacks) = (self.target, &self.shared.fallbacks);
-        let donor = Donor::allocate(target, fallbacks, donor_len(group), &mut self.mapper)?;
-        if is_better_in(&donor, group) {
-            Ok(donor)
+    /// A donor that is a better place for each range of the group. `None` where there is none on the
+    /// device's rows; ranges are surveyed again then, since they lie otherwise in one off the rows.
+    fn donor_for(&mut self, group: &[(FileRange, Survey)]) -> Result<Option<Donor>, Refusal> {
+        let mut donor = match self.allocate(donor_len(group)) {
+            Err(Refusal::Skip(_)) if self.row.take().is_some() => return Ok(None),
+            allocated => allocated?,
+        };
+        let is_better = is_better_in(&donor, group);
+        if let Some(row) = self.row {
+            let is_one = is_better && donor.fragments == 1;
+            if is_one && donor.shift_to(row, self.target, &mut self.mapper)? {
+                return Ok(Some(donor));
+            }
+            self.row = None;
+            self.spare = Some(donor);
+            return Ok(None);
+        }
+        if is_better {
+            Ok(Some(donor))
         } else {
             Err(SkipReason::NoGain.into())
         }
     }
 
-    /// The same, in one piece that begins with a row; `None` where there is none.
-    fn donor_on(&mut self, row: Row, group: &[(FileRange, Survey)]) -> Option<Donor> {
-        let (target, fallbacks) = (self.target, &self.shared.fallbacks);
-        let len = donor_len(group);
-        let donor = Donor::allocate_on_row(target, fallbacks, len, row, &mut self.mapper);
-        // Why there is none is told by the donor that is asked for next.
-        let donor = donor.ok().flatten();
-        donor.filter(|donor| is_better_in(donor, group))
+    /// A donor of `len` bytes: the spare one, if it is long enough.
+    fn allocate(&mut self, len: Bytes) -> Result<Donor, Refusal> {
+        let target = self.target;
+        // Held until there is another: blocks that are freed cannot be had before the next commit,
+        // and what is allocated meanwhile would lie around them.
+        match self.spare.take() {
+            Some(mut donor) if donor.len(target)? >= len => {
+                donor.shorten(target, len, &mut self.mapper)?;
+                Ok(donor)
+            }
+            short => {
+                let fallbacks = &self.shared.fallbacks;
+                let donor = Donor::allocate(target, fallbacks, len, &mut self.mapper);
+                drop(short);
+                donor
+            }
+        }
     }
 
     /// Move up to `left` bytes of the piece, and stop early where somebody waits for the file.

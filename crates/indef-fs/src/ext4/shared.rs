@@ -20,9 +20,6 @@ use crate::{
 /// Moved data of all files that waits for its writeback.
 const SETTLING: Bytes = Bytes::mib(32);
 
-/// Longer rows are not aligned to.
-const LONGEST_ROW: Bytes = Bytes::mib(4);
-
 pub(super) struct Shared {
     pub(super) settler: Settler,
     /// How far reads run ahead of moves.
@@ -40,12 +37,6 @@ pub(super) struct Shared {
     marker: Mutex<Option<Arc<File>>>,
 }
 
-/// Whether rows of this length can be had: the donor's place is chosen in whole pages, and space for a
-/// row more is allocated for a moment.
-fn fits(row: Bytes) -> bool {
-    (Bytes(1)..=LONGEST_ROW).contains(&row) && row.get().is_multiple_of(page().get())
-}
-
 impl Shared {
     pub(super) fn new(fs: &Filesystem, options: &EngineOptions) -> Self {
         let mount_point = fs.mount.iter().map(|mount| mount.point.clone());
@@ -57,7 +48,8 @@ impl Shared {
             small_folios: fs.kernel_at_least(6, 16) && !fs.kernel_at_least(6, 19),
             fallbacks: mount_point.chain(temporary).collect(),
             strict: options.strict,
-            row: options.row.filter(|row| fits(row.bytes)),
+            // The donor's place is chosen in whole pages.
+            row: (options.row).filter(|row| row.bytes.get().is_multiple_of(page().get())),
             holds: Holds::default(),
             marker: Mutex::default(),
         }

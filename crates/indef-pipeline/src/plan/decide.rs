@@ -72,7 +72,8 @@ impl Basis<'_> {
                 accesses: accesses.flatten(),
             };
             let mut options = self.geometries.options(self.options, found.fs.dev);
-            if options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
+            let keeps_rows = engine.is_some_and(EngineKind::keeps_rows);
+            if keeps_rows && self.geometries.is_uniform() && options.row().is_some() {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }

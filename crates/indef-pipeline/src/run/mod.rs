@@ -63,7 +63,7 @@ impl<'a> Runner<'a> {
             });
         }
         let options = &RunOptions {
-            row: work.plan_options.row(),
+            row: work.plan_options.placed_on(),
             ..self.options
         };
         let cancel = self.cancel;
