@@ -21,6 +21,7 @@ use crate::{
     job::Job,
     machine::{self, Accelerator, Design, Machine, Word},
     programs,
+    shared::{self, Spec},
 };
 
 /// Interval of the check for a requested end.
@@ -74,6 +75,7 @@ pub struct Guest {
     timeout: Duration,
     output: Output,
     stop: Arc<AtomicBool>,
+    may_be_shared: bool,
 }
 
 impl Guest {
@@ -92,7 +94,7 @@ impl Guest {
     ///
     /// [`LabError::Unavailable`] where this machine has no guests, or the failure.
     pub fn from_cache(release: Release, cache: &Cache) -> Result<Self, LabError> {
-        require_qemu()?;
+        machine::require_qemu()?;
         Ok(Self::booting(Kernel::fetch(release, cache)?, cache))
     }
 
@@ -104,7 +106,7 @@ impl Guest {
     /// [`LabError::Unavailable`] where this machine has no guests, or the failure.
     pub fn with_debug_kernel() -> Result<Self, LabError> {
         let cache = Cache::of_project();
-        require_qemu()?;
+        machine::require_qemu()?;
         Ok(Self::booting(Kernel::debug(&cache)?, &cache))
     }
 
@@ -123,6 +125,7 @@ impl Guest {
             timeout: Duration::from_secs(300),
             output: Output::default(),
             stop: Arc::default(),
+            may_be_shared: false,
         }
     }
 
@@ -175,7 +178,7 @@ impl Guest {
     /// [`LabError::Unavailable`] where this machine cannot, or the failure.
     pub fn with_patched(mut self, patched: Patched) -> Result<Self, LabError> {
         let module = patched.module(&self.kernel, &self.cache)?;
-        self.job.replace.push((patched.name(), module));
+        self.job.replace.push((patched.name().to_owned(), module));
         Ok(self)
     }
 
@@ -238,6 +241,27 @@ impl Guest {
         zns.attach(self, setup)
     }
 
+    /// Add a network with the host at 10.0.2.2, and NVMe/TCP to connect to a device there. The
+    /// command configures `eth0`.
+    #[must_use]
+    pub fn with_network(self) -> Self {
+        self.load("virtio_net")
+            .load("nvme_tcp")
+            .qemu("-netdev")
+            .qemu("user,id=net")
+            .qemu("-device")
+            .qemu("virtio-net-pci,netdev=net")
+    }
+
+    /// Let the command run in a guest that is up already and that others use before and after it, where
+    /// the environment offers such guests ([`crate::shared`]). It must leave the kernel usable, and it gets
+    /// neither disks nor QEMU's zoned SSD there.
+    #[must_use]
+    pub fn shared(mut self) -> Self {
+        self.may_be_shared = true;
+        self
+    }
+
     /// Time limit of the command (default 5 minutes).
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -289,9 +313,63 @@ impl Guest {
         if self.job.command.is_empty() {
             return Err(LabError::Request("no command for the guest".into()));
         }
+        if let Some(outcome) = self.run_shared()? {
+            return Ok(outcome);
+        }
         let folder = scratch()?;
         let design = self.design(folder.path())?;
         self.on_best(|accelerator| self.try_run(&design, accelerator, folder.path()))
+    }
+
+    /// Run the command in a shared guest; `None` where it needs one of its own.
+    fn run_shared(&self) -> Result<Option<Outcome>, LabError> {
+        let is_wanted = self.may_be_shared
+            && self.disks.is_empty()
+            && self.device != Some(ZnsDevice::Qemu)
+            && self.output == Output::Kept;
+        if !is_wanted {
+            return Ok(None);
+        }
+        let request = shared::Request {
+            spec: self.spec(),
+            job: &self.job,
+            share: self.share.as_deref(),
+            timeout: self.timeout,
+            stop: &self.stop,
+        };
+        request.run()
+    }
+
+    /// The properties that are settled when it boots.
+    fn spec(&self) -> Spec {
+        Spec {
+            kernel: self.kernel.clone(),
+            cache: self.cache.folder().to_owned(),
+            cpus: self.cpus,
+            memory_mib: self.memory_mib,
+            kernel_arguments: self.kernel_arguments.clone(),
+            more: self.more.clone(),
+            modules: self
+                .job
+                .load
+                .iter()
+                .chain(&self.job.keep)
+                .cloned()
+                .collect(),
+            replace: self.job.replace.clone(),
+        }
+    }
+
+    /// The guest with these properties.
+    pub(crate) fn of_spec(spec: Spec) -> Self {
+        let mut guest = Self::booting(spec.kernel, &Cache::at(&spec.cache))
+            .cpus(spec.cpus)
+            .memory_mib(spec.memory_mib);
+        guest.kernel_arguments = spec.kernel_arguments;
+        guest.more = spec.more;
+        guest.job.keep = spec.modules.into_iter().collect();
+        guest.job.replace = spec.replace;
+        guest
     }
 
     /// Boot the guest and leave it running with its sockets in `folder`; commands arrive at these
@@ -494,15 +572,6 @@ impl Guest {
             }
             kept
         }))
-    }
-}
-
-fn require_qemu() -> Result<(), LabError> {
-    match programs::find(Path::new("qemu-system-x86_64")) {
-        Some(_) => Ok(()),
-        None => Err(LabError::missing(
-            "qemu-system-x86_64 (package qemu-system-x86) is not installed",
-        )),
     }
 }
 

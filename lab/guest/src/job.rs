@@ -23,6 +23,8 @@ use crate::{
 const INIT: &[u8] = include_bytes!("../files/init");
 const ZNS: &[u8] = include_bytes!("../files/zns");
 const SERVE: &[u8] = include_bytes!("../files/serve");
+const ENTER: &[u8] = include_bytes!("../files/enter");
+const RESET: &[u8] = include_bytes!("../files/reset");
 
 /// Configuration files that the tools want to find.
 const SETTINGS: [&str; 1] = ["/etc/mke2fs.conf"];
@@ -38,7 +40,7 @@ pub(crate) struct Job {
     /// Modules that the guest has, to be loaded when needed.
     pub(crate) keep: Vec<String>,
     /// Modules of our own, in place of the kernel's.
-    pub(crate) replace: Vec<(&'static str, PathBuf)>,
+    pub(crate) replace: Vec<(String, PathBuf)>,
     pub(crate) share: bool,
     /// Whether the guest stays, for further commands.
     pub(crate) standing: bool,
@@ -63,8 +65,14 @@ impl Job {
             root.folder(folder)?;
         }
         root.file("init", 0o755, INIT)?;
-        root.file("lab/zns", 0o755, ZNS)?;
-        root.file("lab/serve", 0o755, SERVE)?;
+        for (name, script) in [
+            ("lab/zns", ZNS),
+            ("lab/serve", SERVE),
+            ("lab/enter", ENTER),
+            ("lab/reset", RESET),
+        ] {
+            root.file(name, 0o755, script)?;
+        }
         root.file("etc/passwd", 0o644, b"root:x:0:0:root:/root:/bin/sh\n")?;
         root.file("etc/group", 0o644, b"root:x:0:\n")?;
 
@@ -261,7 +269,7 @@ impl Root<'_> {
         if self.there.insert(file.to_owned(), copied) == Some(copied) {
             return Ok(());
         }
-        let content = fs::read(file).map_err(LabError::at(file))?;
+        let content = programs::content(file, metadata.len())?;
         self.file(file, mode & 0o7777, &content)
     }
 }

@@ -6,6 +6,8 @@ use std::{
     str::FromStr,
 };
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Cache, LabError, debian::Packages, error::output_of, image, modules::Modules};
 
 /// Version of a kept folder's layout: a folder without it was made by another version of this
@@ -13,7 +15,7 @@ use crate::{Cache, LabError, debian::Packages, error::output_of, image, modules:
 pub(crate) const LAYOUT: &str = "2";
 
 /// A kernel of Debian's, by the series that it belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Release {
     /// 6.1: Debian 12's own (bookworm).
     Linux6_1,
@@ -83,7 +85,7 @@ impl FromStr for Release {
 }
 
 /// A kernel in the cache: image, modules, and the busybox that goes with it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kernel {
     release: Release,
     version: String,

@@ -14,7 +14,8 @@
 //!
 //! A guest can have a zoned SSD ([`Zns`]): one that this process serves (flashd), or QEMU's own.
 //!
-//! A guest that stays, for many commands, is in [`standing`].
+//! A guest that stays, for many commands, is in [`standing`]; one that several processes use, one
+//! after the other, in [`shared`].
 //!
 //! Invariants: a QEMU ends with the [`Guest`] that started it, also when the process is killed; a
 //! command's exit status and output are the guest's own, never a guess: a guest that dies, hangs or
@@ -41,6 +42,7 @@ pub mod modules;
 mod patched;
 mod programs;
 mod recipe;
+pub mod shared;
 mod skip;
 pub mod standing;
 mod upstream;

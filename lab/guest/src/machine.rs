@@ -13,13 +13,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Cache, LabError};
+use serde::{Deserialize, Serialize};
+
+use crate::{Cache, LabError, programs};
 
 const QEMU: &str = "qemu-system-x86_64";
 
+/// Check that QEMU is installed.
+pub(crate) fn require_qemu() -> Result<(), LabError> {
+    match programs::find(Path::new(QEMU)) {
+        Some(_) => Ok(()),
+        None => Err(LabError::missing(format!(
+            "{QEMU} (package qemu-system-x86) is not installed"
+        ))),
+    }
+}
+
 /// Warnings and worse go to the console; a kernel that panics or has an oops ends the guest.
 /// Features that only cost time are left out: mitigations in a machine that is emulated or runs for
-/// seconds, self-tests of the cryptography, measuring each processor's speed. The kernel comes up
+/// seconds, self-tests of the cryptography, measuring each processor's speed, zeroing memory before
+/// every use, security modules and other hardening: a fifth of a guest's time. The kernel comes up
 /// on one processor, and init adds the others: it patches its own code while it comes up, and under
 /// QEMU's translator a processor that is just executing that code can see half of a patch (QEMU
 /// 7.2, Linux 6.12: one guest in 40 died so, in `sched_clock_tick`). The test of the timer counts
@@ -27,10 +40,18 @@ const QEMU: &str = "qemu-system-x86_64";
 /// processors meanwhile, it finds none and panics ("IO-APIC + timer doesn't work").
 const KERNEL_ARGUMENTS: &str = "console=ttyS0 quiet loglevel=5 panic=-1 oops=panic mitigations=off \
                                 random.trust_cpu=on cryptomgr.notests maxcpus=1 noreplace-smp \
-                                lpj=4000000 no_timer_check";
+                                lpj=4000000 no_timer_check init_on_alloc=0 hardened_usercopy=off \
+                                randomize_kstack_offset=off lsm=capability audit=0";
+
+/// The processor of QEMU's translator: one without features that are faster in silicon only. With `erms`
+/// the kernel clears and copies memory byte by byte; `la57` adds a level to each walk of the page tables,
+/// `smap` ends a translated block at each access to a program's memory, and `xsave`, with the vector units
+/// that need it, makes each change between programs longer. With all that QEMU has (`max`), guests take a
+/// fifth more time.
+const TRANSLATED: &str = "Westmere,rdrand=on,fsgsbase=on,rdtscp=on,arat=on,pdpe1gb=on";
 
 /// The executor of the guest's instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Accelerator {
     /// The processor itself.
     Kvm,
@@ -74,7 +95,7 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Self::Tcg => ["-accel", "tcg,thread=multi", "-cpu", TRANSLATED],
         }
     }
 }
@@ -183,6 +204,9 @@ pub(crate) struct Machine {
     pub(crate) ports: BTreeMap<String, UnixStream>,
 }
 
+/// The name of the file with the kernel's output.
+pub(crate) const CONSOLE: &str = "console";
+
 /// The port at which the guest has a terminal (`/dev/hvc0`).
 pub(crate) const TERMINAL: &str = "terminal";
 
@@ -195,7 +219,7 @@ impl Machine {
         folder: &Path,
         ports: &[&str],
     ) -> Result<Self, LabError> {
-        let console = folder.join("console");
+        let console = folder.join(CONSOLE);
         let mut command = design.command(accelerator);
         command
             .args(["-serial", &format!("file:{}", value(&console))])

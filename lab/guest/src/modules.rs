@@ -18,7 +18,7 @@ use crate::{LabError, error::output_of};
 pub(crate) const AT_BOOT: [&str; 3] = ["virtio_pci", "virtio_console", "virtio_blk"];
 
 /// Modules that every guest has, beside those that they need; they are loaded when first used.
-pub const KEPT: [&str; 22] = [
+pub const KEPT: [&str; 23] = [
     "virtio_pci",
     "virtio_console",
     "virtio_blk",
@@ -30,6 +30,7 @@ pub const KEPT: [&str; 22] = [
     "xfs",
     "btrfs",
     "f2fs",
+    "zonefs",
     "nvme",
     "null_blk",
     "mq-deadline",
@@ -74,7 +75,11 @@ impl Modules {
                 if path.is_dir() {
                     folders.push(path);
                 } else if let Some(name) = name_of(&path) {
-                    files.insert(name, path);
+                    // One that was unpacked is there a second time, without the ending.
+                    let file = files.entry(name).or_insert_with(|| path.clone());
+                    if !is_packed(&path) {
+                        *file = path;
+                    }
                 }
             }
         }
@@ -144,12 +149,8 @@ impl Modules {
 
 impl Module {
     fn read(name: &str, path: &Path) -> Result<Self, LabError> {
-        let content = if path.extension().is_some_and(|ending| ending == "xz") {
-            output_of(
-                Command::new("xz")
-                    .args(["--decompress", "--stdout"])
-                    .arg(path),
-            )?
+        let content = if is_packed(path) {
+            unpack(path)?
         } else {
             fs::read(path).map_err(LabError::at(path))?
         };
@@ -181,6 +182,24 @@ impl Module {
     pub(crate) fn place(&self) -> String {
         format!("kernel/{}.ko", self.name)
     }
+}
+
+fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "xz")
+}
+
+/// The content of a packed module, which is kept beside it for the next guest where that is possible.
+fn unpack(path: &Path) -> Result<Vec<u8>, LabError> {
+    let content = output_of(
+        Command::new("xz")
+            .args(["--decompress", "--stdout"])
+            .arg(path),
+    )?;
+    let plain = path.with_extension("");
+    // Other processes may be doing the same.
+    let new = plain.with_extension(std::process::id().to_string());
+    let _ = fs::write(&new, &content).and_then(|()| fs::rename(&new, &plain));
+    Ok(content)
 }
 
 /// The content of `modules.dep`: each module with all modules to load before it, the last one

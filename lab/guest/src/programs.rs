@@ -64,6 +64,28 @@ pub(crate) fn libraries(program: &Path) -> Result<Vec<PathBuf>, LabError> {
     listed.lines().filter_map(library).collect()
 }
 
+/// Files from this size on are worth stripping: those of cargo with their tables for debuggers.
+const LARGE: u64 = 4 << 20;
+
+/// The content of a file for a guest, which has it in memory and unpacks it at each boot: without the
+/// tables for debuggers, where it has some and `strip` is installed.
+pub(crate) fn content(file: &Path, length: u64) -> Result<Vec<u8>, LabError> {
+    if length >= LARGE {
+        let stripped = tempfile::NamedTempFile::new().map_err(LabError::at(file))?;
+        let output = Command::new("strip")
+            .arg("--strip-debug")
+            .arg("-o")
+            .arg(stripped.path())
+            .arg(file)
+            .output();
+        // It fails for what is no program.
+        if output.is_ok_and(|output| output.status.success()) {
+            return fs::read(stripped.path()).map_err(LabError::at(stripped.path()));
+        }
+    }
+    fs::read(file).map_err(LabError::at(file))
+}
+
 /// `libelf.so.1 => /lib/x86_64-linux-gnu/libelf.so.1 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`
 fn library(line: &str) -> Option<Result<PathBuf, LabError>> {
     let line = line.trim();

@@ -316,13 +316,7 @@ impl Zns {
             }
         }
         match &self.folder {
-            None => Ok(guest
-                .load("virtio_net")
-                .load("nvme_tcp")
-                .qemu("-netdev")
-                .qemu("user,id=zns")
-                .qemu("-device")
-                .qemu("virtio-net-pci,netdev=zns")),
+            None => Ok(guest.with_network()),
             Some(folder) => self.attach_qemu(guest.load("nvme"), folder.path()),
         }
     }

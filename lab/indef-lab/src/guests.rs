@@ -80,6 +80,12 @@ pub(crate) enum Guests {
         #[command(flatten)]
         keep: KeepArgs,
     },
+    /// Keep a guest that several tests use
+    #[command(hide = true)]
+    KeepShared {
+        /// Its name in the folder of shared guests
+        name: OsString,
+    },
 }
 
 /// Which standing guest.
@@ -218,6 +224,11 @@ pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
     match guests {
         Guests::Up { keep } => up(&keep),
         Guests::Keep { keep } => self::keep(keep),
+        Guests::KeepShared { name } => {
+            let stop = stop_on_signals()?;
+            guest::shared::keep(&name, || stop.load(Ordering::Relaxed))?;
+            Ok(ExitCode::SUCCESS)
+        }
         Guests::Run {
             which,
             setup,

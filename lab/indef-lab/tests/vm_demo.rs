@@ -1,6 +1,9 @@
 //! `indef demo --zns`, which runs this crate's program: the whole demo in a guest, without
 //! leftovers.
 
+#[path = "vm_demo/shared.rs"]
+mod shared;
+
 use std::{path::PathBuf, process::Command, sync::OnceLock};
 
 use guest::{Cache, Kernel, Release, require};

@@ -79,8 +79,12 @@ pub fn release_example(package: &str, example: &str) -> Result<PathBuf, BuildErr
     Ok(target().join("release/examples").join(example))
 }
 
-/// Build the program `package` in the profile of the running test. Returns the program's path, which
-/// lies beside the test's own programs.
+/// The program `package` for the running test: the one that the variable of its name (`INDEF`, say)
+/// names, as `cargo xtask test` sets it; else it is built, in the profile of the test. Returns the
+/// program's path.
+///
+/// Building it alone can be a build of everything below it: cargo chooses features of dependencies for
+/// the packages that it is told to build.
 ///
 /// # Errors
 ///
@@ -90,6 +94,9 @@ pub fn release_example(package: &str, example: &str) -> Result<PathBuf, BuildErr
 ///
 /// Where the running program is no test of cargo's.
 pub fn binary_for_test(package: &str) -> Result<PathBuf, BuildError> {
+    if let Some(named) = env::var_os(package.to_uppercase()) {
+        return Ok(named.into());
+    }
     let test = env::current_exe().expect("a process knows its program");
     let folder = test.ancestors().nth(2).expect("tests lie in PROFILE/deps");
     let profile: &[&str] = match folder.ends_with("release") {

@@ -112,14 +112,9 @@ fn run(
     fs::write(share.join("run.sh"), script).unwrap();
     let mut guest = require(Guest::with(release))?
         .with_tools()
-        .load("virtio_net")
-        .load("nvme_tcp")
-        .keep("zonefs")
-        .qemu("-netdev")
-        .qemu("user,id=net")
-        .qemu("-device")
-        .qemu("virtio-net-pci,netdev=net")
+        .with_network()
         .share(share)
+        .shared()
         .timeout(Duration::from_secs(300));
     for program in tools {
         guest = guest.copy(program);

@@ -266,14 +266,9 @@ fn run(disk: Disk, selection: &[u32]) {
     };
     guest = guest
         .with_tools()
-        .load("virtio_net")
-        .load("nvme_tcp")
-        .keep("null_blk")
-        .qemu("-netdev")
-        .qemu("user,id=net")
-        .qemu("-device")
-        .qemu("virtio-net-pci,netdev=net")
+        .with_network()
         .share(share)
+        .shared()
         .timeout(Duration::from_secs(if whole { 7200 } else { 600 }));
     if whole {
         // With several processors, QEMU 7.2 (TCG) has returned wrong flags after a cmpxchg16b, and the

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: all tests, two at a time and one that mostly waits, the longest first.
+//! `cargo xtask test`: all tests, two at a time, one that mostly waits, and more while a processor is
+//! idle; the longest first.
 //!
 //! Every test is a process of its own, started by the harness of its program with `--exact`. So each has
 //! a time limit, a time, a folder for temporary files and a log of skips of its own; one that hangs ends
@@ -10,10 +11,13 @@
 //!  list)        how long)  company)    limit, remains)    failed, skipped)
 //! ```
 //!
+//! What lives longer than a test are guests that several use, one after the other (`guests`).
+//!
 //! The last line is `N passed, N failed, N skipped`. If `INDEF_SUMMARY` names a file, that line is
 //! written there, for a caller that wants to print it last.
 
 mod company;
+mod guests;
 mod outcome;
 mod programs;
 mod record;
@@ -21,11 +25,13 @@ mod report;
 mod room;
 mod running;
 mod schedule;
+mod spare;
 #[cfg(test)]
 mod tests;
 mod tiers;
 
 use std::{
+    path::Path,
     process::ExitCode,
     rc::Rc,
     sync::{
@@ -40,6 +46,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use guests::Guests;
 use outcome::{Outcome, TestResult};
 use programs::Built;
 use record::Times;
@@ -47,12 +54,13 @@ use report::Report;
 use room::Run;
 use running::Running;
 use schedule::{Job, Queue};
+use spare::Spare;
 use tiers::Tier;
 
 /// Interval of the checks of running tests.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Run the tests: two at a time, and beside them one that mostly waits; the longest first
+/// Run the tests: two at a time, one that mostly waits, and more while a processor is idle; the longest first
 #[derive(Args)]
 pub(crate) struct Test {
     /// Which of them
@@ -61,7 +69,7 @@ pub(crate) struct Test {
     /// Those of this package only (several times for several)
     #[arg(short, long = "package", value_name = "NAME")]
     packages: Vec<String>,
-    /// How many run at the same time, beside one that mostly waits
+    /// How many run at the same time, beside one that mostly waits, and two while a processor is idle
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
     /// Give every test so many seconds, instead of what its tier gives
@@ -115,14 +123,17 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
         }
     }
     report.expect(&jobs);
-    execute(
-        Queue::new(jobs),
-        arguments.jobs.max(1),
-        &built,
-        &run,
-        &mut report,
-        &stop,
-    )?;
+    let guests = match &built.lab {
+        Some(keeper) => Some(Guests::new(&run, keeper)?),
+        None => None,
+    };
+    let place = Place {
+        run: &run,
+        indef: built.indef.as_deref(),
+        guests: guests.as_ref(),
+    };
+    let at_once = arguments.jobs.max(1);
+    execute(Queue::new(jobs), at_once, &place, &mut report, &stop)?;
     record::save(&report, times)?;
     conclude(&report, &stop)
 }
@@ -161,25 +172,35 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
     Ok((jobs, listed))
 }
 
+/// The things of a run that all tests get.
+struct Place<'a> {
+    run: &'a Run,
+    indef: Option<&'a Path>,
+    guests: Option<&'a Guests>,
+}
+
 /// Run everything that is in the queue, or as much as is possible until the stop.
 fn execute(
     mut queue: Queue,
     at_once: usize,
-    built: &Built,
-    run: &Run,
+    place: &Place<'_>,
     report: &mut Report,
     stop: &AtomicBool,
 ) -> Result<()> {
     let mut running: Vec<Running> = Vec::new();
+    let mut spare = Spare::new();
     while !stop.load(Ordering::Relaxed) {
         loop {
             let company: Vec<_> = running.iter().map(|one| one.job.company).collect();
+            let fits = running.len() < at_once + spare::MORE && spare.is_there();
+            let at_once = if fits { running.len() + 1 } else { at_once };
             let Some(job) = queue.take(&company, at_once) else {
                 break;
             };
-            running.push(start(job, built, run)?);
+            running.push(start(job, place)?);
         }
         if running.is_empty() {
+            report.guests = place.guests.map(Guests::processor);
             return Ok(());
         }
         thread::sleep(TICK);
@@ -201,13 +222,16 @@ fn execute(
     Ok(())
 }
 
-fn start(job: Job, built: &Built, run: &Run) -> Result<Running> {
-    let room = run.room()?;
+fn start(job: Job, place: &Place<'_>) -> Result<Running> {
+    let room = place.run.room()?;
     let mut command = job.program.command(&job.test);
     command.envs(job.environment.iter().copied());
-    if let Some(indef) = &built.indef {
+    if let Some(indef) = place.indef {
         // Tests that need it would otherwise request it from cargo, each anew.
         command.env("INDEF", indef);
+    }
+    if let Some(guests) = place.guests {
+        guests.offer(&mut command);
     }
     let name = job.full_name();
     Running::start(command, job, room).with_context(|| format!("cannot run {name}"))

@@ -43,6 +43,8 @@ pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
     /// indef, where it was built along with its tests.
     pub(crate) indef: Option<PathBuf>,
+    /// indef-lab, the same.
+    pub(crate) lab: Option<PathBuf>,
 }
 
 impl Program {
@@ -186,8 +188,10 @@ pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
         }
         let is_program = target.kind == ["bin"];
         if !profile.test {
-            if is_program && target.name == "indef" {
-                built.indef = Some(executable);
+            match target.name.as_str() {
+                "indef" if is_program => built.indef = Some(executable),
+                "indef-lab" if is_program => built.lab = Some(executable),
+                _ => {}
             }
             continue;
         }

@@ -45,6 +45,8 @@ struct Document<'a> {
     tier: &'a str,
     build_seconds: f64,
     total_seconds: f64,
+    /// Of processor time of guests that several tests have used.
+    shared_guests_processor_seconds: f64,
     tests: Vec<Entry<'a>>,
 }
 
@@ -73,6 +75,7 @@ pub(crate) fn save(report: &Report, mut times: Times) -> Result<()> {
         tier: report.tier.name(),
         build_seconds: seconds(build),
         total_seconds: seconds(total),
+        shared_guests_processor_seconds: seconds(report.guests.unwrap_or_default()),
         tests: report.results.iter().map(entry).collect(),
     };
     write(&format!("{}.json", report.tier.name()), &document)?;

@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Report {
     pub(crate) tier: Tier,
     pub(crate) results: Vec<TestResult>,
+    /// Processor time of guests that several tests have used, if there were any.
+    pub(crate) guests: Option<Duration>,
     begun: Instant,
     built: Duration,
     /// Number of jobs left of each program.
@@ -67,6 +69,7 @@ impl Report {
         Self {
             tier,
             results: Vec::new(),
+            guests: None,
             begun: Instant::now(),
             built: Duration::ZERO,
             left: BTreeMap::new(),
@@ -189,12 +192,14 @@ impl Report {
             all.sum::<Duration>().as_secs_f64()
         };
         println!(
-            "\nmake {}: {:.0} s, of these {:.0} s building; {:.0} s of tests, with {:.0} s of processor time",
+            "\nmake {}: {:.0} s, of these {:.0} s building; {:.0} s of tests, with {:.0} s of processor time, \
+             and {:.0} s of shared guests",
             self.tier.name(),
             total.as_secs_f64(),
             built.as_secs_f64(),
             sum(|spent| spent.time),
-            sum(|spent| spent.processor)
+            sum(|spent| spent.processor),
+            self.guests.unwrap_or_default().as_secs_f64()
         );
         let mut counts = self.counts();
         if interrupted {

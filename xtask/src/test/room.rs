@@ -48,6 +48,10 @@ impl Run {
         })
     }
 
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// The path of a file of this run.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -57,7 +61,9 @@ impl Run {
     pub(crate) fn room(&self) -> Result<Room> {
         let number = self.rooms.fetch_add(1, Ordering::Relaxed);
         // Short: sockets lie in it, whose paths have at most 107 bytes.
-        let temporary = tempfile::Builder::new().prefix("t").tempdir()?;
+        let temporary = tempfile::Builder::new()
+            .prefix("t")
+            .tempdir_in(self.folder.path())?;
         open_to_all(temporary.path(), 0o1777)?;
         let skips = self.file(&format!("{number}.skips"));
         File::create(&skips)?;
@@ -118,18 +124,7 @@ impl Room {
 
     /// End its remaining processes, mounts and loop devices.
     fn clear(&self) {
-        let marker = format!("{SKIP_LOG}={}", self.skips.display());
-        let asked = Instant::now();
-        loop {
-            let left = processes_with(&marker);
-            if left.is_empty() || asked.elapsed() > GONE {
-                break;
-            }
-            for process in left {
-                let _ = rustix::process::kill_process(process, Signal::KILL);
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        end_processes(&format!("{SKIP_LOG}={}", self.skips.display()));
         for mount in mounts_below(self.temporary.path()) {
             let _ = rustix::mount::unmount(mount, UnmountFlags::DETACH);
         }
@@ -148,8 +143,23 @@ impl Drop for Room {
     }
 }
 
+/// End the processes that have this in their environment.
+pub(crate) fn end_processes(variable: &str) {
+    let asked = Instant::now();
+    loop {
+        let left = processes_with(variable);
+        if left.is_empty() || asked.elapsed() > GONE {
+            return;
+        }
+        for process in left {
+            let _ = rustix::process::kill_process(process, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The processes that have this in their environment.
-fn processes_with(marker: &str) -> Vec<Pid> {
+pub(crate) fn processes_with(variable: &str) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -160,7 +170,7 @@ fn processes_with(marker: &str) -> Vec<Pid> {
             let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
             environment
                 .split(|byte| *byte == 0)
-                .any(|variable| variable == marker.as_bytes())
+                .any(|one| one == variable.as_bytes())
         })
         .filter_map(Pid::from_raw)
         .collect()

@@ -64,7 +64,8 @@ impl Running {
     pub(crate) fn poll(&mut self) -> Result<Option<Vec<TestResult>>> {
         let mut processor = Duration::ZERO;
         if has_ended(&self.child)? {
-            processor = processor_time(&self.child);
+            let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()));
+            processor = processor_time(&stat.unwrap_or_default());
         }
         let (end, time) = match self.child.try_wait()? {
             Some(status) => (End::Exited(status), self.elapsed()),
@@ -103,9 +104,8 @@ fn has_ended(child: &Child) -> io::Result<bool> {
 }
 
 /// Processor time of a process and of the children that it has waited for: utime to cstime of proc(5),
-/// in hundredths of a second; zero where it cannot be read.
-fn processor_time(child: &Child) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+/// in hundredths of a second; zero where its `stat` could not be read.
+pub(crate) fn processor_time(stat: &str) -> Duration {
     // The name is in parentheses, and may contain some itself.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_whitespace().skip(11).take(4);

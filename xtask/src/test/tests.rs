@@ -36,8 +36,12 @@ fn run_all(jobs: Vec<Job>, stop: &AtomicBool) -> Report {
     let mut report = Report::begin(Tier::Test);
     let run = Run::new().unwrap();
     report.expect(&jobs);
-    let queue = Queue::new(jobs);
-    execute(queue, 2, &Built::default(), &run, &mut report, stop).unwrap();
+    let place = Place {
+        run: &run,
+        indef: None,
+        guests: None,
+    };
+    execute(Queue::new(jobs), 2, &place, &mut report, stop).unwrap();
     report
 }
 

@@ -62,7 +62,8 @@ pub(crate) fn run(
         .copy(PROGRAM)
         .cpus(2)
         .memory_mib(768)
-        .timeout(Duration::from_secs(seconds));
+        .timeout(Duration::from_secs(seconds))
+        .shared();
     if let Some(share) = share {
         guest = guest.share(share);
     }

@@ -85,6 +85,7 @@ pub fn keep(
         folder: folder.path().to_owned(),
         kernel: guest.kernel().version().to_owned(),
         device: guest.device().map(|device| device.name().to_owned()),
+        accelerator,
     };
     place.write(&state)?;
     tracing::info!(?accelerator, kernel = state.kernel, "the guest is up");

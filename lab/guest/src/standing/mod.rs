@@ -32,7 +32,7 @@ pub use keeper::{Limits, keep};
 pub use session::Session;
 pub use wire::Command;
 
-use crate::{Cache, LabError, cache::lock_file};
+use crate::{Accelerator, Cache, LabError, cache::lock_file};
 
 /// Prefix of the names of the lab's folders.
 const FOLDER_PREFIX: &str = "indef-lab-";
@@ -50,6 +50,8 @@ pub struct State {
     pub kernel: String,
     /// The description of its zoned SSD, if it has one.
     pub device: Option<String>,
+    /// The accelerator that it runs on.
+    pub accelerator: Accelerator,
 }
 
 /// The files in the cache of the standing guest with a name.
@@ -153,6 +155,7 @@ mod tests {
                 folder: folder.to_owned(),
                 kernel: "6.1".into(),
                 device: None,
+                accelerator: Accelerator::Tcg,
             };
             place.write(&state).unwrap();
             // As long as the lock is held, the state is not stale.

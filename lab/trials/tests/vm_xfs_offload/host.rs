@@ -109,15 +109,7 @@ impl Flashd {
         let Some(guest) = guest(share) else {
             return false;
         };
-        let guest = guest
-            .load("virtio_net")
-            .load("nvme_tcp")
-            .qemu("-netdev")
-            .qemu("user,id=net")
-            .qemu("-device")
-            .qemu("virtio-net-pci,netdev=net")
-            .copy("nvme")
-            .copy("ip");
+        let guest = guest.with_network().shared().copy("nvme").copy("ip");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _over = OnDrop(&over);
