@@ -51,6 +51,9 @@ fn all_done(requests: &[Request]) -> Report {
         bytes_from_memory: 0,
         commands: 1,
         bus_bytes: 0,
+        steps: 1,
+        locked_ns: 0,
+        locked_blocks: 0,
     }
 }
 
