@@ -21,12 +21,21 @@
  * directly. What is dirty in the page cache is written from memory straight
  * to the new place, the rest is copied by the device, and only when all data
  * of a step is in place does the file point to it: a range that fails leaves
- * its file as it was. (One that is longer than a section is moved in steps
- * of a section; "moved" counts those that were done.)
+ * its file as it was.
+ *
+ * Ranges are moved in the order of the call, in steps, during which their files
+ * are locked. Ranges that follow each other share a step, and so a command, as
+ * long as they fit into step_blocks and a section, whatever files they are of
+ * (but that of a file that somebody else has open for writing, or that overlaps
+ * another of the step, begins a new one). If a command fails for several ranges
+ * each of them is tried again alone: one that cannot be moved does not keep the
+ * others from it. A range that is longer is moved in several steps; "moved"
+ * counts those that were done.
  */
 #define F2FS_IOC_OFFLOAD		_IOWR(0xf5, 64, struct f2fs_offload)
 
 #define F2FS_OFFLOAD_MAX_RANGES		1024
+#define F2FS_OFFLOAD_MAX_STEP		131072
 
 /* f2fs_offload.flags */
 #define F2FS_OFFLOAD_NO_IN_DEVICE	0x01	/* no In_Device_Defragment */
@@ -88,7 +97,13 @@ struct f2fs_offload {
 	__u64 bytes_from_memory; /* out: dirty, written from the page cache */
 	__u64 commands;		/* out: to the device */
 	__u64 bus_bytes;	/* out: data and descriptors that crossed the bus */
-	__u64 reserved[6];	/* 0 */
+	__u32 step_blocks;	/* most 4 KiB blocks that are moved with files locked, at most
+				 * F2FS_OFFLOAD_MAX_STEP; 0: 8192
+				 */
+	__u32 steps;		/* out: how often files were locked to move data */
+	__u64 locked_ns;	/* out: the longest time for which they were locked */
+	__u32 locked_blocks;	/* out: the blocks that were moved meanwhile */
+	__u32 reserved[7];	/* 0 */
 };
 
 #endif /* _F2FS_OFFLOAD_H */

@@ -140,6 +140,8 @@ pub struct Stats {
     pub host_written_bytes: u64,
     /// Bytes that were copied inside the device on the host's request.
     pub migrated_bytes: u64,
+    /// Commands that asked for that.
+    pub migrations: u64,
     /// Bytes that left flash pages over the channels.
     pub sensed_bytes: ByCause,
     /// Bytes programmed, in whole pages, after a transfer.
@@ -183,6 +185,7 @@ impl Stats {
             host_reading_ns: self.host_reading_ns - earlier.host_reading_ns,
             host_written_bytes: self.host_written_bytes - earlier.host_written_bytes,
             migrated_bytes: self.migrated_bytes - earlier.migrated_bytes,
+            migrations: self.migrations - earlier.migrations,
             sensed_bytes: self.sensed_bytes.since(&earlier.sensed_bytes),
             programmed_bytes: self.programmed_bytes.since(&earlier.programmed_bytes),
             copied_back_bytes: self.copied_back_bytes.since(&earlier.copied_back_bytes),

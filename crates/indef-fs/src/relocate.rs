@@ -54,6 +54,12 @@ pub trait Relocator: Send + Sync {
         Bytes(moved.get().saturating_mul(self.writes_per_byte()))
     }
 
+    /// Relocations that it moves together, and so wants begun at the same time, of whatever files:
+    /// at most this many. 0: it moves each by itself.
+    fn gathers(&self) -> usize {
+        0
+    }
+
     /// Prepare to move `ranges` (ordered, disjoint, block-aligned outward, each of which becomes
     /// contiguous). May allocate, never changes the file.
     ///

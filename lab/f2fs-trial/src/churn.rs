@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use linux_abi::{
-    f2fs::offload::{Flags, Range, Status, offload},
+    f2fs::offload::{Flags, Range, RangeOutcome, Status, offload},
     mapping::SharedBytes,
 };
 use workloads::Numbers;
@@ -25,27 +25,60 @@ use workloads::Numbers;
 use crate::file::{BLOCK, Known, content};
 
 /// The state that all threads share.
-struct Stage<'a> {
-    folder: &'a Path,
+pub(crate) struct Stage<'a> {
+    pub(crate) folder: &'a Path,
     over: AtomicBool,
     end: Instant,
-    moved: AtomicU64,
-    moves: AtomicU64,
+    pub(crate) moved: AtomicU64,
+    pub(crate) moves: AtomicU64,
     operations: AtomicU64,
 }
 
 impl Stage<'_> {
-    fn goes_on(&self) -> bool {
+    pub(crate) fn goes_on(&self) -> bool {
         self.operations.fetch_add(1, Ordering::Relaxed);
         !self.over.load(Ordering::Relaxed) && Instant::now() < self.end
+    }
+
+    /// Note the outcome of a range that others change meanwhile.
+    pub(crate) fn note(&self, outcome: &RangeOutcome) -> Result<()> {
+        match outcome.status {
+            Status::Done
+            | Status::Contiguous
+            | Status::Hole
+            | Status::Changed
+            | Status::Range
+            | Status::Inline
+            | Status::NoSection => {}
+            other => bail!("{other:?}"),
+        }
+        self.moved.fetch_add(outcome.moved, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 /// The work of a thread until the end.
-type Role = fn(&Stage<'_>) -> Result<()>;
+pub(crate) type Role = fn(&Stage<'_>) -> Result<()>;
 
 /// Run for this many seconds.
 pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
+    perform(
+        folder,
+        seconds,
+        &[
+            ("buffered", buffered),
+            ("mapped", mapped),
+            ("direct", direct),
+            ("cut", cut),
+            ("deleted", deleted),
+            ("collected", collect),
+            ("moved", relocate),
+        ],
+    )
+}
+
+/// Have a thread for each role, for this many seconds.
+pub(crate) fn perform(folder: &Path, seconds: u64, roles: &[(&'static str, Role)]) -> Result<()> {
     let stage = Stage {
         folder,
         over: AtomicBool::new(false),
@@ -54,17 +87,8 @@ pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
         moves: AtomicU64::new(0),
         operations: AtomicU64::new(0),
     };
-    let roles: [(&str, Role); 7] = [
-        ("buffered", buffered),
-        ("mapped", mapped),
-        ("direct", direct),
-        ("cut", cut),
-        ("deleted", deleted),
-        ("collected", collect),
-        ("moved", relocate),
-    ];
     let failed = thread::scope(|scope| {
-        let threads = roles.map(|(name, role)| {
+        let begin = |&(name, role): &(&'static str, Role)| {
             let stage = &stage;
             let thread = scope.spawn(move || {
                 let result = role(stage).context(name);
@@ -74,7 +98,8 @@ pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
                 result
             });
             (name, thread)
-        });
+        };
+        let threads: Vec<_> = roles.iter().map(begin).collect();
         threads
             .into_iter()
             .filter_map(|(name, thread)| match thread.join() {
@@ -213,7 +238,7 @@ fn deleted(stage: &Stage<'_>) -> Result<()> {
 }
 
 /// Run garbage collection and checkpoints.
-fn collect(stage: &Stage<'_>) -> Result<()> {
+pub(crate) fn collect(stage: &Stage<'_>) -> Result<()> {
     let folder = File::open(stage.folder)?;
     let mut numbers = Numbers::new(6);
     while stage.goes_on() {
@@ -261,17 +286,7 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
             };
             let report = offload(&root, &ranges, flags)?;
             for outcome in &report.ranges {
-                match outcome.status {
-                    Status::Done
-                    | Status::Contiguous
-                    | Status::Hole
-                    | Status::Changed
-                    | Status::Range
-                    | Status::Inline
-                    | Status::NoSection => {}
-                    other => bail!("{other:?}"),
-                }
-                stage.moved.fetch_add(outcome.moved, Ordering::Relaxed);
+                stage.note(outcome)?;
             }
             stage.moves.fetch_add(1, Ordering::Relaxed);
         }

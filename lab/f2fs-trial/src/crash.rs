@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use linux_abi::{
     cache,
     f2fs::{
-        offload::{Flags, Report, Status, offload},
+        offload::{Flags, RangeOutcome, Report, Status, offload},
         write_checkpoint,
     },
 };
@@ -38,10 +38,10 @@ const NEW_BLOCKS: u64 = 3;
 
 /// The place for requests of marks. In a folder, a new file's name is a mark's name, and the file
 /// is removed when the mark is set; a file holds their names, each followed by a comma.
-struct Marks<'a>(&'a Path);
+pub(crate) struct Marks<'a>(pub(crate) &'a Path);
 
 impl Marks<'_> {
-    fn set(&self, name: &str) -> Result<()> {
+    pub(crate) fn set(&self, name: &str) -> Result<()> {
         if !self.0.is_dir() {
             let mut list = File::options().append(true).create(true).open(self.0)?;
             return Ok(list.write_all(format!("{name},").as_bytes())?);
@@ -86,6 +86,25 @@ fn rewrite(file: &mut Known, part: Part, version: u64) -> Result<()> {
 fn relocate(file: &Known, middle: u64, flags: Flags) -> Result<Report> {
     let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
     Ok(offload(&file.file, &ranges, flags)?)
+}
+
+/// The same for all of them, by one call: those that are not open for writing share a step.
+fn relocate_together(folder: &Path, middle: u64) -> Result<()> {
+    let files: Vec<Known> = FILES
+        .iter()
+        .map(|&number| Known::existing(folder, number, BLOCKS)?.for_reading())
+        .collect::<Result<_>>()?;
+    let ranges: Vec<_> = files
+        .iter()
+        .flat_map(|file| [file.range(middle, BLOCKS - middle), file.range(0, middle)])
+        .collect();
+    let report = offload(&files[0].file, &ranges, Flags::empty())?;
+    // A part of a range that was moved before is in one piece.
+    let is_right = |range: &RangeOutcome| matches!(range.status, Status::Done | Status::Contiguous);
+    ensure!(report.ranges.iter().all(is_right), "{report:?}");
+    let moved = report.ranges.iter().filter(|range| range.moved > 0).count();
+    ensure!(moved > report.steps as usize, "{report:?}");
+    Ok(())
 }
 
 /// Move them, with some blocks dirty, others being written when a checkpoint comes; some are synced
@@ -135,6 +154,8 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
                 file.file.sync_data()?;
                 marks.durable(4, Part::Beside, version)?;
             }
+
+            relocate_together(folder, BLOCKS / 4 + number * 8 + version)?;
 
             let new = 100 * version + number;
             marks.written(new, Part::Still, 1)?;

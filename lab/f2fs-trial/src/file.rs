@@ -65,6 +65,36 @@ impl Known {
         })
     }
 
+    /// The same, open for reading only.
+    pub(crate) fn for_reading(mut self) -> Result<Self> {
+        self.file = File::open(&self.path)?;
+        Ok(self)
+    }
+
+    /// Change it by a descriptor that is open for writing only that long.
+    pub(crate) fn change(&mut self, change: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let writer = File::options().read(true).write(true).open(&self.path)?;
+        let reader = std::mem::replace(&mut self.file, writer);
+        let changed = change(self);
+        self.file = reader;
+        changed
+    }
+
+    /// Make a hole of these blocks.
+    pub(crate) fn punch(&mut self, block: u64, count: u64) -> Result<()> {
+        rustix::fs::fallocate(
+            &self.file,
+            rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE,
+            block * BLOCK,
+            count * BLOCK,
+        )?;
+        let end = self.blocks().min(block + count);
+        if block < end {
+            self.versions[block as usize..end as usize].fill(0);
+        }
+        Ok(())
+    }
+
     /// Two of them, of this many blocks, in pieces of `piece` blocks each: written by turns.
     pub(crate) fn fragmented(
         folder: &Path,

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod basics;
+mod beside;
 mod by_hand;
 mod churn;
 mod crash;
@@ -19,6 +20,7 @@ mod finish;
 mod killed;
 mod oracle;
 mod refusals;
+mod several;
 mod space;
 
 use std::{path::Path, process::ExitCode};
@@ -52,6 +54,12 @@ fn run(arguments: &[String]) -> Result<()> {
             finish::run(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
         }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
+        ["several", folder] => several::run(Path::new(folder)),
+        ["dirty-together", folder] => several::dirty(Path::new(folder)),
+        ["unreadable", folder, asked] => several::unreadable(Path::new(folder), Path::new(asked)),
+        ["beside", folder, seconds] => beside::run(Path::new(folder), seconds.parse()?),
+        ["move-together", files @ ..] => several::relocate(files),
+        ["killed-together", folder] => several::killed(Path::new(folder)),
         ["killed", folder, attempts] => killed::run(Path::new(folder), attempts.parse()?),
         ["space", folder, disk, zoned, how @ ("checkpointed" | "any")] => space::run(
             Path::new(folder),

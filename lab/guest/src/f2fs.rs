@@ -19,19 +19,17 @@ pub(crate) static RECIPE: Recipe = Recipe {
 
 const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
     "6.1":
-        "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
-        "0002-f2fs-send-copies-to-nvme-namespaces.patch"
-        "0003-f2fs-let-the-device-defragment-files.patch"
-        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch"
-        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch"
-        "0006-f2fs-hold-a-file-s-locks-for-its-blocks-not-for-its-h.patch"
-        "0007-f2fs-move-node-blocks-without-the-mark-of-an-old-fsync.patch";
+        "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
+        "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
+        "0003-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
+        "0005-f2fs-send-copies-to-NVMe-namespaces.patch"
+        "0006-f2fs-let-the-device-defragment-files.patch";
     "6.12":
-        "0001-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
-        "0002-f2fs-send-copies-to-nvme-namespaces.patch"
-        "0003-f2fs-let-the-device-defragment-files.patch"
-        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-data.patch"
-        "0005-f2fs-have-a-checkpoint-wait-for-data-that-replaces-ol.patch"
-        "0006-f2fs-hold-a-file-s-locks-for-its-blocks-not-for-its-h.patch"
-        "0007-f2fs-move-node-blocks-without-the-mark-of-an-old-fsync.patch";
+        "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
+        "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
+        "0003-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
+        "0005-f2fs-send-copies-to-NVMe-namespaces.patch"
+        "0006-f2fs-let-the-device-defragment-files.patch";
 };

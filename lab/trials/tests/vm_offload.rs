@@ -43,7 +43,7 @@ fn device_copies(release: Release, device: ZnsDevice) {
     let path = |name| folder.path().join(name);
     let (done, after) = (json(&path("run.json")), json(&path("after.json")));
     println!("{}", done["totals"]);
-    for name in ["/a", "/b", "/small1", "/small8"] {
+    for name in ["/a", "/b", "/small1", "/small16"] {
         let moved = file(&done, name);
         assert_eq!(moved["engine"], "f2fs-offload", "{moved}");
         assert_eq!(moved["status"], "moved", "{moved}");
@@ -58,7 +58,12 @@ fn device_copies(release: Release, device: ZnsDevice) {
     assert_eq!(bytes(&done, "bytes_host_read"), 0);
     assert_eq!(bytes(&done, "bytes_host_written"), 0);
     if let Some(flashd) = zns.flashd() {
-        assert_eq!(flashd.stats().model.migrated_bytes, moved);
+        let device = flashd.stats().model;
+        assert_eq!(device.migrated_bytes, moved);
+        // Files share commands; the guest takes longer to open one than the device to move it.
+        let files = bytes(&done, "files_moved");
+        println!("{files} files by {} commands", device.migrations);
+        assert!(device.migrations < files, "{}", device.migrations);
         // The distribution was less even before than after.
         let dopf = |of: &Value| of["totals"]["dopf_mean"].as_f64().unwrap();
         assert!(dopf(&after) < dopf(&json(&path("before.json"))));

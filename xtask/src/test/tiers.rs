@@ -27,7 +27,7 @@ pub(crate) enum Tier {
 
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel.
-const FURTHER: [(&str, &str); 18] = [
+const FURTHER: [(&str, &str); 20] = [
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
         "vm",
@@ -47,6 +47,11 @@ const FURTHER: [(&str, &str); 18] = [
     (
         "vm",
         "offload::vm_6_1_zones_that_are_left_are_finished_with_no_file_locked",
+    ),
+    ("vm", "several::vm_6_1_several_files_share_a_command"),
+    (
+        "vm",
+        "several::vm_6_1_several_files_are_whole_whatever_happens_to_one",
     ),
     ("vm_offload", "vm_the_device_copies_on_6_1"),
     (

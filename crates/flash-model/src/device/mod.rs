@@ -64,6 +64,7 @@ pub struct Device {
     host_reading: Spell,
     host_written_bytes: u64,
     migrated_bytes: u64,
+    migrations: u64,
     /// Kept for its memory.
     page: PageWork,
 }
@@ -126,6 +127,7 @@ impl Device {
             host_reading: Spell::default(),
             host_written_bytes: 0,
             migrated_bytes: 0,
+            migrations: 0,
             page: PageWork::default(),
         })
     }
@@ -307,6 +309,7 @@ impl Device {
             host_reading_ns: self.host_reading.total,
             host_written_bytes: self.host_written_bytes,
             migrated_bytes: self.migrated_bytes,
+            migrations: self.migrations,
             sensed_bytes: ByCause::new(&core.traffic.sensed),
             programmed_bytes: ByCause::new(&core.traffic.programmed),
             copied_back_bytes: ByCause::new(&core.traffic.copied_back),

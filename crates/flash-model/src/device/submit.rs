@@ -57,9 +57,11 @@ impl Device {
             | Command::WriteZeroes { len, .. } => self.host_written_bytes += len,
             Command::Copy { sources, .. } => {
                 self.migrated_bytes += sources.iter().map(|span| span.len).sum::<u64>();
+                self.migrations += 1;
             }
             Command::Migrate { moves } => {
                 self.migrated_bytes += moves.iter().map(|wanted| wanted.len).sum::<u64>();
+                self.migrations += 1;
             }
             Command::Flush
             | Command::Deallocate { .. }

@@ -40,6 +40,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    thread::Scope,
     time::Instant,
 };
 
@@ -116,6 +117,8 @@ fn run_with(
         observer,
         copier: &*copier,
         workers: options.workers(),
+        files,
+        gathering: AtomicBool::new(false),
         stop: Stop::new(cancel, options.time_limit),
         budget: Budget::new(bytes),
         pace: Pace::new(options.rate),
@@ -134,7 +137,7 @@ fn run_with(
             .min(files.max(1))
             .max(run.workers.min(files * 4))
         {
-            scope.spawn(|| run.work(&schedule));
+            scope.spawn(|| run.work(&schedule, scope));
         }
     });
     for job in schedule.rest() {
@@ -146,7 +149,7 @@ fn run_with(
 
 impl Run<'_> {
     /// The loop of one worker.
-    fn work(&self, schedule: &Schedule) {
+    fn work<'scope>(&'scope self, schedule: &'scope Schedule, scope: &'scope Scope<'scope, '_>) {
         // Not the idle class: an application that waits for a page which we read, or for the locks
         // under which we write, would wait for our turn; mq-deadline lets the idle class wait for
         // up to 10 s (prio_aging_expire; block/mq-deadline.c, v6.1).
@@ -163,12 +166,31 @@ impl Run<'_> {
                     let first = pieces.next();
                     opening.found(pieces);
                     if let Some(piece) = first {
+                        self.gather(&piece, schedule, scope);
                         self.piece(&piece, &mut mapper);
                     }
                 }
                 Task::Piece(piece) => self.piece(&piece, &mut mapper),
             }
             self.say_stopping();
+        }
+    }
+
+    /// Where an engine moves files together, begin as many as it wants, unless somebody has said how
+    /// many, or how slowly. The workers wait for each other most of the time.
+    fn gather<'scope>(
+        &'scope self,
+        piece: &Piece,
+        schedule: &'scope Schedule,
+        scope: &'scope Scope<'scope, '_>,
+    ) {
+        let wanted = piece.file.relocator().gathers().min(self.files);
+        let is_free = self.options.jobs == 0 && self.options.rate.is_none();
+        if !is_free || wanted <= self.workers || self.gathering.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        for _ in self.workers..wanted {
+            scope.spawn(|| self.work(schedule, scope));
         }
     }
 

@@ -9,8 +9,9 @@ use units::Bytes;
 /// How to carry plans out.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Files (or pieces of large files) that are moved at the same time; 0 for one on each CPU, at
-    /// most 4.
+    /// Files (or pieces of large files) that are moved at the same time; 0 for one on each CPU, but at
+    /// least 4, as the work waits for the device more than it computes, and as many as an engine wants that moves files together
+    /// ([`indef_fs::Relocator::gathers`]).
     pub jobs: usize,
     /// Requests in flight inside one file.
     pub queue_depth: u32,
@@ -66,7 +67,7 @@ impl Default for RunOptions {
 impl RunOptions {
     pub(super) fn workers(&self) -> usize {
         match self.jobs {
-            0 => std::thread::available_parallelism().map_or(1, |n| n.get().min(4)),
+            0 => std::thread::available_parallelism().map_or(4, |n| n.get().max(4)),
             jobs => jobs,
         }
     }

@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     io,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,6 +21,7 @@ use super::{
     shared::Run,
     step_size::StepSize,
 };
+use crate::sync::lock;
 
 /// A copy checks this often (in bytes) whether it is to stop.
 const SLICE: u64 = 64 << 20;
@@ -86,7 +90,7 @@ impl Run<'_> {
     fn steps(&self, piece: &Piece, meter: &Meter<'_, '_>, moved: &mut Moved) -> Option<Reason> {
         let file = &piece.file;
         let sharing = Sharing::of(file);
-        let mut size = self.step_size(file.target.block_size);
+        let size = self.step_size(piece);
         let mut idle = 0;
         let mut relocation = match file.relocator().begin(&file.target, &piece.ranges, meter) {
             Ok(relocation) => relocation,
@@ -96,7 +100,7 @@ impl Run<'_> {
             if self.stop.cause().is_some() {
                 return Some(Reason::Skip(SkipReason::Stopped));
             }
-            let limit = size.limit();
+            let limit = lock(&size).limit();
             self.pace.wait(limit.bytes, &self.stop);
             let step = match relocation.step(limit) {
                 Ok(step) => step,
@@ -106,7 +110,7 @@ impl Run<'_> {
             *moved += done;
             meter.step(limit.bytes, moved);
             self.note(&done);
-            size.learn(&done, sharing.count());
+            lock(&size).learn(&done, sharing.count());
             if matches!(step, Step::Done(_)) {
                 return None;
             }
@@ -136,10 +140,19 @@ impl Run<'_> {
         }
     }
 
-    fn step_size(&self, block_size: Bytes) -> StepSize {
-        // With a slow rate large steps would come in bursts.
-        let largest = self.pace.bytes_in(Duration::from_millis(200));
-        StepSize::new(self.options.max_stall, block_size, largest)
+    /// The size of a piece's steps: its own, or one for all files that are moved together.
+    fn step_size(&self, piece: &Piece) -> Arc<Mutex<StepSize>> {
+        let block_size = piece.file.target.block_size;
+        let new = || {
+            // With a slow rate large steps would come in bursts.
+            let largest = self.pace.bytes_in(Duration::from_millis(200));
+            let size = StepSize::new(self.options.max_stall, block_size, largest);
+            Arc::new(Mutex::new(size))
+        };
+        match piece.file.relocator().gathers() {
+            0 => new(),
+            _ => Arc::clone(piece.file.volume.step_size.get_or_init(new)),
+        }
     }
 }
 

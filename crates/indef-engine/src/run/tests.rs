@@ -262,6 +262,59 @@ fn the_rate_is_kept_with_and_without_copying() {
 }
 
 #[test]
+fn an_engine_that_moves_files_together_gets_many_unless_somebody_said_how_many() {
+    const FILES: u64 = 24;
+    const SIZE: u64 = 64 * BLOCK;
+    let most_at_once = |jobs, rate| {
+        let sim = Simulated::new();
+        {
+            let mut state = sim.state.lock().unwrap();
+            state.gathers = 16;
+            state.sleeps = true;
+            state.fixed = Duration::from_millis(100);
+        }
+        let plans: Vec<_> = (0..FILES)
+            .map(|n| sim.file(&format!("{n}"), 64, BLOCK))
+            .collect();
+        let options = RunOptions {
+            jobs,
+            rate,
+            ..options()
+        };
+        let result = sim.run(plans, &options);
+        assert_eq!(result.totals.bytes_relocated, Bytes(FILES * SIZE));
+        let state = sim.state.lock().unwrap();
+        state.most_taken / SIZE
+    };
+    let many = most_at_once(0, None);
+    assert!((8..=16).contains(&many), "{many}");
+    assert!(most_at_once(3, None) <= 3);
+    assert!(most_at_once(0, Some(Bytes::gib(1))) <= 4);
+}
+
+#[test]
+fn files_that_are_moved_together_have_one_step_size() {
+    let first_step_of_the_last_file = |gathers| {
+        let sim = Simulated::new();
+        sim.state.lock().unwrap().gathers = gathers;
+        let plans: Vec<_> = (0..4)
+            .map(|n| sim.file(&format!("{n}"), 2048, 4 * BLOCK))
+            .collect();
+        let options = RunOptions {
+            jobs: 1,
+            ..options()
+        };
+        sim.run(plans, &options);
+        let state = sim.state.lock().unwrap();
+        let last = *state.begun.last().unwrap();
+        let steps = state.steps.iter().filter(|(inode, _)| *inode == last);
+        steps.map(|(_, bytes)| *bytes).next().unwrap()
+    };
+    assert_eq!(first_step_of_the_last_file(0), 256 << 10);
+    assert!(first_step_of_the_last_file(16) >= 2 << 20);
+}
+
+#[test]
 fn a_stop_comes_after_the_current_step_and_the_rest_is_named() {
     let sim = Simulated::new();
     {

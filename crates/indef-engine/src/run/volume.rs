@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -10,7 +10,9 @@ use indef_core::SkipReason;
 use indef_fs::{EngineOptions, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
-use super::{Event, Observer, Reason, RunOptions, backend::Backend, limits::Stop};
+use super::{
+    Event, Observer, Reason, RunOptions, backend::Backend, limits::Stop, step_size::StepSize,
+};
 use crate::sync::lock;
 
 /// A file system with its engines.
@@ -21,6 +23,8 @@ pub(super) struct Volume {
     /// The most telling reason of the engines that are not available.
     refusal: Option<Reason>,
     pub(super) room: Room,
+    /// The size of steps in which several files are moved together.
+    pub(super) step_size: OnceLock<Arc<Mutex<StepSize>>>,
 }
 
 impl Volume {
@@ -68,6 +72,7 @@ impl Volume {
             engines,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
             room: Room::new(options.min_free_pct),
+            step_size: OnceLock::new(),
         })
     }
 

@@ -1,8 +1,12 @@
 //! Ranges of many files in one call.
 //!
 //! Workers hand in the parts that they want moved next; one of them makes the call for all that
-//! wait, and each gets its own part of the answer. While a call is under way the next one gathers
-//! by itself, so that calls grow with the number of workers and nobody waits for company.
+//! wait, and each gets its own part of the answer. While a call is under way the next one gathers;
+//! a call that is small is held back for a moment while others are about to hand in something.
+//!
+//! The kernel moves the ranges of a call in steps, and those of a step by one command of the device,
+//! whatever files they are of. It locks these files for that time, so no step is larger than what the
+//! workers were told ([`step_of`]).
 //!
 //! The kernel puts ranges one after the other into its log. A relocation that moves a range in
 //! several calls keeps the log to itself until it is through: a range of another file in between
@@ -13,17 +17,20 @@ use std::{
     fs::File,
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use linux_abi::f2fs::offload::{MAX_RANGES, RangeOutcome, Report};
 use units::{Bytes, Nanos};
 
-use super::parts::Part;
+use super::{BLOCK, parts::Part};
 use crate::{Finding, Moved};
 
 /// No call is asked for more, however many requests wait: others than us may want the log, too.
 const CALL_MAX: Bytes = Bytes::mib(64);
+
+/// A small call is held back this long for others: as long as a device takes for some MiB.
+const COMPANY: Duration = Duration::from_millis(10);
 
 /// A worker's request to move parts of one file, of which only the last may continue.
 pub(super) struct Request {
@@ -31,6 +38,14 @@ pub(super) struct Request {
     pub(super) relocation: u64,
     pub(super) file: Arc<File>,
     pub(super) parts: Vec<Part>,
+    /// Files are to be locked for no more than this in one go.
+    pub(super) limit: Bytes,
+}
+
+/// The most bytes of a step of the call that these requests make.
+pub(super) fn step_of(requests: &[Request]) -> Bytes {
+    let limits = requests.iter().map(|request| request.limit);
+    limits.min().unwrap_or(Bytes::ZERO)
 }
 
 impl Request {
@@ -69,6 +84,8 @@ struct State {
     answers: HashMap<u64, io::Result<Answer>>,
     /// A call is under way.
     calling: bool,
+    /// Relocations that may hand in something.
+    relocations: usize,
     /// The relocation that has the log to itself.
     owner: Option<u64>,
 }
@@ -84,6 +101,8 @@ impl Batches {
         let ticket = state.next_ticket;
         state.next_ticket += 1;
         state.waiting.push_back((ticket, request));
+        self.changed.notify_all();
+        let company = Instant::now() + COMPANY;
         loop {
             if let Some(answer) = state.answers.remove(&ticket) {
                 return answer;
@@ -97,6 +116,14 @@ impl Batches {
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            let patience = company.saturating_duration_since(Instant::now());
+            if !patience.is_zero() && state.grows(&ours) {
+                state = self
+                    .changed
+                    .wait_timeout(state, patience)
+                    .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
                 continue;
             }
             let (tickets, requests) = state.take(&ours);
@@ -113,14 +140,20 @@ impl Batches {
         }
     }
 
+    /// A relocation begins: it will hand in something, and [`Self::release`] ends it.
+    pub(super) fn enter(&self) {
+        self.lock().relocations += 1;
+    }
+
     /// End the ownership of the log by a relocation that is at its end, however that came.
     pub(super) fn release(&self, relocation: u64) {
         let mut state = self.lock();
+        state.relocations = state.relocations.saturating_sub(1);
         if state.owner == Some(relocation) {
             state.owner = None;
-            drop(state);
-            self.changed.notify_all();
         }
+        drop(state);
+        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -161,6 +194,19 @@ impl State {
             }
         }
         chosen
+    }
+
+    /// Whether a call of these tickets would be larger if it were made later: it does not fill a step,
+    /// takes all that wait, and there are relocations that do not wait.
+    fn grows(&self, chosen: &[u64]) -> bool {
+        let mine = |(ticket, _): &&(u64, Request)| chosen.contains(ticket);
+        let requests = || self.waiting.iter().filter(mine).map(|(_, request)| request);
+        let bytes: Bytes = requests().map(Request::bytes).sum();
+        let step = requests().map(|request| request.limit).min();
+        chosen.len() == self.waiting.len()
+            && self.waiting.len() < self.relocations
+            && step.is_some_and(|step| bytes < step)
+            && !requests().any(Request::continues)
     }
 
     fn take(&mut self, chosen: &[u64]) -> (Vec<u64>, Vec<Request>) {
@@ -205,12 +251,8 @@ impl Drop for UnderWay<'_> {
 }
 
 fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
-    let began = Instant::now();
     match call(requests) {
-        Ok(report) => share(requests, &report, Nanos::from(began.elapsed()))
-            .into_iter()
-            .map(Ok)
-            .collect(),
+        Ok(report) => share(requests, &report).into_iter().map(Ok).collect(),
         // An error cannot be cloned, but its number can.
         Err(error) => requests
             .iter()
@@ -226,8 +268,9 @@ fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
 
 /// Divide the work of a call among its requests. The kernel reports for each range how much was
 /// moved, but by which way only for all of them: where there was more than one way, a request's
-/// share of each is its share of the bytes. The sums are exact.
-fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
+/// share of each is its share of the bytes. The sums are exact. The longest lock is told to one of
+/// them, so that it counts once.
+fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
     let mut outcomes = report.ranges.iter().copied();
     let mine: Vec<Vec<RangeOutcome>> = requests
         .iter()
@@ -236,6 +279,10 @@ fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
     let moved = |outcomes: &[RangeOutcome]| outcomes.iter().map(|o| o.moved).sum::<u64>();
     let all: u64 = mine.iter().map(|outcomes| moved(outcomes)).sum();
     let mut before = 0;
+    let mut lock = (
+        Nanos(report.locked_ns),
+        BLOCK * u64::from(report.locked_blocks),
+    );
     let mut answers = Vec::with_capacity(mine.len());
     for outcomes in mine {
         let own = moved(&outcomes);
@@ -245,6 +292,10 @@ fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
         let part = |total: u64| upto(total, before + own) - upto(total, before);
         let (host, memory) = (part(report.bytes_host), part(report.bytes_from_memory));
         let device = part(report.bytes_in_device + report.bytes_copied);
+        let (locked, locked_bytes) = match own {
+            0 => Default::default(),
+            _ => std::mem::take(&mut lock),
+        };
         answers.push(Answer {
             outcomes,
             moved: Moved {
@@ -252,8 +303,8 @@ fn share(requests: &[Request], report: &Report, elapsed: Nanos) -> Vec<Answer> {
                 host_read: Bytes(host),
                 host_written: Bytes(host + memory),
                 offloaded: Bytes(device),
-                locked: Nanos(part(elapsed.get())),
-                locked_bytes: Bytes(own),
+                locked,
+                locked_bytes,
                 ..Moved::default()
             },
         });

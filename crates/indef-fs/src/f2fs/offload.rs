@@ -14,6 +14,7 @@
 use std::{
     fs::File,
     io,
+    num::NonZeroU32,
     os::fd::AsFd,
     path::PathBuf,
     sync::{
@@ -24,14 +25,15 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::f2fs::offload::{
-    Flags, MAX_RANGES, Range, RangeOutcome, Report, Status, Way, offload, query,
+    Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Way, offload,
+    offload_in_steps, query,
 };
 use rustix::io::Errno;
 use units::{Bytes, FileRange};
 
 use super::{
-    admit,
-    batch::{Answer, Batches, Request},
+    BLOCK, admit,
+    batch::{Answer, Batches, Request, step_of},
     parts::{Part, Parts},
 };
 use crate::{
@@ -47,6 +49,9 @@ const SETTLING: Bytes = Bytes::mib(32);
 /// The least that a step moves, however short it is to be: below that the time of a call hardly
 /// depends on the bytes, and a part so short that it holds no two fragments would stay as it is.
 const LEAST: Bytes = Bytes::mib(1);
+/// Relocations that make a call together: between two commands the device has nothing to do, and
+/// files are small.
+const GATHERED: usize = 32;
 /// Parts of one file in one call.
 const PARTS: usize = MAX_RANGES / 4;
 
@@ -97,13 +102,14 @@ impl F2fsOffload {
         let Some(first) = requests.first() else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        let report = offload(&first.file, &ranges, Flags::empty())?;
+        let step = blocks_of(step_of(requests));
+        let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), step);
+        let report = call(&ranges)?;
         let Some(full) = (report.ranges.iter()).position(|o| o.status == Status::NoSection) else {
             return Ok(report);
         };
         // The data moved by the first call counts, however the second one ends.
-        let again = checkpoint(&first.file)
-            .and_then(|()| offload(&first.file, &ranges[full..], Flags::empty()));
+        let again = checkpoint(&first.file).and_then(|()| call(&ranges[full..]));
         Ok(match again {
             Ok(rest) => join(report, full, rest),
             Err(error) => {
@@ -138,7 +144,17 @@ fn join(mut first: Report, at: usize, second: Report) -> Report {
     first.bytes_from_memory += second.bytes_from_memory;
     first.commands += second.commands;
     first.bus_bytes += second.bus_bytes;
+    first.steps += second.steps;
+    if second.locked_ns > first.locked_ns {
+        (first.locked_ns, first.locked_blocks) = (second.locked_ns, second.locked_blocks);
+    }
     first
+}
+
+/// The blocks of a step that moves at most this many bytes.
+fn blocks_of(bytes: Bytes) -> NonZeroU32 {
+    let blocks = (bytes.get() / BLOCK.get()).min(MAX_STEP_BLOCKS.into());
+    NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN)
 }
 
 /// Make moved data durable, and the old places free.
@@ -187,6 +203,10 @@ impl Relocator for F2fsOffload {
         admit(target)
     }
 
+    fn gathers(&self) -> usize {
+        GATHERED
+    }
+
     fn begin<'a>(
         &'a self,
         target: &'a Target,
@@ -194,11 +214,14 @@ impl Relocator for F2fsOffload {
         _copier: &'a dyn RangeCopier,
     ) -> Result<Box<dyn Relocation + 'a>, Refusal> {
         let fail = |error| target.error("look at the file", None, error);
+        let file = Arc::new(target.file.try_clone().map_err(fail)?);
+        let parts = Parts::of(target, ranges, Some(self.section))?;
+        self.batches.enter();
         Ok(Box::new(OffloadRelocation {
             engine: self,
             target,
-            file: Arc::new(target.file.try_clone().map_err(fail)?),
-            parts: Parts::of(target, ranges, Some(self.section))?,
+            file,
+            parts,
             id: self.relocations.fetch_add(1, Ordering::Relaxed),
             moved: false,
             refused: None,
@@ -256,7 +279,7 @@ impl OffloadRelocation<'_> {
         Ok(parts)
     }
 
-    fn offload(&mut self, parts: Vec<Part>) -> Result<Moved, Refusal> {
+    fn offload(&mut self, parts: Vec<Part>, limit: Bytes) -> Result<Moved, Refusal> {
         // Only the host's copies go through the page cache.
         let records: Vec<CacheRecord> = match self.engine.way {
             Way::Host => parts
@@ -269,6 +292,7 @@ impl OffloadRelocation<'_> {
             relocation: self.id,
             file: Arc::clone(&self.file),
             parts: parts.clone(),
+            limit,
         };
         let answer = self
             .engine
@@ -339,14 +363,15 @@ impl Relocation for OffloadRelocation<'_> {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
-        let parts = self.next(limit.bytes.max(LEAST))?;
+        let limit = limit.bytes.max(LEAST);
+        let parts = self.next(limit)?;
         if parts.is_empty() {
             return match self.moved {
                 true => Ok(Step::Done(Moved::default())),
                 false => Err(SkipReason::NoGain.into()),
             };
         }
-        let moved = self.offload(parts)?;
+        let moved = self.offload(parts, limit)?;
         match self.refused.take() {
             Some(refused) if moved == Moved::default() => Err(refused),
             refused => {

@@ -149,7 +149,8 @@ pub(crate) struct ScanArgs {
 /// How many threads.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Workers {
-    /// Files examined (or moved) at the same time [default: number of processors, at least 4]
+    /// Files examined (or moved) at the same time [default: number of processors, at least 4; up to 32
+    /// where an engine moves files together]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
 }

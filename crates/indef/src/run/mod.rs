@@ -137,7 +137,7 @@ fn carry_out(
     cancel: &Cancel,
     watch: &Watch<'_>,
 ) -> Result<Done> {
-    let base = work.run_options.unwrap_or_else(default_options);
+    let base = work.run_options.unwrap_or_default();
     let mut options = options_over(base, &args.how, &args.bounds, args.workers);
     options.budget = work.budget(options.budget);
     if work.interrupted {
@@ -168,14 +168,7 @@ fn carry_out(
 
 /// The options of a run from those of the command line.
 pub(crate) fn run_options(how: &HowArgs, bounds: &BoundArgs, workers: Workers) -> RunOptions {
-    options_over(default_options(), how, bounds, workers)
-}
-
-fn default_options() -> RunOptions {
-    RunOptions {
-        jobs: Workers::default().count(),
-        ..RunOptions::default()
-    }
+    options_over(RunOptions::default(), how, bounds, workers)
 }
 
 /// The given options, falling back to those of `base`.

@@ -4,6 +4,7 @@
 use std::{
     io,
     mem::{offset_of, size_of},
+    num::NonZeroU32,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
@@ -11,6 +12,9 @@ use crate::{abi::AbiItem, ioctl};
 
 /// Largest number of ranges in one call.
 pub const MAX_RANGES: usize = 1024;
+
+/// Largest number of 4 KiB blocks in one step.
+pub const MAX_STEP_BLOCKS: u32 = 131_072;
 
 bitflags::bitflags! {
     /// `F2FS_OFFLOAD_*`: which ways the kernel may use. An unknown flag is `EINVAL`.
@@ -169,6 +173,12 @@ pub struct Report {
     pub commands: u64,
     /// Bytes of data and descriptors that went over the bus.
     pub bus_bytes: u64,
+    /// Number of times that files were locked to move data.
+    pub steps: u32,
+    /// The longest time that they were, in nanoseconds.
+    pub locked_ns: u64,
+    /// Number of 4 KiB blocks that were moved in that time.
+    pub locked_blocks: u32,
 }
 
 /// `struct f2fs_offload_range`.
@@ -201,7 +211,11 @@ struct Offload {
     bytes_from_memory: u64,
     commands: u64,
     bus_bytes: u64,
-    reserved: [u64; 6],
+    step_blocks: u32,
+    steps: u32,
+    locked_ns: u64,
+    locked_blocks: u32,
+    reserved: [u32; 7],
 }
 
 const _: () = {
@@ -213,7 +227,9 @@ const _: () = {
     assert!(offset_of!(Offload, ranges) == 16);
     assert!(offset_of!(Offload, way) == 24);
     assert!(offset_of!(Offload, bytes_in_device) == 32);
-    assert!(offset_of!(Offload, reserved) == 80);
+    assert!(offset_of!(Offload, step_blocks) == 80);
+    assert!(offset_of!(Offload, locked_ns) == 88);
+    assert!(offset_of!(Offload, reserved) == 100);
     assert!(<Offload as ioctl::IoctlArgument>::REQUEST == 0xC080_F540);
 };
 
@@ -252,6 +268,10 @@ pub const ABI: &[AbiItem] = &[
             ("bytes_from_memory", offset_of!(Offload, bytes_from_memory)),
             ("commands", offset_of!(Offload, commands)),
             ("bus_bytes", offset_of!(Offload, bus_bytes)),
+            ("step_blocks", offset_of!(Offload, step_blocks)),
+            ("steps", offset_of!(Offload, steps)),
+            ("locked_ns", offset_of!(Offload, locked_ns)),
+            ("locked_blocks", offset_of!(Offload, locked_blocks)),
             ("reserved", offset_of!(Offload, reserved)),
         ],
         requests: &[
@@ -260,6 +280,7 @@ pub const ABI: &[AbiItem] = &[
                 <Offload as ioctl::IoctlArgument>::REQUEST,
             ),
             ("F2FS_OFFLOAD_MAX_RANGES", MAX_RANGES as u32),
+            ("F2FS_OFFLOAD_MAX_STEP", MAX_STEP_BLOCKS),
             ("F2FS_OFFLOAD_NO_IN_DEVICE", Flags::NO_IN_DEVICE.bits()),
             ("F2FS_OFFLOAD_NO_COPY", Flags::NO_COPY.bits()),
             ("F2FS_OFFLOAD_NO_HOST", Flags::NO_HOST.bits()),
@@ -287,12 +308,13 @@ unsafe impl ioctl::IoctlArgument for Offload {
 /// The kernel's errno: `ENOTTY` where it (or the file system) does not have this ioctl, `EPERM`
 /// without `CAP_SYS_ADMIN`.
 pub fn query(file: impl AsFd, flags: Flags) -> io::Result<Capability> {
-    call(file.as_fd(), &[], flags | Flags::QUERY).map(|report| report.capability)
+    call(file.as_fd(), &[], flags | Flags::QUERY, 0).map(|report| report.capability)
 }
 
 /// Give each of these ranges contiguous blocks, in the given order. `on` is any file or folder of the
-/// file system. A range that could not be moved is not an error but has a [`Status`]. A signal ends
-/// the call early: the remaining ranges are [`Status::NotReached`].
+/// file system. Ranges that follow each other share a step and a command, of whatever files they are,
+/// as long as they fit into 8192 blocks. A range that could not be moved is not an error but has a
+/// [`Status`]. A signal ends the call early: the remaining ranges are [`Status::NotReached`].
 ///
 /// # Errors
 ///
@@ -301,10 +323,30 @@ pub fn query(file: impl AsFd, flags: Flags) -> io::Result<Capability> {
 /// the file system is not zoned and mounted `mode=lfs`, or the flags leave no way, `EIO` where it was
 /// shut down or the checkpoint failed. With `EIO` some ranges may have been moved.
 pub fn offload(on: impl AsFd, ranges: &[Range<'_>], flags: Flags) -> io::Result<Report> {
-    call(on.as_fd(), ranges, flags)
+    call(on.as_fd(), ranges, flags, 0)
 }
 
-fn call(on: BorrowedFd<'_>, ranges: &[Range<'_>], flags: Flags) -> io::Result<Report> {
+/// As [`offload`], with at most `blocks` 4 KiB blocks in a step. Files are locked for the time of a
+/// step.
+///
+/// # Errors
+///
+/// Those of [`offload`], and `E2BIG` with more than [`MAX_STEP_BLOCKS`] blocks.
+pub fn offload_in_steps(
+    on: impl AsFd,
+    ranges: &[Range<'_>],
+    flags: Flags,
+    blocks: NonZeroU32,
+) -> io::Result<Report> {
+    call(on.as_fd(), ranges, flags, blocks.get())
+}
+
+fn call(
+    on: BorrowedFd<'_>,
+    ranges: &[Range<'_>],
+    flags: Flags,
+    step_blocks: u32,
+) -> io::Result<Report> {
     let too_many = || io::Error::from_raw_os_error(libc::E2BIG);
     let mut raw: Vec<RawRange> = ranges
         .iter()
@@ -322,6 +364,7 @@ fn call(on: BorrowedFd<'_>, ranges: &[Range<'_>], flags: Flags) -> io::Result<Re
         count: u32::try_from(raw.len()).map_err(|_| too_many())?,
         // Valid, exclusive and unmoved until the ioctl returns.
         ranges: raw.as_mut_ptr() as u64,
+        step_blocks,
         ..Offload::default()
     };
     ioctl::call(on, &mut argument)?;
@@ -344,6 +387,9 @@ fn call(on: BorrowedFd<'_>, ranges: &[Range<'_>], flags: Flags) -> io::Result<Re
         bytes_from_memory: argument.bytes_from_memory,
         commands: argument.commands,
         bus_bytes: argument.bus_bytes,
+        steps: argument.steps,
+        locked_ns: argument.locked_ns,
+        locked_blocks: argument.locked_blocks,
     })
 }
 

@@ -36,13 +36,23 @@ if dmesg | grep -qE "$complaints"; then dmesg; exit 9; fi
 
 /// Run a trial (shell commands) in a guest; `None` where there is no guest. Its output is printed.
 pub(crate) fn trial(release: Release, zns: &Zns, script: &str) -> Option<Outcome> {
+    trial_with(release, zns, script, None)
+}
+
+/// The same, with a folder of this machine as /share.
+pub(crate) fn trial_with(
+    release: Release,
+    zns: &Zns,
+    script: &str,
+    share: Option<&Path>,
+) -> Option<Outcome> {
     run(
         release,
         zns,
         ZnsSetup::Mounted,
         &AROUND.replace("TRIAL", script),
         600 + setting("INDEF_CHURN_SECONDS", 0),
-        None,
+        share,
     )
 }
 

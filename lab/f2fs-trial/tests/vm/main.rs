@@ -3,4 +3,5 @@
 mod fixture;
 mod offload;
 mod power_cuts;
+mod several;
 mod space;

@@ -5,7 +5,7 @@
 engine=$2
 
 # Many small files, so that calls have several.
-for n in 1 2 3 4 5 6 7 8; do
+for n in $(seq 16); do
   for at in 0 1 2; do
     dd if=/share/b of=$ZNS_MOUNT/small$n bs=4k skip=$at seek=$at count=1 conv=notrunc,fsync
     dd if=/share/b of=$ZNS_MOUNT/between bs=4k seek=$((n * 3 + at)) count=1 conv=notrunc,fsync
@@ -21,7 +21,7 @@ $indef --json run --engine $engine $ZNS_MOUNT >/share/again.json
 
 same() {
   for file in a b c; do cmp /share/$file $ZNS_MOUNT/$file; done
-  for n in 1 2 3 4 5 6 7 8; do cmp -n 12288 /share/b $ZNS_MOUNT/small$n; done
+  for n in $(seq 16); do cmp -n 12288 /share/b $ZNS_MOUNT/small$n; done
 }
 same
 echo 3 >/proc/sys/vm/drop_caches

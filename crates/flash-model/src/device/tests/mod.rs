@@ -379,6 +379,7 @@ fn copy_and_migration_on_a_conventional_namespace() {
     assert!(done > now);
     let stats = device.stats().since(&before);
     assert_eq!(stats.migrated_bytes, 12 * MIB + 4096);
+    assert_eq!(stats.migrations, 1);
     assert_eq!(stats.programmed_bytes.migration, 12 * MIB);
     let overlap = Command::Copy {
         sources: &sources,

@@ -43,6 +43,7 @@ pub(super) struct State {
     /// The engine copies through the host.
     pub(super) copies: bool,
     pub(super) splits: bool,
+    pub(super) gathers: usize,
 }
 
 pub(super) struct Simulated {
@@ -217,6 +218,10 @@ impl Relocator for Engine {
 
     fn splits(&self) -> bool {
         self.0.lock().unwrap().splits
+    }
+
+    fn gathers(&self) -> usize {
+        self.0.lock().unwrap().gathers
     }
 
     fn moves_whole_files(&self) -> bool {

@@ -26,6 +26,7 @@ fn request(relocation: u64, parts: Vec<Part>) -> Request {
         relocation,
         file,
         parts,
+        limit: Bytes::mib(1),
     }
 }
 
@@ -51,6 +52,9 @@ fn all_done(requests: &[Request]) -> Report {
         bytes_from_memory: 0,
         commands: 1,
         bus_bytes: 0,
+        steps: 1,
+        locked_ns: 0,
+        locked_blocks: 0,
     }
 }
 
@@ -120,6 +124,57 @@ fn those_who_wait_share_a_call() {
 }
 
 #[test]
+fn a_small_call_is_held_back_for_others() {
+    let batches = Batches::default();
+    let calls = Mutex::new(Vec::new());
+    let call = |requests: &[Request]| {
+        calls.lock().unwrap().push(requests.len());
+        Ok(all_done(requests))
+    };
+    let begun = Barrier::new(8);
+    thread::scope(|scope| {
+        for n in 0..8 {
+            let (batches, call, begun) = (&batches, &call, &begun);
+            scope.spawn(move || {
+                batches.enter();
+                begun.wait();
+                batches
+                    .submit(request(n, vec![part(0, 4096, false)]), call)
+                    .unwrap();
+                batches.release(n);
+            });
+        }
+    });
+    // A thread may come too late.
+    let calls = calls.into_inner().unwrap();
+    assert_eq!(calls.iter().sum::<usize>(), 8);
+    assert!(calls.len() < 5, "{calls:?}");
+    // Whoever is alone does not wait, nor does who fills a step.
+    batches.enter();
+    assert!(!waits(&batches, 4096));
+    batches.enter();
+    assert!(waits(&batches, 4096));
+    assert!(!waits(&batches, 1 << 20));
+}
+
+/// Whether a request of this many bytes would be held back.
+fn waits(batches: &Batches, bytes: u64) -> bool {
+    let mut state = batches.lock();
+    let request = request(0, vec![part(0, bytes, false)]);
+    state.waiting.push_back((99, request));
+    let waits = state.grows(&[99]);
+    state.waiting.clear();
+    waits
+}
+
+#[test]
+fn no_step_is_larger_than_the_least_that_was_asked_for() {
+    let mut requests = [request(1, Vec::new()), request(2, Vec::new())];
+    requests[1].limit = Bytes::mib(32);
+    assert_eq!(step_of(&requests), Bytes::mib(1));
+}
+
+#[test]
 fn a_relocation_that_gives_up_lets_the_others_go_on() {
     let batches = Batches::default();
     let call = |requests: &[Request]| Ok(all_done(requests));
@@ -183,7 +238,8 @@ proptest! {
             outcome.moved = *moved;
         }
         (report.bytes_in_device, report.bytes_copied, report.bytes_host, report.bytes_from_memory) = ways;
-        let answers = share(&requests, &report, Nanos(1000));
+        (report.locked_ns, report.locked_blocks) = (1000, 7);
+        let answers = share(&requests, &report);
         let mut sum = Moved::default();
         for answer in &answers {
             sum += answer.moved;
@@ -191,6 +247,10 @@ proptest! {
         let all: u64 = moved.iter().flatten().sum();
         prop_assert_eq!(sum.relocated, Bytes(all));
         if all > 0 {
+            let locked = answers.iter().filter(|answer| answer.moved.locked > Nanos(0));
+            prop_assert_eq!(locked.count(), 1);
+            prop_assert_eq!(sum.locked, Nanos(1000));
+            prop_assert_eq!(sum.locked_bytes, Bytes::kib(28));
             prop_assert_eq!(sum.offloaded, Bytes(ways.0 + ways.1));
             prop_assert_eq!(sum.host_read, Bytes(ways.2));
             prop_assert_eq!(sum.host_written, Bytes(ways.2 + ways.3));
