@@ -19,6 +19,7 @@ pub mod layout;
 mod path;
 pub mod plan;
 pub mod priority;
+pub mod probe;
 pub mod profile;
 mod skip;
 

@@ -51,6 +51,11 @@ pub trait Feed: Send {
     /// No more counts will come.
     fn drain(&mut self) -> Result<Batch, Error>;
 
+    /// Look after the source, some twenty times a second. Returns whether it should be drained now.
+    fn keep_up(&mut self) -> bool {
+        false
+    }
+
     /// All remaining counts; no more will come.
     ///
     /// # Errors
@@ -110,12 +115,13 @@ impl LiveFeed {
 impl Feed for LiveFeed {
     fn drain(&mut self) -> Result<Batch, Error> {
         match &mut self.collector {
-            Some(collector) => {
-                collector.keep_up();
-                Ok(collector.drain()?.into())
-            }
+            Some(collector) => Ok(collector.drain()?.into()),
             None => Ok(Batch::default()),
         }
+    }
+
+    fn keep_up(&mut self) -> bool {
+        self.collector.as_mut().is_some_and(Collector::keep_up)
     }
 
     fn finish(&mut self) -> Result<Batch, Error> {

@@ -48,6 +48,9 @@ const MAX_ROWS: usize = 5_000;
 /// The part of an interval in which files are examined.
 const SURVEY_SHARE: u32 = 4;
 
+/// How often the feed is looked after.
+pub const TICK: Duration = Duration::from_millis(50);
+
 /// A request to the watching thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Request {
@@ -99,6 +102,18 @@ impl Watch {
         let batch = self.feed.drain()?;
         self.take(batch, now);
         Ok(())
+    }
+
+    /// Look after the feed, some twenty times a second; take in its counts if it holds many.
+    ///
+    /// # Errors
+    ///
+    /// That of the feed.
+    pub fn keep_up(&mut self, now: Duration) -> Result<(), Error> {
+        match self.feed.keep_up() {
+            true => self.drain(now),
+            false => Ok(()),
+        }
     }
 
     /// Take in the remaining counts, and watch no more.
@@ -212,13 +227,18 @@ impl Watch {
         let mut details = None;
         loop {
             let wait = next.saturating_duration_since(Instant::now());
-            match requests.recv_timeout(wait) {
+            match requests.recv_timeout(wait.min(TICK)) {
                 Ok(Request::Details(key)) => details = key,
                 Ok(Request::LookAgain(file)) => {
                     self.ranges.look_again(&file);
                     self.survey(begin.elapsed(), Some(interval / SURVEY_SHARE), cancel);
                 }
+                Err(RecvTimeoutError::Timeout) if wait > TICK => {
+                    self.keep_up(begin.elapsed())?;
+                    continue;
+                }
                 Err(RecvTimeoutError::Timeout) => {
+                    self.keep_up(begin.elapsed())?;
                     self.drain(begin.elapsed())?;
                     self.survey(begin.elapsed(), Some(interval / SURVEY_SHARE), cancel);
                     next = Instant::now() + interval;

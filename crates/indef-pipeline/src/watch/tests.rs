@@ -1,4 +1,15 @@
-use std::{collections::VecDeque, fs, io, os::unix::fs::MetadataExt, time::Duration};
+use std::{
+    collections::VecDeque,
+    fs, io,
+    os::unix::fs::MetadataExt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 use indef_core::access::Observed;
 use indef_engine::{Cancel, run::RunOptions};
@@ -44,6 +55,8 @@ struct Script {
     batches: VecDeque<Batch>,
     live: bool,
     then_fail: bool,
+    /// How often it was looked after.
+    kept_up: Arc<AtomicU32>,
 }
 
 impl Feed for Script {
@@ -58,6 +71,11 @@ impl Feed for Script {
         }
     }
 
+    fn keep_up(&mut self) -> bool {
+        self.kept_up.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+
     fn is_live(&self) -> bool {
         self.live
     }
@@ -68,7 +86,29 @@ fn live(batches: impl IntoIterator<Item = Batch>) -> Box<Script> {
         batches: batches.into_iter().collect(),
         live: true,
         then_fail: false,
+        kept_up: Arc::default(),
     })
+}
+
+/// Between two snapshots, the feed is looked after some twenty times a second.
+#[test]
+fn the_feed_is_looked_after_within_an_interval() {
+    let feed = live([]);
+    let kept_up = Arc::clone(&feed.kept_up);
+    let watch = Watch::new(feed, Vec::new(), &RunOptions::default());
+    let (asking, requests) = mpsc::channel();
+    let (snapshots, shown) = mpsc::channel();
+    let interval = Duration::from_millis(500);
+    let watching =
+        thread::spawn(move || watch.run(interval, &requests, &snapshots, &Cancel::new()));
+    shown.recv().unwrap();
+    let before = kept_up.load(Ordering::Relaxed);
+    shown.recv().unwrap();
+    let times = kept_up.load(Ordering::Relaxed) - before;
+    drop(asking);
+    watching.join().unwrap().unwrap();
+    // Ten, on a machine that is not too busy.
+    assert!((4..=11).contains(&times), "{times}");
 }
 
 #[test]

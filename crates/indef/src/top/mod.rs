@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use indef_engine::run::RunOptions;
 use indef_pipeline::{
     Cancel, Note,
-    watch::{Feed, LiveFeed, ProfileFeed, Watch},
+    watch::{Feed, LiveFeed, ProfileFeed, TICK, Watch},
 };
 
 use crate::{
@@ -70,7 +70,8 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
     let limit = args.how.time_limit.unwrap_or(Duration::MAX).min(args.watch);
     if watch.is_live() {
         while begin.elapsed() < limit && !cancel.is_cancelled() {
-            std::thread::sleep(Duration::from_millis(100).min(limit));
+            std::thread::sleep(TICK.min(limit));
+            watch.keep_up(begin.elapsed()).map_err(explain)?;
             watch.drain(begin.elapsed()).map_err(explain)?;
         }
     }

@@ -1,0 +1,368 @@
+//! The times of reads: alone, many at a time, of all sizes, on one unit and on several.
+
+use units::{FileRange, Nanos};
+
+use super::{
+    BLOCK, CannotTell, Drive, Halt, Measured, Placement, Point, Prober, Sweep, Told, USUAL_READ,
+    sample::{Mean, Times},
+};
+
+/// Single reads.
+const SINGLES: u64 = 192;
+/// Equal reads whose quarters are further apart than this, as a part of the median, tell nothing.
+const SCATTER: f64 = 1.5;
+/// Reads at a time.
+const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// Reads at a time where that is not what is asked: FAST'24's Figure 8 has as many.
+const USUAL_DEPTH: usize = 32;
+/// Bytes in flight at most.
+const IN_FLIGHT: u64 = 16 << 20;
+/// Repetitions of a chain or spread.
+const CHAINS: usize = 96;
+/// Stripes on which the reads of a chain may lie: near each other, where nothing has come between.
+const WINDOW: u64 = 16;
+/// Reads of a chain.
+const CHAIN: u64 = 8;
+/// Repetitions of all of these, until the relative standard error is as good.
+const MORE: usize = 6;
+const GOOD: f64 = 0.02;
+/// The part of the highest rate from which more does not count.
+const KNEE: f64 = 0.9;
+/// A relative standard error above this makes a time or rate worthless.
+const WORTHLESS: f64 = 0.25;
+
+/// Single reads.
+pub(super) struct Single {
+    pub(super) latency: Told<Nanos>,
+    pub(super) mean: f64,
+    /// No pair that only waits for itself takes longer.
+    pub(super) cap: f64,
+}
+
+/// A time with its confidence, or none.
+fn time(mean: Mean) -> Told<Nanos> {
+    match value(mean) {
+        Ok(told) => Ok(Measured {
+            value: Nanos(told.value.round() as u64),
+            confidence: told.confidence,
+        }),
+        Err(why) => Err(why),
+    }
+}
+
+fn value(mean: Mean) -> Told<f64> {
+    let relative = mean.error / mean.value.abs().max(1e-9);
+    if relative > WORTHLESS {
+        return Err(CannotTell::Noise {
+            percent: relative * 100.0,
+        });
+    }
+    Ok(Measured {
+        value: mean.value.max(0.0),
+        confidence: (1.0 - 2.0 * relative).clamp(0.0, 1.0),
+    })
+}
+
+impl Sweep {
+    pub(super) fn none(why: CannotTell) -> Self {
+        Self {
+            points: Vec::new(),
+            knee: Err(why),
+        }
+    }
+
+    fn new(points: Vec<Point>) -> Self {
+        let highest = points
+            .iter()
+            .map(|point| point.bytes_per_s)
+            .fold(0.0, f64::max);
+        let knee = points
+            .iter()
+            .find(|point| point.bytes_per_s >= KNEE * highest);
+        Self {
+            knee: match knee {
+                Some(point) if highest > 0.0 => Ok(Measured {
+                    value: point.at,
+                    confidence: distance_of_knee(&points, point.at, highest),
+                }),
+                _ => Err(CannotTell::Instant),
+            },
+            points,
+        }
+    }
+
+    /// The highest rate.
+    pub(super) fn highest(&self) -> Told<u64> {
+        let knee = self.knee.as_ref().map_err(|why| *why)?;
+        let highest = self
+            .points
+            .iter()
+            .map(|point| point.bytes_per_s)
+            .fold(0.0, f64::max);
+        Ok(Measured {
+            value: highest as u64,
+            confidence: knee.confidence,
+        })
+    }
+}
+
+/// How far the neighbours of a knee are from the line that makes it one: 1 where noise of a tenth could
+/// not move it.
+fn distance_of_knee(points: &[Point], at: u64, highest: f64) -> f64 {
+    let line = KNEE * highest;
+    let off = points
+        .iter()
+        .filter(|point| point.at <= at)
+        .map(|point| (point.bytes_per_s - line).abs() / highest);
+    (0.5 + 5.0 * off.fold(1.0, f64::min)).clamp(0.0, 1.0)
+}
+
+impl<D: Drive> Prober<'_, D> {
+    /// Reads of 4 KiB, one at a time.
+    pub(super) fn single_reads(&mut self) -> Result<Single, Halt<D::Error>> {
+        let mut times = Times::default();
+        for nth in 0..SINGLES + 16 {
+            let place = self.place(BLOCK)?;
+            let time = self.time(&[FileRange::new(place, BLOCK)], 1)?;
+            // The first ones find an idle device and cold code.
+            if nth >= 16 {
+                times.push(time);
+            }
+        }
+        let median = times.quantile(0.5);
+        if median < 100.0 {
+            return Err(CannotTell::Instant.into());
+        }
+        if times.scatter() > SCATTER {
+            return Err(CannotTell::Noise {
+                percent: times.scatter() * 100.0,
+            }
+            .into());
+        }
+        // Twice the slowest of the ordinary ones, as two of those may wait for each other.
+        let cap = (2.2 * times.quantile(0.95)).min(8.0 * median);
+        let mean = times.mean(cap / 2.0);
+        Ok(Single {
+            latency: time(mean),
+            mean: mean.value,
+            cap,
+        })
+    }
+
+    /// Repeats a group of reads that go out together.
+    fn bursts(
+        &mut self,
+        count: usize,
+        mut reads: impl FnMut(&mut Self) -> Result<Vec<FileRange>, CannotTell>,
+    ) -> Result<Times, Halt<D::Error>> {
+        let mut times = Times::default();
+        for _ in 0..count {
+            let reads = reads(self)?;
+            let depth = reads.len();
+            times.push(self.time(&reads, depth)?);
+        }
+        Ok(times)
+    }
+
+    /// One contiguous read of the usual size.
+    pub(super) fn contiguous(&mut self) -> Result<Measured<Nanos>, Halt<D::Error>> {
+        let len = USUAL_READ.0;
+        let times = self.bursts(CHAINS, |prober| {
+            Ok(vec![FileRange::new(prober.place(len)?, len)])
+        })?;
+        Ok(time(times.middle())?)
+    }
+
+    /// The same bytes in blocks at random places, all at once.
+    pub(super) fn scattered(&mut self) -> Result<Measured<Nanos>, Halt<D::Error>> {
+        let times = self.bursts(CHAINS, |prober| {
+            (0..USUAL_READ.0 / BLOCK)
+                .map(|_| Ok(FileRange::new(prober.place(BLOCK)?, BLOCK)))
+                .collect()
+        })?;
+        Ok(time(times.middle())?)
+    }
+
+    /// Random reads over the number of them in flight.
+    pub(super) fn depths(&mut self) -> Result<Sweep, Halt<D::Error>> {
+        let mut points = Vec::new();
+        for depth in DEPTHS {
+            // As long as some thousand single reads would take at most.
+            let count = (24 * depth).clamp(96, 1536);
+            let reads = (0..count)
+                .map(|_| Ok(FileRange::new(self.place(BLOCK)?, BLOCK)))
+                .collect::<Result<Vec<_>, CannotTell>>()?;
+            let time = self.time(&reads, depth)?.max(1.0);
+            points.push(Point {
+                at: depth as u64,
+                bytes_per_s: (count as u64 * BLOCK) as f64 / time * 1e9,
+            });
+        }
+        Ok(Sweep::new(points))
+    }
+
+    /// Consecutive reads over their size.
+    pub(super) fn sizes(&mut self) -> Result<Sweep, Halt<D::Error>> {
+        let mut points = Vec::new();
+        for shift in 0..9 {
+            let len = BLOCK << shift;
+            let depth = USUAL_DEPTH.min((IN_FLIGHT / len) as usize);
+            let all = (len * 6 * depth as u64)
+                .min(48 << 20)
+                .min(self.ground.longest().0);
+            let first = self.place(all)?;
+            let reads: Vec<_> = (0..all / len)
+                .map(|i| FileRange::new(first + i * len, len))
+                .collect();
+            let time = self.time(&reads, depth)?.max(1.0);
+            points.push(Point {
+                at: len,
+                bytes_per_s: (reads.len() as u64 * len) as f64 / time * 1e9,
+            });
+        }
+        Ok(Sweep::new(points))
+    }
+
+    /// Number of stripes that reads which belong together may lie on.
+    fn window(&self, stripe: u64) -> Result<u64, CannotTell> {
+        match WINDOW.min(self.ground.longest().0 / stripe / 2) {
+            few if few < CHAIN => Err(CannotTell::NoGround),
+            window => Ok(window),
+        }
+    }
+
+    /// Several stripes of the window, any of them, none twice.
+    fn stripes(&mut self, window: u64, count: u64) -> Vec<u64> {
+        let mut all: Vec<u64> = (0..window).collect();
+        self.draw.shuffle(&mut all);
+        all.truncate(count as usize);
+        all
+    }
+
+    /// The time by which each further read of `len` bytes on one unit makes a chain longer.
+    fn chain(&mut self, placement: Placement, len: u64) -> Result<Mean, Halt<D::Error>> {
+        let stripe = placement.stripe().0;
+        let window = self.window(stripe)?;
+        let mut of = |count: u64| {
+            self.bursts(CHAINS, move |prober| {
+                let first = prober.place(window * stripe + len)?;
+                let stripes = prober.stripes(window, count);
+                let read = |nth| FileRange::new(first + nth * stripe, len);
+                Ok(stripes.into_iter().map(read).collect())
+            })
+        };
+        let further = (CHAIN - CHAIN / 2) as f64;
+        let (mut half, mut whole) = (Times::default(), Times::default());
+        // Pages of different speed take more of them.
+        let mut each = Mean::default();
+        for _ in 0..MORE {
+            half.extend(&of(CHAIN / 2)?);
+            whole.extend(&of(CHAIN)?);
+            let (half, whole) = (half.ordinary(), whole.ordinary());
+            each = Mean {
+                value: (whole.value - half.value) / further,
+                error: whole.error.hypot(half.error) / further,
+            };
+            if each.error < GOOD * each.value {
+                break;
+            }
+        }
+        Ok(each)
+    }
+
+    /// The time for which a read keeps its unit busy.
+    pub(super) fn service(
+        &mut self,
+        placement: Placement,
+        len: u64,
+    ) -> Result<Measured<Nanos>, Halt<D::Error>> {
+        Ok(time(self.chain(placement, len)?)?)
+    }
+
+    /// The time that a unit needs for each further KiB.
+    ///
+    /// Reads of a granule that begin anywhere lie on two units, the larger part on one of them: three
+    /// quarters of a granule on average.
+    pub(super) fn per_kib(
+        &mut self,
+        placement: Placement,
+        service: &Told<Nanos>,
+    ) -> Result<Measured<Nanos>, Halt<D::Error>> {
+        let service = service.as_ref().map_err(|why| *why)?;
+        let granule = placement.granule.0;
+        let further = (granule * 3 / 4).saturating_sub(BLOCK) as f64 / 1024.0;
+        if further <= 0.0 {
+            return Ok(Measured {
+                value: Nanos(0),
+                confidence: service.confidence,
+            });
+        }
+        let whole = self.chain(placement, granule)?;
+        let more = (whole.value - service.value.0 as f64).max(0.0);
+        // Small beside the service time, and then no matter.
+        let sure = (1.0 - 2.0 * whole.error / whole.value.max(1.0)).clamp(0.0, 1.0);
+        Ok(Measured {
+            value: Nanos((more / further).round() as u64),
+            confidence: sure.min(service.confidence),
+        })
+    }
+
+    /// The time by which each further request delays a read, on units of their own.
+    pub(super) fn per_request(
+        &mut self,
+        placement: Placement,
+    ) -> Result<Measured<Nanos>, Halt<D::Error>> {
+        let granule = placement.granule.0;
+        let count = u64::from(placement.units).min(16);
+        let mut of = |count: u64| {
+            self.bursts(CHAINS, move |prober| {
+                let first = prober.place(count * granule + BLOCK)?;
+                let read = |nth| FileRange::new(first + nth * granule, BLOCK);
+                Ok((0..count).map(read).collect())
+            })
+        };
+        let (one, all) = (of(1)?.middle(), of(count)?.middle());
+        let further = (count.max(2) - 1) as f64;
+        let each = Mean {
+            value: ((all.value - one.value) / further).max(0.0),
+            error: all.error.hypot(one.error) / further,
+        };
+        // It is little beside a single read; the error counts as a part of that.
+        let sure = (1.0 - 2.0 * each.error / one.value.max(1.0)).clamp(0.0, 1.0);
+        Ok(Measured {
+            value: Nanos(each.value.round() as u64),
+            confidence: sure,
+        })
+    }
+
+    /// Reads over the number of units that they go to.
+    pub(super) fn spread(&mut self, placement: Placement) -> Result<Sweep, Halt<D::Error>> {
+        let (stripe, granule) = (placement.stripe().0, placement.granule.0);
+        let window = self.window(stripe)?;
+        let units = u64::from(placement.units);
+        let mut counts: Vec<u64> = (0..)
+            .map(|shift| 1 << shift)
+            .take_while(|n| *n < units)
+            .collect();
+        counts.push(units);
+        let mut points = Vec::new();
+        for count in counts {
+            let times = self.bursts(CHAINS / 3, |prober| {
+                let first = prober.place((window + 1) * stripe)?;
+                let read = |nth: u64, draw: &mut super::Draw| {
+                    let place = first + draw.below(window) * stripe + nth % count * granule;
+                    FileRange::new(place, BLOCK)
+                };
+                Ok((0..USUAL_DEPTH as u64)
+                    .map(|nth| read(nth, &mut prober.draw))
+                    .collect())
+            })?;
+            let bytes = (USUAL_DEPTH as u64 * BLOCK) as f64;
+            points.push(Point {
+                at: count,
+                bytes_per_s: bytes / times.middle().value.max(1.0) * 1e9,
+            });
+        }
+        Ok(Sweep::new(points))
+    }
+}

@@ -1,0 +1,289 @@
+//! What `indef probe` finds out about a drive, against modelled SSDs in virtual time: the same every time,
+//! on however busy a machine.
+//!
+//! The probe gets nothing but times. Every built-in profile is changed by seeds (dies, granules, times),
+//! and has to be found out exactly; and whatever else the drive does meanwhile, no number may be wrong.
+
+mod drive;
+mod varied;
+
+use drive::{Host, Modelled, Others};
+use flash_model::BUILTIN;
+use indef_core::probe::{Ask, CannotTell, Findings, Ground, probe};
+use units::{FileRange, Nanos};
+use varied::{Varied, cached, shown, varied};
+
+const MIB: u64 = 1 << 20;
+const SIZE: u64 = 1024 * MIB;
+/// The probe's file.
+const FILE: FileRange = FileRange::new(0, 256 * MIB);
+
+fn ask(seed: u64) -> Ask {
+    Ask {
+        ground: Ground::new([FILE]),
+        seed,
+        limit: Nanos(60_000_000_000),
+        foreign: 0.0,
+    }
+}
+
+fn written(varied: &Varied, seed: u64) -> Modelled {
+    let mut drive = Modelled::new(&varied.profile, SIZE, seed);
+    drive.write(FILE);
+    drive
+}
+
+fn tell(what: &str, varied: &Varied, drive: &Modelled, found: &Findings) {
+    let placement = match &found.placement {
+        Ok(told) => format!("{} ({:.2})", shown(&told.value), told.confidence),
+        Err(why) => why.to_string(),
+    };
+    println!(
+        "{what}: {} is {placement}; {} reads",
+        shown(&varied.truth),
+        drive.reads
+    );
+}
+
+/// Whether the probe finds a device out; if it does, what it says has to be true.
+fn is_found(name: &str, seed: u64) -> bool {
+    let varied = varied(name, seed);
+    let mut drive = written(&varied, seed);
+    let Ok(found) = probe(&mut drive, ask(seed));
+    tell(name, &varied, &drive, &found);
+    let Ok(placement) = found.placement else {
+        return false;
+    };
+    assert_eq!(placement.value, varied.truth, "{name} {seed}");
+    assert!(placement.confidence > 0.6, "{name} {seed}: {placement:?}");
+    let service = found.service.expect("it has a stripe").value.0 as f64;
+    if let Some(truth) = varied.service {
+        let off = service / truth.0 as f64 - 1.0;
+        assert!(off.abs() < 0.1, "{name} {seed}: {service} for {truth}");
+    }
+    true
+}
+
+/// How many of three devices are found out.
+fn found_of_three(name: &str) -> usize {
+    (1..=3).filter(|seed| is_found(name, *seed)).count()
+}
+
+macro_rules! found {
+    ($($test:ident: $name:literal),* $(,)?) => {
+        $(#[test]
+        fn $test() {
+            assert_eq!(found_of_three($name), 3);
+        })*
+
+        const FOUND: &[&str] = &[$($name),*];
+    };
+}
+
+found! {
+    indef_femu_is_found_out: "indef-femu",
+    indef_femu_16k_is_found_out: "indef-femu-16k",
+    fast24_is_found_out: "fast24",
+    zn540_behind_a_translation_layer_is_found_out: "zn540",
+    tlc_is_found_out: "tlc",
+    qlc_is_found_out: "qlc",
+    fdp_is_found_out: "fdp",
+}
+
+#[test]
+fn no_profile_is_left_out() {
+    for name in BUILTIN {
+        assert!(
+            FOUND.contains(&name) || ["qlc", "zero"].contains(&name),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn a_device_without_times_cannot_be_told() {
+    let varied = Varied {
+        profile: flash_model::Profile::builtin("zero").expect("built in"),
+        ..varied("fast24", 1)
+    };
+    for jitter_ns in [0, 500, 5_000] {
+        let host = Host {
+            jitter_ns,
+            ..Host::QUICK
+        };
+        let mut drive = written(&varied, 1).with_host(host);
+        let Ok(found) = probe(&mut drive, ask(1));
+        tell("zero", &varied, &drive, &found);
+        let why = found.placement.expect_err("there is nothing to find");
+        assert!(
+            matches!(
+                why,
+                CannotTell::NoContrast { .. } | CannotTell::Serial | CannotTell::Noise { .. }
+            ),
+            "{why}"
+        );
+    }
+}
+
+/// What others do: their part of the time of a die, by kind.
+fn others() -> Vec<(&'static str, Others)> {
+    let of = |every_ns, writes_percent, len| Others {
+        every_ns,
+        writes_percent,
+        len,
+    };
+    vec![
+        ("a few reads", of(400_000, 0, 4096)),
+        ("many reads", of(20_000, 0, 4096)),
+        ("large reads", of(200_000, 0, 128 << 10)),
+        ("a few writes", of(2_000_000, 100, 4096)),
+        ("many writes", of(100_000, 100, 32 << 10)),
+        ("both", of(50_000, 30, 16 << 10)),
+    ]
+}
+
+/// The probe says the truth, or that it cannot tell.
+fn is_never_wrong(what: &str, varied: &Varied, mut drive: Modelled, ask: Ask) -> bool {
+    let Ok(found) = probe(&mut drive, ask);
+    tell(what, varied, &drive, &found);
+    match found.placement {
+        Ok(placement) => {
+            assert_eq!(placement.value, varied.truth, "{what}");
+            if let (Ok(service), Some(truth)) = (found.service, varied.service) {
+                let off = service.value.0 as f64 / truth.0 as f64 - 1.0;
+                assert!(off.abs() < 0.25, "{what}: {service:?} for {truth}");
+            }
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+#[test]
+fn beside_others_nothing_wrong_is_said() {
+    let mut found = 0;
+    for name in ["fast24", "indef-femu", "tlc", "zn540"] {
+        for (what, others) in others() {
+            for seed in 1..=rounds() {
+                let varied = varied(name, seed);
+                let drive = written(&varied, seed).with_others(others);
+                let what = format!("{name} beside {what}");
+                found += usize::from(is_never_wrong(&what, &varied, drive, ask(seed)));
+            }
+        }
+    }
+    // A few reads do not hide anything.
+    assert!(found >= 8, "{found}");
+}
+
+/// Others write in between while the probe's file is written: its data no longer lies in turn. Where the
+/// kernel counts their writes, that ends it; here nobody does.
+#[test]
+fn with_the_data_of_others_among_its_own_nothing_wrong_is_said() {
+    for name in ["fast24", "indef-femu-16k", "zn540"] {
+        for seed in 1..=rounds() {
+            let varied = varied(name, seed);
+            let mut drive = Modelled::new(&varied.profile, SIZE, seed);
+            let mut numbers = workloads::Numbers::new(seed);
+            for at in (0..FILE.len.0).step_by(MIB as usize) {
+                drive.write_one(at, MIB);
+                let others = numbers.below(64_u64) * 4096;
+                if others > 0 {
+                    drive.write_one(SIZE / 2 + at, others);
+                }
+            }
+            drive.write(FileRange::default());
+            let what = format!("{name} with others' data");
+            is_never_wrong(&what, &varied, drive, ask(seed));
+        }
+    }
+}
+
+/// The device is full, and its collector moves data while the probe reads.
+#[test]
+fn beside_garbage_collection_nothing_wrong_is_said() {
+    for name in ["fast24", "tlc"] {
+        for seed in 1..=rounds() {
+            let varied = varied(name, seed);
+            let mut drive = Modelled::new(&varied.profile, SIZE, seed);
+            drive.write(FileRange::new(0, SIZE));
+            let mut numbers = workloads::Numbers::new(seed);
+            for _ in 0..SIZE / MIB {
+                let place = SIZE / 2 + numbers.below(SIZE / 2 / 65536) * 65536;
+                drive.write_one(place, 65536);
+            }
+            drive.write(FILE);
+            let beside = Others {
+                every_ns: 3_000_000,
+                writes_percent: 100,
+                len: 65536,
+            };
+            let what = format!("{name} with garbage collection");
+            is_never_wrong(&what, &varied, drive.with_others(beside), ask(seed));
+        }
+    }
+}
+
+/// The drive keeps pages that were read in a cache of its own.
+#[test]
+fn with_a_read_cache_nothing_wrong_is_said() {
+    for (kib, seed) in [(512, 1), (4096, 2), (16_384, 3)] {
+        let varied = cached("fast24", seed, kib);
+        let drive = written(&varied, seed);
+        let what = format!("a read cache of {kib} KiB");
+        is_never_wrong(&what, &varied, drive, ask(seed));
+    }
+}
+
+/// A host whose own time hides the device's.
+#[test]
+fn on_a_noisy_host_nothing_wrong_is_said() {
+    for jitter_ns in [5_000, 20_000, 60_000, 200_000] {
+        for name in ["fast24", "indef-femu"] {
+            let varied = varied(name, 1);
+            let host = Host {
+                submit_ns: 2_000,
+                complete_ns: 10_000,
+                jitter_ns,
+            };
+            let drive = written(&varied, 1).with_host(host);
+            let what = format!("{name} on a host with {} µs", jitter_ns / 1000);
+            is_never_wrong(&what, &varied, drive, ask(1));
+        }
+    }
+}
+
+#[test]
+fn others_who_wrote_and_a_short_time_are_told() {
+    let varied = varied("fast24", 1);
+    let mut drive = written(&varied, 1);
+    let foreign = Ask {
+        foreign: 0.1,
+        ..ask(1)
+    };
+    let Ok(found) = probe(&mut drive, foreign);
+    assert!(matches!(found.placement, Err(CannotTell::Foreign { .. })));
+    assert!(found.latency.is_ok() && found.geometry().is_none());
+    for limit in [0, 20_000_000, 300_000_000] {
+        let mut drive = written(&varied, 1);
+        let short = Ask {
+            limit: Nanos(limit),
+            ..ask(1)
+        };
+        let Ok(found) = probe(&mut drive, short);
+        assert_eq!(found.placement, Err(CannotTell::TimeUp), "{limit}");
+    }
+    let mut drive = written(&varied, 1);
+    let small = Ask {
+        ground: Ground::new([FileRange::new(0, 100_000)]),
+        ..ask(1)
+    };
+    let Ok(found) = probe(&mut drive, small);
+    assert_eq!(found.latency, Err(CannotTell::NoGround));
+}
+
+/// Seeds of each case of the torture: some in `make test`, many in `make proof`.
+fn rounds() -> u64 {
+    let given = std::env::var("INDEF_PROBE_ROUNDS").ok();
+    given.map_or(2, |rounds| rounds.parse().expect("a number of rounds"))
+}
