@@ -9,7 +9,7 @@
 //! are refused, and never lead to a map that breaks the invariants.
 
 use super::{
-    Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions, RESERVED_BLOCKS,
+    Damage, Ftl, FtlConfigError, FtlCounters, FtlGeometry, FtlOptions, RESERVED_BLOCKS,
     blocks::{BlockState, OpenBlock},
 };
 
@@ -52,12 +52,12 @@ pub enum FtlImageError {
         expected: u64,
     },
     /// It contradicts itself.
-    #[error("the FTL image is damaged at byte {at}: {what}; restore an older one")]
+    #[error("the FTL image is damaged at byte {at}: {damage}; restore an older one")]
     Damaged {
         /// The offset in bytes.
         at: usize,
         /// The kind of damage.
-        what: &'static str,
+        damage: Damage,
     },
     /// The geometry itself cannot work.
     #[error(transparent)]
@@ -149,17 +149,17 @@ impl Ftl {
                 });
             }
         }
-        ftl.turn = input.below(u64::from(geometry.dies), "the die at turn")?;
+        ftl.turn = input.below(u64::from(geometry.dies), Damage::Turn)?;
         for value in counts(&mut ftl.counters, version) {
             *value = input.number()?;
             if *value >> 60 != 0 {
-                return Err(input.damaged("a count that no flash reaches"));
+                return Err(input.damaged(Damage::Count));
             }
         }
         if version != VERSION {
             let unit = geometry.slots_per_reclaim_unit();
             for written in &mut ftl.written {
-                *written = input.below(unit, "the fill of a reclaim unit")?.into();
+                *written = input.below(unit, Damage::ReclaimUnit)?.into();
             }
         }
         for die in 0..geometry.dies {
@@ -169,14 +169,14 @@ impl Ftl {
         for die in &ftl.dies {
             // There are never fewer, and the collector could not work with fewer.
             if die.free_blocks() < LEAST_FREE {
-                return Err(input.damaged("a die has no free blocks"));
+                return Err(input.damaged(Damage::NoFreeBlocks));
             }
             if die.valid >= ftl.slots_per_die_at_most + geometry.slots_per_granule() {
-                return Err(input.damaged("a die holds more than it may"));
+                return Err(input.damaged(Damage::DieOverfull));
             }
         }
         if input.at != image.len() {
-            return Err(input.damaged("there is more than an image"));
+            return Err(input.damaged(Damage::Trailing));
         }
         Ok(ftl)
     }
@@ -185,7 +185,7 @@ impl Ftl {
         let geometry = self.geometry;
         let die = &mut self.dies[die as usize];
         for (at, block) in (0..).zip(&mut die.blocks) {
-            let number = input.below(u64::from(u32::MAX), "a count of erases")?;
+            let number = input.below(u64::from(u32::MAX), Damage::Erases)?;
             block.erases = number >> 1;
             if !geometry.is_slc(at) {
                 die.erases += u64::from(block.erases);
@@ -201,17 +201,17 @@ impl Ftl {
             .map(|open| (open, geometry.all_blocks()));
         let own = [&mut die.gc, &mut die.wear].map(|open| (open, geometry.blocks_per_die));
         for (open, blocks) in host.chain(own) {
-            let block = input.below(u64::from(blocks) + 1, "an open block")?;
-            let next_slot = input.below(u64::from(geometry.slots_per_block()), "an open slot")?;
+            let block = input.below(u64::from(blocks) + 1, Damage::OpenBlock)?;
+            let next_slot = input.below(u64::from(geometry.slots_per_block()), Damage::OpenSlot)?;
             let Some(block) = block.checked_sub(1) else {
                 continue;
             };
             if next_slot >= geometry.pages_in(block) * geometry.slots_per_page {
-                return Err(input.damaged("an open slot past the end of its block"));
+                return Err(input.damaged(Damage::OpenSlotPastEnd));
             }
             let state = &mut die.blocks[block as usize].state;
             if *state != BlockState::Free {
-                return Err(input.damaged("an open block has another use"));
+                return Err(input.damaged(Damage::OpenBlockInUse));
             }
             *state = BlockState::Open;
             *open = Some(OpenBlock { block, next_slot });
@@ -232,19 +232,19 @@ impl Ftl {
             }
             lpn = lpn.saturating_add(input.number()?);
             if lpn.saturating_add(length) > self.geometry.logical_pages {
-                return Err(input.damaged("a logical page beyond the end"));
+                return Err(input.damaged(Damage::LogicalPage));
             }
             let first = i64::from(expected).saturating_add(unzigzag(input.number()?));
             let slots = self.geometry.slot_numbers() as i64;
             if first < 1 || first.saturating_add(length as i64) > slots + 1 {
-                return Err(input.damaged("a slot beyond the end"));
+                return Err(input.damaged(Damage::Slot));
             }
             for slot in first as u32 - 1..(first + length as i64) as u32 - 1 {
                 if self.logical_in[slot as usize] != 0 {
-                    return Err(input.damaged("two logical pages in one slot"));
+                    return Err(input.damaged(Damage::SlotTwice));
                 }
                 if !self.is_filled(slot) {
-                    return Err(input.damaged("a logical page in a slot that was not filled"));
+                    return Err(input.damaged(Damage::SlotNotFilled));
                 }
                 // The image has no ages: all data counts as old as the device.
                 self.map(lpn as u32, slot, 0);
@@ -397,18 +397,21 @@ impl Input<'_> {
                 return Ok(value);
             }
         }
-        Err(self.damaged("a number of more than 64 bits"))
+        Err(self.damaged(Damage::Number))
     }
 
-    fn below(&mut self, limit: u64, what: &'static str) -> Result<u32, FtlImageError> {
+    fn below(&mut self, limit: u64, otherwise: Damage) -> Result<u32, FtlImageError> {
         let value = self.number()?;
         if value >= limit {
-            return Err(self.damaged(what));
+            return Err(self.damaged(otherwise));
         }
         Ok(value as u32)
     }
 
-    const fn damaged(&self, what: &'static str) -> FtlImageError {
-        FtlImageError::Damaged { at: self.at, what }
+    const fn damaged(&self, damage: Damage) -> FtlImageError {
+        FtlImageError::Damaged {
+            at: self.at,
+            damage,
+        }
     }
 }

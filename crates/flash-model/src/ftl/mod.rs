@@ -31,6 +31,7 @@
 
 mod blocks;
 mod collect;
+mod damage;
 mod geometry;
 mod handles;
 mod image;
@@ -42,6 +43,7 @@ mod wear;
 mod tests;
 
 use blocks::{Die, OpenBlock, Stream};
+pub use damage::Damage;
 pub use geometry::{
     FtlConfigError, FtlGeometry, FtlOptions, HANDLES_MAX, PhysPage, RESERVED_BLOCKS,
     SLC_BLOCKS_LEAST, VictimChoice,

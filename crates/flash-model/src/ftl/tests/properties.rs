@@ -353,4 +353,12 @@ fn an_image_of_data_written_in_order_is_small_and_keeps_everything() {
             at: image.len() - 1
         }
     );
+    let longer = [&image, [0].as_slice()].concat();
+    assert_eq!(
+        Ftl::restore(small(), FtlOptions::default(), &longer).unwrap_err(),
+        FtlImageError::Damaged {
+            at: image.len(),
+            damage: Damage::Trailing
+        }
+    );
 }
