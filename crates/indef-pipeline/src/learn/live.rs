@@ -12,7 +12,10 @@ use std::{
 };
 
 use indef_core::access::Observed;
-use indef_trace::{FileKey, Tally, TracedFile, collect::Sampled};
+use indef_trace::{
+    FileKey, Tally, TracedFile,
+    collect::{Sampled, Spent},
+};
 use units::{Bytes, Nanos};
 
 use crate::decay::Decay;
@@ -39,6 +42,8 @@ pub struct Batch<'a> {
     pub lost: u64,
     /// How exact these counts are.
     pub sampled: Sampled,
+    /// Processor time that they took.
+    pub spent: Spent,
 }
 
 /// Sums over accesses.
@@ -200,6 +205,7 @@ pub struct Live {
     recent: Recent,
     lost: u64,
     sampled: Sampled,
+    spent: Spent,
     elapsed: Duration,
 }
 
@@ -209,6 +215,7 @@ impl Live {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
         self.sampled.add(batch.sampled);
+        self.spent.add(batch.spent);
         for file in batch.files {
             if let Some(path) = &file.path
                 && (self.names.len() < MAX_NAMES || self.names.contains_key(&file.key))
@@ -290,6 +297,12 @@ impl Live {
     #[must_use]
     pub fn sampled(&self) -> Sampled {
         self.sampled
+    }
+
+    /// Processor time that tracing took.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
     }
 
     /// The number of distinct files.

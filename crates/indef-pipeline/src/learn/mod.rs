@@ -143,6 +143,7 @@ fn take(
             files: &part.files,
             lost: part.lost,
             sampled: part.sampled,
+            spent: part.spent,
         };
         live.add(&batch, began.elapsed());
         match keeper.add(part) {

@@ -110,7 +110,8 @@ struct run {
 	__u32 reads;
 	/* Runs that it stands for. */
 	__u32 weight;
-	__u32 reserved;
+	/* state.window when it was last continued. */
+	__u32 window;
 };
 
 /*
@@ -213,9 +214,8 @@ struct config {
 /* What changes while the programs run. */
 struct state {
 	/*
-	 * Which accesses count. In the lower half, one in how many is chosen while the programs are
-	 * attached; in the upper one, how many a chosen one stands for. User space sets both at
-	 * once.
+	 * Which accesses count. In the lower half, one in how many is chosen; in the upper one, how
+	 * many a chosen one stands for, or 0 if none counts now. User space sets both at once.
 	 */
 	__u64 sampling;
 	/* Counts how often the programs were attached; what began in an earlier window is over. */

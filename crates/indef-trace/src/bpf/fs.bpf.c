@@ -14,7 +14,7 @@
  * Filters and the coin of sampling (maps.h) come first: where a read begins. For one that does not
  * count, only its place is noted, so that its bios are not taken for those of another. Each read
  * and each bio that is written has a coin of its own: a count is the sum of independent choices,
- * but for the parts of one window and the runs of one bio, which share theirs.
+ * but for the parts of one window and the runs of one bio, which share theirs (note_covered).
  *
  * Bios of buffered I/O carry pages of the page cache, and these know their file. Bios of direct I/O
  * carry the application's pages, and belong to the direct read or write that the task is in.
@@ -79,6 +79,9 @@ struct pending {
 	__u32 weight;
 	/* state.window when it began. */
 	__u32 window;
+	/* Parts of it that were counted already. */
+	__u32 covered;
+	__u32 reserved;
 };
 
 struct {
@@ -98,9 +101,9 @@ struct timing {
 	/* One for the pending read, one for each of its bios. */
 	__s64 holds;
 	struct range_key key;
-	/* The device's queue, and the requests that it had in flight. */
-	__u64 queue;
-	__u64 ahead;
+	/* Where its device's requests are counted, and those that were in flight. */
+	__u32 load;
+	__u32 ahead;
 };
 
 struct {
@@ -150,7 +153,7 @@ static __always_inline void drop_hold(struct timing *timing, __u64 id)
 		key = timing->key;
 		more.timed = 1;
 		more.time = timing->end - timing->begin;
-		if (is_counted(timing->queue))
+		if (is_counted(timing->load))
 			more.depth = 1 + timing->ahead;
 		count(&key, &more);
 	}
@@ -158,10 +161,10 @@ static __always_inline void drop_hold(struct timing *timing, __u64 id)
 }
 
 /*
- * The pending read or write is complete: count the part of it that was queued. A single access is
- * told only by its own task, as it carries the number of the process.
+ * The pending read or write is complete: count the part of it that was queued. `process` is that of
+ * its task, for --raw.
  */
-__noinline int settle(struct pending *pending, __u32 by_its_task)
+__noinline int settle(struct pending *pending, __u32 process)
 {
 	struct range_key key = {};
 	struct counters more = {};
@@ -180,8 +183,11 @@ __noinline int settle(struct pending *pending, __u32 by_its_task)
 		more.requests = pending->requests * pending->weight;
 		count(&key, &more);
 		note_chosen(pending->weight);
-		if (config.raw && by_its_task)
-			send_access(&key, pending->requests, pending->kind == PENDING_DIRECT);
+		note_covered(pending->weight, pending->covered);
+		pending->covered++;
+		if (config.raw)
+			send_access_of(process, bpf_ktime_get_ns(), &key, pending->requests,
+				       pending->kind == PENDING_DIRECT);
 	}
 	if (id) {
 		timing = bpf_map_lookup_elem(&timings, &id);
@@ -196,6 +202,12 @@ __noinline int settle(struct pending *pending, __u32 by_its_task)
 	return 0;
 }
 
+/* The same, by the task itself. */
+static __always_inline void settle_own(struct pending *pending)
+{
+	settle(pending, config.raw ? current_process() : 0);
+}
+
 /* What was queued so far is one read; what is queued next in the same window is another one. */
 static __always_inline void next_part(struct pending *pending)
 {
@@ -203,7 +215,7 @@ static __always_inline void next_part(struct pending *pending)
 
 	if (!pending->to)
 		return;
-	settle(pending, 1);
+	settle_own(pending);
 	pending->kind = kind;
 	pending->requests = 0;
 }
@@ -216,7 +228,7 @@ static __always_inline struct pending *pending_of_task(void)
 	have = bpf_task_storage_get(&pendings, bpf_get_current_task_btf(), NULL, 0);
 	/* The programs were detached meanwhile: the rest of it was not seen. */
 	if (have && have->window != state.window) {
-		settle(have, 1);
+		settle_own(have);
 		have->window = state.window;
 	}
 	return have;
@@ -238,27 +250,35 @@ static __always_inline struct pending *new_pending(void)
 }
 
 /*
- * End what is pending and begin something else. What passes no filter (`wanted`) is only noted for
- * a task that has something pending.
+ * End what the task has pending, if anything, and begin something else. What passes no filter
+ * (`wanted`) is only noted for a task that has something pending; what is not chosen always is, or
+ * its bios would get a coin of their own.
  */
-static __always_inline struct pending *begin(__u32 kind, struct inode *inode, __u64 start,
-					     __u64 end, __u32 range_kind, bool wanted)
+static __always_inline struct pending *begin(struct pending *pending, __u32 kind,
+					     struct inode *inode, __u64 start, __u64 end,
+					     __u32 range_kind, bool wanted)
 {
-	struct pending *pending = pending_of_task();
+	__u32 weight = 0;
 
-	wanted =
-		wanted && (range_kind == KIND_READ ? config.reads : config.writes) && task_wanted();
-	if (!pending) {
-		if (!wanted)
+	wanted = wanted && (range_kind == KIND_READ ? config.reads : config.writes);
+	if (pending) {
+		settle_own(pending);
+		/* The coin first: filters on tasks cost more. */
+		if (wanted)
+			weight = toss();
+		if (weight && !task_wanted())
+			weight = 0;
+	} else {
+		if (!wanted || !task_wanted())
 			return NULL;
 		pending = new_pending();
 		if (!pending)
 			return NULL;
-	} else {
-		settle(pending, 1);
+		weight = toss();
 	}
 	pending->kind = kind;
-	pending->weight = wanted ? toss() : 0;
+	pending->weight = weight;
+	pending->covered = 0;
 	pending->inode = (__u64)inode;
 	pending->start = start;
 	pending->end = end;
@@ -302,7 +322,7 @@ static __always_inline __u32 file_of_pending(struct pending *pending)
 /* Add a bio to the pending read or write: `from` up to `to` of the file are under way. */
 static __always_inline void join(struct pending *pending, struct bio *bio, __u64 from, __u64 to)
 {
-	__u64 id, at = (__u64)bio;
+	__u64 id, at = (__u64)bio, queue = 0;
 	struct timing fresh = { .holds = 2 }, *timing;
 
 	pending->bio = at;
@@ -319,8 +339,9 @@ static __always_inline void join(struct pending *pending, struct bio *bio, __u64
 		state.timings_left--;
 		id = bpf_get_prandom_u32();
 		if (bpf_core_field_exists(bio->bi_bdev->bd_queue))
-			fresh.queue = (__u64)BPF_CORE_READ(bio, bi_bdev, bd_queue);
-		fresh.ahead = requests_in_flight(fresh.queue);
+			queue = number_of(bio->bi_bdev->bd_queue);
+		fresh.load = count_load(queue);
+		fresh.ahead = requests_in_flight(fresh.load);
 		fresh.begin = bpf_ktime_get_ns();
 		id = id << 32 | (__u32)fresh.begin;
 		if (!id || bpf_map_update_elem(&timings, &id, &fresh, BPF_NOEXIST))
@@ -490,7 +511,7 @@ static __always_inline void read_queued(struct bio *bio, struct bio_range *range
 		if (pending->kind == PENDING_FOLIO && pending->folio == range->folio)
 			goto joins;
 	}
-	pending = begin(PENDING_FOLIO, range->inode, range->from, range->to, KIND_READ,
+	pending = begin(pending, PENDING_FOLIO, range->inode, range->from, range->to, KIND_READ,
 			on_wanted_device(range->inode));
 	if (!pending)
 		return;
@@ -530,7 +551,8 @@ static __always_inline bool was_dirtied(struct inode *inode)
 	return bpf_map_lookup_elem(&dirtied, &key);
 }
 
-__noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to)
+/* One of the writes of a bio, whose coin has `covered` so many of them before. */
+__noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to, __u32 covered)
 {
 	struct counters more = { .count = weight, .requests = weight };
 	struct range_key key = { .file = file, .kind = KIND_WRITE };
@@ -539,6 +561,7 @@ __noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to)
 	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 	count(&key, &more);
 	note_chosen(weight);
+	note_covered(weight, covered);
 	if (config.raw)
 		send_access(&key, 1, 0);
 	return 0;
@@ -551,18 +574,19 @@ static __always_inline void written_in_runs(__u32 file, __u32 weight, struct bio
 	struct bio_vec *vec = bio->bi_io_vec;
 	__u64 from = 0, to = 0, start, folio;
 	unsigned int pages = bio->bi_vcnt;
+	__u32 covered = 0;
 
 	for (int i = 0; i < MAX_BIO_PAGES && i < pages; i++) {
 		start = file_offset(vec + i, &folio, &mapping);
 		if (start != to) {
 			if (to)
-				written(file, weight, from, to);
+				written(file, weight, from, to, covered++);
 			from = start;
 		}
 		to = start + BPF_CORE_READ(vec + i, bv_len);
 	}
 	if (to)
-		written(file, weight, from, to);
+		written(file, weight, from, to, covered);
 }
 
 static __always_inline void write_queued(struct bio *bio, struct bio_range *range)
@@ -580,7 +604,7 @@ static __always_inline void write_queued(struct bio *bio, struct bio_range *rang
 		return;
 	extend_over_holes(bio, range);
 	if (range->to == to)
-		written(file, weight, range->from, to);
+		written(file, weight, range->from, to, 0);
 	else
 		written_in_runs(file, weight, bio);
 }
@@ -798,8 +822,8 @@ int BPF_PROG(on_bio_complete, void *queue, struct bio *bio)
 static __always_inline void batch(struct inode *inode, __u64 index, __u64 pages)
 {
 	if (is_regular(inode))
-		begin(PENDING_BATCH, inode, index * PAGE_BYTES, (index + pages) * PAGE_BYTES,
-		      KIND_READ, on_wanted_device(inode));
+		begin(pending_of_task(), PENDING_BATCH, inode, index * PAGE_BYTES,
+		      (index + pages) * PAGE_BYTES, KIND_READ, on_wanted_device(inode));
 }
 
 /* The window that read-ahead decided on (mm/readahead.c, v6.18). */
@@ -889,15 +913,15 @@ static __always_inline void direct(struct kiocb *iocb, struct inode *inode, __u6
 				   __u64 len, bool writes, bool wanted)
 {
 	__u32 range_kind = writes ? KIND_WRITE : KIND_READ;
-	struct pending *pending;
+	struct pending *pending = pending_of_task();
 	__u64 to = from + len;
 
 	/* Nothing past the end of the file is read. */
 	if (!writes && to > size)
 		to = size;
-	if (from >= to || goes_on(pending_of_task(), iocb, inode, from, to, range_kind))
+	if (from >= to || goes_on(pending, iocb, inode, from, to, range_kind))
 		return;
-	pending = begin(PENDING_DIRECT, inode, from, to, range_kind, wanted);
+	pending = begin(pending, PENDING_DIRECT, inode, from, to, range_kind, wanted);
 	if (pending)
 		pending->iocb = (__u64)iocb;
 }
@@ -1023,7 +1047,7 @@ int settle_each_task(struct bpf_iter__task *context)
 		return 0;
 	pending = bpf_task_storage_get(&pendings, task, NULL, 0);
 	if (pending)
-		settle(pending, 0);
+		settle(pending, config.raw ? process_of(task) : 0);
 	return 0;
 }
 
@@ -1034,7 +1058,7 @@ int BPF_PROG(on_exit, struct task_struct *task)
 
 	/* With a task ends the read that it has pending. */
 	if (pending)
-		settle(pending, 1);
+		settle_own(pending);
 	unfollow(task);
 	return 0;
 }

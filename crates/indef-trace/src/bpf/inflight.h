@@ -4,12 +4,14 @@
  * accounts them (block_io_start and block_io_done, v6.5).
  *
  * A device is its request queue; devices without requests of their own (device mapper) are not
- * told. Devices share a few counters by a hash of that; the first one keeps it.
+ * told. Only the requests of devices with a read that was timed are counted; a device beyond LOADS
+ * of them is not told.
  *
  * A program that an interrupt stops is not run again meanwhile, so a few starts and ends are
  * missed. Therefore each request that was counted has a mark, by a hash of its address: an end
  * without a start changes nothing, two places tell of an end, and a request whose end was missed
- * all the same is not counted twice when it is used again.
+ * all the same is not counted twice when it is used again. Counts and marks of an earlier window,
+ * in which ends were missed while the programs were detached, are void.
  */
 #ifndef INDEF_INFLIGHT_H
 #define INDEF_INFLIGHT_H
@@ -17,76 +19,137 @@
 #include "maps.h"
 
 /* Powers of two. */
-#define LOADS 32
-#define MARKS 2048
+#define LOADS 256
+#define MARKS 65536
+/* Places that a device's counter may have, by its hash. */
+#define PLACES 16
 
 /* Alone in its cache line. */
 struct load {
-	/* The kernel's address of the device's queue. */
+	/* The number of the device's queue. */
 	__u64 queue;
 	__s64 requests;
-	__u64 reserved[6];
+	/* Window of the requests; 0 before the first. */
+	__u32 window;
+	__u32 reserved[11];
 };
 
 struct load loads[LOADS] SEC(".bss.loads");
-__u32 marks[LOADS * MARKS] SEC(".bss.marks");
+/* Of each request that is counted: a part of its state.window, and its load. */
+__u32 marks[MARKS] SEC(".bss.marks");
 
-static __always_inline __u32 load_of(__u64 queue)
+/*
+ * A number that stands for an address. To the verifier nothing may be computed with a pointer, but
+ * the distance of two of them is a number; reading it from memory would be a call.
+ */
+#define number_of(pointer)                                                                         \
+	({                                                                                         \
+		__u64 number = (__u64)(pointer), origin = (__u64)&marks[0];                        \
+		asm volatile("%0 -= %1" : "+r"(number) : "r"(origin));                             \
+		number;                                                                            \
+	})
+
+static __always_inline __u32 hash(__u64 number)
 {
-	return (queue * 0x9e3779b97f4a7c15ull >> 32) & (LOADS - 1);
+	return number * 0x9e3779b97f4a7c15ull >> 32;
 }
 
-/* To the verifier a request is a pointer, with which nothing may be computed; memory is not. */
-static __always_inline __u32 *mark_of(__u32 load, struct request *request)
+/* Where the requests of a queue are counted; LOADS if they are not. */
+static __always_inline __u32 load_of(__u64 queue)
 {
-	__u64 address = 0;
-	__u32 mark;
+	__u32 first = hash(queue), at;
 
-	bpf_probe_read_kernel(&address, sizeof(address), &request);
-	mark = (address * 0x9e3779b97f4a7c15ull >> 32) & (MARKS - 1);
-	mark += load * MARKS;
-	/* The verifier of 6.1 forgets the bounds of a sum: the compiler may not leave the mask out.
-	 */
-	asm volatile("" : "+r"(mark));
-	return &marks[mark & (LOADS * MARKS - 1)];
+	for (__u32 i = 0; i < PLACES; i++) {
+		at = (first + i) & (LOADS - 1);
+		if (loads[at].queue == queue)
+			return at;
+		if (!loads[at].queue)
+			break;
+	}
+	return LOADS;
+}
+
+/* The same; from now on they are counted, if there is room for the queue. */
+static __always_inline __u32 count_load(__u64 queue)
+{
+	__u32 first = hash(queue), at;
+	__u64 have;
+
+	if (!queue)
+		return LOADS;
+	for (__u32 i = 0; i < PLACES; i++) {
+		at = (first + i) & (LOADS - 1);
+		have = loads[at].queue;
+		if (!have)
+			have = __sync_val_compare_and_swap(&loads[at].queue, 0, queue);
+		if (!have || have == queue)
+			return at;
+	}
+	return LOADS;
+}
+
+/* The number of the window, from 1 on. */
+static __always_inline __u32 this_window(void)
+{
+	return state.window + 1;
+}
+
+static __always_inline __u32 mark_in(__u32 load)
+{
+	return this_window() * LOADS + load;
 }
 
 static __always_inline void request_starts(struct request *request)
 {
-	__u64 queue = (__u64)BPF_CORE_READ(request, q);
-	__u32 at = load_of(queue);
-	struct load *load = &loads[at];
+	__u32 at = load_of(number_of(request->q)), mine, have;
+	struct load *load;
+	__u32 *mark;
 
-	if (load->queue != queue &&
-	    (load->queue || __sync_val_compare_and_swap(&load->queue, 0, queue)))
+	if (at >= LOADS)
 		return;
-	if (!__sync_lock_test_and_set(mark_of(at, request), 1))
+	load = &loads[at];
+	if (load->window != this_window()) {
+		/* Processors may race here: the first requests of a window may be missed. */
+		load->requests = 0;
+		load->window = this_window();
+	}
+	mine = mark_in(at);
+	mark = &marks[hash(number_of(request)) & (MARKS - 1)];
+	have = *(volatile __u32 *)mark;
+	if (have / LOADS == mine / LOADS)
+		return;
+	if (__sync_val_compare_and_swap(mark, have, mine) == have)
 		__sync_fetch_and_add(&load->requests, 1);
 }
 
 static __always_inline void request_ends(struct request *request)
 {
-	__u64 queue = (__u64)BPF_CORE_READ(request, q);
-	__u32 at = load_of(queue), *mark = mark_of(at, request);
-	struct load *load = &loads[at];
+	__u32 at = load_of(number_of(request->q)), mine;
+	__u32 *mark;
 
-	if (load->queue != queue || !*(volatile __u32 *)mark)
+	if (at >= LOADS)
 		return;
-	if (__sync_lock_test_and_set(mark, 0))
-		__sync_fetch_and_add(&load->requests, -1);
+	mine = mark_in(at);
+	mark = &marks[hash(number_of(request)) & (MARKS - 1)];
+	if (*(volatile __u32 *)mark != mine)
+		return;
+	if (__sync_val_compare_and_swap(mark, mine, 0) == mine)
+		__sync_fetch_and_add(&loads[at].requests, -1);
 }
 
-/* Whether the requests of the queue are counted: one of them was seen. */
-static __always_inline bool is_counted(__u64 queue)
+/* Whether requests of the device are seen. */
+static __always_inline bool is_counted(__u32 at)
 {
-	return queue && loads[load_of(queue)].queue == queue;
+	return at < LOADS && loads[at].window == this_window();
 }
 
-static __always_inline __u64 requests_in_flight(__u64 queue)
+static __always_inline __u32 requests_in_flight(__u32 at)
 {
-	struct load *load = &loads[load_of(queue)];
-	__s64 requests = load->queue == queue ? load->requests : 0;
+	__s64 requests;
 
+	if (!is_counted(at))
+		return 0;
+	requests = loads[at & (LOADS - 1)].requests;
 	return requests > 0 ? requests : 0;
 }
 

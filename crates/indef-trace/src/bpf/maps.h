@@ -67,14 +67,11 @@ static __always_inline __u32 toss(void)
 	return sampling >> 32;
 }
 
-/* log2 of the ticks of the kernel's clock (1 to 10 ms each) for which the choice of a task holds.
+/* The part of time for which the choice of a task holds: a tick of the kernel's clock, 1 to 10 ms.
  */
-#define EPOCH_BITS 2
-
-/* The part of time for which the choice of a task holds. */
 static __always_inline __u64 epoch(void)
 {
-	return bpf_jiffies64() >> EPOCH_BITS;
+	return bpf_jiffies64();
 }
 
 /*
@@ -104,6 +101,16 @@ static __always_inline void note_chosen(__u32 weight)
 		__sync_fetch_and_add(&state.variance, (__u64)weight * (weight - 1));
 	if (weight > 1 || config.counts_chosen)
 		__sync_fetch_and_add(&state.chosen, 1);
+}
+
+/*
+ * A choice that covers n counted accesses adds weight (weight - 1) n² to the variance, not n times
+ * weight (weight - 1): note what the one after `covered` others adds to the difference.
+ */
+static __always_inline void note_covered(__u32 weight, __u64 covered)
+{
+	if (weight > 1 && covered)
+		__sync_fetch_and_add(&state.common, 2 * (__u64)weight * (weight - 1) * covered);
 }
 
 /* Send what was counted of a range. The ring's reader looks often enough: it is not woken. */
@@ -171,8 +178,8 @@ __noinline int count(const struct range_key *key, const struct counters *more)
 }
 
 /* --raw: send one access of `time`; the caller has counted it, if it counts. */
-static __always_inline void send_access_at(__u64 time, const struct range_key *key, __u32 requests,
-					   __u32 direct)
+static __always_inline void send_access_of(__u32 process, __u64 time, const struct range_key *key,
+					   __u32 requests, __u32 direct)
 {
 	struct range_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -184,15 +191,15 @@ static __always_inline void send_access_at(__u64 time, const struct range_key *k
 	event->requests = requests;
 	event->range = *key;
 	event->time = time;
-	event->pid = current_process();
+	event->pid = process;
 	event->direct = direct;
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* The same for an access of now. */
+/* The same for an access of this task, now. */
 static __always_inline void send_access(const struct range_key *key, __u32 requests, __u32 direct)
 {
-	send_access_at(bpf_ktime_get_ns(), key, requests, direct);
+	send_access_of(current_process(), bpf_ktime_get_ns(), key, requests, direct);
 }
 
 #endif

@@ -122,11 +122,8 @@ static __always_inline __u32 file_of_task(struct inode *inode)
 	return call->known_file;
 }
 
-/*
- * A choice that covers n counted accesses or runs adds weight (weight - 1) n² to the variance, not
- * n times weight (weight - 1): note what each further one adds to the difference.
- */
-static __always_inline void note_covered(__u32 weight)
+/* One more access or run is counted by the choice of this task. */
+static __always_inline void note_of_task(__u32 weight)
 {
 	struct call *call = call_of_task(0);
 	__u64 now = epoch();
@@ -137,10 +134,7 @@ static __always_inline void note_covered(__u32 weight)
 		call->epoch = now;
 		call->covered = 0;
 	}
-	if (call->covered)
-		__sync_fetch_and_add(&state.common,
-				     2 * (__u64)weight * (weight - 1) * call->covered);
-	call->covered++;
+	note_covered(weight, call->covered++);
 }
 
 static __always_inline void end_run(const struct run *run)
@@ -199,7 +193,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	if (kind != KIND_READ || is_direct || !config.runs) {
 		count(&key, &more);
 		note_chosen(weight);
-		note_covered(weight);
+		note_of_task(weight);
 		return 0;
 	}
 	run_key.file = (__u64)file;
@@ -207,19 +201,21 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	run = bpf_map_lookup_elem(&runs, &run_key);
 	if (run) {
 		/* The rest of the same block counts as the end, as in user space's model. */
-		if (run->file == key.file && run->weight == weight && offset >= run->end &&
+		if (run->file == key.file && run->weight == weight && run->window == state.window &&
+		    offset >= run->end &&
 		    offset <= ((run->end + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1))) {
 			run->end = offset + len;
 			run->reads++;
 			return 0;
 		}
 		end_run(run);
-		note_covered(weight);
+		note_of_task(weight);
 		run->start = offset;
 		run->end = offset + len;
 		run->file = key.file;
 		run->reads = 1;
 		run->weight = weight;
+		run->window = state.window;
 		return 0;
 	}
 	fresh.start = offset;
@@ -227,8 +223,8 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 	fresh.file = key.file;
 	fresh.reads = 1;
 	fresh.weight = weight;
-	fresh.reserved = 0;
-	note_covered(weight);
+	fresh.window = state.window;
+	note_of_task(weight);
 	if (bpf_map_update_elem(&runs, &run_key, &fresh, BPF_NOEXIST)) {
 		lost(&state.unjoined);
 		count(&key, &more);
@@ -383,15 +379,16 @@ int BPF_PROG(on_enter, struct pt_regs *regs, long nr)
 	struct call *call;
 	__u32 weight;
 
-	if (!is_watched(nr) || !task_wanted())
+	if (!is_watched(nr))
 		return 0;
 	if (nr == NR_close) {
-		if (config.runs && !is_compat())
+		if (config.runs && task_wanted() && !is_compat())
 			closed((int)ARG1(regs));
 		return 0;
 	}
+	/* The coin first: the filters cost more. */
 	weight = toss_for_task(bpf_get_current_pid_tgid());
-	if (!weight || is_compat())
+	if (!weight || !task_wanted() || is_compat())
 		return 0;
 	call = call_of_task(BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!call) {
@@ -515,10 +512,8 @@ static __always_inline void uring_submitted(struct io_kiocb *req)
 
 	if (!(uring_reads(opcode) ? config.reads : uring_writes(opcode) && config.writes))
 		return;
-	if (!task_wanted())
-		return;
 	fresh.weight = toss_for_task(bpf_get_current_pid_tgid());
-	if (!fresh.weight)
+	if (!fresh.weight || !task_wanted())
 		return;
 	fresh.window = state.window;
 	fresh.offset = BPF_CORE_READ((struct io_rw *)req, kiocb.ki_pos);
@@ -632,9 +627,9 @@ static __always_inline void end_fault(const struct fault *fault)
 
 	count(&key, &more);
 	note_chosen(fault->weight);
-	note_covered(fault->weight);
+	note_of_task(fault->weight);
 	if (config.raw)
-		send_access_at(fault->time, &key, 0, 0);
+		send_access_of(fault->pid, fault->time, &key, 0, 0);
 }
 
 /* A fault that failed (SIGBUS) is not in the task's counters: the next one touches other pages. */
@@ -654,10 +649,10 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 	__u32 tid = bpf_get_current_pid_tgid();
 	struct fault *have;
 
-	if (!config.reads || !task_wanted() || !inode || !is_regular(inode))
+	if (!config.reads)
 		return;
 	now.weight = toss_for_task(tid);
-	if (!now.weight)
+	if (!now.weight || !task_wanted() || !inode || !is_regular(inode))
 		return;
 	now.number = completed_faults();
 	have = bpf_map_lookup_elem(&faults, &tid);

@@ -20,6 +20,7 @@ use super::{
     options::{Layer, TraceOptions},
     programs::Programs,
     sampler::Sampler,
+    sampling::Spent,
     sources::{Source, choose, watches_function},
     tallies::{counts_of_fault, expand, of_fault, of_run},
 };
@@ -49,8 +50,8 @@ pub struct Collector {
     /// Variance that was reported already.
     variance: u64,
     common: u64,
-    /// Variance of runs that pauses have cut, which the programs have not counted.
-    cut: u64,
+    /// Processor time that was reported already.
+    spent: Spent,
     /// Losses that were reported already.
     lost: u64,
     emptied: Instant,
@@ -114,7 +115,7 @@ impl Collector {
             .map_err(|error| log.error(Step::OpenRing, error))?;
         programs.variables.allow_timings(TIMED_AT_ONCE);
         let files = Files::new();
-        programs.attach(&sources, log)?;
+        programs.attach(&sources, options, log)?;
         Ok(Self {
             programs,
             intake,
@@ -126,7 +127,7 @@ impl Collector {
             lost: 0,
             variance: 0,
             common: 0,
-            cut: 0,
+            spent: Spent::default(),
             emptied: Instant::now(),
             devices_set: Instant::now(),
             took: Duration::ZERO,
@@ -153,15 +154,8 @@ impl Collector {
     /// drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
-        match self.sampler.tick(&mut self.programs, self.intake.busy()) {
-            Ok(cut) => {
-                for run in &cut {
-                    let (range, counters) = of_run(run);
-                    self.cut += variance(counters.count);
-                    self.intake.count(&range, &counters);
-                }
-            }
-            Err(error) => self.failed = Some(error),
+        if let Err(error) = self.sampler.tick(&mut self.programs, self.intake.busy()) {
+            self.failed = Some(error);
         }
         self.holds_many() || self.files.are_many(&self.programs)
     }
@@ -241,7 +235,7 @@ impl Collector {
     ///
     /// The kernel refused. The parts that `sink` received before were counted.
     pub fn finish_into(mut self, sink: &mut dyn FnMut(Drained)) -> Result<(), TraceError> {
-        self.sampler.end(&mut self.programs);
+        self.sampler.end_window(&self.programs);
         // A task that ends meanwhile still counts what it has under way, or it is counted here.
         self.programs.pause();
         wait_for_programs();
@@ -369,12 +363,15 @@ impl Collector {
             state.lost_tallies + inbox.lost_counts
         };
         drop(inbox);
-        let all = state.variance + self.cut;
-        drained.sampled.variance += all - self.variance;
-        self.variance = all;
-        let common = state.common + self.sampler.common();
-        drained.sampled.common += common - self.common;
-        self.common = common;
+        drained.sampled.variance += state.variance - self.variance;
+        self.variance = state.variance;
+        let common = state.common.saturating_add(self.sampler.common());
+        // An estimate may fall; what was handed out stays.
+        drained.sampled.common += common.saturating_sub(self.common);
+        self.common = self.common.max(common);
+        let spent = self.sampler.spent(self.intake.busy());
+        drained.spent.add(spent.since(self.spent));
+        self.spent = spent;
         let lost = lost + state.lost_tasks + state.lost_files;
         drained.lost += lost - self.lost;
         self.lost = lost;

@@ -2,7 +2,7 @@
 
 use units::{FileRange, Nanos};
 
-use super::sampling::Sampled;
+use super::sampling::{Sampled, Spent};
 use crate::tally::{FileKey, Tally, TracedFile};
 
 /// The counts, files and accesses since the last time.
@@ -18,6 +18,8 @@ pub struct Drained {
     pub lost: u64,
     /// How exact the counts are.
     pub sampled: Sampled,
+    /// Processor time that tracing took.
+    pub spent: Spent,
 }
 
 impl Drained {
@@ -27,6 +29,7 @@ impl Drained {
         self.accesses.append(&mut more.accesses);
         self.lost += more.lost;
         self.sampled.add(more.sampled);
+        self.spent.add(more.spent);
     }
 }
 

@@ -77,12 +77,12 @@ impl Runs {
         sum
     }
 
-    /// The share of a processor's time since `before`, if the programs that pause run only one in
-    /// `pauses` of the time.
-    fn share_since(self, before: Self, took: Duration, pauses: u32) -> f64 {
+    /// The share of a processor's time since `before`, if the programs that pause are `attached` for this
+    /// share of the time.
+    fn share_since(self, before: Self, took: Duration, attached: f64) -> f64 {
         let time = self.time.saturating_sub(before.time);
         let staying = self.staying.saturating_sub(before.staying);
-        let pausing = time.saturating_sub(staying).as_secs_f64() / f64::from(pauses);
+        let pausing = time.saturating_sub(staying).as_secs_f64() * attached;
         (pausing + staying.as_secs_f64()) / took.as_secs_f64()
     }
 
@@ -121,12 +121,12 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(own: Duration) -> Self {
+    pub(super) fn new() -> Self {
         let now = Instant::now();
         Self {
             begun: None,
             due: now,
-            last: (now, own, 0),
+            last: (now, Duration::ZERO, 0),
             own: 0.0,
         }
     }
@@ -144,16 +144,14 @@ impl Meter {
         });
     }
 
-    pub(super) fn is_measuring(&self) -> bool {
-        self.begun.is_some()
-    }
-
-    /// End the measurement, if it is long enough: the cost under `choice`. `own` is the collector's
-    /// processor time so far, `chosen` the number of chosen accesses.
+    /// End the measurement, if it is long enough: the cost under `choice`, with which the programs are
+    /// `attached` for this share of the time. `own` is the collector's processor time so far, `chosen` the
+    /// number of chosen accesses.
     pub(super) fn end(
         &mut self,
         programs: &[Watched],
         choice: Choice,
+        attached: f64,
         own: Duration,
         chosen: u64,
     ) -> Option<Cost> {
@@ -166,15 +164,19 @@ impl Meter {
         let share = own.saturating_sub(own_before).as_secs_f64() / since;
         self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
         let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
-        let measured = runs.share_since(begun.runs, now - begun.at, choice.pauses);
+        let measured = runs.share_since(begun.runs, now - begun.at, attached);
         let programs = match begun.statistics {
             Some(_) => measured,
-            None => chosen * (ASSUMED_CHOSEN + f64::from(choice.one_in) * ASSUMED_SEEN),
+            None => {
+                let seen = chosen * f64::from(choice.weight()) * attached;
+                chosen * ASSUMED_CHOSEN + seen * ASSUMED_SEEN
+            }
         };
         self.due = now + EVERY;
         Some(Cost {
             programs,
             own: self.own,
+            attaching: 0.0,
             chosen,
         })
     }
@@ -205,25 +207,29 @@ mod tests {
             time: Duration::from_millis(33),
             staying: Duration::from_millis(1),
         };
-        let share = |pauses| runs.share_since(before, Duration::from_millis(100), pauses);
-        assert!((share(1) - 0.33).abs() < 1e-9);
-        assert!((share(64) - 0.015).abs() < 1e-9);
+        let share = |attached| runs.share_since(before, Duration::from_millis(100), attached);
+        assert!((share(1.0) - 0.33).abs() < 1e-9);
+        assert!((share(1.0 / 64.0) - 0.015).abs() < 1e-9);
     }
 
     #[test]
     fn a_measurement_is_not_shorter_than_it_tells_something() {
-        let mut meter = Meter::new(Duration::ZERO);
-        let choice = Choice::of(1.0);
+        let mut meter = Meter::new();
+        let choice = Choice {
+            one_in: 1,
+            pauses: 1,
+        };
         meter.begin(&[]);
-        assert!(meter.end(&[], choice, Duration::ZERO, 0).is_none());
+        assert!(meter.end(&[], choice, 1.0, Duration::ZERO, 0).is_none());
         std::thread::sleep(SHORTEST);
-        let cost = meter.end(&[], choice, Duration::from_secs(1), 500).unwrap();
+        let cost = meter.end(&[], choice, 1.0, Duration::from_secs(1), 500);
+        let cost = cost.unwrap();
         assert!(cost.own > 0.0 && cost.chosen > 100.0, "{cost:?}");
         // The next one is due later.
         meter.begin(&[]);
-        assert!(!meter.is_measuring());
+        assert!(meter.begun.is_none());
         meter.hurry();
         meter.begin(&[]);
-        assert!(meter.is_measuring());
+        assert!(meter.begun.is_some());
     }
 }

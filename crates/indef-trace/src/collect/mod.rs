@@ -13,7 +13,7 @@
 //! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
 //!
 //! The modules use one another in one direction: `collector` → `sampler` → `programs`, `intake`, `files`,
-//! `meter` → `config` (with `overlay`), `sampling`, `sources`, `tallies` → `wire` → `contract`, which is
+//! `meter` → `config` (with `overlay`), `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
 //! generated from `bpf/contract.h`.
 
 mod btrfs;
@@ -35,6 +35,7 @@ mod sampler;
 mod sampling;
 mod sources;
 mod tallies;
+mod windows;
 #[allow(unsafe_code, reason = "structures from bytes, and shared memory")]
 mod wire;
 
@@ -42,5 +43,5 @@ pub use collector::Collector;
 pub use drained::{Access, Drained};
 pub use error::{Capability, FilterProblem, Limited, Step, TraceError};
 pub use options::{Filter, Layer, TraceOptions};
-pub use sampling::{Sampled, Sampling, relative_error};
+pub use sampling::{Sampled, Sampling, Spent, relative_error};
 pub use sources::{Hook, Hooks, Source, WhyNot};

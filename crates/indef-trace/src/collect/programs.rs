@@ -11,12 +11,12 @@ use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenO
 
 use super::{
     btrfs, config,
-    contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS},
+    contract::{FILES, Fault, FileEntry, FileKey, Run},
     error::{FilterProblem, Step, TraceError},
     log::Log,
     meter::Watched,
     options::{Layer, TraceOptions},
-    sources::Source,
+    sources::{self, Source},
     wire::{self, Variables, Wire},
 };
 
@@ -29,18 +29,9 @@ static SYSCALL: &Elf<[u8]> = &Elf(*include_bytes!(concat!(env!("OUT_DIR"), "/sys
 
 const ONE: [u8; 4] = 1u32.to_ne_bytes();
 
-/// Programs that pauses leave alone: they follow processes and what these made dirty, and end what was
-/// begun.
-const STAYS: [&str; 8] = [
-    "on_dirtied",
-    "on_fork",
-    "on_exit",
-    "on_request_complete",
-    "on_request_merge",
-    "on_bio_complete",
-    "on_uring_complete",
-    "on_uring_complete_parts",
-];
+/// Programs that pauses leave alone: they follow processes and what these made dirty, and end what a
+/// task had begun.
+const STAYS: [&str; 3] = ["on_dirtied", "on_fork", "on_exit"];
 
 /// Programs that no event runs, but this process, for each task: of both objects, and of layer fs.
 const EACH_TASK: &str = "each_task";
@@ -54,6 +45,7 @@ pub(super) struct Programs {
     pausing: Vec<Link>,
     pausable: Vec<&'static str>,
     watched: Vec<Watched>,
+    layer: Layer,
     /// The variables that the programs share with this process.
     pub(super) variables: Variables,
     object: Object,
@@ -75,9 +67,7 @@ impl Programs {
             .map_err(|error| log.error(Step::Configure, error))?;
         for mut program in open.progs_mut() {
             let name = program.name();
-            let wanted = sources
-                .iter()
-                .any(|source| source.program.is_some_and(|it| name == it));
+            let wanted = needed(sources, options).any(|it| name == it);
             let for_each = name == EACH_TASK || name == SETTLE_EACH_TASK;
             program.set_autoload(wanted || for_each);
         }
@@ -98,6 +88,7 @@ impl Programs {
             pausing: Vec::new(),
             pausable: Vec::new(),
             watched,
+            layer: options.layer,
             variables,
             object,
         };
@@ -113,10 +104,15 @@ impl Programs {
     }
 
     /// Attach the programs: accesses count from now on.
-    pub(super) fn attach(&mut self, sources: &[Source], log: &Log) -> Result<(), TraceError> {
+    pub(super) fn attach(
+        &mut self,
+        sources: &[Source],
+        options: &TraceOptions,
+        log: &Log,
+    ) -> Result<(), TraceError> {
         // The programs that see bios come first in the sources, and last here: before them those that
         // tell which read a bio belongs to.
-        for name in sources.iter().rev().filter_map(|source| source.program) {
+        for name in needed(sources, options).rev() {
             let link = self
                 .attach_one(name)
                 .map_err(|error| log.error(Step::Attach(name), error))?;
@@ -156,6 +152,7 @@ impl Programs {
 
     /// Attach them again.
     pub(super) fn resume(&mut self) -> Result<(), TraceError> {
+        self.forget_timed();
         self.variables.next_window();
         for at in 0..self.pausable.len() {
             let name = self.pausable[at];
@@ -165,6 +162,21 @@ impl Programs {
             self.pausing.push(link);
         }
         Ok(())
+    }
+
+    /// Forget timed reads that took longer than the programs were attached.
+    fn forget_timed(&mut self) {
+        if self.layer != Layer::Fs || self.variables.state().timing == 0 {
+            return;
+        }
+        for name in ["inflight", "timings"] {
+            let map = self.map(name);
+            for key in map.keys() {
+                // Nobody else deletes them now; one that is gone is as good.
+                let _ = map.delete(&key);
+            }
+        }
+        self.variables.forget_timing();
     }
 
     /// The programs, for their statistics.
@@ -281,14 +293,6 @@ impl Programs {
         values(&self.map("runs"))
     }
 
-    /// Layer syscall: take the runs that go on.
-    pub(super) fn take_runs(&self) -> Vec<Run> {
-        let runs = self.map("runs");
-        let taken = runs.lookup_and_delete_batch(TASKS, MapFlags::ANY, MapFlags::ANY);
-        let values = taken.into_iter().flatten();
-        values.filter_map(|(_, value)| wire::read(&value)).collect()
-    }
-
     /// Layer syscall: the last fault of each task.
     pub(super) fn faults(&self) -> Vec<Fault> {
         values(&self.map("faults"))
@@ -297,6 +301,15 @@ impl Programs {
     fn map(&self, name: &str) -> Map<'_> {
         map(&self.object, name)
     }
+}
+
+/// The programs of `sources` that can have something to do.
+fn needed<'s>(
+    sources: &'s [Source],
+    options: &'s TraceOptions,
+) -> impl DoubleEndedIterator<Item = &'static str> + use<'s> {
+    let programs = sources.iter().filter_map(|source| source.program);
+    programs.filter(|program| sources::is_needed(program, options))
 }
 
 fn open(layer: Layer) -> libbpf_rs::Result<OpenObject> {
@@ -338,7 +351,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::collect::sources;
 
     fn maps(layer: Layer) -> BTreeSet<String> {
         let open = open(layer).unwrap();
@@ -379,7 +391,10 @@ mod tests {
             "roots",
         ];
         for (layer, own) in [
-            (Layer::Fs, ["pendings", "btrfs_devices"].as_slice()),
+            (
+                Layer::Fs,
+                ["pendings", "btrfs_devices", "inflight", "timings"].as_slice(),
+            ),
             (Layer::Syscall, &["runs", "faults"]),
         ] {
             let maps = maps(layer);

@@ -1,62 +1,113 @@
 //! Carries sampling out: measures, tells the programs, and attaches and detaches them.
+//!
+//! A window ([`super::windows`]) begins and ends with one store, which tells the programs whether
+//! anything is chosen. They are attached before it, and detached one slot after it: what began in the
+//! window has time to be seen to its end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{
     error::TraceError,
     meter::{Meter, thread_time},
-    options::{Layer, TraceOptions},
+    options::TraceOptions,
     programs::Programs,
-    sampling::{Choice, Control, LARGEST, ONE_IN, Sampling},
+    sampling::{Choice, Control, Cost, Sampling, Spent},
+    windows::{Between, Window, Windows, longest},
     wire,
 };
 
-pub(super) struct Sampler {
-    layer: Layer,
+/// About the length of a slot.
+const SLOT: Duration = Duration::from_millis(50);
+/// Calls that come sooner do not begin another slot: attaching would cost more than it tells.
+const SHORTEST_SLOT: Duration = Duration::from_millis(40);
+
+/// A change of `k` after which the cost is measured again at once (a natural logarithm).
+const MUCH: f64 = 0.2;
+
+/// How much is chosen.
+enum Plan {
+    Fixed(Choice),
+    /// What keeps the cost within its bound.
+    Bounded(Control, Meter),
+}
+
+/// The time from one call to the next.
+#[derive(Clone, Copy, PartialEq)]
+enum Slot {
+    Window,
+    /// After a window: nothing that begins is chosen, but the programs are still attached.
+    After,
+    Paused,
+}
+
+/// A window that has begun.
+#[derive(Clone, Copy)]
+struct Open {
     choice: Choice,
-    /// Where the cost is bounded.
-    control: Option<(Control, Meter)>,
+    /// The programs' sums when it began.
+    chosen: u64,
+    common: u64,
+}
+
+pub(super) struct Sampler {
+    plan: Plan,
+    windows: Windows,
+    between: Between,
+    slot: Slot,
+    /// When it began, and how many did before.
+    began: Instant,
+    slots: u32,
+    /// The last window.
+    open: Option<Open>,
     /// Processor time of taking the counts.
     own: Duration,
-    /// Chosen accesses when the last tick began.
-    chosen: u64,
-    /// Variance that comes from pauses.
-    common: u64,
-    /// Of so many ticks in a row, the programs are attached in one: those that are left, and which.
-    left: u32,
-    attached_at: u32,
+    /// Time in the programs up to a moment, and their share of a processor since then.
+    programs: Duration,
+    charged: Instant,
+    share: f64,
+    /// Their share in a window.
+    in_window: f64,
+    /// Processor time of attaching them last, and detaching them again.
+    attaching: Duration,
 }
 
 impl Sampler {
-    /// Tell the programs, which are not attached yet, how to begin.
+    /// Tell the programs, which are not attached yet, how to begin: with a window.
     pub(super) fn new(options: &TraceOptions, programs: &mut Programs) -> Self {
-        let control = options
-            .sampling
-            .budget()
+        let fixed = |one_in: u32, pauses: u32| {
+            Plan::Fixed(Choice {
+                one_in: one_in.max(1),
+                pauses: pauses.max(1),
+            })
+        };
+        let plan = match (options.sampling, options.sampling.budget()) {
             // Single accesses have no weight.
-            .filter(|_| !options.raw)
-            .map(|budget| (Control::new(budget, LARGEST), Meter::new(Duration::ZERO)));
-        let choice = match options.sampling {
-            Sampling::OneIn(k) if !options.raw => Choice {
-                one_in: k.max(1),
-                pauses: 1,
-            },
-            _ => Choice::of(1.0),
+            _ if options.raw => fixed(1, 1),
+            (_, Some(budget)) => Plan::Bounded(Control::new(budget), Meter::new()),
+            (Sampling::OneIn(one_in), _) => fixed(one_in, 1),
+            (Sampling::Paused { one_in, pauses }, _) => fixed(one_in, pauses),
+            _ => fixed(1, 1),
+        };
+        let now = Instant::now();
+        let mut sampler = Self {
+            plan,
+            windows: Windows::default(),
+            between: Between::default(),
+            slot: Slot::Paused,
+            began: now,
+            slots: 0,
+            open: None,
+            own: Duration::ZERO,
+            programs: Duration::ZERO,
+            charged: now,
+            share: 0.0,
+            in_window: 0.0,
+            attaching: Duration::ZERO,
         };
         programs.variables.set_salt(random());
-        programs
-            .variables
-            .set_sampling(choice.one_in, choice.weight());
-        Self {
-            layer: options.layer,
-            choice,
-            control,
-            own: Duration::ZERO,
-            chosen: 0,
-            common: 0,
-            left: 0,
-            attached_at: 0,
-        }
+        sampler.begin_slot();
+        sampler.tell(programs);
+        sampler
     }
 
     /// Note the time that taking the counts took the calling thread, since it had used `began`.
@@ -65,71 +116,167 @@ impl Sampler {
     }
 
     /// To be called some twenty times a second; `reader` is the processor time of the ring's reader.
-    /// Returns runs that a pause has cut.
     pub(super) fn tick(
         &mut self,
         programs: &mut Programs,
         reader: Duration,
-    ) -> Result<Vec<super::contract::Run>, TraceError> {
-        self.end(programs);
-        let Some((control, meter)) = &mut self.control else {
-            return Ok(Vec::new());
-        };
+    ) -> Result<(), TraceError> {
+        if self.began.elapsed() < SHORTEST_SLOT {
+            return Ok(());
+        }
         let began = thread_time();
-        let mut cut = Vec::new();
-        let own = self.own + reader;
-        let chosen = self.chosen;
-        if let Some(cost) = meter.end(programs.watched(), self.choice, own, chosen) {
-            control.measured(cost);
-            let choice = control.choice();
-            tracing::trace!("{cost:?}: {choice:?}");
-            if choice != self.choice {
-                self.choice = choice;
-                programs
-                    .variables
-                    .set_sampling(choice.one_in, choice.weight());
-                meter.hurry();
-            }
-        }
-        // A measurement goes on for the time of a tick, so its programs stay.
-        if !meter.is_measuring() {
-            let pauses = self.choice.pauses;
-            if self.left == 0 || self.left > pauses {
-                self.left = pauses;
-                self.attached_at = random() % pauses + 1;
-            }
-            let attached = self.left == self.attached_at;
-            self.left -= 1;
-            if attached && programs.is_paused() {
-                if self.layer == Layer::Syscall {
-                    cut = programs.take_runs();
-                }
-                programs.resume()?;
-            } else if !attached {
-                programs.pause();
-            }
-            if !programs.is_paused() {
-                meter.begin(programs.watched());
-            }
-        }
+        let done = self.next_slot(programs, reader);
+        self.began = Instant::now();
         self.own += thread_time().saturating_sub(began);
-        Ok(cut)
+        done
     }
 
-    /// End a tick: all that was chosen in it was covered by one choice of a pause.
-    pub(super) fn end(&mut self, programs: &mut Programs) {
+    fn next_slot(&mut self, programs: &mut Programs, reader: Duration) -> Result<(), TraceError> {
+        let before = self.slot;
+        self.begin_slot();
+        // First: how long a window is does not depend on what there is to do after it.
+        if before == Slot::Window && self.slot != Slot::Window {
+            programs.variables.set_sampling(1, 0);
+        }
+        if let (Some(Open { choice, .. }), Slot::Window) = (self.open, before) {
+            self.measure(programs, choice, reader);
+        }
+        if self.slot == Slot::Window {
+            self.end_window(programs);
+        }
+        let at = thread_time();
+        match self.slot {
+            Slot::Window if programs.is_paused() => {
+                programs.resume()?;
+                self.attaching = thread_time().saturating_sub(at);
+            }
+            Slot::Paused if !programs.is_paused() => {
+                programs.pause();
+                self.attaching += thread_time().saturating_sub(at);
+            }
+            _ => {}
+        }
+        if let (Plan::Bounded(_, meter), Slot::Window) = (&mut self.plan, self.slot) {
+            meter.begin(programs.watched());
+        }
+        self.tell(programs);
+        Ok(())
+    }
+
+    /// Settle what the next slot is.
+    fn begin_slot(&mut self) {
+        let wanted = match &self.plan {
+            Plan::Fixed(choice) => choice.pauses,
+            Plan::Bounded(control, _) => control.pauses(longest(self.slots)),
+        };
+        let is_window = self.windows.next(wanted, &mut |bound| random() % bound);
+        self.slots = self.slots.saturating_add(1);
+        self.slot = match self.slot {
+            _ if is_window => Slot::Window,
+            Slot::Window => Slot::After,
+            Slot::After | Slot::Paused => Slot::Paused,
+        };
+    }
+
+    /// Let the programs choose, if this is a window.
+    fn tell(&mut self, programs: &mut Programs) {
+        if self.slot != Slot::Window {
+            programs.variables.set_sampling(1, 0);
+            return;
+        }
+        let choice = match &self.plan {
+            Plan::Fixed(choice) => *choice,
+            Plan::Bounded(control, _) => control.choice(self.windows.pauses()),
+        };
+        let state = programs.variables.state();
+        self.open = Some(Open {
+            choice,
+            chosen: state.chosen,
+            common: state.common,
+        });
+        programs
+            .variables
+            .set_sampling(choice.one_in, choice.weight());
+    }
+
+    fn measure(&mut self, programs: &Programs, choice: Choice, reader: Duration) {
+        let Plan::Bounded(control, meter) = &mut self.plan else {
+            return;
+        };
+        // Also in the slot after a window, when they cost less.
+        let attached = (2.0 / f64::from(choice.pauses)).min(1.0);
         let chosen = programs.variables.state().chosen;
-        let counted = (chosen - self.chosen) as f64 * f64::from(self.choice.weight());
-        self.chosen = chosen;
-        let detached = 1.0 - 1.0 / f64::from(self.choice.pauses);
-        self.common = self
-            .common
-            .saturating_add((counted * counted * detached) as u64);
+        let own = self.own + reader;
+        let Some(cost) = meter.end(programs.watched(), choice, attached, own, chosen) else {
+            return;
+        };
+        let cycle = SLOT.as_secs_f64() * f64::from(choice.pauses);
+        let cost = Cost {
+            attaching: match choice.pauses {
+                1 => 0.0,
+                _ => self.attaching.as_secs_f64() / cycle,
+            },
+            ..cost
+        };
+        let longest = longest(self.slots);
+        control.measured(cost, longest);
+        let next = control.choice(control.pauses(longest));
+        tracing::trace!("{cost:?} with {choice:?}: {next:?}");
+        let (now, then) = (f64::from(choice.weight()), f64::from(next.weight()));
+        if (then / now).ln().abs() > MUCH {
+            meter.hurry();
+        }
+        self.share = cost.programs;
+        self.charge();
+        self.in_window = cost.programs / attached;
     }
 
-    /// The variance of the sum of all counts that comes from pauses.
+    /// Charge the programs for the time since they were charged last.
+    fn charge(&mut self) {
+        let now = Instant::now();
+        self.programs += (now - self.charged).mul_f64(self.share);
+        self.charged = now;
+    }
+
+    /// The last window has ended, with all that was chosen in it. Accesses that end later than the
+    /// slot after it are few.
+    pub(super) fn end_window(&mut self, programs: &Programs) {
+        let Some(Open {
+            choice,
+            chosen,
+            common,
+        }) = self.open.take()
+        else {
+            return;
+        };
+        let state = programs.variables.state();
+        let (chosen, common) = (state.chosen - chosen, state.common - common);
+        let weight = f64::from(choice.weight());
+        let joint = match choice.weight() {
+            0 | 1 => 0.0,
+            _ => common as f64 / (weight * (weight - 1.0)),
+        };
+        self.between.add(Window {
+            pauses: choice.pauses,
+            one_in: choice.one_in,
+            chosen,
+            squares: chosen as f64 + joint,
+            share: self.in_window.min(1.0),
+        });
+    }
+
+    /// The variance of the sum of all counts that comes from windows.
     pub(super) fn common(&self) -> u64 {
-        self.common
+        self.between.variance(&self.windows) as u64
+    }
+
+    /// Processor time so far; `reader` is that of the ring's reader.
+    pub(super) fn spent(&mut self, reader: Duration) -> Spent {
+        self.charge();
+        Spent {
+            programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.programs),
+            collector: self.own + reader,
+        }
     }
 
     /// The share of the time that emptying the slots and tables may take.
@@ -145,5 +292,5 @@ fn random() -> u32 {
     let mut bytes = [0; 4];
     // Up to 256 bytes always come at once.
     let _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    wire::read(&bytes).unwrap_or(ONE_IN)
+    wire::read(&bytes).unwrap_or_default()
 }

@@ -4,12 +4,13 @@
 //! **What is chosen.** At layer fs every read and every bio that is written has a coin of its own, in
 //! the program that sees it first; a chosen read keeps its requests and its time. So the estimate of a
 //! range's count is unbiased whatever the application does, and its ranges are those of real requests.
-//! At layer syscall a coin holds for all calls of a task within some 4 to 40 ms: choosing single calls
+//! At layer syscall a coin holds for all calls of a task within a tick of the kernel's clock (1 to 10 ms): choosing single calls
 //! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
 //!
-//! **Pauses.** A call that is not chosen still runs a program. From [`ONE_IN`] on, the programs can
-//! also be attached only for a random part of the time (ticks of [`super::Collector::keep_up`]), and
-//! cost nothing in between; `k` is the product of both. Traces do not go that far ([`LARGEST`]).
+//! **Pauses.** A call that is not chosen still runs a program. Beyond [`ONE_IN`] the programs are also
+//! attached for a random part of the time only ([`super::windows`]), and cost nothing in between; `k` is
+//! the product of both. Windows need time to be told apart, so a short trace has none: then it costs
+//! more than its bound, and says so ([`Spent`]).
 //!
 //! **Error.** An access with the weight `k` was chosen with the probability `1/k`. So a sum over `N`
 //! accesses has the variance `N (k - 1)`, for which the sum of `k (k - 1)` over the chosen ones is an
@@ -21,15 +22,16 @@
 //!
 //! **Control.** The cost is measured, not assumed ([`super::meter`]); `k` follows it.
 
+use std::time::Duration;
+
+use super::windows::{PAUSES, SHORTEST};
+
 /// From this on, accesses that are not chosen cost as much as those that are: beyond it only pauses
 /// spare anything.
 pub(super) const ONE_IN: u32 = 64;
-/// The largest share of pauses: attached for one tick in so many.
-const PAUSES: u32 = 64;
-/// The largest `k` that a trace uses: none of pauses. A trace of five seconds with `k` = 3,906 told nine
-/// times what was read, where it stated an error of 1.4 times. Where this `k` is not enough, tracing
-/// costs more than its bound.
-pub(super) const LARGEST: u32 = ONE_IN;
+/// With windows, one in so many of their accesses is chosen, if that is enough. More would be paid for in
+/// vain with a smaller share, and the application be slowed more with a larger one.
+const COINS: u32 = 8;
 /// Part of the budget that is aimed at.
 const AIM: f64 = 0.7;
 /// Below this part of it, more is chosen again.
@@ -50,6 +52,13 @@ pub enum Sampling {
     All,
     /// One in this many, at random, always.
     OneIn(u32),
+    /// One in `one_in`, in random windows that are one in `pauses` of the time.
+    Paused {
+        /// Chosen in a window.
+        one_in: u32,
+        /// Windows.
+        pauses: u32,
+    },
     /// One in as many as keep the cost of tracing below this many millionths of the time of one
     /// processor. One in one, as long as that does.
     AtMost(u32),
@@ -70,8 +79,51 @@ impl Sampling {
     pub(super) fn budget(self) -> Option<f64> {
         match self {
             Self::AtMost(millionths) => Some(f64::from(millionths) / 1e6),
-            Self::All | Self::OneIn(_) => None,
+            Self::All | Self::OneIn(_) | Self::Paused { .. } => None,
         }
+    }
+
+    /// The share of a processor's time that tracing may cost, in percent; `None` without a bound.
+    #[must_use]
+    pub fn bound_percent(self) -> Option<f64> {
+        self.budget().map(|share| share * 100.0)
+    }
+}
+
+/// Processor time that tracing took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// In the BPF programs: estimated from times at which it was measured; `None` if the cost has no
+    /// bound, and it was not.
+    pub programs: Option<Duration>,
+    /// In the collector: the reader of the ring, and whoever takes the counts and keeps them.
+    pub collector: Duration,
+}
+
+impl Spent {
+    /// Add the time of another part of the trace.
+    pub fn add(&mut self, more: Self) {
+        self.collector += more.collector;
+        if let Some(programs) = more.programs {
+            *self.programs.get_or_insert_default() += programs;
+        }
+    }
+
+    /// What came to it since it was `before`.
+    pub(super) fn since(&self, before: Self) -> Self {
+        let programs = before.programs.unwrap_or_default();
+        Self {
+            programs: self.programs.map(|time| time.saturating_sub(programs)),
+            collector: self.collector.saturating_sub(before.collector),
+        }
+    }
+
+    /// The share of one processor's time, in percent, over the `traced` time; `None` if it is not known
+    /// of the programs.
+    #[must_use]
+    pub fn percent(&self, traced: Duration) -> Option<f64> {
+        let all = self.programs? + self.collector;
+        (!traced.is_zero()).then(|| all.as_secs_f64() / traced.as_secs_f64() * 100.0)
     }
 }
 
@@ -128,18 +180,11 @@ pub fn relative_error(one_in: f64, count: u64) -> f64 {
 pub(super) struct Choice {
     /// One access in so many is chosen while the programs are attached.
     pub(super) one_in: u32,
-    /// They are attached for one tick in so many.
+    /// They are attached for one slot in so many.
     pub(super) pauses: u32,
 }
 
 impl Choice {
-    /// At least one in `k`.
-    pub(super) fn of(k: f64) -> Self {
-        let one_in = ONE_IN.min(k.ceil() as u32).max(1);
-        let pauses = PAUSES.min((k / f64::from(ONE_IN)).ceil() as u32).max(1);
-        Self { one_in, pauses }
-    }
-
     /// The accesses that a chosen one stands for.
     pub(super) fn weight(self) -> u32 {
         self.one_in * self.pauses
@@ -151,8 +196,9 @@ impl Choice {
 pub(super) struct Cost {
     /// The programs.
     pub(super) programs: f64,
-    /// The collector.
+    /// The collector, and which part of that is for windows.
     pub(super) own: f64,
+    pub(super) attaching: f64,
     /// Chosen accesses per second.
     pub(super) chosen: f64,
 }
@@ -162,29 +208,40 @@ pub(super) struct Cost {
 pub(super) struct Control {
     budget: f64,
     k: f64,
-    /// The largest `k`.
-    largest: u32,
     /// The cost of the programs, smoothed.
     programs: f64,
 }
 
 impl Control {
-    pub(super) fn new(budget: f64, largest: u32) -> Self {
+    pub(super) fn new(budget: f64) -> Self {
         Self {
             budget,
             k: 1.0,
-            largest,
             programs: 0.0,
         }
     }
 
-    pub(super) fn choice(&self) -> Choice {
-        Choice::of(self.k)
+    /// The best `m` now ([`super::windows`]), where it may be `longest`.
+    pub(super) fn pauses(&self, longest: u32) -> u32 {
+        if self.k <= f64::from(ONE_IN) || longest < SHORTEST {
+            return 1;
+        }
+        let pauses = (self.k / f64::from(COINS)).ceil() as u32;
+        pauses.clamp(SHORTEST, longest.min(PAUSES))
+    }
+
+    /// One in how many is chosen beside that, at least.
+    pub(super) fn choice(&self, pauses: u32) -> Choice {
+        let one_in = (self.k / f64::from(pauses)).ceil() as u32;
+        Choice {
+            one_in: one_in.clamp(1, ONE_IN),
+            pauses,
+        }
     }
 
     /// Take a measurement. More than the budget is answered at once; `k` falls slowly, by half at most,
     /// so that a cost that comes and goes does not make it swing.
-    pub(super) fn measured(&mut self, cost: Cost) {
+    pub(super) fn measured(&mut self, cost: Cost, longest: u32) {
         self.programs = f64::midpoint(self.programs, cost.programs);
         let now = cost.programs + cost.own;
         let aim = self.budget * AIM;
@@ -192,8 +249,9 @@ impl Control {
         let before = self.k;
         if now > self.budget && matters {
             self.k *= (now / aim).min(STEP);
-        } else if now.max(self.programs + cost.own) < self.budget * CALM {
-            let smooth = now.max(self.programs + cost.own);
+        } else if now.max(self.programs + cost.own) - cost.attaching < self.budget * CALM {
+            // Without windows, they would not cost anything.
+            let smooth = now.max(self.programs + cost.own) - cost.attaching;
             self.k *= (smooth / aim).max(0.5);
         }
         // Whole numbers below, so that a `k` that falls reaches 1.
@@ -201,7 +259,7 @@ impl Control {
             true => self.k.floor(),
             false => self.k.ceil(),
         };
-        self.k = self.k.clamp(1.0, f64::from(self.largest));
+        self.k = self.k.clamp(1.0, f64::from(ONE_IN * longest));
         if before != self.k {
             // What was measured before does not hold for the new one.
             self.programs *= before / self.k;
@@ -215,73 +273,109 @@ mod tests {
     use workloads::Numbers;
 
     use super::*;
+    use crate::collect::windows::longest;
 
     /// One percent.
     const BUDGET: f64 = 0.01;
 
+    /// As good as for ever.
+    const LONG: u32 = 1_000_000;
+
     /// A machine with this many accesses a second: a chosen one costs 0.6 µs in the programs and
-    /// 2 µs in the collector, any other one 0.05 µs, and the collector 0.1 % in any case.
+    /// 2 µs in the collector, any other one 0.05 µs, attaching and detaching 4 ms, and the collector
+    /// 0.1 % in any case. A slot of 50 ms after each window is attached, too.
     fn cost(choice: Choice, rate: f64) -> Cost {
         let chosen = rate / f64::from(choice.weight());
-        let seen = rate / f64::from(choice.pauses);
+        let pauses = f64::from(choice.pauses);
+        let is_paused = choice.pauses > 1;
+        let seen = rate / pauses * if is_paused { 2.0 } else { 1.0 };
+        let attaching = if is_paused {
+            0.004 / (0.05 * pauses)
+        } else {
+            0.0
+        };
         Cost {
             programs: chosen * 0.6e-6 + (seen - chosen) * 0.05e-6,
-            own: 0.001 + chosen * 2e-6,
+            own: 0.001 + chosen * 2e-6 + attaching,
+            attaching,
             chosen,
         }
     }
 
-    fn settle(control: &mut Control, rate: f64) -> f64 {
-        for _ in 0..40 {
-            control.measured(cost(control.choice(), rate));
+    fn choice(control: &Control, slots: u32) -> Choice {
+        control.choice(control.pauses(longest(slots)))
+    }
+
+    /// A measurement each second, `seconds` long, where the trace has lasted for `slots`.
+    fn run(control: &mut Control, rate: f64, slots: u32, seconds: u32) -> f64 {
+        for second in 0..seconds {
+            let slots = slots + 20 * second;
+            control.measured(cost(choice(control, slots), rate), longest(slots));
         }
-        let cost = cost(control.choice(), rate);
+        let cost = cost(choice(control, slots + 20 * seconds), rate);
         cost.programs + cost.own
+    }
+
+    fn settle(control: &mut Control, rate: f64) -> f64 {
+        run(control, rate, LONG, 60)
     }
 
     #[test]
     fn a_low_rate_is_counted_exactly() {
-        let mut control = Control::new(BUDGET, ONE_IN * PAUSES);
+        let mut control = Control::new(BUDGET);
         settle(&mut control, 2000.0);
-        assert_eq!(control.choice().weight(), 1);
+        assert_eq!(choice(&control, LONG).weight(), 1);
     }
 
     #[test]
     fn k_rises_with_the_rate_and_falls_with_it() {
-        let mut control = Control::new(BUDGET, ONE_IN * PAUSES);
+        let mut control = Control::new(BUDGET);
         let mut before = 1;
         for rate in [1e4, 1e5, 1e6, 5e6] {
             let cost = settle(&mut control, rate);
             assert!(cost <= BUDGET, "{cost} at {rate}");
-            let weight = control.choice().weight();
+            let weight = choice(&control, LONG).weight();
             assert!(weight > before, "{weight} at {rate}");
             before = weight;
         }
         let cost = settle(&mut control, 1e5);
-        assert!(control.choice().weight() < before / 4);
+        assert!(choice(&control, LONG).weight() < before / 4);
         assert!(cost <= BUDGET, "{cost}");
         settle(&mut control, 1000.0);
-        assert_eq!(control.choice().weight(), 1);
+        assert_eq!(choice(&control, LONG).weight(), 1);
+    }
+
+    /// A short trace chooses one in 64 and costs what that costs; a longer one keeps its bound.
+    #[test]
+    fn pauses_wait_for_their_time() {
+        let mut control = Control::new(BUDGET);
+        let cost = run(&mut control, 1.2e6, 0, 7);
+        let all_the_time = Choice {
+            one_in: ONE_IN,
+            pauses: 1,
+        };
+        assert_eq!(choice(&control, 140), all_the_time);
+        assert!(cost > 5.0 * BUDGET, "{cost}");
+        let cost = run(&mut control, 1.2e6, 140, 300);
+        assert!(cost <= BUDGET, "{cost}: {:?}", choice(&control, 140 + 6000));
+        assert!(choice(&control, 140 + 6000).pauses > 1);
     }
 
     #[test]
     fn it_is_not_chosen_less_than_is_of_use() {
         // The collector alone costs more than the budget: nothing is gained by a larger k.
-        let mut control = Control::new(0.0005, ONE_IN * PAUSES);
+        let mut control = Control::new(0.0005);
         settle(&mut control, 20_000.0);
-        let cost = cost(control.choice(), 20_000.0);
+        let cost = cost(choice(&control, LONG), 20_000.0);
         assert!(cost.chosen > FEW / STEP, "{cost:?}");
         assert!(cost.programs < 0.0005, "{cost:?}");
     }
 
     #[test]
     fn it_answers_within_a_few_measurements() {
-        let mut control = Control::new(BUDGET, ONE_IN * PAUSES);
-        for _ in 0..3 {
-            control.measured(cost(control.choice(), 3e5));
-        }
-        let cost = cost(control.choice(), 3e5);
-        assert!(cost.programs + cost.own <= BUDGET * 1.2, "{cost:?}");
+        let mut control = Control::new(BUDGET);
+        let cost = run(&mut control, 1e5, 0, 3);
+        assert!(cost <= BUDGET * 1.2, "{cost:?}");
     }
 
     #[test]
@@ -304,9 +398,8 @@ mod tests {
                 let mut sampled = Sampled::default();
                 for access in 0..ACCESSES {
                     let k = if access < ACCESSES / 2 { first } else { second };
-                    let choice = Choice::of(f64::from(k));
-                    if numbers.below(u64::from(choice.weight())) == 0 {
-                        let weight = u64::from(choice.weight());
+                    let weight = u64::from(k);
+                    if numbers.below(weight) == 0 {
                         sampled.add(Sampled {
                             counted: weight,
                             variance: weight * (weight - 1),
@@ -327,10 +420,25 @@ mod tests {
         }
 
         #[test]
-        fn a_choice_is_at_least_what_was_asked(k in 1.0_f64..4096.0) {
-            let choice = Choice::of(k);
+        fn a_choice_is_at_least_what_was_asked(k in 1.0_f64..16_384.0) {
+            let control = Control { k, ..Control::new(BUDGET) };
+            let choice = choice(&control, LONG);
             prop_assert!(f64::from(choice.weight()) >= k);
-            prop_assert!(f64::from(choice.weight()) < k + f64::from(ONE_IN));
+            prop_assert!(f64::from(choice.weight()) < k + f64::from(PAUSES));
+        }
+
+        #[test]
+        fn the_time_that_was_spent_adds_up(programs in 0_u64..9000, collector in 0_u64..9000) {
+            let mut spent = Spent::default();
+            prop_assert_eq!(spent.percent(Duration::from_secs(1)), None);
+            for _ in 0..2 {
+                spent.add(Spent {
+                    programs: Some(Duration::from_micros(programs)),
+                    collector: Duration::from_micros(collector),
+                });
+            }
+            let percent = spent.percent(Duration::from_secs(2)).unwrap();
+            prop_assert!((percent - (programs + collector) as f64 / 1e4).abs() < 1e-9);
         }
 
         #[test]

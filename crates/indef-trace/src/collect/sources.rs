@@ -11,7 +11,7 @@ use libbpf_rs::btf::{
     types::{Func, FuncProto, Ptr, Typedef},
 };
 
-use super::options::Layer;
+use super::options::{Layer, TraceOptions};
 
 /// One kind of event, and whether it is seen.
 #[derive(Clone, Debug)]
@@ -279,6 +279,35 @@ fn wanted(layer: Layer) -> impl Iterator<Item = &'static Wanted> {
 /// The programs of a layer, each with its hook.
 pub(super) fn ways(layer: Layer) -> impl Iterator<Item = &'static (&'static str, Hook)> {
     wanted(layer).flat_map(|wanted| wanted.ways)
+}
+
+/// Whether a program has anything to do with these options. What none needs is not attached: each
+/// program costs something wherever it is run.
+pub(super) fn is_needed(program: &str, options: &TraceOptions) -> bool {
+    let filter = &options.filter;
+    let by_task = filter.only_followed || !filter.pids.is_empty();
+    let by_process =
+        by_task || filter.uid.is_some() || filter.cgroup.is_some() || !filter.comms.is_empty();
+    match program {
+        "on_fork" => by_task,
+        // Without such a filter, nobody asks who it was.
+        "on_dirtied" => options.writes && by_process,
+        "on_readahead"
+        | "on_readahead_function"
+        | "on_readahead_order"
+        | "on_readahead_order_function"
+        | "on_page_added"
+        | "on_request_start"
+        | "on_request_end"
+        | "on_request_merge"
+        | "on_request_complete"
+        | "on_bio_complete"
+        | "on_fault"
+        | "on_fault_function"
+        | "on_mapped"
+        | "on_mapped_function" => options.reads,
+        _ => true,
+    }
 }
 
 /// Whether a program of a layer watches a function rather than a tracepoint.

@@ -153,6 +153,13 @@ impl Variables {
         unsafe { field.write_volatile(salt) }
     }
 
+    /// No request of a timed read is in flight any more.
+    pub(super) fn forget_timing(&mut self) {
+        let field = field!(self.timing);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(0) }
+    }
+
     /// Before the programs are attached anew: what began before is over.
     pub(super) fn next_window(&mut self) {
         let next = copied!(self.window).wrapping_add(1);

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use indef_trace::collect::Layer;
+use indef_trace::collect::{Filter, Layer, TraceOptions};
+use scratch_fs::{ScratchFs, require};
 
 use crate::{
     actor::Actor,
@@ -181,6 +182,12 @@ fn loop_holes_are_not_read() {
 }
 
 /// Linux tells the start of requests since 6.5.
+fn requests_are_told() -> bool {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = kernel.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 5)
+}
+
 #[test]
 fn loop_requests_in_flight_are_counted() {
     undisturbed(|| {
@@ -192,10 +199,7 @@ fn loop_requests_in_flight_are_counted() {
         let seen = watched(&ext4, &mut actor, &format!("run {one}"));
         assert!(seen.timed() > 0);
         let Some(alone) = seen.mean_ahead() else {
-            let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
-            let mut numbers = kernel.split('.').map(|number| number.parse().unwrap_or(0));
-            let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-            assert!(version < (6, 5), "{version:?}");
+            assert!(!requests_are_told());
             return;
         };
         assert!(alone < 0.5, "{alone}");
@@ -205,6 +209,77 @@ fn loop_requests_in_flight_are_counted() {
         let together = seen.mean_ahead().expect("it is known of all");
         assert!(together > alone + 0.2, "{together} {alone}");
     });
+}
+
+/// Devices are told apart, however many there are.
+#[test]
+fn loop_requests_in_flight_of_many_devices() {
+    const DEVICES: usize = 40;
+    let small = || ScratchFs::builder("ext4", units::Bytes::mib(8)).build();
+    let mut all = Vec::new();
+    for _ in 0..DEVICES {
+        let Some(fs) = require(small()) else { return };
+        let file = fs.path().join("file");
+        plain_file(&file, MIB);
+        all.push((fs, file));
+    }
+    let watch = Watch::start(&TraceOptions {
+        filter: Filter {
+            paths: all.iter().map(|(fs, _)| fs.path().to_owned()).collect(),
+            ..Filter::default()
+        },
+        ..options(Layer::Fs, all[0].0.path())
+    });
+    let mut actor = Actor::new();
+    for (_, file) in &all {
+        actor.act(&format!("open f rd {}", file.display()));
+        actor.acts("pread f 0 4096\npread f 4096 4096");
+    }
+    let seen = watch.finish();
+    assert_eq!(
+        (seen.touched(), seen.timed()),
+        (DEVICES, 2 * DEVICES as u64)
+    );
+    // It is known of all of them, if the kernel tells at all.
+    if requests_are_told() {
+        let ahead = seen.mean_ahead().expect("it is known of all");
+        assert!(ahead < 0.5, "{ahead}");
+    }
+}
+
+/// --raw tells the last read of each task, too, with its process.
+#[test]
+fn loop_single_accesses_are_complete() {
+    for kind in KINDS {
+        let Some(fs) = scratch(kind) else { return };
+        let file = fs.path().join("file");
+        let name = plain_file(&file, 4 * MIB);
+        let mut actors: Vec<Actor> = (0..3).map(|_| Actor::new()).collect();
+        for actor in &mut actors {
+            actor.act(&format!("open f rd {name}"));
+        }
+        let watch = Watch::start(&TraceOptions {
+            raw: true,
+            ..options(Layer::Fs, fs.path())
+        });
+        let mut expected = Vec::new();
+        for (nth, actor) in (0..).zip(&mut actors) {
+            for at in 0..=nth {
+                let at = (nth * 16 + at) * 16 * KIB;
+                actor.act(&format!("pread f {at} 16384"));
+                expected.push((actor.pid(), at));
+            }
+        }
+        let seen = watch.finish();
+        let mut told: Vec<_> = seen
+            .accesses
+            .iter()
+            .map(|access| (access.pid, access.range.start.0))
+            .collect();
+        told.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(told, expected, "{kind}");
+    }
 }
 
 #[test]

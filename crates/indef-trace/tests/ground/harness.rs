@@ -13,7 +13,7 @@ use std::{
 
 use indef_trace::{
     FileKey, TracedFile,
-    collect::{Access, Collector, Drained, Filter, Layer, Sampled, TraceOptions},
+    collect::{Access, Collector, Drained, Filter, Layer, Sampled, Spent, TraceOptions},
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Segment, Shape, fragment, require};
 use units::Bytes;
@@ -109,6 +109,7 @@ pub(crate) struct Seen {
     pub(crate) accesses: Vec<Access>,
     pub(crate) lost: u64,
     pub(crate) sampled: Sampled,
+    pub(crate) spent: Spent,
     ranges: BTreeMap<FileKey, Ranges>,
     requests: BTreeMap<FileKey, BTreeMap<(u64, u64), u64>>,
     timed: u64,
@@ -122,6 +123,7 @@ impl Seen {
         self.accesses.extend(drained.accesses);
         self.lost += drained.lost;
         self.sampled.add(drained.sampled);
+        self.spent.add(drained.spent);
         for tally in drained.tallies {
             let place = (tally.range.start.0, tally.range.len.0);
             let ranges = self.ranges.entry(tally.file).or_default();

@@ -1,12 +1,18 @@
 //! Sampling: estimates agree with what was read, within the error that they state.
 
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
 use indef_trace::collect::{Layer, Sampling, TraceOptions};
-use scratch_fs::ScratchFs;
+use scratch_fs::{ScratchFs, Segment, Shape};
+use units::Bytes;
 use workloads::Numbers;
 
 use crate::{
     actor::Actor,
-    harness::{BLOCK, MIB, Seen, Watch, options, plain_file, scratch},
+    harness::{BLOCK, KIB, MIB, Seen, Watch, forget, options, plain_file, scratch, undisturbed},
 };
 
 /// Blocks of the file, and reads of them.
@@ -98,17 +104,21 @@ fn ranks_of_equal_values_are_shared() {
     assert!((rank_correlation(&[1, 2, 3], &[3, 2, 1]) + 1.0).abs() < 1e-9);
 }
 
-/// One in 16: the hottest tenth keeps its order, and the sum is right within its error.
-#[test]
-fn loop_one_in_sixteen_keeps_the_ranking() {
-    let blocks = reads_by_zipf();
+/// The true counts of the hottest tenth beside those of `counts`, as rank correlation.
+fn ranking(counts: &[u64], blocks: &[usize]) -> f64 {
     let mut truth = vec![0; BLOCKS];
     blocks.iter().for_each(|block| truth[*block] += 1);
     let mut hottest: Vec<usize> = (0..BLOCKS).collect();
     hottest.sort_by_key(|block| std::cmp::Reverse(truth[*block]));
     hottest.truncate(BLOCKS / 10);
-    let of_hottest =
-        |counts: &[u64]| -> Vec<u64> { hottest.iter().map(|block| counts[*block]).collect() };
+    let of = |counts: &[u64]| -> Vec<u64> { hottest.iter().map(|block| counts[*block]).collect() };
+    rank_correlation(&of(counts), &of(&truth))
+}
+
+/// One in 16: the hottest tenth keeps its order, and the sum is right within its error.
+#[test]
+fn loop_one_in_sixteen_keeps_the_ranking() {
+    let blocks = reads_by_zipf();
     for layer in [Layer::Fs, Layer::Syscall] {
         let Some(fs) = scratch("ext4") else { return };
         plain_file(&fs.path().join("file"), 4 * MIB);
@@ -121,7 +131,7 @@ fn loop_one_in_sixteen_keeps_the_ranking() {
         let seen = watched(&fs, layer, Sampling::OneIn(16), &steps.repeat(passes), how);
         assert_eq!(seen.lost, 0);
         let counts = counts_of(&seen, &fs);
-        let correlation = rank_correlation(&of_hottest(&counts), &of_hottest(&truth));
+        let correlation = ranking(&counts, &blocks);
         println!("{layer:?}: rank correlation of the hottest tenth {correlation:.3}");
         assert!(correlation >= 0.95, "{layer:?}: {correlation}");
         let sum: u64 = counts.iter().sum();
@@ -236,6 +246,155 @@ fn loop_a_bound_raises_k() {
     // Not each one was counted.
     let is_exact = seen.sampled.counted == made && seen.sampled.variance == 0;
     assert!(!is_exact, "{:?}", seen.sampled);
+}
+
+/// The programs are attached in windows only, one in eight of the time: the hottest tenth keeps its
+/// order, and the sum is right within its error, for a steady load and one that comes and goes. (The
+/// load leaves the processor time that tracing takes in a window: otherwise it would do less then.)
+#[test]
+fn loop_windows_keep_the_ranking_and_the_sum() {
+    const PAUSES: u32 = 8;
+    let blocks = reads_by_zipf();
+    for (layer, load) in [
+        (Layer::Fs, "steady"),
+        (Layer::Syscall, "steady"),
+        (Layer::Syscall, "on and off"),
+    ] {
+        let Some(fs) = scratch("ext4") else { return };
+        let file = fs.path().join("file");
+        plain_file(&file, 4 * MIB);
+        let (command, how, many) = match layer {
+            Layer::Fs => ("uring f fixed", "rd", 64),
+            Layer::Syscall => ("preads f", "r", 600),
+        };
+        let steps: Vec<String> = blocks
+            .chunks(many)
+            .map(|blocks| steps(command, blocks, many))
+            .collect();
+        let mut actor = Actor::new();
+        actor.act(&format!("open f {how} {}", file.display()));
+        let mut watch = Ticking(Watch::start(&TraceOptions {
+            sampling: Sampling::Paused {
+                one_in: 1,
+                pauses: PAUSES,
+            },
+            ..options(layer, fs.path())
+        }));
+        let began = Instant::now();
+        let mut made = 0;
+        for (step, line) in (0..).zip(steps.iter().cycle()) {
+            let elapsed = began.elapsed();
+            // Whole passes, so that the ranking is that of one.
+            if elapsed > Duration::from_secs(8) && (step as usize).is_multiple_of(steps.len()) {
+                break;
+            }
+            made += actor.act(line.trim_end()) / BLOCK;
+            watch.tick(step);
+            let done = began.elapsed() - elapsed;
+            sleep(Duration::from_millis(8).saturating_sub(done));
+            if load == "on and off" && elapsed.as_millis() % 1000 > 600 {
+                for _ in 0..8 {
+                    sleep(Duration::from_millis(50));
+                    watch.tick(step);
+                }
+            }
+        }
+        let seen = watch.0.finish();
+        assert_eq!(seen.lost, 0);
+        let counts = counts_of(&seen, &fs);
+        let sum: u64 = counts.iter().sum();
+        let error = seen.sampled.relative_error(sum);
+        let off = (sum as f64 - made as f64) / made as f64;
+        let correlation = ranking(&counts, &blocks);
+        println!(
+            "{layer:?}, {load}: {off:+.3} off, {error:.3} stated, correlation {correlation:.3}, {:?}",
+            seen.spent
+        );
+        assert!(
+            counts
+                .iter()
+                .all(|count| count.is_multiple_of(PAUSES.into()))
+        );
+        assert!((seen.sampled.one_in() - f64::from(PAUSES)).abs() < 1e-9);
+        assert!(
+            off <= 4.0 * error,
+            "{layer:?}, {load}: {sum} of {made}, {error}"
+        );
+        assert!(error < 1.0, "{layer:?}, {load}: {error}");
+        assert!(correlation >= 0.95, "{layer:?}, {load}: {correlation}");
+    }
+}
+
+/// Reads of one window of read-ahead share its coin: the stated error knows.
+#[test]
+fn loop_parts_of_a_window_share_their_error() {
+    const PARTS: u64 = 4;
+    undisturbed(|| {
+        let Some(fs) = scratch("ext4") else { return };
+        let file = fs.path().join("file");
+        let mut shape = Shape::new(3);
+        for _ in 0..64 * PARTS {
+            let data = Segment::Data {
+                len: Bytes::kib(16),
+                piece: Bytes::kib(16),
+            };
+            shape = shape.with(data).with(Segment::Hole(Bytes::kib(16)));
+        }
+        shape.make(&file).unwrap();
+        forget(&file);
+        let mut actor = Actor::new();
+        actor.act(&format!("open f r {}", file.display()));
+        actor.act("random f");
+        let watch = Watch::start(&TraceOptions {
+            sampling: Sampling::OneIn(2),
+            ..options(Layer::Fs, fs.path())
+        });
+        for at in 0..64 {
+            actor.act(&format!("pread f {} 131072", at * 128 * KIB));
+        }
+        let seen = watch.finish();
+        let ranges = seen.of(&file);
+        let chosen = ranges.len() as u64 / PARTS;
+        assert!((10..55).contains(&chosen), "{ranges:?}");
+        for ((start, len), counts) in &ranges {
+            assert_eq!((start % (32 * KIB), *len, *counts), (0, 16 * KIB, (2, 0)));
+        }
+        // Twice each, all of a window or none: 2 (2 - 1) for each, and 4² in place of 4 for a window.
+        assert_eq!(seen.sampled.counted, 2 * PARTS * chosen);
+        assert_eq!(seen.sampled.variance, 2 * PARTS * chosen);
+        assert_eq!(seen.sampled.common, 2 * (PARTS * PARTS - PARTS) * chosen);
+    });
+}
+
+/// What it costs is told, and whether that kept the bound can be.
+#[test]
+fn loop_the_cost_is_told() {
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    for (sampling, is_measured) in [
+        (Sampling::at_most_percent(1.0), true),
+        (Sampling::All, false),
+    ] {
+        let mut watch = Ticking(Watch::start(&TraceOptions {
+            sampling,
+            ..options(Layer::Syscall, fs.path())
+        }));
+        let began = Instant::now();
+        for step in 0..40 {
+            actor.act("sweep f 20000");
+            watch.tick(step);
+        }
+        let seen = watch.0.finish();
+        let percent = seen.spent.percent(began.elapsed());
+        println!("{sampling:?}: {:?}, {percent:?} %", seen.spent);
+        assert!(!seen.spent.collector.is_zero());
+        assert_eq!(percent.is_some(), is_measured);
+        // Calls without a pause cannot be free.
+        assert!(percent.is_none_or(|percent| percent > 0.1), "{percent:?}");
+    }
 }
 
 /// A watch that is looked after as the command line does it.

@@ -41,8 +41,9 @@ pub(crate) struct TraceArgs {
     #[arg(long, requires = "output")]
     pub(crate) raw: bool,
 
-    /// Keep tracing near this many percent of one processor's time: where counting every access
-    /// would cost more, one in k (64 at most) is counted, k times. 100 or `off`: count every one
+    /// Keep tracing below this many percent of one processor's time: where counting every access
+    /// would cost more, one in k is counted, k times; beyond k = 64 only in a part of the time, once
+    /// a trace has lasted for 20 s. 100 or `off`: count every one
     #[arg(long, value_name = "PCT", default_value = "1", value_parser = overhead, conflicts_with = "raw")]
     pub(crate) max_overhead: Sampling,
 
@@ -180,6 +181,14 @@ impl TraceArgs {
             sampling: self.max_overhead,
             ..TraceOptions::default()
         }
+    }
+}
+
+impl TraceArgs {
+    /// The percentage of one processor's time that tracing is to cost at most; single accesses have no
+    /// weight, and no bound.
+    pub(crate) fn bound_percent(&self) -> Option<f64> {
+        self.max_overhead.bound_percent().filter(|_| !self.raw)
     }
 }
 

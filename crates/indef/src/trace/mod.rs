@@ -98,7 +98,7 @@ fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
         console.note(nothing(args.layer));
     }
     if console.json {
-        let document = Document::new(live, args.top);
+        let document = Document::new(live, args.top, args.bound_percent());
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, &document)?;
         return io::Write::write_all(&mut out, b"\n");
@@ -106,7 +106,8 @@ fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
     if console.quiet {
         return Ok(());
     }
-    write_summary(&mut io::stdout().lock(), console, live, args.top)
+    let bound = args.bound_percent();
+    write_summary(&mut io::stdout().lock(), console, live, args.top, bound)
 }
 
 /// The possible reason for an empty result.

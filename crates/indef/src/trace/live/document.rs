@@ -41,6 +41,13 @@ struct Totals {
     one_in: f64,
     /// Relative standard error of reads and writes together.
     relative_error: f64,
+    /// Of the BPF programs; null where the cost has no bound.
+    programs_ns: Option<u64>,
+    collector_ns: u64,
+    /// Both, in percent of one processor's time.
+    overhead_percent: Option<f64>,
+    max_overhead_percent: Option<f64>,
+    overhead_held: Option<bool>,
     duration_ns: u64,
 }
 
@@ -56,8 +63,10 @@ struct CountsEntry {
 }
 
 impl Document {
-    /// The document, with the `top` hottest files.
-    pub(crate) fn new(live: &Live, top: usize) -> Self {
+    /// The document, with the `top` hottest files; `bound` is that of `--max-overhead`.
+    pub(crate) fn new(live: &Live, top: usize, bound: Option<f64>) -> Self {
+        let spent = live.spent();
+        let overhead = spent.percent(live.elapsed());
         let (files, ranges) = (live.files_seen(), live.ranges_seen());
         Self {
             schema: SCHEMA,
@@ -74,6 +83,11 @@ impl Document {
                 lost: live.lost(),
                 one_in: live.sampled().one_in(),
                 relative_error: live.sampled().relative_error(live.sampled().counted),
+                programs_ns: spent.programs.map(|time| Nanos::from(time).get()),
+                collector_ns: Nanos::from(spent.collector).get(),
+                overhead_percent: overhead,
+                max_overhead_percent: bound,
+                overhead_held: overhead.zip(bound).map(|(is, most)| is <= most),
                 duration_ns: Nanos::from(live.elapsed()).get(),
             },
         }

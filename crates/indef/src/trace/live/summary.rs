@@ -20,7 +20,7 @@ fn device_time(counts: &Counts) -> String {
     }
 }
 
-/// Write sums, and the `top` hottest files.
+/// Write sums, and the `top` hottest files; `bound` is that of `--max-overhead`.
 ///
 /// # Errors
 ///
@@ -30,6 +30,7 @@ pub(crate) fn write_summary(
     console: &Console,
     live: &Live,
     top: usize,
+    bound: Option<f64>,
 ) -> io::Result<()> {
     let style = console.out;
     let total = live.total();
@@ -98,6 +99,17 @@ pub(crate) fn write_summary(
             live.sampled().relative_error(1000) * 100.0,
             live.sampled().relative_error(live.sampled().counted) * 100.0,
         )?;
+    }
+    if let Some(overhead) = live.spent().percent(live.elapsed()) {
+        let took = format!("tracing took {overhead:.2} % of one processor's time");
+        match bound {
+            Some(bound) if overhead > bound => {
+                let told = format!("{took}: more than --max-overhead {bound}");
+                writeln!(out, "{}", style.warn(&told))?;
+            }
+            Some(bound) => writeln!(out, "{took} (--max-overhead {bound})")?,
+            None => writeln!(out, "{took}")?,
+        }
     }
     if live.lost() > 0 {
         let lost = counted(live.lost(), "event was", "events were");

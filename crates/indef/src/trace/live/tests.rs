@@ -7,7 +7,7 @@ use std::{
 
 use indef_core::access::Observed;
 use indef_pipeline::learn::{Batch, Counts, Live, MAX_FILES};
-use indef_trace::{FileKey, FsId, Tally, TracedFile};
+use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Spent};
 use units::{FileRange, Nanos};
 
 use super::{view::lines, *};
@@ -157,7 +157,7 @@ fn reads_that_were_not_timed_count_like_those_that_were() {
     );
     assert_eq!(live.total().device_time(), Some(Nanos(100_000_000)));
     let mut text = Vec::new();
-    write_summary(&mut text, &Console::plain(), &live, 1).unwrap();
+    write_summary(&mut text, &Console::plain(), &live, 1, None).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("~100.0 ms"));
     assert_eq!(Counts::default().device_time(), None);
 }
@@ -235,7 +235,7 @@ fn lost_events_are_never_left_out() {
         assert_eq!(view[1], "12,345 events lost", "{width}");
     }
     let mut text = Vec::new();
-    write_summary(&mut text, &Console::plain(), &live, 5).unwrap();
+    write_summary(&mut text, &Console::plain(), &live, 5, None).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(text.contains("12,345 events were lost"), "{text}");
 }
@@ -266,7 +266,7 @@ fn odd_names_stay_on_their_line() {
 fn the_summary_and_the_document_say_the_same() {
     let live = watched();
     let mut text = Vec::new();
-    write_summary(&mut text, &Console::plain(), &live, 1).unwrap();
+    write_summary(&mut text, &Console::plain(), &live, 1, None).unwrap();
     let text = String::from_utf8(text).unwrap();
     assert!(
         text.contains("6,060 reads of 757.5 MiB, 0 writes of 0 B in 0:01:00"),
@@ -277,7 +277,7 @@ fn the_summary_and_the_document_say_the_same() {
         "{text}"
     );
     assert_eq!(text.matches("/srv/").count(), 1, "{text}");
-    let document = serde_json::to_value(Document::new(&live, 1)).unwrap();
+    let document = serde_json::to_value(Document::new(&live, 1, None)).unwrap();
     assert_eq!(document["totals"]["reads"], 6060);
     assert_eq!(document["totals"]["bytes_read"], 6060_u64 * 131_072);
     assert_eq!(document["totals"]["ranges"], 16);
@@ -290,13 +290,55 @@ fn the_summary_and_the_document_say_the_same() {
 }
 
 #[test]
+fn a_bound_that_was_not_kept_is_told() {
+    let mut live = watched();
+    live.add(
+        &Batch {
+            spent: Spent {
+                programs: Some(Duration::from_millis(900)),
+                collector: Duration::from_millis(300),
+            },
+            ..Batch::default()
+        },
+        seconds(60),
+    );
+    // 1.2 s of a minute.
+    for (bound, held, told) in [
+        (
+            2.5,
+            true,
+            "took 2.00 % of one processor's time (--max-overhead 2.5)",
+        ),
+        (
+            0.5,
+            false,
+            "took 2.00 % of one processor's time: more than --max-overhead 0.5",
+        ),
+    ] {
+        let bound = Some(bound);
+        let mut text = Vec::new();
+        write_summary(&mut text, &Console::plain(), &live, 1, bound).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains(told), "{text}");
+        let document = serde_json::to_value(Document::new(&live, 1, bound)).unwrap();
+        let totals = &document["totals"];
+        assert_eq!(totals["overhead_held"], held);
+        assert!((totals["overhead_percent"].as_f64().unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(totals["programs_ns"], 900_000_000);
+    }
+    // Not measured, not told.
+    let document = serde_json::to_value(Document::new(&watched(), 1, None)).unwrap();
+    assert!(document["totals"]["overhead_held"].is_null());
+}
+
+#[test]
 fn every_field_is_documented() {
     let text = include_str!("../../../../../docs/json.md");
     let section = text
         .split("\n## ")
         .find(|s| s.starts_with("trace\n"))
         .unwrap();
-    let document = serde_json::to_value(Document::new(&watched(), 1)).unwrap();
+    let document = serde_json::to_value(Document::new(&watched(), 1, None)).unwrap();
     let objects = [&document, &document["files"][0], &document["totals"]];
     for object in objects {
         for field in object

@@ -408,7 +408,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(100));
         }
         view.finish();
-        super::super::write_summary(&mut io::stdout(), &console, &live, 5).unwrap();
+        super::super::write_summary(&mut io::stdout(), &console, &live, 5, None).unwrap();
     }
 
     #[test]

@@ -1,0 +1,342 @@
+//! Windows: where one access in 64 still costs too much, the programs are attached for a part of the
+//! time only.
+//!
+//! **Design.** Time is cut into slots, from one call of [`super::Collector::keep_up`] to the next (some
+//! 50 ms). `2 m` slots in a row are a stratum. Two of them are *windows*, chosen at random before the
+//! stratum begins, whatever is read then; an access in a window counts `m` times as much. So each slot
+//! is a window with the probability `1/m`, independent of its load, and sums are unbiased for any load.
+//! As all strata have the same share of windows, a steady load is told without a further error. `m` is
+//! settled before a stratum begins, from the cost of earlier ones.
+//!
+//! **Error.** Accesses come in bursts, and a window chooses all of its accesses at once: the error is
+//! that of cluster sampling. With the estimates `z1` and `z2` for the two windows of a stratum, its sum
+//! `m (z1 + z2)` has the variance `(m² - m) (z1 - z2)²`, without bias (two clusters from each stratum: W.
+//! G. Cochran, Sampling Techniques, 3rd ed., chapters 5 and 11), and the variances of `z1` and `z2` by
+//! themselves come to it `m` times. The largest
+//! difference counts three times: what a few windows have seen may as well have been missed. Where a trace
+//! ends within a stratum, the number of its windows is a matter of chance, too.
+//!
+//! An application that keeps a processor busy runs slower in a window, by the time of the programs at
+//! most: their share of a processor is taken for an error of all windows alike.
+//!
+//! **How rare.** A window stands for at most a [`BEHIND`]th of the time before it ([`longest`]): so the
+//! sums of a trace never hang on a few windows. A short trace pays with its cost: it is attached all the
+//! time.
+
+/// The largest `m`.
+pub(super) const PAUSES: u32 = 256;
+/// The smallest one above 1: attaching and detaching costs 2 to 4 ms of a processor's time (Linux 6.18,
+/// 2 processors), which is half a percent with this.
+pub(super) const SHORTEST: u32 = 16;
+/// A window stands for one in so many of the slots before it, at most.
+const BEHIND: u32 = 25;
+
+/// The largest `m` after this many slots.
+pub(super) fn longest(slots: u32) -> u32 {
+    match (slots / BEHIND).min(PAUSES) {
+        pauses if pauses < SHORTEST => 1,
+        pauses => pauses,
+    }
+}
+
+/// Which slots are windows.
+#[derive(Debug, Default)]
+pub(super) struct Windows {
+    /// `m` of the stratum.
+    pauses: u32,
+    /// Slots of the stratum that have begun.
+    slots: u32,
+    windows: [u32; 2],
+}
+
+impl Windows {
+    /// Begin a slot; whether it is a window. The next stratum begins with `pauses`. `below` returns a
+    /// random number below its argument.
+    pub(super) fn next(&mut self, pauses: u32, below: &mut dyn FnMut(u32) -> u32) -> bool {
+        if self.slots == 2 * self.pauses {
+            self.pauses = pauses.clamp(1, PAUSES);
+            self.slots = 0;
+            let first = below(2 * self.pauses);
+            let second = below(2 * self.pauses - 1);
+            self.windows = [first, second + u32::from(second >= first)];
+        }
+        self.slots += 1;
+        self.windows.contains(&(self.slots - 1))
+    }
+
+    /// The variance of `m` times the number of windows in the part of the stratum that has begun: the
+    /// trace may end there.
+    fn spread(&self) -> f64 {
+        let (m, slots) = (f64::from(self.pauses()), f64::from(self.slots));
+        m * slots * (1.0 - slots / (2.0 * m)) * (2.0 * m - 2.0) / (2.0 * m - 1.0)
+    }
+
+    /// `m`: a window stands for so many slots.
+    pub(super) fn pauses(&self) -> u32 {
+        self.pauses.max(1)
+    }
+}
+
+/// The accesses that were chosen in a window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Window {
+    pub(super) pauses: u32,
+    /// One in so many of its accesses was chosen.
+    pub(super) one_in: u32,
+    pub(super) chosen: u64,
+    /// Sum of the squares of the numbers of accesses that one choice covered: as many as were chosen,
+    /// if each had a choice of its own.
+    pub(super) squares: f64,
+    /// The share of a processor that the programs took.
+    pub(super) share: f64,
+}
+
+impl Window {
+    /// Estimated accesses in the window.
+    fn estimate(&self) -> f64 {
+        f64::from(self.one_in) * self.chosen as f64
+    }
+
+    /// The part of the square of the estimate that the programs count by themselves.
+    fn counted(&self) -> f64 {
+        f64::from(self.one_in).powi(2) * self.squares
+    }
+}
+
+/// The variance of the sum of all counts that the choice of windows adds to that of accesses.
+#[derive(Debug, Default)]
+pub(super) struct Between {
+    sum: f64,
+    /// The largest part of it.
+    largest: f64,
+    /// Accesses that may not have happened because the programs took their time.
+    slowed: f64,
+    /// The first window of a stratum.
+    first: Option<Window>,
+    /// Mean square of the estimates for the windows of the last stratum.
+    square: f64,
+}
+
+impl Between {
+    /// The next window has ended; all that were begun come here, in order.
+    pub(super) fn add(&mut self, window: Window) {
+        if window.pauses > 1 {
+            self.slowed += f64::from(window.pauses) * window.estimate() * window.share;
+        }
+        match self.first.take() {
+            None => self.first = Some(window),
+            Some(first) => {
+                let more = variance(&first, &window);
+                self.sum += more;
+                self.largest = self.largest.max(more);
+                self.square = f64::midpoint(first.estimate().powi(2), window.estimate().powi(2));
+            }
+        }
+    }
+
+    /// The variance so far. Single estimates may be below 0.
+    pub(super) fn variance(&self, windows: &Windows) -> f64 {
+        let first = self.first.map_or(0.0, |first| first.estimate().powi(2));
+        let open = windows.spread() * first.max(self.square);
+        self.sum.max(0.0) + 2.0 * self.largest + open + self.slowed.powi(2)
+    }
+}
+
+/// The programs count with `m one_in` as if an access was chosen by itself: that is the sum of the
+/// squares, which here is in the difference once more.
+fn variance(first: &Window, second: &Window) -> f64 {
+    let pauses = f64::from(first.pauses);
+    let between = (first.estimate() - second.estimate()).powi(2);
+    (pauses * pauses - pauses) * (between - first.counted() - second.counted())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use workloads::Numbers;
+
+    use super::*;
+
+    /// Two minutes of 50 ms.
+    const SLOTS: u32 = 2400;
+
+    /// Accesses in each slot.
+    fn load(name: &str, numbers: &mut Numbers) -> Vec<u64> {
+        let mut loads = vec![0; SLOTS as usize];
+        let noisy = |mean: u64, numbers: &mut Numbers| numbers.below(2 * mean + 1);
+        match name {
+            "steady" => loads.fill(200),
+            "noisy" => loads
+                .iter_mut()
+                .for_each(|load| *load = noisy(200, numbers)),
+            // Two seconds of five.
+            "on and off" => {
+                let phase = numbers.below(100_usize);
+                for (slot, load) in loads.iter_mut().enumerate() {
+                    *load = if (slot + phase) % 100 < 40 {
+                        noisy(200, numbers)
+                    } else {
+                        0
+                    };
+                }
+            }
+            // A second at twenty times the rate, about every ten seconds.
+            "bursts" => {
+                loads.fill(10);
+                for _ in 0..SLOTS / 200 {
+                    let at = numbers.below(loads.len() - 20);
+                    loads[at..at + 20].fill(200);
+                }
+            }
+            // Each slot by itself, one in five.
+            "single slots" => {
+                for load in &mut loads {
+                    *load = if numbers.percent(20) { 200 } else { 0 };
+                }
+            }
+            "rising" => {
+                for (slot, load) in loads.iter_mut().enumerate() {
+                    *load = slot as u64 / 8;
+                }
+            }
+            other => panic!("{other}"),
+        }
+        loads
+    }
+
+    /// The estimate of a sum, the variance that is stated with it, and the part of that which single
+    /// choices would have.
+    fn sample(loads: &[u64], pauses: u32, one_in: u32, numbers: &mut Numbers) -> (f64, f64, f64) {
+        let (mut windows, mut between) = (Windows::default(), Between::default());
+        let (mut estimate, mut variance) = (0.0, 0.0);
+        for (slot, load) in loads.iter().enumerate() {
+            let pauses = pauses.min(longest(slot as u32));
+            if !windows.next(pauses, &mut |bound| numbers.below(bound)) {
+                continue;
+            }
+            let chosen = (0..*load).filter(|_| numbers.below(one_in) == 0).count() as u64;
+            let pauses = windows.pauses();
+            between.add(Window {
+                pauses,
+                one_in,
+                chosen,
+                squares: chosen as f64,
+                share: 0.0,
+            });
+            let weight = f64::from(pauses * one_in);
+            estimate += weight * chosen as f64;
+            // As the programs count it.
+            variance += weight * (weight - 1.0) * chosen as f64;
+        }
+        (estimate, variance + between.variance(&windows), variance)
+    }
+
+    /// Over many seeds: the mean of the estimates is the truth, and nine in ten estimates are within two
+    /// stated errors of it, whatever the load does.
+    #[test]
+    fn estimates_are_unbiased_and_within_their_errors() {
+        const SEEDS: u32 = 400;
+        for name in [
+            "steady",
+            "noisy",
+            "on and off",
+            "bursts",
+            "single slots",
+            "rising",
+        ] {
+            for (pauses, one_in) in [(8, 8), (20, 1), (60, 8), (PAUSES, 2)] {
+                let (mut sum, mut squares, mut covered) = (0.0, 0.0, 0);
+                let (mut stated, mut single) = (0.0, 0.0);
+                for seed in 0..SEEDS {
+                    let mut numbers = Numbers::stream(seed.into(), u64::from(pauses));
+                    let mut loads = load(name, &mut numbers);
+                    // It ends anywhere in a stratum.
+                    loads.truncate(loads.len() - numbers.below(300_usize));
+                    let truth = loads.iter().sum::<u64>() as f64;
+                    let (estimate, variance, alone) = sample(&loads, pauses, one_in, &mut numbers);
+                    let off = estimate / truth - 1.0;
+                    sum += off;
+                    squares += off * off;
+                    stated += variance / truth.powi(2);
+                    single += alone / truth.powi(2);
+                    covered += u32::from((estimate - truth).abs() <= 2.0 * variance.sqrt());
+                }
+                let seeds = f64::from(SEEDS);
+                let (bias, spread) = (sum / seeds, (squares / seeds).sqrt());
+                let stated = (stated / seeds).sqrt();
+                let what = format!(
+                    "{name}, m = {pauses}, one in {one_in}: {bias:+.4}, spread {spread:.4}, stated {stated:.4}, \
+                     {covered} of {SEEDS} within two errors"
+                );
+                println!("{what}");
+                assert!(bias.abs() <= 4.0 * spread / seeds.sqrt() + 1e-9, "{what}");
+                assert!(covered >= SEEDS * 9 / 10, "{what}");
+                // Nor is it much too large, but that it is at least that of single choices: a range that is
+                // read at random has that error.
+                let most = (1.7 * spread).hypot((single / seeds).sqrt());
+                assert!(stated <= most + 1e-9, "{what}");
+            }
+        }
+    }
+
+    /// What the programs take from a processor is in the error.
+    #[test]
+    fn a_slowed_application_is_within_the_error() {
+        let mut numbers = Numbers::new(3);
+        let (mut windows, mut between) = (Windows::default(), Between::default());
+        let (mut estimate, mut truth) = (0.0, 0.0);
+        for _ in 0..SLOTS {
+            let is_window = windows.next(20, &mut |bound| numbers.below(bound));
+            // A fifth of the time is for the programs.
+            let done: u32 = if is_window { 800 } else { 1000 };
+            truth += f64::from(done);
+            if is_window {
+                estimate += 20.0 * f64::from(done);
+                between.add(Window {
+                    pauses: 20,
+                    one_in: 1,
+                    chosen: done.into(),
+                    squares: done.into(),
+                    share: 0.2,
+                });
+            }
+        }
+        let error = between.variance(&windows).sqrt();
+        assert!(truth - estimate > 0.15 * truth, "{estimate} of {truth}");
+        assert!(truth - estimate < 1.5 * error, "{error}");
+    }
+
+    #[test]
+    fn a_short_trace_does_not_pause() {
+        assert_eq!(longest(0), 1);
+        assert_eq!(longest(BEHIND * SHORTEST - 1), 1);
+        assert_eq!(longest(BEHIND * SHORTEST), SHORTEST);
+        assert_eq!(longest(u32::MAX), PAUSES);
+    }
+
+    proptest! {
+        /// Two in each stratum, wherever `m` changes.
+        #[test]
+        fn each_stratum_has_two_windows(wanted in prop::collection::vec(1_u32..50, 1..20), seed in 0_u64..1000) {
+            let mut numbers = Numbers::new(seed);
+            let mut windows = Windows::default();
+            for pauses in wanted {
+                let stratum: Vec<bool> = (0..2 * pauses)
+                    .map(|_| windows.next(pauses, &mut |bound| numbers.below(bound)))
+                    .collect();
+                prop_assert_eq!(windows.pauses(), pauses);
+                prop_assert_eq!(stratum.iter().filter(|is_window| **is_window).count(), 2);
+            }
+        }
+
+        /// With `m` = 1 every slot is a window, and nothing comes to the variance.
+        #[test]
+        fn without_pauses_there_is_no_variance(chosen in prop::collection::vec(0_u64..1000, 0..9)) {
+            let mut between = Between::default();
+            for chosen in chosen {
+                between.add(Window { pauses: 1, one_in: 5, chosen, squares: chosen as f64, share: 0.5 });
+            }
+            prop_assert_eq!(between.variance(&Windows::default()), 0.0);
+        }
+    }
+}
