@@ -72,7 +72,9 @@ impl Basis<'_> {
                 accesses: accesses.flatten(),
             };
             let mut options = self.geometries.options(self.options, found.fs.dev);
-            if options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
+            // A probe tells how long rows are, not where they begin.
+            let known = self.geometries.model(found.fs.dev).is_none();
+            if known && options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }

@@ -63,7 +63,10 @@ impl<'a> Runner<'a> {
             });
         }
         let options = &RunOptions {
-            row: work.plan_options.row(),
+            row: work
+                .plan_options
+                .row()
+                .filter(|_| work.plan_options.on_rows),
             ..self.options
         };
         let cancel = self.cancel;
