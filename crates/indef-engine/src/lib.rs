@@ -29,7 +29,10 @@ mod process;
 pub mod resume;
 pub mod run;
 mod sync;
+#[allow(unsafe_code)]
+mod timed;
 
 pub use absolute::absolute;
 pub use cancel::Cancel;
 pub use copier::Copier;
+pub use timed::TimedReads;

@@ -41,7 +41,7 @@ mod test_layout;
 mod xfs;
 
 pub use cache::{CacheRecord, Settler};
-pub use device::{DeviceGeometry, Layer, NoGeometry, PageError, device_geometry};
+pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
 pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};

@@ -1,4 +1,5 @@
-//! The internal geometry of each device: as given, or as the device of each file system reports it.
+//! The internal geometry of each device: as given, as the device of each file system reports it, or as a
+//! probe of the drive found it.
 
 use std::{
     borrow::Cow,
@@ -6,11 +7,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use indef_core::{layout::Geometry, plan::PlanOptions};
-use indef_fs::{DeviceGeometry, Filesystem, NoGeometry, detect, device_geometry};
+use indef_core::{
+    layout::{DeviceTimes, Geometry},
+    plan::{PlanOptions, Weight},
+    probe::ReadModel,
+};
+use indef_fs::{DeviceGeometry, Drive, Filesystem, NoGeometry, detect, device_geometry};
 use rustix::fs::{Mode, OFlags, open};
 
-use crate::note::{Note, Notes};
+use crate::{
+    note::{Note, Notes},
+    probe::Stored,
+};
 
 /// The source of geometries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +34,8 @@ pub enum GeometryChoice {
 pub struct Geometries {
     given: Option<Geometry>,
     by_device: HashMap<u64, Geometry>,
+    /// Of drives that were probed.
+    models: HashMap<u64, ReadModel>,
     /// In the order of the paths.
     answers: Vec<Answer>,
 }
@@ -37,6 +47,8 @@ pub struct Answer {
     pub path: PathBuf,
     /// The geometry, or the reason for which it is unknown.
     pub told: Result<DeviceGeometry, NoGeometry>,
+    /// The result of a probe, where the geometry, or the reason for which there is none, is of one.
+    pub probed: Option<Stored>,
 }
 
 impl Geometries {
@@ -55,7 +67,7 @@ impl Geometries {
             geometries.ask(path);
         }
         let asked_for = choice.is_some();
-        for Answer { path, told } in &geometries.answers {
+        for Answer { path, told, .. } in &geometries.answers {
             if let Err(why) = told {
                 notes.note(Note::NoGeometry {
                     path,
@@ -64,8 +76,9 @@ impl Geometries {
                 });
             }
         }
-        let is_ordinary =
-            |answer: &Answer| answer.told.as_ref().is_err_and(NoGeometry::is_ordinary);
+        let is_ordinary = |answer: &Answer| {
+            answer.told.as_ref().is_err_and(NoGeometry::is_ordinary) && answer.probed.is_none()
+        };
         geometries
             .answers
             .retain(|answer| asked_for || !is_ordinary(answer));
@@ -79,7 +92,13 @@ impl Geometries {
         if self.by_device.contains_key(&fs.dev) {
             return;
         }
-        let told = device_geometry(&fs);
+        let (told, probed) = match device_geometry(&fs) {
+            Ok(told) => (Ok(told), None),
+            Err(why) => probed_geometry(&fs, why),
+        };
+        if let Some(model) = probed.as_ref().and_then(Stored::model) {
+            self.models.insert(fs.dev, model);
+        }
         let geometry = told
             .as_ref()
             .map_or(Geometry::Unknown, |told| told.geometry);
@@ -87,6 +106,7 @@ impl Geometries {
         self.answers.push(Answer {
             path: path.to_owned(),
             told,
+            probed,
         });
     }
 
@@ -134,12 +154,35 @@ impl Geometries {
         &self.answers
     }
 
-    /// `options` with the geometry of a file system.
+    /// The times of reads on the drive of a file system, where a probe found them.
+    #[must_use]
+    pub fn model(&self, dev: u64) -> Option<&ReadModel> {
+        self.models.get(&dev)
+    }
+
+    /// `options` with the geometry that represents a whole plan, and the times that go with it.
+    pub(crate) fn main_options(&self, options: &PlanOptions) -> PlanOptions {
+        let probed = |answer: &Answer| answer.probed.as_ref()?.model();
+        let first = self.answers.iter().find(|answer| answer.told.is_ok());
+        let model = first.and_then(probed).filter(|_| self.given.is_none());
+        PlanOptions {
+            geometry: self.main(),
+            weight: weight(options, model.as_ref()),
+            ..options.clone()
+        }
+    }
+
+    /// `options` with the geometry of a file system, and with its drive's own times where the model of a
+    /// device weighs and these are not given.
     pub(crate) fn options<'a>(&self, options: &'a PlanOptions, dev: u64) -> Cow<'a, PlanOptions> {
+        let weight = weight(options, self.model(dev));
         match self.of(dev) {
-            geometry if geometry == options.geometry => Cow::Borrowed(options),
+            geometry if geometry == options.geometry && weight == options.weight => {
+                Cow::Borrowed(options)
+            }
             geometry => Cow::Owned(PlanOptions {
                 geometry,
+                weight,
                 ..options.clone()
             }),
         }
@@ -152,4 +195,33 @@ pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
     // Opened only to find its device: a FIFO would block us, and opening a device may have effects.
     let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
     detect(&file, path).ok()
+}
+
+/// The weight: the model of a device gets the drive's own times where none are given.
+fn weight(options: &PlanOptions, model: Option<&ReadModel>) -> Weight {
+    match (&options.weight, model) {
+        (Weight::Device(times), Some(model)) if *times == DeviceTimes::default() => {
+            Weight::Device(model.times())
+        }
+        (weight, _) => weight.clone(),
+    }
+}
+
+/// What a probe of the drive found out, in place of what the device does not report.
+fn probed_geometry(
+    fs: &Filesystem,
+    why: NoGeometry,
+) -> (Result<DeviceGeometry, NoGeometry>, Option<Stored>) {
+    let drive = Drive::of(fs);
+    let stored = drive.as_ref().and_then(Stored::of);
+    let found = stored
+        .as_ref()
+        .and_then(|stored| stored.findings.geometry());
+    match (found, drive) {
+        (Some(geometry), Some(drive)) => {
+            let device = drive.path;
+            (Ok(DeviceGeometry { geometry, device }), stored)
+        }
+        _ => (Err(why), stored),
+    }
 }

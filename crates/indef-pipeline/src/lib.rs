@@ -68,6 +68,7 @@ pub mod learn;
 mod note;
 mod opened;
 pub mod plan;
+pub mod probe;
 pub mod run;
 pub mod scan;
 mod service;

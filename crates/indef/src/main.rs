@@ -15,6 +15,7 @@ mod generate;
 mod notes;
 mod output;
 mod plan;
+mod probe;
 mod profile;
 mod refusal;
 mod report;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::plan(args, &console),
         Command::Run(args) => run::run(args, &console),
         Command::Top(args) => top::top(args, &console),
+        Command::Probe(args) => probe::probe(args, &console),
         Command::Report(args) => report::report(args, &console),
         Command::Demo(args) => demo::demo(args, &console),
         Command::Generate(what) => generate::generate(what).map(|()| Outcome::Done),

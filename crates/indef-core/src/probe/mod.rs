@@ -60,6 +60,9 @@ pub const USUAL_READ: Bytes = Bytes::kib(128);
 /// Part of the writes during the probe's own that may be of others: their data would lie among it.
 const FOREIGN: f64 = 0.02;
 
+/// The part of the time by which the placement has to be known: the rest is for what follows from it.
+const PLACEMENT: f64 = 0.8;
+
 /// Something that can be read.
 pub trait Drive {
     /// An error that ends the probe.
@@ -85,12 +88,14 @@ pub trait Drive {
 pub enum Part {
     /// Single reads.
     Latency,
+    /// Sizes.
+    Speed,
     /// Pairs.
     Placement,
     /// Chains and spreads.
     Service,
-    /// Depths and sizes.
-    Speed,
+    /// Depths.
+    Depth,
 }
 
 /// What is asked.
@@ -203,8 +208,10 @@ pub struct Point {
 /// A sweep and the point from which more does not help.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
-    /// In ascending order.
+    /// In ascending order: medians of several passes.
     pub points: Vec<Point>,
+    /// How far the passes were apart, where they were furthest, as a part of the median.
+    pub apart: f64,
     /// The first point with nine tenths of the highest rate.
     pub knee: Told<u64>,
 }
@@ -330,31 +337,44 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
     prober.drive.begins(Part::Speed);
     findings.contiguous = told(prober.contiguous())?;
     findings.scattered = told(prober.scattered())?;
-    findings.depths = told(prober.depths())?.unwrap_or_else(Sweep::none);
     findings.sizes = told(prober.sizes())?.unwrap_or_else(Sweep::none);
     findings.bandwidth = findings.sizes.highest();
     prober.drive.begins(Part::Placement);
+    prober.limit = Nanos((ask.limit.0 as f64 * PLACEMENT) as u64);
     findings.placement = match ask.foreign > FOREIGN {
         true => Err(CannotTell::Foreign {
             percent: ask.foreign * 100.0,
         }),
         false => told(prober.placement(&single))?,
     };
-    let Ok(Measured {
-        value: placement, ..
-    }) = findings.placement
-    else {
-        let why = CannotTell::NoPlacement;
-        findings.service = Err(why);
-        findings.per_kib = Err(why);
-        findings.per_request = Err(why);
-        findings.spread = Sweep::none(why);
-        return Ok(findings);
-    };
+    prober.limit = ask.limit;
     prober.drive.begins(Part::Service);
-    findings.service = told(prober.service(placement, BLOCK))?;
-    findings.per_kib = told(prober.per_kib(placement, &findings.service))?;
-    findings.per_request = told(prober.per_request(placement))?;
-    findings.spread = told(prober.spread(placement))?.unwrap_or_else(Sweep::none);
+    let service = findings.placement.map(|told| told.value);
+    prober.on_units(service, &mut findings)?;
+    prober.drive.begins(Part::Depth);
+    findings.depths = told(prober.depths())?.unwrap_or_else(Sweep::none);
     Ok(findings)
+}
+
+impl<D: Drive> Prober<'_, D> {
+    /// What can be told of units once they are known.
+    fn on_units(
+        &mut self,
+        placement: Result<Placement, CannotTell>,
+        findings: &mut Findings,
+    ) -> Result<(), D::Error> {
+        let Ok(placement) = placement else {
+            let why = CannotTell::NoPlacement;
+            findings.service = Err(why);
+            findings.per_kib = Err(why);
+            findings.per_request = Err(why);
+            findings.spread = Sweep::none(why);
+            return Ok(());
+        };
+        findings.service = told(self.service(placement, BLOCK))?;
+        findings.per_kib = told(self.per_kib(placement, &findings.service))?;
+        findings.per_request = told(self.per_request(placement))?;
+        findings.spread = told(self.spread(placement))?.unwrap_or_else(Sweep::none);
+        Ok(())
+    }
 }

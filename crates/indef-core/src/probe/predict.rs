@@ -1,9 +1,8 @@
 //! The time of reads, from what a probe found: what fragments cost, and what defragmenting gains.
 //!
 //! ```text
-//! time = latency + the largest of
-//!          what the busiest unit has to do beyond one block
-//!          requests beyond the first · per_request
+//! time = latency + the larger of
+//!          √(what the busiest unit has to do beyond one block ² + (requests beyond the first · per_request)²)
 //!          bytes beyond one block ÷ bandwidth
 //! ```
 //!
@@ -12,7 +11,7 @@
 use serde::{Deserialize, Serialize};
 use units::FileRange;
 
-use super::{BLOCK, CannotTell, Findings, Placement};
+use super::{BLOCK, CannotTell, Findings, Placement, USUAL_READ};
 use crate::layout::{DeviceTimes, Layout};
 
 /// What the times of reads follow from.
@@ -30,6 +29,8 @@ pub struct ReadModel {
     pub per_request_ns: f64,
     /// Bytes in a nanosecond.
     pub bytes_per_ns: f64,
+    /// One contiguous read of [`USUAL_READ`], in nanoseconds: as measured, not by this model.
+    pub contiguous_ns: f64,
 }
 
 impl ReadModel {
@@ -47,6 +48,7 @@ impl ReadModel {
             per_byte_ns: ns(&findings.per_kib)? / 1024.0,
             per_request_ns: ns(&findings.per_request)?,
             bytes_per_ns: findings.bandwidth?.value as f64 / 1e9,
+            contiguous_ns: ns(&findings.contiguous)?,
         })
     }
 
@@ -54,13 +56,17 @@ impl ReadModel {
     #[must_use]
     pub fn read_ns(&self, layout: &Layout, range: FileRange, request: u64) -> f64 {
         let measured = layout.measure(range, &self.placement.geometry(), units::Bytes(request));
+        if measured.dolf == 1 && range.len == USUAL_READ {
+            return self.contiguous_ns;
+        }
         let unit_ns = self
             .times()
             .read_ns(layout, range, &self.placement.geometry(), 0);
         let beyond = (unit_ns - self.service_ns).max(0.0);
         let requests = measured.requests.saturating_sub(1) as f64 * self.per_request_ns;
         let bytes = range.len.0.saturating_sub(BLOCK) as f64 / self.bytes_per_ns.max(1e-9);
-        self.latency_ns + beyond.max(requests).max(bytes)
+        // Requests of one unit wait while those of others are taken: the two hide each other in part.
+        self.latency_ns + beyond.hypot(requests).max(bytes)
     }
 
     /// The times of a unit: a read of it senses a granule, and takes time for each byte.

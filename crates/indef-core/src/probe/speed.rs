@@ -28,6 +28,9 @@ const MORE: usize = 6;
 const GOOD: f64 = 0.02;
 /// The part of the highest rate from which more does not count.
 const KNEE: f64 = 0.9;
+/// Passes of a sweep, and how far apart they may be, as a part of their median.
+const PASSES: usize = 3;
+const PASSES_APART: f64 = 0.35;
 /// A relative standard error above this makes a time or rate worthless.
 const WORTHLESS: f64 = 0.25;
 
@@ -67,20 +70,38 @@ impl Sweep {
     pub(super) fn none(why: CannotTell) -> Self {
         Self {
             points: Vec::new(),
+            apart: 0.0,
             knee: Err(why),
         }
     }
 
-    fn new(points: Vec<Point>) -> Self {
-        let highest = points
-            .iter()
-            .map(|point| point.bytes_per_s)
-            .fold(0.0, f64::max);
+    /// The medians of several passes over the same steps.
+    fn new(passes: &[Vec<Point>]) -> Self {
+        let steps = passes.iter().map(Vec::len).min().unwrap_or(0);
+        let of = |step: usize| {
+            let mut rates: Vec<f64> = passes.iter().map(|pass| pass[step].bytes_per_s).collect();
+            rates.sort_by(f64::total_cmp);
+            let median = rates[rates.len() / 2];
+            let apart = rates[rates.len() - 1] - rates[0];
+            (median, apart / median.max(1e-9))
+        };
+        let medians: Vec<(f64, f64)> = (0..steps).map(of).collect();
+        let points: Vec<Point> = (medians.iter().enumerate())
+            .map(|(step, (median, _))| Point {
+                at: passes[0][step].at,
+                bytes_per_s: *median,
+            })
+            .collect();
+        let highest = medians.iter().map(|it| it.0).fold(0.0, f64::max);
+        let apart = medians.iter().map(|it| it.1).fold(0.0, f64::max);
         let knee = points
             .iter()
             .find(|point| point.bytes_per_s >= KNEE * highest);
         Self {
             knee: match knee {
+                Some(_) if apart > PASSES_APART => Err(CannotTell::Noise {
+                    percent: apart * 100.0,
+                }),
                 Some(point) if highest > 0.0 => Ok(Measured {
                     value: point.at,
                     confidence: distance_of_knee(&points, point.at, highest),
@@ -88,21 +109,24 @@ impl Sweep {
                 _ => Err(CannotTell::Instant),
             },
             points,
+            apart,
         }
     }
 
     /// The highest rate.
     pub(super) fn highest(&self) -> Told<u64> {
-        let knee = self.knee.as_ref().map_err(|why| *why)?;
-        let highest = self
-            .points
-            .iter()
-            .map(|point| point.bytes_per_s)
-            .fold(0.0, f64::max);
-        Ok(Measured {
-            value: highest as u64,
-            confidence: knee.confidence,
-        })
+        let highest = self.points.iter().map(|point| point.bytes_per_s);
+        let highest = highest.fold(0.0, f64::max);
+        match highest > 0.0 {
+            true if self.apart < 1.0 => Ok(Measured {
+                value: highest as u64,
+                confidence: 1.0 - self.apart / 2.0,
+            }),
+            true => Err(CannotTell::Noise {
+                percent: self.apart * 100.0,
+            }),
+            false => Err(self.knee.err().unwrap_or(CannotTell::Instant)),
+        }
     }
 }
 
@@ -185,42 +209,59 @@ impl<D: Drive> Prober<'_, D> {
 
     /// Random reads over the number of them in flight.
     pub(super) fn depths(&mut self) -> Result<Sweep, Halt<D::Error>> {
-        let mut points = Vec::new();
-        for depth in DEPTHS {
-            // As long as some thousand single reads would take at most.
-            let count = (24 * depth).clamp(96, 1536);
-            let reads = (0..count)
-                .map(|_| Ok(FileRange::new(self.place(BLOCK)?, BLOCK)))
-                .collect::<Result<Vec<_>, CannotTell>>()?;
-            let time = self.time(&reads, depth)?.max(1.0);
-            points.push(Point {
-                at: depth as u64,
-                bytes_per_s: (count as u64 * BLOCK) as f64 / time * 1e9,
-            });
-        }
-        Ok(Sweep::new(points))
+        self.sweep(|prober| {
+            let mut points = Vec::new();
+            for depth in DEPTHS {
+                let count = (16 * depth).clamp(64, 1024);
+                let reads = (0..count)
+                    .map(|_| Ok(FileRange::new(prober.place(BLOCK)?, BLOCK)))
+                    .collect::<Result<Vec<_>, CannotTell>>()?;
+                points.push(prober.rate(depth as u64, &reads, depth)?);
+            }
+            Ok(points)
+        })
     }
 
     /// Consecutive reads over their size.
     pub(super) fn sizes(&mut self) -> Result<Sweep, Halt<D::Error>> {
-        let mut points = Vec::new();
-        for shift in 0..9 {
-            let len = BLOCK << shift;
-            let depth = USUAL_DEPTH.min((IN_FLIGHT / len) as usize);
-            let all = (len * 6 * depth as u64)
-                .min(48 << 20)
-                .min(self.ground.longest().0);
-            let first = self.place(all)?;
-            let reads: Vec<_> = (0..all / len)
-                .map(|i| FileRange::new(first + i * len, len))
-                .collect();
-            let time = self.time(&reads, depth)?.max(1.0);
-            points.push(Point {
-                at: len,
-                bytes_per_s: (reads.len() as u64 * len) as f64 / time * 1e9,
-            });
-        }
-        Ok(Sweep::new(points))
+        self.sweep(|prober| {
+            let mut points = Vec::new();
+            for shift in 0..9 {
+                let len = BLOCK << shift;
+                let depth = USUAL_DEPTH.min((IN_FLIGHT / len) as usize);
+                let all = (len * 6 * depth as u64).min(32 << 20);
+                let all = all.min(prober.ground.longest().0) / len * len;
+                let first = prober.place(all)?;
+                let reads: Vec<_> = (0..all / len)
+                    .map(|i| FileRange::new(first + i * len, len))
+                    .collect();
+                points.push(prober.rate(len, &reads, depth)?);
+            }
+            Ok(points)
+        })
+    }
+
+    fn sweep(
+        &mut self,
+        mut pass: impl FnMut(&mut Self) -> Result<Vec<Point>, Halt<D::Error>>,
+    ) -> Result<Sweep, Halt<D::Error>> {
+        let passes: Result<Vec<_>, _> = (0..PASSES).map(|_| pass(self)).collect();
+        Ok(Sweep::new(&passes?))
+    }
+
+    /// The rate at which reads are done.
+    fn rate(
+        &mut self,
+        at: u64,
+        reads: &[FileRange],
+        depth: usize,
+    ) -> Result<Point, Halt<D::Error>> {
+        let time = self.time(reads, depth)?.max(1.0);
+        let bytes: u64 = reads.iter().map(|read| read.len.0).sum();
+        Ok(Point {
+            at,
+            bytes_per_s: bytes as f64 / time * 1e9,
+        })
     }
 
     /// Number of stripes that reads which belong together may lie on.
@@ -345,24 +386,24 @@ impl<D: Drive> Prober<'_, D> {
             .take_while(|n| *n < units)
             .collect();
         counts.push(units);
-        let mut points = Vec::new();
-        for count in counts {
-            let times = self.bursts(CHAINS / 3, |prober| {
-                let first = prober.place((window + 1) * stripe)?;
-                let read = |nth: u64, draw: &mut super::Draw| {
-                    let place = first + draw.below(window) * stripe + nth % count * granule;
-                    FileRange::new(place, BLOCK)
-                };
-                Ok((0..USUAL_DEPTH as u64)
-                    .map(|nth| read(nth, &mut prober.draw))
-                    .collect())
-            })?;
-            let bytes = (USUAL_DEPTH as u64 * BLOCK) as f64;
-            points.push(Point {
-                at: count,
-                bytes_per_s: bytes / times.middle().value.max(1.0) * 1e9,
-            });
-        }
-        Ok(Sweep::new(points))
+        self.sweep(|prober| {
+            let mut points = Vec::new();
+            for count in &counts {
+                let times = prober.bursts(CHAINS / 6, |prober| {
+                    let first = prober.place((window + 1) * stripe)?;
+                    let place = |nth: u64| {
+                        let of = prober.draw.below(window) * stripe;
+                        FileRange::new(first + of + nth % count * granule, BLOCK)
+                    };
+                    Ok((0..USUAL_DEPTH as u64).map(place).collect())
+                })?;
+                let bytes = (USUAL_DEPTH as u64 * BLOCK) as f64;
+                points.push(Point {
+                    at: *count,
+                    bytes_per_s: bytes / times.middle().value.max(1.0) * 1e9,
+                });
+            }
+            Ok(points)
+        })
     }
 }

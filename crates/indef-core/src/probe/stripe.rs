@@ -25,7 +25,7 @@ const STEPS: u64 = 256;
 const SCREENED: u64 = 8;
 const FRESH: u64 = 24;
 /// Candidates by each measure.
-const BEST: usize = 6;
+const BEST: usize = 5;
 /// Standard errors by which a candidate has to be slower than the fastest distances.
 const SIGNIFICANT: f64 = 6.0;
 /// Standard errors with which it is worth taking more pairs, and how often.
@@ -37,7 +37,9 @@ const LEAST_HEIGHT: f64 = 0.15;
 /// Pairs of each distance of a triangle, and how often as many more are taken where that leaves more than
 /// one answer.
 const FITTED: u64 = 24;
-const TIMES: usize = 8;
+const TIMES: usize = 12;
+/// Searches, where one ends in something irregular.
+const TRIES: usize = 3;
 /// Multiples of the stripe at which the result has to hold.
 const MULTIPLES: [u64; 4] = [2, 3, 4, 5];
 /// The relative error of that, to which pairs are taken.
@@ -79,6 +81,18 @@ impl<D: Drive> Prober<'_, D> {
         &mut self,
         single: &Single,
     ) -> Result<Measured<Placement>, Halt<D::Error>> {
+        // Other places, and other chances: what misled it may not be there. The evidence that counts is
+        // fresh each time.
+        let mut tries = 1;
+        loop {
+            match self.try_placement(single) {
+                Err(Halt::Cannot(CannotTell::Irregular)) if tries < TRIES => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    fn try_placement(&mut self, single: &Single) -> Result<Measured<Placement>, Halt<D::Error>> {
         let peak = self.first_peak(single)?;
         let peak = self.ascend(peak, single.cap)?;
         let about = self.shortest(&peak, single.cap)?;
@@ -310,7 +324,11 @@ impl<D: Drive> Prober<'_, D> {
             return Err(CannotTell::NoGround.into());
         }
         let apart: Vec<u64> = same.iter().map(|lag| lag + middle).collect();
-        let mut pairs = Pairs::new([same.clone(), apart.clone()].concat());
+        // Were the stripe a part of this one, they would be on one unit.
+        let parts: Vec<u64> = (primes_of(placement.units).into_iter())
+            .map(|part| stripe + stripe / u64::from(part))
+            .collect();
+        let mut pairs = Pairs::new([same.clone(), apart.clone(), parts.clone()].concat());
         let (mut difference, mut apart_share, mut error) = (0.0, 1.0, 1.0);
         for _ in 0..TIMES {
             pairs.gather(self, FRESH, Some(stripe))?;
@@ -327,8 +345,29 @@ impl<D: Drive> Prober<'_, D> {
         if difference < HOLDS.0 || apart_share > HOLDS.1 {
             return Err(CannotTell::Irregular.into());
         }
+        let is_shorter = |lag: u64| {
+            let time = pairs.mean_at(|other| other == lag, cap);
+            levels.share(time.value) - apart_share > difference / 2.0
+        };
+        if parts.into_iter().any(is_shorter) {
+            return Err(CannotTell::Irregular.into());
+        }
         Ok((difference.min(1.0) * (1.0 - 2.0 * error / difference)).clamp(0.0, 1.0))
     }
+}
+
+/// The prime numbers that divide a number.
+fn primes_of(number: u32) -> Vec<u32> {
+    let (mut rest, mut primes) = (number, Vec::new());
+    for prime in 2..=number {
+        if rest.is_multiple_of(prime) && rest > 0 {
+            primes.push(prime);
+            while rest.is_multiple_of(prime) {
+                rest /= prime;
+            }
+        }
+    }
+    primes
 }
 
 /// A distance that may be a multiple of the stripe, and how far from it pairs are apart if it is.
@@ -413,5 +452,32 @@ impl Screened {
         let line = low + 0.35 * (high - low);
         let fast = self.smooth.iter().position(|time| *time < line);
         fast.map_or(BLOCK, |nth| self.lags[nth])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn primes_divide() {
+        for (number, primes) in [
+            (1, vec![]),
+            (2, vec![2]),
+            (422, vec![2, 211]),
+            (360, vec![2, 3, 5]),
+        ] {
+            assert_eq!(primes_of(number), primes, "{number}");
+        }
+    }
+
+    #[test]
+    fn flanks_are_on_both_sides() {
+        let step = |nth| Candidate {
+            lag: 8 * BLOCK,
+            flank: nth * BLOCK,
+        };
+        assert!(step(2).is_flank(10 * BLOCK) && step(2).is_flank(6 * BLOCK));
+        assert!(!step(2).is_flank(8 * BLOCK) && !step(2).is_flank(9 * BLOCK));
     }
 }

@@ -17,11 +17,11 @@ use units::Bytes;
 /// error.
 const DECISIVE: f64 = 16.0;
 /// The largest sum of squares of the best candidate, for each value.
-const GOOD: f64 = 4.0;
+const GOOD: f64 = 6.0;
 /// Errors are not believed to be smaller than this part of what they look like, squared.
 const LEAST_SCALE: f64 = 0.1;
 /// No mean is believed to be better than this part of the triangle's height.
-const LEAST_ERROR: f64 = 0.03;
+const LEAST_ERROR: f64 = 0.04;
 
 /// The mean time of pairs at a lag near some multiple of the stripe.
 #[derive(Clone, Copy, Debug)]

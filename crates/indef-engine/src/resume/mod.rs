@@ -45,7 +45,7 @@ use crate::{
     sync::lock,
 };
 
-pub use state_directory::state_directory;
+pub use state_directory::{find_state_directory, state_directory};
 
 /// The remaining work of a run could not be stored or read.
 #[derive(Debug, thiserror::Error)]

@@ -6,6 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// The same as [`state_directory`], where it is there already: nothing is made.
+#[must_use]
+pub fn find_state_directory() -> Option<PathBuf> {
+    let given = env::var_os("STATE_DIRECTORY").map(PathBuf::from);
+    if let Some(given) = given.filter(|path| path.is_absolute()) {
+        return Some(given);
+    }
+    let system = Path::new("/var/lib/indef");
+    if rustix::process::geteuid().is_root() && system.is_dir() {
+        return Some(system.to_owned());
+    }
+    of_user().ok()
+}
+
 /// The directory for the remaining work of runs, made if it is not there: `$STATE_DIRECTORY` where
 /// a service manager gives one (systemd.exec(5)), `/var/lib/indef` for root where that is writable,
 /// else `$XDG_STATE_HOME/indef` or `~/.local/state/indef` (XDG Base Directory Specification 0.8).
@@ -25,15 +39,19 @@ pub fn state_directory() -> io::Result<PathBuf> {
             return Ok(system.to_owned());
         }
     }
+    let directory = of_user()?;
+    make(&directory)?;
+    Ok(directory)
+}
+
+fn of_user() -> io::Result<PathBuf> {
     let state = env::var_os("XDG_STATE_HOME")
         .map(PathBuf::from)
         // The specification wants relative ones ignored.
         .filter(|path| path.is_absolute())
         .or_else(|| env::home_dir().map(|home| home.join(".local/state")))
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no home directory"))?;
-    let directory = state.join("indef");
-    make(&directory)?;
-    Ok(directory)
+    Ok(state.join("indef"))
 }
 
 fn make(directory: &Path) -> io::Result<()> {

@@ -13,7 +13,7 @@ use units::Bytes;
 use crate::Finding;
 
 /// Sysfs counts in these.
-const SECTOR: u64 = 512;
+pub(super) const SECTOR: u64 = 512;
 
 /// A kind of device on which addresses are not those of a whole device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,6 +101,13 @@ impl BlockDevice {
     pub(crate) fn number(&self, file: &str) -> Option<u64> {
         let text = fs::read_to_string(self.sysfs.join(file)).ok()?;
         text.trim().parse().ok()
+    }
+
+    /// The text in one of its files in sysfs, where there is one.
+    pub(crate) fn text(&self, file: &str) -> Option<String> {
+        let text = fs::read_to_string(self.sysfs.join(file)).ok()?;
+        let text = text.trim();
+        (!text.is_empty()).then(|| text.to_owned())
     }
 
     fn whole_sysfs(&self) -> &Path {

@@ -9,6 +9,7 @@
 //! Not looked through: device mapper, md, loop, and partitions of zoned devices.
 
 mod block;
+mod drive;
 mod page;
 
 use std::{fs::File, io, path::PathBuf};
@@ -18,7 +19,7 @@ use linux_abi::nvme::{self, Answer};
 use nvme_wire::{log::LogPage, vendor::GeometryLog};
 
 pub(crate) use self::block::BlockDevice;
-pub use self::{block::Layer, page::PageError};
+pub use self::{block::Layer, drive::Drive, page::PageError};
 use crate::{Filesystem, Finding, FsKind, f2fs::Superblock};
 
 /// The longest log page that is read; one of 4096 dies and some namespaces has a tenth of it.

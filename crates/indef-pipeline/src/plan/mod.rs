@@ -111,10 +111,7 @@ impl Planner {
             None => None,
         };
         let geometries = Geometries::new(self.geometry, &self.paths, notes);
-        let mut options = PlanOptions {
-            geometry: geometries.main(),
-            ..self.options.clone()
-        };
+        let mut options = geometries.main_options(&self.options);
         let calibration = accesses
             .as_ref()
             .filter(|_| self.measured || !self.ignore_times)

@@ -3,6 +3,7 @@
 //! Help texts, man pages and shell completions all come from these definitions. Parsing checks values
 //! (exit status 2); whether files exist is checked later (exit status 1).
 
+mod probe;
 mod profile;
 mod selection;
 mod top;
@@ -17,6 +18,7 @@ use indef_fs::EngineKind;
 use indef_pipeline::geometry::GeometryChoice;
 use units::Bytes;
 
+pub(crate) use probe::ProbeArgs;
 pub(crate) use profile::{
     ExportArgs, ExportFormat, ImportArgs, MergeArgs, ProfileArgs, ProfileCommand, ShowArgs,
 };
@@ -95,6 +97,7 @@ pub(crate) enum Command {
     Plan(PlanCommandArgs),
     Run(RunArgs),
     Top(TopArgs),
+    Probe(ProbeArgs),
     Report(ReportArgs),
     Demo(DemoArgs),
     #[command(hide = true, subcommand)]

@@ -22,6 +22,14 @@ impl Progress {
         Self { bar }
     }
 
+    /// A progress line that only says what is being done.
+    pub(crate) fn saying(console: &Console, what: &'static str) -> Self {
+        let bar = Self::bar(console, ProgressBar::no_length());
+        bar.set_style(style("{spinner} {msg}"));
+        bar.set_message(what);
+        Self { bar }
+    }
+
     /// A progress line for bytes up to `total`.
     pub(crate) fn bytes(console: &Console, total: u64) -> Self {
         let bar = Self::bar(console, ProgressBar::new(total));

@@ -15,6 +15,8 @@ pub(super) struct DeviceInside {
     geometry: String,
     /// The reason for which it is unknown.
     reason: Option<String>,
+    /// When a probe of the drive found it, in seconds since 1970.
+    probed_at: Option<u64>,
 }
 
 impl From<&Answer> for DeviceInside {
@@ -26,6 +28,7 @@ impl From<&Answer> for DeviceInside {
             device: told.ok().map(|found| Name(&found.device).to_string()),
             geometry: geometry.to_string(),
             reason: told.err().map(ToString::to_string),
+            probed_at: answer.probed.as_ref().map(|stored| stored.probed_at),
         }
     }
 }
@@ -38,6 +41,7 @@ pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
             device: None,
             geometry: given.to_string(),
             reason: None,
+            probed_at: None,
         }],
         None => geometries.answers().iter().map(Into::into).collect(),
     }
@@ -45,9 +49,18 @@ pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
 
 /// The lines for a summary, one for each device.
 pub(super) fn lines(geometries: &Geometries) -> Vec<String> {
-    let line = |answer: &Answer| match &answer.told {
-        Ok(found) => format!("{} (told by {})", found.geometry, Name(&found.device)),
-        Err(why) => format!("unknown: {why}"),
+    let line = |answer: &Answer| match (&answer.told, &answer.probed) {
+        (Ok(found), None) => format!("{} (told by {})", found.geometry, Name(&found.device)),
+        (Ok(found), Some(_)) => {
+            let device = Name(&found.device).to_string();
+            format!("{} (found by a probe of {device})", found.geometry)
+        }
+        (Err(why), None) => format!("unknown: {why}"),
+        (Err(_), Some(stored)) => {
+            let why = stored.findings.placement.err();
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            format!("unknown: a probe of the drive could not tell{why}")
+        }
     };
     match geometries.given() {
         Some(given) => vec![format!("{given} (as given)")],

@@ -1,13 +1,13 @@
 //! The verdict of a scan as one sentence, and as JSON.
 
-use indef_core::calibrate::Queue;
+use indef_core::{calibrate::Queue, probe};
 use indef_pipeline::scan::{Gain, Scanned, Verdict};
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
 use crate::{
     advice::Advice,
-    output::{Count, counted},
+    output::{Count, Ratio, counted},
 };
 
 /// The verdict, for JSON.
@@ -123,7 +123,35 @@ fn requests(scanned: &Scanned) -> String {
         Some(Ok(_)) => "reads of the profile are split; in time it is unknown, as they waited for \
              each other (indef plan --weight measured --calibrate measures it)"
             .to_owned(),
-        None => "sequential reads are split; only a profile (indef trace) can tell how much time that costs"
-            .to_owned(),
+        None => format!(
+            "sequential reads are split; only a profile (indef trace) can tell how much time that costs{}",
+            probed(scanned)
+        ),
+    }
+}
+
+/// The evidence of a probe of the drive.
+fn probed(scanned: &Scanned) -> String {
+    let mut answers = scanned.geometries.answers().iter();
+    let Some(stored) = answers.find_map(|answer| answer.probed.as_ref()) else {
+        return String::new();
+    };
+    let of = "as long as a contiguous one";
+    match probe::Verdict::of(&stored.findings) {
+        probe::Verdict::Gains {
+            scattered, worst, ..
+        } => format!(
+            " here. On this drive a read of {} in scattered blocks takes {} times {of}, and {} times \
+             where all lie on one die, as a probe found",
+            probe::USUAL_READ,
+            Ratio(scattered),
+            Ratio(worst)
+        ),
+        probe::Verdict::Nothing { scattered } => format!(
+            " here. A probe of this drive found little to gain: a read of {} in blocks takes {} times {of}",
+            probe::USUAL_READ,
+            Ratio(scattered)
+        ),
+        probe::Verdict::CannotTell { .. } => String::new(),
     }
 }

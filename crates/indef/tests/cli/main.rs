@@ -5,6 +5,7 @@ mod demo_zns;
 mod generic_defrag;
 mod loop_claims;
 mod loop_demo;
+mod loop_probe;
 mod loop_profile;
 mod loop_run;
 mod loop_stop;

@@ -1,0 +1,352 @@
+//! `probe`: what a drive is like, by reads of it, and what defragmenting can gain there.
+//!
+//! On a mounted file system the probe writes a file of its own, of bounded size, which never has a name: it
+//! is gone with its descriptor, whatever ends the process. Its data is random, so that nothing on the way
+//! makes it smaller, and is written in order, so that a distance in it is one on the drive's units. On
+//! a block device nothing is written: what lies there is read as it is.
+
+mod file;
+mod store;
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use indef_core::probe::{self, Ask, CannotTell, Findings, Ground, Part};
+use indef_engine::{Cancel, TimedReads};
+use indef_fs::{Drive, FsKind, detect};
+use rustix::{
+    fs::{OFlags, SeekFrom, seek},
+    io::Errno,
+};
+use units::{Bytes, FileRange, Nanos};
+
+pub use store::{StoreProblem, Stored};
+
+/// The usual size of the probe's file.
+pub const USUAL_SIZE: Bytes = Bytes::mib(256);
+/// The smallest: a few stripes of a drive with many units.
+pub const SMALLEST: Bytes = Bytes::mib(16);
+/// The usual time of everything.
+pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
+/// Part of the time that writing the file may take.
+const WRITING: f64 = 0.4;
+/// Part of the file system that stays free for others.
+const STAYS_FREE_PCT: f64 = 5.0;
+
+/// A probe of one drive.
+#[derive(Clone, Debug)]
+pub struct Prober {
+    /// A path on a file system, or a block device.
+    pub path: PathBuf,
+    /// Bytes of the probe's file.
+    pub size: Bytes,
+    /// No part begins after this time.
+    pub time_limit: Duration,
+}
+
+impl Prober {
+    /// A probe with the usual bounds.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            size: USUAL_SIZE,
+            time_limit: USUAL_LIMIT,
+        }
+    }
+}
+
+/// The step that a probe is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Writing its file: bytes written, of so many.
+    Writing(Bytes, Bytes),
+    /// Reading.
+    Reading(Part),
+}
+
+/// What was probed, and what was found.
+#[derive(Clone, Debug)]
+pub struct Probed {
+    /// The drive.
+    pub drive: Drive,
+    /// The kind of the file system; `None` for a block device.
+    pub fs: Option<FsKind>,
+    /// The probe's file; `None` for a block device.
+    pub file: Option<FileFacts>,
+    /// Everything else.
+    pub findings: Findings,
+    /// The time of all of it.
+    pub took: Nanos,
+}
+
+/// The probe's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Bytes written to it.
+    pub written: Bytes,
+    /// Pieces that it was in.
+    pub pieces: u64,
+    /// Bytes in pieces that are long enough to be of use.
+    pub usable: Bytes,
+}
+
+/// A probe failed as a whole.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProbeError {
+    /// A file operation failed.
+    #[error("{path}: {operation}: {source}", path = path.display())]
+    Failed {
+        /// The path that was given, or the drive.
+        path: PathBuf,
+        /// The operation.
+        operation: &'static str,
+        /// The kernel's error.
+        #[source]
+        source: io::Error,
+    },
+    /// tmpfs, overlay, network.
+    #[error(
+        "{path}: {kind} is on no block device that can be found, so there is no drive to probe",
+        path = path.display()
+    )]
+    NoDrive {
+        /// The path that was given.
+        path: PathBuf,
+        /// The kind of the file system.
+        kind: FsKind,
+    },
+    /// Nothing can be written there.
+    #[error(
+        "{path}: mounted read-only; a probe writes a file of its own (root may name the block device instead, which is only read)",
+        path = path.display()
+    )]
+    ReadOnly {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// Too full.
+    #[error(
+        "{path}: {free} are free, and a probe needs {needed} and leaves 5 % of the file system free; --size makes it smaller",
+        path = path.display()
+    )]
+    Full {
+        /// The path that was given.
+        path: PathBuf,
+        /// Free bytes.
+        free: Bytes,
+        /// Bytes that are needed.
+        needed: Bytes,
+    },
+    /// No direct I/O.
+    #[error(
+        "{path}: {kind} does not take direct I/O here, so reads would be of the page cache, not of the drive",
+        path = path.display()
+    )]
+    NotDirect {
+        /// The path that was given.
+        path: PathBuf,
+        /// The kind of the file system.
+        kind: String,
+    },
+    /// io_uring is missing.
+    #[error(
+        "io_uring is not available ({0}), and without it reads cannot be timed; see kernel.io_uring_disabled"
+    )]
+    NoRing(#[source] io::Error),
+    /// A character device, a socket …
+    #[error("{path}: is neither a file, a directory nor a block device", path = path.display())]
+    NoTarget {
+        /// The path that was given.
+        path: PathBuf,
+    },
+    /// Somebody stopped it.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Reads of an open file.
+struct Timed<'a> {
+    reads: TimedReads,
+    file: &'a File,
+    began: Instant,
+    cancel: &'a Cancel,
+    step: &'a dyn Fn(Step),
+}
+
+/// The reason for which reading ended.
+enum Ended {
+    Stopped,
+    Failed(io::Error),
+}
+
+impl probe::Drive for Timed<'_> {
+    type Error = Ended;
+
+    fn read(&mut self, reads: &[FileRange], depth: usize) -> Result<Nanos, Ended> {
+        if self.cancel.is_cancelled() {
+            return Err(Ended::Stopped);
+        }
+        let time = self
+            .reads
+            .read(self.file, reads, depth)
+            .map_err(Ended::Failed)?;
+        Ok(Nanos::from(time))
+    }
+
+    fn elapsed(&self) -> Nanos {
+        Nanos::from(self.began.elapsed())
+    }
+
+    fn begins(&mut self, part: Part) {
+        (self.step)(Step::Reading(part));
+    }
+}
+
+impl Prober {
+    /// Probe. `step` hears how far it is.
+    ///
+    /// # Errors
+    ///
+    /// The drive cannot be probed, fails meanwhile, or `cancel` was set. Nothing is left in any case.
+    pub fn probe(&self, cancel: &Cancel, step: &dyn Fn(Step)) -> Result<Probed, ProbeError> {
+        let began = Instant::now();
+        let reads = TimedReads::new().map_err(ProbeError::NoRing)?;
+        let fail = |operation| failed(&self.path, operation);
+        let status = fs::metadata(&self.path).map_err(fail("look at it"))?;
+        let kind = status.file_type();
+        let timed = |file: &File, ground, foreign| {
+            let mut drive = Timed {
+                reads,
+                file,
+                began,
+                cancel,
+                step,
+            };
+            let ask = Ask {
+                ground,
+                seed: seed(),
+                limit: Nanos::from(self.time_limit),
+                foreign,
+            };
+            probe::probe(&mut drive, ask).map_err(|ended| match ended {
+                Ended::Stopped => ProbeError::Stopped,
+                Ended::Failed(source) => failed(&self.path, "read")(source),
+            })
+        };
+        if kind.is_block_device() {
+            let drive = Drive::at(&self.path).map_err(fail("look at the device"))?;
+            let file = self.open_device()?;
+            let len = seek(&file, SeekFrom::End(0))
+                .map_err(|errno| fail("ask for its size")(errno.into()))?;
+            let ground = Ground::new([FileRange::new(0, len)]);
+            let findings = timed(&file, ground, 0.0)?;
+            return Ok(Probed {
+                drive,
+                fs: None,
+                file: None,
+                findings,
+                took: Nanos::from(began.elapsed()),
+            });
+        }
+        let directory = match (kind.is_dir(), kind.is_file()) {
+            (true, _) => self.path.as_path(),
+            (false, true) => match self.path.parent() {
+                Some(parent) if parent != Path::new("") => parent,
+                _ => Path::new("."),
+            },
+            (false, false) => {
+                return Err(ProbeError::NoTarget {
+                    path: self.path.clone(),
+                });
+            }
+        };
+        let opened = File::open(directory).map_err(fail("open it"))?;
+        let fs = detect(&opened, directory)
+            .map_err(|error| fail("look at its file system")(error.source))?;
+        let drive = Drive::of(&fs).ok_or_else(|| ProbeError::NoDrive {
+            path: self.path.clone(),
+            kind: fs.kind,
+        })?;
+        if fs.read_only {
+            return Err(ProbeError::ReadOnly {
+                path: self.path.clone(),
+            });
+        }
+        let size = self.fitting(&fs)?;
+        let before = drive.written();
+        let until = began + self.time_limit.mul_f64(WRITING);
+        let own = file::Own::write(directory, &fs, size, until, cancel, &|done| {
+            step(Step::Writing(done, size));
+        })
+        .map_err(|problem| problem.told(&self.path, &fs))?;
+        let foreign = match (before, drive.written()) {
+            (Some(before), Some(after)) => own.part_of_others(after.saturating_sub(before)),
+            _ => 0.0,
+        };
+        let facts = own.facts();
+        let ground = own.ground();
+        let findings = match ground.longest() {
+            Bytes::ZERO => Findings::nothing(CannotTell::NoGround),
+            _ => timed(&own.file, ground, foreign)?,
+        };
+        Ok(Probed {
+            drive,
+            fs: Some(fs.kind),
+            file: Some(facts),
+            findings,
+            took: Nanos::from(began.elapsed()),
+        })
+    }
+
+    fn open_device(&self) -> Result<File, ProbeError> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .custom_flags(OFlags::DIRECT.bits() as i32);
+        options
+            .open(&self.path)
+            .map_err(failed(&self.path, "open it"))
+    }
+
+    /// The size of the file that fits; smaller than wanted where there is less room.
+    fn fitting(&self, fs: &indef_fs::Filesystem) -> Result<Bytes, ProbeError> {
+        let kept = (fs.total.0 as f64 * STAYS_FREE_PCT / 100.0) as u64;
+        let room = fs.free.0.saturating_sub(kept) / Bytes::mib(1).0 * Bytes::mib(1).0;
+        let size = self.size.0.min(room);
+        match size < SMALLEST.0.min(self.size.0) {
+            true => Err(ProbeError::Full {
+                path: self.path.clone(),
+                free: fs.free,
+                needed: SMALLEST.min(self.size),
+            }),
+            false => Ok(Bytes(size)),
+        }
+    }
+}
+
+fn failed(path: &Path, operation: &'static str) -> impl Fn(io::Error) -> ProbeError {
+    let path = path.to_owned();
+    move |source| ProbeError::Failed {
+        path: path.clone(),
+        operation,
+        source,
+    }
+}
+
+fn seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| since.as_nanos() as u64)
+}
+
+/// Whether an error means that there is no direct I/O.
+fn means_not_direct(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP))
+}

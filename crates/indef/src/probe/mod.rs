@@ -1,0 +1,77 @@
+//! `indef probe`: what a drive is like, and what defragmenting can gain on it.
+
+mod json;
+mod text;
+mod toml;
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use indef_core::probe::Part;
+use indef_pipeline::{
+    Cancel,
+    probe::{ProbeError, Prober, Step, Stored},
+};
+
+use crate::{
+    Outcome,
+    args::ProbeArgs,
+    output::{Console, Progress, UNPRINTED, json::print},
+    signals::{self, Second},
+};
+
+/// Probe, keep, and show.
+pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
+    let cancel = Cancel::new();
+    signals::watch(console, &cancel, Second::Abort)?;
+    let prober = Prober {
+        size: args.size,
+        time_limit: args.time_limit,
+        ..Prober::new(&args.path)
+    };
+    let progress = Progress::saying(console, "writing the probe's file");
+    let probed = prober.probe(&cancel, &|step| match step {
+        Step::Writing(done, all) => {
+            progress.message(format!("writing the probe's file: {done} of {all}"));
+        }
+        Step::Reading(part) => progress.message(format!("reading: {}", doing(part))),
+    });
+    drop(progress);
+    let probed = match probed {
+        Err(ProbeError::Stopped) => {
+            console.note("stopped; nothing is left of the probe");
+            return Ok(Outcome::Stopped);
+        }
+        probed => probed?,
+    };
+    let kept = match args.forget {
+        true => None,
+        false => match Stored::keep(&probed) {
+            Ok(path) => Some(path),
+            Err(why) => {
+                console.note(format_args!("the answers are not kept: {why}"));
+                None
+            }
+        },
+    };
+    let printed = match (console.json, args.toml) {
+        (true, _) => print(&json::Document::new(&probed, kept.as_deref())),
+        (_, true) => io::stdout()
+            .lock()
+            .write_all(toml::profile(&probed).as_bytes()),
+        (false, false) if console.quiet => Ok(()),
+        (false, false) => text::write(&mut io::stdout().lock(), console, &probed, kept.as_deref()),
+    };
+    printed.context(UNPRINTED)?;
+    Ok(Outcome::Done)
+}
+
+fn doing(part: Part) -> &'static str {
+    match part {
+        Part::Latency => "one at a time",
+        Part::Speed => "all sizes",
+        Part::Placement => "pairs at growing distances",
+        Part::Service => "chains on one unit",
+        Part::Depth => "many at a time",
+    }
+}
