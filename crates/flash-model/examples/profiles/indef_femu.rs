@@ -80,6 +80,27 @@ pub(crate) fn busy_with_scattered_blocks(profile: &str) -> f64 {
     device.stats().since(&before).die_utilisation() * 100.0
 }
 
+/// 32 MiB of scattered 4 KiB blocks migrate by commands of `len` bytes each, one after the other:
+/// the time in nanoseconds, and how busy the chips are in it, in percent.
+pub(crate) fn in_commands_of(len: u64) -> (f64, f64) {
+    const SIZE: u64 = 32 * MIB;
+    let mut device = zoned(NAME, 16 * SIZE);
+    let begin = fill(&mut device, 8 * SIZE);
+    let one = |block: u64| Move {
+        from: block * 7919 % (8 * SIZE / (4 * KIB)) * 4 * KIB,
+        to: 8 * SIZE + block * 4 * KIB,
+        len: 4 * KIB,
+    };
+    let moves: Vec<Move> = (0..SIZE / (4 * KIB)).map(one).collect();
+    let before = device.stats();
+    let mut now = begin;
+    for moves in moves.chunks((len / (4 * KIB)) as usize) {
+        now = run(&mut device, now, &Command::Migrate { moves });
+    }
+    let during = device.stats().since(&before);
+    ((now - begin) as f64, during.die_utilisation() * 100.0)
+}
+
 /// A profile of the device with a read cache of two rows.
 pub(crate) fn with_read_cache(name: &str) -> Profile {
     let text = Profile::builtin_text(name).expect("it is built in");

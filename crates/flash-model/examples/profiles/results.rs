@@ -7,14 +7,21 @@ use units::Bytes;
 use super::{
     drive::{KIB, MIB},
     indef_femu::{
-        busy_with_scattered_blocks, copyback, one_read, read, read_from, sequential_write,
-        with_read_cache,
+        busy_with_scattered_blocks, copyback, in_commands_of, one_read, read, read_from,
+        sequential_write, with_read_cache,
     },
     zn540::{self, FINISHES, RESETS},
 };
 
 pub(crate) fn all() -> Vec<Row> {
-    [of_indef_femu(), by_interleave(), of_zn540(), spare()].concat()
+    [
+        of_indef_femu(),
+        by_interleave(),
+        by_commands(),
+        of_zn540(),
+        spare(),
+    ]
+    .concat()
 }
 
 /// A figure beside a published one, or one in closed form; both in the unit of `quantity`.
@@ -85,6 +92,24 @@ fn by_interleave() -> Vec<Row> {
             .with("busy_pct", Value::rounded(busy_with_scattered_blocks(name)))
     };
     vec![of("indef-femu"), of("indef-femu-16k")]
+}
+
+/// The same data by few large commands and by many small ones.
+fn by_commands() -> Vec<Row> {
+    [
+        ("one of 32 MiB", 32 * MIB),
+        ("16 of 2 MiB", 2 * MIB),
+        ("32 of 1 MiB", MIB),
+        ("512 of 64 KiB", 64 * KIB),
+    ]
+    .into_iter()
+    .map(|(what, len)| {
+        let (time, busy) = in_commands_of(len);
+        Row::new("commands", what)
+            .with("time_ns", Value::rounded(time))
+            .with("busy_pct", Value::rounded(busy))
+    })
+    .collect()
 }
 
 /// Published: see the sources in the profile.
