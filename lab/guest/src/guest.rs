@@ -118,7 +118,7 @@ impl Guest {
     /// failure.
     pub fn with_die_hints() -> Result<Self, LabError> {
         let cache = Cache::of_project();
-        require_qemu()?;
+        machine::require_qemu()?;
         Ok(Self::booting(Kernel::die_hints_built(&cache)?, &cache))
     }
 
