@@ -18,7 +18,7 @@ use units::Bytes;
 
 use crate::{
     Cache, Kernel, LabError, Patched, Release, Zns, ZnsDevice, ZnsSetup,
-    job::Job,
+    job::{Files, Job},
     machine::{self, Accelerator, Design, Machine, Word},
     programs,
     shared::{self, Spec},
@@ -329,7 +329,7 @@ impl Guest {
             return Ok(outcome);
         }
         let folder = scratch()?;
-        let design = self.design(folder.path())?;
+        let (design, _) = self.design(folder.path())?;
         self.on_best(|accelerator| self.try_run(&design, accelerator, folder.path()))
     }
 
@@ -372,8 +372,8 @@ impl Guest {
         }
     }
 
-    /// The guest with these properties.
-    pub(crate) fn of_spec(spec: Spec) -> Self {
+    /// The guest with these properties, and these files from the start.
+    pub(crate) fn of_spec(spec: Spec, copy: Vec<PathBuf>, with_tools: bool) -> Self {
         let mut guest = Self::booting(spec.kernel, &Cache::at(&spec.cache))
             .cpus(spec.cpus)
             .memory_mib(spec.memory_mib);
@@ -381,28 +381,31 @@ impl Guest {
         guest.more = spec.more;
         guest.job.keep = spec.modules.into_iter().collect();
         guest.job.replace = spec.replace;
+        guest.job.copy = copy;
+        guest.job.with_tools = with_tools;
         guest
     }
 
     /// Boot the guest and leave it running with its sockets in `folder`; commands arrive at these
-    /// ports.
+    /// ports. Returns it with the files of the host that it has.
     pub(crate) fn stay(
         &mut self,
         folder: &Path,
         ports: &[&str],
-    ) -> Result<(Machine, Accelerator), LabError> {
+    ) -> Result<(Machine, Accelerator, Files), LabError> {
         self.job.standing = true;
-        let mut design = self.design(folder)?;
+        let (mut design, files) = self.design(folder)?;
         let jobs = folder.join("jobs");
         fs::create_dir_all(&jobs).map_err(LabError::at(&jobs))?;
         design.shares.push(("jobs", jobs));
-        self.on_best(|accelerator| {
+        let (machine, accelerator) = self.on_best(|accelerator| {
             let started = Instant::now();
             let mut machine =
                 Machine::start(&design, accelerator, folder, ports).map_err(Failure::AtBoot)?;
             self.come_up(&mut machine, started, accelerator)?;
             Ok((machine, accelerator))
-        })
+        })?;
+        Ok((machine, accelerator, files))
     }
 
     /// Boot on the best accelerator on which the guest comes up.
@@ -449,14 +452,14 @@ impl Guest {
         };
         self.job.command.clear();
         let folder = scratch()?;
-        let design = self.design(folder.path())?;
+        let (design, _) = self.design(folder.path())?;
         machine::interactive(&design, accelerator)
     }
 
-    fn design(&mut self, folder: &Path) -> Result<Design, LabError> {
+    fn design(&mut self, folder: &Path) -> Result<(Design, Files), LabError> {
         let archive = folder.join("archive");
         self.job.share = self.share.is_some();
-        self.job.write(&self.kernel, &archive)?;
+        let files = self.job.write(&self.kernel, &archive)?;
         let mut disks = Vec::new();
         for (number, size) in self.disks.iter().enumerate() {
             let disk = folder.join(format!("disk{number}"));
@@ -470,7 +473,7 @@ impl Guest {
             let folder = fs::canonicalize(share).map_err(LabError::at(share))?;
             shares.push(("share", folder));
         }
-        Ok(Design {
+        let design = Design {
             kernel: self.kernel.image(),
             archive,
             cpus: self.cpus,
@@ -479,7 +482,8 @@ impl Guest {
             kernel_arguments: self.kernel_arguments.clone(),
             shares,
             more: self.more.clone(),
-        })
+        };
+        Ok((design, files))
     }
 
     fn try_run(

@@ -53,8 +53,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Write the archive that `kernel` boots from to `path`.
-    pub(crate) fn write(&self, kernel: &Kernel, path: &Path) -> Result<(), LabError> {
+    /// Write the archive that `kernel` boots from to `path`. Returns the files of the host in it.
+    pub(crate) fn write(&self, kernel: &Kernel, path: &Path) -> Result<Files, LabError> {
         let out = BufWriter::new(File::create(path).map_err(LabError::at(path))?);
         let mut root = Root {
             archive: Archive::new(out).map_err(LabError::at(path))?,
@@ -82,8 +82,9 @@ impl Job {
         self.add_modules(kernel, &mut root)?;
         root.file("lab/job", 0o644, self.settings().as_bytes())?;
         add_busybox(kernel, &mut root)?;
+        let there = root.there;
         root.archive.finish().map_err(LabError::at(path))?;
-        Ok(())
+        Ok(there)
     }
 
     /// For a guest that stays: writes to `folder` the command, and an archive of the files that the
@@ -93,8 +94,8 @@ impl Job {
         &self,
         kernel: &Kernel,
         folder: &Path,
-        there: BTreeMap<PathBuf, Copied>,
-    ) -> Result<BTreeMap<PathBuf, Copied>, LabError> {
+        there: Files,
+    ) -> Result<Files, LabError> {
         let path = folder.join("archive");
         let out = BufWriter::new(File::create(&path).map_err(LabError::at(&path))?);
         let mut root = Root {
@@ -221,9 +222,11 @@ struct Root<'a> {
     archive: Archive<BufWriter<File>>,
     /// The archive's path, for messages.
     path: &'a Path,
-    /// Files of the host that the guest has.
-    there: BTreeMap<PathBuf, Copied>,
+    there: Files,
 }
+
+/// The files of the host that a guest has.
+pub(crate) type Files = BTreeMap<PathBuf, Copied>;
 
 /// The attributes by which a copied file is recognised as unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -73,14 +73,22 @@ pub(crate) struct Spec {
     pub(crate) replace: Vec<(String, PathBuf)>,
 }
 
-impl Spec {
-    fn to_json(&self) -> Result<Vec<u8>, LabError> {
-        serde_json::to_vec(self).map_err(|error| LabError::Request(error.to_string()))
-    }
+/// A guest to be started: its kind, and the files of its first command, which it gets while it boots.
+#[derive(Serialize, Deserialize)]
+struct Start {
+    spec: Spec,
+    copy: Vec<PathBuf>,
+    with_tools: bool,
+}
 
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, LabError> {
+    serde_json::to_vec(value).map_err(|error| LabError::Request(error.to_string()))
+}
+
+impl Spec {
     /// The name of the guests of this kind.
     fn kind(&self) -> Result<String, LabError> {
-        let hash = Sha256::digest(self.to_json()?);
+        let hash = Sha256::digest(to_json(self)?);
         let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
         let series = self.kernel.release().name().replace('.', "_");
         Ok(format!("{series}-{hash}"))
@@ -107,7 +115,7 @@ impl Request<'_> {
             return Ok(None);
         };
         let began = Instant::now();
-        let held = Held::take(&folder, &self.spec)?;
+        let held = Held::take(&folder, self)?;
         let boot = began.elapsed();
         let result = self.run_in(&held, &share, boot);
         match &result {
@@ -187,8 +195,8 @@ struct Held {
 
 impl Held {
     /// A guest of this kind that nobody uses, or a new one.
-    fn take(folder: &Path, spec: &Spec) -> Result<Self, LabError> {
-        let kind = spec.kind()?;
+    fn take(folder: &Path, request: &Request<'_>) -> Result<Self, LabError> {
+        let kind = request.spec.kind()?;
         let cache = Cache::at(folder);
         let (mut number, mut free) = (0, None);
         loop {
@@ -207,7 +215,7 @@ impl Held {
             }
             // Those that were started have the lowest numbers.
             if let (false, Some((name, is_clean, lock))) = (is_known, free.take()) {
-                let standing = start(folder, &cache, &name, spec)?;
+                let standing = start(folder, &cache, &name, request)?;
                 return Ok(Self {
                     standing,
                     is_clean,
@@ -271,9 +279,30 @@ fn clean(cache: &Cache, name: &str, is_clean: &Path) -> Result<Option<Standing>,
 }
 
 /// Start a keeper and wait until its guest is up.
-fn start(folder: &Path, cache: &Cache, name: &str, spec: &Spec) -> Result<Standing, LabError> {
+fn start(
+    folder: &Path,
+    cache: &Cache,
+    name: &str,
+    request: &Request<'_>,
+) -> Result<Standing, LabError> {
     let path = folder.join(format!("{name}.spec"));
-    fs::write(&path, spec.to_json()?).map_err(LabError::at(&path))?;
+    let program = request.job.command.first().map(Path::new);
+    let start = Start {
+        spec: request.spec.clone(),
+        copy: program
+            .and_then(programs::find)
+            .into_iter()
+            .chain(
+                request
+                    .job
+                    .copy
+                    .iter()
+                    .filter_map(|file| programs::find(file)),
+            )
+            .collect(),
+        with_tools: request.job.with_tools,
+    };
+    fs::write(&path, to_json(&start)?).map_err(LabError::at(&path))?;
     let log = folder.join(format!("{name}.log"));
     let errors = File::create(&log).map_err(LabError::at(&log))?;
     let program = folder.join(KEEPER);
@@ -316,9 +345,9 @@ pub fn keep(name: &OsStr, stop: impl Fn() -> bool) -> Result<(), LabError> {
     };
     let path = folder.join(format!("{name}.spec"));
     let text = fs::read(&path).map_err(LabError::at(&path))?;
-    let spec: Spec = serde_json::from_slice(&text)
+    let start: Start = serde_json::from_slice(&text)
         .map_err(|error| LabError::Request(format!("{}: {error}", path.display())))?;
-    let guest = Guest::of_spec(spec).share(&folder);
+    let guest = Guest::of_spec(start.spec, start.copy, start.with_tools).share(&folder);
     standing::keep(&Cache::at(&folder), &name, guest, LIMITS, stop, |state| {
         // The process that started us may have ended.
         let _ = writeln!(std::io::stdout(), "{}", state.pid);

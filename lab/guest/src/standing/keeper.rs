@@ -1,7 +1,7 @@
 //! The process that owns a standing guest.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs,
     io::{self, BufReader, Read},
     os::unix::net::{UnixListener, UnixStream},
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Cache, Guest, Kernel, LabError,
-    job::{Copied, Job},
+    job::{Files, Job},
     machine::{Machine, TERMINAL, Word},
 };
 
@@ -73,8 +73,8 @@ pub fn keep(
         .chain(OUT)
         .chain(ERR)
         .collect();
-    let (machine, accelerator) = guest.stay(folder.path(), &ports)?;
-    let keeper = Arc::new(Keeper::of(&guest, machine, folder.path())?);
+    let (machine, accelerator, files) = guest.stay(folder.path(), &ports)?;
+    let keeper = Arc::new(Keeper::of(&guest, machine, folder.path(), files)?);
     let listener = UnixListener::bind(&socket).map_err(LabError::at(&socket))?;
     listener
         .set_nonblocking(true)
@@ -125,7 +125,7 @@ struct Keeper {
     /// The receiver of the word about the shell's end.
     at_terminal: Mutex<Option<Sender<Word>>>,
     /// The files of the host that the guest has.
-    there: Mutex<BTreeMap<PathBuf, Copied>>,
+    there: Mutex<Files>,
     jobs_begun: AtomicU64,
     /// The number of clients, and the time at which the last one was connected.
     clients: Mutex<(usize, Instant)>,
@@ -133,7 +133,12 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn of(guest: &Guest, mut machine: Machine, folder: &Path) -> Result<Self, LabError> {
+    fn of(
+        guest: &Guest,
+        mut machine: Machine,
+        folder: &Path,
+        files: Files,
+    ) -> Result<Self, LabError> {
         let mut port = |name: &str| {
             machine.ports.remove(name).ok_or_else(|| {
                 LabError::Request(format!("the guest has no port with the name {name}"))
@@ -167,7 +172,7 @@ impl Keeper {
             terminal: Mutex::new(Some(terminal)),
             waiting: Mutex::default(),
             at_terminal: Mutex::default(),
-            there: Mutex::default(),
+            there: Mutex::new(files),
             jobs_begun: AtomicU64::new(0),
             clients: Mutex::new((0, Instant::now())),
             down: AtomicBool::new(false),
