@@ -54,6 +54,16 @@ static __always_inline __u32 hash(__u64 number)
 	return number * 0x9e3779b97f4a7c15ull >> 32;
 }
 
+/*
+ * The compiler may not know the bounds of it: it would leave out the comparison from which the
+ * verifier learns them.
+ */
+static __always_inline __u32 unknown(__u32 at)
+{
+	asm volatile("" : "+r"(at));
+	return at;
+}
+
 /* Where the requests of a queue are counted; LOADS if they are not. */
 static __always_inline __u32 load_of(__u64 queue)
 {
@@ -101,7 +111,7 @@ static __always_inline __u32 mark_in(__u32 load)
 
 static __always_inline void request_starts(struct request *request)
 {
-	__u32 at = load_of(number_of(request->q)), mine, have;
+	__u32 at = unknown(load_of(number_of(request->q))), mine, have;
 	struct load *load;
 	__u32 *mark;
 
@@ -124,7 +134,7 @@ static __always_inline void request_starts(struct request *request)
 
 static __always_inline void request_ends(struct request *request)
 {
-	__u32 at = load_of(number_of(request->q)), mine;
+	__u32 at = unknown(load_of(number_of(request->q))), mine;
 	__u32 *mark;
 
 	if (at >= LOADS)
@@ -140,6 +150,7 @@ static __always_inline void request_ends(struct request *request)
 /* Whether requests of the device are seen. */
 static __always_inline bool is_counted(__u32 at)
 {
+	at = unknown(at);
 	return at < LOADS && loads[at].window == this_window();
 }
 
