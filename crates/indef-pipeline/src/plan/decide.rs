@@ -73,8 +73,8 @@ impl Basis<'_> {
             };
             let mut options = self.geometries.options(self.options, found.fs.dev);
             // A probe tells how long rows are, not where they begin.
-            let known = self.geometries.model(found.fs.dev).is_none();
-            if known && options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
+            let are_told = !self.geometries.is_probed(found.fs.dev);
+            if are_told && options.row().is_some() && engine.is_some_and(EngineKind::keeps_rows) {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }
