@@ -3,7 +3,7 @@
 
 use std::{
     borrow::Cow,
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::{Path, PathBuf},
 };
 
@@ -34,7 +34,8 @@ pub enum GeometryChoice {
 pub struct Geometries {
     given: Option<Geometry>,
     by_device: HashMap<u64, Geometry>,
-    /// Of drives that were probed.
+    /// Drives that were probed, and the times of those where all could be told.
+    probed: HashSet<u64>,
     models: HashMap<u64, ReadModel>,
     /// In the order of the paths.
     answers: Vec<Answer>,
@@ -96,6 +97,9 @@ impl Geometries {
             Ok(told) => (Ok(told), None),
             Err(why) => probed_geometry(&fs, why),
         };
+        if probed.is_some() {
+            self.probed.insert(fs.dev);
+        }
         if let Some(model) = probed.as_ref().and_then(Stored::model) {
             self.models.insert(fs.dev, model);
         }
@@ -154,6 +158,11 @@ impl Geometries {
         &self.answers
     }
 
+    /// Whether the geometry of a file system is one that a probe found.
+    pub(crate) fn is_probed(&self, dev: u64) -> bool {
+        self.given.is_none() && self.probed.contains(&dev)
+    }
+
     /// The times of reads on the drive of a file system, where a probe found them.
     #[must_use]
     pub fn model(&self, dev: u64) -> Option<&ReadModel> {
@@ -203,7 +212,7 @@ fn weight(options: &PlanOptions, model: Option<&ReadModel>) -> Weight {
         (Weight::Device(times), Some(model)) if *times == DeviceTimes::default() => {
             Weight::Device(model.times())
         }
-        (weight, _) => weight.clone(),
+        (weight, _) => *weight,
     }
 }
 

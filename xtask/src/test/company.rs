@@ -23,7 +23,7 @@ impl Company {
 /// The tests of a test program (the name of its file) whose names begin with this. Other tests of
 /// guests keep any company: most of the time a guest needs one processor or waits, and it takes at
 /// most 1.5 GiB of memory.
-const RULES: [(&str, &str, Company); 9] = [
+const RULES: [(&str, &str, Company); 10] = [
     // Actors that sleep between their calls: some two seconds of processor time in a round.
     ("rounds", "loop_rounds::", Company::Waiting),
     // In a guest the same calls take both processors; where they are too slow, a round proves nothing,
@@ -35,6 +35,7 @@ const RULES: [(&str, &str, Company); 9] = [
     ("cli", "loop_stop::", Company::Waiting),
     ("cli", "loop_top::", Company::Waiting),
     ("serve", "patience::", Company::Waiting),
+    ("probe", "mounted::", Company::Waiting),
     // It measures the time that flashd takes to answer.
     (
         "daemon",

@@ -75,7 +75,7 @@ const FURTHER: [(&str, &str); 21] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 13] = [
+const LONGER: [(&str, &str, &str, &str); 18] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
     (
@@ -85,6 +85,16 @@ const LONGER: [(&str, &str, &str, &str); 13] = [
         "1",
     ),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
+    ("probe", "beside_", "INDEF_PROBE_ROUNDS", "40"),
+    ("probe", "qlc_is_", "INDEF_PROBE_DEVICES", "30"),
+    ("probe", "tlc_is_", "INDEF_PROBE_DEVICES", "30"),
+    ("probe", "mounted::loop_", "INDEF_PROBE_MOUNTED", "1"),
+    (
+        "probe",
+        "with_the_data_of_others",
+        "INDEF_PROBE_ROUNDS",
+        "100",
+    ),
     ("serve", "fuzz::", "INDEF_SERVE_FUZZ_SECONDS", "600"),
     ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),
     (

@@ -73,9 +73,9 @@ impl Basis<'_> {
             };
             let mut options = self.geometries.options(self.options, found.fs.dev);
             // A probe tells how long rows are, not where they begin.
-            let is_known = self.geometries.model(found.fs.dev).is_none();
+            let are_told = !self.geometries.is_probed(found.fs.dev);
             let keeps_rows = engine.is_some_and(EngineKind::keeps_rows);
-            if keeps_rows && is_known && self.geometries.is_uniform() && options.row().is_some() {
+            if keeps_rows && are_told && self.geometries.is_uniform() && options.row().is_some() {
                 options.to_mut().on_rows = true;
                 self.on_rows.store(true, Ordering::Relaxed);
             }

@@ -6,6 +6,7 @@
 
 mod drive;
 mod gain;
+mod mounted;
 mod varied;
 
 use drive::{Host, Modelled, Others};

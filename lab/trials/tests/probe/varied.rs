@@ -8,6 +8,8 @@ use workloads::Numbers;
 /// A device that nobody has told the probe about.
 pub(crate) struct Varied {
     pub(crate) profile: Profile,
+    /// The same as text, for flashd.
+    pub(crate) text: String,
     pub(crate) truth: Placement,
     /// A unit is busy for this long with 4 KiB, by the profile; `None` where it depends on the place.
     pub(crate) service: Option<Nanos>,
@@ -79,6 +81,7 @@ pub(crate) fn cached(name: &str, seed: u64, cache_kib: u64) -> Varied {
     Varied {
         truth: Placement { granule, units },
         profile,
+        text,
         service,
     }
 }
@@ -132,7 +135,7 @@ pub(crate) fn ns(profile: &Profile, name: &str) -> f64 {
 }
 
 /// The time in which 4 KiB go over a channel.
-fn transfer_ns(profile: &Profile) -> f64 {
+pub(crate) fn transfer_ns(profile: &Profile) -> f64 {
     let parameter = profile
         .parameters()
         .iter()
