@@ -60,10 +60,15 @@ fn device_copies(release: Release, device: ZnsDevice) {
     if let Some(flashd) = zns.flashd() {
         let device = flashd.stats().model;
         assert_eq!(device.migrated_bytes, moved);
-        // Files share commands; the guest takes longer to open one than the device to move it.
+        // Files share commands, though the guest takes longer to open one than the device to move
+        // it. (Four at a time needed 13 commands for 19.)
         let files = bytes(&done, "files_moved");
         println!("{files} files by {} commands", device.migrations);
-        assert!(device.migrations < files, "{}", device.migrations);
+        assert!(
+            device.migrations * 3 < files * 2,
+            "{files} files by {} commands",
+            device.migrations
+        );
         // The distribution was less even before than after.
         let dopf = |of: &Value| of["totals"]["dopf_mean"].as_f64().unwrap();
         assert!(dopf(&after) < dopf(&json(&path("before.json"))));
