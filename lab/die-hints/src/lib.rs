@@ -147,7 +147,7 @@ impl Lab {
     pub fn mount(&self, journal: Journal, options: &str) -> Result<()> {
         let (make, apart) = match journal {
             Journal::Apart => (
-                "mke2fs -q -F -b 4096 -O journal_dev /dev/ssd2\n",
+                "mkfs.ext4 -q -F -b 4096 -O journal_dev /dev/ssd2\n",
                 "-J device=/dev/ssd2",
             ),
             Journal::Within => ("", ""),
