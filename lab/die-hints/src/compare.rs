@@ -9,7 +9,7 @@ use crate::{Journal, Lab, Outcome, inside::GRANULE, read::Reading};
 /// Dies of the device.
 const DIES: u64 = 8;
 /// Seeds of the random dummy sizes.
-const SEEDS: [u64; 3] = [1, 2, 3];
+const SEEDS: [u64; 1] = [1];
 /// Rows of the database; the paper has 10,000.
 const ROWS: u64 = 1000;
 /// Bytes that are written to another file after each row.

@@ -104,7 +104,7 @@ impl Lab {
         };
         let device = Device::open(&DeviceOptions {
             time_scale: FAST,
-            ..DeviceOptions::in_memory(profile, &[size, Bytes::mib(128)].map(conventional))
+            ..DeviceOptions::in_memory(profile, &[size, Bytes::mib(32)].map(conventional))
         })?;
         let anywhere = "127.0.0.1:0".parse()?;
         let target = Target::listen(Arc::clone(&device), anywhere, TargetOptions::default())?;
@@ -147,14 +147,14 @@ impl Lab {
     pub fn mount(&self, journal: Journal, options: &str) -> Result<()> {
         let (make, apart) = match journal {
             Journal::Apart => (
-                "mke2fs -q -F -b 4096 -O journal_dev /dev/ssd2\n",
+                "mkfs.ext4 -q -F -b 4096 -O journal_dev /dev/ssd2\n",
                 "-J device=/dev/ssd2",
             ),
             Journal::Within => ("", ""),
         };
         // Nothing is initialized later on, between the writes.
         self.shell(&format!(
-            "{make}mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=0,lazy_journal_init=0 {apart} /dev/ssd1
+            "{make}mkfs.ext4 -q -F -b 4096 -N 4096 -E lazy_itable_init=0,lazy_journal_init=0 {apart} /dev/ssd1
              mkdir -p {FOLDER}
              mount -t ext4 -o noatime,{options} /dev/ssd1 {FOLDER}"
         ))?;

@@ -165,6 +165,9 @@ impl<'a> Build<'a> {
         fs::create_dir(&made).map_err(LabError::at(&made))?;
         let modules = installed.join("lib/modules").join(&version);
         rename(&modules, &made.join("modules"))?;
+        // Not made where everything is part of the image.
+        let all = made.join("modules/kernel");
+        fs::create_dir_all(&all).map_err(LabError::at(&all))?;
         rename(&self.busybox, &made.join("busybox"))?;
         let path = self.tree.join("arch/x86/boot/bzImage");
         let compressed = fs::read(&path).map_err(LabError::at(&path))?;

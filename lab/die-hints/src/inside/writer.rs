@@ -54,7 +54,8 @@ impl Writer {
         &self.file
     }
 
-    /// Write this version of a range, and have it on the device afterwards.
+    /// Write this version of a range, and have it on the device afterwards. Nobody reads version 0: it
+    /// may have any content.
     pub(super) fn write(&mut self, start: u64, len: u64, version: u64) -> Result<()> {
         self.put(start, len, GRANULE, version)
     }
@@ -75,9 +76,11 @@ impl Writer {
         self.memory.resize(len + ALIGNMENT, 0);
         let at = self.memory.as_ptr().align_offset(ALIGNMENT);
         let aligned = &mut self.memory[at..][..len];
-        let units = aligned.chunks_mut(unit as usize);
-        for (at, memory) in (start..).step_by(unit as usize).zip(units) {
-            fill(memory, at, version);
+        if version > 0 {
+            let units = aligned.chunks_mut(unit as usize);
+            for (at, memory) in (start..).step_by(unit as usize).zip(units) {
+                fill(memory, at, version);
+            }
         }
         self.file.write_all_at(aligned, start)?;
         if self.way == Way::Fdatasync {
