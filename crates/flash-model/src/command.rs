@@ -142,6 +142,75 @@ pub enum Command<'a> {
     },
 }
 
+/// A command that owns its lists, to keep it for later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnedCommand {
+    /// One without a list.
+    Plain(Command<'static>),
+    /// [`Command::Copy`].
+    Copy {
+        /// The places of the data.
+        sources: Vec<Span>,
+        /// First byte of the destination.
+        destination: u64,
+    },
+    /// [`Command::Migrate`].
+    Migrate(Vec<Move>),
+}
+
+impl OwnedCommand {
+    /// Returns the command that it is.
+    #[must_use]
+    pub fn as_command(&self) -> Command<'_> {
+        match self {
+            Self::Plain(command) => *command,
+            Self::Copy {
+                sources,
+                destination,
+            } => Command::Copy {
+                sources,
+                destination: *destination,
+            },
+            Self::Migrate(moves) => Command::Migrate { moves },
+        }
+    }
+}
+
+impl From<Command<'_>> for OwnedCommand {
+    fn from(command: Command<'_>) -> Self {
+        Self::Plain(match command {
+            Command::Copy {
+                sources,
+                destination,
+            } => {
+                return Self::Copy {
+                    sources: sources.to_vec(),
+                    destination,
+                };
+            }
+            Command::Migrate { moves } => return Self::Migrate(moves.to_vec()),
+            Command::Read { offset, len } => Command::Read { offset, len },
+            Command::Write {
+                offset,
+                len,
+                fua,
+                placement,
+            } => Command::Write {
+                offset,
+                len,
+                fua,
+                placement,
+            },
+            Command::Append { zone, len, fua } => Command::Append { zone, len, fua },
+            Command::Flush => Command::Flush,
+            Command::Deallocate { offset, len } => Command::Deallocate { offset, len },
+            Command::WriteZeroes { offset, len } => Command::WriteZeroes { offset, len },
+            Command::RenewHandle { handle } => Command::RenewHandle { handle },
+            Command::Zone { start, all, action } => Command::Zone { start, all, action },
+        })
+    }
+}
+
 /// Identifies a command whose end is not known yet; [`crate::Device::advance`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);

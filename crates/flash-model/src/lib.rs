@@ -23,7 +23,9 @@ mod zone;
 mod zoned;
 
 pub use self::{
-    command::{Accepted, Command, Done, Move, Placement, Refused, Span, Ticket, ZoneAction},
+    command::{
+        Accepted, Command, Done, Move, OwnedCommand, Placement, Refused, Span, Ticket, ZoneAction,
+    },
     conventional::{ReclaimUnits, Spare},
     device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec},
     geometry::{Geometry, ZoneGeometry},

@@ -164,6 +164,10 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) private: bool,
 
+    /// Do not offer In_Device_Defragment: hosts have the standard Copy
+    #[arg(long)]
+    pub(crate) standard_only: bool,
+
     /// Where the discovery log says that it listens, for hosts behind a translation of addresses, such
     /// as 10.0.2.2:4420 for a QEMU guest [default: where the host has reached it]
     #[arg(long, value_name = "ADDRESS:PORT")]

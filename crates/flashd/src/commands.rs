@@ -82,6 +82,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<()> {
         nqn: args.nqn.clone(),
         advertise: args.advertise,
         private: args.private,
+        standard_only: args.standard_only,
         ..TargetOptions::default()
     };
     let target = Target::listen(device, args.listen, options)

@@ -132,6 +132,8 @@ pub struct ZnsOptions {
     /// More properties of QEMU's zoned namespace, separated by commas (`ms=8,pi=1`: with protection
     /// information).
     pub namespace: String,
+    /// Whether flashd offers only standard commands: Copy, and no `In_Device_Defragment`.
+    pub standard_only: bool,
     /// Options for mkfs.f2fs, as in a shell.
     pub mkfs: String,
     /// Options for the mount, separated by commas.
@@ -148,6 +150,7 @@ impl Default for ZnsOptions {
             time_scale: 1.0,
             record: None,
             namespace: String::new(),
+            standard_only: false,
             mkfs: String::new(),
             mount: String::new(),
         }
@@ -255,7 +258,10 @@ impl Zns {
         let target = Target::listen(
             Arc::clone(&device),
             std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
-            TargetOptions::default(),
+            TargetOptions {
+                standard_only: options.standard_only,
+                ..TargetOptions::default()
+            },
         )
         .map_err(|error| LabError::Device(format!("cannot be served: {error}")))?;
         Ok(Self {

@@ -11,6 +11,7 @@
 
 mod effect;
 mod fault;
+mod log;
 mod options;
 mod persist;
 mod request;
@@ -30,6 +31,7 @@ use flash_model::{Done, Geometry, NamespaceKind, Profile, ReclaimUnits, Ticket, 
 use units::Nanos;
 
 pub use fault::{Access, ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
+pub use log::LoggedCommand;
 pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
 pub use request::{Failure, Outcome, Request, Success};
 pub use stats::{DeviceStats, NamespaceStats};
@@ -69,6 +71,7 @@ pub struct Device {
     order: Vec<Mutex<()>>,
     model: Mutex<flash_model::Device>,
     recording: Recording,
+    log: log::CommandLog,
     clock: Clock,
     lateness: Arc<Lateness>,
     pace: Pace,
@@ -306,6 +309,17 @@ impl Device {
         &self.recording
     }
 
+    /// Begin to log commands, in memory; an earlier log is dropped.
+    pub fn begin_command_log(&self) {
+        self.log.begin();
+    }
+
+    /// End the log, and return the commands in the order in which the model took them.
+    #[must_use]
+    pub fn take_command_log(&self) -> Vec<LoggedCommand> {
+        self.log.take()
+    }
+
     /// How late answers were.
     #[must_use]
     pub fn lateness(&self) -> &Lateness {
@@ -357,6 +371,8 @@ impl Device {
             Ok(accepted) => accepted,
             Err(refused) => return Answer::Now(Err(refused.into())),
         };
+        self.log
+            .note(namespace, request.command(), now, accepted.done);
         let changes = request.zone_changes(model.zones(namespace));
         drop(model);
         if let Err(error) = self.carry_out(namespace, request, accepted.wrote_at, &changes) {
@@ -433,6 +449,7 @@ impl Device {
         self.next_tick_ns.store(u64::MAX, Ordering::Release);
         let mut finished = Vec::new();
         lock(&self.model).advance(self.clock.model_now(), &mut finished);
+        self.log.finish(&finished);
         let mut done = Vec::with_capacity(finished.len());
         let mut pending = lock(&self.pending);
         for (ticket, at) in finished {

@@ -173,6 +173,7 @@ impl Device {
             store,
             model: Mutex::new(model),
             recording,
+            log: super::log::CommandLog::default(),
             pace: Pace::new(clock.clone(), Arc::clone(&lateness)),
             clock,
             lateness,

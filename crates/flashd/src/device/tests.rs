@@ -6,7 +6,7 @@ use std::{
 };
 
 use flash_model::{Move, NamespaceKind, Placement, Profile, Refused, Span, ZoneAction, ZoneState};
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 use super::{
     Access, Device, DeviceOptions, ErrorFault, Failure, FaultError, FaultReport, NamespaceOptions,
@@ -175,6 +175,53 @@ fn copies_move_the_bytes() {
     wait(&device, CONVENTIONAL, &Request::Migrate { moves: &moves }).unwrap();
     let moved = [20, 21, 22].map(|at| block(&device, CONVENTIONAL, at * BLOCK));
     assert_eq!(moved, [2, 4, 6]);
+}
+
+#[test]
+fn commands_are_logged_with_their_times_and_lists() {
+    let mut options = options();
+    options.profile = Profile::builtin("indef-femu").unwrap();
+    options.time_scale = 0.01;
+    let device = Device::open(&options).unwrap();
+    // A row of whole pages, which a flush brings to flash.
+    write(&device, ZONED, 0, 7, 64).unwrap();
+    wait(&device, ZONED, &Request::Flush).unwrap();
+    device.begin_command_log();
+    let moves = [0, 2].map(|from| Move {
+        from: from * BLOCK,
+        to: (64 + from / 2) * BLOCK,
+        len: BLOCK,
+    });
+    let migrate = Request::Migrate { moves: &moves };
+    let read = Request::Read {
+        offset: BLOCK,
+        len: BLOCK,
+    };
+    let flush = Request::Flush;
+    for request in [&migrate, &read, &flush] {
+        wait(&device, ZONED, request).unwrap();
+    }
+    // What is refused has no part in it.
+    write(&device, ZONED, 200 * BLOCK, 1, 1).unwrap_err();
+    let log = device.take_command_log();
+    let commands: Vec<_> = log
+        .iter()
+        .map(|logged| logged.command.as_command())
+        .collect();
+    assert_eq!(
+        commands,
+        [migrate, read, flush].map(|request| request.command())
+    );
+    let mut before = Nanos(0);
+    for logged in &log {
+        assert_eq!(logged.namespace, ZONED);
+        assert!(logged.submitted >= before);
+        before = logged.done.expect("it is done");
+        assert!(before >= logged.submitted);
+    }
+    let (read, took) = (&log[1], Nanos(86_000));
+    assert!(read.done >= Some(Nanos(read.submitted.get() + took.get())));
+    assert!(device.take_command_log().is_empty());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{
     backend::Backend,
     controller::Controller,
     fdp::Fdp,
-    limits::{CONTROLLERS_MAX, Timeouts},
+    limits::{CONTROLLERS_MAX, DEFRAGMENT_MOVES_MAX, Timeouts},
     room::Room,
 };
 use crate::{device::Device, lock::lock};
@@ -30,6 +30,8 @@ pub struct TargetOptions {
     /// Namespaces are private (Base §2.4.1): one controller at a time has them, and a host sees that
     /// there is no other path to them.
     pub private: bool,
+    /// `In_Device_Defragment` is not offered: hosts have the standard Copy.
+    pub standard_only: bool,
     /// The time that hosts may take.
     pub timeouts: Timeouts,
 }
@@ -41,6 +43,8 @@ pub(super) struct Subsystem {
     pub(super) advertise: Option<SocketAddr>,
     pub(super) started: Instant,
     pub(super) is_private: bool,
+    /// Largest number of moves of an `In_Device_Defragment`; 0 if it is not offered.
+    pub(super) defragment_max: u64,
     pub(super) timeouts: Timeouts,
     pub(super) room: Arc<Room>,
     pub(super) fdp: Fdp,
@@ -71,6 +75,11 @@ impl Subsystem {
             advertise: options.advertise,
             started: Instant::now(),
             is_private: options.private,
+            defragment_max: if options.standard_only {
+                0
+            } else {
+                DEFRAGMENT_MOVES_MAX
+            },
             timeouts: options.timeouts,
             room: Arc::default(),
             nqn,

@@ -3,13 +3,15 @@
 use crate::target::{
     BLOCK, CONVENTIONAL, CONVENTIONAL_BLOCKS, Fixture, ZONED, all_digests, pattern,
 };
+use flashd::serve::TargetOptions;
 use nvme_initiator::{Done, Queue, command};
 use nvme_wire::{
     Status,
     copy::{CopyFormat, Source},
     feature::{Feature, HostBehavior},
     io::BlockRange,
-    vendor::DefragmentMove,
+    log::LogPage,
+    vendor::{DefragmentMove, GEOMETRY_MAGIC, GeometryLog},
     zone::{ReportFilter, ReportHeader, ZoneAction, ZoneDescriptor, ZoneState},
 };
 use zerocopy::{FromBytes, IntoBytes};
@@ -452,4 +454,27 @@ fn injected_errors_are_media_errors() {
     // And once they have struck, the same commands work.
     assert_eq!(write_at_5(&mut queue), Status::Success);
     assert!(read(&mut queue, CONVENTIONAL, 5, 1) == pattern(5, 1, 1));
+}
+
+#[test]
+fn a_target_with_standard_commands_only_has_copy_and_no_in_device_defragment() {
+    let fixture = Fixture::with_options(TargetOptions {
+        standard_only: true,
+        ..TargetOptions::default()
+    });
+    let (mut host, mut queue) = fixture.queue();
+    let (command, data) = command::defragment(CONVENTIONAL, &[DefragmentMove::new(0, 1)]);
+    let done = run(&mut queue, command, data);
+    assert_eq!(done.status, Status::InvalidOpcode);
+    let page = host.log(0, LogPage::Geometry.raw(), 0, 512).unwrap();
+    let geometry = GeometryLog::first_of(&page).unwrap();
+    assert_eq!(geometry.magic, GEOMETRY_MAGIC);
+    assert_eq!(geometry.defragment_max.get(), 0);
+    let source = Source {
+        nsid: None,
+        blocks: BlockRange { start: 0, count: 1 },
+        fast_only: false,
+    };
+    let (command, data) = command::copy(CONVENTIONAL, CopyFormat::Same32, &[source], 50);
+    run(&mut queue, command, data).ok("Copy").unwrap();
 }

@@ -7,7 +7,7 @@ use zerocopy::{
     little_endian::{U16, U32, U64},
 };
 
-use super::super::{limits::DEFRAGMENT_MOVES_MAX, queue::HostQueue};
+use super::super::queue::HostQueue;
 
 /// The page.
 pub(super) fn geometry(queue: &HostQueue) -> Vec<u8> {
@@ -35,7 +35,7 @@ pub(super) fn geometry(queue: &HostQueue) -> Vec<u8> {
     page.planes = U32::new(geometry.planes);
     page.page = U32::new(geometry.page.get() as u32);
     page.pages_per_block = U32::new(geometry.pages_per_block);
-    page.defragment_max = U32::new(DEFRAGMENT_MOVES_MAX as u32);
+    page.defragment_max = U32::new(queue.subsystem.defragment_max as u32);
     page.unit = U64::new(geometry.unit.get());
     page.now_ns = U64::new(stats.model.now_ns.get());
     page.host_read_bytes = U64::new(stats.model.host_read_bytes);

@@ -104,7 +104,11 @@ fn page(queue: &HostQueue, nsid: u32, ask: &GetLogPage) -> Result<Vec<u8>, Statu
             Ok(page.as_bytes().to_vec())
         }
         LogPage::ChangedNamespaces => Ok(changed_namespaces(queue)),
-        LogPage::Effects => Ok(effects(supported(ask.set)?, has_fdp).as_bytes().to_vec()),
+        LogPage::Effects => {
+            let has_defragment = queue.subsystem.defragment_max > 0;
+            let page = effects(supported(ask.set)?, has_fdp, has_defragment);
+            Ok(page.as_bytes().to_vec())
+        }
         LogPage::FeatureEffects => Ok(feature_effects(has_fdp)),
         // No zone changes its state without a host's command.
         LogPage::ChangedZones => {
@@ -166,13 +170,14 @@ fn changed_namespaces(queue: &HostQueue) -> Vec<u8> {
 }
 
 /// Commands Supported and Effects of an I/O command set.
-fn effects(set: CommandSet, has_fdp: bool) -> Effects {
+fn effects(set: CommandSet, has_fdp: bool, has_defragment: bool) -> Effects {
     let mut page = Effects::zeroed();
     for opcode in AdminOpcode::ALL {
         page.admin[usize::from(opcode.raw())] = U32::new(EFFECT_SUPPORTED);
     }
     for opcode in IoOpcode::ALL {
         let changes = match opcode {
+            IoOpcode::InDeviceDefragment if !has_defragment => continue,
             IoOpcode::Write
             | IoOpcode::WriteZeroes
             | IoOpcode::DatasetManagement

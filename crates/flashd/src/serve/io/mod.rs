@@ -20,7 +20,7 @@ use nvme_wire::{
 };
 
 use super::{
-    limits::{COPY_RANGES_MAX, DEFRAGMENT_MOVES_MAX, MAX_TRANSFER},
+    limits::{COPY_RANGES_MAX, MAX_TRANSFER},
     need::Need,
     queue::HostQueue,
     send::{Completed, Permit},
@@ -53,7 +53,11 @@ pub(super) fn need(queue: &HostQueue, nsid: u32, command: &IoCommand) -> Result<
             Ok(Need::at_least(ranges * entry))
         }
         IoCommand::InDeviceDefragment { moves } => {
-            if moves > DEFRAGMENT_MOVES_MAX {
+            let max = queue.subsystem.defragment_max;
+            if max == 0 {
+                return Err(Status::InvalidOpcode);
+            }
+            if moves > max {
                 return Err(Status::SizeLimitExceeded);
             }
             Ok(Need::at_least(moves as usize * DefragmentMove::LEN))
