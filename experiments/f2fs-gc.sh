@@ -23,7 +23,7 @@ prepare() {
   for n in $(seq 256); do dd if=/dev/zero of=$filler/$n bs=1M count=2 2>/dev/null; done
   sync
   for n in $(seq 1 2 256); do rm $filler/$n; done
-  $lab inside age varmail $files 16777216
+  $lab inside age varmail $files --factor 812 --rounds 1 --reads 0
   sync
 }
 measure() { # WHAT COMMAND…

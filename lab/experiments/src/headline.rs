@@ -1,80 +1,44 @@
-//! Migration by indef, whose data stays in the device, compared with migration of whole files
-//! through the host.
+//! InDeF's Fig 12 to 16: ways of migrating, each on a copy of one aged SSD.
 //!
-//! Each run has a device, a guest and aged files of its own, and files are aged alike. A run is
-//! done twice: on the device K times slower than its model, and on the same one so fast that it
-//! takes no time. The second run measures the time that the guest needs by itself; in the first
-//! one, K times slower, the device weighs K times as much. Elapsed times are the guest's, divided
-//! by K: as measured, and with the second run's time subtracted. Work that is not measured (ageing,
-//! tracing, hashing) is done on the fast device.
+//! A guest ages the files, has `indef trace` see a program that reads them all, and ends. For each way a new
+//! guest with a copy of that SSD migrates. What is reported comes from three sources, and none of them is a
+//! guest's clock:
+//!
+//! - **places** of all blocks, before and after: data moved, and contents, which are read from these places;
+//! - **reads**: the reads of that program from these places, in the model ([`Reader`]);
+//! - **commands**: those that the device got while a way migrated, done again in the model ([`Recorded`]):
+//!   elapsed time and busy chips, alone and beside a load ([`Load`]). The device is slower than its model by
+//!   the time scale while they are recorded, so that commands that the host submits together overlap.
+//!
+//! Memory is the guest's own report.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use anyhow::{Context, Result, bail};
-use clap::ValueEnum;
-use flashd::device::Device;
+use anyhow::{Context, Result, bail, ensure};
+use flash_model::Zone;
+use flashd::device::{Device, LoggedCommand};
 use guest::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
 use units::Bytes;
 
 use super::{
     Experiment, Options,
-    inside::{ReadResult, WatchResult},
+    ageing::{Aged, Plan},
+    image::{self, FAST, Ssd},
+    inside::{Memory, WatchResult},
+    layout::{BLOCK, Layout},
+    virtual_time::{Elapsed, Load, Machine, Reader, Recorded, ZONED},
+    way::{Commands, Way, said},
 };
 
 const DIR: &str = "/mnt/f2fs/aged";
-const BESIDE: &str = "/mnt/f2fs/beside";
-const PROFILE: &str = "/tmp/aged.profile";
-const PATIENCE: Duration = Duration::from_secs(900);
-/// The device takes practically no time.
-const FAST: f64 = 0.001;
-/// The default of `run --max-stall`.
-const STALL_MS: f64 = 50.0;
-/// Size of the data of the load beside the migration.
-const BESIDE_BYTES: u64 = 8 << 20;
-/// Time for which the load runs alone, for comparison, in the device's time.
-const ALONE_S: f64 = 1.0;
-
-/// The method of migration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Method {
-    /// `f2fs_io defrag_file` of each file
-    Conventional,
-    /// `indef run` with a profile
-    Indef,
-}
-
-/// The cost of one migration.
-#[derive(Debug, Serialize)]
-pub(super) struct Measured {
-    pub(super) method: Method,
-    /// The engine that `indef run` reports; `f2fs-defragment` for f2fs_io, whose ioctl that is.
-    pub(super) engine: String,
-    pub(super) time_scale: f64,
-    pub(super) bytes_of_files: u64,
-    pub(super) bytes_migrated: u64,
-    /// Elapsed time by the guest's clock.
-    pub(super) wall_ns: u64,
-    /// Busy time of all dies together, in device time.
-    pub(super) die_busy_ns: u64,
-    pub(super) dies: usize,
-    /// Data and descriptors.
-    pub(super) bus_bytes: u64,
-    pub(super) moved_in_device_bytes: u64,
-    pub(super) process_kib: u64,
-    pub(super) page_cache_kib: u64,
-    pub(super) page_cache_end_kib: u64,
-    /// Time of a read before, by the guest's clock.
-    pub(super) read_before_ns: u64,
-    pub(super) read_after_ns: u64,
-    pub(super) contents_equal: bool,
-    pub(super) fsck_clean: bool,
-    /// Speed of the load beside it, in bytes a second of device time: alone, and during the
-    /// migration.
-    pub(super) beside_alone: Option<f64>,
-    pub(super) beside_during: Option<f64>,
-}
+const PATIENCE: Duration = Duration::from_secs(1800);
+/// Longest part of a migration beside a load, and the time of the load alone.
+const BESIDE_NS: u64 = 2_000_000_000;
 
 /// All results of an experiment.
 #[derive(Debug, Serialize)]
@@ -82,262 +46,423 @@ pub(super) struct Outcome {
     pub(super) title: String,
     pub(super) profile: String,
     pub(super) kernel: String,
-    pub(super) runs: Vec<Pair>,
+    pub(super) factor: u64,
+    pub(super) time_scale: f64,
+    pub(super) aged: Aged,
+    pub(super) before: State,
+    pub(super) ways: Vec<Measured>,
 }
 
-/// A method's two runs.
+/// The files as they lie.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct State {
+    pub(super) bytes: u64,
+    pub(super) extents: usize,
+    /// Percentage of the data in requests of one piece.
+    pub(super) contiguous_pct: f64,
+    /// Mean number of pieces of a request.
+    pub(super) dolf: f64,
+    /// Time to read all of it, by the model.
+    pub(super) read_ns: u64,
+}
+
+/// A way, and what it came to.
 #[derive(Debug, Serialize)]
-pub(super) struct Pair {
-    pub(super) modelled: Measured,
-    pub(super) instant: Measured,
-    /// A migration with a load beside it.
-    pub(super) beside: Option<Measured>,
+pub(super) struct Measured {
+    pub(super) way: Way,
+    /// The engine that `indef run` reports; `f2fs-defragment` for f2fs_io, whose ioctl that is.
+    pub(super) engine: String,
+    /// Bytes of files that lie elsewhere afterwards.
+    pub(super) moved_bytes: u64,
+    pub(super) after: State,
+    /// The migration itself, where it was recorded.
+    pub(super) cost: Option<Cost>,
 }
 
-impl Pair {
-    /// Elapsed device time, as measured.
-    pub(super) fn elapsed_ns(&self) -> f64 {
-        self.modelled.wall_ns as f64 / self.modelled.time_scale
-    }
+/// What a migration costs, by the model.
+#[derive(Debug, Serialize)]
+pub(super) struct Cost {
+    pub(super) commands: usize,
+    pub(super) elapsed_ns: u64,
+    pub(super) busy_pct: f64,
+    /// Program time × moved pages ÷ chips: no way is faster.
+    pub(super) bound_ns: f64,
+    /// Data between host and device, and lists of moves.
+    pub(super) bus_bytes: u64,
+    pub(super) migrated_bytes: u64,
+    pub(super) host_written_bytes: u64,
+    pub(super) host_read_bytes: u64,
+    pub(super) memory: Memory,
+    /// Bytes of a load in a second of the device: alone, and beside the migration.
+    pub(super) load_alone: f64,
+    pub(super) load_beside: f64,
+    /// By the guest's clock, for those who wonder; no measure of the device.
+    pub(super) guest_wall_ns: u64,
+}
 
-    /// Elapsed device time, without the guest's own.
-    pub(super) fn net_elapsed_ns(&self) -> f64 {
-        let wall = self.modelled.wall_ns.saturating_sub(self.instant.wall_ns);
-        wall as f64 / self.modelled.time_scale
-    }
+/// A recorded migration.
+struct Recording {
+    zones: Vec<Zone>,
+    commands: Vec<LoggedCommand>,
+    watched: WatchResult,
+}
 
-    /// Device time of a read, as measured and without the guest's own.
-    pub(super) fn read_ns(&self, of: impl Fn(&Measured) -> u64) -> (f64, f64) {
-        let (wall, own) = (of(&self.modelled), of(&self.instant));
-        let scale = self.modelled.time_scale;
-        (wall as f64 / scale, wall.saturating_sub(own) as f64 / scale)
-    }
-
-    /// The mean utilization of the dies; infinite where no time has elapsed.
-    pub(super) fn utilization(&self, elapsed_ns: f64) -> f64 {
-        self.modelled.die_busy_ns as f64 / self.modelled.dies as f64 / elapsed_ns
-    }
+/// The aged SSD.
+struct AgedSsd {
+    image: PathBuf,
+    layout: Layout,
+    hash: String,
+    zones: Vec<Zone>,
 }
 
 pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome> {
-    let scale = experiment.time_scale;
-    let mut runs = Vec::new();
-    let mut kernel = String::new();
-    for &method in Method::value_variants() {
-        if options.only.is_some_and(|only| only != method) {
-            continue;
-        }
-        let mut measure = |scale: f64, beside: bool| -> Result<Measured> {
-            eprintln!("experiment: {method:?}, time scale {scale}, load beside it: {beside}");
-            let run = Run::start(experiment, options, scale)?;
-            kernel.clone_from(&run.kernel);
-            run.measure(method, beside)
-        };
-        runs.push(Pair {
-            modelled: measure(scale, false)?,
-            instant: measure(FAST, false)?,
-            beside: options.beside.then(|| measure(scale, true)).transpose()?,
-        });
+    let bench = Bench::new(experiment, options)?;
+    let (aged_ssd, aged, kernel) = bench.age()?;
+    let before = bench.state(&aged_ssd.layout, &aged_ssd.zones)?;
+    eprintln!(
+        "experiment: aged: {} in {} extents, {:.1} % of it contiguous in requests of {}",
+        Bytes(before.bytes),
+        before.extents,
+        before.contiguous_pct,
+        bench.io_size
+    );
+    let mut ways = Vec::new();
+    for (way, is_recorded) in bench.ways() {
+        eprintln!("experiment: {way}");
+        let measured = bench.measure(&aged_ssd, way, is_recorded);
+        ways.push(measured.with_context(|| way.to_string())?);
     }
     Ok(Outcome {
         title: experiment.title.clone(),
         profile: experiment.profile.clone(),
         kernel,
-        runs,
+        factor: bench.plan.factor,
+        time_scale: experiment.time_scale,
+        aged,
+        before,
+        ways,
     })
 }
 
-/// One device, one guest, aged files.
-struct Run<'a> {
+/// What all ways share.
+struct Bench<'a> {
     experiment: &'a Experiment,
     options: &'a Options,
-    /// The device's time scale while it is measured.
-    scale: f64,
-    zns: Zns,
-    kernel: String,
+    plan: Plan,
+    ssd: Ssd,
+    io_size: Bytes,
+    /// The image files, and what guests share.
+    folder: tempfile::TempDir,
+}
+
+impl<'a> Bench<'a> {
+    fn new(experiment: &'a Experiment, options: &'a Options) -> Result<Self> {
+        let plan = experiment.plan(options.trial);
+        Ok(Self {
+            experiment,
+            options,
+            plan,
+            ssd: Ssd::new(&experiment.profile, plan)?,
+            io_size: experiment.io_size.parse()?,
+            folder: tempfile::Builder::new()
+                .prefix("indef-lab-")
+                .tempdir_in(guest::Cache::of_project().folder())?,
+        })
+    }
+
+    /// The ways, and whether their cost is measured: InDeF's Fig 12, 14 to 16, then Fig 13.
+    fn ways(&self) -> Vec<(Way, bool)> {
+        let truncate = self.experiment.truncate;
+        let mut ways = vec![
+            (Way::Conventional, true),
+            (Way::FragPicker, true),
+            (Way::Indef { truncate }, true),
+            (Way::Copy { truncate }, true),
+        ];
+        let others = self
+            .experiment
+            .sweep
+            .iter()
+            .filter(|other| **other != truncate);
+        ways.extend(others.map(|truncate| {
+            (
+                Way::Indef {
+                    truncate: *truncate,
+                },
+                false,
+            )
+        }));
+        let only = &self.options.only;
+        ways.retain(|(way, _)| only.is_empty() || only.iter().any(|name| name == way.name()));
+        ways
+    }
+
+    fn share(&self) -> PathBuf {
+        self.folder.path().join("share")
+    }
+
+    /// Age, trace, and look.
+    fn age(&self) -> Result<(AgedSsd, Aged, String)> {
+        std::fs::create_dir_all(self.share())?;
+        let image = self.folder.path().join("aged");
+        let room = Room::enter(self, &image, ZnsSetup::Mounted, false)?;
+        let kernel = room.kernel.clone();
+        let plan = self.plan;
+        let (factor, rounds) = (plan.factor.to_string(), plan.rounds.to_string());
+        let (reads, seed) = (plan.reads_percent.to_string(), plan.seed.to_string());
+        let mut words = vec![
+            "age",
+            plan.personality.name(),
+            DIR,
+            "--factor",
+            &factor,
+            "--rounds",
+            &rounds,
+            "--reads",
+            &reads,
+            "--seed",
+            &seed,
+        ];
+        words.extend(plan.is_trial.then_some("--trial"));
+        let said = room.inside(&words)?;
+        let aged: Aged = serde_json::from_str(&said).context(said)?;
+        eprintln!("experiment: {aged:?}");
+        let indef = path(&self.options.indef)?;
+        let reader = format!("cat {DIR}/* >/dev/null");
+        room.shell("echo 3 >/proc/sys/vm/drop_caches")?;
+        let trace = "trace --quiet --max-overhead off -o /tmp/aged.profile -- sh -c";
+        let trace: Vec<&str> = trace.split(' ').collect();
+        room.run(&[&[indef.as_str()], trace.as_slice(), &[reader.as_str()]].concat())?;
+        room.shell("cp /tmp/aged.profile /share/")?;
+        let layout = room.leave()?;
+        let device = self.ssd.open(&image)?;
+        let aged_ssd = AgedSsd {
+            hash: image::hash(&device, &layout)?,
+            zones: device.zones(ZONED),
+            layout,
+            image,
+        };
+        Ok((aged_ssd, aged, kernel))
+    }
+
+    fn state(&self, layout: &Layout, zones: &[Zone]) -> Result<State> {
+        let io_bytes = self.io_size.get();
+        let mut machine = Machine::new(&self.ssd.profile, zones, self.ssd.conventional)?;
+        let read = machine.run(&mut [&mut Reader::of(layout, io_bytes)])?;
+        Ok(State {
+            bytes: layout.bytes(),
+            extents: layout.extents(),
+            contiguous_pct: layout.contiguous_percent(io_bytes),
+            dolf: layout.dolf_mean(io_bytes),
+            read_ns: read.ns,
+        })
+    }
+
+    fn measure(&self, aged: &AgedSsd, way: Way, is_recorded: bool) -> Result<Measured> {
+        let image = image::copy(&aged.image, self.folder.path().join("copy"))?;
+        let standard_only = matches!(way, Way::Copy { .. });
+        let room = Room::enter(self, &image, ZnsSetup::Kept, standard_only)?;
+        room.shell("cp /share/aged.profile /tmp/; sync; echo 3 >/proc/sys/vm/drop_caches")?;
+        let time_scale = if is_recorded {
+            self.experiment.time_scale
+        } else {
+            FAST
+        };
+        let recording = room.migrate(way, time_scale)?;
+        let engine = match way {
+            Way::Conventional => "f2fs-defragment".to_owned(),
+            _ => said(&recording.watched.stdout)?.0,
+        };
+        let layout = room.leave()?;
+        let device = self.ssd.open(&image)?;
+        ensure!(
+            image::hash(&device, &layout)? == aged.hash,
+            "the contents have changed"
+        );
+        let zones = device.zones(ZONED);
+        drop(device);
+        std::fs::remove_file(&image)?;
+        let moved_bytes = moved(&aged.layout, &layout);
+        let cost = || self.cost(&recording, &aged.layout, moved_bytes);
+        Ok(Measured {
+            way,
+            engine,
+            moved_bytes,
+            after: self.state(&layout, &zones)?,
+            cost: is_recorded.then(cost).transpose()?,
+        })
+    }
+
+    fn cost(&self, recording: &Recording, layout: &Layout, moved_bytes: u64) -> Result<Cost> {
+        let machine = || Machine::new(&self.ssd.profile, &recording.zones, self.ssd.conventional);
+        let alone = machine()?.run(&mut [&mut Recorded::new(&recording.commands)])?;
+        let (load_alone, load_beside) = self.load(recording, layout)?;
+        let Elapsed { ns, stats } = &alone;
+        let pages = moved_bytes as f64 / self.ssd.page_bytes as f64;
+        Ok(Cost {
+            commands: recording.commands.len(),
+            elapsed_ns: *ns,
+            busy_pct: alone.busy_percent(),
+            bound_ns: self.ssd.program_ns * pages / stats.dies.len() as f64,
+            // Two addresses of 4 bytes for each block.
+            bus_bytes: stats.host_read_bytes
+                + stats.host_written_bytes
+                + stats.migrated_bytes / BLOCK * 8,
+            migrated_bytes: stats.migrated_bytes,
+            host_written_bytes: stats.host_written_bytes,
+            host_read_bytes: stats.host_read_bytes,
+            memory: recording.watched.memory,
+            load_alone,
+            load_beside,
+            guest_wall_ns: recording.watched.wall_ns,
+        })
+    }
+
+    /// The load's bytes a second, alone and beside the migration.
+    fn load(&self, recording: &Recording, layout: &Layout) -> Result<(f64, f64)> {
+        let io_bytes = self.io_size.get();
+        let rate =
+            |load: &Load<'_>, elapsed: &Elapsed| load.bytes_done as f64 * 1e9 / elapsed.ns as f64;
+        let machine = || Machine::new(&self.ssd.profile, &recording.zones, self.ssd.conventional);
+        let mut device = machine()?;
+        let mut load = Load::new(layout, io_bytes, device.zones_of_load());
+        let elapsed = device.run_until(&mut [&mut load], BESIDE_NS)?;
+        let alone = rate(&load, &elapsed);
+        let mut device = machine()?;
+        let mut load = Load::new(layout, io_bytes, device.zones_of_load());
+        let mut migration = Recorded::new(&recording.commands);
+        let elapsed = device.run_until(&mut [&mut migration, &mut load], BESIDE_NS)?;
+        Ok((alone, rate(&load, &elapsed)))
+    }
+}
+
+/// Bytes of files that lie elsewhere.
+fn moved(before: &Layout, after: &Layout) -> u64 {
+    let places = |layout: &Layout| -> Vec<u64> {
+        let files = layout.files.iter().flat_map(|file| &file.extents);
+        files
+            .flat_map(|extent| (0..extent.bytes / BLOCK).map(|block| extent.place + block * BLOCK))
+            .collect()
+    };
+    let (before, after) = (places(before), places(after));
+    let elsewhere = before
+        .iter()
+        .zip(&after)
+        .filter(|(before, after)| before != after);
+    elsewhere.count() as u64 * BLOCK
+}
+
+/// A guest with an SSD.
+struct Room<'a> {
+    bench: &'a Bench<'a>,
+    device: Arc<Device>,
+    // The guest ends before its SSD does.
     session: Session,
+    _zns: Zns,
+    kernel: String,
     program: String,
 }
 
-impl<'a> Run<'a> {
-    fn start(experiment: &'a Experiment, options: &'a Options, scale: f64) -> Result<Self> {
-        let zns = Zns::new(ZnsOptions {
-            profile: experiment.profile.clone(),
-            time_scale: FAST,
-            ..ZnsOptions::default()
-        })?;
+impl<'a> Room<'a> {
+    fn enter(
+        bench: &'a Bench<'a>,
+        image: &Path,
+        setup: ZnsSetup,
+        standard_only: bool,
+    ) -> Result<Self> {
+        let device = bench.ssd.open(image)?;
+        let zns = Zns::serving(
+            Arc::clone(&device),
+            ZnsOptions {
+                standard_only,
+                ..ZnsOptions::default()
+            },
+        )?;
+        let options = bench.options;
         let guest = Guest::with(options.kernel)?
             .with_patched(Patched::F2fs)?
             .cpus(options.cpus)
-            .copy("f2fs_io");
+            .copy("f2fs_io")
+            .share(&bench.share());
         let kernel = guest.kernel().version().to_owned();
-        let session = Session::start(guest.zns(&zns, ZnsSetup::Mounted)?, Arc::default())?
-            .copy(&options.indef);
-        let bytes = match options.data {
-            Some(bytes) => bytes.get(),
-            None => experiment.data.parse::<Bytes>()?.get(),
-        };
-        let run = Self {
-            experiment,
-            options,
-            scale,
-            zns,
-            kernel,
+        let session = Session::start(guest.zns(&zns, setup)?, Arc::default())?.copy(&options.indef);
+        let room = Self {
+            bench,
+            device,
             session,
+            _zns: zns,
+            kernel,
             program: path(&std::env::current_exe()?)?,
         };
-        let io_size: Bytes = experiment.io_size.parse()?;
-        let ahead = io_size.get() >> 10;
-        run.shell(&format!(
+        let ahead = bench.io_size.get() >> 10;
+        room.shell(&format!(
             "for disk in /sys/block/nvme*; do echo {ahead} >$disk/queue/read_ahead_kb; done"
         ))?;
-        let ageing = serde_json::to_value(experiment.ageing)?;
-        let ageing = ageing.as_str().context("an ageing has a name")?.to_owned();
-        run.inside(&["age", &ageing, DIR, &bytes.to_string()])?;
-        Ok(run)
+        if setup == ZnsSetup::Kept {
+            // Only the way moves data. (F2FS cannot be mounted on zones without its collector.)
+            room.shell(
+                "cd /sys/fs/f2fs/$(basename $(readlink -f $ZNS_CONVENTIONAL)) && \
+                 for time in gc_no_gc_sleep_time gc_max_sleep_time gc_min_sleep_time; do \
+                 echo 3600000 >$time; done",
+            )?;
+        }
+        Ok(room)
     }
 
-    fn measure(self, method: Method, beside: bool) -> Result<Measured> {
-        let hash = self.hash()?;
-        let command = match method {
-            Method::Conventional => self.conventional(),
-            Method::Indef => self.indef()?,
+    /// Migrate, and record the device's commands.
+    fn migrate(&self, way: Way, time_scale: f64) -> Result<Recording> {
+        let commands = Commands {
+            indef: &path(&self.bench.options.indef)?,
+            dir: DIR,
+            profile: "/tmp/aged.profile",
+            io_size: self.bench.io_size,
+            time_scale: self.bench.experiment.time_scale,
         };
-        if beside {
-            self.inside(&["age", "varmail", BESIDE, &BESIDE_BYTES.to_string()])?;
-        }
-        self.pace(self.scale)?;
-        let before = self.read()?;
-        let mut alone = None;
-        if beside {
-            let pause = format!("sleep {}", ALONE_S * self.scale);
-            let watched = self.watch(true, &["sh".into(), "-c".into(), pause])?;
-            alone = Some(self.rate(&watched));
-        }
-        let earlier = self.flashd()?.stats().model;
-        let watched = self.watch(beside, &command)?;
-        let during = self.flashd()?.stats().model.since(&earlier);
-        if watched.status != 0 {
-            bail!("{command:?}: {}\n{}", watched.status, watched.stderr);
-        }
-        let after = self.read()?;
+        let command = commands.of(way);
+        self.pace(time_scale)?;
+        let zones = self.device.zones(ZONED);
+        self.device.begin_command_log();
+        let watched = self.watch(&command)?;
+        let commands = self.device.take_command_log();
         self.pace(FAST)?;
-        let contents_equal = hash == self.hash()?;
-        let check = "umount $ZNS_MOUNT && fsck.f2fs --dry-run $ZNS_CONVENTIONAL";
-        let checked = self.shell(check)?;
-        let (engine, migrated) = match method {
-            Method::Conventional => ("f2fs-defragment".to_owned(), before.bytes),
-            Method::Indef => told(&watched.stdout)?,
-        };
-        let measured = Measured {
-            method,
-            engine,
-            time_scale: self.scale,
-            bytes_of_files: before.bytes,
-            bytes_migrated: migrated,
-            wall_ns: watched.wall_ns,
-            die_busy_ns: during.dies.iter().map(|die| die.busy_ns).sum(),
-            dies: during.dies.len(),
-            bus_bytes: during.host_read_bytes
-                + during.host_written_bytes
-                // Two addresses of 4 bytes for each block of 4 KiB.
-                + during.migrated_bytes / 4096 * 8,
-            moved_in_device_bytes: during.migrated_bytes,
-            process_kib: watched.process_kib,
-            page_cache_kib: watched.page_cache_kib,
-            page_cache_end_kib: watched.page_cache_end_kib,
-            read_before_ns: before.wall_ns,
-            read_after_ns: after.wall_ns,
-            contents_equal,
-            fsck_clean: checked.contains("[Ok..]") && !checked.contains("[Fail]"),
-            beside_alone: alone,
-            beside_during: beside.then(|| self.rate(&watched)),
-        };
-        self.session.end()?;
-        Ok(measured)
+        if watched.status != 0 {
+            bail!(
+                "{command:?}: {}\n{}{}",
+                watched.status,
+                watched.stderr,
+                watched.stdout
+            );
+        }
+        Ok(Recording {
+            zones,
+            commands,
+            watched,
+        })
     }
 
-    /// The command of an administrator: whole files one after the other.
-    fn conventional(&self) -> Vec<String> {
-        let script = format!(
-            "for file in {DIR}/*; do f2fs_io defrag_file 0 $(stat -c %s $file) $file >/dev/null || exit; done; sync"
+    /// Look where the files lie, unmount and check F2FS, and end the guest.
+    fn leave(self) -> Result<Layout> {
+        self.inside(&["layout", DIR, "/share/layout"])?;
+        let checked = self.shell("umount $ZNS_MOUNT && fsck.f2fs --dry-run $ZNS_CONVENTIONAL")?;
+        ensure!(
+            checked.contains("[Ok..]") && !checked.contains("[Fail]"),
+            "fsck.f2fs: {checked}"
         );
-        vec!["sh".into(), "-c".into(), script]
-    }
-
-    /// The command with a profile of a program that reads all files.
-    fn indef(&self) -> Result<Vec<String>> {
-        let indef = path(&self.options.indef)?;
-        let reader = format!("cat {DIR}/* >/dev/null");
-        self.run(&[
-            &indef,
-            "trace",
-            "--quiet",
-            "--max-overhead",
-            "off",
-            "-o",
-            PROFILE,
-            "--",
-            "sh",
-            "-c",
-            &reader,
-        ])?;
-        let truncate = self.experiment.truncate.to_string();
-        let size = &self.experiment.io_size;
-        // In the guest's time; the same for a device that takes none, so that steps are alike.
-        let stall = (STALL_MS * self.experiment.time_scale) as u64;
-        let stall = stall.clamp(1, 60_000).to_string();
-        let words = [
-            &indef,
-            "run",
-            "--json",
-            "--max-stall",
-            &stall,
-            "--profile",
-            PROFILE,
-            "--ignore-times",
-            "--truncate",
-            &truncate,
-            "--io-size",
-            size,
-            "--readahead",
-            size,
-            DIR,
-        ];
-        Ok(words.map(str::to_owned).to_vec())
-    }
-
-    fn flashd(&self) -> Result<&Arc<Device>> {
-        self.zns.flashd().context("the device is flashd")
+        let layout = std::fs::read(self.bench.share().join("layout"))?;
+        self.session.end()?;
+        self.device.flush_all()?;
+        let layout: Layout = serde_json::from_slice(&layout)?;
+        layout.in_namespace(self.bench.ssd.conventional.get())
     }
 
     /// Set the speed of the device.
     fn pace(&self, scale: f64) -> Result<()> {
-        let set = self.flashd()?.set_time_scale(scale);
+        let set = self.device.set_time_scale(scale);
         set.with_context(|| format!("{scale} is no time scale"))
     }
 
-    /// Bytes a second of device time.
-    fn rate(&self, watched: &WatchResult) -> f64 {
-        watched.beside_bytes as f64 * 1e9 * self.scale / watched.wall_ns.max(1) as f64
-    }
-
-    /// A hash of all files' contents.
-    fn hash(&self) -> Result<String> {
-        self.inside(&["hash", DIR])
-    }
-
-    fn read(&self) -> Result<ReadResult> {
-        let said = self.inside(&["read", DIR])?;
-        serde_json::from_str(&said).context(said)
-    }
-
-    fn watch(&self, beside: bool, command: &[String]) -> Result<WatchResult> {
-        let mut words = vec!["watch"];
-        if beside {
-            words.extend(["--beside", BESIDE]);
-        }
-        words.push("--");
+    fn watch(&self, command: &[String]) -> Result<WatchResult> {
+        let mut words = vec!["watch", "--"];
         words.extend(command.iter().map(String::as_str));
         let said = self.inside(&words)?;
         serde_json::from_str(&said).context(said)
@@ -367,23 +492,22 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Engine and bytes of a `run --json` document.
-fn told(document: &str) -> Result<(String, u64)> {
-    let document: serde_json::Value =
-        serde_json::from_str(document).context("indef's result is not as written")?;
-    let engine = document["files"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|file| file["status"] == "moved")
-        .and_then(|file| file["engine"].as_str())
-        .unwrap_or("none");
-    let bytes = document["totals"]["bytes_relocated"].as_u64();
-    Ok((engine.to_owned(), bytes.context("no bytes_relocated")?))
-}
-
 fn path(path: &Path) -> Result<String> {
     let absolute = std::path::absolute(path)?;
     let text = absolute.to_str().context("a path that is no UTF-8")?;
     Ok(text.to_owned())
+}
+
+impl Measured {
+    /// How much faster reads are afterwards, in percent.
+    pub(super) fn read_gain_pct(&self, outcome: &Outcome) -> f64 {
+        100.0 * (outcome.before.read_ns as f64 / self.after.read_ns as f64 - 1.0)
+    }
+}
+
+impl Cost {
+    /// The change of the load's speed, in percent.
+    pub(super) fn load_change_pct(&self) -> f64 {
+        100.0 * (self.load_beside / self.load_alone - 1.0)
+    }
 }

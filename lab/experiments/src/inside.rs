@@ -2,87 +2,92 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
+    io::{Read, Seek, SeekFrom},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use clap::Subcommand;
-use rustix::fs::{Advice, fadvise};
+use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use workloads::Numbers;
 
-use super::Ageing;
+use super::{
+    ageing::{self, Personality, Plan},
+    layout::Layout,
+};
 
 /// Interval of the samples of the guest's memory.
 const SAMPLE: Duration = Duration::from_millis(50);
-/// Number of reads of everything, for the median.
-const READS: usize = 3;
-/// Size of a piece that a co-running writer overwrites and reads at once.
-const PIECE: usize = 64 << 10;
 
 /// A step of an experiment.
 #[derive(Subcommand)]
 pub enum Inside {
-    /// Make aged files
-    Age {
-        /// How
-        ageing: Ageing,
-        /// Where
+    /// Make aged files; prints what was done as JSON
+    Age(AgeArgs),
+    /// Write the places of a directory's files to a file, as JSON
+    Layout {
+        /// Where the files are
         dir: PathBuf,
-        /// Bytes of all files together
-        bytes: u64,
-    },
-    /// Read all files cold, three times; as JSON
-    Read {
-        /// Where
-        dir: PathBuf,
-    },
-    /// Print a hash of all files' contents, and drop them from the page cache
-    Hash {
-        /// Where
-        dir: PathBuf,
+        /// The file to write
+        to: PathBuf,
     },
     /// Run a command and watch the memory meanwhile; as JSON
     Watch {
-        /// Meanwhile overwrite and read these files at random, and count
-        #[arg(long)]
-        beside: Option<PathBuf>,
         /// The command
         #[arg(last = true, required = true)]
         command: Vec<String>,
     },
 }
 
-/// The output of [`Inside::Read`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct ReadResult {
-    /// Median time of a cold read of all files, one after the other, by the guest's clock.
-    pub(crate) wall_ns: u64,
-    pub(crate) bytes: u64,
+/// How to age.
+#[derive(Args)]
+pub struct AgeArgs {
+    /// The personality of filebench
+    personality: Personality,
+    /// Where
+    dir: PathBuf,
+    /// Fraction of the paper's device: its number of files is divided by this
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
+    factor: u64,
+    /// End when this many times the data has been written
+    #[arg(long, default_value_t = 2.0)]
+    rounds: f64,
+    /// Percentage of whole-file reads that are done
+    #[arg(long, default_value_t = 100)]
+    reads: u32,
+    /// Seed of the flows' choices
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only a trial: far fewer files
+    #[arg(long)]
+    trial: bool,
 }
 
 /// The output of [`Inside::Watch`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct WatchResult {
     pub(crate) status: i32,
+    /// By the guest's clock: no measure of the device.
     pub(crate) wall_ns: u64,
-    /// Peak of the command's own memory (VmHWM), in KiB.
-    pub(crate) process_kib: u64,
-    /// Largest growth of the page cache, in KiB.
-    pub(crate) page_cache_kib: u64,
-    /// Growth of the page cache at the end, in KiB.
-    pub(crate) page_cache_end_kib: u64,
-    /// Bytes that the co-running load read and wrote meanwhile.
-    pub(crate) beside_bytes: u64,
+    /// Largest growth of memory meanwhile.
+    pub(crate) memory: Memory,
     /// The output of the command.
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+/// Memory in KiB.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// Of the command itself (VmHWM).
+    pub(crate) process_kib: u64,
+    /// The page cache.
+    pub(crate) page_cache_kib: u64,
+    /// The kernel's own: slabs, and what vmalloc has.
+    pub(crate) kernel_kib: u64,
+    /// All that is not free, whoever has it: the three above, and the network's buffers.
+    pub(crate) used_kib: u64,
 }
 
 /// Run one step.
@@ -92,13 +97,22 @@ pub(crate) struct WatchResult {
 /// The step failed.
 pub fn run(inside: &Inside) -> Result<()> {
     match inside {
-        Inside::Age { ageing, dir, bytes } => age(*ageing, dir, *bytes),
-        Inside::Read { dir } => print(&read_all(dir)?),
-        Inside::Hash { dir } => {
-            println!("{}", hash(dir)?);
-            Ok(())
+        Inside::Age(args) => {
+            let plan = Plan {
+                personality: args.personality,
+                factor: args.factor,
+                rounds: args.rounds,
+                reads_percent: args.reads,
+                seed: args.seed,
+                is_trial: args.trial,
+            };
+            print(&ageing::age(plan, &args.dir)?)
         }
-        Inside::Watch { beside, command } => print(&watch(beside.as_deref(), command)?),
+        Inside::Layout { dir, to } => {
+            let layout = serde_json::to_vec(&Layout::of(dir)?)?;
+            fs::write(to, layout).with_context(|| to.display().to_string())
+        }
+        Inside::Watch { command } => print(&watch(command)?),
     }
 }
 
@@ -107,50 +121,8 @@ fn print(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-/// Make files that grow at the same time: each piece of one follows pieces of others. One thread
-/// does it all in turn, so that every run ages alike.
-fn age(ageing: Ageing, dir: &Path, bytes: u64) -> Result<()> {
-    fs::create_dir_all(dir)?;
-    let size = ageing.file_bytes();
-    let count = (bytes / size).max(1);
-    let mut numbers = Numbers::new(ageing as u64 + 1);
-    let mut growing: Vec<(File, u64)> = Vec::new();
-    let mut made = 0;
-    loop {
-        while growing.len() < ageing.threads() && made < count {
-            let mut file = File::create_new(dir.join(format!("{made:05}")))?;
-            // A file begins with a part that is written at once.
-            let whole = size * ageing.whole_percent() / 100 / 4096 * 4096;
-            append(&mut file, 0, whole, &mut numbers)?;
-            growing.push((file, whole));
-            made += 1;
-        }
-        if growing.is_empty() {
-            break;
-        }
-        let chosen = numbers.below(growing.len());
-        let (file, length) = &mut growing[chosen];
-        let piece = ageing.piece(&mut numbers).min(size - *length);
-        append(file, *length, piece, &mut numbers)?;
-        *length += piece;
-        if *length >= size {
-            growing.swap_remove(chosen);
-        }
-    }
-    rustix::fs::syncfs(&File::open(dir)?)?;
-    Ok(())
-}
-
-/// Write it back at once: F2FS decides about places when data is written back.
-fn append(file: &mut File, at: u64, bytes: u64, numbers: &mut Numbers) -> Result<()> {
-    let mut content = vec![0; bytes as usize];
-    numbers.fill(&mut content);
-    file.write_all(&content)?;
-    linux_abi::cache::write_and_wait(&*file, at, bytes)?;
-    Ok(())
-}
-
-fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+/// The files of a directory, in order of their names.
+pub(crate) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(dir)?
         .map(|entry| Ok(entry?.path()))
         .collect::<Result<_>>()?;
@@ -158,103 +130,43 @@ fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn forget(files: &[PathBuf]) -> Result<()> {
-    for path in files {
-        let file = File::open(path)?;
-        file.sync_data()?;
-        fadvise(&file, 0, None, Advice::DontNeed)?;
-    }
-    Ok(())
-}
-
-/// Read one file after the other, in order of their names.
-fn read_files(files: &[PathBuf], mut each: impl FnMut(&[u8])) -> Result<()> {
-    let mut buffer = vec![0; 256 << 10];
-    for path in files {
-        let mut file = File::open(path)?;
-        loop {
-            let n = file.read(&mut buffer)?;
-            if n == 0 {
-                break;
-            }
-            each(&buffer[..n]);
+fn watch(command: &[String]) -> Result<WatchResult> {
+    let before = memory()?;
+    let mut most = Memory::default();
+    let begun = Instant::now();
+    let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let mut child = Command::new(&command[0])
+        .args(&command[1..])
+        .stdin(Stdio::null())
+        .stdout(out.try_clone()?)
+        .stderr(err.try_clone()?)
+        .spawn()
+        .with_context(|| command[0].clone())?;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
         }
-    }
-    Ok(())
-}
-
-fn read_all(dir: &Path) -> Result<ReadResult> {
-    let files = files(dir)?;
-    let mut times = Vec::new();
-    let mut bytes = 0;
-    for _ in 0..READS {
-        forget(&files)?;
-        bytes = 0;
-        let begun = Instant::now();
-        read_files(&files, |read| bytes += read.len() as u64)?;
-        times.push(begun.elapsed().as_nanos() as u64);
-    }
-    forget(&files)?;
-    times.sort_unstable();
-    Ok(ReadResult {
-        wall_ns: times[READS / 2],
-        bytes,
-    })
-}
-
-fn hash(dir: &Path) -> Result<String> {
-    let files = files(dir)?;
-    let mut hasher = Sha256::new();
-    forget(&files)?;
-    read_files(&files, |read| hasher.update(read))?;
-    forget(&files)?;
-    let bytes = hasher.finalize();
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-fn watch(beside: Option<&Path>, command: &[String]) -> Result<WatchResult> {
-    let before = page_cache_kib()?;
-    let (mut process_kib, mut most) = (0, before);
-    let over = AtomicBool::new(false);
-    let moved = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        if let Some(dir) = beside {
-            let (over, moved) = (&over, &moved);
-            scope.spawn(move || load(dir, over, moved));
-        }
-        let result = (|| {
-            let begun = Instant::now();
-            let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
-            let mut child = Command::new(&command[0])
-                .args(&command[1..])
-                .stdin(Stdio::null())
-                .stdout(out.try_clone()?)
-                .stderr(err.try_clone()?)
-                .spawn()
-                .with_context(|| command[0].clone())?;
-            let status = loop {
-                if let Some(status) = child.try_wait()? {
-                    break status;
-                }
-                process_kib = process_kib.max(high_water_kib(child.id()));
-                most = most.max(page_cache_kib()?);
-                std::thread::sleep(SAMPLE);
-            };
-            let wall_ns = begun.elapsed().as_nanos() as u64;
-            let end = page_cache_kib()?;
-            Ok(WatchResult {
-                status: status.code().unwrap_or(-1),
-                wall_ns,
-                process_kib,
-                page_cache_kib: most.saturating_sub(before),
-                page_cache_end_kib: end.saturating_sub(before),
-                beside_bytes: moved.load(Ordering::Relaxed),
-                stdout: text(out)?,
-                stderr: text(err)?,
-            })
-        })();
-        over.store(true, Ordering::Relaxed);
-        result
+        let now = memory()?;
+        most = Memory {
+            process_kib: most.process_kib.max(high_water_kib(child.id())),
+            page_cache_kib: most
+                .page_cache_kib
+                .max(now.page_cache_kib.saturating_sub(before.page_cache_kib)),
+            kernel_kib: most
+                .kernel_kib
+                .max(now.kernel_kib.saturating_sub(before.kernel_kib)),
+            used_kib: most
+                .used_kib
+                .max(now.used_kib.saturating_sub(before.used_kib)),
+        };
+        std::thread::sleep(SAMPLE);
+    };
+    Ok(WatchResult {
+        status: status.code().unwrap_or(-1),
+        wall_ns: begun.elapsed().as_nanos() as u64,
+        memory: most,
+        stdout: text(out)?,
+        stderr: text(err)?,
     })
 }
 
@@ -265,40 +177,23 @@ fn text(mut file: File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Simulate an application: read a piece from the device, and overwrite one, again and again.
-fn load(dir: &Path, over: &AtomicBool, moved: &AtomicU64) {
-    let mut numbers = Numbers::new(99);
-    let mut piece = vec![7; PIECE];
-    let Ok(files) = files(dir) else { return };
-    let open = |path: &PathBuf| File::options().read(true).write(true).open(path).ok();
-    let files: Vec<File> = files.iter().filter_map(open).collect();
-    while !over.load(Ordering::Relaxed) && !files.is_empty() {
-        let file = &files[numbers.below(files.len())];
-        let size = file.metadata().map_or(0, |metadata| metadata.len());
-        let place = numbers.below(size / PIECE as u64) * PIECE as u64;
-        let length = std::num::NonZeroU64::new(PIECE as u64);
-        let done = if numbers.percent(50) {
-            let _ = fadvise(file, place, length, Advice::DontNeed);
-            file.read_at(&mut piece, place)
-        } else {
-            file.write_at(&piece, place).inspect(|_| {
-                let _ = linux_abi::cache::write_and_wait(file, place, PIECE as u64);
-            })
-        };
-        moved.fetch_add(done.unwrap_or(0) as u64, Ordering::Relaxed);
-    }
-}
-
-fn page_cache_kib() -> Result<u64> {
+/// The memory in use now; of the process, nothing.
+fn memory() -> Result<Memory> {
     let text = fs::read_to_string("/proc/meminfo")?;
-    let field = |name: &str| -> Option<u64> {
-        let line = text.lines().find(|line| line.starts_with(name))?;
-        line.split_whitespace().nth(1)?.parse().ok()
+    let field = |name: &str| -> Result<u64> {
+        let line = text.lines().find(|line| line.starts_with(name));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        match number {
+            Some(number) => Ok(number),
+            None => bail!("/proc/meminfo has no {name}"),
+        }
     };
-    match (field("Cached:"), field("Buffers:")) {
-        (Some(cached), Some(buffers)) => Ok(cached + buffers),
-        _ => bail!("/proc/meminfo is not as it was"),
-    }
+    Ok(Memory {
+        process_kib: 0,
+        page_cache_kib: field("Cached:")? + field("Buffers:")?,
+        kernel_kib: field("Slab:")? + field("VmallocUsed:")?,
+        used_kib: field("MemTotal:")? - field("MemFree:")?,
+    })
 }
 
 fn high_water_kib(pid: u32) -> u64 {
@@ -316,28 +211,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aged_files_have_their_size_and_are_the_same_every_time() {
-        for ageing in [Ageing::Fileserver, Ageing::Varmail] {
-            let sums: Vec<_> = (0..2)
-                .map(|_| {
-                    let dir = tempfile::tempdir().unwrap();
-                    age(ageing, dir.path(), 8 << 20).unwrap();
-                    assert_eq!(read_all(dir.path()).unwrap().bytes, 8 << 20);
-                    hash(dir.path()).unwrap()
-                })
-                .collect();
-            assert_eq!(sums[0], sums[1]);
-        }
-    }
-
-    #[test]
     fn a_command_is_watched() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("file"), vec![0; 1 << 20]).unwrap();
         let command = ["sh", "-c", "sleep 0.3; echo done; exit 3"].map(str::to_owned);
-        let watched = watch(Some(dir.path()), &command).unwrap();
+        let watched = watch(&command).unwrap();
         assert_eq!((watched.status, watched.stdout.as_str()), (3, "done\n"));
-        assert!(watched.wall_ns > 250_000_000 && watched.process_kib > 0);
-        assert!(watched.beside_bytes > 0);
+        assert!(watched.wall_ns > 250_000_000 && watched.memory.process_kib > 0);
     }
 }

@@ -1,64 +1,28 @@
-//! The papers' figures of a whole system, in a guest with F2FS on flashd.
+//! The papers' figures of a whole system, in guests with F2FS on flashd.
 //!
-//! An experiment is a file in `experiments/`: the kind of ageing, the amount of data, the options,
-//! and the published results. `headline` runs it, and has [`inside`] run in the guest.
+//! An experiment is a file in `experiments/`: the ageing, the device, the options, and the published results.
+//! `headline` runs it, has [`inside`] run in the guests, and the model tell times ([`virtual_time`]).
 
 #![forbid(unsafe_code)]
 
+mod ageing;
 mod headline;
+mod image;
 pub mod inside;
+mod keep;
+mod layout;
 mod text;
+mod virtual_time;
+mod way;
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use guest::Release;
-use serde::{Deserialize, Serialize};
-use units::Bytes;
-use workloads::Numbers;
+use serde::Deserialize;
 
-pub use self::headline::Method;
-
-/// The way in which files become fragmented, after filebench's personalities.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Ageing {
-    /// Files that begin with a whole write and then grow by appends of 16 KiB in the mean.
-    Fileserver,
-    /// Files that only grow, by appends of 16 KiB in the mean that are made durable.
-    Varmail,
-}
-
-impl Ageing {
-    /// Bytes of a file: half of the paper's, whose device is eight times as large.
-    fn file_bytes(self) -> u64 {
-        match self {
-            Self::Fileserver => 2 << 20,
-            Self::Varmail => 1 << 20,
-        }
-    }
-
-    /// Number of files that grow at the same time (InDeF §IV: 50 threads), as far as there are so
-    /// many.
-    fn threads(self) -> usize {
-        50
-    }
-
-    /// The percentage of a file that is written at once.
-    fn whole_percent(self) -> u64 {
-        match self {
-            Self::Fileserver => 50,
-            Self::Varmail => 0,
-        }
-    }
-
-    /// The length of the next append: whole blocks, exponentially distributed around 16 KiB.
-    fn piece(self, numbers: &mut Numbers) -> u64 {
-        let bytes = -(1.0 - numbers.fraction()).ln() * f64::from(16 << 10);
-        ((bytes / 4096.0).round() as u64).clamp(1, 64) * 4096
-    }
-}
+use self::ageing::{Personality, Plan};
 
 /// An experiment, in the form of its file.
 #[derive(Clone, Debug, Deserialize)]
@@ -66,53 +30,87 @@ impl Ageing {
 struct Experiment {
     /// Its subject, and the paper.
     title: String,
-    ageing: Ageing,
-    /// Total amount of data, like `64MiB`.
-    data: String,
-    /// indef's `--truncate`.
-    truncate: f64,
+    personality: Personality,
+    /// The paper's device, zones and number of files are divided by this.
+    factor: u64,
+    /// The ageing ends when this many times the data has been written.
+    rounds: f64,
+    /// Percentage of the whole-file reads that the ageing does.
+    reads: u32,
+    /// indef's `--truncate` where the paper measures everything.
+    truncate: u32,
+    /// All of its values (Fig 13).
+    sweep: Vec<u32>,
     /// indef's `--io-size`, and the length of the kernel's read-ahead.
     io_size: String,
     /// flashd's profile.
     profile: String,
-    /// The factor by which flashd is slower than its model.
+    /// The factor by which flashd is slower than its model while commands are recorded.
     time_scale: f64,
-    /// Published results, and those expected here; printed with the result.
-    expected: Vec<String>,
+    /// Seed of the flows' choices.
+    #[serde(default = "first_seed")]
+    seed: u64,
+}
+
+const fn first_seed() -> u64 {
+    1
+}
+
+impl Experiment {
+    fn plan(&self, is_trial: bool) -> Plan {
+        Plan {
+            personality: self.personality,
+            factor: self.factor,
+            rounds: self.rounds,
+            reads_percent: self.reads,
+            seed: self.seed,
+            is_trial,
+        }
+    }
 }
 
 /// How to run one.
-#[derive(Args)]
+#[derive(Args, Debug)]
 pub struct Options {
     /// Name of the experiment; without it, list all
-    name: Option<String>,
-    /// 6.1, 6.12 or newest
+    pub name: Option<String>,
+    /// 6.1 or 6.12
     #[arg(long, default_value_t = Release::Linux6_12)]
-    kernel: Release,
-    /// Processors of the guest
+    pub kernel: Release,
+    /// Processors of a guest
     #[arg(long, default_value_t = 2)]
-    cpus: u32,
+    pub cpus: u32,
     /// The indef to measure
     #[arg(long, value_name = "FILE", default_value = "target/release/indef")]
-    indef: PathBuf,
-    /// Data, instead of what the experiment's file says
-    #[arg(long, value_name = "SIZE")]
-    data: Option<Bytes>,
+    pub indef: PathBuf,
+    /// Fraction of the paper's device, instead of what the experiment's file says (a power of 2, 16 at most:
+    /// a zone has then the 2 MiB of a segment of F2FS)
+    #[arg(long, value_name = "N")]
+    pub factor: Option<u64>,
+    /// How many times the data is written while ageing, likewise
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<f64>,
     /// flashd's profile, likewise
     #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
-    /// How many times slower than its model flashd goes, likewise
+    pub profile: Option<String>,
+    /// How many times slower than its model flashd goes while commands are recorded, likewise
     #[arg(long, value_name = "K")]
-    time_scale: Option<f64>,
-    /// Percent of the ranges that indef leaves, likewise
-    #[arg(long, value_name = "PERCENT")]
-    truncate: Option<f64>,
-    /// Measure this method only
-    #[arg(long, value_name = "METHOD")]
-    only: Option<Method>,
-    /// A load beside the migration, too
+    pub time_scale: Option<f64>,
+    /// Seed of the ageing, likewise
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Leave out all other percentages of truncation
     #[arg(long)]
-    beside: bool,
+    pub no_sweep: bool,
+    /// Only these ways (may be given several times): conventional, fragpicker, indef, copy
+    #[arg(long, value_name = "WAY")]
+    pub only: Vec<String>,
+    /// Only see that it works: a quarter of the zones, and few files
+    #[arg(long, conflicts_with = "keep")]
+    pub trial: bool,
+    /// Keep the result as the committed one (figures/experiments.json)
+    #[arg(long)]
+    pub keep: bool,
 }
 
 fn folder() -> PathBuf {
@@ -136,16 +134,8 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Run one, print the result, store it as JSON.
-///
-/// # Errors
-///
-/// There is no such experiment, or it came to no result.
-pub fn run(options: &Options) -> Result<()> {
-    let Some(name) = &options.name else {
-        println!("{}", names()?.join("\n"));
-        return Ok(());
-    };
+/// The experiment with this name, with what the options change.
+fn load(name: &str, options: &Options) -> Result<Experiment> {
     let path = folder().join(name).with_extension("toml");
     if !path.exists() {
         bail!(
@@ -159,24 +149,53 @@ pub fn run(options: &Options) -> Result<()> {
     if let Some(profile) = &options.profile {
         experiment.profile.clone_from(profile);
     }
+    experiment.factor = options.factor.unwrap_or(experiment.factor);
+    experiment.rounds = options.rounds.unwrap_or(experiment.rounds);
+    experiment.seed = options.seed.unwrap_or(experiment.seed);
     experiment.time_scale = options.time_scale.unwrap_or(experiment.time_scale);
-    experiment.truncate = options.truncate.unwrap_or(experiment.truncate);
+    if options.no_sweep {
+        experiment.sweep.clear();
+    }
+    if !(1..=16).contains(&experiment.factor) || !experiment.factor.is_power_of_two() {
+        bail!(
+            "the device can be divided by 1, 2, 4, 8 or 16, not by {}: a zone has at least the 2 MiB of a \
+             segment of F2FS",
+            experiment.factor
+        );
+    }
+    Ok(experiment)
+}
+
+/// Run one, print the result, store it as JSON.
+///
+/// # Errors
+///
+/// There is no such experiment, or it came to no result.
+pub fn run(options: &Options) -> Result<()> {
+    let Some(name) = &options.name else {
+        println!("{}", names()?.join("\n"));
+        return Ok(());
+    };
+    let experiment = load(name, options)?;
     let result = headline::run(&experiment, options)?;
     let kept = guest::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;
-    // One result for each device, side by side.
-    let kept = match &options.profile {
-        Some(profile) => kept.join(format!("{name}-{profile}.json")),
-        None => kept.join(format!("{name}.json")),
-    };
+    let trial = if options.trial { "-trial" } else { "" };
+    let kept = kept.join(format!("{name}{trial}.json"));
     std::fs::write(&kept, serde_json::to_vec_pretty(&result)?)?;
-    println!("{}", text::table(&experiment, &result));
+    println!("{}", text::table(&result));
     println!("all of it: {}", kept.display());
+    if options.keep {
+        let file = keep::keep(name, &result)?;
+        println!("kept: {} (`make figures` writes the pages)", file.display());
+    }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use units::Bytes;
+
     use super::*;
 
     #[test]
@@ -187,9 +206,9 @@ mod tests {
             let text =
                 std::fs::read_to_string(folder().join(&name).with_extension("toml")).unwrap();
             let experiment: Experiment = toml::from_str(&text).unwrap();
-            experiment.data.parse::<Bytes>().unwrap();
             experiment.io_size.parse::<Bytes>().unwrap();
-            assert!(!experiment.expected.is_empty(), "{name}");
+            image::Ssd::new(&experiment.profile, experiment.plan(false)).unwrap();
+            assert!(experiment.sweep.contains(&experiment.truncate), "{name}");
         }
     }
 }

@@ -1,0 +1,151 @@
+//! The files of a fileset: which are there, how long, and in whose hands.
+
+use workloads::Numbers;
+
+use super::{PREALLOC_PERCENT, Personality, Plan, size::file_bytes};
+
+/// The number of a file in its set.
+pub(super) type FileId = usize;
+
+/// One file.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    /// The size that it is written with.
+    wanted: u64,
+    /// Its length, if it is there.
+    bytes: Option<u64>,
+    /// The part of that size that is still to be written.
+    promised: u64,
+    /// A flow has it: no other one takes it.
+    is_held: bool,
+    /// How often it was created.
+    generation: u32,
+}
+
+/// All files.
+#[derive(Debug)]
+pub(super) struct Fileset {
+    entries: Vec<Entry>,
+    fill_bytes: u64,
+    live_bytes: u64,
+    /// Bytes that files in the making are still to get.
+    promised_bytes: u64,
+    written_bytes: u64,
+    bytes_to_write: u64,
+    /// Writes so far.
+    pub(super) appends: u64,
+    /// Files created and deleted so far.
+    pub(super) created: u64,
+    pub(super) deleted: u64,
+}
+
+impl Fileset {
+    /// The fileset of a plan, without files. fileserver has more entries than files, as with filebench's
+    /// `prealloc=80`; all of varmail's can be there.
+    pub(super) fn new(plan: Plan) -> Self {
+        let mut numbers = Numbers::stream(plan.seed, u64::MAX);
+        let count = match plan.personality {
+            Personality::Fileserver => (plan.files() * 100).div_ceil(PREALLOC_PERCENT),
+            Personality::Varmail => plan.files(),
+        };
+        let mean = plan.personality.files().1;
+        let entry = |_| Entry {
+            wanted: file_bytes(&mut numbers, mean),
+            ..Entry::default()
+        };
+        Self {
+            entries: (0..count).map(entry).collect(),
+            fill_bytes: plan.fill_bytes(),
+            live_bytes: 0,
+            promised_bytes: 0,
+            written_bytes: 0,
+            bytes_to_write: plan.bytes_to_write(),
+            appends: 0,
+            created: 0,
+            deleted: 0,
+        }
+    }
+
+    /// The bytes of all files.
+    pub(super) const fn live_bytes(&self) -> u64 {
+        self.live_bytes
+    }
+
+    /// Whether the flows have written enough.
+    pub(super) const fn is_aged(&self) -> bool {
+        self.written_bytes >= self.bytes_to_write
+    }
+
+    /// Whether `more` bytes, beside the files in the making, go beyond the fill.
+    pub(super) const fn is_full(&self, more: u64) -> bool {
+        let there = self.live_bytes + self.promised_bytes;
+        there > 0 && there + more > self.fill_bytes
+    }
+
+    /// The files that are there, and their lengths.
+    pub(super) fn files(&self) -> impl Iterator<Item = (FileId, u64)> {
+        let bytes = |(id, entry): (FileId, &Entry)| entry.bytes.map(|bytes| (id, bytes));
+        self.entries.iter().enumerate().filter_map(bytes)
+    }
+
+    /// Take any file that is there (or is not), and hold it; `None` if there is none that is free.
+    pub(super) fn take(&mut self, numbers: &mut Numbers, is_there: bool) -> Option<FileId> {
+        let begin = numbers.below(self.entries.len());
+        let from = (begin..self.entries.len()).chain(0..begin);
+        let mut free = from.filter(|id| {
+            let entry = &self.entries[*id];
+            !entry.is_held && entry.bytes.is_some() == is_there
+        });
+        let id = free.next()?;
+        self.entries[id].is_held = true;
+        Some(id)
+    }
+
+    /// Let it go.
+    pub(super) fn release(&mut self, id: FileId) {
+        self.entries[id].is_held = false;
+    }
+
+    /// The size with which it is written.
+    pub(super) fn wanted(&self, id: FileId) -> u64 {
+        self.entries[id].wanted
+    }
+
+    /// Its length; 0 if it is not there.
+    pub(super) fn bytes(&self, id: FileId) -> u64 {
+        self.entries[id].bytes.unwrap_or(0)
+    }
+
+    /// How often it was created.
+    pub(super) fn generation(&self, id: FileId) -> u32 {
+        self.entries[id].generation
+    }
+
+    /// It is created, empty; `promised` bytes will follow at once.
+    pub(super) fn create(&mut self, id: FileId, promised: u64) {
+        let entry = &mut self.entries[id];
+        entry.bytes = Some(0);
+        entry.promised = promised;
+        self.promised_bytes += promised;
+        entry.generation += 1;
+        self.created += 1;
+    }
+
+    /// It grows.
+    pub(super) fn append(&mut self, id: FileId, bytes: u64) {
+        let entry = &mut self.entries[id];
+        *entry.bytes.get_or_insert(0) += bytes;
+        let kept = entry.promised.min(bytes);
+        entry.promised -= kept;
+        self.promised_bytes -= kept;
+        self.live_bytes += bytes;
+        self.written_bytes += bytes;
+        self.appends += 1;
+    }
+
+    /// It is deleted.
+    pub(super) fn delete(&mut self, id: FileId) {
+        self.live_bytes -= self.entries[id].bytes.take().unwrap_or(0);
+        self.deleted += 1;
+    }
+}

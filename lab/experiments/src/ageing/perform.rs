@@ -1,0 +1,139 @@
+//! The flows on a file system: a thread for each.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    FLOWS, IO_BYTES, Plan,
+    fileset::{FileId, Fileset},
+    flow::{Flow, Op, preallocate},
+};
+
+const BLOCK: u64 = 4096;
+/// How long a flow waits until it looks for a file again.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// The files, and what was done to them.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Aged {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) created: u64,
+    pub(crate) deleted: u64,
+    pub(crate) writes: u64,
+}
+
+/// Age this directory.
+pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
+    fs::create_dir_all(dir)?;
+    let mut files = Fileset::new(plan);
+    let worker = Worker { dir };
+    let mut buffer = Vec::new();
+    for op in preallocate(plan, &mut files) {
+        worker.perform(op, &mut buffer)?;
+    }
+    let files = Mutex::new(files);
+    let next = |flow: &mut Flow| {
+        let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
+        flow.next(&mut files)
+    };
+    thread::scope(|scope| {
+        let flow = |number| {
+            let (next, worker) = (&next, &worker);
+            scope.spawn(move || {
+                let mut flow = Flow::new(plan, number);
+                let mut buffer = Vec::new();
+                while let Some(op) = next(&mut flow) {
+                    worker.perform(op, &mut buffer)?;
+                }
+                anyhow::Ok(())
+            })
+        };
+        let flows: Vec<_> = (0..FLOWS as u64).map(flow).collect();
+        flows.into_iter().try_for_each(|flow| {
+            flow.join()
+                .unwrap_or_else(|_| anyhow::bail!("a flow panicked"))
+        })
+    })?;
+    rustix::fs::syncfs(&File::open(dir)?)?;
+    let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Aged {
+        files: files.files().count() as u64,
+        bytes: files.live_bytes(),
+        created: files.created,
+        deleted: files.deleted,
+        writes: files.appends,
+    })
+}
+
+/// The path of a file.
+pub(super) fn path(dir: &Path, id: FileId) -> PathBuf {
+    dir.join(format!("{id:05}"))
+}
+
+struct Worker<'a> {
+    dir: &'a Path,
+}
+
+impl Worker<'_> {
+    fn perform(&self, op: Op, buffer: &mut Vec<u8>) -> Result<()> {
+        let of = |id| path(self.dir, id);
+        self.try_perform(op, buffer).with_context(|| match op {
+            Op::Create(id)
+            | Op::Sync(id)
+            | Op::Read(id)
+            | Op::Delete(id)
+            | Op::Append { id, .. } => {
+                format!("{op:?} of {}", of(id).display())
+            }
+            Op::Wait => "waiting".into(),
+        })
+    }
+
+    fn try_perform(&self, op: Op, buffer: &mut Vec<u8>) -> std::io::Result<()> {
+        let append = |id| File::options().append(true).open(path(self.dir, id));
+        match op {
+            Op::Create(id) => drop(File::create_new(path(self.dir, id))?),
+            Op::Append {
+                id,
+                generation,
+                at,
+                bytes,
+            } => {
+                let from = fill(buffer, id, generation, at, bytes);
+                append(id)?.write_all(&buffer[from..from + bytes as usize])?;
+            }
+            Op::Sync(id) => append(id)?.sync_all()?,
+            Op::Read(id) => {
+                let mut file = File::open(path(self.dir, id))?;
+                buffer.resize(IO_BYTES as usize, 0);
+                while file.read(buffer)? > 0 {}
+            }
+            Op::Delete(id) => fs::remove_file(path(self.dir, id))?,
+            Op::Wait => thread::sleep(WAIT),
+        }
+        Ok(())
+    }
+}
+
+/// Put the content of a file's blocks there: each block says whose it is, so that no two are equal.
+/// Returns the place of the byte `at`.
+fn fill(buffer: &mut Vec<u8>, id: FileId, generation: u32, at: u64, bytes: u64) -> usize {
+    let blocks = at / BLOCK..(at + bytes).div_ceil(BLOCK);
+    buffer.resize(((blocks.end - blocks.start) * BLOCK) as usize, 0x5A);
+    for (block, into) in blocks.zip(buffer.chunks_exact_mut(BLOCK as usize)) {
+        into[..4].copy_from_slice(&(id as u32).to_le_bytes());
+        into[4..8].copy_from_slice(&generation.to_le_bytes());
+        into[8..16].copy_from_slice(&block.to_le_bytes());
+    }
+    (at % BLOCK) as usize
+}

@@ -1,0 +1,171 @@
+use flash_model::{Move, ZoneAction};
+use flashd::device::LoggedCommand;
+
+use super::*;
+use crate::layout::{Extent, FileLayout, Layout};
+
+const MIB: u64 = 1 << 20;
+const ZONE: u64 = 32 * MIB;
+
+fn profile() -> Profile {
+    Profile::builtin("indef-femu").unwrap()
+}
+
+/// Zones of which the first are full.
+fn zones(full: u64) -> Vec<Zone> {
+    let zone = |index| Zone {
+        start: index * ZONE,
+        size: ZONE,
+        capacity: ZONE,
+        write_pointer: index * ZONE,
+        state: if index < full {
+            ZoneState::Full
+        } else {
+            ZoneState::Empty
+        },
+    };
+    (0..8).map(zone).collect()
+}
+
+fn machine() -> Machine {
+    Machine::new(&profile(), &zones(4), Bytes::mib(64)).unwrap()
+}
+
+/// A file of pieces at these places.
+fn layout(bytes: u64, places: impl IntoIterator<Item = u64>) -> Layout {
+    let extents: Vec<Extent> = (0..)
+        .zip(places)
+        .map(|(index, place)| Extent {
+            at: index * bytes,
+            place,
+            bytes,
+        })
+        .collect();
+    Layout {
+        files: vec![FileLayout {
+            name: "file".into(),
+            bytes: extents.len() as u64 * bytes,
+            extents,
+        }],
+    }
+}
+
+fn logged(command: Command<'_>, submitted: u64, done: u64) -> LoggedCommand {
+    LoggedCommand {
+        namespace: ZONED,
+        command: command.into(),
+        submitted: Nanos(submitted),
+        done: Some(Nanos(done)),
+    }
+}
+
+fn read_ns(layout: &Layout) -> u64 {
+    machine()
+        .run(&mut [&mut Reader::of(layout, 256 << 10)])
+        .unwrap()
+        .ns
+}
+
+#[test]
+fn a_contiguous_request_takes_a_sensing_and_its_transfers() {
+    // 256 KiB are a page of each of 16 chips; two chips share a channel.
+    let whole = layout(256 << 10, (0..100).map(|index| index * (256 << 10)));
+    assert_eq!(read_ns(&whole), 100 * (80_000 + 2 * 24_000));
+    assert_eq!(read_ns(&whole), read_ns(&whole));
+}
+
+#[test]
+fn pieces_on_one_chip_wait_for_each_other() {
+    // Blocks of 4 KiB that all begin at a multiple of 64 KiB lie on the first chip.
+    let collide = layout(4096, (0..640).map(|index| index * (64 << 10)));
+    let spread = layout(4096, (0..640).map(|index| index * ((64 << 10) + 4096)));
+    assert!(read_ns(&collide) > 5 * read_ns(&spread));
+}
+
+#[test]
+fn recorded_commands_keep_their_concurrency() {
+    let read = |place: u64| Command::Read {
+        offset: place * 4096,
+        len: 4096,
+    };
+    let run = |log: &[LoggedCommand]| machine().run(&mut [&mut Recorded::new(log)]).unwrap().ns;
+    // Of 16 blocks on 16 chips: at once, and one after the other.
+    let together: Vec<_> = (0..16)
+        .map(|index| logged(read(index), index, 1000))
+        .collect();
+    let alone: Vec<_> = (0..16)
+        .map(|index| logged(read(index), 1000 * index, 1000 * index + 1))
+        .collect();
+    assert_eq!(run(&alone), 16 * 86_000);
+    assert_eq!(run(&together), 86_000 + 6_000);
+}
+
+/// A migration that goes on in the background ends with its last page, and fills the chips.
+#[test]
+fn a_migration_is_bound_by_its_programs() {
+    let moves: Vec<Move> = (0..2048)
+        .map(|block| Move {
+            from: (block * 7 % 8192) * 4096,
+            to: 4 * ZONE + block * 4096,
+            len: 4096,
+        })
+        .collect();
+    let log = [logged(Command::Migrate { moves: &moves }, 0, 1)];
+    let elapsed = machine().run(&mut [&mut Recorded::new(&log)]).unwrap();
+    let bound = 700_000 * (2048 / 4) / 16;
+    assert!(
+        (bound..bound * 3 / 2).contains(&elapsed.ns),
+        "{} of {bound}",
+        elapsed.ns
+    );
+    assert!(elapsed.busy_percent() > 75.0 && elapsed.busy_percent() <= 100.0);
+    assert_eq!(elapsed.stats.migrated_bytes, 8 * MIB);
+}
+
+#[test]
+fn a_load_is_slower_beside_a_migration() {
+    let files = layout(256 << 10, (0..256).map(|index| index * (256 << 10)));
+    let mut device = machine();
+    let mut load = Load::new(&files, 256 << 10, device.zones_of_load());
+    device.run_until(&mut [&mut load], 200_000_000).unwrap();
+    let alone = load.bytes_done;
+    // More than the zones of the load take: they are reset.
+    assert!(alone > 64 * MIB, "{alone}");
+
+    let write = |index: u64| Command::Write {
+        offset: 4 * ZONE + index * MIB,
+        len: MIB,
+        fua: false,
+        placement: Placement::RoundRobin,
+    };
+    let reset = Command::Zone {
+        start: 0,
+        all: false,
+        action: ZoneAction::Reset,
+    };
+    let mut log: Vec<_> = (0..120)
+        .map(|index| logged(write(index), index, index))
+        .collect();
+    log.push(logged(reset, 200, 200));
+    let mut device = machine();
+    let mut load = Load::new(&files, 256 << 10, device.zones_of_load());
+    let mut migration = Recorded::new(&log);
+    let elapsed = device
+        .run_until(&mut [&mut migration, &mut load], 200_000_000)
+        .unwrap();
+    let beside = load.bytes_done * 200_000_000 / elapsed.ns;
+    assert!(beside < alone, "{beside} {alone}");
+}
+
+#[test]
+fn a_command_that_the_device_refuses_is_told() {
+    let write = Command::Write {
+        offset: 4 * ZONE + 4096,
+        len: 4096,
+        fua: false,
+        placement: Placement::RoundRobin,
+    };
+    let log = [logged(write, 0, 1)];
+    let error = machine().run(&mut [&mut Recorded::new(&log)]).unwrap_err();
+    assert!(format!("{error:#}").contains("write pointer"), "{error:#}");
+}

@@ -1,0 +1,147 @@
+//! The ways of migrating.
+
+use std::fmt;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use units::Bytes;
+
+/// The default of `run --max-stall`, in the device's time.
+const STALL_MS: f64 = 50.0;
+
+/// A way of migrating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Way {
+    /// `f2fs_io defrag_file` of each file, as a whole.
+    Conventional,
+    /// FragPicker's policy, through the host.
+    FragPicker,
+    /// indef's, with the data inside of the device, by `In_Device_Defragment`.
+    Indef {
+        /// `--truncate`, in percent.
+        truncate: u32,
+    },
+    /// The same on a device that has only the standard Copy.
+    Copy {
+        /// `--truncate`, in percent.
+        truncate: u32,
+    },
+}
+
+impl Way {
+    /// Its name in options.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Conventional => "conventional",
+            Self::FragPicker => "fragpicker",
+            Self::Indef { .. } => "indef",
+            Self::Copy { .. } => "copy",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conventional => f.write_str("conventional"),
+            Self::FragPicker => f.write_str("FragPicker"),
+            Self::Indef { truncate } => write!(f, "indef {truncate} %"),
+            Self::Copy { truncate } => write!(f, "indef {truncate} % by Copy"),
+        }
+    }
+}
+
+/// The commands of the ways in the guest.
+pub(crate) struct Commands<'a> {
+    pub(crate) indef: &'a str,
+    /// The directory with the files.
+    pub(crate) dir: &'a str,
+    pub(crate) profile: &'a str,
+    pub(crate) io_size: Bytes,
+    /// How many times slower than its model the device goes.
+    pub(crate) time_scale: f64,
+}
+
+impl Commands<'_> {
+    /// The command that migrates.
+    pub(crate) fn of(&self, way: Way) -> Vec<String> {
+        let host = [
+            "--engine",
+            "f2fs-defragment",
+            "--policy",
+            "fragpicker",
+            "--hot",
+            "100",
+        ];
+        let offload = |truncate: u32| {
+            let truncate = truncate.to_string();
+            [
+                "--engine",
+                "f2fs-offload",
+                "--policy",
+                "indef",
+                "--truncate",
+                truncate.as_str(),
+            ]
+            .map(str::to_owned)
+        };
+        match way {
+            Way::Conventional => self.conventional(),
+            Way::FragPicker => self.run(&host.map(str::to_owned)),
+            Way::Indef { truncate } | Way::Copy { truncate } => self.run(&offload(truncate)),
+        }
+    }
+
+    /// As an administrator does: whole files, one after the other.
+    fn conventional(&self) -> Vec<String> {
+        let dir = self.dir;
+        let script = format!(
+            "for file in {dir}/*; do f2fs_io defrag_file 0 $((($(stat -c %s $file) + 4095) / 4096 * 4096)) $file >/dev/null || exit; done; sync"
+        );
+        vec!["sh".into(), "-c".into(), script]
+    }
+
+    fn run(&self, more: &[String]) -> Vec<String> {
+        let size = self.io_size.get().to_string();
+        let stall = ((STALL_MS * self.time_scale) as u64)
+            .clamp(1, 60_000)
+            .to_string();
+        let words = [
+            self.indef,
+            "run",
+            "--json",
+            "--max-stall",
+            &stall,
+            "--profile",
+            self.profile,
+            "--ignore-times",
+            "--min-free",
+            "0",
+            "--io-size",
+            &size,
+            "--readahead",
+            &size,
+        ];
+        let words = words.iter().map(|word| (*word).to_owned());
+        words
+            .chain(more.iter().cloned())
+            .chain([self.dir.to_owned()])
+            .collect()
+    }
+}
+
+/// What a `run --json` document says: the engine, and the bytes that it has moved.
+pub(crate) fn said(document: &str) -> Result<(String, u64)> {
+    let document: serde_json::Value =
+        serde_json::from_str(document).context("indef's result is not as written")?;
+    let engine = document["files"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|file| file["status"] == "moved")
+        .and_then(|file| file["engine"].as_str())
+        .unwrap_or("none");
+    let bytes = document["totals"]["bytes_relocated"].as_u64();
+    Ok((engine.to_owned(), bytes.context("no bytes_relocated")?))
+}
