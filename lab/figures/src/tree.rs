@@ -86,10 +86,11 @@ fn pages(root: &Path) -> Result<Vec<(PathBuf, String, String)>> {
             _ => bail!("{}: neither a result nor a template", file.display()),
         }
     }
-    let mut all = vec![
-        PathBuf::from("README.md"),
-        PathBuf::from("kernel/f2fs/README.md"),
-    ];
+    let mut all = vec![PathBuf::from("README.md")];
+    let series = PathBuf::from("kernel/f2fs/README.md");
+    if root.join(&series).exists() {
+        all.push(series);
+    }
     for file in files(&root.join("docs"))? {
         if file.extension().is_some_and(|end| end == "md") {
             all.push(file.strip_prefix(root)?.to_owned());
