@@ -19,7 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use flash_model::Zone;
+use flash_model::{Command, Zone};
 use flashd::device::{Device, LoggedCommand};
 use guest::{Guest, Patched, Zns, ZnsOptions, ZnsSetup, standing::Session};
 use serde::Serialize;
@@ -96,6 +96,8 @@ pub(super) struct Cost {
     /// Bytes of a load in a second of the device: alone, and beside the migration.
     pub(super) load_alone: f64,
     pub(super) load_beside: f64,
+    /// Elapsed time of the migration beside the load; a longer one is reckoned from its first part.
+    pub(super) beside_ns: f64,
     /// By the guest's clock, for those who wonder; no measure of the device.
     pub(super) guest_wall_ns: u64,
 }
@@ -296,7 +298,7 @@ impl<'a> Bench<'a> {
     fn cost(&self, recording: &Recording, layout: &Layout, moved_bytes: u64) -> Result<Cost> {
         let machine = || Machine::new(&self.ssd.profile, &recording.zones, self.ssd.conventional);
         let alone = machine()?.run(&mut [&mut Recorded::new(&recording.commands)])?;
-        let (load_alone, load_beside) = self.load(recording, layout)?;
+        let (load_alone, load_beside, beside_ns) = self.load(recording, layout)?;
         let Elapsed { ns, stats } = &alone;
         let pages = moved_bytes as f64 / self.ssd.page_bytes as f64;
         Ok(Cost {
@@ -304,22 +306,22 @@ impl<'a> Bench<'a> {
             elapsed_ns: *ns,
             busy_pct: alone.busy_percent(),
             bound_ns: self.ssd.program_ns * pages / stats.dies.len() as f64,
-            // Two addresses of 4 bytes for each block.
             bus_bytes: stats.host_read_bytes
                 + stats.host_written_bytes
-                + stats.migrated_bytes / BLOCK * 8,
+                + list_bytes(&recording.commands),
             migrated_bytes: stats.migrated_bytes,
             host_written_bytes: stats.host_written_bytes,
             host_read_bytes: stats.host_read_bytes,
             memory: recording.watched.memory,
             load_alone,
             load_beside,
+            beside_ns,
             guest_wall_ns: recording.watched.wall_ns,
         })
     }
 
-    /// The load's bytes a second, alone and beside the migration.
-    fn load(&self, recording: &Recording, layout: &Layout) -> Result<(f64, f64)> {
+    /// The load's bytes a second, alone and beside the migration, and the migration's time beside it.
+    fn load(&self, recording: &Recording, layout: &Layout) -> Result<(f64, f64, f64)> {
         let io_bytes = self.io_size.get();
         let rate =
             |load: &Load<'_>, elapsed: &Elapsed| load.bytes_done as f64 * 1e9 / elapsed.ns as f64;
@@ -332,8 +334,21 @@ impl<'a> Bench<'a> {
         let mut load = Load::new(layout, io_bytes, device.zones_of_load());
         let mut migration = Recorded::new(&recording.commands);
         let elapsed = device.run_until(&mut [&mut migration, &mut load], BESIDE_NS)?;
-        Ok((alone, rate(&load, &elapsed)))
+        let beside_ns = elapsed.ns as f64 / migration.progress();
+        Ok((alone, rate(&load, &elapsed), beside_ns))
     }
+}
+
+/// Bytes of the lists of moves and of sources that the host has sent.
+fn list_bytes(commands: &[LoggedCommand]) -> u64 {
+    let bytes = |logged: &LoggedCommand| match logged.command.as_command() {
+        // Two addresses of 4 bytes for each block (In_Device_Defragment).
+        Command::Migrate { moves } => moves.iter().map(|it| it.len / BLOCK * 8).sum(),
+        // 32 bytes for each source (NVM Command Set, Copy, format 0h).
+        Command::Copy { sources, .. } => sources.len() as u64 * 32,
+        _ => 0,
+    };
+    commands.iter().map(bytes).sum()
 }
 
 /// Bytes of files that lie elsewhere.

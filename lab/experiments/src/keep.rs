@@ -67,5 +67,6 @@ fn with_cost(row: Row, cost: &Cost) -> Row {
         .with("page_cache_bytes", kib(cost.memory.page_cache_kib))
         .with("kernel_bytes", kib(cost.memory.kernel_kib))
         .with("used_bytes", kib(cost.memory.used_kib))
+        .with("beside_ns", Value::rounded(cost.beside_ns))
         .with("load_change_pct", Value::rounded(cost.load_change_pct()))
 }

@@ -85,7 +85,10 @@ fn costs(outcome: &Outcome) -> String {
         kib(cost.memory.kernel_kib)
     });
     row("host memory: all in use", &|cost| kib(cost.memory.used_kib));
-    row("a load beside it", &|cost| {
+    row("elapsed beside a load", &|cost| {
+        Nanos(cost.beside_ns as u64).to_string()
+    });
+    row("the load meanwhile", &|cost| {
         format!("{:+.1} %", cost.load_change_pct())
     });
     text

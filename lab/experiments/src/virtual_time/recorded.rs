@@ -21,6 +21,11 @@ impl<'a> Recorded<'a> {
             open: Vec::new(),
         }
     }
+
+    /// The share of the commands that are done.
+    pub(crate) fn progress(&self) -> f64 {
+        (self.next - self.open.len()) as f64 / (self.commands.len() as f64).max(1.0)
+    }
 }
 
 impl Host for Recorded<'_> {
