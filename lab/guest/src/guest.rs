@@ -108,6 +108,18 @@ impl Guest {
         Ok(Self::booting(Kernel::debug(&cache)?, &cache))
     }
 
+    /// A guest with the kernel whose ext4 gives die hints ([`Kernel::die_hints`]), if it was built.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Unavailable`] where this machine has no guests or the kernel was not built, or the
+    /// failure.
+    pub fn with_die_hints() -> Result<Self, LabError> {
+        let cache = Cache::of_project();
+        require_qemu()?;
+        Ok(Self::booting(Kernel::die_hints_built(&cache)?, &cache))
+    }
+
     fn booting(kernel: Kernel, cache: &Cache) -> Self {
         Self {
             kernel,

@@ -26,9 +26,11 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod built;
 mod cache;
 mod debian;
 mod debug;
+mod die_hints;
 mod error;
 mod ext4;
 mod f2fs;

@@ -268,7 +268,7 @@ fn copy(from: &Path, to: &Path) -> Result<(), LabError> {
     Ok(())
 }
 
-fn apply(name: &str, content: &[u8], tree: &Path, work: &Path) -> Result<(), LabError> {
+pub(crate) fn apply(name: &str, content: &[u8], tree: &Path, work: &Path) -> Result<(), LabError> {
     let path = work.join(name);
     fs::write(&path, content).map_err(LabError::at(&path))?;
     // The messages about hunks that do not apply are on its standard output.
@@ -299,26 +299,31 @@ fn apply(name: &str, content: &[u8], tree: &Path, work: &Path) -> Result<(), Lab
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::die_hints;
 
     #[test]
     fn every_patch_of_the_project_is_here() {
-        for patched in Patched::ALL {
-            let folder = source_tree::root().join("kernel").join(patched.name());
-            let recipe = patched.recipe();
-            for (release, patches) in recipe.patches {
+        let modules = Patched::ALL.map(|patched| (patched.name(), patched.recipe().patches));
+        let kernels = [("die-hints", die_hints::PATCHES)];
+        let all = modules.into_iter().chain(kernels);
+        for (name, by_release) in all.clone() {
+            let folder = source_tree::root().join("kernel").join(name);
+            for (release, patches) in by_release {
                 let mut names: Vec<_> = fs::read_dir(folder.join(release))
                     .unwrap()
                     .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+                    // Without the cover letter.
+                    .filter(|name| name.ends_with(".patch"))
                     .collect();
                 names.sort();
                 assert!(names.iter().eq(patches.iter().map(|(name, _)| name)));
             }
             let releases = fs::read_dir(&folder).unwrap();
             let folders = releases.filter(|entry| entry.as_ref().unwrap().path().is_dir());
-            assert_eq!(folders.count(), recipe.patches.len());
+            assert_eq!(folders.count(), by_release.len());
         }
         let folders = fs::read_dir(source_tree::root().join("kernel"));
-        assert_eq!(folders.unwrap().count(), Patched::ALL.len());
+        assert_eq!(folders.unwrap().count(), all.count());
     }
 
     #[test]

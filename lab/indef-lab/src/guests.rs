@@ -73,6 +73,9 @@ pub(crate) enum Guests {
         /// Build the one with lockdep and KASAN, too, if it is missing (a quarter of an hour and more)
         #[arg(long)]
         debug: bool,
+        /// Build the one whose ext4 gives die hints, too, if it is missing (ten minutes and more)
+        #[arg(long)]
+        die_hints: bool,
     },
     /// Keep the guest that `up` has asked for, in the background
     #[command(hide = true)]
@@ -262,7 +265,11 @@ pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        Guests::Kernels { fetch, debug } => kernels(fetch, debug),
+        Guests::Kernels {
+            fetch,
+            debug,
+            die_hints,
+        } => kernels(fetch, debug, die_hints),
     }
 }
 
@@ -400,7 +407,7 @@ fn described(state: &standing::State) -> String {
     format!("Linux {}{device}, keeper {}", state.kernel, state.pid)
 }
 
-fn kernels(fetch: bool, debug: bool) -> Result<ExitCode> {
+fn kernels(fetch: bool, debug: bool, die_hints: bool) -> Result<ExitCode> {
     let cache = Cache::of_project();
     for release in Release::ALL {
         if fetch {
@@ -414,6 +421,9 @@ fn kernels(fetch: bool, debug: bool) -> Result<ExitCode> {
     }
     if debug {
         println!("debug {}", Kernel::debug(&cache)?.version());
+    }
+    if die_hints {
+        println!("die-hints {}", Kernel::die_hints(&cache)?.version());
     }
     Ok(ExitCode::SUCCESS)
 }
