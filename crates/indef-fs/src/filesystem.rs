@@ -5,7 +5,7 @@ use std::{io, os::fd::AsFd, path::Path, sync::OnceLock};
 use rustix::fs::{AtFlags, StatFs, StatxFlags, fstatfs, statx};
 use units::Bytes;
 
-use crate::{EngineKind, FsError, FsKind, Mount};
+use crate::{EngineKind, FsError, FsKind, Mount, device::BlockDevice};
 
 /// `ST_RDONLY` in `f_flags` (linux/statfs.h, v6.1): of the file system or of this mount of it.
 const ST_RDONLY: i64 = 1;
@@ -96,6 +96,15 @@ impl Filesystem {
     #[must_use]
     pub fn has_mount_option(&self, option: &str) -> bool {
         self.mount.as_ref().is_some_and(|m| m.has_option(option))
+    }
+
+    /// Whether it tells its SSD with each write where that lies in its file, and the SSD places the
+    /// data accordingly (FAST'24; `kernel/die-hints`): fragments that are written from now on can be
+    /// read at the same time, like contiguous data.
+    #[must_use]
+    pub fn gives_die_hints(&self) -> bool {
+        self.has_mount_option("die_hints")
+            && BlockDevice::by_number(self.dev).is_some_and(|device| device.takes_die_hints())
     }
 
     /// Whether the running kernel is at least this one.

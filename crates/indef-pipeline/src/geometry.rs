@@ -7,7 +7,7 @@ use std::{
 };
 
 use indef_core::{layout::Geometry, plan::PlanOptions};
-use indef_fs::{DeviceGeometry, NoGeometry, detect, device_geometry};
+use indef_fs::{DeviceGeometry, Filesystem, NoGeometry, detect, device_geometry};
 use rustix::fs::{Mode, OFlags, open};
 
 use crate::note::{Note, Notes};
@@ -73,13 +73,7 @@ impl Geometries {
     }
 
     fn ask(&mut self, path: &Path) {
-        // Opened only to find its device: a FIFO would block us, and opening a device may have
-        // effects. A path that cannot be opened is reported when it is scanned.
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(fs) = open(path, flags, Mode::empty())
-            .map_err(drop)
-            .and_then(|file| detect(&file, path).map_err(drop))
-        else {
+        let Some(fs) = file_system(path) else {
             return;
         };
         if self.by_device.contains_key(&fs.dev) {
@@ -144,4 +138,12 @@ impl Geometries {
             }),
         }
     }
+}
+
+/// The file system that a path is on; `None` where it cannot be opened, which is reported when it is
+/// scanned.
+pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
+    // Opened only to find its device: a FIFO would block us, and opening a device may have effects.
+    let file = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    detect(&file, path).ok()
 }

@@ -77,6 +77,12 @@ impl BlockDevice {
         !matches!(model.trim(), "" | "none")
     }
 
+    /// Whether it takes hints for the die of a write (`kernel/die-hints`).
+    pub(crate) fn takes_die_hints(&self) -> bool {
+        let takes = self.whole_sysfs().join("queue/die_hints");
+        fs::read_to_string(takes).is_ok_and(|flag| flag.trim() == "1")
+    }
+
     /// The device that it is or is a partition of, and the place on that where it begins.
     pub(crate) fn whole(&self) -> Option<(Self, Bytes)> {
         let start = match self.is_partition() {

@@ -28,7 +28,7 @@ use units::Bytes;
 use crate::{
     engines::Engines,
     error::Error,
-    geometry::{Geometries, GeometryChoice},
+    geometry::{Geometries, GeometryChoice, file_system},
     heat::Accesses,
     note::{Note, Notes},
     weigh,
@@ -72,6 +72,8 @@ pub struct Scanned {
     pub heat: Option<Heat>,
     /// Whether defragmenting is worth it.
     pub verdict: Verdict,
+    /// Whether a file system of the paths gives its SSD die hints.
+    pub gives_die_hints: bool,
 }
 
 impl Scanner {
@@ -160,6 +162,8 @@ impl Scanner {
         let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
         Ok(Scanned {
             verdict: Verdict::of(&tally, heat.as_ref()),
+            gives_die_hints: (self.paths.iter().filter_map(|path| file_system(path)))
+                .any(|fs| fs.gives_die_hints()),
             tally,
             summary,
             geometries,

@@ -85,6 +85,12 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
             reason.advice()
         ),
     };
+    let said = match scanned.gives_die_hints {
+        true => format!(
+            "{said} (the file system gives its SSD die hints: fragments that are written from now on do not collide on its dies)"
+        ),
+        false => said,
+    };
     match scanned.summary.cancelled {
         true => format!("{said} (the scan was stopped: this is about a part)"),
         false => said,
