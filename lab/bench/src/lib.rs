@@ -11,6 +11,7 @@
 mod core;
 mod daemon;
 mod databases;
+mod die_hints;
 mod flashd;
 mod limit;
 mod measure;
@@ -67,6 +68,8 @@ pub enum Bench {
     Flashd(Common),
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
     Target(Common),
+    /// FAST'24's files with ext4 on flashd, without and with die hints, in a guest
+    DieHints(Common),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
@@ -140,7 +143,8 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Databases(common)
         | Bench::Overhead(common)
         | Bench::Flashd(common)
-        | Bench::Target(common) => common,
+        | Bench::Target(common)
+        | Bench::DieHints(common) => common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
@@ -153,7 +157,10 @@ pub fn run(bench: &Bench) -> Result<()> {
     ensure!(common.runs > 0, "--runs must be at least 1");
     ensure!(
         rustix::process::geteuid().is_root()
-            || matches!(bench, Bench::Core(_) | Bench::Profile(_) | Bench::Target(_)),
+            || matches!(
+                bench,
+                Bench::Core(_) | Bench::Profile(_) | Bench::Target(_) | Bench::DieHints(_)
+            ),
         "benchmarks mount file systems and drop caches, which needs root"
     );
     measure::stop_cleanly()?;
@@ -180,6 +187,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
+        Bench::DieHints(_) => one("die-hints", &|report| die_hints::measure(common, report))?,
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
         Bench::Predictions(args) => {
             one("predictions", &|report| predictions::measure(args, report))?;

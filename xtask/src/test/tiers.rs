@@ -3,8 +3,8 @@
 //! | tier | tests |
 //! |---|---|
 //! | `check` | unit tests: of libraries and programs, without file systems and guests of their own |
-//! | `test` | all but the twins on a further kernel (`FURTHER`) |
-//! | `proof` | those twins, and longer versions of tests that repeat something (`LONGER`) |
+//! | `test` | all but those on a further kernel (`FURTHER`) |
+//! | `proof` | those, and longer versions of tests that repeat something (`LONGER`) |
 //!
 //! By hand, `cargo test` knows no tiers: it runs whatever is requested, and takes the variables of
 //! `LONGER` from the environment.
@@ -26,8 +26,10 @@ pub(crate) enum Tier {
 }
 
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
-/// another test, which `make test` runs, on one more kernel.
-const FURTHER: [(&str, &str); 18] = [
+/// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
+/// only on request (`cargo lab kernels --die-hints`).
+const FURTHER: [(&str, &str); 19] = [
+    ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
         "vm",

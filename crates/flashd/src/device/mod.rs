@@ -265,6 +265,12 @@ impl Device {
         lock(&self.model).geometry()
     }
 
+    /// A copy of the model as it is now, to ask it what something would take.
+    #[must_use]
+    pub fn model(&self) -> flash_model::Device {
+        lock(&self.model).clone()
+    }
+
     /// The bytes of a namespace that hold data, by the model's mapping and zones.
     #[must_use]
     pub fn used_bytes(&self, namespace: usize) -> u64 {
