@@ -67,10 +67,13 @@ fn vm_pieces_are_read_as_fast_as_a_contiguous_file() {
     });
 }
 
+/// Appends only: overwrites with hints keep a place that was uneven from the first write, which a
+/// journal beside it makes so (kernel/die-hints/README.md).
 #[test]
-fn vm_pieces_beside_a_journal_are_read_as_fast() {
+fn vm_appends_beside_a_journal_are_read_as_fast() {
     with_lab(|lab| {
-        for case in Case::pieces("fdatasync") {
+        let pieces = Case::pieces("fdatasync").into_iter();
+        for case in pieces.filter(|case| case.to_string().contains("append")) {
             check(lab, Journal::Within, &case, 0.98);
         }
     });
