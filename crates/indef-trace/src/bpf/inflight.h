@@ -44,7 +44,7 @@ __u32 marks[MARKS] SEC(".bss.marks");
  */
 #define number_of(pointer)                                                                         \
 	({                                                                                         \
-		__u64 number = (__u64)(pointer), origin = (__u64)&marks[0];                        \
+		__u64 number = (__u64)(pointer), origin = (__u64)(marks);                          \
 		asm volatile("%0 -= %1" : "+r"(number) : "r"(origin));                             \
 		number;                                                                            \
 	})
