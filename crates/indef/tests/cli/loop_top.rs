@@ -187,8 +187,10 @@ fn loop_a_range_is_repaired_from_the_screen() {
 
     tmux.press(&["q"]);
     let end = tmux.wait_for("status=0");
+    // The terminal cuts a long path's line anywhere.
+    let together = |text: &str| text.split_whitespace().collect::<String>();
     assert!(
-        end.contains("main.sqlite: 1 range, 128 KiB: 32 → 1 fragments"),
+        together(&end).contains(&together("main.sqlite: 1 range, 128 KiB: 32 → 1 fragments")),
         "{end}"
     );
     tmux.assert_as_before();
