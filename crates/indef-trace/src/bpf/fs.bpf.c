@@ -551,7 +551,11 @@ static __always_inline bool was_dirtied(struct inode *inode)
 	return bpf_map_lookup_elem(&dirtied, &key);
 }
 
-/* One of the writes of a bio, whose coin has `covered` so many of them before. */
+/*
+ * One of the writes of a bio, whose coin has `covered` so many of them before. Returns how many
+ * that are now: a number that the verifier does not know, and which so makes no state of a loop
+ * another.
+ */
 __noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to, __u32 covered)
 {
 	struct counters more = { .count = weight, .requests = weight };
@@ -564,7 +568,7 @@ __noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to, __u32 cov
 	note_covered(weight, covered);
 	if (config.raw)
 		send_access(&key, 1, 0);
-	return 0;
+	return covered + 1;
 }
 
 /* Pages that are contiguous on the device, but not in the file, count as one write for each run. */
@@ -580,7 +584,7 @@ static __always_inline void written_in_runs(__u32 file, __u32 weight, struct bio
 		start = file_offset(vec + i, &folio, &mapping);
 		if (start != to) {
 			if (to)
-				written(file, weight, from, to, covered++);
+				covered = written(file, weight, from, to, covered);
 			from = start;
 		}
 		to = start + BPF_CORE_READ(vec + i, bv_len);

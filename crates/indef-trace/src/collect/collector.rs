@@ -50,6 +50,8 @@ pub struct Collector {
     /// Variance that was reported already.
     variance: u64,
     common: u64,
+    /// That of runs that a pause has cut off.
+    cut: u64,
     /// Processor time that was reported already.
     spent: Spent,
     /// Losses that were reported already.
@@ -127,6 +129,7 @@ impl Collector {
             lost: 0,
             variance: 0,
             common: 0,
+            cut: 0,
             spent: Spent::default(),
             emptied: Instant::now(),
             devices_set: Instant::now(),
@@ -154,10 +157,29 @@ impl Collector {
     /// drained now.
     pub fn keep_up(&mut self) -> bool {
         self.programs.variables.allow_timings(TIMED_AT_ONCE / 20);
+        let was_paused = self.programs.is_paused();
         if let Err(error) = self.sampler.tick(&mut self.programs, self.intake.busy()) {
             self.failed = Some(error);
         }
+        if self.programs.is_paused() && !was_paused {
+            self.count_cut();
+        }
         self.holds_many() || self.files.are_many(&self.programs)
+    }
+
+    /// Count the runs that a pause has cut off.
+    fn count_cut(&mut self) {
+        if self.options.layer != Layer::Syscall {
+            return;
+        }
+        // A program that is still running may end one.
+        wait_for_programs();
+        for run in self.programs.take_cut() {
+            let (range, counters) = of_run(&run);
+            self.cut += variance(counters.count);
+            self.sampler.chose_also();
+            self.intake.count(&range, &counters);
+        }
     }
 
     fn holds_many(&self) -> bool {
@@ -363,7 +385,7 @@ impl Collector {
             state.lost_tallies + inbox.lost_counts
         };
         drop(inbox);
-        drained.sampled.variance += state.variance - self.variance;
+        drained.sampled.variance += state.variance - self.variance + std::mem::take(&mut self.cut);
         self.variance = state.variance;
         let common = state.common.saturating_add(self.sampler.common());
         // An estimate may fall; what was handed out stays.

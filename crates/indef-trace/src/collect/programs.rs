@@ -11,7 +11,7 @@ use libbpf_rs::{Iter, Link, Map, MapCore, MapFlags, Object, ObjectBuilder, OpenO
 
 use super::{
     btrfs, config,
-    contract::{FILES, Fault, FileEntry, FileKey, Run},
+    contract::{FILES, Fault, FileEntry, FileKey, Run, TASKS},
     error::{FilterProblem, Step, TraceError},
     log::Log,
     meter::Watched,
@@ -291,6 +291,20 @@ impl Programs {
     /// Layer syscall: the runs that go on.
     pub(super) fn runs(&self) -> Vec<Run> {
         values(&self.map("runs"))
+    }
+
+    /// Layer syscall, paused: take the runs that went on, and forget the requests under way. What
+    /// ends them is not seen, and they would fill the tables.
+    pub(super) fn take_cut(&self) -> Vec<Run> {
+        let uring = self.map("uring");
+        for key in uring.keys() {
+            // Nobody else deletes them now; one that is gone is as good.
+            let _ = uring.delete(&key);
+        }
+        let runs = self.map("runs");
+        let taken = runs.lookup_and_delete_batch(TASKS, MapFlags::ANY, MapFlags::ANY);
+        let taken = taken.into_iter().flatten();
+        taken.filter_map(|(_, run)| wire::read(&run)).collect()
     }
 
     /// Layer syscall: the last fault of each task.

@@ -47,6 +47,8 @@ struct Open {
     /// The programs' sums when it began.
     chosen: u64,
     common: u64,
+    /// Accesses of it that the programs did not count.
+    also: u64,
 }
 
 pub(super) struct Sampler {
@@ -193,6 +195,7 @@ impl Sampler {
             choice,
             chosen: state.chosen,
             common: state.common,
+            also: 0,
         });
         programs
             .variables
@@ -238,6 +241,13 @@ impl Sampler {
         self.charged = now;
     }
 
+    /// An access of the last window was counted that the programs did not count.
+    pub(super) fn chose_also(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.also += 1;
+        }
+    }
+
     /// The last window has ended, with all that was chosen in it. Accesses that end later than the
     /// slot after it are few.
     pub(super) fn end_window(&mut self, programs: &Programs) {
@@ -245,12 +255,13 @@ impl Sampler {
             choice,
             chosen,
             common,
+            also,
         }) = self.open.take()
         else {
             return;
         };
         let state = programs.variables.state();
-        let (chosen, common) = (state.chosen - chosen, state.common - common);
+        let (chosen, common) = (state.chosen - chosen + also, state.common - common);
         let weight = f64::from(choice.weight());
         let joint = match choice.weight() {
             0 | 1 => 0.0,

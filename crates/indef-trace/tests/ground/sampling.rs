@@ -289,8 +289,9 @@ fn loop_windows_keep_the_ranking_and_the_sum() {
                 break;
             }
             made += actor.act(line.trim_end()) / BLOCK;
-            watch.tick(step);
             let done = began.elapsed() - elapsed;
+            // Not part of the pace: a load that made up for it would do more in windows.
+            watch.tick(step);
             sleep(Duration::from_millis(8).saturating_sub(done));
             if load == "on and off" && elapsed.as_millis() % 1000 > 600 {
                 for _ in 0..8 {
@@ -317,7 +318,7 @@ fn loop_windows_keep_the_ranking_and_the_sum() {
         );
         assert!((seen.sampled.one_in() - f64::from(PAUSES)).abs() < 1e-9);
         assert!(
-            off <= 4.0 * error,
+            off.abs() <= 4.0 * error,
             "{layer:?}, {load}: {sum} of {made}, {error}"
         );
         assert!(error < 1.0, "{layer:?}, {load}: {error}");
