@@ -31,7 +31,7 @@ mod tests;
 mod tiers;
 
 use std::{
-    path::Path,
+    path::PathBuf,
     process::ExitCode,
     rc::Rc,
     sync::{
@@ -129,7 +129,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
     };
     let place = Place {
         run: &run,
-        indef: built.indef.as_deref(),
+        shared: &built.shared,
         guests: guests.as_ref(),
     };
     let at_once = arguments.jobs.max(1);
@@ -175,7 +175,7 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
 /// The things of a run that all tests get.
 struct Place<'a> {
     run: &'a Run,
-    indef: Option<&'a Path>,
+    shared: &'a [(&'static str, PathBuf)],
     guests: Option<&'a Guests>,
 }
 
@@ -226,10 +226,8 @@ fn start(job: Job, place: &Place<'_>) -> Result<Running> {
     let room = place.run.room()?;
     let mut command = job.program.command(&job.test);
     command.envs(job.environment.iter().copied());
-    if let Some(indef) = place.indef {
-        // Tests that need it would otherwise request it from cargo, each anew.
-        command.env("INDEF", indef);
-    }
+    // Tests that need them would otherwise request them from cargo, each anew.
+    command.envs(place.shared.iter().map(|(name, path)| (name, path)));
     if let Some(guests) = place.guests {
         guests.offer(&mut command);
     }

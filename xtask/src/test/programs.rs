@@ -41,8 +41,9 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
-    /// indef, where it was built along with its tests.
-    pub(crate) indef: Option<PathBuf>,
+    /// Programs that tests of other packages run, where they were built along with their own tests: the
+    /// variable that `source_tree::binary_for_test` reads, and the path.
+    pub(crate) shared: Vec<(&'static str, PathBuf)>,
     /// indef-lab, the same.
     pub(crate) lab: Option<PathBuf>,
 }
@@ -189,7 +190,8 @@ pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
         let is_program = target.kind == ["bin"];
         if !profile.test {
             match target.name.as_str() {
-                "indef" if is_program => built.indef = Some(executable),
+                "indef" if is_program => built.shared.push(("INDEF", executable)),
+                "flashd" if is_program => built.shared.push(("FLASHD", executable)),
                 "indef-lab" if is_program => built.lab = Some(executable),
                 _ => {}
             }

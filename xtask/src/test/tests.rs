@@ -38,7 +38,7 @@ fn run_all(jobs: Vec<Job>, stop: &AtomicBool) -> Report {
     report.expect(&jobs);
     let place = Place {
         run: &run,
-        indef: None,
+        shared: &[],
         guests: None,
     };
     execute(Queue::new(jobs), 2, &place, &mut report, stop).unwrap();
@@ -186,7 +186,7 @@ fn cargos_messages_name_the_programs() {
         r#"{"reason":"build-finished","success":true}"#.into(),
     ];
     let built = programs::artifacts(messages.join("\n").as_bytes()).unwrap();
-    assert_eq!(built.indef, Some(PathBuf::from("/t/indef")));
+    assert_eq!(built.shared, [("INDEF", PathBuf::from("/t/indef"))]);
     let names: Vec<_> = built
         .programs
         .iter()
