@@ -144,6 +144,14 @@ pub enum CannotTell {
         /// Their part.
         percent: f64,
     },
+    /// The file system is on several drives.
+    #[error(
+        "{percent:.0} % of the probe's file lies on another drive than the one that its file system names"
+    )]
+    Elsewhere {
+        /// The part of it, at least.
+        percent: f64,
+    },
     /// Reads of one kind scatter.
     #[error("times of equal reads scatter too much ({percent:.0} % between the quarters)")]
     Noise {
@@ -183,7 +191,7 @@ impl Placement {
     /// The bytes after which the first unit has its turn again.
     #[must_use]
     pub fn stripe(&self) -> Bytes {
-        Bytes(self.granule.0 * u64::from(self.units))
+        Bytes(self.granule.0.saturating_mul(u64::from(self.units)))
     }
 
     /// The same as a geometry.

@@ -323,7 +323,8 @@ impl<D: Drive> Prober<'_, D> {
     /// The time that a unit needs for each further KiB.
     ///
     /// Reads of a granule that begin anywhere lie on two units, the larger part on one of them: three
-    /// quarters of a granule on average.
+    /// quarters of a granule on average. Shorter ones of a granule that is too long for a chain cross into
+    /// another unit less often.
     pub(super) fn per_kib(
         &mut self,
         placement: Placement,
@@ -331,14 +332,17 @@ impl<D: Drive> Prober<'_, D> {
     ) -> Result<Measured<Nanos>, Halt<D::Error>> {
         let service = service.as_ref().map_err(|why| *why)?;
         let granule = placement.granule.0;
-        let further = (granule * 3 / 4).saturating_sub(BLOCK) as f64 / 1024.0;
+        let len = granule.min(IN_FLIGHT / CHAIN);
+        let crossing = len as f64 / granule as f64;
+        let on_one = len as f64 * (1.0 - crossing / 4.0);
+        let further = (on_one - BLOCK as f64) / 1024.0;
         if further <= 0.0 {
             return Ok(Measured {
                 value: Nanos(0),
                 confidence: service.confidence,
             });
         }
-        let whole = self.chain(placement, granule)?;
+        let whole = self.chain(placement, len)?;
         let more = (whole.value - service.value.0 as f64).max(0.0);
         // Small beside the service time, and then no matter.
         let sure = (1.0 - 2.0 * whole.error / whole.value.max(1.0)).clamp(0.0, 1.0);
@@ -405,5 +409,70 @@ impl<D: Drive> Prober<'_, D> {
             }
             Ok(points)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use units::Bytes;
+
+    use super::{
+        super::{Draw, Ground},
+        *,
+    };
+
+    /// Each piece of a read keeps its unit busy for so long, and as many nanoseconds more as it has bytes.
+    const PIECE: u64 = 50_000;
+
+    impl Drive for Placement {
+        type Error = Infallible;
+
+        fn read(&mut self, reads: &[FileRange], depth: usize) -> Result<Nanos, Infallible> {
+            let longest = reads.iter().map(|read| read.len.0).max().unwrap_or(0);
+            assert!(longest * depth as u64 <= IN_FLIGHT, "{longest} × {depth}");
+            let granule = self.granule.0;
+            let mut busy = vec![0; self.units as usize];
+            for read in reads {
+                let mut at = read.start.0;
+                while at < read.end().0 {
+                    let end = (at / granule + 1) * granule;
+                    let end = end.min(read.end().0);
+                    busy[(at / granule % u64::from(self.units)) as usize] += PIECE + end - at;
+                    at = end;
+                }
+            }
+            Ok(Nanos(busy.into_iter().max().unwrap_or(0)))
+        }
+
+        fn elapsed(&self) -> Nanos {
+            Nanos(0)
+        }
+    }
+
+    #[test]
+    fn a_chain_on_long_granules_stays_within_what_may_be_in_flight() {
+        for granule in [64 << 10, 2 << 20, 4 << 20, 16 << 20] {
+            let placement = Placement {
+                granule: Bytes(granule),
+                units: 2,
+            };
+            let mut drive = placement;
+            let mut prober = Prober {
+                drive: &mut drive,
+                ground: Ground::new([FileRange::new(0, 4 << 30)]),
+                draw: Draw::new(1),
+                limit: Nanos(1),
+            };
+            let Ok(service) = prober.service(placement, BLOCK) else {
+                panic!("{granule}");
+            };
+            let Ok(per_kib) = prober.per_kib(placement, &Ok(service)) else {
+                panic!("{granule}");
+            };
+            let off = per_kib.value.0 as f64 / 1024.0 - 1.0;
+            assert!(off.abs() < 0.1, "{granule}: {per_kib:?}");
+        }
     }
 }

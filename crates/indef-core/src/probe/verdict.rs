@@ -57,7 +57,11 @@ impl Verdict {
                     },
                 }
             }
-            (Some(scattered), _, Err(_)) if scattered < LITTLE => Self::Nothing { scattered },
+            // Without units that show, there is no worse place than any. What was not found out for
+            // another reason may have one: all blocks on one unit.
+            (Some(scattered), _, Err(CannotTell::NoContrast { .. })) if scattered < LITTLE => {
+                Self::Nothing { scattered }
+            }
             (scattered, _, model) => Self::CannotTell {
                 scattered,
                 why: findings
@@ -78,6 +82,45 @@ impl Verdict {
             Self::Gains { .. } => "gains",
             Self::Nothing { .. } => "nothing-to-gain",
             Self::CannotTell { .. } => "cannot-tell",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use units::{Bytes, Nanos};
+
+    use super::{super::Measured, *};
+
+    /// Scattered blocks take as long as contiguous ones, and there is no placement for this reason.
+    fn without_placement(why: CannotTell) -> Findings {
+        let time = Ok(Measured {
+            value: Nanos(100_000),
+            confidence: 0.9,
+        });
+        Findings {
+            latency: time,
+            contiguous: time,
+            scattered: time,
+            ..Findings::nothing(why)
+        }
+    }
+
+    #[test]
+    fn only_a_drive_without_units_has_nothing_to_gain_without_a_placement() {
+        let up_to = Bytes::mib(32);
+        let none = without_placement(CannotTell::NoContrast { up_to });
+        assert_eq!(Verdict::of(&none), Verdict::Nothing { scattered: 1.0 });
+        for why in [
+            CannotTell::TimeUp,
+            CannotTell::NoGround,
+            CannotTell::Irregular,
+            CannotTell::Noise { percent: 200.0 },
+            CannotTell::Foreign { percent: 10.0 },
+        ] {
+            let scattered = Some(1.0);
+            let expected = Verdict::CannotTell { scattered, why };
+            assert_eq!(Verdict::of(&without_placement(why)), expected);
         }
     }
 }

@@ -135,6 +135,17 @@ impl Own {
         let others = all.saturating_sub(self.written.0);
         others as f64 / all.max(1) as f64
     }
+
+    /// The part of this file that was not written to the drive.
+    pub(super) fn part_elsewhere(&self, all: u64) -> f64 {
+        part_elsewhere(self.written, Bytes(all))
+    }
+}
+
+/// The part of what was written that a drive did not count.
+fn part_elsewhere(written: Bytes, counted: Bytes) -> f64 {
+    let missing = written.0.saturating_sub(counted.0);
+    missing as f64 / written.0.max(1) as f64
 }
 
 /// A file without a name, for direct I/O.
@@ -275,6 +286,12 @@ mod tests {
             [mib - 4096, 2 * mib - 4096, 2 * mib, 3 * mib, 4 * mib]
         );
         assert!(parts.windows(2).all(|two| two[0].end() == two[1].start));
+    }
+
+    #[test]
+    fn what_a_drive_did_not_count_lies_elsewhere() {
+        let part = |counted| part_elsewhere(Bytes::mib(16), Bytes::mib(counted));
+        assert_eq!([0, 8, 16, 17].map(part), [1.0, 0.5, 0.0, 0.0]);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use rustix::{
 };
 use units::{Bytes, FileRange, Nanos};
 
-pub use store::{StoreProblem, Stored};
+pub use store::{Kept, StoreProblem, Stored};
 
 /// The usual size of the probe's file.
 pub const USUAL_SIZE: Bytes = Bytes::mib(256);
@@ -37,6 +37,10 @@ pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
 const WRITING: f64 = 0.4;
 /// Part of the file system that stays free for others.
 const STAYS_FREE_PCT: f64 = 5.0;
+/// The part of its file that a drive may miss in its count of written bytes; more of it lies elsewhere.
+const ELSEWHERE: f64 = 0.1;
+/// The part of the bytes read that a drive has to count, or something else answered.
+const COUNTED: f64 = 0.5;
 
 /// A probe of one drive.
 #[derive(Clone, Debug)]
@@ -155,6 +159,21 @@ pub enum ProbeError {
         /// The kind of the file system.
         kind: String,
     },
+    /// Direct I/O was taken, but the drive did not see it.
+    #[error(
+        "{path}: {device} counted {counted} of the {read} that were read, so reads were of the page cache or of another device",
+        path = path.display(), device = device.display()
+    )]
+    NotOfDrive {
+        /// The path that was given.
+        path: PathBuf,
+        /// The drive.
+        device: PathBuf,
+        /// Bytes that it counted.
+        counted: Bytes,
+        /// Bytes that were read.
+        read: Bytes,
+    },
     /// io_uring is missing.
     #[error(
         "io_uring is not available ({0}), and without it reads cannot be timed; see kernel.io_uring_disabled"
@@ -174,6 +193,7 @@ pub enum ProbeError {
 /// Reads of an open file.
 struct Timed<'a> {
     reads: TimedReads,
+    read: Bytes,
     file: &'a File,
     began: Instant,
     cancel: &'a Cancel,
@@ -197,6 +217,7 @@ impl probe::Drive for Timed<'_> {
             .reads
             .read(self.file, reads, depth)
             .map_err(Ended::Failed)?;
+        self.read += reads.iter().map(|read| read.len).sum::<Bytes>();
         Ok(Nanos::from(time))
     }
 
@@ -219,11 +240,15 @@ impl Prober {
         let began = Instant::now();
         let reads = TimedReads::new().map_err(ProbeError::NoRing)?;
         let fail = |operation| failed(&self.path, operation);
-        let status = fs::metadata(&self.path).map_err(fail("look at it"))?;
+        // A link may lead to another file system.
+        let real = fs::canonicalize(&self.path).map_err(fail("look at it"))?;
+        let status = fs::metadata(&real).map_err(fail("look at it"))?;
         let kind = status.file_type();
-        let timed = |file: &File, ground, foreign| {
-            let mut drive = Timed {
+        let timed = |drive: &Drive, file: &File, ground, foreign| {
+            let before = drive.read();
+            let mut timed = Timed {
                 reads,
+                read: Bytes::ZERO,
                 file,
                 began,
                 cancel,
@@ -235,10 +260,12 @@ impl Prober {
                 limit: Nanos::from(self.time_limit),
                 foreign,
             };
-            probe::probe(&mut drive, ask).map_err(|ended| match ended {
+            let findings = probe::probe(&mut timed, ask).map_err(|ended| match ended {
                 Ended::Stopped => ProbeError::Stopped,
                 Ended::Failed(source) => failed(&self.path, "read")(source),
-            })
+            })?;
+            self.were_of(drive, before, timed.read)?;
+            Ok(findings)
         };
         if kind.is_block_device() {
             let drive = Drive::at(&self.path).map_err(fail("look at the device"))?;
@@ -246,7 +273,7 @@ impl Prober {
             let len = seek(&file, SeekFrom::End(0))
                 .map_err(|errno| fail("ask for its size")(errno.into()))?;
             let ground = Ground::new([FileRange::new(0, len)]);
-            let findings = timed(&file, ground, 0.0)?;
+            let findings = timed(&drive, &file, ground, 0.0)?;
             return Ok(Probed {
                 drive,
                 fs: None,
@@ -256,11 +283,8 @@ impl Prober {
             });
         }
         let directory = match (kind.is_dir(), kind.is_file()) {
-            (true, _) => self.path.as_path(),
-            (false, true) => match self.path.parent() {
-                Some(parent) if parent != Path::new("") => parent,
-                _ => Path::new("."),
-            },
+            (true, _) => real.as_path(),
+            (false, true) => real.parent().unwrap_or(Path::new("/")),
             (false, false) => {
                 return Err(ProbeError::NoTarget {
                     path: self.path.clone(),
@@ -286,15 +310,21 @@ impl Prober {
             step(Step::Writing(done, size));
         })
         .map_err(|problem| problem.told(&self.path, &fs))?;
-        let foreign = match (before, drive.written()) {
-            (Some(before), Some(after)) => own.part_of_others(after.saturating_sub(before)),
-            _ => 0.0,
+        let (foreign, elsewhere) = match (before, drive.written()) {
+            (Some(before), Some(after)) => {
+                let all = after.saturating_sub(before);
+                (own.part_of_others(all), own.part_elsewhere(all))
+            }
+            _ => (0.0, 0.0),
         };
         let facts = own.facts();
         let ground = own.ground();
         let findings = match ground.longest() {
+            _ if elsewhere > ELSEWHERE => Findings::nothing(CannotTell::Elsewhere {
+                percent: elsewhere * 100.0,
+            }),
             Bytes::ZERO => Findings::nothing(CannotTell::NoGround),
-            _ => timed(&own.file, ground, foreign)?,
+            _ => timed(&drive, &own.file, ground, foreign)?,
         };
         Ok(Probed {
             drive,
@@ -303,6 +333,24 @@ impl Prober {
             findings,
             took: Nanos::from(began.elapsed()),
         })
+    }
+
+    /// Whether the drive has counted what was read since it had counted so much. Some file systems take
+    /// direct I/O and answer from the page cache (ext4 with `data=journal`, or for encrypted files).
+    fn were_of(&self, drive: &Drive, before: Option<u64>, read: Bytes) -> Result<(), ProbeError> {
+        let (Some(before), Some(after)) = (before, drive.read()) else {
+            return Ok(());
+        };
+        let counted = Bytes(after.saturating_sub(before));
+        match (counted.0 as f64) < COUNTED * read.0 as f64 {
+            true => Err(ProbeError::NotOfDrive {
+                path: self.path.clone(),
+                device: drive.path.clone(),
+                counted,
+                read,
+            }),
+            false => Ok(()),
+        }
     }
 
     fn open_device(&self) -> Result<File, ProbeError> {

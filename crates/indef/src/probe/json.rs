@@ -1,9 +1,9 @@
 //! The answers as a JSON document (docs/json.md).
 
-use std::{collections::BTreeMap, path::Path};
+use std::collections::BTreeMap;
 
 use indef_core::probe::{Measured, Point, Told, Verdict};
-use indef_pipeline::probe::Probed;
+use indef_pipeline::probe::{Kept, Probed};
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
@@ -41,6 +41,8 @@ pub(super) struct Document {
     file: Option<File>,
     /// The file in which the answers are kept.
     kept: Option<String>,
+    /// The file with those of an earlier probe, where these do not replace them.
+    kept_earlier: Option<String>,
     took_ns: Nanos,
 }
 
@@ -81,7 +83,7 @@ impl Split {
 }
 
 impl Document {
-    pub(super) fn new(probed: &Probed, kept: Option<&Path>) -> Self {
+    pub(super) fn new(probed: &Probed, kept: Option<&Kept>) -> Self {
         let found = &probed.findings;
         let mut split = Split::default();
         let granule = found.placement.map(|told| Measured {
@@ -126,7 +128,14 @@ impl Document {
                 pieces: file.pieces,
                 usable_bytes: file.usable,
             }),
-            kept: kept.map(|path| Name(path).to_string()),
+            kept: match kept {
+                Some(Kept::New(path)) => Some(Name(path).to_string()),
+                _ => None,
+            },
+            kept_earlier: match kept {
+                Some(Kept::Earlier(path, _)) => Some(Name(path).to_string()),
+                _ => None,
+            },
             took_ns: probed.took,
         }
     }

@@ -47,7 +47,7 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
     let kept = match args.forget {
         true => None,
         false => match Stored::keep(&probed) {
-            Ok(path) => Some(path),
+            Ok(kept) => Some(kept),
             Err(why) => {
                 console.note(format_args!("the answers are not kept: {why}"));
                 None
@@ -55,12 +55,12 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
         },
     };
     let printed = match (console.json, args.toml) {
-        (true, _) => print(&json::Document::new(&probed, kept.as_deref())),
+        (true, _) => print(&json::Document::new(&probed, kept.as_ref())),
         (_, true) => io::stdout()
             .lock()
             .write_all(toml::profile(&probed).as_bytes()),
         (false, false) if console.quiet => Ok(()),
-        (false, false) => text::write(&mut io::stdout().lock(), console, &probed, kept.as_deref()),
+        (false, false) => text::write(&mut io::stdout().lock(), console, &probed, kept.as_ref()),
     };
     printed.context(UNPRINTED)?;
     Ok(Outcome::Done)

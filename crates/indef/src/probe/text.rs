@@ -3,11 +3,10 @@
 use std::{
     fmt,
     io::{self, Write},
-    path::Path,
 };
 
 use indef_core::probe::{Findings, Point, Told, USUAL_READ, Verdict};
-use indef_pipeline::probe::Probed;
+use indef_pipeline::probe::{Kept, Probed};
 use units::Bytes;
 
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
@@ -17,7 +16,7 @@ pub(super) fn write(
     out: &mut dyn Write,
     console: &Console,
     probed: &Probed,
-    kept: Option<&Path>,
+    kept: Option<&Kept>,
 ) -> io::Result<()> {
     let (style, found) = (console.out, &probed.findings);
     writeln!(out, "{}\n", style.bold(&sentence(&Verdict::of(found))))?;
@@ -73,11 +72,16 @@ pub(super) fn write(
         )?;
     }
     match (kept, found.geometry()) {
-        (Some(_), Some(geometry)) => writeln!(
+        (Some(Kept::New(_)), Some(geometry)) => writeln!(
             out,
-            "  kept: scan, plan and run use it for this drive, as --geometry {geometry}"
+            "  kept: scan, plan and run of this user use it for this drive, as --geometry {geometry}"
         ),
-        (Some(_), None) => writeln!(out, "  kept, without a geometry"),
+        (Some(Kept::New(_)), None) => writeln!(out, "  kept, without a geometry"),
+        (Some(Kept::Earlier(_, geometry)), _) => writeln!(
+            out,
+            "  not kept: an earlier probe of this drive told what this one could not; scan, plan and run of this \
+             user still use that, as --geometry {geometry}"
+        ),
         (None, _) => Ok(()),
     }
 }

@@ -7,7 +7,7 @@ use units::{Bytes, Nanos};
 
 use crate::{
     advice::Advice,
-    output::{Count, Ratio, counted},
+    output::{Count, Name, Ratio, counted},
 };
 
 /// The verdict, for JSON.
@@ -133,22 +133,28 @@ fn requests(scanned: &Scanned) -> String {
 /// The evidence of a probe of the drive.
 fn probed(scanned: &Scanned) -> String {
     let mut answers = scanned.geometries.answers().iter();
-    let Some(stored) = answers.find_map(|answer| answer.probed.as_ref()) else {
+    let Some((path, stored)) =
+        answers.find_map(|answer| Some((&answer.path, answer.probed.as_ref()?)))
+    else {
         return String::new();
+    };
+    let drive = match scanned.geometries.is_uniform() {
+        true => "this drive".to_owned(),
+        false => format!("the drive of {}", Name(path)),
     };
     let of = "as long as a contiguous one";
     match probe::Verdict::of(&stored.findings) {
         probe::Verdict::Gains {
             scattered, worst, ..
         } => format!(
-            " here. On this drive a read of {} in scattered blocks takes {} times {of}, and {} times \
+            " here. On {drive} a read of {} in scattered blocks takes {} times {of}, and {} times \
              where all lie on one die, as a probe found",
             probe::USUAL_READ,
             Ratio(scattered),
             Ratio(worst)
         ),
         probe::Verdict::Nothing { scattered } => format!(
-            " here. A probe of this drive found little to gain: a read of {} in blocks takes {} times {of}",
+            " here. A probe of {drive} found little to gain: a read of {} in blocks takes {} times {of}",
             probe::USUAL_READ,
             Ratio(scattered)
         ),
