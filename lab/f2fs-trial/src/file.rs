@@ -204,9 +204,17 @@ impl Known {
 
     /// The place of its first block on the device.
     pub(crate) fn place(&self) -> io::Result<Option<u64>> {
+        self.place_of(0)
+    }
+
+    /// The place of this block on the device.
+    pub(crate) fn place_of(&self, block: u64) -> io::Result<Option<u64>> {
+        let start = block * BLOCK;
         let mut mapper = Mapper::default();
-        let extents = mapper.batch(&self.file, 0, BLOCK, 0)?;
-        Ok(extents.first().map(|extent| extent.physical))
+        let extents = mapper.batch(&self.file, start, BLOCK, 0)?;
+        Ok(extents
+            .first()
+            .map(|extent| extent.physical + (start - extent.logical)))
     }
 
     /// Runs of blocks that follow each other on the device, holes left out.

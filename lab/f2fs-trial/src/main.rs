@@ -17,6 +17,7 @@ mod encrypted;
 mod failing;
 mod file;
 mod finish;
+mod given_back;
 mod killed;
 mod oracle;
 mod refusals;
@@ -57,6 +58,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["several", folder] => several::run(Path::new(folder)),
         ["dirty-together", folder] => several::dirty(Path::new(folder)),
         ["unreadable", folder, asked] => several::unreadable(Path::new(folder), Path::new(asked)),
+        ["given-back", folder, asked] => given_back::run(Path::new(folder), Path::new(asked)),
         ["beside", folder, seconds] => beside::run(Path::new(folder), seconds.parse()?),
         ["move-together", files @ ..] => several::relocate(files),
         ["killed-together", folder] => several::killed(Path::new(folder)),

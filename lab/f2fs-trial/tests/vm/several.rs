@@ -38,8 +38,8 @@ fn vm_6_1_several_files_share_a_command() {
     share_a_command(Release::Linux6_1);
 }
 
-/// One of them cannot be read, or the process is killed, or their owners write to them and rename
-/// them meanwhile.
+/// One of them cannot be read, also while its owner syncs it, or the process is killed, or their owners
+/// write to them and rename them meanwhile.
 fn are_whole(release: Release) {
     let zns = zns(ZnsDevice::Flashd, "");
     let device = zns.flashd().unwrap();
@@ -52,6 +52,7 @@ fn are_whole(release: Release) {
     let script = [
         folder("dirty-together"),
         folder("unreadable") + " /share/asked",
+        folder("given-back") + " /share/asked",
         folder("killed-together"),
         folder("beside") + &format!(" {seconds}"),
     ]
