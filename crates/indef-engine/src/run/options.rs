@@ -9,9 +9,9 @@ use units::Bytes;
 /// How to carry plans out.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// Files (or pieces of large files) that are moved at the same time; 0 for one on each CPU, but at
-    /// least 4, as the work waits for the device more than it computes, and as many as an engine wants that moves files together
-    /// ([`indef_fs::Relocator::gathers`]).
+    /// Files (or pieces of large files) that are moved at the same time. 0: one on each CPU, but at
+    /// least 4, as the work waits for the device more than it computes; and if an engine moves files
+    /// together, as many as it wants ([`indef_fs::Relocator::gathers`]).
     pub jobs: usize,
     /// Requests in flight inside one file.
     pub queue_depth: u32,

@@ -269,7 +269,7 @@ fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
 /// Divide the work of a call among its requests. The kernel reports for each range how much was
 /// moved, but by which way only for all of them: where there was more than one way, a request's
 /// share of each is its share of the bytes. The sums are exact. The longest lock is told to one of
-/// them, so that it counts once.
+/// them, so that it counts once: the first one that moved something, or the first one.
 fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
     let mut outcomes = report.ranges.iter().copied();
     let mine: Vec<Vec<RangeOutcome>> = requests
@@ -293,7 +293,7 @@ fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
         let (host, memory) = (part(report.bytes_host), part(report.bytes_from_memory));
         let device = part(report.bytes_in_device + report.bytes_copied);
         let (locked, locked_bytes) = match own {
-            0 => Default::default(),
+            0 if all > 0 => Default::default(),
             _ => std::mem::take(&mut lock),
         };
         answers.push(Answer {

@@ -26,7 +26,7 @@ use std::{
 use indef_core::SkipReason;
 use linux_abi::f2fs::offload::{
     Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Way, offload,
-    offload_in_steps, query,
+    offload_in_steps,
 };
 use rustix::io::Errno;
 use units::{Bytes, FileRange};
@@ -105,13 +105,15 @@ impl F2fsOffload {
         let step = blocks_of(step_of(requests));
         let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), step);
         let report = call(&ranges)?;
-        let Some(full) = (report.ranges.iter()).position(|o| o.status == Status::NoSection) else {
+        let left = left(&report);
+        if left.is_empty() {
             return Ok(report);
-        };
+        }
         // The data moved by the first call counts, however the second one ends.
-        let again = checkpoint(&first.file).and_then(|()| call(&ranges[full..]));
+        let rest: Vec<Range<'_>> = left.iter().map(|&at| ranges[at]).collect();
+        let again = checkpoint(&first.file).and_then(|()| call(&rest));
         Ok(match again {
-            Ok(rest) => join(report, full, rest),
+            Ok(rest) => join(report, &left, rest),
             Err(error) => {
                 tracing::warn!(%error, "no room, and none after a checkpoint");
                 report
@@ -125,9 +127,25 @@ impl F2fsOffload {
     }
 }
 
-/// Join two reports of the same ranges, the second one of those from `at` on.
-fn join(mut first: Report, at: usize, second: Report) -> Report {
-    for (range, again) in first.ranges[at..].iter_mut().zip(second.ranges) {
+/// The ranges that are to be tried again as there was no room for one of them: those for which there was
+/// none, and those that were not reached.
+fn left(report: &Report) -> Vec<usize> {
+    let is = |wanted: fn(&Status) -> bool| {
+        let ranges = report.ranges.iter().enumerate();
+        ranges.filter(move |(_, range)| wanted(&range.status))
+    };
+    if is(|status| *status == Status::NoSection).next().is_none() {
+        return Vec::new();
+    }
+    is(|status| matches!(status, Status::NoSection | Status::NotReached))
+        .map(|(at, _)| at)
+        .collect()
+}
+
+/// Join two reports, the second one of these ranges of the first.
+fn join(mut first: Report, left: &[usize], second: Report) -> Report {
+    for (&at, again) in left.iter().zip(second.ranges) {
+        let range = &mut first.ranges[at];
         let before = range.moved;
         *range = RangeOutcome {
             moved: before + again.moved,
@@ -180,9 +198,11 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
         Err(Errno::XDEV) => return Err(SkipReason::NoOffload.into()),
         Err(errno) => return Err(fail(errno.into()).into()),
     };
-    match query(&root, Flags::empty()) {
-        Ok(capability) if capability.way == Way::None => Err(SkipReason::NoOffload.into()),
-        Ok(capability) => Ok(capability.way),
+    // With a step size, as calls have one: a module that is older than it refuses both.
+    let query = offload_in_steps(&root, &[], Flags::QUERY, NonZeroU32::MIN);
+    match query.map(|report| report.capability.way) {
+        Ok(Way::None) => Err(SkipReason::NoOffload.into()),
+        Ok(way) => Ok(way),
         Err(error) => Err(match Errno::from_io_error(&error) {
             Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::TOOBIG) => {
                 SkipReason::NoOffload.into()
@@ -387,3 +407,6 @@ impl Drop for OffloadRelocation<'_> {
         self.engine.batches.release(self.id);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,6 +223,28 @@ fn a_failed_call_is_told_to_everybody_with_its_number() {
     }
 }
 
+#[test]
+fn a_lock_in_vain_counts_too() {
+    let requests = [1, 2].map(|n| request(n, vec![part(0, 4096, false)]));
+    let mut report = all_done(&requests);
+    for outcome in &mut report.ranges {
+        *outcome = RangeOutcome {
+            status: Status::Device(5),
+            moved: 0,
+        };
+    }
+    (report.locked_ns, report.locked_blocks) = (1000, 2);
+    let locks = share(&requests, &report).into_iter().map(|answer| {
+        let moved = answer.moved;
+        (moved.locked, moved.locked_bytes)
+    });
+    let locks: Vec<_> = locks.collect();
+    assert_eq!(
+        locks,
+        [(Nanos(1000), Bytes::kib(8)), (Nanos(0), Bytes::ZERO)]
+    );
+}
+
 proptest! {
     #[test]
     fn shares_add_up(
@@ -246,11 +268,11 @@ proptest! {
         }
         let all: u64 = moved.iter().flatten().sum();
         prop_assert_eq!(sum.relocated, Bytes(all));
+        let locked = answers.iter().filter(|answer| answer.moved.locked > Nanos(0));
+        prop_assert_eq!(locked.count(), 1);
+        prop_assert_eq!(sum.locked, Nanos(1000));
+        prop_assert_eq!(sum.locked_bytes, Bytes::kib(28));
         if all > 0 {
-            let locked = answers.iter().filter(|answer| answer.moved.locked > Nanos(0));
-            prop_assert_eq!(locked.count(), 1);
-            prop_assert_eq!(sum.locked, Nanos(1000));
-            prop_assert_eq!(sum.locked_bytes, Bytes::kib(28));
             prop_assert_eq!(sum.offloaded, Bytes(ways.0 + ways.1));
             prop_assert_eq!(sum.host_read, Bytes(ways.2));
             prop_assert_eq!(sum.host_written, Bytes(ways.2 + ways.3));
