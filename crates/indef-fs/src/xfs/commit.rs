@@ -45,6 +45,7 @@ use super::{
     freshness::{Sample, unless_resized},
     offload::{Copied, Offload, Pin},
     select::{choose, gain, replaced},
+    turn::Turns,
 };
 use crate::{
     CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
@@ -70,6 +71,7 @@ pub(super) struct CommitRange {
     pub(super) allow_unshare: bool,
     /// The device copies.
     pub(super) offload: Option<Offload>,
+    pub(super) turns: Turns,
 }
 
 impl Relocator for CommitRange {
@@ -112,6 +114,7 @@ impl Relocator for CommitRange {
             target,
             copier,
             offload: self.offload.as_ref(),
+            turns: &self.turns,
             allow_unshare: self.allow_unshare,
             refused: false,
             geometry,
@@ -255,6 +258,7 @@ struct Commit<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
     offload: Option<&'a Offload>,
+    turns: &'a Turns,
     allow_unshare: bool,
     /// The device has refused to copy: the host does.
     refused: bool,
@@ -487,6 +491,7 @@ impl<'a> Commit<'a> {
         }
         self.donor.sync()?;
         let span = span(&piece.ranges);
+        let turn = self.turns.wait(&self.geometry, &piece.layout, span);
         let new = self.donor.layout(span)?;
         if runs(&new, span, true) != piece.written {
             drop(pin);
@@ -522,6 +527,9 @@ impl<'a> Commit<'a> {
             }
         }
         self.donor.settle(span)?;
+        // In our turn: the kernel would do it in the background, beside the next exchange.
+        self.donor.release(span)?;
+        drop(turn);
         self.tries = 0;
         self.progress = true;
         moved.relocated += piece.bytes;

@@ -43,6 +43,7 @@ use super::{
     file::{admit, map_file, refuse, timed, whole},
     freshness::{Sample, unless_resized},
     select::{choose, gain, replaced},
+    turn::Turns,
 };
 use crate::{
     CountedRange, EngineKind, Moved, RangeCopier, Refusal, Relocation, Relocator, Step, StepLimit,
@@ -75,6 +76,7 @@ pub(super) struct DedupeRange {
     pub(super) allow_unshare: bool,
     pub(super) strict: bool,
     pub(super) holds: Holds,
+    pub(super) turns: Turns,
 }
 
 impl Relocator for DedupeRange {
@@ -120,6 +122,7 @@ impl Relocator for DedupeRange {
             engine: self,
             target,
             copier,
+            geometry,
             size,
             layout,
             donor,
@@ -197,6 +200,7 @@ struct Dedupe<'a> {
     engine: &'a DedupeRange,
     target: &'a Target,
     copier: &'a dyn RangeCopier,
+    geometry: Geometry,
     size: Bytes,
     /// Of the whole file, when we began.
     layout: Layout,
@@ -331,8 +335,11 @@ impl Dedupe<'_> {
     /// Let the file have the donor's blocks for a unit, if that is good, and give up the donor's
     /// share of them.
     fn take_over(&mut self, unit: &Unit, moved: &mut Moved) -> Result<(), Refusal> {
+        let turns = &self.engine.turns;
+        let turn = turns.wait(&self.geometry, &self.layout, unit.range);
         let done = self.share(unit.range, moved);
         let released = self.donor.release(unit.range);
+        drop(turn);
         match done? {
             None => self.moved = true,
             Some(reason) => self.reason = reason,

@@ -63,13 +63,17 @@ mod freshness;
 mod offload;
 mod select;
 mod swap;
+mod turn;
 
 use std::{io, path::PathBuf};
 
 use indef_core::SkipReason;
 use linux_abi::xfs::{Features, geometry};
 
-use self::copy_device::{CopyDevice, NoCopy};
+use self::{
+    copy_device::{CopyDevice, NoCopy},
+    turn::Turns,
+};
 use crate::{EngineOptions, Filesystem, FsError, Refusal, Relocator, hold::Holds};
 
 /// `xfs-commit-range`.
@@ -86,6 +90,7 @@ pub(crate) fn commit_range(
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: None,
+        turns: Turns::default(),
     }))
 }
 
@@ -133,6 +138,7 @@ pub(crate) fn offload(
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: Some(offload::Offload::new(device)),
+        turns: Turns::default(),
     }))
 }
 
@@ -152,6 +158,7 @@ pub(crate) fn dedupe_range(
         allow_unshare: options.allow_unshare,
         strict: options.strict,
         holds: Holds::default(),
+        turns: Turns::default(),
     }))
 }
 
@@ -177,5 +184,6 @@ pub(crate) fn swap_extents(
         allow_unshare: options.allow_unshare,
         by_name: options.by_name,
         reflink: has(Features::REFLINK),
+        turns: Turns::default(),
     }))
 }

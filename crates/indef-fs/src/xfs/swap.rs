@@ -33,6 +33,7 @@ use super::{
     file::{admit, open_direct, refuse, timed, whole},
     freshness::{Sample, barrier, is_sole},
     select::{choose, coverage, gain, others, replaced},
+    turn::Turns,
 };
 use crate::{
     CountedRange, EngineKind, Finding, Moved, RangeCopier, Refusal, Relocation, Relocator, Step,
@@ -57,6 +58,7 @@ pub(super) struct SwapExtents {
     pub(super) by_name: bool,
     /// Extents can be shared, so that parts of a file stay where they are.
     pub(super) reflink: bool,
+    pub(super) turns: Turns,
 }
 
 impl Relocator for SwapExtents {
@@ -97,7 +99,7 @@ impl Relocator for SwapExtents {
 
 impl SwapExtents {
     fn prepare<'a>(
-        &self,
+        &'a self,
         target: &'a Target,
         ranges: &[FileRange],
         copier: &'a dyn RangeCopier,
@@ -159,6 +161,7 @@ impl SwapExtents {
             .collect();
         Ok(Swap {
             source: Some(open_direct(target)?),
+            turns: &self.turns,
             target,
             copier,
             geometry,
@@ -253,6 +256,7 @@ fn behind(
 /// A file on its way.
 struct Swap<'a> {
     target: &'a Target,
+    turns: &'a Turns,
     copier: &'a dyn RangeCopier,
     geometry: Geometry,
     sample: Sample,
@@ -311,6 +315,7 @@ impl Swap<'_> {
         }
         self.donor.sync()?;
         self.source = None;
+        let turn = self.turns.wait(&self.geometry, &self.layout, self.file);
         self.sample.verify(self.target)?;
         let mut locked = self.share()?;
         self.check()?;
@@ -337,6 +342,11 @@ impl Swap<'_> {
             barrier(self.target, &self.geometry)?;
         }
         self.donor.settle(self.file)?;
+        if turn.is_wanted() {
+            // In our turn: the kernel would do it in the background, beside the next exchange.
+            self.donor.release(self.file)?;
+        }
+        drop(turn);
         Ok(Moved {
             relocated: self.relocated,
             locked,
