@@ -157,6 +157,12 @@ fn cases() -> Vec<Case> {
             size: Bytes::gib(6),
             ..xfs_many
         },
+        case(
+            "xfs 16 folders × 32 × 1 MiB",
+            Fs::Xfs,
+            Files::Folders(16, 32),
+            Wanted::Faster(1.5),
+        ),
         case("btrfs 256 MiB", Fs::Btrfs, SINGLE, Wanted::Faster(1.0)),
     ];
     cases.extend(half);

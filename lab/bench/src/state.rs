@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io,
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::Command,
@@ -24,6 +25,8 @@ pub(super) enum Files {
     Pieces(Bytes, Bytes),
     /// This many files of 1 MiB in fragments of 4 KiB.
     Many(u32),
+    /// As many folders, with so many files each as `Many` has: XFS spreads folders over its groups.
+    Folders(u32, u32),
     /// One file, 32 × 4 KiB and then 128 KiB, repeating.
     HalfContiguous(Bytes),
     /// A tree of this many files of up to 32 KiB, every tenth in two fragments.
@@ -82,6 +85,7 @@ impl State {
             Files::Plain(size) => format!("plain-{}", size.get()),
             Files::Pieces(size, piece) => format!("single-{}-{}", size.get(), piece.get()),
             Files::Many(files) => format!("many-{files}"),
+            Files::Folders(folders, files) => format!("many-{folders}-{files}"),
             Files::HalfContiguous(size) => format!("half-{}", size.get()),
             Files::Tree(files) => format!("tree-{files}"),
         };
@@ -102,13 +106,11 @@ impl State {
             Files::Single(size) => single(size, piece),
             Files::Plain(size) => plain(&folder.join("file"), size),
             Files::Pieces(size, piece) => single(size, piece),
-            Files::Many(files) => (0..files).try_for_each(|i| {
-                let options = FragmentOptions {
-                    size: Bytes::mib(1),
-                    piece,
-                    seed: u64::from(i),
-                };
-                fragment(&folder.join(format!("{i:05}")), options)
+            Files::Many(files) => many(folder, 0..files),
+            Files::Folders(folders, files) => (0..folders).try_for_each(|i| {
+                let folder = folder.join(format!("{i:03}"));
+                fs::create_dir(&folder)?;
+                many(&folder, i * files..(i + 1) * files)
             }),
             Files::HalfContiguous(size) => {
                 Shape::half_contiguous(1, size).make(&folder.join("file"))
@@ -116,6 +118,18 @@ impl State {
             Files::Tree(files) => tree(folder, files),
         }
     }
+}
+
+fn many(folder: &Path, files: Range<u32>) -> io::Result<()> {
+    for i in files {
+        let options = FragmentOptions {
+            size: Bytes::mib(1),
+            piece: Bytes::kib(4),
+            seed: u64::from(i),
+        };
+        fragment(&folder.join(format!("{i:05}")), options)?;
+    }
+    Ok(())
 }
 
 fn plain(path: &Path, size: Bytes) -> io::Result<()> {
