@@ -3,7 +3,7 @@
 use units::Bytes;
 
 use super::{
-    error::ProfileError,
+    error::{ProfileError, ProfileMistake, ValueFault},
     parameter::{Parameter, Value},
     parse::Source,
 };
@@ -24,14 +24,16 @@ impl<'a> Fields<'a> {
     }
 
     /// An error in the line of that parameter.
-    pub(super) fn error(&self, key: &str, reason: String) -> ProfileError {
+    pub(super) fn error(&self, key: &str, fault: ValueFault) -> ProfileError {
         let line = self
             .source
             .parameters
             .iter()
             .find(|p| p.key == key)
             .map_or(1, |p| p.line);
-        self.source.error(line, format!("{key}: {reason}"))
+        let key = key.to_owned();
+        self.source
+            .error(line, ProfileMistake::Parameter { key, fault })
     }
 
     /// Checks that no parameter is left: one that was not asked for is a mistake in the profile.
@@ -39,8 +41,8 @@ impl<'a> Fields<'a> {
         match self.left.first() {
             None => Ok(()),
             Some(parameter) => {
-                let reason = format!("there is no parameter {}; is it misspelt?", parameter.key);
-                Err(self.source.error(parameter.line, reason))
+                let unknown = ProfileMistake::UnknownParameter(parameter.key.clone());
+                Err(self.source.error(parameter.line, unknown))
             }
         }
     }
@@ -52,24 +54,29 @@ impl<'a> Fields<'a> {
             .position(|parameter| parameter.key == key)
             .ok_or_else(|| {
                 let (table, name) = key.split_once('.').unwrap_or(("", key));
+                let (table, name) = (table.to_owned(), name.to_owned());
                 self.source
-                    .error(1, format!("there is no {name} in table [{table}]"))
+                    .error(1, ProfileMistake::NoParameter { table, name })
             })?;
         Ok(self.left.remove(at))
     }
 
     /// A number, and the factor of its unit among those given.
-    fn number(&mut self, key: &str, units: &[(&str, f64)]) -> Result<(f64, f64), ProfileError> {
+    fn number(
+        &mut self,
+        key: &str,
+        units: &[(&'static str, f64)],
+    ) -> Result<(f64, f64), ProfileError> {
         let parameter = self.take(key)?;
         let Value::Number(number) = parameter.value else {
-            return Err(self.error(key, "it must be a number".to_owned()));
+            return Err(self.error(key, ValueFault::NoNumber));
         };
         match units.iter().find(|unit| unit.0 == parameter.unit) {
             Some(unit) => Ok((number, unit.1)),
             None => {
-                let known: Vec<_> = units.iter().map(|unit| unit.0).collect();
-                let reason = format!("unit '{}' is none of {}", parameter.unit, known.join(", "));
-                Err(self.error(key, reason))
+                let unit = parameter.unit.clone();
+                let known = units.iter().map(|unit| unit.0).collect();
+                Err(self.error(key, ValueFault::Unit { unit, known }))
             }
         }
     }
@@ -78,17 +85,17 @@ impl<'a> Fields<'a> {
     fn whole(
         &mut self,
         key: &str,
-        units: &[(&str, f64)],
+        units: &[(&'static str, f64)],
         least: u64,
         most: u64,
     ) -> Result<u64, ProfileError> {
         let (number, factor) = self.number(key, units)?;
         let value = number * factor;
         if value.fract() != 0.0 {
-            return Err(self.error(key, format!("{number} is no whole number")));
+            return Err(self.error(key, ValueFault::NotWhole(number)));
         }
         if value < least as f64 || value > most as f64 {
-            return Err(self.error(key, format!("it must be between {least} and {most}")));
+            return Err(self.error(key, ValueFault::OutOfRange { least, most }));
         }
         Ok(value as u64)
     }
@@ -150,7 +157,7 @@ impl<'a> Fields<'a> {
         ];
         let bytes = self.whole(key, &units, least, 1 << 40)?;
         if !bytes.is_multiple_of(crate::SECTOR) {
-            return Err(self.error(key, format!("it must be a multiple of {} B", crate::SECTOR)));
+            return Err(self.error(key, ValueFault::NotOfSectors(crate::SECTOR)));
         }
         Ok(Bytes(bytes))
     }
@@ -158,7 +165,7 @@ impl<'a> Fields<'a> {
     pub(super) fn percent(&mut self, key: &str) -> Result<f64, ProfileError> {
         let (number, _) = self.number(key, &[("percent", 1.0)])?;
         if number > 1000.0 {
-            return Err(self.error(key, "it must be at most 1000".to_owned()));
+            return Err(self.error(key, ValueFault::TooMuch("1000")));
         }
         Ok(number)
     }
@@ -168,7 +175,7 @@ impl<'a> Fields<'a> {
             self.number(key, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])?;
         let nanos = (number * factor).round();
         if nanos > 1e12 {
-            return Err(self.error(key, "it must be at most 1000 s".to_owned()));
+            return Err(self.error(key, ValueFault::TooMuch("1000 s")));
         }
         Ok(nanos as u64)
     }
@@ -198,7 +205,7 @@ impl<'a> Fields<'a> {
         let parameter = self.take(key)?;
         match parameter.value {
             Value::Flag(flag) if parameter.unit == "flag" => Ok(flag),
-            _ => Err(self.error(key, "it must be true or false, with unit 'flag'".to_owned())),
+            _ => Err(self.error(key, ValueFault::NoFlag)),
         }
     }
 
@@ -222,10 +229,7 @@ impl<'a> Fields<'a> {
         let (number, factor) = self.number(key, &units)?;
         let rate = (number * factor).round();
         if rate > 1e15 {
-            return Err(self.error(
-                key,
-                "it must be at most 1,000,000 GB/s; 0: unlimited".into(),
-            ));
+            return Err(self.error(key, ValueFault::TooMuch("1,000,000 GB/s; 0: unlimited")));
         }
         if rate == 0.0 {
             Ok(Rate::UNLIMITED)

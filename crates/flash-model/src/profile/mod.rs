@@ -15,7 +15,7 @@ mod tests;
 use units::Bytes;
 
 pub use self::{
-    error::ProfileError,
+    error::{ProfileError, ProfileMistake, ValueFault},
     parameter::{Kind, Parameter, Value},
 };
 use self::{fields::Fields, parse::Source, slc::SlcParameters};
@@ -147,8 +147,9 @@ impl Profile {
         let buffer = fields.bytes("buffer.size", 512)?;
         let independent_planes = fields.flag_or("flash.independent_planes", false)?;
         if independent_planes && geometry.planes > Planes::MAX {
-            let reason = format!("of {} planes; at most {}", geometry.planes, Planes::MAX);
-            return Err(fields.error("flash.independent_planes", reason));
+            let (planes, most) = (geometry.planes, Planes::MAX);
+            let fault = ValueFault::Planes { planes, most };
+            return Err(fields.error("flash.independent_planes", fault));
         }
         let bits = bits_per_cell(&mut fields)?;
         let mut timing = timing(&mut fields, &geometry, bits)?;
@@ -164,25 +165,20 @@ impl Profile {
             handles: fields.count_or("ftl.reclaim_unit_handles", 0, 0)?,
         };
         if ftl.handles > HANDLES_MAX {
-            let reason = format!("{} are more than {HANDLES_MAX}", ftl.handles);
-            return Err(fields.error("ftl.reclaim_unit_handles", reason));
+            let (count, most) = (ftl.handles, HANDLES_MAX);
+            let fault = ValueFault::TooMany { count, most };
+            return Err(fields.error("ftl.reclaim_unit_handles", fault));
         }
         let unit = geometry.program_unit();
         if !unit.0.is_multiple_of(logical_page) {
-            let reason = format!("a logical page must be a whole part of the {unit} programmed");
-            return Err(fields.error("ftl.logical_page", reason));
+            return Err(fields.error("ftl.logical_page", ValueFault::LogicalPage(unit)));
         }
         if buffer < unit * 2 {
-            let reason = format!(
-                "the buffer must hold two pages of all planes ({})",
-                unit * 2
-            );
-            return Err(fields.error("buffer.size", reason));
+            return Err(fields.error("buffer.size", ValueFault::SmallBuffer(unit * 2)));
         }
         if !read_cache.0.is_multiple_of(unit.0) || read_cache > unit * READ_CACHE_PAGES_MAX {
             let most = unit * READ_CACHE_PAGES_MAX;
-            let reason = format!("it must be whole pages of all planes ({unit}), at most {most}");
-            return Err(fields.error("buffer.read_cache", reason));
+            return Err(fields.error("buffer.read_cache", ValueFault::ReadCache { unit, most }));
         }
         fields.nothing_left()?;
         Ok(Self {
@@ -296,52 +292,50 @@ fn geometry(fields: &mut Fields<'_>) -> Result<Geometry, ProfileError> {
     let unit = geometry.program_unit();
     let row = unit * u64::from(zone.dies);
     if geometry.dies() > 4096 {
-        let reason = format!("{} dies are more than 4096", geometry.dies());
-        return Err(fields.error("geometry.dies_per_channel", reason));
+        let fault = ValueFault::TooManyDies(geometry.dies());
+        return Err(fields.error("geometry.dies_per_channel", fault));
     }
-    for (key, wrong, reason) in [
+    for (key, wrong, fault) in [
         (
             "geometry.unit",
             !geometry.unit.0.is_multiple_of(unit.0),
-            format!("it must be a multiple of what is programmed at once: {unit}"),
+            ValueFault::NotOfPrograms(unit),
         ),
         (
             "geometry.unit",
             !(unit * u64::from(geometry.pages_per_block))
                 .0
                 .is_multiple_of(geometry.unit.0),
-            "a flash block must consist of whole units".to_owned(),
+            ValueFault::PartsOfUnits,
         ),
         (
             "zones.dies",
             zone.dies > geometry.dies(),
-            format!("the device has {} dies", geometry.dies()),
+            ValueFault::Dies(geometry.dies()),
         ),
         (
             "zones.interleave",
             !unit.0.is_multiple_of(zone.interleave.0),
-            format!("it must be a whole part of what is programmed at once: {unit}"),
+            ValueFault::NotPartOfPrograms(unit),
         ),
         (
             "zones.capacity",
             zone.capacity > zone.size || !zone.capacity.0.is_multiple_of(row.0),
-            format!(
-                "it must be a multiple of {row} (a page of each of its dies), at most the size"
-            ),
+            ValueFault::Capacity(row),
         ),
         (
             "zones.size",
             !zone.size.0.is_power_of_two(),
-            "it must be a power of two: Linux wants it".to_owned(),
+            ValueFault::NoPowerOfTwo,
         ),
         (
             "zones.max_open",
             zone.max_active != 0 && (zone.max_open > zone.max_active || zone.max_open == 0),
-            format!("it must be 1 to max_active ({})", zone.max_active),
+            ValueFault::MaxOpen(zone.max_active),
         ),
     ] {
         if wrong {
-            return Err(fields.error(key, reason));
+            return Err(fields.error(key, fault));
         }
     }
     Ok(geometry)
@@ -389,8 +383,7 @@ fn page_times(
         return Ok(PageTimes::new(&[fields.nanos(operation)?]));
     }
     if fields.has(operation) {
-        let reason = format!("it must not stand beside {}", keys.join(", "));
-        return Err(fields.error(operation, reason));
+        return Err(fields.error(operation, ValueFault::Beside(keys)));
     }
     let times = keys.iter().map(|key| fields.nanos(key));
     Ok(PageTimes::new(&times.collect::<Result<Vec<_>, _>>()?))
@@ -408,8 +401,9 @@ fn suspend_times(fields: &mut Fields<'_>) -> Result<Option<SuspendTimes>, Profil
 fn bits_per_cell(fields: &mut Fields<'_>) -> Result<u32, ProfileError> {
     let bits = fields.count_or("flash.bits_per_cell", 1, 1)?;
     if bits as usize > BITS_MAX {
-        let reason = format!("it must be between 1 and {BITS_MAX}");
-        return Err(fields.error("flash.bits_per_cell", reason));
+        let (least, most) = (1, BITS_MAX as u64);
+        let fault = ValueFault::OutOfRange { least, most };
+        return Err(fields.error("flash.bits_per_cell", fault));
     }
     Ok(bits)
 }

@@ -6,7 +6,7 @@ use toml::{
 };
 
 use super::{
-    error::ProfileError,
+    error::{ProfileError, ProfileMistake},
     parameter::{Kind, Parameter, Value},
 };
 
@@ -30,7 +30,7 @@ impl<'a> Source<'a> {
         };
         let root = DeTable::parse(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            source.error_at(at, format!("no valid TOML: {}", error.message()))
+            source.error_at(at, ProfileMistake::Toml(error))
         })?;
         let mut tables: Vec<_> = root.into_inner().into_iter().collect();
         tables.sort_by_key(|(_, value)| value.span().start);
@@ -38,8 +38,8 @@ impl<'a> Source<'a> {
             let at = name.span().start;
             let table_name = name.into_inner();
             let DeValue::Table(table) = value.into_inner() else {
-                let reason = format!("'{table_name}' stands outside of any table like [flash]");
-                return Err(source.error_at(at, reason));
+                let outside = ProfileMistake::OutsideOfTables(table_name.into_owned());
+                return Err(source.error_at(at, outside));
             };
             if table_name == "device" {
                 source.take_device(table)?;
@@ -48,16 +48,16 @@ impl<'a> Source<'a> {
             }
         }
         if source.name.is_empty() {
-            return Err(source.error_at(0, "there is no name in a table [device]".to_owned()));
+            return Err(source.error_at(0, ProfileMistake::NoName));
         }
         Ok(source)
     }
 
-    pub(super) fn error(&self, line: usize, reason: String) -> ProfileError {
+    pub(super) fn error(&self, line: usize, mistake: ProfileMistake) -> ProfileError {
         ProfileError {
             file: self.file.to_owned(),
             line,
-            reason,
+            mistake,
         }
     }
 
@@ -68,8 +68,8 @@ impl<'a> Source<'a> {
             .count()
     }
 
-    fn error_at(&self, at: usize, reason: String) -> ProfileError {
-        self.error(self.line(at), reason)
+    fn error_at(&self, at: usize, mistake: ProfileMistake) -> ProfileError {
+        self.error(self.line(at), mistake)
     }
 
     fn take_device(&mut self, table: DeTable<'_>) -> Result<(), ProfileError> {
@@ -78,15 +78,16 @@ impl<'a> Source<'a> {
             let text = match (key.into_inner(), value.into_inner()) {
                 (key, DeValue::String(text)) if !text.trim().is_empty() => (key, text),
                 (key, _) => {
-                    return Err(self.error_at(at, format!("device.{key} must be a text")));
+                    return Err(self.error_at(at, ProfileMistake::NoText(format!("device.{key}"))));
                 }
             };
             match text.0.as_ref() {
                 "name" => self.name = text.1.into_owned(),
                 "description" => self.description = text.1.into_owned(),
                 other => {
-                    let reason = format!("device.{other} is unknown; there is name, description");
-                    return Err(self.error_at(at, reason));
+                    let key = format!("device.{other}");
+                    let known = "name, description";
+                    return Err(self.error_at(at, ProfileMistake::UnknownKey { key, known }));
                 }
             }
         }
@@ -111,10 +112,7 @@ impl<'a> Source<'a> {
     ) -> Result<Parameter, ProfileError> {
         let key = format!("{table_name}.{}", name.get_ref());
         let DeValue::Table(fields) = value else {
-            let reason = format!(
-                "{key} is a bare value; write {{ value = …, unit = \"…\", source = \"…\", kind = \"…\" }}"
-            );
-            return Err(self.error(line, reason));
+            return Err(self.error(line, ProfileMistake::BareValue(key)));
         };
         let mut number = None;
         let (mut unit, mut source, mut kind) = (None, None, None);
@@ -129,27 +127,28 @@ impl<'a> Source<'a> {
                 "source" => &mut source,
                 "kind" => &mut kind,
                 other => {
-                    let reason =
-                        format!("{key}.{other} is unknown; there is value, unit, source, kind");
-                    return Err(self.error(line, reason));
+                    let key = format!("{key}.{other}");
+                    let known = "value, unit, source, kind";
+                    return Err(self.error(line, ProfileMistake::UnknownKey { key, known }));
                 }
             };
             match value.into_inner() {
                 DeValue::String(text) if !text.trim().is_empty() => *slot = Some(text.into_owned()),
-                _ => return Err(self.error(line, format!("{key}.{field} must be a text"))),
+                _ => return Err(self.error(line, ProfileMistake::NoText(format!("{key}.{field}")))),
             }
         }
-        let missing = |field: &str| self.error(line, format!("{key} has no {field}"));
+        let missing = |field| {
+            let key = key.clone();
+            self.error(line, ProfileMistake::Incomplete { key, field })
+        };
         let kind = kind.ok_or_else(|| missing("kind"))?;
         Ok(Parameter {
             value: number.ok_or_else(|| missing("value"))?,
             unit: unit.ok_or_else(|| missing("unit"))?,
             source: source.ok_or_else(|| missing("source"))?,
             kind: Kind::parse(&kind).ok_or_else(|| {
-                self.error(
-                    line,
-                    format!("{key}: kind '{kind}' is none of {}", Kind::NAMES),
-                )
+                let key = key.clone();
+                self.error(line, ProfileMistake::UnknownKind { key, kind })
             })?,
             key,
             line,
@@ -165,10 +164,7 @@ impl<'a> Source<'a> {
         };
         match number {
             Some(number) if f64::is_finite(number) && number >= 0.0 => Ok(Value::Number(number)),
-            _ => Err(self.error(
-                line,
-                format!("{key}.value must be true, false or a number ≥ 0"),
-            )),
+            _ => Err(self.error(line, ProfileMistake::NoValue(key.to_owned()))),
         }
     }
 }

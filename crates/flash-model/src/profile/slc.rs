@@ -1,12 +1,15 @@
 //! The SLC cache of conventional namespaces: the table `[slc]`, which may be left out.
 
-use super::{error::ProfileError, fields::Fields};
+use super::{
+    error::{ProfileError, ValueFault},
+    fields::Fields,
+};
 use crate::{flash::DieTimes, ftl::SLC_BLOCKS_LEAST, geometry::Geometry};
 
 /// The size of the SLC cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SlcParameters {
-    /// What it holds, in percent of a namespace; 0: there is none.
+    /// Its size, in percent of a namespace; 0: there is none.
     pub(crate) percent: f64,
     /// Bits that its cells hold elsewhere: so many times fewer pages a block has in it.
     bits: u32,
@@ -29,12 +32,10 @@ impl SlcParameters {
         die.read = die.read.with_slc(fields.nanos("slc.read")?);
         die.program = die.program.with_slc(fields.nanos("slc.program")?);
         if slc.percent > 0.0 && bits < 2 {
-            let reason = "it needs flash.bits_per_cell of 2 or more".to_owned();
-            return Err(fields.error(key, reason));
+            return Err(fields.error(key, ValueFault::OneBit));
         }
         if slc.percent > 0.0 && slc.pages(geometry) == 0 {
-            let reason = "a flash block must have a unit in it even with one bit a cell";
-            return Err(fields.error(key, reason.to_owned()));
+            return Err(fields.error(key, ValueFault::SmallBlocks));
         }
         Ok(slc)
     }

@@ -51,6 +51,17 @@ pub(super) fn touch_buffer() {
     crate::store::touch(std::hint::black_box(&mut heap));
 }
 
+/// The reason for which FUSE cannot serve the device; the source of an [`io::Error`].
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+enum NoMount {
+    /// The kernel wrote where the file has ended.
+    #[error("a write past the end was taken")]
+    PastTheEnd,
+    /// One request is in flight at a time.
+    #[error("this kernel's FUSE has no asynchronous direct I/O")]
+    OneAtATime,
+}
+
 /// Have the kernel hand the largest request to the thread that takes them, so that all of the
 /// buffer that receives it is in memory. The request is a write past the end, which changes
 /// nothing.
@@ -63,7 +74,7 @@ pub(super) fn touch_request_buffer(disk: &Path, size: u64) -> io::Result<()> {
     match file.write_at(request, size) {
         Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => Err(io::Error::other("a write past the end was taken")),
+        Ok(_) => Err(io::Error::other(NoMount::PastTheEnd)),
     }
 }
 
@@ -214,7 +225,7 @@ impl Filesystem for Disk {
         // Without it, one request is in flight at a time.
         config
             .add_capabilities(InitFlags::FUSE_ASYNC_DIO)
-            .map_err(|_| io::Error::other("this kernel's FUSE has no asynchronous direct I/O"))?;
+            .map_err(|_| io::Error::other(NoMount::OneAtATime))?;
         // No need of a loop device; where mapping the file can be had, it is.
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.set_max_background(MAX_BACKGROUND);

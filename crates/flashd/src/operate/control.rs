@@ -11,7 +11,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::device::{Device, ErrorFault, SlowDie};
+use crate::{
+    device::{Device, ErrorFault, FaultError, SlowDie},
+    record::RecordError,
+};
 
 /// The time that a client waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -109,19 +112,43 @@ fn answer(stream: UnixStream, device: &Weak<Device>) -> io::Result<()> {
     if line.is_empty() {
         return Ok(());
     }
-    let told = match (serde_json::from_str::<Ask>(&line), device.upgrade()) {
-        (Err(error), _) => Told::Failed(format!("this was not understood: {error}")),
-        (_, None) => Told::Failed("the device is being closed".to_owned()),
-        (Ok(question), Some(device)) => {
-            act(&question, &device).map_or_else(|error| Told::Failed(error.to_string()), Told::Done)
-        }
+    let told = match obey(&line, device) {
+        Ok(value) => Told::Done(value),
+        // The wire has texts.
+        Err(failure) => Told::Failed(failure.to_string()),
     };
     let mut line = serde_json::to_vec(&told)?;
     line.push(b'\n');
     (&stream).write_all(&line)
 }
 
-fn act(question: &Ask, device: &Device) -> Result<Value, Box<dyn std::error::Error>> {
+/// The reason for which a question has no answer.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// It is none that this version knows.
+    #[error("this was not understood: {0}")]
+    NotUnderstood(#[source] serde_json::Error),
+    /// It came too late.
+    #[error("the device is being closed")]
+    Closing,
+    /// The recording could not be begun, marked or ended.
+    #[error(transparent)]
+    Recording(#[from] RecordError),
+    /// The device has no such place.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// The answer cannot be written.
+    #[error(transparent)]
+    Answer(#[from] serde_json::Error),
+}
+
+fn obey(line: &str, device: &Weak<Device>) -> Result<Value, Failure> {
+    let question: Ask = serde_json::from_str(line).map_err(Failure::NotUnderstood)?;
+    let device = device.upgrade().ok_or(Failure::Closing)?;
+    act(&question, &device)
+}
+
+fn act(question: &Ask, device: &Device) -> Result<Value, Failure> {
     Ok(match question {
         Ask::Stats => serde_json::to_value(device.stats())?,
         Ask::PowerCut => json!({ "schema": 1, "lost_bytes": device.power_cut() }),

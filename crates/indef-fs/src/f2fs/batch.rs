@@ -250,19 +250,28 @@ impl Drop for UnderWay<'_> {
     }
 }
 
+/// The error of a call, which all of its requests have.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(transparent)]
+struct OfCall(Arc<io::Error>);
+
+impl From<OfCall> for io::Error {
+    fn from(error: OfCall) -> Self {
+        // By its number, it is the kernel's for everybody.
+        match error.0.raw_os_error() {
+            Some(number) => Self::from_raw_os_error(number),
+            None => Self::other(error),
+        }
+    }
+}
+
 fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
     match call(requests) {
         Ok(report) => share(requests, &report).into_iter().map(Ok).collect(),
-        // An error cannot be cloned, but its number can.
-        Err(error) => requests
-            .iter()
-            .map(|_| {
-                Err(match error.raw_os_error() {
-                    Some(number) => io::Error::from_raw_os_error(number),
-                    None => io::Error::other(error.to_string()),
-                })
-            })
-            .collect(),
+        Err(error) => {
+            let error = OfCall(Arc::new(error));
+            requests.iter().map(|_| Err(error.clone().into())).collect()
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! (kernel/f2fs/f2fs_offload.h; a kernel without that patch returns `ENOTTY`).
 
 use std::{
-    io,
+    fmt, io,
     mem::{offset_of, size_of},
     num::NonZeroU32,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
@@ -32,6 +32,18 @@ bitflags::bitflags! {
         const QUERY = 0x10;
     }
 }
+
+/// A way that is not in the header; the source of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownWay(pub u32);
+
+impl fmt::Display for UnknownWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the kernel knows a way {}", self.0)
+    }
+}
+
+impl std::error::Error for UnknownWay {}
 
 /// `enum f2fs_offload_way`: the way in which clean data is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -368,7 +380,7 @@ fn call(
         ..Offload::default()
     };
     ioctl::call(on, &mut argument)?;
-    let unknown = || io::Error::other(format!("the kernel knows a way {}", argument.way));
+    let unknown = || io::Error::other(UnknownWay(argument.way));
     Ok(Report {
         capability: Capability {
             way: Way::from_raw(argument.way).ok_or_else(unknown)?,

@@ -9,7 +9,7 @@
 //! after the files were closed.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, AsRawFd},
 };
 
@@ -65,6 +65,22 @@ pub enum Fate {
     /// go on with the command for a while.
     Unknown(io::Error),
 }
+
+/// A status that tells of the way to the device, not of the device; the source of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnTheWay(pub u16);
+
+impl fmt::Display for OnTheWay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.0;
+        write!(
+            f,
+            "NVMe status {status:#x}: an error on the way to the device"
+        )
+    }
+}
+
+impl std::error::Error for OnTheWay {}
 
 /// Copy blocks inside a namespace: those of the source ranges (`descriptors`, 1 to 256 in descriptor
 /// format 0h, 32 bytes each) one after the other, to `destination` and on. The copy is in the device's
@@ -129,9 +145,7 @@ fn send(device: impl AsFd, command: PassthroughCommand) -> io::Result<Fate> {
     let status = result as u16 & 0x7FFF;
     Ok(match (status, status >> 8 & 7) {
         (0, _) => Fate::Done,
-        (_, PATH_RELATED) => Fate::Unknown(io::Error::other(format!(
-            "NVMe status {status:#x}: an error on the way to the device"
-        ))),
+        (_, PATH_RELATED) => Fate::Unknown(io::Error::other(OnTheWay(status))),
         _ => Fate::Refused(status),
     })
 }
