@@ -231,7 +231,7 @@ Examples:
         /// Bytes
         #[arg(long, value_name = "SIZE")]
         length: Bytes,
-        /// What fails
+        /// The range and the commands that fail
         #[arg(long, value_enum, default_value_t = FailingAccess::Both)]
         on: FailingAccess,
         /// How many commands fail [default: all]
@@ -259,7 +259,7 @@ Examples:
     Clear(AskArgs),
 }
 
-/// What fails on a range.
+/// The commands that fail on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailingAccess {
     /// Reads, and copies from there.

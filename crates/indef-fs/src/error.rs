@@ -37,7 +37,7 @@ impl FsError {
     }
 }
 
-/// What was found that no errno says: the source of an [`FsError`], as a value inside of its
+/// A finding that has no errno: the source of an [`FsError`], as a value inside of its
 /// [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -9,7 +9,7 @@ use indef_core::{plan::format::PlanError, profile::ProfileError};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
 use indef_trace::{collect::TraceError, store::StoreError};
 
-/// What a stage writes.
+/// The output of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// A plan.
@@ -46,7 +46,7 @@ pub enum Error {
     Write {
         /// Its path.
         path: PathBuf,
-        /// What it should have held.
+        /// The kind of file that it should have been.
         what: Written,
         /// The kernel's answer.
         #[source]

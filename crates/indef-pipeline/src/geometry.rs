@@ -216,7 +216,7 @@ fn weight(options: &PlanOptions, model: Option<&ReadModel>) -> Weight {
     }
 }
 
-/// What a probe of the drive found out, in place of what the device does not report.
+/// Findings of a probe of the drive, in place of what the device does not report.
 fn probed_geometry(
     fs: &Filesystem,
     why: NoGeometry,

@@ -86,7 +86,7 @@ impl SharedBytes {
     }
 
     fn byte(&self, at: usize) -> &AtomicU8 {
-        assert!(at < self.len, "{at} is behind the mapping");
+        assert!(at < self.len, "{at} is past the mapping");
         let byte = self.address.cast::<u8>().wrapping_add(at);
         // SAFETY: inside of the mapping, which lives as long as `self` and is only ever accessed
         // through atomics; a byte has no alignment.

@@ -26,7 +26,7 @@ pub type Name = (String, String, String, String);
 pub struct Results {
     /// By the name of their file, without its end.
     pub records: BTreeMap<String, Record>,
-    /// What was shown of them so far.
+    /// Those that were shown so far.
     pub shown: BTreeSet<Name>,
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, fs, os::unix::fs::MetadataExt, path::Path, process::Command, time
 
 use serde::{Deserialize, Serialize};
 
-/// What a reader needs to know of the machine. `None`: not kept.
+/// The facts of the machine that a reader needs. `None`: not kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {

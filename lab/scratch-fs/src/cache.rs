@@ -13,7 +13,7 @@ use rustix::{
     param::page_size,
 };
 
-/// What became of the cached pages of a file. Pages by number, from the start of the file.
+/// Changes of the cached pages of a file. Pages by number, from the start of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheChange {
     /// Were cached, are not, and were not reclaimed.

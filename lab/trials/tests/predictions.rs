@@ -1,4 +1,4 @@
-//! What `--weight measured` predicts, against modelled devices in virtual time: the same every time,
+//! Predictions of `--weight measured`, against modelled devices in virtual time: the same every time,
 //! on however busy a machine.
 //!
 //! Readers that each wait for their read do so on an aged file. What a trace would record of them goes

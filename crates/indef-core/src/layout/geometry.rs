@@ -115,14 +115,14 @@ pub struct ParseGeometryError {
 }
 
 impl ParseGeometryError {
-    /// What is wrong with it.
+    /// Its fault.
     #[must_use]
     pub const fn problem(&self) -> &GeometryProblem {
         &self.problem
     }
 }
 
-/// What is wrong with the text of a geometry.
+/// A fault in the text of a geometry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GeometryProblem {

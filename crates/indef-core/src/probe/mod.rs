@@ -1,4 +1,4 @@
-//! What a drive is like, as reads of it tell: how data lies on its parallel units, and what reads cost.
+//! The inner structure of a drive, as reads of it show: how data lies on its parallel units, and what reads cost.
 //!
 //! FAST 2024 §3.2 found with reads at growing intervals that an SSD gives consecutive data to its dies
 //! in turn, so much to each (the *die allocation granularity*, here granule), and begins anew after all
@@ -98,7 +98,7 @@ pub enum Part {
     Depth,
 }
 
-/// What is asked.
+/// A request to probe.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// Where reads go.
@@ -365,7 +365,7 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
 }
 
 impl<D: Drive> Prober<'_, D> {
-    /// What can be told of units once they are known.
+    /// Properties of the units, once they are known.
     fn on_units(
         &mut self,
         placement: Result<Placement, CannotTell>,

@@ -14,7 +14,7 @@ use units::FileRange;
 use super::{BLOCK, CannotTell, Findings, Placement, USUAL_READ};
 use crate::layout::{DeviceTimes, Layout};
 
-/// What the times of reads follow from.
+/// The quantities from which the times of reads follow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReadModel {
     /// How data lies on the units.

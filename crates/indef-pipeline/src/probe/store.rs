@@ -1,4 +1,4 @@
-//! What probes found out, by drive, in indef's state directory: `drives/NAME.json`.
+//! The findings of probes, by drive, in indef's state directory: `drives/NAME.json`.
 //!
 //! A file is written beside its place and renamed, so it is there as a whole or not at all. One that
 //! cannot be understood, or is of another drive or user, is as good as none.
@@ -130,7 +130,7 @@ impl Stored {
         Ok(Kept::New(path))
     }
 
-    /// What is stored of a drive.
+    /// The stored findings of a drive.
     #[must_use]
     pub fn of(drive: &Drive) -> Option<Self> {
         let directory = state_directory_if_there()?;

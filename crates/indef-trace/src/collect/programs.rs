@@ -271,7 +271,7 @@ impl Programs {
         Ok(names.filter_map(wire::read).collect())
     }
 
-    /// What a program writes that runs for each task in this process's PID namespace.
+    /// The output of a program that runs for each task in this process's PID namespace.
     fn run_for_each_task(&self, name: &str) -> Result<Vec<u8>, TraceError> {
         let failed = |source| refused(Step::AskTasks, source);
         let mut programs = self.object.progs_mut();

@@ -27,7 +27,7 @@ const MUCH: f64 = 0.2;
 /// How much is chosen.
 enum Plan {
     Fixed(Choice),
-    /// What keeps the cost within its bound.
+    /// Keeps the cost within its bound.
     Bounded(Control, Meter),
 }
 

@@ -109,7 +109,7 @@ impl Spent {
         }
     }
 
-    /// What came to it since it was `before`.
+    /// The difference since it was `before`.
     pub(super) fn since(&self, before: Self) -> Self {
         let programs = before.programs.unwrap_or_default();
         Self {
@@ -134,7 +134,7 @@ pub struct Sampled {
     pub counted: u64,
     /// Estimated variance of that sum, as if every access was chosen by itself: 0 if each was counted.
     pub variance: u64,
-    /// What comes to it because one choice covers many accesses.
+    /// The part of the error that comes from one choice for many accesses.
     pub common: u64,
 }
 
@@ -175,7 +175,7 @@ pub fn relative_error(one_in: f64, count: u64) -> f64 {
     ((one_in - 1.0).max(0.0) / count.max(1) as f64).sqrt()
 }
 
-/// What the programs are told.
+/// The settings of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Choice {
     /// One access in so many is chosen while the programs are attached.

@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// What the programs take from a processor is in the error.
+    /// The error includes the processor time that the programs take.
     #[test]
     fn a_slowed_application_is_within_the_error() {
         let mut numbers = Numbers::new(3);

@@ -6,7 +6,7 @@ use indef_core::profile::ProfileError;
 
 use super::{block_map::BlockMap, format::Format};
 
-/// What an importer has to know besides the trace.
+/// The facts that an importer needs besides the trace.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The folder in which the traced program was started: relative paths begin there.

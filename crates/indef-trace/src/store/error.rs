@@ -76,7 +76,7 @@ pub enum Cause {
     Found(#[from] Damage),
 }
 
-/// What a file is that is no store.
+/// The kind of a file that is no store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Foreign {
     /// A folder, a device, a FIFO, a socket.

@@ -367,7 +367,7 @@ fn loop_parts_of_a_window_share_their_error() {
     });
 }
 
-/// What it costs is told, and whether that kept the bound can be.
+/// Its cost is reported, and whether that kept the bound.
 #[test]
 fn loop_the_cost_is_told() {
     let Some(fs) = scratch("ext4") else { return };

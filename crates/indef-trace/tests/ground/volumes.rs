@@ -165,7 +165,7 @@ fn loop_xfs_with_large_inode_numbers() {
             large.then_some(folder)
         });
         let plain = fs.path().join("large");
-        fs::rename(large.expect("a group behind the first TiB"), &plain).unwrap();
+        fs::rename(large.expect("a group after the first TiB"), &plain).unwrap();
         let file = plain.join("file");
         let text = plain_file(&file, MIB);
         assert!(fs::metadata(&file).unwrap().ino() > u64::from(u32::MAX));

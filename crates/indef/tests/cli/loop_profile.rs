@@ -113,7 +113,7 @@ fn loop_weights_come_from_the_times_of_the_profile() {
     assert_eq!(ran.json()["files"][0]["status"], "moved");
 }
 
-/// What `--calibrate` reads keeps its access time, and stays out of the page cache.
+/// Files that `--calibrate` reads keep their access time, and stay out of the page cache.
 #[test]
 fn loop_asking_the_device_leaves_files_as_they_are() {
     let Some(scratch) = scratch("ext4") else {

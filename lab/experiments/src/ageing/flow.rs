@@ -12,7 +12,7 @@ use super::{
 pub(super) enum Op {
     /// Make it, empty.
     Create(FileId),
-    /// Write behind its end.
+    /// Write past its end.
     Append {
         id: FileId,
         generation: u32,

@@ -59,7 +59,7 @@ impl File {
     }
 }
 
-/// What reads of a range took.
+/// The times of reads of a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) reads: u64,
@@ -166,7 +166,7 @@ pub(crate) fn degrees(range: &Range) -> Fragmentation {
     }
 }
 
-/// What a trace of these reads gives to the estimator.
+/// The input that a trace of these reads gives to the estimator.
 pub(crate) fn samples(file: &[Range], seen: &[Seen]) -> Vec<Sample> {
     file.iter()
         .zip(seen)

@@ -9,7 +9,7 @@ use workloads::Numbers;
 
 const MIB: u64 = 1 << 20;
 
-/// What others do beside the probe.
+/// The load of others beside the probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Others {
     /// Mean time between two of their commands; 0: there are none.

@@ -1,4 +1,4 @@
-//! What defragmenting gains, as it follows from a probe, against what it gains.
+//! The gain of defragmenting that a probe predicts, against the true gain.
 
 use indef_core::{
     layout::{Extent, ExtentFlags, Layout},

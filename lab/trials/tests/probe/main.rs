@@ -1,4 +1,4 @@
-//! What `indef probe` finds out about a drive, against modelled SSDs in virtual time: the same every time,
+//! The findings of `indef probe`, against modelled SSDs in virtual time: the same every time,
 //! on however busy a machine.
 //!
 //! The probe gets nothing but times. Every built-in profile is changed by seeds (dies, granules, times),
@@ -145,7 +145,7 @@ fn a_device_without_times_cannot_be_told() {
     }
 }
 
-/// What others do: their part of the time of a die, by kind.
+/// The load of others: their part of the time of a die, by kind.
 fn others() -> Vec<(&'static str, Others)> {
     let of = |every_ns, writes_percent, len| Others {
         every_ns,

@@ -20,7 +20,7 @@ const READS: u64 = 4000;
 struct Device {
     units: usize,
     service_ns: u64,
-    /// What a read takes besides.
+    /// The time that a read takes besides.
     base_ns: u64,
 }
 

@@ -53,7 +53,7 @@ pub enum Problem {
     Totals,
     /// Data after the totals.
     #[error(
-        "there is something behind the totals, where a plan ends; make a new plan with 'indef plan'"
+        "there is something after the totals, where a plan ends; make a new plan with 'indef plan'"
     )]
     Trailing,
 }
@@ -106,7 +106,7 @@ pub enum Absurd {
     },
 }
 
-/// What is wrong with a chunk, as the words after its place.
+/// A fault of a chunk, as the words after its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChunkFault {
