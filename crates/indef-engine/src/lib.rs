@@ -24,6 +24,7 @@ mod absolute;
 mod cancel;
 pub mod claim;
 pub mod collect;
+mod completion;
 mod copier;
 mod process;
 pub mod resume;

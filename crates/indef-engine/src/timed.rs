@@ -15,6 +15,8 @@ use std::{
 use io_uring::{IoUring, opcode, types::Fd};
 use units::FileRange;
 
+use crate::completion::wait_for_one;
+
 /// Direct reads are aligned to this: the largest logical block size that is in use.
 const ALIGNMENT: usize = 4096;
 
@@ -96,7 +98,7 @@ impl TimedReads {
             if self.in_flight == 0 {
                 break;
             }
-            self.wait()?;
+            wait_for_one(&mut self.ring)?;
             let completed = self.ring.completion();
             done.extend(completed.map(|entry| (entry.user_data() as usize, entry.result())));
             for (slot, result) in done.drain(..) {
@@ -137,28 +139,6 @@ impl TimedReads {
         self.in_flight += 1;
         Ok(())
     }
-
-    /// Submit the queued requests and wait for at least one completion.
-    fn wait(&mut self) -> io::Result<()> {
-        loop {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => return Ok(()),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::Interrupted
-                            | io::ErrorKind::WouldBlock
-                            | io::ErrorKind::ResourceBusy
-                    ) =>
-                {
-                    if !self.ring.completion().is_empty() {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 /// Whether a read brought all of its bytes.
@@ -173,7 +153,7 @@ fn check(result: i32, wanted: Option<u64>) -> io::Result<()> {
 impl Drop for TimedReads {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // Only after `wait` failed for a reason that no retry helps. The kernel may still write
+            // Only after `wait_for_one` failed for a reason that no retry helps. The kernel may still write
             // to the memory: never give it to anybody else.
             mem::forget(mem::take(&mut self.memory));
         }

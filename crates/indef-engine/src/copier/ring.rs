@@ -15,6 +15,7 @@ use std::{
 use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 
 use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
+use crate::completion::wait_for_one;
 
 /// The present use of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,11 @@ struct Slot {
     stage: Stage,
     begin: usize,
 }
+
+/// The kernel completed a request that was not submitted.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("io_uring completed an unknown request")]
+struct UnknownRequest;
 
 /// A ring and its buffers.
 pub(super) struct Ring {
@@ -102,7 +108,7 @@ impl Ring {
             if self.in_flight == 0 {
                 return failed.map_or(Ok(()), Err);
             }
-            self.wait()?;
+            wait_for_one(&mut self.ring)?;
             done.extend(
                 self.ring
                     .completion()
@@ -131,7 +137,7 @@ impl Ring {
     /// one.
     fn completed(&mut self, index: usize, result: i32, from: &File) -> io::Result<Option<Slot>> {
         let Some(slot) = self.slots[index].take() else {
-            return Err(io::Error::other("io_uring completed an unknown request"));
+            return Err(io::Error::other(UnknownRequest));
         };
         if result < 0 {
             let error = io::Error::from_raw_os_error(-result);
@@ -191,34 +197,12 @@ impl Ring {
         }
         .user_data(index as u64)
     }
-
-    /// Submit the queued requests and wait for at least one completion.
-    fn wait(&mut self) -> io::Result<()> {
-        loop {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => return Ok(()),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::Interrupted
-                            | io::ErrorKind::WouldBlock
-                            | io::ErrorKind::ResourceBusy
-                    ) =>
-                {
-                    if !self.ring.completion().is_empty() {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // Only after `wait` failed for a reason that no retry helps. The kernel may still write
+            // Only after `wait_for_one` failed for a reason that no retry helps. The kernel may still write
             // to the buffers: never give their memory to anybody else.
             mem::forget(mem::replace(&mut self.buffers, Buffers::new(0, 0)));
         }
