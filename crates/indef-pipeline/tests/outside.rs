@@ -1,10 +1,16 @@
 //! A program outside of the workspace that knows `indef-pipeline` alone: the example of the crate's
-//! documentation, built by cargo and run on a fragmented file.
+//! documentation, built and run on a fragmented file.
+//!
+//! cargo builds it from a manifest with this one dependency: most of what is below `indef-pipeline` anew,
+//! with the features that it asks for itself. `make test` has the compiler link it with the library that
+//! is there (`INDEF_PIPELINE`), which takes a second in place of a minute.
 
 use std::{
+    env,
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
@@ -46,6 +52,50 @@ fn package(folder: &Path, workspace: &Path) {
     fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
 }
 
+/// Have cargo build and run it on `dir`. The workspace's build products are not built again where their
+/// features are the same.
+fn run_by_cargo(outside: &Path, workspace: &Path, dir: &Path) -> Output {
+    package(outside, workspace);
+    Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--offline", "--"])
+        .arg(dir)
+        .current_dir(outside)
+        .env("CARGO_TARGET_DIR", workspace.join("target"))
+        .env("XDG_STATE_HOME", outside)
+        .output()
+        .unwrap()
+}
+
+/// Link it with this library, which lies where this test has its own dependencies from, and run it on `dir`.
+fn run_with(library: &Path, outside: &Path, workspace: &Path, dir: &Path) -> Output {
+    let test = env::current_exe().unwrap();
+    let (source, built) = (outside.join("main.rs"), outside.join("outside"));
+    fs::write(&source, program()).unwrap();
+    let mut external = OsString::from("indef_pipeline=");
+    external.push(library);
+    let mut dependencies = OsString::from("dependency=");
+    dependencies.push(test.parent().unwrap());
+    let compiled = Command::new("rustc")
+        .args(["--edition", "2024", "--extern"])
+        .arg(external)
+        .arg("-L")
+        .arg(dependencies)
+        .arg("-o")
+        .args([&built, &source])
+        // The workspace's toolchain.
+        .current_dir(workspace)
+        .output()
+        .unwrap();
+    if !compiled.status.success() {
+        return compiled;
+    }
+    Command::new(built)
+        .arg(dir)
+        .env("XDG_STATE_HOME", outside)
+        .output()
+        .unwrap()
+}
+
 #[test]
 fn loop_a_program_outside_of_the_workspace_plans_and_runs() {
     let Some(mut scratch) = require(ScratchFs::builder("ext4", Bytes::mib(256)).build()) else {
@@ -66,16 +116,12 @@ fn loop_a_program_outside_of_the_workspace_plans_and_runs() {
         .canonicalize()
         .unwrap();
     let outside = tempfile::tempdir().unwrap();
-    package(outside.path(), &workspace);
-    // The workspace's build products are not built again.
-    let output = Command::new(env!("CARGO"))
-        .args(["run", "--quiet", "--offline", "--"])
-        .arg(scratch.path())
-        .current_dir(outside.path())
-        .env("CARGO_TARGET_DIR", workspace.join("target"))
-        .env("XDG_STATE_HOME", outside.path())
-        .output()
-        .unwrap();
+    let output = match env::var_os("INDEF_PIPELINE") {
+        Some(library) if env::var_os("INDEF_OUTSIDE_BY_CARGO").is_none() => {
+            run_with(library.as_ref(), outside.path(), &workspace, scratch.path())
+        }
+        _ => run_by_cargo(outside.path(), &workspace, scratch.path()),
+    };
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(
         output.status.success() && said.ends_with("1 moved\n"),

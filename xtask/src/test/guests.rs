@@ -1,22 +1,37 @@
 //! Guests that several tests use, one after the other: a test that may share a guest starts its keeper or
 //! finds one (`guest::shared`). Here is their folder, and their end.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
+use rustix::process::Pid;
 
 use super::{
-    room::{Run, end_processes, processes_with},
-    running::processor_time,
+    process::processor_time,
+    room::{Run, end_processes, is_of_a_test, processes_with},
 };
 
 /// Names the folder of the guests, and so identifies their processes.
 const FOLDER: &str = "INDEF_GUESTS";
 
+/// Interval of looks at their processor time: a guest that ends takes at most so much of it along.
+const INTERVAL: Duration = Duration::from_secs(5);
+
 /// The guests of a run. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Guests {
     variable: String,
+    /// The processor time of each of their processes when it was last looked at.
+    used: RefCell<HashMap<Pid, Duration>>,
+    looked: Cell<Instant>,
 }
 
 impl Guests {
@@ -26,6 +41,8 @@ impl Guests {
             .with_context(|| format!("no link to {}", keeper.display()))?;
         Ok(Self {
             variable: format!("{FOLDER}={}", run.folder().display()),
+            used: RefCell::default(),
+            looked: Cell::new(Instant::now()),
         })
     }
 
@@ -36,13 +53,28 @@ impl Guests {
         }
     }
 
-    /// The processor time that they have used so far, without those that have ended.
+    /// Look at the processor time of those that are up, if that is some time ago.
+    pub(crate) fn watch(&self) {
+        if self.looked.get().elapsed() >= INTERVAL {
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        self.looked.set(Instant::now());
+        let mut used = self.used.borrow_mut();
+        for process in processes_with(&self.variable) {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+            if let (Ok(stat), false) = (stat, is_of_a_test(process)) {
+                used.insert(process, processor_time(&stat));
+            }
+        }
+    }
+
+    /// The processor time that they have used so far; of those that have ended, what was last seen.
     pub(crate) fn processor(&self) -> Duration {
-        let stat = |process| fs::read_to_string(format!("/proc/{process}/stat"));
-        processes_with(&self.variable)
-            .into_iter()
-            .map(|process| processor_time(&stat(process.as_raw_nonzero()).unwrap_or_default()))
-            .sum()
+        self.look();
+        self.used.borrow().values().sum()
     }
 }
 

@@ -11,7 +11,7 @@
 //!  list)        how long)  company)    limit, remains)    failed, skipped)
 //! ```
 //!
-//! What lives longer than a test are guests that several use, one after the other (`guests`).
+//! Only guests that several tests use, one after the other, live longer than a test (`guests`).
 //!
 //! The last line is `N passed, N failed, N skipped`. If `INDEF_SUMMARY` names a file, that line is
 //! written there, for a caller that wants to print it last.
@@ -19,6 +19,7 @@
 mod company;
 mod guests;
 mod outcome;
+mod process;
 mod programs;
 mod record;
 mod report;
@@ -48,6 +49,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use guests::Guests;
 use outcome::{Outcome, TestResult};
+use process::TICK;
 use programs::Built;
 use record::Times;
 use report::Report;
@@ -56,9 +58,6 @@ use running::Running;
 use schedule::{Job, Queue};
 use spare::Spare;
 use tiers::Tier;
-
-/// Interval of the checks of running tests.
-const TICK: Duration = Duration::from_millis(5);
 
 /// Run the tests: two at a time, one that mostly waits, and more while a processor is idle; the longest first
 #[derive(Args)]
@@ -127,13 +126,13 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
         Some(keeper) => Some(Guests::new(&run, keeper)?),
         None => None,
     };
-    let place = Place {
+    let equipment = Equipment {
         run: &run,
         shared: &built.shared,
         guests: guests.as_ref(),
     };
     let at_once = arguments.jobs.max(1);
-    execute(Queue::new(jobs), at_once, &place, &mut report, &stop)?;
+    execute(Queue::new(jobs), at_once, &equipment, &mut report, &stop)?;
     record::save(&report, times)?;
     conclude(&report, &stop)
 }
@@ -173,7 +172,7 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
 }
 
 /// The things of a run that all tests get.
-struct Place<'a> {
+struct Equipment<'a> {
     run: &'a Run,
     shared: &'a [(&'static str, PathBuf)],
     guests: Option<&'a Guests>,
@@ -183,7 +182,7 @@ struct Place<'a> {
 fn execute(
     mut queue: Queue,
     at_once: usize,
-    place: &Place<'_>,
+    equipment: &Equipment<'_>,
     report: &mut Report,
     stop: &AtomicBool,
 ) -> Result<()> {
@@ -197,10 +196,10 @@ fn execute(
             let Some(job) = queue.take(&company, at_once) else {
                 break;
             };
-            running.push(start(job, place)?);
+            running.push(start(job, equipment)?);
         }
         if running.is_empty() {
-            report.guests = place.guests.map(Guests::processor);
+            report.guests = equipment.guests.map(Guests::processor);
             return Ok(());
         }
         thread::sleep(TICK);
@@ -217,18 +216,21 @@ fn execute(
             report.ended(&ended.job);
         }
         report.still_running(&running);
+        if let Some(guests) = equipment.guests {
+            guests.watch();
+        }
     }
     // A dropped test ends with all processes that it has started.
     Ok(())
 }
 
-fn start(job: Job, place: &Place<'_>) -> Result<Running> {
-    let room = place.run.room()?;
+fn start(job: Job, equipment: &Equipment<'_>) -> Result<Running> {
+    let room = equipment.run.room()?;
     let mut command = job.program.command(&job.test);
     command.envs(job.environment.iter().copied());
     // Tests that need them would otherwise request them from cargo, each anew.
-    command.envs(place.shared.iter().map(|(name, path)| (name, path)));
-    if let Some(guests) = place.guests {
+    command.envs(equipment.shared.iter().map(|(name, path)| (name, path)));
+    if let Some(guests) = equipment.guests {
         guests.offer(&mut command);
     }
     let name = job.full_name();
@@ -243,9 +245,4 @@ fn conclude(report: &Report, stop: &AtomicBool) -> Result<ExitCode> {
         (false, true) => FAILED.into(),
         (false, false) => ExitCode::SUCCESS,
     })
-}
-
-/// Seconds, to a millisecond.
-fn seconds(time: Duration) -> f64 {
-    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }

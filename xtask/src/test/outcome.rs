@@ -1,8 +1,16 @@
 //! The outcome of a test, from the status of its process and the output of its harness.
 
-use std::{os::unix::process::ExitStatusExt, time::Duration};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use super::{programs::Kind, running::End, schedule::Job};
+use super::{programs::Kind, schedule::Job};
+
+/// How a test's process ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum End {
+    Exited(ExitStatus),
+    /// It was ended, after this time.
+    TimedOut(Duration),
+}
 
 /// The outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,11 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::{TICK, room::Run, running, tiers::Tier};
+use super::{
+    process::{self, TICK},
+    room::Run,
+    tiers::Tier,
+};
 
 /// The name of the program that stands for all doc tests.
 pub(crate) const DOCS: &str = "doc-tests";
@@ -41,8 +45,9 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
-    /// Programs that tests of other packages run, where they were built along with their own tests: the
-    /// variable that `source_tree::binary_for_test` reads, and the path.
+    /// What tests of other packages use, where it was built along with its own tests: the variable that
+    /// names it to them, and the path. Programs, for `source_tree::binary_for_test`; and `indef-pipeline`,
+    /// for a program outside of the workspace.
     pub(crate) shared: Vec<(&'static str, PathBuf)>,
     /// indef-lab, the same.
     pub(crate) lab: Option<PathBuf>,
@@ -120,7 +125,7 @@ pub(crate) fn build(
             break status;
         }
         if stop.load(Ordering::Relaxed) {
-            running::terminate(&mut cargo);
+            process::terminate(&mut cargo);
             bail!("stopped");
         }
         thread::sleep(TICK);
@@ -157,6 +162,23 @@ struct Message {
     target: Option<Target>,
     profile: Option<Profile>,
     executable: Option<PathBuf>,
+    #[serde(default)]
+    filenames: Vec<PathBuf>,
+}
+
+impl Message {
+    /// The library with this name, if it is the message's, with the variable for it.
+    fn library(&self, name: &str, variable: &'static str) -> Option<(&'static str, PathBuf)> {
+        let is_it = |target: &Target| target.kind == ["lib"] && target.name == name;
+        let is_plain = |profile: &Profile| !profile.test;
+        if !self.target.as_ref().is_some_and(is_it) || !self.profile.as_ref().is_some_and(is_plain)
+        {
+            return None;
+        }
+        let is_library = |file: &&PathBuf| file.extension().is_some_and(|ending| ending == "rlib");
+        let file = self.filenames.iter().find(is_library)?;
+        Some((variable, file.clone()))
+    }
 }
 
 #[derive(Deserialize)]
@@ -175,6 +197,9 @@ pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
     let mut built = Built::default();
     for line in messages.lines() {
         let message: Message = serde_json::from_str(&line?).context("cargo's messages")?;
+        built
+            .shared
+            .extend(message.library("indef_pipeline", "INDEF_PIPELINE"));
         let (Some(id), Some(manifest), Some(target), Some(profile), Some(executable)) = (
             message.package_id,
             message.manifest_path,

@@ -11,7 +11,6 @@ use super::{
     outcome::{Outcome, TestResult},
     programs::DOCS,
     report::Report,
-    seconds,
 };
 
 /// The times of tests in earlier runs, in seconds, by program and name.
@@ -111,4 +110,9 @@ fn write(name: &str, what: &impl Serialize) -> Result<()> {
 
 fn folder() -> PathBuf {
     source_tree::target().join("test")
+}
+
+/// Seconds, to a millisecond.
+fn seconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1000.0).round() / 1000.0
 }

@@ -158,6 +158,18 @@ pub(crate) fn end_processes(variable: &str) {
     }
 }
 
+/// Whether a process belongs to a test, as its environment says.
+pub(crate) fn is_of_a_test(process: Pid) -> bool {
+    let marker = format!("{SKIP_LOG}=");
+    environment(process.as_raw_pid())
+        .split(|byte| *byte == 0)
+        .any(|one| one.starts_with(marker.as_bytes()))
+}
+
+fn environment(process: i32) -> Vec<u8> {
+    fs::read(format!("/proc/{process}/environ")).unwrap_or_default()
+}
+
 /// The processes that have this in their environment.
 pub(crate) fn processes_with(variable: &str) -> Vec<Pid> {
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -167,8 +179,7 @@ pub(crate) fn processes_with(variable: &str) -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|process| {
-            let environment = fs::read(format!("/proc/{process}/environ")).unwrap_or_default();
-            environment
+            environment(*process)
                 .split(|byte| *byte == 0)
                 .any(|one| one == variable.as_bytes())
         })

@@ -1,7 +1,4 @@
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::Path, time::Instant};
 
 use super::{
     company::Company,
@@ -36,12 +33,12 @@ fn run_all(jobs: Vec<Job>, stop: &AtomicBool) -> Report {
     let mut report = Report::begin(Tier::Test);
     let run = Run::new().unwrap();
     report.expect(&jobs);
-    let place = Place {
+    let equipment = Equipment {
         run: &run,
         shared: &[],
         guests: None,
     };
-    execute(Queue::new(jobs), 2, &place, &mut report, stop).unwrap();
+    execute(Queue::new(jobs), 2, &equipment, &mut report, stop).unwrap();
     report
 }
 
@@ -157,7 +154,15 @@ fn cargos_messages_name_the_programs() {
             r#"{{"reason":"compiler-artifact","package_id":"{id}","manifest_path":"/w/p/Cargo.toml","target":{{"kind":["{kind}"],"crate_types":["bin"],"name":"{name}"}},"profile":{{"opt_level":"0","test":{test}}},"features":[],"executable":{executable}}}"#
         )
     };
+    let library = artifact(
+        "path+file:///w/q#0.1.0",
+        "lib",
+        "indef_pipeline",
+        false,
+        "null",
+    );
     let messages = [
+        library.replace("[],", r#"[],"filenames":["/t/q.rmeta","/t/q.rlib"],"#),
         artifact("path+file:///w/p#0.1.0", "lib", "p", false, "null"),
         artifact("path+file:///w/p#0.1.0", "lib", "p", true, "\"/t/p-1\""),
         artifact(
@@ -186,7 +191,8 @@ fn cargos_messages_name_the_programs() {
         r#"{"reason":"build-finished","success":true}"#.into(),
     ];
     let built = programs::artifacts(messages.join("\n").as_bytes()).unwrap();
-    assert_eq!(built.shared, [("INDEF", PathBuf::from("/t/indef"))]);
+    let shared = [("INDEF_PIPELINE", "/t/q.rlib"), ("INDEF", "/t/indef")];
+    assert_eq!(built.shared, shared.map(|(name, path)| (name, path.into())));
     let names: Vec<_> = built
         .programs
         .iter()
@@ -232,7 +238,7 @@ fn doc_tests_are_counted_one_by_one() {
                 test src/lib.rs - three (line 12) ... ignored\ntest result: ok. 2 passed";
     let status = |code: i32| {
         use std::os::unix::process::ExitStatusExt;
-        running::End::Exited(std::process::ExitStatus::from_raw(code << 8))
+        outcome::End::Exited(std::process::ExitStatus::from_raw(code << 8))
     };
     let results =
         |end, said: &str| outcome::results(&docs, end, Spent::default(), said.into(), None);

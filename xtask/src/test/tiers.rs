@@ -75,7 +75,7 @@ const FURTHER: [(&str, &str); 21] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 18] = [
+const LONGER: [(&str, &str, &str, &str); 19] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
     (
@@ -85,6 +85,12 @@ const LONGER: [(&str, &str, &str, &str); 18] = [
         "1",
     ),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
+    (
+        "outside",
+        "loop_a_program_outside",
+        "INDEF_OUTSIDE_BY_CARGO",
+        "1",
+    ),
     ("probe", "beside_", "INDEF_PROBE_ROUNDS", "40"),
     ("probe", "qlc_is_", "INDEF_PROBE_DEVICES", "30"),
     ("probe", "tlc_is_", "INDEF_PROBE_DEVICES", "30"),

@@ -1,8 +1,13 @@
 //! Trials in a guest with the patched F2FS on a zoned SSD.
 
 use std::{
+    fs,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -97,6 +102,40 @@ pub(crate) fn run(
         outcome.console
     );
     Some(outcome)
+}
+
+/// Run a trial, and meanwhile do what its guest asks for: a request is the name of a file in the folder
+/// `asked`, which is removed when `answer` has returned.
+pub(crate) fn answering<T>(
+    asked: &Path,
+    answer: impl Fn(&str) + Sync,
+    trial: impl FnOnce() -> T,
+) -> T {
+    let over = AtomicBool::new(false);
+    let serve = || {
+        while !over.load(Ordering::Relaxed) {
+            for request in fs::read_dir(asked).unwrap() {
+                let request = request.unwrap();
+                answer(request.file_name().to_str().unwrap());
+                fs::remove_file(request.path()).unwrap();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(serve);
+        let _over = Over(&over);
+        trial()
+    })
+}
+
+/// Signals the end when dropped, also where a trial fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Boot a guest of this release. With `INDEF_DEBUG_KERNEL`, the trials of that kernel's release run

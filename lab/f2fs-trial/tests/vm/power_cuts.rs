@@ -2,16 +2,7 @@
 //! that a power cut may have left is built from that, and another guest has to find every file
 //! whole.
 
-use std::{
-    fs,
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::{fs, path::Path, sync::Arc};
 
 use crate::fixture::{self, PROGRAM};
 use flash_model::{Zone, ZoneState};
@@ -82,45 +73,15 @@ fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
     let share = tempfile::tempdir().unwrap();
     let asked = share.path().join("marks");
     fs::create_dir(&asked).unwrap();
-    let over = AtomicBool::new(false);
     let migrate = format!("{PROGRAM} {subject} $ZNS_MOUNT /share/marks && umount $ZNS_MOUNT");
-    thread::scope(|scope| {
-        scope.spawn(|| set_marks(device, &asked, &over));
-        let _over = Over(&over);
-        fixture::run(
-            release,
-            &zns,
-            ZnsSetup::Kept,
-            &migrate,
-            300,
-            Some(share.path()),
-        )
-    })?;
+    let share = Some(share.path());
+    fixture::answering(
+        &asked,
+        |mark| device.recording().mark(mark).unwrap(),
+        || fixture::run(release, &zns, ZnsSetup::Kept, &migrate, 300, share),
+    )?;
     device.recording().end().unwrap();
     Some(())
-}
-
-/// Signals the end when dropped, also where a trial fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Set the marks that the guest requests: each is a file with the mark's name, which is then
-/// removed.
-fn set_marks(device: &Device, asked: &Path, over: &AtomicBool) {
-    while !over.load(Ordering::Relaxed) {
-        for mark in fs::read_dir(asked).unwrap() {
-            let mark = mark.unwrap();
-            let name = mark.file_name().into_string().unwrap();
-            device.recording().mark(&name).unwrap();
-            fs::remove_file(mark.path()).unwrap();
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// The device as a power cut may have left it.

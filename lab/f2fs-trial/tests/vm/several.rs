@@ -1,12 +1,6 @@
 //! Ranges of several files in one call.
 
-use std::{
-    fs,
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::fs;
 
 use crate::fixture::{self, PROGRAM, trial, trial_with, zns};
 use flashd::device::{Access, Device, ErrorFault};
@@ -57,47 +51,27 @@ fn are_whole(release: Release) {
         folder("beside") + &format!(" {seconds}"),
     ]
     .join(" && ");
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        scope.spawn(|| inject(device, &asked, &over));
-        let _over = Over(&over);
-        trial_with(release, &zns, &script, Some(share.path()));
-    });
+    fixture::answering(
+        &asked,
+        |request| match request {
+            "clear" => device.clear_faults(),
+            place => make_unreadable(device, place.parse().unwrap()),
+        },
+        || trial_with(release, &zns, &script, Some(share.path())),
+    );
 }
 
-/// Signals the end when dropped, also where a trial fails.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Do what the guest asks for: a file's name is the place of a block that is to become unreadable,
-/// or `clear`. It is removed when that is done.
-fn inject(device: &Device, asked: &Path, over: &AtomicBool) {
-    while !over.load(Ordering::Relaxed) {
-        for request in fs::read_dir(asked).unwrap() {
-            let request = request.unwrap();
-            match request.file_name().to_str().unwrap() {
-                "clear" => device.clear_faults(),
-                place => {
-                    let fault = ErrorFault {
-                        namespace: 1,
-                        offset_bytes: place.parse().unwrap(),
-                        length_bytes: 4096,
-                        access: Some(Access::Read),
-                        left: None,
-                        failed: 0,
-                    };
-                    device.inject_error(fault).unwrap();
-                }
-            }
-            fs::remove_file(request.path()).unwrap();
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
+/// Let reads of the block at this byte fail.
+fn make_unreadable(device: &Device, place: u64) {
+    let fault = ErrorFault {
+        namespace: 1,
+        offset_bytes: place,
+        length_bytes: 4096,
+        access: Some(Access::Read),
+        left: None,
+        failed: 0,
+    };
+    device.inject_error(fault).unwrap();
 }
 
 #[test]
