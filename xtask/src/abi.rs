@@ -1,6 +1,6 @@
 //! Checks that linux-abi agrees with the installed kernel headers.
 //!
-//! Every item of `linux_abi::abi::all()` becomes C: static assertions on sizes, offsets and request
+//! Every item of `linux_abi::everything::all()` becomes C: static assertions on sizes, offsets and request
 //! numbers, which the C compiler then checks against the real headers. Headers are often older than
 //! the kernel, so an item that they do not have is reported as not checkable, and is no failure.
 
@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use linux_abi::abi::{AbiItem, all};
+use linux_abi::{abi::AbiItem, everything::all};
 
 /// The headers that kernel headers expect to have been included before them: FS_IOC_FIEMAP of
 /// linux/fs.h names a structure of linux/fiemap.h, for one.

@@ -13,6 +13,7 @@ mod document;
 mod extent_map;
 mod generate;
 mod notes;
+mod outcome;
 mod output;
 mod plan;
 mod probe;
@@ -34,16 +35,8 @@ use std::{io, process::ExitCode};
 use clap::Parser;
 
 use args::{Cli, Command};
+use outcome::Outcome;
 use output::{Console, print_error};
-
-/// How a command ended when it did not fail as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    /// Everything requested is done.
-    Done,
-    /// A limit or a signal stopped it; work is left.
-    Stopped,
-}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

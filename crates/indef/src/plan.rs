@@ -21,10 +21,10 @@ use serde::Serialize;
 use units::Bytes;
 
 use crate::{
-    Outcome,
     advice::Advice,
     args::PlanCommandArgs,
     notes::Teller,
+    outcome::Outcome,
     output::{Align, Console, Count, Gain, Name, Table, UNPRINTED, counted, json::Document},
     refusal::explain,
     signals::{self, Second},

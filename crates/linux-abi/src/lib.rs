@@ -10,6 +10,7 @@ pub mod barrier;
 pub mod bpf;
 pub mod btrfs;
 pub mod cache;
+pub mod everything;
 pub mod ext4;
 pub mod f2fs;
 pub mod fiemap;

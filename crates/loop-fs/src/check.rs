@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use crate::{Lack, ScratchError, mount::run};
+use crate::{Lack, ScratchError, command::run};
 
 /// Check what is on `device`, which is not mounted.
 pub(crate) fn check(kind: &str, device: &str, tools: Option<&Path>) -> Result<(), ScratchError> {

@@ -10,8 +10,11 @@
 
 mod aligned;
 mod check;
+mod command;
+mod error;
 mod mount;
 
 pub use aligned::AlignedBuffer;
 pub use check::fsck_f2fs_found;
-pub use mount::{DeviceBytes, Lack, ScratchError, ScratchFs, ScratchFsBuilder};
+pub use error::{Lack, ScratchError};
+pub use mount::{DeviceBytes, ScratchFs, ScratchFsBuilder};

@@ -5,78 +5,19 @@ use std::{
     io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     time::Duration,
 };
 
 use rustix::fs::OFlags;
 use units::Bytes;
 
-use crate::check::check;
-
-/// A scratch file system could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum ScratchError {
-    /// This machine cannot: no root, no mkfs, no loop device, not in the kernel.
-    #[error("cannot make a scratch {kind} file system: {why}")]
-    Unavailable {
-        /// File system.
-        kind: String,
-        /// The missing part.
-        why: Lack,
-    },
-    /// Something went wrong that should not.
-    #[error("{command}: {output}")]
-    Command {
-        /// The command line.
-        command: String,
-        /// Its output.
-        output: String,
-    },
-    /// A file operation failed.
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-}
-
-/// What a machine lacks for a file system on a loop file.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Lack {
-    /// Devices and mounts are root's.
-    #[error("it needs root (loop device, mount)")]
-    Root,
-    /// It is not built in, and no module.
-    #[error("this kernel does not have it")]
-    Kernel,
-    /// The program that makes it.
-    #[error("{} is not installed", .0.display())]
-    Program(PathBuf),
-    /// There is none, or none is free.
-    #[error("no loop device: {0}")]
-    LoopDevice(Box<ScratchError>),
-    /// The program that checks it.
-    #[error("no checker known")]
-    Checker,
-}
-
-impl ScratchError {
-    /// Whether this machine could have done it if it were set up: root, and a kernel that has the
-    /// file system. Then a skip says that a tool is missing or that something broke.
-    #[must_use]
-    pub fn should_have_worked(&self) -> bool {
-        match self {
-            Self::Unavailable { kind, .. } => {
-                rustix::process::geteuid().is_root() && kernel_has(kind).unwrap_or(true)
-            }
-            Self::Command { .. } | Self::Io(_) => true,
-        }
-    }
-}
-
-fn kernel_has(kind: &str) -> std::io::Result<bool> {
-    let supported = fs::read_to_string("/proc/filesystems")?;
-    Ok(supported.lines().any(|line| line.trim() == kind))
-}
+use crate::{
+    Lack, ScratchError,
+    check::check,
+    command::run,
+    error::{UnexpectedStat, kernel_has},
+};
 
 /// Bytes that a device has transferred, by its own count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,7 +263,7 @@ impl ScratchFs {
                     .nth(column)
                     .and_then(|word| word.parse().ok())
                     .map(|sectors: u64| Bytes(sectors * 512))
-                    .ok_or_else(|| std::io::Error::other(format!("unexpected {name}/stat: {stat}")))
+                    .ok_or_else(|| io::Error::other(UnexpectedStat::new(&name, &stat)))
             };
             sum.read += sectors(2)?;
             sum.written += sectors(6)?;
@@ -509,31 +450,5 @@ fn reserve(image: &Path, size: Bytes) {
         // Without room for all of it, it stays sparse.
         let keep = rustix::fs::FallocateFlags::KEEP_SIZE;
         let _ = rustix::fs::fallocate(&image, keep, 0, size.get());
-    }
-}
-
-pub(crate) fn run(command: &mut Command) -> Result<String, ScratchError> {
-    let failed = |output: String| ScratchError::Command {
-        command: format!("{command:?}"),
-        output,
-    };
-    let mut to_run = Command::new(command.get_program());
-    to_run.args(command.get_args());
-    // mkfs and losetup live in sbin, which a user's PATH may not have.
-    let path = std::env::var("PATH").unwrap_or_default();
-    to_run
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .env("LC_ALL", "C");
-    match to_run.stdin(Stdio::null()).output() {
-        Ok(output) if output.status.success() => {
-            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-        }
-        Ok(output) => Err(failed(format!(
-            "{}\n{}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        ))),
-        Err(error) => Err(failed(error.to_string())),
     }
 }

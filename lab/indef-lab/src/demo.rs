@@ -34,7 +34,7 @@ use guest::{
 use serde::Serialize;
 use units::Bytes;
 
-use crate::stop_on_signals;
+use crate::signals::stop_on_signals;
 
 const RELEASE: Release = Release::Linux6_12;
 /// InDeF's own device, slowed down by this factor.

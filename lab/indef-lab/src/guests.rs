@@ -22,7 +22,7 @@ use guest::{
 use signal_hook::consts::SIGHUP;
 use units::Bytes;
 
-use crate::stop_on_signals;
+use crate::signals::stop_on_signals;
 
 /// Commands on guests (docs/lab.md).
 #[derive(Subcommand)]

@@ -7,15 +7,11 @@
 
 mod demo;
 mod guests;
+mod signals;
 
-use std::{
-    process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
 use clap::Parser;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 /// indef's laboratory: guests with Debian's kernels and zoned SSDs, benchmarks, experiments
 #[derive(Parser)]
@@ -48,15 +44,4 @@ fn main() -> ExitCode {
         eprintln!("indef-lab: {error:#}");
         ExitCode::FAILURE
     })
-}
-
-/// A flag that SIGINT and SIGTERM set. They do not end this process: the guest and its files are
-/// removed first.
-fn stop_on_signals() -> Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .context("cannot wait for signals")?;
-    }
-    Ok(stop)
 }

@@ -7,7 +7,7 @@ use linux_abi::{ext4::move_extents, fiemap::Mapper};
 use rustix::fs::{FallocateFlags, fallocate};
 use units::{Bytes, FileRange};
 
-use crate::shape::nameless;
+use crate::nameless::nameless;
 
 /// Donors tried for one piece; each stays allocated, so that the next lies elsewhere.
 const TRIES: usize = 16;

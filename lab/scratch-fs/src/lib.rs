@@ -15,6 +15,7 @@ mod cache;
 mod content;
 mod ext4;
 mod fragment;
+mod nameless;
 mod shape;
 mod skip;
 mod xfsprogs;

@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::Path,
 };
 
@@ -14,7 +14,7 @@ use linux_abi::{
 use rustix::fs::{FallocateFlags, fallocate};
 use units::{Bytes, FileOffset, FileRange};
 
-use crate::content;
+use crate::{content, nameless::nameless};
 
 /// `EXT4_SUPER_MAGIC` (linux/magic.h, v6.1).
 const EXT4: i64 = 0xEF53;
@@ -330,18 +330,6 @@ impl Shape {
         }
         Ok(())
     }
-}
-
-/// A file without a name, on the same file system as `path`.
-pub(crate) fn nameless(path: &Path) -> io::Result<File> {
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(rustix::fs::OFlags::TMPFILE.bits() as i32)
-        .open(directory.unwrap_or(Path::new(".")))
 }
 
 /// Number of fragments of `file` after writing it back: extents that touch in the file and on the

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use debian_mirror::Mirror;
 
-use super::output_of;
+use super::command::output_of;
 
 /// Settings of apt for the way to a mirror.
 const REACH: [&str; 6] = [

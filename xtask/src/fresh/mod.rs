@@ -9,6 +9,7 @@
 //! fetched packages (read-only, without the network), and apt's way to its mirror. Its mounts are
 //! visible to its processes only, so they end with them.
 
+mod command;
 mod machine;
 mod root;
 mod run;
@@ -16,7 +17,6 @@ mod run;
 use std::{
     fs::{self, File},
     path::Path,
-    process::Command,
     time::Instant,
 };
 
@@ -40,7 +40,7 @@ pub(crate) struct Fresh {
     /// Which release of Debian; may be repeated [default: all]
     #[arg(long = "release", value_name = "RELEASE")]
     releases: Vec<Release>,
-    /// Run `make test` in the place of `make demo` (takes an hour or more)
+    /// Run `make test` in the place of `make demo` (takes half an hour)
     #[arg(long)]
     test: bool,
 }
@@ -179,20 +179,6 @@ fn check_refusal(output: &run::Output) -> Result<()> {
         "a user was stopped in the middle of the build"
     );
     Ok(())
-}
-
-/// A command's standard output.
-fn output_of(command: &mut Command) -> Result<String> {
-    let output = command
-        .output()
-        .with_context(|| format!("cannot run {command:?}"))?;
-    ensure!(
-        output.status.success(),
-        "{command:?}: {}: {}",
-        output.status,
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]

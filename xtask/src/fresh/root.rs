@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-use super::{machine::Machine, output_of, run::Runner};
+use super::{command::output_of, machine::Machine, run::Runner};
 
 const ENTER: &str = include_str!("enter.sh");
 /// Prefix of a root's name: a folder with it that is not ours was left over.

@@ -11,6 +11,7 @@
 
 mod effect;
 mod fault;
+mod inject;
 mod log;
 mod options;
 mod persist;
@@ -30,10 +31,10 @@ use std::{
 use flash_model::{Done, Geometry, NamespaceKind, Profile, ReclaimUnits, Ticket, Zone, ZoneState};
 use units::Nanos;
 
-pub use fault::{Access, ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
+pub use fault::{ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
 pub use log::LoggedCommand;
 pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
-pub use request::{Failure, Outcome, Request, Success};
+pub use request::{Access, Failure, Outcome, Request, Success};
 pub use stats::{DeviceStats, NamespaceStats};
 
 use crate::{

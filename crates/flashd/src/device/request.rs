@@ -3,9 +3,19 @@
 use std::sync::Arc;
 
 use flash_model::{Command, Move, Placement, Refused, Span, Zone, ZoneAction, ZoneState};
+use serde::{Deserialize, Serialize};
 
-use super::fault::Access;
 use crate::store::{StoreError, StoreFault, ZoneChange};
+
+/// An access to a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written.
+    Write,
+}
 
 /// A request to one namespace. Offsets and lengths are bytes, whole logical blocks.
 #[derive(Clone, Copy, Debug)]

@@ -38,28 +38,26 @@
 mod fit;
 mod predict;
 mod queue;
+mod sample;
 mod service;
+mod unpredicted;
 
 use serde::{Deserialize, Serialize};
 use units::Bytes;
 
-use crate::{
-    access::{AccessRange, Observed},
-    layout::{Fragmentation, Geometry, Layout},
-    priority::finite,
-};
+use crate::{access::Observed, layout::Fragmentation, priority::finite};
 use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Row, SPLIT};
-pub use predict::{CannotPredict, FEWEST_CONTIGUOUS, Prediction, Reads};
+pub use predict::{Prediction, Reads};
+use sample::columns;
+pub use sample::{FEWEST_RANGES, Sample};
 pub use service::{MOST_READERS, Pass, Service};
+pub use unpredicted::{CannotPredict, FEWEST_CONTIGUOUS};
 
 /// `k`, if it does not follow from the samples.
 const USUAL_PRIOR: f64 = 8.0;
 
 /// The bounds of `k`.
 const PRIORS: (f64, f64) = (0.5, 1e6);
-
-/// The smallest number of timed ranges for a calibration.
-pub const FEWEST_RANGES: usize = 16;
 
 /// Number of standard errors by which the cost of fragments must differ from zero.
 const SIGNIFICANT: f64 = 3.0;
@@ -73,74 +71,6 @@ const IDLE: f64 = 0.1;
 /// The smallest share of DoLF that length must leave unexplained: below it, the effects of the two
 /// cannot be separated.
 const TELLABLE: f64 = 1e-3;
-
-/// One timed range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
-    /// Its length.
-    pub len: Bytes,
-    /// Its degrees of fragmentation.
-    pub fragmentation: Fragmentation,
-    /// The times of its reads.
-    pub observed: Observed,
-    /// The mean number of requests of its reads: as the device got them, where that was counted.
-    pub requests: f64,
-}
-
-impl Sample {
-    /// The range as a sample; `None` if it was not timed, holds no data, or is longer than
-    /// `max_request`. Such a range was merged from reads of its parts, whose times are not its own.
-    #[must_use]
-    pub fn of(
-        layout: &Layout,
-        access: &AccessRange,
-        geometry: &Geometry,
-        max_request: Bytes,
-    ) -> Option<Self> {
-        if access.observed.timed == 0 || access.range.len > max_request {
-            return None;
-        }
-        let fragmentation = layout.measure(access.range, geometry, max_request);
-        (fragmentation.dolf > 0).then_some(Self {
-            len: access.range.len,
-            fragmentation,
-            observed: access.observed,
-            requests: match (access.observed.requests, access.reads) {
-                (0, _) | (_, 0) => fragmentation.requests as f64,
-                (requests, reads) => requests as f64 / reads as f64,
-            },
-        })
-    }
-
-    fn timed(&self) -> f64 {
-        self.observed.timed.max(1) as f64
-    }
-
-    fn row(&self, prior_reads: f64) -> Row {
-        let timed = self.timed();
-        Row {
-            x: columns(
-                self.len,
-                &self.fragmentation,
-                self.observed.mean_ahead().unwrap_or(0.0),
-            ),
-            y: self.observed.time.0 as f64 / timed,
-            weight: timed / (timed + prior_reads),
-        }
-    }
-}
-
-/// The terms of the mean time of a read, in the order of [`Weights`].
-fn columns(len: Bytes, fragmentation: &Fragmentation, ahead: f64) -> [f64; COLUMNS] {
-    [
-        1.0,
-        len.0 as f64,
-        fragmentation.dolf.saturating_sub(1) as f64,
-        finite(fragmentation.dopf),
-        ahead,
-        f64::from(u8::from(fragmentation.dolf > 1)),
-    ]
-}
 
 /// The cost of reads on the traced device. All values are finite and not negative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -278,11 +208,11 @@ pub struct Calibration {
     pub cost_error: f64,
 }
 
-/// What is known of the requests that reads find in flight.
+/// Knowledge of the requests that reads find in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Queue {
-    /// What they cost.
+    /// Their cost.
     Known,
     /// The profile does not say how many there were.
     Unknown,

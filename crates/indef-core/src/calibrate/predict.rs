@@ -1,6 +1,6 @@
-//! What a plan does to the time of all reads of a profile, or why that cannot be told.
+//! The effect of a plan on the time of all reads of a profile, or why it cannot be predicted.
 
-use super::{Calibration, IDLE, Queue, Service};
+use super::{Calibration, CannotPredict, IDLE, Queue, Service};
 use crate::priority::finite;
 
 /// An error of the time saved beyond this part of the time of all reads is too much to tell anything.
@@ -9,9 +9,6 @@ const MOST: f64 = 0.1;
 /// Number of standard errors that the range of a prediction has to each side: 95 of 100 are inside, if
 /// the model holds.
 const WIDE: f64 = 2.0;
-
-/// Contiguous ranges that a measurement of the device needs: fewer would be in its caches soon.
-pub const FEWEST_CONTIGUOUS: usize = 32;
 
 /// The time of all reads of a profile now, and with a plan carried out, under the same load: as many
 /// readers, each of which waits for its read before it begins the next.
@@ -48,69 +45,6 @@ fn part(of: f64, whole: f64) -> f64 {
     }
 }
 
-/// The times hold weights, but not what a plan does to the time of all reads.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum CannotPredict {
-    /// It is not known how many requests were in flight.
-    #[error(
-        "the profile does not say how many requests were in flight, so the time that fragments cost other reads is not known (--calibrate measures it)"
-    )]
-    QueueUnknown,
-    /// Reads waited for each other.
-    #[error(
-        "reads found {ahead:.1} requests of others in flight, and what these wait for without fragments only the device can tell (--calibrate measures it)"
-    )]
-    Busy {
-        /// The mean number of requests.
-        ahead: f64,
-    },
-    /// No contiguous ranges, or none that can be read.
-    #[error(
-        "--calibrate needs at least {FEWEST_CONTIGUOUS} ranges of the profile that can be read with O_DIRECT and are contiguous"
-    )]
-    NothingToRead,
-    /// The device answers too slowly to be asked.
-    #[error("--calibrate was given up: within {seconds} s the device did not answer enough reads")]
-    TooSlow {
-        /// The time that it had.
-        seconds: u64,
-    },
-    /// More than a few reads failed.
-    #[error("--calibrate was given up: reads of the profile's files failed")]
-    ReadsFail,
-    /// The system allows no more threads.
-    #[error("--calibrate was given up: the system allows no {readers} threads to read with")]
-    NoThreads {
-        /// Their number.
-        readers: u32,
-    },
-    /// It was asked to stop.
-    #[error("stopped before the device was asked")]
-    Stopped,
-    /// The device is not as it was.
-    #[error(
-        "the reads of the profile now take {factor:.1} times {} than in the trace; trace again, or calibrate under the same conditions",
-        if *slower { "longer" } else { "less" }
-    )]
-    Changed {
-        /// The factor.
-        factor: f64,
-        /// Whether they take longer.
-        slower: bool,
-    },
-    /// The times scatter too much.
-    #[error(
-        "the times scatter: the plan saves {saved:.0} % of the time, or {error:.0} points more or less; trace for longer"
-    )]
-    Unclear {
-        /// The percentage saved.
-        saved: f64,
-        /// Its error.
-        error: f64,
-    },
-}
-
 /// The reads of a profile, by the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
@@ -130,7 +64,7 @@ impl Calibration {
         self.weights.mean_ahead > IDLE
     }
 
-    /// What a plan does that saves `saved_ns` by the weights, as a part of what fragments cost in all;
+    /// The effect of a plan that saves `saved_ns` by the weights, as a part of what fragments cost in all;
     /// with what was measured of the device, if anything was.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a busy device makes of contiguous reads, measured instead of modelled.
+//! The time of contiguous reads on a busy device, measured instead of modelled.
 //!
 //! Once reads wait for each other, the slope of their times no longer tells what a move saves. A
 //! device that serves many requests at a time has longer queues for all of them, whoever is ahead of
@@ -26,7 +26,7 @@ pub struct Pass {
     pub error: f64,
 }
 
-/// What contiguous reads take under the load of the trace.
+/// The time of contiguous reads under the load of the trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Service {
     /// Readers under which the reads of the profile take as long as in the trace.

@@ -5,7 +5,13 @@ use units::{Bytes, FileRange, Nanos};
 use workloads::Numbers;
 
 use super::*;
-use crate::layout::tests::{blocks, layout};
+use crate::{
+    access::AccessRange,
+    layout::{
+        Geometry,
+        tests::{blocks, layout},
+    },
+};
 
 /// Noise, the same every time.
 struct Noise(Numbers);

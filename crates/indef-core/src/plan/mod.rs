@@ -10,6 +10,7 @@
 
 mod chunk;
 mod decide;
+mod entries;
 mod facts;
 mod file_plan;
 pub mod format;

@@ -3,14 +3,14 @@
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Chunk, Decision, FileFacts, PlanOptions, Policy, decide::decide, safety::keep_promise,
-    truncate::truncate, windows::windows,
+    Chunk, FileFacts, PlanOptions, Policy,
+    decide::decide,
+    entries::{in_blocks, leave, tree},
+    safety::keep_promise,
+    truncate::truncate,
+    windows::windows,
 };
-use crate::{
-    SkipReason,
-    access::AccessRange,
-    priority::{Entry, IodpTree},
-};
+use crate::{SkipReason, access::AccessRange};
 
 /// Decide about every range of a file that the policy considers.
 #[must_use]
@@ -40,22 +40,6 @@ pub fn plan_file(options: &PlanOptions, file: &FileFacts<'_>) -> Vec<Chunk> {
     }
     keep_promise(file.layout, &mut chunks);
     chunks
-}
-
-/// A size in whole blocks, at least one.
-fn in_blocks(block: Bytes, size: Bytes) -> u64 {
-    FileOffset(size.0.max(1)).align_up(Bytes(block.0.max(1))).0
-}
-
-/// Bytes of one entry of `indef`: a request where accesses are known, else a sequential read.
-pub(super) fn entry_unit(options: &PlanOptions, block: Bytes, profiled: bool) -> u64 {
-    in_blocks(
-        block,
-        match profiled {
-            true => options.max_request,
-            false => options.io_size,
-        },
-    )
 }
 
 /// The chunks of each access range, cut to the file.
@@ -101,28 +85,4 @@ fn keep_hottest(options: &PlanOptions, unit: u64, chunks: &mut [Chunk]) {
     let tree = tree(chunks, unit, heat);
     let coldest = tree.truncated(100.0 - options.hot_pct);
     leave(chunks, coldest, SkipReason::Cold);
-}
-
-/// The chunks by their rank; those without one are left out. A chunk that stands for several ranges
-/// of `unit` bytes counts as many.
-pub(super) fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> IodpTree {
-    let entry = |(index, chunk): (usize, &Chunk)| {
-        Some(Entry {
-            iodp: rank(chunk)?,
-            start: chunk.range.start,
-            weight: chunk.range.len.0.div_ceil(unit),
-            index,
-        })
-    };
-    IodpTree::new(chunks.iter().enumerate().filter_map(entry).collect())
-}
-
-/// Turn the migrations among `entries` into skips.
-pub(super) fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
-    for entry in entries {
-        let chunk = &mut chunks[entry.index];
-        if chunk.migrates() {
-            chunk.decision = Decision::Skip(reason);
-        }
-    }
 }

@@ -10,7 +10,7 @@
 
 use super::{
     Chunk, FilePlan, PlanOptions, Policy,
-    policy::{entry_unit, leave, tree},
+    entries::{entry_unit, leave, tree},
     safety::keep_promise_from_edges,
 };
 use crate::{

@@ -21,11 +21,24 @@ use rustix::{
 };
 use units::{Bytes, FileRange};
 
-use super::{FileFacts, ProbeError, failed, means_not_direct};
+use super::{ProbeError, error::failed};
 
+/// The smallest: a few stripes of a drive with many units.
+pub const SMALLEST: Bytes = Bytes::mib(16);
 /// Bytes of one write; it ends where the device's address is a multiple of this.
 const WRITE: u64 = 1 << 20;
 const ALIGNED: usize = 4096;
+
+/// The probe's file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileFacts {
+    /// Bytes written to it.
+    pub written: Bytes,
+    /// Pieces that it was in.
+    pub pieces: u64,
+    /// Bytes in pieces that are long enough to be of use.
+    pub usable: Bytes,
+}
 
 /// The file.
 pub(super) struct Own {
@@ -55,7 +68,7 @@ impl Problem {
             Self::Full => ProbeError::Full {
                 path,
                 free: fs.free,
-                needed: super::SMALLEST,
+                needed: SMALLEST,
             },
             Self::Failed(operation, source) => failed(&path, operation)(source),
         }
@@ -102,7 +115,7 @@ impl Own {
             })?;
             written = part.end().0;
             progress(Bytes(written));
-            if Instant::now() > until && written >= super::SMALLEST.0.min(size.0) {
+            if Instant::now() > until && written >= SMALLEST.0.min(size.0) {
                 break;
             }
         }
@@ -202,7 +215,7 @@ fn parts(planned: &Layout, size: Bytes) -> Vec<FileRange> {
     parts
 }
 
-/// What lies in one piece on the device and can be read from it.
+/// The part of the file that lies in one piece on the device and can be read from it.
 fn pieces(layout: &Layout) -> Vec<FileRange> {
     let elsewhere =
         ExtentFlags::UNWRITTEN | ExtentFlags::ENCODED | ExtentFlags::INLINE | ExtentFlags::UNPLACED;
@@ -254,6 +267,12 @@ impl Random {
         }
         memory
     }
+}
+
+/// Whether an error means that there is no direct I/O.
+fn means_not_direct(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! makes it smaller, and is written in order, so that a distance in it is one on the drive's units. On
 //! a block device nothing is written: what lies there is read as it is.
 
+mod error;
 mod file;
 mod store;
 
@@ -19,18 +20,16 @@ use std::{
 use indef_core::probe::{self, Ask, CannotTell, Findings, Ground, Part};
 use indef_engine::{Cancel, TimedReads};
 use indef_fs::{Drive, FsKind, detect};
-use rustix::{
-    fs::{OFlags, SeekFrom, seek},
-    io::Errno,
-};
+use rustix::fs::{OFlags, SeekFrom, seek};
 use units::{Bytes, FileRange, Nanos};
 
+pub use error::ProbeError;
+use error::failed;
+pub use file::{FileFacts, SMALLEST};
 pub use store::{Kept, StoreProblem, Stored};
 
 /// The usual size of the probe's file.
 pub const USUAL_SIZE: Bytes = Bytes::mib(256);
-/// The smallest: a few stripes of a drive with many units.
-pub const SMALLEST: Bytes = Bytes::mib(16);
 /// The usual time of everything.
 pub const USUAL_LIMIT: Duration = Duration::from_secs(30);
 /// Part of the time that writing the file may take.
@@ -74,7 +73,7 @@ pub enum Step {
     Reading(Part),
 }
 
-/// What was probed, and what was found.
+/// The result of a probe: the drive, and the findings.
 #[derive(Clone, Debug)]
 pub struct Probed {
     /// The drive.
@@ -87,107 +86,6 @@ pub struct Probed {
     pub findings: Findings,
     /// The time of all of it.
     pub took: Nanos,
-}
-
-/// The probe's file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileFacts {
-    /// Bytes written to it.
-    pub written: Bytes,
-    /// Pieces that it was in.
-    pub pieces: u64,
-    /// Bytes in pieces that are long enough to be of use.
-    pub usable: Bytes,
-}
-
-/// A probe failed as a whole.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProbeError {
-    /// A file operation failed.
-    #[error("{path}: {operation}: {source}", path = path.display())]
-    Failed {
-        /// The path that was given, or the drive.
-        path: PathBuf,
-        /// The operation.
-        operation: &'static str,
-        /// The kernel's error.
-        #[source]
-        source: io::Error,
-    },
-    /// tmpfs, overlay, network.
-    #[error(
-        "{path}: {kind} is on no block device that can be found, so there is no drive to probe",
-        path = path.display()
-    )]
-    NoDrive {
-        /// The path that was given.
-        path: PathBuf,
-        /// The kind of the file system.
-        kind: FsKind,
-    },
-    /// Nothing can be written there.
-    #[error(
-        "{path}: mounted read-only; a probe writes a file of its own (root may name the block device instead, which is only read)",
-        path = path.display()
-    )]
-    ReadOnly {
-        /// The path that was given.
-        path: PathBuf,
-    },
-    /// Too full.
-    #[error(
-        "{path}: {free} are free, and a probe needs {needed} and leaves 5 % of the file system free; --size makes it smaller",
-        path = path.display()
-    )]
-    Full {
-        /// The path that was given.
-        path: PathBuf,
-        /// Free bytes.
-        free: Bytes,
-        /// Bytes that are needed.
-        needed: Bytes,
-    },
-    /// No direct I/O.
-    #[error(
-        "{path}: {kind} does not take direct I/O here, so reads would be of the page cache, not of the drive",
-        path = path.display()
-    )]
-    NotDirect {
-        /// The path that was given.
-        path: PathBuf,
-        /// The kind of the file system.
-        kind: String,
-    },
-    /// Direct I/O was taken, but the drive did not see it.
-    #[error(
-        "{path}: {device} counted {counted} of the {read} that were read, so reads were of the page cache or of another device",
-        path = path.display(), device = device.display()
-    )]
-    NotOfDrive {
-        /// The path that was given.
-        path: PathBuf,
-        /// The drive.
-        device: PathBuf,
-        /// Bytes that it counted.
-        counted: Bytes,
-        /// Bytes that were read.
-        read: Bytes,
-    },
-    /// io_uring is missing.
-    #[error(
-        "io_uring is not available ({0}), and without it reads cannot be timed; see kernel.io_uring_disabled"
-    )]
-    NoRing(#[source] io::Error),
-    /// A character device, a socket …
-    #[error("{path}: is neither a file, a directory nor a block device", path = path.display())]
-    NoTarget {
-        /// The path that was given.
-        path: PathBuf,
-    },
-    /// Somebody stopped it.
-    #[error("stopped")]
-    Stopped,
 }
 
 /// Reads of an open file.
@@ -379,22 +277,7 @@ impl Prober {
     }
 }
 
-fn failed(path: &Path, operation: &'static str) -> impl Fn(io::Error) -> ProbeError {
-    let path = path.to_owned();
-    move |source| ProbeError::Failed {
-        path: path.clone(),
-        operation,
-        source,
-    }
-}
-
 fn seed() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(1, |since| since.as_nanos() as u64)
-}
-
-/// Whether an error means that there is no direct I/O.
-fn means_not_direct(error: &io::Error) -> bool {
-    let errno = Errno::from_io_error(error);
-    matches!(errno, Some(Errno::INVAL | Errno::OPNOTSUPP))
 }

@@ -76,15 +76,15 @@ pub enum TraceError {
     },
 }
 
+/// The PID namespace of this process.
+pub(super) const OWN_NAMESPACE: &str = "/proc/self/ns/pid";
+
 /// A step of collecting that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Step {
     /// Find the namespace that this process's numbers belong to.
-    #[error(
-        "looking up the PID namespace of this process ({})",
-        super::namespace::OWN
-    )]
+    #[error("looking up the PID namespace of this process ({OWN_NAMESPACE})")]
     LookUpNamespace,
     /// Read the compiled object.
     #[error("reading the BPF programs")]
@@ -171,7 +171,7 @@ impl Capability {
     }
 }
 
-/// What is wrong with the path of a filter.
+/// A fault of the path of a filter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterProblem {

@@ -2,19 +2,17 @@
 
 use std::{fs, os::unix::fs::MetadataExt};
 
-use super::error::{Step, TraceError};
+use super::error::{OWN_NAMESPACE, Step, TraceError};
 
 /// The inode number of the first namespace (`PID_NS_INIT_INO` in include/uapi/linux/nsfs.h, v6.18;
 /// the same since v3.8).
 const FIRST: u64 = 0xEFFF_FFFC;
 
-pub(super) const OWN: &str = "/proc/self/ns/pid";
-
 /// The namespace of this process, as [`super::contract::Config`] names it: its inode number, or 0
 /// for the first one.
 pub(super) fn own() -> Result<u32, TraceError> {
     // Where it is unknown, the collector cannot leave its own accesses out.
-    let status = fs::metadata(OWN).map_err(|source| TraceError::System {
+    let status = fs::metadata(OWN_NAMESPACE).map_err(|source| TraceError::System {
         doing: Step::LookUpNamespace,
         source,
     })?;

@@ -8,18 +8,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
     format::VERSION,
-    schema::{RANGES, user_version},
+    tables::{RANGES, UNKNOWN_AHEAD, user_version},
 };
-
-/// The version without checksums.
-pub(super) const UNCHECKED: i64 = 1;
-
-/// The version without requests ahead of timed reads, in which every session had counted each access,
-/// or did not tell.
-pub(super) const CHECKED: i64 = 2;
-
-/// The requests ahead of the timed reads of a range of those versions, as SQL: they are not known.
-pub(super) const UNKNOWN_AHEAD: &str = "iif(timed > 0, NULL, 0.0)";
 
 /// Bring the store to this version. It has the tables of the version that it is marked with.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

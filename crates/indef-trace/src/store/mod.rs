@@ -41,6 +41,7 @@ mod pages;
 mod read;
 mod schema;
 mod shrink;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -15,9 +15,8 @@ use super::{
     decay::Decay,
     error::{Result, StoreError, meaning},
     handle::Store,
-    migrate::{CHECKED, UNCHECKED, UNKNOWN_AHEAD},
     model::{Heat, Session, SessionId, SessionInfo},
-    schema::user_version,
+    tables::{CHECKED, UNCHECKED, UNKNOWN_AHEAD, user_version},
     time::{at_nanos, since_1970},
 };
 use crate::tally::{FileKey, FsId, TracedFile};

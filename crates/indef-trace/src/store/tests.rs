@@ -425,7 +425,7 @@ fn a_store_of_version_1_is_read_and_migrated() {
     of_version_1(&path, 3000);
     let version = |path: &Path| {
         let plain = Connection::open(path).unwrap();
-        schema::user_version(&plain).unwrap()
+        tables::user_version(&plain).unwrap()
     };
     let before = Store::open(&path).unwrap().load(now).unwrap();
     assert_eq!(before.ranges.len(), 3000);
@@ -464,7 +464,7 @@ fn back_to_version_2(path: &Path) {
             "BEGIN; ALTER TABLE sessions DROP COLUMN one_in; ALTER TABLE ranges RENAME TO old; {}; \
              INSERT INTO ranges SELECT {counts}, row_checksum({counts}) FROM old; DROP TABLE old; \
              PRAGMA user_version = 2; COMMIT; VACUUM",
-            schema::RANGES_CHECKED
+            tables::RANGES_CHECKED
         ))
         .unwrap();
 }
@@ -508,7 +508,7 @@ fn a_store_of_version_2_is_read_and_merged_with_a_sampled_one() {
         drop(into);
         fs::remove_file(&copy).unwrap();
     }
-    let version = |path: &Path| schema::user_version(&Connection::open(path).unwrap()).unwrap();
+    let version = |path: &Path| tables::user_version(&Connection::open(path).unwrap()).unwrap();
     assert_eq!(version(&path), 2, "reading changes nothing");
     drop(Store::create(&path, &never()).unwrap());
     assert_eq!(version(&path), 3);
@@ -527,7 +527,7 @@ fn a_store_of_version_2_is_read_and_migrated() {
         .execute_batch(&format!(
             "BEGIN; ALTER TABLE ranges RENAME TO old; {}; INSERT INTO ranges SELECT {counts}, \
              row_checksum({counts}) FROM old; DROP TABLE old; PRAGMA user_version = 2; COMMIT",
-            schema::RANGES_CHECKED
+            tables::RANGES_CHECKED
         ))
         .unwrap();
     let before = Store::open(&path).unwrap().load(now).unwrap();
@@ -538,7 +538,7 @@ fn a_store_of_version_2_is_read_and_migrated() {
     assert!(before.ranges.iter().all(unknown));
     let store = Store::create(&path, &never()).unwrap();
     assert_eq!(
-        schema::user_version(&store.connection).unwrap(),
+        tables::user_version(&store.connection).unwrap(),
         format::VERSION
     );
     assert_eq!(store.load(now).unwrap(), before);
@@ -552,7 +552,7 @@ fn a_store_of_version_2_is_read_and_migrated() {
             "BEGIN; ALTER TABLE ranges RENAME TO old; {}; INSERT INTO ranges SELECT {counts}, \
              row_checksum({counts}) + (start = 4096) FROM old; DROP TABLE old; \
              PRAGMA user_version = 2; COMMIT",
-            schema::RANGES_CHECKED
+            tables::RANGES_CHECKED
         ))
         .unwrap();
     drop(plain);
@@ -560,7 +560,7 @@ fn a_store_of_version_2_is_read_and_migrated() {
     assert!(problem(refused).contains("damaged"));
 }
 
-/// What was not known of some of the timed reads of a range is not known of all.
+/// A count that is unknown for some of the timed reads of a range is unknown for all.
 #[test]
 fn requests_ahead_that_are_not_known_stay_unknown() {
     let (_folder, path) = folder();

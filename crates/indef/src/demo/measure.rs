@@ -16,7 +16,7 @@ use rustix::fs::{Advice, fadvise};
 use sha2::{Digest, Sha256};
 use units::{Bytes, FileRange, Nanos};
 
-use super::stop_if;
+use super::end::stop_if;
 use crate::output::Name;
 
 /// Number of cold reads; the result is their median.

@@ -4,6 +4,7 @@
 //! and its loop file deleted, or the folder in the user's directory removed, by `Drop`.
 
 mod age;
+mod end;
 mod measure;
 mod place;
 mod step;
@@ -12,16 +13,16 @@ mod zns;
 
 use std::{fs, io};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use indef_core::layout::Geometry;
 use indef_fs::FsKind;
 use indef_pipeline::{Cancel, Note, geometry::GeometryChoice, plan::Planner};
 
 use crate::{
-    Outcome,
     args::DemoArgs,
     document::{Proof, RunTotals},
     notes::Teller,
+    outcome::Outcome,
     output::{Console, Name, counted, json},
     refusal::explain,
     run,
@@ -30,6 +31,7 @@ use crate::{
 pub(crate) use step::step;
 
 use age::Pieces;
+use end::{judge, stop_if};
 use measure::{hashes, measure};
 use place::DemoPlace;
 
@@ -127,26 +129,6 @@ fn show(args: &DemoArgs, console: &Console, cancel: &Cancel, mut place: DemoPlac
             "nothing was moved of {}; the reasons stand above",
             counted(files.len() as u64, "file", "files")
         ));
-    }
-    Ok(())
-}
-
-/// Return an error for a result that must never happen.
-fn judge(contents_equal: bool, fsck: Option<bool>) -> Result<()> {
-    if !contents_equal {
-        bail!("contents differ after the run: this must never happen, please report it");
-    }
-    if fsck == Some(false) {
-        bail!(
-            "the file system is not clean after the run: this must never happen, please report it"
-        );
-    }
-    Ok(())
-}
-
-fn stop_if(cancel: &Cancel) -> Result<()> {
-    if cancel.is_cancelled() {
-        bail!("stopped");
     }
     Ok(())
 }

@@ -23,7 +23,11 @@ use indef_engine::Cancel;
 use serde::Deserialize;
 use units::{Bytes, Nanos};
 
-use super::{judge, step::Measurement, stop_if, text};
+use super::{
+    end::{judge, stop_if},
+    step::Measurement,
+    text,
+};
 use crate::{
     args::DemoArgs,
     document::{DeviceFacts, Proof, RunDocument},

@@ -14,8 +14,8 @@ use indef_pipeline::{
 };
 
 use crate::{
-    Outcome,
     args::ProbeArgs,
+    outcome::Outcome,
     output::{Console, Progress, UNPRINTED, json::print},
     signals::{self, Second},
 };

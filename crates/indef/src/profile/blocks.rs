@@ -18,7 +18,7 @@ use indef_trace::import::BlockMap;
 use rustix::fs::{major, minor};
 use units::{FileRange, PhysOffset};
 
-use super::failed;
+use super::tell::failed;
 use crate::{
     output::{Console, Name},
     refusal::tell,

@@ -15,7 +15,7 @@ use indef_core::{
 use indef_trace::{TracedFile, import::CsvWriter, resolve::Resolver, store::Store};
 use serde::Serialize;
 
-use super::failed;
+use super::tell::failed;
 use crate::{
     args::{ExportArgs, ExportFormat},
     document::SCHEMA,

@@ -16,7 +16,10 @@ use indef_trace::{
 use serde::Serialize;
 use units::Bytes;
 
-use super::{blocks, failed, say};
+use super::{
+    blocks,
+    tell::{failed, say},
+};
 use crate::{
     args::{ImportArgs, LayerName},
     document::SCHEMA,

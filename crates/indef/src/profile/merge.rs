@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use indef_trace::store::{Store, StoreOptions};
 use serde::Serialize;
 
-use super::{failed, say};
+use super::tell::{failed, say};
 use crate::{
     args::MergeArgs,
     document::SCHEMA,

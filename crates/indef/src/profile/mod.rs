@@ -5,20 +5,14 @@ mod export;
 mod import;
 mod merge;
 mod show;
+mod tell;
 
-use std::{
-    io::{self, Write},
-    path::Path,
-};
-
-use anyhow::{Context, Result, anyhow};
-use serde::Serialize;
+use anyhow::Result;
 
 use crate::{
-    Outcome,
     args::{ProfileArgs, ProfileCommand},
-    output::{Console, Name, UNPRINTED, json},
-    refusal::{advice, plain},
+    outcome::Outcome,
+    output::Console,
 };
 
 /// Run the requested command.
@@ -30,19 +24,4 @@ pub(crate) fn profile(args: &ProfileArgs, console: &Console) -> Result<Outcome> 
         ProfileCommand::Merge(args) => merge::merge(args, console)?,
     }
     Ok(Outcome::Done)
-}
-
-/// The error for a file that cannot be opened or read.
-fn failed(path: &Path, error: &io::Error) -> anyhow::Error {
-    anyhow!("{}: {}: {}", Name(path), plain(error), advice(error))
-}
-
-/// Print a result: as a document, or as a line.
-fn say(console: &Console, document: &impl Serialize, line: &str) -> Result<()> {
-    let done = match (console.json, console.quiet) {
-        (true, _) => json::print(document),
-        (false, true) => Ok(()),
-        (false, false) => writeln!(io::stdout(), "{line}"),
-    };
-    done.context(UNPRINTED)
 }

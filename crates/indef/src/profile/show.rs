@@ -21,7 +21,7 @@ use indef_trace::{
 use serde::Serialize;
 use units::{Bytes, Nanos};
 
-use super::failed;
+use super::tell::failed;
 use crate::{
     args::ShowArgs,
     output::{Align, Console, Count, Name, Ratio, Table, UNPRINTED, counted, json},

@@ -12,9 +12,9 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use crate::{
-    Outcome,
     args::ReportArgs,
     document::SCHEMA,
+    outcome::Outcome,
     output::{Console, Name, UNPRINTED, json},
 };
 use input::{Content, Input};

@@ -19,10 +19,10 @@ use indef_pipeline::{
 };
 
 use crate::{
-    Outcome,
     args::{BoundArgs, HowArgs, RunArgs, Workers},
     document::RunTotals,
     notes::{Teller, tell},
+    outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
     refusal::explain,
     report,

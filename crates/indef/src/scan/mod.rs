@@ -14,9 +14,9 @@ use indef_pipeline::{
 };
 
 use crate::{
-    Outcome,
     args::ScanArgs,
     notes::Teller,
+    outcome::Outcome,
     output::{Console, UNPRINTED, json::Document},
     refusal::explain,
     signals::{self, Second},

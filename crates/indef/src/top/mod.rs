@@ -26,9 +26,9 @@ use indef_pipeline::{
 };
 
 use crate::{
-    Outcome,
     args::TopArgs,
     notes::tell,
+    outcome::Outcome,
     output::{Console, UNPRINTED, json},
     refusal::{explain, unusable},
     run::run_options,

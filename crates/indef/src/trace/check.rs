@@ -7,8 +7,8 @@ use indef_trace::collect::{Collector, Layer, Source, TraceOptions};
 use serde::Serialize;
 
 use crate::{
-    Outcome,
     document::SCHEMA,
+    outcome::Outcome,
     output::{Console, UNPRINTED},
 };
 

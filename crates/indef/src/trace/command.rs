@@ -15,8 +15,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
 use crate::{
-    Outcome,
     args::HeldArgs,
+    outcome::Outcome,
     output::{Console, Name},
 };
 

@@ -18,8 +18,8 @@ use rustix::{
 };
 
 use crate::{
-    Outcome,
     args::{LayerName, TraceArgs},
+    outcome::Outcome,
     output::{Console, UNPRINTED},
     refusal::explain,
     signals,

@@ -52,7 +52,10 @@ const _: () = {
     assert!(offset_of!(DevInfo, bytes_used) == 24);
 };
 
-pub(super) const FS_INFO: AbiItem = AbiItem {
+/// Structures and numbers of this module, for `cargo xtask abi-check`.
+pub(crate) const ABI: &[AbiItem] = &[FS_INFO, DEV_INFO];
+
+const FS_INFO: AbiItem = AbiItem {
     header: "linux/btrfs.h",
     c_type: "struct btrfs_ioctl_fs_info_args",
     size: size_of::<FsInfo>(),
@@ -67,7 +70,7 @@ pub(super) const FS_INFO: AbiItem = AbiItem {
     )],
 };
 
-pub(super) const DEV_INFO: AbiItem = AbiItem {
+const DEV_INFO: AbiItem = AbiItem {
     header: "linux/btrfs.h",
     c_type: "struct btrfs_ioctl_dev_info_args",
     size: size_of::<DevInfo>(),

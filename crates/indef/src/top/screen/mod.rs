@@ -32,8 +32,8 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use super::{ending::sentence, terminal::Screen};
 use crate::{
-    Outcome,
     args::TopArgs,
+    outcome::Outcome,
     output::{Console, Name},
     refusal::explain,
 };
