@@ -191,7 +191,11 @@ impl ToStore {
         // A session that is killed later was sampled, too.
         match self.sampled.variance {
             0 => Ok(()),
-            _ => self.store.set_sampling(self.session, self.sampled.one_in()),
+            _ => self.store.set_sampling(
+                self.session,
+                self.sampled.one_in(),
+                self.sampled.common_error(),
+            ),
         }
     }
 

@@ -74,8 +74,8 @@ impl Store {
         self.write(|transaction| {
             configure(transaction, &options, now)?;
             transaction.execute(
-                "INSERT INTO sessions (began_ns, latest_ns, layer, command, kernel, reads, writes, lost) \
-                 VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0)",
+                "INSERT INTO sessions (began_ns, latest_ns, layer, command, kernel, reads, writes, lost, \
+                 common_error) VALUES (?1, ?1, ?2, ?3, ?4, 0, 0, 0, 0)",
                 params![now, session.layer, session.command, session.kernel],
             )?;
             Ok(SessionId(transaction.last_insert_rowid()))
@@ -138,16 +138,22 @@ impl Store {
         added
     }
 
-    /// Note that one in so many of a session's accesses is counted, and the others are estimated.
+    /// Note that one in so many of a session's accesses is counted, and the others are estimated, and the
+    /// relative standard error that all its counts share.
     ///
     /// # Errors
     ///
     /// As in [`begin`](Self::begin).
-    pub fn set_sampling(&mut self, session: SessionId, one_in: f64) -> Result<()> {
+    pub fn set_sampling(
+        &mut self,
+        session: SessionId,
+        one_in: f64,
+        common_error: f64,
+    ) -> Result<()> {
         self.write(|transaction| {
             transaction.execute(
-                "UPDATE sessions SET one_in = ?2 WHERE id = ?1",
-                params![session.0, one_in.max(1.0)],
+                "UPDATE sessions SET one_in = ?2, common_error = ?3 WHERE id = ?1",
+                params![session.0, one_in.max(1.0), common_error.max(0.0)],
             )?;
             Ok(())
         })

@@ -66,7 +66,7 @@ fn put_sessions(
 ) -> rusqlite::Result<SessionId> {
     let mut statement = transaction.prepare_cached(
         "INSERT INTO sessions (began_ns, latest_ns, ended_ns, layer, command, kernel, reads, writes, lost, \
-         one_in) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+         one_in, common_error) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?;
     for session in sessions {
         let count = |count| i64::try_from(count).unwrap_or(i64::MAX);
@@ -82,7 +82,8 @@ fn put_sessions(
             count(session.reads),
             count(session.writes),
             count(session.lost),
-            session.one_in
+            session.one_in,
+            session.common_error
         ])?;
     }
     Ok(SessionId(transaction.last_insert_rowid()))

@@ -2,32 +2,37 @@
 //!
 //! A store of an earlier version is read as it is. The first process that opens it for adding changes
 //! it, in one transaction: killed, or on a full disk, it stays of the earlier version, with all that it
-//! holds. The disk needs room for the ranges once more meanwhile.
+//! holds. For versions 1 and 2 the disk needs room for the ranges once more meanwhile.
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::{
     format::VERSION,
-    tables::{RANGES, UNKNOWN_AHEAD, user_version},
+    tables::{RANGES, SAMPLED, UNKNOWN_AHEAD, user_version},
 };
 
 /// Bring the store to this version. It has the tables of the version that it is marked with.
 pub(super) fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     // Another process may have done it.
-    if user_version(&transaction)? == VERSION {
+    let version = user_version(&transaction)?;
+    if version == VERSION {
         return Ok(());
     }
-    remake_ranges(&transaction)?;
-    // SQLite adds the column to the statement of the table as it is written in the schema.
-    transaction.execute(
-        "ALTER TABLE sessions ADD COLUMN one_in REAL NOT NULL DEFAULT 1",
-        [],
-    )?;
+    // SQLite adds a column to the statement of the table as it is written in the schema.
+    let add_column =
+        |column| transaction.execute(&format!("ALTER TABLE sessions ADD COLUMN {column}"), []);
+    if version < SAMPLED {
+        remake_ranges(&transaction)?;
+        add_column("one_in REAL NOT NULL DEFAULT 1")?;
+    }
+    add_column("common_error REAL")?;
     transaction.pragma_update(None, "user_version", VERSION)?;
     transaction.commit()?;
-    // The old table's pages are free now. If the file cannot be rewritten, they are used later.
-    let _ = connection.execute_batch("VACUUM");
+    if version < SAMPLED {
+        // The old table's pages are free now. If the file cannot be rewritten, they are used later.
+        let _ = connection.execute_batch("VACUUM");
+    }
     Ok(())
 }
 

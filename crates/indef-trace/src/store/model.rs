@@ -65,6 +65,9 @@ pub struct Session {
     /// One in so many accesses was counted, as a mean over the accesses, and `reads` and `writes`
     /// are estimates; 1 if every one was.
     pub one_in: f64,
+    /// The part of the relative standard error that all its counts share, because one choice covered many
+    /// accesses: it changes no ranking. `None`: a store of version 3 did not keep it.
+    pub common_error: Option<f64>,
 }
 
 /// The contents of a store at one moment.

@@ -16,7 +16,7 @@ use super::{
     error::{Result, StoreError, meaning},
     handle::Store,
     model::{Heat, Session, SessionId, SessionInfo},
-    tables::{CHECKED, UNCHECKED, UNKNOWN_AHEAD, user_version},
+    tables::{CHECKED, SAMPLED, UNCHECKED, UNKNOWN_AHEAD, user_version},
     time::{at_nanos, since_1970},
 };
 use crate::tally::{FileKey, FsId, TracedFile};
@@ -100,13 +100,15 @@ impl Store {
     /// The store is locked or damaged.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         let read = || {
-            let one_in = match user_version(&self.connection)? {
-                UNCHECKED | CHECKED => "1.0",
-                _ => "one_in",
+            let sampled = match user_version(&self.connection)? {
+                // Each access was counted.
+                UNCHECKED | CHECKED => "1.0, 0.0",
+                SAMPLED => "one_in, iif(one_in > 1, NULL, 0.0)",
+                _ => "one_in, iif(one_in > 1, common_error, 0.0)",
             };
             let mut statement = self.connection.prepare(&format!(
                 "SELECT id, layer, command, kernel, began_ns, latest_ns, ended_ns, reads, writes, lost, \
-                 {one_in} FROM sessions ORDER BY began_ns, id",
+                 {sampled} FROM sessions ORDER BY began_ns, id",
             ))?;
             let sessions = statement.query_map([], |row| {
                 Ok(Session {
@@ -123,6 +125,7 @@ impl Store {
                     writes: row.get::<_, i64>(8)?.max(0).cast_unsigned(),
                     lost: row.get::<_, i64>(9)?.max(0).cast_unsigned(),
                     one_in: row.get::<_, f64>(10)?.max(1.0),
+                    common_error: row.get::<_, Option<f64>>(11)?.map(|error| error.max(0.0)),
                 })
             })?;
             sessions.collect::<rusqlite::Result<Vec<_>>>()

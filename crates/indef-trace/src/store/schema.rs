@@ -16,8 +16,8 @@ use super::{
     format::{APPLICATION, SQLITE, VERSION},
     migrate::migrate,
     tables::{
-        CHECKED, RANGES, RANGES_CHECKED, RANGES_UNCHECKED, SESSIONS, SESSIONS_EXACT, TABLES,
-        UNCHECKED, user_version,
+        CHECKED, RANGES, RANGES_CHECKED, RANGES_UNCHECKED, SAMPLED, SESSIONS, SESSIONS_EXACT,
+        SESSIONS_SAMPLED, TABLES, UNCHECKED, user_version,
     },
 };
 
@@ -213,6 +213,7 @@ fn check(path: &Path, connection: &Connection) -> Result<i64> {
     let version = user_version(&transaction).map_err(fail)?;
     let (ranges, sessions) = match version {
         VERSION => (RANGES, SESSIONS),
+        SAMPLED => (RANGES, SESSIONS_SAMPLED),
         CHECKED => (RANGES_CHECKED, SESSIONS_EXACT),
         UNCHECKED => (RANGES_UNCHECKED, SESSIONS_EXACT),
         found => {

@@ -9,6 +9,9 @@ pub(super) const UNCHECKED: i64 = 1;
 /// or did not tell.
 pub(super) const CHECKED: i64 = 2;
 
+/// The version without the error that all counts of a session share.
+pub(super) const SAMPLED: i64 = 3;
+
 /// The requests ahead of the timed reads of a range of those versions, as SQL: they are not known.
 pub(super) const UNKNOWN_AHEAD: &str = "iif(timed > 0, NULL, 0.0)";
 
@@ -44,8 +47,15 @@ pub(super) const RANGES_CHECKED: &str = "CREATE TABLE ranges (file INTEGER NOT N
      timed REAL NOT NULL, time_ns REAL NOT NULL, checksum INTEGER NOT NULL, \
      PRIMARY KEY (file, start, len)) WITHOUT ROWID";
 
-/// One in `one_in` accesses was counted (1: each), as a mean over the accesses.
+/// One in `one_in` accesses was counted (1: each), as a mean over the accesses. `common_error` is the part
+/// of the relative standard error that all counts of the session share; null: not known.
 pub(super) const SESSIONS: &str = "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, \
+     latest_ns INTEGER NOT NULL, ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, \
+     kernel TEXT NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL, \
+     one_in REAL NOT NULL DEFAULT 1, common_error REAL)";
+
+/// The same table in version 3.
+pub(super) const SESSIONS_SAMPLED: &str = "CREATE TABLE sessions (id INTEGER PRIMARY KEY, began_ns INTEGER NOT NULL, \
      latest_ns INTEGER NOT NULL, ended_ns INTEGER, layer TEXT NOT NULL, command TEXT NOT NULL, \
      kernel TEXT NOT NULL, reads INTEGER NOT NULL, writes INTEGER NOT NULL, lost INTEGER NOT NULL, \
      one_in REAL NOT NULL DEFAULT 1)";

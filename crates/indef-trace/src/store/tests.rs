@@ -461,7 +461,7 @@ fn back_to_version_2(path: &Path) {
     let counts = "file, start, len, reads, writes, requests, timed, time_ns";
     plain
         .execute_batch(&format!(
-            "BEGIN; ALTER TABLE sessions DROP COLUMN one_in; ALTER TABLE ranges RENAME TO old; {}; \
+            "BEGIN; ALTER TABLE sessions DROP COLUMN common_error; ALTER TABLE sessions DROP COLUMN one_in; ALTER TABLE ranges RENAME TO old; {}; \
              INSERT INTO ranges SELECT {counts}, row_checksum({counts}) FROM old; DROP TABLE old; \
              PRAGMA user_version = 2; COMMIT; VACUUM",
             tables::RANGES_CHECKED
@@ -492,7 +492,7 @@ fn a_store_of_version_2_is_read_and_merged_with_a_sampled_one() {
     sampled
         .add(id, &[file(1)], &[tally(1, 0, 4096, 160)], now)
         .unwrap();
-    sampled.set_sampling(id, 15.5).unwrap();
+    sampled.set_sampling(id, 15.5, 0.25).unwrap();
     sampled.finish(id, 0, now).unwrap();
     for (into, from) in [(&path, &other), (&other, &path)] {
         let from = Store::open(from).unwrap();
@@ -502,16 +502,71 @@ fn a_store_of_version_2_is_read_and_merged_with_a_sampled_one() {
         into.merge(&from, now).unwrap();
         let heat = into.load(now).unwrap();
         assert_eq!(held(&heat), [((1, 0, 4096), 170)].into());
-        let mut one_in: Vec<f64> = into.sessions().unwrap().iter().map(|s| s.one_in).collect();
-        one_in.sort_by(f64::total_cmp);
-        assert_eq!(one_in, [1.0, 15.5]);
+        let mut sampled: Vec<_> = into
+            .sessions()
+            .unwrap()
+            .iter()
+            .map(|session| (session.one_in, session.common_error))
+            .collect();
+        sampled.sort_by(|a, b| a.0.total_cmp(&b.0));
+        assert_eq!(sampled, [(1.0, Some(0.0)), (15.5, Some(0.25))]);
         drop(into);
         fs::remove_file(&copy).unwrap();
     }
     let version = |path: &Path| tables::user_version(&Connection::open(path).unwrap()).unwrap();
     assert_eq!(version(&path), 2, "reading changes nothing");
     drop(Store::create(&path, &never()).unwrap());
-    assert_eq!(version(&path), 3);
+    assert_eq!(version(&path), format::VERSION);
+}
+
+/// Version 3 knew in how many accesses one was counted, but not the error that all counts share.
+#[test]
+fn a_store_of_version_3_is_read_and_migrated() {
+    let (_folder, path) = folder();
+    let now = later(0);
+    let mut store = Store::create(&path, &never()).unwrap();
+    let exact = session(&mut store, now);
+    let sampled = session(&mut store, later(1));
+    store
+        .add(exact, &[file(1)], &[tally(1, 0, 4096, 10)], now)
+        .unwrap();
+    store.set_sampling(sampled, 15.5, 0.25).unwrap();
+    drop(store);
+    let plain = Connection::open(&path).unwrap();
+    plain
+        .execute_batch(
+            "ALTER TABLE sessions DROP COLUMN common_error; PRAGMA user_version = 3; VACUUM",
+        )
+        .unwrap();
+    drop(plain);
+    let errors = |store: &Store| {
+        let sessions = store.sessions().unwrap();
+        let errors = sessions
+            .iter()
+            .map(|session| (session.one_in, session.common_error));
+        errors.collect::<Vec<_>>()
+    };
+    let unknown = [(1.0, Some(0.0)), (15.5, None)];
+    let old = Store::open(&path).unwrap();
+    assert_eq!(errors(&old), unknown);
+    let before = old.load(now).unwrap();
+    assert_eq!(schema::user_version(&old.connection).unwrap(), 3);
+    drop(old);
+    let mut store = Store::create(&path, &never()).unwrap();
+    assert_eq!(
+        schema::user_version(&store.connection).unwrap(),
+        format::VERSION
+    );
+    assert_eq!(
+        (errors(&store), store.load(now).unwrap()),
+        (unknown.into(), before)
+    );
+    let more = session(&mut store, later(2));
+    store.set_sampling(more, 4.0, 0.125).unwrap();
+    drop(store);
+    let after = errors(&Store::open(&path).unwrap());
+    assert_eq!(after[..2], unknown);
+    assert_eq!(after[2], (4.0, Some(0.125)));
 }
 
 /// Version 2 had checksums, and did not know the requests ahead of timed reads.
@@ -625,12 +680,14 @@ fn another_version_says_what_to_do() {
     let (_folder, path) = folder();
     drop(Store::create(&path, &never()).unwrap());
     let plain = Connection::open(&path).unwrap();
-    plain.pragma_update(None, "user_version", 4).unwrap();
+    plain
+        .pragma_update(None, "user_version", format::VERSION + 1)
+        .unwrap();
     drop(plain);
     for result in [Store::create(&path, &never()), Store::open(&path)] {
         let text = problem(result);
         assert!(
-            text.contains("format 4") && text.contains("export"),
+            text.contains("format 5") && text.contains("export"),
             "{text}"
         );
     }

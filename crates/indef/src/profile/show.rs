@@ -75,6 +75,7 @@ struct SessionJson {
     writes: u64,
     lost: u64,
     one_in: f64,
+    common_error: Option<f64>,
 }
 
 /// The fields after the files in JSON.
@@ -94,6 +95,7 @@ struct Totals {
     writes: u64,
     lost: u64,
     one_in: f64,
+    common_error: Option<f64>,
     size_bytes: u64,
     max_size_bytes: Option<u64>,
     half_life_ns: Option<u64>,
@@ -222,15 +224,43 @@ fn totals(shown: &Shown) -> Totals {
         .map(|s| s.lost)
         .fold(0, u64::saturating_add);
     totals.one_in = one_in(&shown.sessions);
+    totals.common_error = common_error(&shown.sessions);
     totals
+}
+
+/// Accesses of a session, as they were counted then.
+fn accesses(session: &Session) -> f64 {
+    session.reads as f64 + session.writes as f64
 }
 
 /// One in so many accesses was counted, as a mean over the accesses of all sessions.
 fn one_in(sessions: &[Session]) -> f64 {
-    let accesses = |s: &Session| (s.reads as f64) + (s.writes as f64);
     let all: f64 = sessions.iter().map(accesses).sum();
     let sum: f64 = sessions.iter().map(|s| s.one_in * accesses(s)).sum();
     if all > 0.0 { (sum / all).max(1.0) } else { 1.0 }
+}
+
+/// The relative standard error that the counts share: sessions err independently of each other. `None` if
+/// one of them was sampled, and did not keep it.
+fn common_error(sessions: &[Session]) -> Option<f64> {
+    let mut square = 0.0;
+    for session in sessions {
+        square += (session.common_error? * accesses(session)).powi(2);
+    }
+    let all: f64 = sessions.iter().map(accesses).sum();
+    Some(if all > 0.0 { square.sqrt() / all } else { 0.0 })
+}
+
+/// The relative standard error of all accesses of a session together.
+fn error_of(session: &Session) -> String {
+    if session.one_in <= 1.0 {
+        return "-".to_owned();
+    }
+    let single = relative_error(session.one_in, session.reads.saturating_add(session.writes));
+    match session.common_error {
+        Some(common) => format!("{:.1} %", single.hypot(common) * 100.0),
+        None => "?".to_owned(),
+    }
 }
 
 fn print_json(shown: &Shown) -> io::Result<()> {
@@ -251,6 +281,7 @@ fn print_json(shown: &Shown) -> io::Result<()> {
         writes: s.writes,
         lost: s.lost,
         one_in: s.one_in,
+        common_error: s.common_error,
     };
     document.end(&Rest {
         kind: if shown.settings.is_some() {
@@ -301,12 +332,22 @@ fn print_text(
         }
     }
     if totals.one_in > 1.0 {
+        let common = totals.common_error;
+        let error = |count| {
+            let error = relative_error(totals.one_in, count).hypot(common.unwrap_or(0.0));
+            format!("{:.1} %", error * 100.0)
+        };
         writeln!(
             out,
-            "  estimates: one access in {} was counted; a range of 1,000 accesses is right within {:.0} % \
-             (standard error)",
+            "  estimates: one access in {} was counted; a range of 1,000 accesses is right within {}, one of 100,000 \
+             within {} (standard error{})",
             Ratio(totals.one_in),
-            relative_error(totals.one_in, 1000) * 100.0
+            error(1000),
+            error(100_000),
+            match common {
+                Some(_) => "",
+                None => ", but for what all counts share, which an earlier version did not keep",
+            }
         )?;
     }
     if totals.lost > 0 {
@@ -359,6 +400,7 @@ fn sessions(all: &[Session]) -> Table {
         ("writes", Align::Right),
         ("lost", Align::Right),
         ("1 in", Align::Right),
+        ("error", Align::Right),
         ("of", Align::Left),
     ]);
     for session in all.iter().rev().take(SHOWN) {
@@ -377,6 +419,7 @@ fn sessions(all: &[Session]) -> Table {
             &Count(session.writes),
             &Count(session.lost),
             &Ratio(session.one_in),
+            &error_of(session),
             &Name(Path::new(&session.info.command)),
         ]);
     }

@@ -4,11 +4,17 @@ use std::{
     fs::{self, File},
     os::unix::fs::MetadataExt,
     path::Path,
+    time::SystemTime,
 };
 
 use crate::common::run;
+use indef_core::access::Observed;
+use indef_trace::{
+    FileKey, Tally,
+    store::{SessionInfo, Store, StoreOptions},
+};
 use scratch_fs::{ScratchFs, require};
-use units::Bytes;
+use units::{Bytes, FileRange};
 
 /// Runs indef with arguments of several types.
 macro_rules! indef {
@@ -114,6 +120,54 @@ fn a_trace_becomes_a_profile_and_comes_out_again() {
     let all = indef!("profile", "show", "--json", at("all")).json();
     assert_eq!(all["totals"]["reads"], 20);
     assert_eq!(all["sessions"].as_array().unwrap().len(), 2);
+}
+
+/// A sampled session tells how exact its counts are: single choices and what all of them share, together.
+#[test]
+fn a_sampled_profile_tells_its_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let now = SystemTime::now();
+    let mut store = Store::create(&path, &StoreOptions::default()).unwrap();
+    let key = FileKey {
+        dev: 0,
+        inode: 7,
+        generation: 0,
+        subvolume: 0,
+    };
+    let read = Tally {
+        file: key,
+        range: FileRange::new(0, 4096),
+        reads: 10_000,
+        writes: 0,
+        observed: Observed::default(),
+    };
+    // Of 10,000 accesses, one in 17 was counted: 4 %. Beside that, 3 % for all: 5 %.
+    for sampling in [None, Some((17.0, 0.03))] {
+        let id = store.begin(&SessionInfo::default(), now).unwrap();
+        store.add(id, &[], &[read], now).unwrap();
+        if let Some((one_in, common)) = sampling {
+            store.set_sampling(id, one_in, common).unwrap();
+        }
+        store.finish(id, 0, now).unwrap();
+    }
+    drop(store);
+    let shown = indef!("profile", "show", "--json", &path).json();
+    let sessions = &shown["sessions"];
+    assert_eq!(sessions[0]["common_error"], 0.0);
+    assert_eq!(sessions[1]["common_error"], 0.03);
+    // 300 accesses of 20,000, and one in 9 on average.
+    assert_eq!(shown["totals"]["common_error"], 0.015);
+    let text = indef!("profile", "show", &path).out;
+    assert!(text.contains("one of 100,000 within 1.7 %"), "{text}");
+    let errors: Vec<_> = text
+        .lines()
+        .filter(|line| line.contains("10,000"))
+        .collect();
+    assert!(
+        errors[0].contains("5.0 %") && errors[1].contains(" - "),
+        "{text}"
+    );
 }
 
 /// Btrfs reads 4 MiB ahead.
