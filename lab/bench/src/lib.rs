@@ -57,7 +57,7 @@ pub enum Bench {
     /// The part of a SQLite or RocksDB database that has to move
     Databases(Common),
     /// The cost of tracing for fio, at each layer
-    Overhead(Common),
+    Overhead(overhead::OverheadArgs),
     /// Read speed over bytes moved, learned from a trace, for reads by Zipf's law
     Zipf(zipf::ZipfArgs),
     /// The time of reads that plans predict, at several queue depths, against what comes
@@ -141,10 +141,10 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Memory(common)
         | Bench::Upkeep(common)
         | Bench::Databases(common)
-        | Bench::Overhead(common)
         | Bench::Flashd(common)
         | Bench::Target(common)
         | Bench::DieHints(common) => common,
+        Bench::Overhead(args) => &args.common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
@@ -183,7 +183,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Scan(_) => one("scan", &|report| scan::measure(common, report))?,
         Bench::Upkeep(_) => one("upkeep", &|report| upkeep::measure(common, report))?,
         Bench::Databases(_) => one("databases", &|report| databases::measure(common, report))?,
-        Bench::Overhead(_) => one("overhead", &|report| overhead::measure(common, report))?,
+        Bench::Overhead(args) => one("overhead", &|report| overhead::measure(args, report))?,
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
