@@ -72,6 +72,7 @@ pub mod probe;
 pub mod run;
 pub mod scan;
 mod service;
+mod steady;
 pub mod watch;
 pub mod weigh;
 

@@ -5,6 +5,7 @@
 //! ([`MAX_FILES`]).
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     hash::{BuildHasher, Hash, RandomState},
     path::{Path, PathBuf},
@@ -14,11 +15,11 @@ use std::{
 use indef_core::access::Observed;
 use indef_trace::{
     FileKey, Tally, TracedFile,
-    collect::{Sampled, Spent},
+    collect::{Sampled, Spent, Windowed},
 };
 use units::{Bytes, Nanos};
 
-use crate::decay::Decay;
+use crate::{decay::Decay, steady::Steady};
 
 /// Maximum number of files that are counted separately. When there are more, the colder half is
 /// forgotten.
@@ -44,6 +45,8 @@ pub struct Batch<'a> {
     pub sampled: Sampled,
     /// Processor time that they took.
     pub spent: Spent,
+    /// The windows in which they were counted; `None`: all the time.
+    pub windows: Option<Windowed>,
 }
 
 /// Sums over accesses.
@@ -203,6 +206,7 @@ pub struct Live {
     ranges_seen: Distinct,
     total: Counts,
     recent: Recent,
+    steady: Steady,
     lost: u64,
     sampled: Sampled,
     spent: Spent,
@@ -210,8 +214,9 @@ pub struct Live {
 }
 
 impl Live {
-    /// Add new counts; `elapsed` is the time since the beginning.
-    pub fn add(&mut self, batch: &Batch<'_>, elapsed: Duration) {
+    /// Add new counts; `elapsed` is the time since the beginning. Returns the accesses of the time since the
+    /// last call, which are not these counts where they were counted in windows.
+    pub fn add<'a>(&mut self, batch: &Batch<'a>, elapsed: Duration) -> Cow<'a, [Tally]> {
         self.elapsed = elapsed.max(self.elapsed);
         self.lost = self.lost.saturating_add(batch.lost);
         self.sampled.add(batch.sampled);
@@ -224,19 +229,24 @@ impl Live {
             }
         }
         self.recent.fade(self.elapsed);
+        let recent = self.steady.take(batch.tallies, batch.windows, self.elapsed);
         for tally in batch.tallies {
             self.files_seen.insert(tally.file);
             self.ranges_seen.insert((tally.file, tally.range));
             self.total.add(tally);
+            let file = self.files.entry(tally.file).or_default();
+            file.total.add(tally);
+        }
+        for tally in recent.iter() {
             self.recent.add(tally);
             let file = self.files.entry(tally.file).or_default();
             file.recent.fade(self.elapsed);
             file.recent.add(tally);
-            file.total.add(tally);
         }
         if self.files.len() > MAX_FILES {
             self.forget_colder_half();
         }
+        recent
     }
 
     fn forget_colder_half(&mut self) {

@@ -144,6 +144,7 @@ fn take(
             lost: part.lost,
             sampled: part.sampled,
             spent: part.spent,
+            windows: part.windows,
         };
         live.add(&batch, began.elapsed());
         match keeper.add(part) {

@@ -132,10 +132,11 @@ impl Watch {
             tallies: &batch.tallies,
             files: &batch.files,
             lost: batch.lost,
+            windows: batch.windows,
             ..Seen::default()
         };
-        self.live.add(&seen, now);
-        self.ranges.add(batch.files, &batch.tallies, now);
+        let recent = self.live.add(&seen, now);
+        self.ranges.add(batch.files.clone(), &recent, now);
     }
 
     /// Find the places of hot ranges, for as long as the limit allows.

@@ -13,7 +13,7 @@ use std::{
 
 use indef_core::access::Observed;
 use indef_engine::{Cancel, run::RunOptions};
-use indef_trace::{FileKey, FsId, Tally, TracedFile};
+use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Windowed};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use units::{Bytes, FileRange, Nanos};
 
@@ -156,6 +156,7 @@ fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
         tallies: vec![tally(key(1), 0, 7), tally(key(2), 0, 7)],
         files: vec![gone],
         lost: 3,
+        windows: None,
     };
     let mut script = live([batch]);
     script.then_fail = true;
@@ -168,6 +169,34 @@ fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
     assert_eq!((after.waiting, after.out_of_reach), (0, 2));
     assert_eq!((after.rows.len(), after.lost), (0, 3));
     assert!(watch.drain(seconds(2)).is_err());
+}
+
+/// Two windows in 13 s, which tell of 1,000 reads in each second: the rate is that, whenever they come.
+#[test]
+fn windows_do_not_make_rates_jump() {
+    let second = |second: u64| {
+        let is_window = [5, 9].contains(&(second % 13));
+        Batch {
+            tallies: is_window
+                .then(|| tally(key(1), 0, 6500))
+                .into_iter()
+                .collect(),
+            windows: Some(Windowed {
+                windows: is_window.into(),
+                time: Duration::from_millis(if is_window { 6500 } else { 0 }),
+            }),
+            ..Batch::default()
+        }
+    };
+    let script = live((1..=120).map(second));
+    let mut watch = Watch::new(script, Vec::new(), &RunOptions::default());
+    for second in 1..=120 {
+        watch.drain(seconds(second)).unwrap();
+        let shown = watch.snapshot(seconds(second), None);
+        // Counted at the end of each second, rates come out some per cent too high.
+        let is_right = (950.0..1100.0).contains(&shown.reads);
+        assert!(second < 40 || is_right, "{} at {second} s", shown.reads);
+    }
 }
 
 /// A fragmented file on a file system of its own, as a collector would name it.

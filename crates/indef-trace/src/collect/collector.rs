@@ -11,7 +11,7 @@ use units::{FileRange, Nanos};
 
 use super::{
     contract::{Counters, KIND_WRITE, RangeKey},
-    drained::{Access, Drained},
+    drained::{Access, Drained, Windowed},
     error::{Step, TraceError, check_permission},
     files::Files,
     intake::{Intake, Limits, PARTS},
@@ -108,7 +108,7 @@ impl Collector {
             }
         }
         let mut programs = Programs::load(options, &sources, log)?;
-        let sampler = Sampler::new(options, &mut programs);
+        let mut sampler = Sampler::new(options, &mut programs);
         let limits = Limits {
             ranges: options.held,
             accesses: options.held,
@@ -118,6 +118,7 @@ impl Collector {
         programs.variables.allow_timings(TIMED_AT_ONCE);
         let files = Files::new();
         programs.attach(&sources, options, log)?;
+        sampler.start(&programs);
         Ok(Self {
             programs,
             intake,
@@ -230,6 +231,8 @@ impl Collector {
         let many_files = self.files.are_many(&self.programs);
         if due || many_files || self.holds_many() {
             self.empty(&mut rest, sink);
+        } else {
+            rest.windows = self.sampler.is_windowed().then(Windowed::default);
         }
         if many_files {
             let layer = self.options.layer;
@@ -275,9 +278,11 @@ impl Collector {
         settled
     }
 
-    /// Empty the slots and the ring, and hand out the counts.
+    /// Empty the slots and the ring, and hand out the counts. Of several parts, the last one tells of the
+    /// windows in which they were counted.
     fn empty(&mut self, drained: &mut Drained, sink: &mut dyn FnMut(Drained)) {
         let began = Instant::now();
+        let windows = self.sampler.take_windowed();
         for (range, counters) in self.programs.variables.take_slots() {
             self.intake.count(&range, &counters);
         }
@@ -292,9 +297,11 @@ impl Collector {
         for (range, counters) in counted {
             self.tally(&range, &counters, drained);
             if drained.tallies.len() >= BATCH {
+                drained.windows = windows.map(|_| Windowed::default());
                 sink(std::mem::take(drained));
             }
         }
+        drained.windows = windows;
         self.emptied = Instant::now();
         self.took = self.emptied - began;
     }

@@ -1,9 +1,28 @@
 //! The results that a collector hands out.
 
+use std::time::Duration;
+
 use units::{FileRange, Nanos};
 
 use super::sampling::{Sampled, Spent};
 use crate::tally::{FileKey, Tally, TracedFile};
+
+/// Windows in which accesses were counted, where the programs are attached for a part of the time only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windowed {
+    /// How many have ended.
+    pub windows: u32,
+    /// The time that they stand for.
+    pub time: Duration,
+}
+
+impl Windowed {
+    /// Add the windows of another time.
+    pub fn add(&mut self, more: Self) {
+        self.windows = self.windows.saturating_add(more.windows);
+        self.time += more.time;
+    }
+}
 
 /// The counts, files and accesses since the last time.
 #[derive(Debug, Default)]
@@ -20,6 +39,8 @@ pub struct Drained {
     pub sampled: Sampled,
     /// Processor time that tracing took.
     pub spent: Spent,
+    /// The windows in which the accesses were counted; `None`: all the time.
+    pub windows: Option<Windowed>,
 }
 
 impl Drained {
@@ -30,6 +51,9 @@ impl Drained {
         self.lost += more.lost;
         self.sampled.add(more.sampled);
         self.spent.add(more.spent);
+        if let Some(more) = more.windows {
+            self.windows.get_or_insert_default().add(more);
+        }
     }
 }
 

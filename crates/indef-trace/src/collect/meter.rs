@@ -18,8 +18,6 @@ use std::{
 use linux_abi::bpf;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::sampling::{Choice, Cost};
-
 /// The shortest time that is measured.
 const SHORTEST: Duration = Duration::from_millis(40);
 /// From one measurement to the next, while nothing changes.
@@ -77,13 +75,12 @@ impl Runs {
         sum
     }
 
-    /// The share of a processor's time since `before`, if the programs that pause are `attached` for this
-    /// share of the time.
-    fn share_since(self, before: Self, took: Duration, attached: f64) -> f64 {
+    /// The shares of a processor's time since `before`: of the programs that pause, and of the others.
+    fn shares_since(self, before: Self, took: Duration) -> (f64, f64) {
         let time = self.time.saturating_sub(before.time);
         let staying = self.staying.saturating_sub(before.staying);
-        let pausing = time.saturating_sub(staying).as_secs_f64() * attached;
-        (pausing + staying.as_secs_f64()) / took.as_secs_f64()
+        let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64();
+        (share(time.saturating_sub(staying)), share(staying))
     }
 
     /// `bpf_prog_show_fdinfo` in kernel/bpf/syscall.c, v6.1.
@@ -107,6 +104,19 @@ struct Begun {
     runs: Runs,
     /// Off again when it is dropped.
     statistics: Option<OwnedFd>,
+}
+
+/// What was measured, as shares of a processor's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// The programs that pause, while they are attached.
+    pub(super) attached: f64,
+    /// The others.
+    pub(super) staying: f64,
+    /// The collector, averaged.
+    pub(super) own: f64,
+    /// Chosen accesses per second since the last measurement.
+    pub(super) chosen: f64,
 }
 
 /// Measures again and again.
@@ -144,17 +154,15 @@ impl Meter {
         });
     }
 
-    /// End the measurement, if it is long enough: the cost under `choice`, with which the programs are
-    /// `attached` for this share of the time. `own` is the collector's processor time so far, `chosen` the
-    /// number of chosen accesses.
+    /// End the measurement, if it is long enough. `own` is the collector's processor time so far, `chosen`
+    /// the number of chosen accesses, `now_chosen` that of this measurement, which were one in `one_in`.
     pub(super) fn end(
         &mut self,
         programs: &[Watched],
-        choice: Choice,
-        attached: f64,
         own: Duration,
         chosen: u64,
-    ) -> Option<Cost> {
+        (now_chosen, one_in): (u64, u32),
+    ) -> Option<Measured> {
         let begun = self.begun.take_if(|begun| begun.at.elapsed() >= SHORTEST)?;
         let now = Instant::now();
         let runs = Runs::of(programs);
@@ -164,21 +172,26 @@ impl Meter {
         let share = own.saturating_sub(own_before).as_secs_f64() / since;
         self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
         let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
-        let measured = runs.share_since(begun.runs, now - begun.at, attached);
-        let programs = match begun.statistics {
-            Some(_) => measured,
+        let (attached, staying) = match begun.statistics {
+            Some(_) => runs.shares_since(begun.runs, now - begun.at),
             None => {
-                let seen = chosen * f64::from(choice.weight()) * attached;
-                chosen * ASSUMED_CHOSEN + seen * ASSUMED_SEEN
+                let rate = now_chosen as f64 / (now - begun.at).as_secs_f64();
+                let seen = rate * f64::from(one_in);
+                (rate * ASSUMED_CHOSEN + seen * ASSUMED_SEEN, 0.0)
             }
         };
         self.due = now + EVERY;
-        Some(Cost {
-            programs,
+        Some(Measured {
+            attached,
+            staying,
             own: self.own,
-            attaching: 0.0,
             chosen,
         })
+    }
+
+    /// The collector gets so many times the accesses from now on: what it cost before does not hold.
+    pub(super) fn expect(&mut self, times: f64) {
+        self.own *= times.min(1.0);
     }
 
     /// Measure again at once: the last measurement does not hold any more.
@@ -207,24 +220,24 @@ mod tests {
             time: Duration::from_millis(33),
             staying: Duration::from_millis(1),
         };
-        let share = |attached| runs.share_since(before, Duration::from_millis(100), attached);
-        assert!((share(1.0) - 0.33).abs() < 1e-9);
-        assert!((share(1.0 / 64.0) - 0.015).abs() < 1e-9);
+        let (attached, staying) = runs.shares_since(before, Duration::from_millis(100));
+        assert!((attached - 0.32).abs() < 1e-9);
+        assert!((staying - 0.01).abs() < 1e-9);
     }
 
     #[test]
     fn a_measurement_is_not_shorter_than_it_tells_something() {
         let mut meter = Meter::new();
-        let choice = Choice {
-            one_in: 1,
-            pauses: 1,
-        };
         meter.begin(&[]);
-        assert!(meter.end(&[], choice, 1.0, Duration::ZERO, 0).is_none());
+        assert!(meter.end(&[], Duration::ZERO, 0, (0, 1)).is_none());
         std::thread::sleep(SHORTEST);
-        let cost = meter.end(&[], choice, 1.0, Duration::from_secs(1), 500);
+        let cost = meter.end(&[], Duration::from_secs(1), 500, (500, 1));
         let cost = cost.unwrap();
         assert!(cost.own > 0.0 && cost.chosen > 100.0, "{cost:?}");
+        meter.expect(0.5);
+        assert_eq!(meter.own, cost.own / 2.0);
+        meter.expect(4.0);
+        assert_eq!(meter.own, cost.own / 2.0);
         // The next one is due later.
         meter.begin(&[]);
         assert!(meter.begun.is_none());

@@ -40,7 +40,7 @@ mod windows;
 mod wire;
 
 pub use collector::Collector;
-pub use drained::{Access, Drained};
+pub use drained::{Access, Drained, Windowed};
 pub use error::{Capability, FilterProblem, Limited, Step, TraceError};
 pub use options::{Filter, Layer, TraceOptions};
 pub use sampling::{Sampled, Sampling, Spent, relative_error};

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    drained::Windowed,
     error::TraceError,
     meter::{Meter, thread_time},
     options::TraceOptions,
@@ -61,14 +62,18 @@ pub(super) struct Sampler {
     slots: u32,
     /// The last window.
     open: Option<Open>,
+    /// The windows since they were last asked for, if some stand for more than themselves.
+    windowed: Option<Windowed>,
+    /// When the programs were attached.
+    started: Instant,
     /// Processor time of taking the counts.
     own: Duration,
-    /// Time in the programs up to a moment, and their share of a processor since then.
+    /// Time in the programs, up to `charged`.
     programs: Duration,
     charged: Instant,
-    share: f64,
-    /// Their share in a window.
-    in_window: f64,
+    /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
+    /// measurement.
+    shares: Option<(f64, f64)>,
     /// Processor time of attaching them last, and detaching them again.
     attaching: Duration,
 }
@@ -99,17 +104,27 @@ impl Sampler {
             began: now,
             slots: 0,
             open: None,
+            windowed: None,
+            started: now,
             own: Duration::ZERO,
             programs: Duration::ZERO,
             charged: now,
-            share: 0.0,
-            in_window: 0.0,
+            shares: None,
             attaching: Duration::ZERO,
         };
         programs.variables.set_salt(random());
         sampler.begin_slot();
         sampler.tell(programs);
         sampler
+    }
+
+    /// The programs were attached: the first look at their cost begins.
+    pub(super) fn start(&mut self, programs: &Programs) {
+        let now = Instant::now();
+        (self.started, self.began, self.charged) = (now, now, now);
+        if let Plan::Bounded(_, meter) = &mut self.plan {
+            meter.begin(programs.watched());
+        }
     }
 
     /// Note the time that taking the counts took the calling thread, since it had used `began`.
@@ -140,9 +155,11 @@ impl Sampler {
         if before == Slot::Window && self.slot != Slot::Window {
             programs.variables.set_sampling(1, 0);
         }
-        if let (Some(Open { choice, .. }), Slot::Window) = (self.open, before) {
-            self.measure(programs, choice, reader);
+        if let (Some(open), Slot::Window) = (self.open, before) {
+            self.note_window(open.choice.pauses);
+            self.measure(programs, open, reader);
         }
+        self.charge(before);
         if self.slot == Slot::Window {
             self.end_window(programs);
         }
@@ -202,42 +219,76 @@ impl Sampler {
             .set_sampling(choice.one_in, choice.weight());
     }
 
-    fn measure(&mut self, programs: &Programs, choice: Choice, reader: Duration) {
+    /// A window has ended that stands for so many.
+    fn note_window(&mut self, pauses: u32) {
+        if pauses > 1 || self.windowed.is_some() {
+            self.windowed.get_or_insert_default().add(Windowed {
+                windows: 1,
+                time: self.began.elapsed() * pauses,
+            });
+        }
+    }
+
+    /// The windows since the last call, of which the counts were taken now; `None` if they were counted all
+    /// the time.
+    pub(super) fn take_windowed(&mut self) -> Option<Windowed> {
+        let is_paused = self.windows.pauses() > 1;
+        std::mem::replace(&mut self.windowed, is_paused.then(Windowed::default))
+    }
+
+    /// Whether accesses are counted in windows, or were since the last call of [`Self::take_windowed`].
+    pub(super) fn is_windowed(&self) -> bool {
+        self.windowed.is_some()
+    }
+
+    fn measure(&mut self, programs: &Programs, open: Open, reader: Duration) {
+        let own = self.own + reader;
         let Plan::Bounded(control, meter) = &mut self.plan else {
             return;
         };
-        // Also in the slot after a window, when they cost less.
-        let attached = (2.0 / f64::from(choice.pauses)).min(1.0);
         let chosen = programs.variables.state().chosen;
-        let own = self.own + reader;
-        let Some(cost) = meter.end(programs.watched(), choice, attached, own, chosen) else {
+        let Open { choice, .. } = open;
+        let here = (chosen - open.chosen, choice.one_in);
+        let Some(measured) = meter.end(programs.watched(), own, chosen, here) else {
             return;
         };
-        let cycle = SLOT.as_secs_f64() * f64::from(choice.pauses);
+        self.shares = Some((measured.attached + measured.staying, measured.staying));
+        let pauses = f64::from(choice.pauses);
         let cost = Cost {
+            // Also in the slot after a window, when they cost less.
+            programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
+            own: measured.own,
             attaching: match choice.pauses {
                 1 => 0.0,
-                _ => self.attaching.as_secs_f64() / cycle,
+                _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
             },
-            ..cost
+            chosen: measured.chosen,
         };
+        let spent = (self.programs + own).as_secs_f64();
+        let debt = control.debt(spent, self.started.elapsed().as_secs_f64());
         let longest = longest(self.slots);
-        control.measured(cost, longest);
+        control.measured(cost, debt, longest);
         let next = control.choice(control.pauses(longest));
-        tracing::trace!("{cost:?} with {choice:?}: {next:?}");
+        tracing::trace!("{cost:?} with {choice:?}, {debt:.4} s too much: {next:?}");
         let (now, then) = (f64::from(choice.weight()), f64::from(next.weight()));
+        meter.expect(now / then);
         if (then / now).ln().abs() > MUCH {
             meter.hurry();
         }
-        self.share = cost.programs;
-        self.charge();
-        self.in_window = cost.programs / attached;
     }
 
-    /// Charge the programs for the time since they were charged last.
-    fn charge(&mut self) {
+    /// Charge the programs for the time since they were charged last, in a slot of this kind. Before the first
+    /// measurement they are charged for nothing: it charges them for all of it.
+    fn charge(&mut self, slot: Slot) {
+        let Some((attached, paused)) = self.shares else {
+            return;
+        };
         let now = Instant::now();
-        self.programs += (now - self.charged).mul_f64(self.share);
+        let share = match slot {
+            Slot::Window | Slot::After => attached,
+            Slot::Paused => paused,
+        };
+        self.programs += (now - self.charged).mul_f64(share);
         self.charged = now;
     }
 
@@ -272,7 +323,7 @@ impl Sampler {
             one_in: choice.one_in,
             chosen,
             squares: chosen as f64 + joint,
-            share: self.in_window.min(1.0),
+            share: self.shares.map_or(0.0, |(attached, _)| attached.min(1.0)),
         });
     }
 
@@ -283,7 +334,7 @@ impl Sampler {
 
     /// Processor time so far; `reader` is that of the ring's reader.
     pub(super) fn spent(&mut self, reader: Duration) -> Spent {
-        self.charge();
+        self.charge(self.slot);
         Spent {
             programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.programs),
             collector: self.own + reader,

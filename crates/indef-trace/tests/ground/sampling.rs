@@ -1,6 +1,8 @@
 //! Sampling: estimates agree with what was read, within the error that they state.
 
 use std::{
+    fs,
+    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -396,6 +398,72 @@ fn loop_the_cost_is_told() {
         // Calls without a pause cannot be free.
         assert!(percent.is_none_or(|percent| percent > 0.1), "{percent:?}");
     }
+}
+
+/// Twenty seconds of cached reads without a pause: what tracing takes from the first look on, as the kernel
+/// times the programs and Linux the collector, is within the bound, and what is told agrees with it.
+#[test]
+fn loop_the_bound_holds_from_the_beginning() {
+    const BOUND: f64 = 1.0;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    let statistics = linux_abi::bpf::enable_run_time().unwrap();
+    let others = programs();
+    let mut watch = Ticking(Watch::start(&TraceOptions {
+        sampling: Sampling::at_most_percent(BOUND),
+        ..options(Layer::Syscall, fs.path())
+    }));
+    let mut ours = programs();
+    ours.retain(|fd| !others.contains(fd));
+    let began = Instant::now();
+    let (mut looked, mut looks) = (began, 0);
+    while began.elapsed() < Duration::from_secs(20) {
+        actor.act("sweep f 20000");
+        if looked.elapsed() >= Duration::from_millis(50) {
+            looked = Instant::now();
+            watch.tick(looks);
+            looks += 1;
+        }
+    }
+    let programs = run_time(&ours);
+    let took = began.elapsed();
+    let seen = watch.0.finish();
+    drop(statistics);
+    let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64() * 100.0;
+    let (measured, told) = (share(programs), share(seen.spent.programs.unwrap()));
+    let collector = share(seen.spent.collector);
+    println!(
+        "programs {measured:.3} % of a processor, told {told:.3}, collector {collector:.3}; k {:.0}",
+        seen.sampled.one_in()
+    );
+    assert!(seen.sampled.one_in() > 10.0, "the load is no load");
+    assert!(measured + collector <= BOUND, "{measured} + {collector}");
+    assert!(told >= 0.7 * measured, "{told} of {measured}");
+}
+
+/// The descriptors of BPF programs that this process holds.
+fn programs() -> Vec<PathBuf> {
+    let open = fs::read_dir("/proc/self/fdinfo").unwrap();
+    let paths = open.map(|entry| entry.unwrap().path());
+    let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
+    paths
+        .filter(|path| text(path).contains("prog_type:"))
+        .collect()
+}
+
+/// The time that they ran.
+fn run_time(programs: &[PathBuf]) -> Duration {
+    let time = |path| {
+        let text = fs::read_to_string(path).unwrap();
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("run_time_ns:"));
+        Duration::from_nanos(line.unwrap().trim().parse().unwrap())
+    };
+    programs.iter().map(time).sum()
 }
 
 /// A watch that is looked after as the command line does it.

@@ -42,8 +42,8 @@ pub(crate) struct TraceArgs {
     pub(crate) raw: bool,
 
     /// Keep tracing below this many percent of one processor's time: where counting every access
-    /// would cost more, one in k is counted, k times; beyond k = 64 only in a part of the time, once
-    /// a trace has lasted for 20 s. 100 or `off`: count every one
+    /// would cost more, one in k is counted, k times; beyond k = 64 only in a part of the time. 100 or
+    /// `off`: count every one
     #[arg(long, value_name = "PCT", default_value = "1", value_parser = overhead, conflicts_with = "raw")]
     pub(crate) max_overhead: Sampling,
 
