@@ -23,7 +23,7 @@ impl Company {
 /// The tests of a test program (the name of its file) whose names begin with this. Other tests of
 /// guests keep any company: most of the time a guest needs one processor or waits, and it takes at
 /// most 1.5 GiB of memory.
-const RULES: [(&str, &str, Company); 14] = [
+const RULES: [(&str, &str, Company); 13] = [
     // Actors that sleep between their calls: some two seconds of processor time in a round.
     ("rounds", "loop_rounds::", Company::Waiting),
     // In a guest the same calls take both processors; where they are too slow, a round proves nothing,
@@ -36,13 +36,7 @@ const RULES: [(&str, &str, Company); 14] = [
     ("cli", "loop_top::", Company::Waiting),
     ("serve", "patience::", Company::Waiting),
     ("probe", "mounted::", Company::Waiting),
-    // For a device that takes seconds to finish a zone, that is gone for a minute, or that takes seconds for
-    // a write.
-    (
-        "vm",
-        "offload::vm_6_12_zones_that_are_left",
-        Company::Waiting,
-    ),
+    // For a device that is gone for a minute, or takes seconds for a write.
     ("vm_xfs_offload", "lost::", Company::Waiting),
     (
         "vm_serve",
