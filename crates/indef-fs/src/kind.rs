@@ -131,11 +131,12 @@ impl EngineKind {
     #[must_use]
     pub const fn keeps_rows(self) -> bool {
         match self {
-            Self::Ext4MoveExtent => true,
-            Self::XfsOffload
+            Self::Ext4MoveExtent
             | Self::XfsCommitRange
             | Self::XfsDedupeRange
-            | Self::XfsSwapExtents
+            | Self::XfsSwapExtents => true,
+            // The kernel chooses the place of all of these, or the device's zone does.
+            Self::XfsOffload
             | Self::BtrfsDefragRange
             | Self::F2fsOffload
             | Self::F2fsDefragment => false,

@@ -26,7 +26,10 @@
 
 use std::{collections::VecDeque, fs::File};
 
-use indef_core::{SkipReason, layout::Layout};
+use indef_core::{
+    SkipReason,
+    layout::{Layout, Row},
+};
 use linux_abi::{
     xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
     xfs_handle::open_unnoticed,
@@ -71,6 +74,8 @@ pub(super) struct CommitRange {
     pub(super) allow_unshare: bool,
     /// The device copies.
     pub(super) offload: Option<Offload>,
+    /// Rows of the device that data is placed in.
+    pub(super) row: Option<Row>,
     pub(super) turns: Turns,
 }
 
@@ -114,6 +119,7 @@ impl Relocator for CommitRange {
             target,
             copier,
             offload: self.offload.as_ref(),
+            row: self.row,
             turns: &self.turns,
             allow_unshare: self.allow_unshare,
             refused: false,
@@ -258,6 +264,7 @@ struct Commit<'a> {
     target: &'a Target,
     copier: &'a dyn RangeCopier,
     offload: Option<&'a Offload>,
+    row: Option<Row>,
     turns: &'a Turns,
     allow_unshare: bool,
     /// The device has refused to copy: the host does.
@@ -337,7 +344,7 @@ impl<'a> Commit<'a> {
             for range in &ranges {
                 for run in allocated_runs(&self.layout, *range) {
                     if self.device().is_none() || !self.donor.allocate_written(run) {
-                        self.donor.allocate(run)?;
+                        self.donor.allocate_in_row(run, self.row)?;
                     }
                 }
             }

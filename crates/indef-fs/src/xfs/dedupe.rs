@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 
 use indef_core::{
     SkipReason,
-    layout::{ExtentFlags, Layout},
+    layout::{ExtentFlags, Layout, Row},
 };
 use linux_abi::{
     cache::start_writeback,
@@ -76,6 +76,8 @@ pub(super) struct DedupeRange {
     pub(super) allow_unshare: bool,
     pub(super) strict: bool,
     pub(super) holds: Holds,
+    /// Rows of the device that data is placed in.
+    pub(super) row: Option<Row>,
     pub(super) turns: Turns,
 }
 
@@ -281,7 +283,7 @@ impl Dedupe<'_> {
                 let (unit, rest) = cut(&self.layout, run, Bytes(room), usize::MAX);
                 push_front(&mut self.chosen, rest);
                 room = room.saturating_sub(unit.len.get());
-                self.donor.allocate(unit)?;
+                self.donor.allocate_in_row(unit, self.engine.row)?;
                 runs.push(unit);
             }
             self.new = self

@@ -4,7 +4,7 @@ use std::{fs::File, io};
 
 use indef_core::{
     SkipReason,
-    layout::{ExtentFlags, Layout},
+    layout::{ExtentFlags, Layout, Row},
 };
 use linux_abi::{
     fiemap::Mapper,
@@ -18,13 +18,13 @@ use rustix::{
     },
     io::Errno,
 };
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     file::{refuse, whole},
     select::others,
 };
-use crate::{Refusal, Target, map};
+use crate::{Refusal, Target, map, survey::Cursor};
 
 /// `sizeof(struct xfs_dinode)`: the part of an inode before extents and attributes
 /// (fs/xfs/libxfs/xfs_format.h, v6.1).
@@ -112,6 +112,69 @@ impl<'a> Donor<'a> {
     /// Allocate `range`, in one piece if the file system has one.
     pub(super) fn allocate(&self, range: FileRange) -> Result<(), Refusal> {
         self.fallocate(FallocateFlags::KEEP_SIZE, range)
+    }
+
+    /// Allocate `range`; congruently to the `row`s of the device, where these are known and there is room.
+    ///
+    /// XFS aligns no allocation to a row (an extent size hint aligns to the file: `xfs_bmap_extsize_align`,
+    /// fs/xfs/libxfs/xfs_bmap.c, v6.18). So as much is allocated after the range as lies before a congruent
+    /// place, and that is taken out of the donor: what lies after it moves up. Only where nothing past the
+    /// range is allocated yet, as that would move, too.
+    pub(super) fn allocate_in_row(
+        &self,
+        range: FileRange,
+        row: Option<Row>,
+    ) -> Result<(), Refusal> {
+        self.allocate(range)?;
+        let Some(row) = row else {
+            return Ok(());
+        };
+        // Its place, if it lies in one piece and is the last one.
+        let place = |range: FileRange| -> Result<Option<PhysOffset>, Refusal> {
+            let rest = FileRange::between(range.start, FileOffset(u64::MAX));
+            let layout = self.layout(rest)?;
+            let allocated = allocated_runs(&layout, rest) == [range];
+            let is_one = allocated && layout.fragments_in(rest) == 1;
+            let first = layout.clipped(rest).next();
+            Ok(first.filter(|_| is_one).map(|extent| extent.phys))
+        };
+        let Some(first) = place(range)? else {
+            return Ok(());
+        };
+        let here = row.bytes - row.shift(first, FileOffset(0));
+        let gap = Cursor::in_rows(here, range, row.bytes).donor_len() - here;
+        if gap.is_zero() || !gap.get().is_multiple_of(self.target.block_size.get()) {
+            return Ok(());
+        }
+        let more = FileRange {
+            start: range.end(),
+            len: gap,
+        };
+        let longer = FileRange {
+            len: range.len + gap,
+            ..range
+        };
+        let is_longer = self.allocate(more).is_ok() && place(longer)?.is_some();
+        if !is_longer || !self.take_out(longer, gap)? {
+            self.release(more)?;
+        }
+        Ok(())
+    }
+
+    /// Take the first `gap` bytes of `range` out of the donor, so that the others move up; `false` where the
+    /// kernel cannot.
+    fn take_out(&self, range: FileRange, gap: Bytes) -> Result<bool, Refusal> {
+        let fail = |error| self.refuse("look at the donor", None, error);
+        let size = Bytes(self.file.metadata().map_err(fail)?.len());
+        // Blocks past the end would be given back (`xfs_prepare_shift`, fs/xfs/xfs_bmap_util.c, v6.18).
+        self.set_size(size.max(Bytes(range.end().get())))?;
+        let first = FileRange { len: gap, ..range };
+        let done = self.fallocate(FallocateFlags::COLLAPSE_RANGE, first);
+        if let Err(refusal) = &done {
+            tracing::debug!(%refusal, "the donor stays off the device's rows");
+        }
+        self.set_size(size)?;
+        Ok(done.is_ok())
     }
 
     /// Allocate `range` so that it reads as zeros because the device holds zeros, which the device

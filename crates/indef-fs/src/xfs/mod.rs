@@ -90,6 +90,7 @@ pub(crate) fn commit_range(
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: None,
+        row: options.row,
         turns: Turns::default(),
     }))
 }
@@ -138,6 +139,7 @@ pub(crate) fn offload(
     Ok(Box::new(commit::CommitRange {
         allow_unshare: options.allow_unshare,
         offload: Some(offload::Offload::new(device)),
+        row: None,
         turns: Turns::default(),
     }))
 }
@@ -158,6 +160,7 @@ pub(crate) fn dedupe_range(
         allow_unshare: options.allow_unshare,
         strict: options.strict,
         holds: Holds::default(),
+        row: options.row,
         turns: Turns::default(),
     }))
 }
@@ -184,6 +187,7 @@ pub(crate) fn swap_extents(
         allow_unshare: options.allow_unshare,
         by_name: options.by_name,
         reflink: has(Features::REFLINK),
+        row: options.row,
         turns: Turns::default(),
     }))
 }

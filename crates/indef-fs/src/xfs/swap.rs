@@ -15,7 +15,7 @@ use std::{collections::VecDeque, fs::File};
 
 use indef_core::{
     SkipReason,
-    layout::{ExtentFlags, Layout},
+    layout::{ExtentFlags, Layout, Row},
 };
 use linux_abi::{
     fiemap::Mapper,
@@ -58,6 +58,8 @@ pub(super) struct SwapExtents {
     pub(super) by_name: bool,
     /// Extents can be shared, so that parts of a file stay where they are.
     pub(super) reflink: bool,
+    /// Rows of the device that data is placed in.
+    pub(super) row: Option<Row>,
     pub(super) turns: Turns,
 }
 
@@ -149,7 +151,7 @@ impl SwapExtents {
             donor.match_room(&geometry);
         }
         donor.open_up(sample.size)?;
-        let moved = allocate(&donor, &layout, chosen, file)?;
+        let moved = allocate(&donor, &layout, chosen, file, self.row)?;
         let kept = kept(&layout, &moved, file);
         if !sole && !kept.is_empty() {
             return Err(SkipReason::InUse.into());
@@ -194,10 +196,11 @@ fn allocate(
     layout: &Layout,
     mut chosen: Vec<FileRange>,
     file: FileRange,
+    row: Option<Row>,
 ) -> Result<Vec<FileRange>, Refusal> {
     for range in &chosen {
         for run in allocated_runs(layout, *range) {
-            donor.allocate(run)?;
+            donor.allocate_in_row(run, row)?;
         }
     }
     let new = donor.layout(file)?;

@@ -18,7 +18,7 @@ use scratch_fs::{
 use units::{Bytes, FileRange};
 
 use crate::{
-    harness::{Bench, builder},
+    harness::{Bench, ROW, builder},
     state::State,
 };
 
@@ -425,4 +425,52 @@ pub(crate) fn page_cache(kind: EngineKind) {
     assert!(dropped.len() <= 24, "dropped: {dropped:?}");
     let CacheChange { added, .. } = change(&cold, &was_cold);
     assert!(added.len() <= 24, "added: {added:?}");
+}
+
+/// Ranges lie in the device's rows as they do in the file, where the engine says so.
+pub(crate) fn rows(kind: EngineKind) {
+    let Some(bench) = Bench::new(kind) else {
+        return;
+    };
+    let path = bench.path("rows");
+    make(&path, Bytes::mib(8), Bytes::kib(4));
+    // Free space that begins in the middle of a row.
+    let beside = File::create(bench.path("beside")).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&beside, flags, 0, (1 << 20) + 36_864).unwrap();
+    let state = State::of(&path);
+    let (long, short) = (256 << 10, 32 << 10);
+    let ranges = [
+        FileRange::new(0, long),
+        FileRange::new(512 << 10, short),
+        FileRange::new(576 << 10, short),
+        FileRange::new((768 << 10) + 4096, short),
+        FileRange::new(1 << 20, long),
+        FileRange::new((2 << 20) + 20_480, 300 << 10),
+        FileRange::new(4 << 20, 1 << 20),
+    ];
+    let target = Target::open(&path).unwrap();
+    let done = bench
+        .relocate_ranges(&target, &ranges, Bytes::kib(100), usize::MAX)
+        .unwrap();
+    let asked: Bytes = ranges.iter().map(|range| range.len).sum();
+    // One that moves whole files moves all.
+    let all = done.moved.relocated > asked;
+    assert!(done.moved.relocated >= asked, "{done:?}");
+    let now = state.check();
+    for range in ranges {
+        assert_eq!(now.layout.fragments_in(range), 1, "{range:?}");
+        let first = now.layout.clipped(range).next().unwrap();
+        let place = Bytes((first.phys.0 - ROW.origin.0) % ROW.bytes.0);
+        if !kind.keeps_rows() || all {
+            continue;
+        }
+        if range.len >= ROW.bytes {
+            assert_eq!(place.0, range.start.0 % ROW.bytes.0, "{range:?}");
+        } else {
+            assert!(place + range.len <= ROW.bytes, "{range:?} at {place:?}");
+        }
+    }
+    drop((target, beside));
+    finish(bench, &[now]);
 }

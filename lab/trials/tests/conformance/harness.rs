@@ -52,6 +52,12 @@ impl RangeCopier for PlainCopier {
     }
 }
 
+/// The rows that engines are told of.
+pub(crate) const ROW: Row = Row {
+    bytes: Bytes::kib(256),
+    origin: PhysOffset(20 << 10),
+};
+
 /// The results of a relocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
@@ -184,10 +190,7 @@ impl Bench {
             allow_unshare: self.allow_unshare,
             by_name: true,
             // Not every engine keeps to it.
-            row: Some(Row {
-                bytes: Bytes::kib(256),
-                origin: PhysOffset(0),
-            }),
+            row: Some(ROW),
             ..EngineOptions::default()
         };
         relocator(self.kind, &self.detected, &options)

@@ -49,6 +49,7 @@ suite! {
     loop_many_extents = crate::at_rest::many_extents,
     loop_odd_names = crate::at_rest::odd_names,
     loop_ranges_that_cut = crate::at_rest::ranges_that_cut,
+    loop_rows = crate::at_rest::rows,
     loop_dropped_midway = crate::at_rest::dropped_midway,
     loop_page_cache = crate::at_rest::page_cache,
     loop_written = crate::in_use::written,
