@@ -93,7 +93,10 @@ fn summary(stats: &Value) -> Vec<Vec<String>> {
         row("read by the host", bytes(&model["host_read_bytes"])),
         row("written by the host", bytes(&model["host_written_bytes"])),
         row("moved in the device", bytes(&model["migrated_bytes"])),
-        row("by commands", count(&model["migrations"]).to_string()),
+        row(
+            "  commands that moved it",
+            count(&model["migrations"]).to_string(),
+        ),
         row("write amplification", ratio(&stats["write_amplification"])),
         row("dies busy", percent(stats["die_utilisation"].as_f64())),
         row("in the write buffer", bytes(&model["buffered_bytes"])),
