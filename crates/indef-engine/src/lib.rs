@@ -24,7 +24,6 @@ mod absolute;
 mod cancel;
 pub mod claim;
 pub mod collect;
-mod completion;
 mod copier;
 mod process;
 pub mod resume;
@@ -32,6 +31,7 @@ pub mod run;
 mod sync;
 #[allow(unsafe_code)]
 mod timed;
+mod uring;
 
 pub use absolute::absolute;
 pub use cancel::Cancel;

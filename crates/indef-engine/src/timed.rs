@@ -15,7 +15,7 @@ use std::{
 use io_uring::{IoUring, opcode, types::Fd};
 use units::FileRange;
 
-use crate::completion::wait_for_one;
+use crate::uring;
 
 /// Direct reads are aligned to this: the largest logical block size that is in use.
 const ALIGNMENT: usize = 4096;
@@ -48,12 +48,7 @@ impl TimedReads {
     ///
     /// io_uring is missing or not allowed here.
     pub fn new() -> io::Result<Self> {
-        let ring = IoUring::builder().dontfork().build(DEEPEST as u32)?;
-        let mut probe = io_uring::Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        if !probe.is_supported(opcode::Read::CODE) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        let ring = uring::ring_for(DEEPEST as u32, &[opcode::Read::CODE])?;
         // Every page of it is touched: Btrfs reads into others through the page cache.
         let memory = vec![0xA5; MOST_IN_FLIGHT + ALIGNMENT];
         Ok(Self {
@@ -98,7 +93,7 @@ impl TimedReads {
             if self.in_flight == 0 {
                 break;
             }
-            wait_for_one(&mut self.ring)?;
+            uring::wait(&mut self.ring)?;
             let completed = self.ring.completion();
             done.extend(completed.map(|entry| (entry.user_data() as usize, entry.result())));
             for (slot, result) in done.drain(..) {
@@ -153,7 +148,7 @@ fn check(result: i32, wanted: Option<u64>) -> io::Result<()> {
 impl Drop for TimedReads {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // Only after `wait_for_one` failed for a reason that no retry helps. The kernel may still write
+            // Only after waiting failed for a reason that no retry helps. The kernel may still write
             // to the memory: never give it to anybody else.
             mem::forget(mem::take(&mut self.memory));
         }

@@ -15,7 +15,7 @@ use std::{
 use io_uring::{IoUring, opcode, squeue::Entry, types::Fd};
 
 use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
-use crate::completion::wait_for_one;
+use crate::uring;
 
 /// The present use of a buffer.
 #[derive(Clone, Copy, Debug)]
@@ -57,18 +57,9 @@ impl std::fmt::Debug for Ring {
 impl Ring {
     /// Make a ring. Fails where io_uring is missing or not allowed.
     pub(super) fn new(depth: usize, piece: usize) -> io::Result<Self> {
-        // READ and WRITE came with 5.6; a kernel that has rings but not these is treated as one
-        // that has none.
-        let ring = IoUring::builder()
-            .dontfork()
-            .build(depth.next_power_of_two() as u32)?;
-        let mut probe = io_uring::Probe::new();
-        ring.submitter().register_probe(&mut probe)?;
-        if !probe.is_supported(opcode::Read::CODE) || !probe.is_supported(opcode::Write::CODE) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
+        let operations = [opcode::Read::CODE, opcode::Write::CODE];
         Ok(Self {
-            ring,
+            ring: uring::ring_for(depth.next_power_of_two() as u32, &operations)?,
             buffers: Buffers::new(depth, piece),
             slots: vec![None; depth],
             in_flight: 0,
@@ -108,7 +99,7 @@ impl Ring {
             if self.in_flight == 0 {
                 return failed.map_or(Ok(()), Err);
             }
-            wait_for_one(&mut self.ring)?;
+            uring::wait(&mut self.ring)?;
             done.extend(
                 self.ring
                     .completion()
@@ -202,7 +193,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // Only after `wait_for_one` failed for a reason that no retry helps. The kernel may still write
+            // Only after waiting failed for a reason that no retry helps. The kernel may still write
             // to the buffers: never give their memory to anybody else.
             mem::forget(mem::replace(&mut self.buffers, Buffers::new(0, 0)));
         }
