@@ -32,6 +32,7 @@ mod sync;
 #[allow(unsafe_code)]
 mod timed;
 mod uring;
+mod workers;
 
 pub use absolute::absolute;
 pub use cancel::Cancel;

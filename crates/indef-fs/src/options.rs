@@ -1,5 +1,7 @@
 //! The options of engines.
 
+use std::time::Duration;
+
 use indef_core::layout::Row;
 
 /// Options that every engine gets.
@@ -13,6 +15,9 @@ pub struct EngineOptions {
     pub strict: bool,
     /// The engine was asked for by name: its warnings are known.
     pub by_name: bool,
+    /// Locks that are held longer are counted, by an engine that holds them several times in a step
+    /// ([`Moved::further_stalls`](crate::Moved::further_stalls)).
+    pub max_stall: Duration,
     /// How many requests an engine keeps in flight for one file.
     pub queue_depth: u32,
     /// The device's rows, where they are known: engines that can, place data congruently to them.
@@ -25,6 +30,7 @@ impl Default for EngineOptions {
             allow_unshare: false,
             strict: false,
             by_name: false,
+            max_stall: Duration::MAX,
             queue_depth: 32,
             row: None,
         }

@@ -143,6 +143,9 @@ pub struct Moved {
     pub locked: Nanos,
     /// Bytes moved under these locks.
     pub locked_bytes: Bytes,
+    /// How often locks were held longer than [`EngineOptions::max_stall`](crate::EngineOptions::max_stall)
+    /// beside that time.
+    pub further_stalls: u64,
     /// The part of that time that a smaller step would have taken, too: a commit.
     pub overhead: Nanos,
     /// The longest time from a change of place to its commit while others had the file open: a
@@ -174,6 +177,7 @@ impl AddAssign for Moved {
         self.host_written += more.host_written;
         self.offloaded += more.offloaded;
         self.note_lock_and(more.locked, more.locked_bytes, more.overhead);
+        self.further_stalls += more.further_stalls;
         self.uncommitted = self.uncommitted.max(more.uncommitted);
     }
 }

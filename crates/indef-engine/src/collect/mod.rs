@@ -32,7 +32,7 @@ use indef_fs::Roots;
 pub use seen::{CollectOptions, CollectSummary, Found, Problem, Seen};
 
 use self::walker::{Walk, Walker};
-use crate::Cancel;
+use crate::{Cancel, workers};
 
 /// Walk `paths` (files and directories) and hand everything to `visit`, which is called from many
 /// threads at once, in no particular order.
@@ -60,11 +60,10 @@ pub fn collect_beneath(
     };
     let given = root::identities(paths);
     let walk = Walk::new(roots, paths, given, options, cancel, visit, jobs);
+    let work = || Walker::new(&walk).work();
     std::thread::scope(|scope| {
-        for _ in 1..jobs {
-            scope.spawn(|| Walker::new(&walk).work());
-        }
-        Walker::new(&walk).work();
+        workers::begin(scope, jobs - 1, work);
+        work();
     });
     walk.counts.summary(cancel.is_cancelled())
 }

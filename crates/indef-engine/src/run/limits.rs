@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Mutex, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -14,28 +14,37 @@ use super::StopCause;
 use crate::{Cancel, sync::lock};
 
 /// Bytes that may still be written. They are reserved before a relocation begins, and those that it
-/// did not need are given back, so that at no time more can have been written than there were.
+/// did not need are given back, so that at no time more can have been written than there were, if
+/// engines write what they say. Where one wrote more, others may write less: below 0 nobody may.
 #[derive(Debug)]
-pub(super) struct Budget(AtomicU64);
+pub(super) struct Budget(AtomicI64);
 
 impl Budget {
     pub(super) fn new(bytes: Bytes) -> Self {
-        Self(AtomicU64::new(bytes.get()))
+        Self(AtomicI64::new(signed(bytes)))
     }
 
     /// Take this many, if they are there.
     pub(super) fn reserve(&self, bytes: Bytes) -> bool {
         self.0
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                left.checked_sub(bytes.get())
+                (left >= signed(bytes)).then(|| left - signed(bytes))
             })
             .is_ok()
     }
 
-    /// Give back bytes that were reserved and not needed.
-    pub(super) fn refund(&self, bytes: Bytes) {
-        self.0.fetch_add(bytes.get(), Ordering::Relaxed);
+    /// The end of a relocation: give back bytes that were reserved and not written, or take those that
+    /// were written beyond.
+    pub(super) fn settle(&self, reserved: Bytes, written: Bytes) {
+        self.0.update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.saturating_add(signed(reserved))
+                .saturating_sub(signed(written))
+        });
     }
+}
+
+fn signed(bytes: Bytes) -> i64 {
+    i64::try_from(bytes.get()).unwrap_or(i64::MAX)
 }
 
 /// Whether, and why, a run ends early.
@@ -149,9 +158,20 @@ mod tests {
         assert!(budget.reserve(Bytes(60)));
         assert!(!budget.reserve(Bytes(41)));
         assert!(budget.reserve(Bytes(40)));
-        budget.refund(Bytes(10));
+        budget.settle(Bytes(40), Bytes(30));
         assert!(!budget.reserve(Bytes(11)));
         assert!(budget.reserve(Bytes(10)));
+    }
+
+    #[test]
+    fn what_is_written_beyond_a_reservation_is_taken_from_the_others() {
+        let budget = Budget::new(Bytes(100));
+        assert!(budget.reserve(Bytes(50)) && budget.reserve(Bytes(50)));
+        budget.settle(Bytes(50), Bytes(80));
+        budget.settle(Bytes(50), Bytes(10));
+        assert!(!budget.reserve(Bytes(11)));
+        assert!(budget.reserve(Bytes(10)));
+        assert!(Budget::new(Bytes(u64::MAX)).reserve(Bytes(u64::MAX)));
     }
 
     #[test]

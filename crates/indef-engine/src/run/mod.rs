@@ -40,7 +40,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread::Scope,
+    thread::{self, Scope},
     time::Instant,
 };
 
@@ -66,7 +66,7 @@ use self::{
     shared::Run,
     volume::Volumes,
 };
-use crate::{Cancel, sync::lock};
+use crate::{Cancel, sync::lock, workers};
 
 /// Carry `plans` out. Returns when everything is done, or nothing more may be done; whatever
 /// happens to single files is in the result.
@@ -118,7 +118,6 @@ fn run_with(
         copier: &*copier,
         workers: options.workers(),
         files,
-        gathering: AtomicBool::new(false),
         stop: Stop::new(cancel, options.time_limit),
         budget: Budget::new(bytes),
         pace: Pace::new(options.rate),
@@ -131,13 +130,10 @@ fn run_with(
         results: Mutex::new(Vec::with_capacity(files)),
     };
     let schedule = Schedule::new(jobs);
-    std::thread::scope(|scope| {
-        for _ in 0..run
-            .workers
-            .min(files.max(1))
-            .max(run.workers.min(files * 4))
-        {
-            scope.spawn(|| run.work(&schedule, scope));
+    thread::scope(|scope| {
+        let wanted = run.workers.min((files * 4).max(1));
+        if run.begin_workers(wanted, None, &schedule, scope) == 0 {
+            run.work(None, &schedule, scope);
         }
     });
     for job in schedule.rest() {
@@ -148,8 +144,25 @@ fn run_with(
 }
 
 impl Run<'_> {
+    /// Begin so many workers, for one file system only if its device number is given. Returns their
+    /// number, which may be smaller.
+    fn begin_workers<'scope>(
+        &'scope self,
+        wanted: usize,
+        only: Option<u64>,
+        schedule: &'scope Schedule,
+        scope: &'scope Scope<'scope, '_>,
+    ) -> usize {
+        workers::begin(scope, wanted, move || self.work(only, schedule, scope))
+    }
+
     /// The loop of one worker.
-    fn work<'scope>(&'scope self, schedule: &'scope Schedule, scope: &'scope Scope<'scope, '_>) {
+    fn work<'scope>(
+        &'scope self,
+        only: Option<u64>,
+        schedule: &'scope Schedule,
+        scope: &'scope Scope<'scope, '_>,
+    ) {
         // Not the idle class: an application that waits for a page which we read, or for the locks
         // under which we write, would wait for our turn; mq-deadline lets the idle class wait for
         // up to 10 s (prio_aging_expire; block/mq-deadline.c, v6.1).
@@ -159,7 +172,7 @@ impl Run<'_> {
             tracing::debug!(%error, "the I/O priority cannot be set");
         }
         let mut mapper = Mapper::default();
-        while let Some(task) = schedule.next(&self.stop) {
+        while let Some(task) = schedule.next(only, &self.stop) {
             match task {
                 Task::File(job, opening) => {
                     let mut pieces = self.open_safely(*job, &mut mapper).into_iter();
@@ -177,7 +190,8 @@ impl Run<'_> {
     }
 
     /// Where an engine moves files together, begin as many as it wants, unless somebody has said how
-    /// many, or how slowly. The workers wait for each other most of the time.
+    /// many, or how slowly. The workers wait for each other most of the time. Files of other file
+    /// systems are not for them.
     fn gather<'scope>(
         &'scope self,
         piece: &Piece,
@@ -186,12 +200,12 @@ impl Run<'_> {
     ) {
         let wanted = piece.file.relocator().gathers().min(self.files);
         let is_free = self.options.jobs == 0 && self.options.rate.is_none();
-        if !is_free || wanted <= self.workers || self.gathering.swap(true, Ordering::Relaxed) {
+        let file = &piece.file;
+        if !is_free || wanted <= self.workers || file.volume.gathers.swap(true, Ordering::Relaxed) {
             return;
         }
-        for _ in self.workers..wanted {
-            scope.spawn(|| self.work(schedule, scope));
-        }
+        let only = Some(file.target.id.dev);
+        self.begin_workers(wanted - self.workers, only, schedule, scope);
     }
 
     /// Open a file; a panic on the way is that file's failure.
@@ -234,7 +248,7 @@ impl Run<'_> {
                 spent: piece.cost,
             }
         });
-        self.budget.refund(piece.cost.saturating_sub(end.spent));
+        self.budget.settle(piece.cost, end.spent);
         self.observer.on(Event::Settled {
             id: piece.file.target.id,
             reserved: piece.cost,

@@ -135,9 +135,9 @@ impl Run<'_> {
             .fetch_max(done.locked.get(), Ordering::Relaxed);
         self.longest_uncommitted
             .fetch_max(done.uncommitted.get(), Ordering::Relaxed);
-        if done.locked > self.options.max_stall.into() {
-            self.stalls_over_limit.fetch_add(1, Ordering::Relaxed);
-        }
+        let longest = u64::from(done.locked > self.options.max_stall.into());
+        self.stalls_over_limit
+            .fetch_add(longest + done.further_stalls, Ordering::Relaxed);
     }
 
     /// The size of a piece's steps: its own, or one for all files that are moved together.

@@ -22,7 +22,7 @@ pub(super) struct Schedule {
 }
 
 struct State {
-    jobs: std::vec::IntoIter<Box<Job>>,
+    jobs: VecDeque<Box<Job>>,
     pieces: VecDeque<Piece>,
     /// Workers that open files, and so may add pieces.
     opening: usize,
@@ -36,7 +36,7 @@ impl Schedule {
     pub(super) fn new(jobs: Vec<Box<Job>>) -> Self {
         Self {
             state: Mutex::new(State {
-                jobs: jobs.into_iter(),
+                jobs: jobs.into(),
                 pieces: VecDeque::new(),
                 opening: 0,
             }),
@@ -44,16 +44,19 @@ impl Schedule {
         }
     }
 
-    /// The next task; `None` when there will be none any more. After a stop no file is begun, and
-    /// the pieces of open ones are still handed out, so that their files come to an end.
-    pub(super) fn next(&self, stop: &Stop<'_>) -> Option<Task<'_>> {
+    /// The next task, of this file system only if one is given (its device number); `None` when there
+    /// will be none any more. After a stop no file is begun, and the pieces of open ones are still
+    /// handed out, so that their files come to an end.
+    pub(super) fn next(&self, only: Option<u64>, stop: &Stop<'_>) -> Option<Task<'_>> {
+        let fits = |dev| only.is_none_or(|only| only == dev);
         let mut state = lock(&self.state);
         loop {
-            if let Some(piece) = state.pieces.pop_front() {
+            let piece = take(&mut state.pieces, |piece| fits(piece.file.target.id.dev));
+            if let Some(piece) = piece {
                 return Some(Task::Piece(piece));
             }
             if stop.cause().is_none()
-                && let Some(job) = state.jobs.next()
+                && let Some(job) = take(&mut state.jobs, |job| fits(job.id.dev))
             {
                 state.opening += 1;
                 return Some(Task::File(job, Opening(self)));
@@ -74,7 +77,14 @@ impl Schedule {
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)
             .jobs
+            .into_iter()
     }
+}
+
+/// Take the first one that fits.
+fn take<T>(queue: &mut VecDeque<T>, fits: impl FnMut(&T) -> bool) -> Option<T> {
+    let at = queue.iter().position(fits)?;
+    queue.remove(at)
 }
 
 /// A worker that opens a file. Others wait for its findings, so its end is signalled even when it

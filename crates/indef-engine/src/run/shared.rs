@@ -25,8 +25,6 @@ pub(super) struct Run<'a> {
     pub(super) copier: &'a dyn RangeCopier,
     pub(super) workers: usize,
     pub(super) files: usize,
-    /// Whether workers were added for an engine that moves files together.
-    pub(super) gathering: AtomicBool,
     pub(super) stop: Stop<'a>,
     pub(super) budget: Budget,
     pub(super) pace: Pace,

@@ -152,6 +152,25 @@ fn no_more_is_written_than_the_budget_and_the_best_goes_first() {
 }
 
 #[test]
+fn bytes_beyond_what_an_engine_said_are_those_of_other_files() {
+    let sim = Simulated::new();
+    // The first one has the most fragments, and is moved first.
+    let plans = ["writes-twice", "second", "third"]
+        .iter()
+        .zip([64, 32, 16])
+        .map(|(name, fragments)| sim.file(name, fragments, 64 / fragments * BLOCK))
+        .collect();
+    let options = RunOptions {
+        jobs: 1,
+        ..options()
+    };
+    let result = sim.run(plans, &options);
+    let reasons =
+        ["writes-twice", "second", "third"].map(|name| find(&result, name).reason.clone());
+    assert_eq!(reasons, [None, None, skip(SkipReason::OverBudget)]);
+}
+
+#[test]
 fn no_more_is_written_than_the_plans_said() {
     let sim = Simulated::new();
     let mut plan = sim.file("whole-file-engine", 64, BLOCK);
@@ -232,6 +251,62 @@ fn steps_stay_within_the_stall_limit() {
 }
 
 #[test]
+fn each_stall_of_a_step_counts() {
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.fixed = Duration::from_millis(9);
+        state.further_stalls = 3;
+    }
+    let options = RunOptions {
+        max_stall: Duration::from_millis(8),
+        ..options()
+    };
+    let result = sim.run(vec![sim.file("file", 4, BLOCK)], &options);
+    assert_eq!(result.stalls_over_limit, 4);
+}
+
+/// A child process has address space for so many further threads, and no more.
+#[test]
+fn a_run_goes_on_with_the_threads_that_there_are() {
+    const STACK: u64 = 1 << 30;
+    const VARIABLE: &str = "INDEF_TEST_THREADS";
+    let Some(threads) = std::env::var(VARIABLE).ok() else {
+        for threads in ["0", "2"] {
+            let name = "run::tests::a_run_goes_on_with_the_threads_that_there_are";
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", name])
+                .env(VARIABLE, threads)
+                .env("RUST_MIN_STACK", STACK.to_string())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{threads} threads: {said}");
+            assert!(said.contains("1 passed"), "{said}");
+        }
+        return;
+    };
+    let sim = Simulated::new();
+    let plans = (0..20)
+        .map(|n| sim.file(&format!("{n}"), 4, BLOCK))
+        .collect();
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let most = pages * rustix::param::page_size() as u64;
+    let room = threads.parse::<u64>().unwrap() * (STACK + (128 << 20)) + (256 << 20);
+    let limit = rustix::process::Rlimit {
+        current: Some(most + room),
+        maximum: None,
+    };
+    rustix::process::setrlimit(rustix::process::Resource::As, limit).unwrap();
+    let options = RunOptions {
+        jobs: 8,
+        ..options()
+    };
+    assert_eq!(sim.run(plans, &options).totals.files_moved, 20);
+}
+
+#[test]
 fn the_rate_is_kept_with_and_without_copying() {
     for copies in [false, true] {
         let sim = Simulated::new();
@@ -290,6 +365,30 @@ fn an_engine_that_moves_files_together_gets_many_unless_somebody_said_how_many()
     assert!((8..=16).contains(&many), "{many}");
     assert!(most_at_once(3, None) <= 3);
     assert!(most_at_once(0, Some(Bytes::gib(1))) <= 4);
+}
+
+#[test]
+fn workers_for_files_that_are_moved_together_leave_those_of_another_file_system_alone() {
+    const FILES: usize = 40;
+    let sim = Simulated::new();
+    {
+        let mut state = sim.state.lock().unwrap();
+        state.gathers = 32;
+        state.sleeps = true;
+        state.fixed = Duration::from_millis(50);
+    }
+    let plans: Vec<_> = (0..FILES)
+        .map(|n| ["", "other-"][n % 2].to_owned() + &n.to_string())
+        .map(|name| sim.file(&name, 64, BLOCK))
+        .collect();
+    let options = RunOptions {
+        jobs: 0,
+        ..options()
+    };
+    let result = sim.run(plans, &options);
+    assert_eq!(result.totals.files_moved, FILES as u64);
+    let others = sim.state.lock().unwrap().most_others;
+    assert!(others <= options.workers(), "{others}");
 }
 
 #[test]

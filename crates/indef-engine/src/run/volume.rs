@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -25,6 +25,8 @@ pub(super) struct Volume {
     pub(super) room: Room,
     /// The size of steps in which several files are moved together.
     pub(super) step_size: OnceLock<Arc<Mutex<StepSize>>>,
+    /// Whether it has workers of its own, for an engine that moves files together.
+    pub(super) gathers: AtomicBool,
 }
 
 impl Volume {
@@ -43,6 +45,7 @@ impl Volume {
             allow_unshare: options.allow_unshare,
             strict: options.strict,
             by_name: options.engine.is_some(),
+            max_stall: options.max_stall,
             queue_depth: options.queue_depth,
             row: options.row,
         };
@@ -73,6 +76,7 @@ impl Volume {
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
             room: Room::new(options.min_free_pct),
             step_size: OnceLock::new(),
+            gathers: AtomicBool::new(false),
         })
     }
 

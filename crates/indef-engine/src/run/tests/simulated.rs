@@ -1,10 +1,11 @@
 //! A file system that exists in memory only, with an engine: real (small) files to be opened, made
-//! up maps and moves. The name of each file tells what it does wrong.
+//! up maps and moves. The name of each file tells what it does wrong. Those whose names begin with `other`
+//! are on another file system, which moves no files together.
 
 use std::{
     collections::HashMap,
     fs::File,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -23,6 +24,8 @@ use units::{FileOffset, FileRange, PhysOffset};
 use super::super::{backend::Backend, job::Job, *};
 
 pub(super) const BLOCK: u64 = 4096;
+/// What the other file system says of itself; nothing else comes of it.
+const OTHERS_BLOCK: Bytes = Bytes(1024);
 
 #[derive(Default)]
 pub(super) struct State {
@@ -36,6 +39,9 @@ pub(super) struct State {
     pub(super) free: u64,
     taken: u64,
     pub(super) most_taken: u64,
+    /// Relocations under way on the other file system, and the most that were.
+    others: usize,
+    pub(super) most_others: usize,
     /// How long a step holds the locks: for each, and for each MiB.
     pub(super) fixed: Duration,
     pub(super) per_mib: Duration,
@@ -44,6 +50,15 @@ pub(super) struct State {
     pub(super) copies: bool,
     pub(super) splits: bool,
     pub(super) gathers: usize,
+    /// Further locks of each step that were held for too long.
+    pub(super) further_stalls: u64,
+}
+
+fn is_other(path: &Path) -> bool {
+    path.file_name()
+        .unwrap()
+        .as_encoded_bytes()
+        .starts_with(b"other")
 }
 
 pub(super) struct Simulated {
@@ -105,7 +120,7 @@ impl Simulated {
             path,
             root_len: None,
             born: None,
-            dev: status.dev(),
+            dev: status.dev() + u64::from(is_other(&self.path(name))),
             inode: status.ino(),
             size: facts.size,
             block_size: facts.block_size,
@@ -148,24 +163,33 @@ impl Backend for Simulated {
         }
         let mut target = Target::open(&job.path)?;
         target.block_size = Bytes(BLOCK);
+        target.id.dev += u64::from(is_other(&job.path));
         Ok(target)
     }
 
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError> {
         let mut fs = indef_fs::detect(&target.file, &target.path)?;
         fs.kind = FsKind::Ext4;
-        fs.block_size = Bytes(BLOCK);
+        fs.block_size = match is_other(&target.path) {
+            true => OTHERS_BLOCK,
+            false => Bytes(BLOCK),
+        };
         Ok(fs)
     }
 
     fn relocator(
         &self,
         kind: EngineKind,
-        _: &Filesystem,
+        fs: &Filesystem,
         _: &EngineOptions,
     ) -> Result<Box<dyn Relocator>, Refusal> {
+        let state = Arc::clone(&self.state);
+        let gathers = match fs.block_size {
+            OTHERS_BLOCK => 0,
+            _ => state.lock().unwrap().gathers,
+        };
         match kind {
-            EngineKind::Ext4MoveExtent => Ok(Box::new(Engine(Arc::clone(&self.state)))),
+            EngineKind::Ext4MoveExtent => Ok(Box::new(Engine { state, gathers })),
             _ => Err(SkipReason::NoEngine.into()),
         }
     }
@@ -202,7 +226,10 @@ impl Backend for Simulated {
     }
 }
 
-struct Engine(Arc<Mutex<State>>);
+struct Engine {
+    state: Arc<Mutex<State>>,
+    gathers: usize,
+}
 
 impl Relocator for Engine {
     fn name(&self) -> &'static str {
@@ -217,11 +244,11 @@ impl Relocator for Engine {
     }
 
     fn splits(&self) -> bool {
-        self.0.lock().unwrap().splits
+        self.state.lock().unwrap().splits
     }
 
     fn gathers(&self) -> usize {
-        self.0.lock().unwrap().gathers
+        self.gathers
     }
 
     fn moves_whole_files(&self) -> bool {
@@ -239,18 +266,20 @@ impl Relocator for Engine {
         if name.starts_with("no-better-place") {
             return Err(SkipReason::NoGain.into());
         }
-        if self.0.lock().unwrap().copies {
+        if self.state.lock().unwrap().copies {
             copier
                 .copy(&target.file, &target.file, &ranges)
                 .map_err(|error| target.error("copy", None, error))?;
         }
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         state.begun.push(target.id.inode);
         let bytes = ranges.iter().map(|r| r.len.get()).sum();
         state.taken += bytes;
         state.most_taken = state.most_taken.max(state.taken);
+        state.others += usize::from(is_other(&target.path));
+        state.most_others = state.most_others.max(state.others);
         Ok(Box::new(Move {
-            state: Arc::clone(&self.0),
+            state: Arc::clone(&self.state),
             target,
             ranges,
             moved: 0,
@@ -292,7 +321,12 @@ impl Relocation for Move<'_> {
             relocated(&mut state, self.target.id.inode, &self.ranges, pieces);
         }
         let host = if state.copies { bytes } else { 0 };
-        let sleeps = state.sleeps;
+        let offloaded = if name.starts_with("writes-twice") {
+            2 * bytes
+        } else {
+            0
+        };
+        let (sleeps, further_stalls) = (state.sleeps, state.further_stalls);
         drop(state);
         if sleeps {
             std::thread::sleep(locked);
@@ -301,9 +335,10 @@ impl Relocation for Move<'_> {
             relocated: Bytes(bytes),
             host_read: Bytes(host),
             host_written: Bytes(host),
-            offloaded: Bytes::ZERO,
+            offloaded: Bytes(offloaded),
             locked: locked.into(),
             locked_bytes: Bytes(bytes),
+            further_stalls,
             ..Moved::default()
         };
         Ok(if done {
@@ -316,7 +351,9 @@ impl Relocation for Move<'_> {
 
 impl Drop for Move<'_> {
     fn drop(&mut self) {
-        self.state.lock().unwrap().taken -= self.bytes;
+        let mut state = self.state.lock().unwrap();
+        state.taken -= self.bytes;
+        state.others -= usize::from(is_other(&self.target.path));
     }
 }
 
