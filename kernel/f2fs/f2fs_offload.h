@@ -103,7 +103,9 @@ struct f2fs_offload {
 	__u32 steps;		/* out: how often files were locked to move data */
 	__u64 locked_ns;	/* out: the longest time for which they were locked */
 	__u32 locked_blocks;	/* out: the blocks that were moved meanwhile */
-	__u32 reserved[7];	/* 0 */
+	__u32 stalls;		/* out: how often they were locked for longer than stall_ns */
+	__u64 stall_ns;		/* 0: nothing counts as that */
+	__u32 reserved[4];	/* 0 */
 };
 
 #endif /* _F2FS_OFFLOAD_H */

@@ -5,7 +5,6 @@
 
 use std::{
     fs::{self, File},
-    num::NonZeroU32,
     os::fd::AsFd,
     path::Path,
     sync::atomic::Ordering,
@@ -13,8 +12,8 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
-use linux_abi::f2fs::offload::{Flags, Range, offload_in_steps};
+use anyhow::{Result, ensure};
+use linux_abi::f2fs::offload::{Flags, Range, Steps, offload_in_steps};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use workloads::Numbers;
 
@@ -131,8 +130,11 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
             2 => Flags::NO_IN_DEVICE | Flags::NO_COPY,
             _ => Flags::empty(),
         };
-        let blocks = NonZeroU32::new(1 + numbers.below(600_u32)).context("not 0")?;
-        let report = offload_in_steps(&root, &ranges, flags, blocks)?;
+        let sized = Steps {
+            blocks: 1 + numbers.below(600_u32),
+            stall_ns: 0,
+        };
+        let report = offload_in_steps(&root, &ranges, flags, sized)?;
         for outcome in &report.ranges {
             stage.note(outcome)?;
             ranges_moved += u64::from(outcome.moved > 0);

@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use linux_abi::f2fs::offload::{Flags, Status, offload};
+use linux_abi::f2fs::{
+    offload::{Flags, Status, offload},
+    write_checkpoint,
+};
 
 use crate::{
     failing::CONVENTIONAL,
@@ -66,6 +69,50 @@ pub(crate) fn run(folder: &Path, zoned: &Path, finish: u64) -> Result<()> {
     ensure!(longest < finish / 2, "a write took {longest:?}");
     for file in &files {
         file.check_on_device()?;
+    }
+    let last = files.pop().zip(left).context("no file was moved")?;
+    leave_what_is_free(folder, zoned, finish, last)
+}
+
+/// The log leaves a section whose only file is gone. It must not be reset, for others to write to it,
+/// before its zone is finished.
+fn leave_what_is_free(
+    folder: &Path,
+    zoned: &Path,
+    finish: Duration,
+    (last, zone): (Known, u64),
+) -> Result<()> {
+    let [next, _other] = Known::fragmented(folder, [1001, 1002], BLOCKS, BLOCKS / 6)?;
+    let root = File::open(folder)?;
+    let state = || Ok::<_, anyhow::Error>(zones(zoned)?.swap_remove(zone as usize));
+    fs::remove_file(&last.path)?;
+    drop(last);
+    let mover = File::open(&next.path)?;
+    let range = next.whole_of(&mover);
+    let begun = Instant::now();
+    let report = thread::scope(|scope| {
+        let mover = scope.spawn(|| offload(&mover, &[range], Flags::empty()));
+        while !mover.is_finished() {
+            write_checkpoint(&root)?;
+            let state = state()?;
+            // The zone is finished later than that.
+            let too_early = begun.elapsed() < finish;
+            ensure!(
+                !too_early || state != "em",
+                "zone {zone} was reset while it was to be finished"
+            );
+            thread::sleep(10 * PAUSE);
+        }
+        let report = mover.join().expect("it does not panic");
+        anyhow::Ok(report?)
+    })?;
+    ensure!(report.ranges[0].status == Status::Done, "{report:?}");
+    next.check_on_device()?;
+    while state()? != "em" {
+        let waited = begun.elapsed();
+        ensure!(waited < 20 * finish, "zone {zone} is not reset");
+        write_checkpoint(&root)?;
+        thread::sleep(Duration::from_millis(100));
     }
     Ok(())
 }

@@ -4,7 +4,6 @@
 use std::{
     cell::Cell,
     fs::{self, File},
-    num::NonZeroU32,
     os::fd::AsFd,
     path::Path,
     process::{Command, Stdio},
@@ -14,7 +13,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use linux_abi::f2fs::offload::{
-    Flags, MAX_STEP_BLOCKS, Range, Report, Status, offload, offload_in_steps,
+    Flags, MAX_STEP_BLOCKS, Range, Report, Status, Steps, offload, offload_in_steps,
 };
 
 use rustix::io::Errno;
@@ -95,9 +94,16 @@ impl Calls {
     }
 
     fn in_steps(&self, ranges: &[Range<'_>], blocks: u64) -> Result<Report> {
-        let (on, blocks) = (ranges[0].file, u32::try_from(blocks)?);
-        let blocks = NonZeroU32::new(blocks).context("no blocks")?;
-        self.note(offload_in_steps(on, ranges, Flags::empty(), blocks)?)
+        let steps = Steps {
+            blocks: u32::try_from(blocks)?,
+            stall_ns: 0,
+        };
+        self.note(offload_in_steps(
+            ranges[0].file,
+            ranges,
+            Flags::empty(),
+            steps,
+        )?)
     }
 
     fn note(&self, report: Report) -> Result<Report> {
@@ -412,7 +418,10 @@ pub(crate) fn unreadable(folder: &Path, asked: &Path) -> Result<()> {
 
 /// Move whole files by one call, in small steps.
 pub(crate) fn relocate(paths: &[&str]) -> Result<()> {
-    const STEP: u32 = 400;
+    const STEPS: Steps = Steps {
+        blocks: 400,
+        stall_ns: 0,
+    };
     let files: Vec<(File, u64)> = paths
         .iter()
         .map(|path| {
@@ -430,8 +439,7 @@ pub(crate) fn relocate(paths: &[&str]) -> Result<()> {
         })
         .collect();
     let (first, _) = files.first().context("no file")?;
-    let step = NonZeroU32::new(STEP).expect("not 0");
-    let report = offload_in_steps(first, &ranges, Flags::empty(), step)?;
+    let report = offload_in_steps(first, &ranges, Flags::empty(), STEPS)?;
     println!("{report:?}");
     Ok(())
 }

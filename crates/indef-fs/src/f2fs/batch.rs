@@ -15,7 +15,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     fs::File,
-    io,
+    io, slice,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -67,7 +67,8 @@ pub(super) struct Answer {
     pub(super) moved: Moved,
 }
 
-/// Makes one call for many requests.
+/// Makes one call for many requests. The first one's file stands for all: of several, a call that fails
+/// is made again for each.
 pub(super) type Call<'a> = &'a dyn Fn(&[Request]) -> io::Result<Report>;
 
 /// Where requests meet.
@@ -250,35 +251,23 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// The error of a call, which all of its requests have.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(transparent)]
-struct OfCall(Arc<io::Error>);
-
-impl From<OfCall> for io::Error {
-    fn from(error: OfCall) -> Self {
-        // By its number, it is the kernel's for everybody.
-        match error.0.raw_os_error() {
-            Some(number) => Self::from_raw_os_error(number),
-            None => Self::other(error),
-        }
-    }
-}
-
 fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
     match call(requests) {
         Ok(report) => share(requests, &report).into_iter().map(Ok).collect(),
-        Err(error) => {
-            let error = OfCall(Arc::new(error));
-            requests.iter().map(|_| Err(error.clone().into())).collect()
-        }
+        Err(error) if requests.len() == 1 => vec![Err(error)],
+        // Maybe only the first file is refused (its mount is read-only, say): each gets its own answer.
+        Err(_) => requests
+            .iter()
+            .flat_map(|request| carry_out(slice::from_ref(request), call))
+            .collect(),
     }
 }
 
 /// Divide the work of a call among its requests. The kernel reports for each range how much was
-/// moved, but by which way only for all of them: where there was more than one way, a request's
-/// share of each is its share of the bytes. The sums are exact. The longest lock is told to one of
-/// them, so that it counts once: the first one that moved something, or the first one.
+/// moved, but by which way only for all of them: where there was more than one way, or a part was
+/// written in vain, a request's share of each is its share of the moved bytes (of those that were asked
+/// for, if none were moved). The sums are exact. The locks are told to one of them, so that they count
+/// once: the first one that moved something, or the first one.
 fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
     let mut outcomes = report.ranges.iter().copied();
     let mine: Vec<Vec<RangeOutcome>> = requests
@@ -287,23 +276,30 @@ fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
         .collect();
     let moved = |outcomes: &[RangeOutcome]| outcomes.iter().map(|o| o.moved).sum::<u64>();
     let all: u64 = mine.iter().map(|outcomes| moved(outcomes)).sum();
+    let weight = |request: &Request, own| if all > 0 { own } else { request.bytes().get() };
+    let weights: Vec<u64> = { requests.iter().zip(&mine) }
+        .map(|(request, outcomes)| weight(request, moved(outcomes)))
+        .collect();
+    let whole = weights.iter().sum::<u64>().max(1);
     let mut before = 0;
-    let mut lock = (
+    let mut locks = (
         Nanos(report.locked_ns),
         BLOCK * u64::from(report.locked_blocks),
+        // The longest is one of them.
+        u64::from(report.stalls).saturating_sub(1),
     );
     let mut answers = Vec::with_capacity(mine.len());
-    for outcomes in mine {
+    for (outcomes, weight) in mine.into_iter().zip(weights) {
         let own = moved(&outcomes);
         let upto = |total: u64, bytes: u64| {
-            (u128::from(total) * u128::from(bytes) / u128::from(all.max(1))) as u64
+            (u128::from(total) * u128::from(bytes) / u128::from(whole)) as u64
         };
-        let part = |total: u64| upto(total, before + own) - upto(total, before);
+        let part = |total: u64| upto(total, before + weight) - upto(total, before);
         let (host, memory) = (part(report.bytes_host), part(report.bytes_from_memory));
         let device = part(report.bytes_in_device + report.bytes_copied);
-        let (locked, locked_bytes) = match own {
+        let (locked, locked_bytes, further_stalls) = match own {
             0 if all > 0 => Default::default(),
-            _ => std::mem::take(&mut lock),
+            _ => std::mem::take(&mut locks),
         };
         answers.push(Answer {
             outcomes,
@@ -314,10 +310,11 @@ fn share(requests: &[Request], report: &Report) -> Vec<Answer> {
                 offloaded: Bytes(device),
                 locked,
                 locked_bytes,
+                further_stalls,
                 ..Moved::default()
             },
         });
-        before += own;
+        before += weight;
     }
     answers
 }

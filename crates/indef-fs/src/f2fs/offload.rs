@@ -14,7 +14,6 @@
 use std::{
     fs::File,
     io,
-    num::NonZeroU32,
     os::fd::AsFd,
     path::PathBuf,
     sync::{
@@ -25,7 +24,7 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::f2fs::offload::{
-    Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Way, offload,
+    Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Steps, Way, offload,
     offload_in_steps,
 };
 use rustix::io::Errno;
@@ -59,6 +58,8 @@ const PARTS: usize = MAX_RANGES / 4;
 pub(crate) struct F2fsOffload {
     way: Way,
     section: Bytes,
+    /// Locks that are held longer are counted.
+    stall_ns: u64,
     batches: Batches,
     settler: Settler,
     relocations: AtomicU64,
@@ -72,12 +73,13 @@ impl F2fsOffload {
     /// # Errors
     ///
     /// [`SkipReason::NoOffload`] where they cannot, or a missing privilege.
-    pub(crate) fn new(fs: &Filesystem, _options: &EngineOptions) -> Result<Self, Refusal> {
+    pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
         let way = way(fs)?;
         tracing::info!(?way, "data of F2FS is moved by its offload");
         Ok(Self {
             way,
             section: f2fs_section(fs).unwrap_or(SECTION),
+            stall_ns: u64::try_from(options.max_stall.as_nanos()).unwrap_or(u64::MAX),
             batches: Batches::default(),
             settler: Settler::new(SETTLING),
             relocations: AtomicU64::new(0),
@@ -102,8 +104,11 @@ impl F2fsOffload {
         let Some(first) = requests.first() else {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         };
-        let step = blocks_of(step_of(requests));
-        let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), step);
+        let steps = Steps {
+            blocks: blocks_of(step_of(requests)),
+            stall_ns: self.stall_ns,
+        };
+        let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), steps);
         let report = call(&ranges)?;
         let left = left(&report);
         if left.is_empty() {
@@ -166,13 +171,13 @@ fn join(mut first: Report, left: &[usize], second: Report) -> Report {
     if second.locked_ns > first.locked_ns {
         (first.locked_ns, first.locked_blocks) = (second.locked_ns, second.locked_blocks);
     }
+    first.stalls += second.stalls;
     first
 }
 
 /// The blocks of a step that moves at most this many bytes.
-fn blocks_of(bytes: Bytes) -> NonZeroU32 {
-    let blocks = (bytes.get() / BLOCK.get()).min(MAX_STEP_BLOCKS.into());
-    NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN)
+fn blocks_of(bytes: Bytes) -> u32 {
+    (bytes.get() / BLOCK.get()).clamp(1, MAX_STEP_BLOCKS.into()) as u32
 }
 
 /// Make moved data durable, and the old places free.
@@ -198,8 +203,12 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
         Err(Errno::XDEV) => return Err(SkipReason::NoOffload.into()),
         Err(errno) => return Err(fail(errno.into()).into()),
     };
-    // With a step size, as calls have one: a module that is older than it refuses both.
-    let query = offload_in_steps(&root, &[], Flags::QUERY, NonZeroU32::MIN);
+    // With all that calls have: a module that is older than that refuses both.
+    let steps = Steps {
+        blocks: 1,
+        stall_ns: 1,
+    };
+    let query = offload_in_steps(&root, &[], Flags::QUERY, steps);
     match query.map(|report| report.capability.way) {
         Ok(Way::None) => Err(SkipReason::NoOffload.into()),
         Ok(way) => Ok(way),

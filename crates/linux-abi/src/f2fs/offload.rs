@@ -4,7 +4,6 @@
 use std::{
     fmt, io,
     mem::{offset_of, size_of},
-    num::NonZeroU32,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
 };
 
@@ -191,6 +190,17 @@ pub struct Report {
     pub locked_ns: u64,
     /// Number of 4 KiB blocks that were moved in that time.
     pub locked_blocks: u32,
+    /// Number of times that they were locked for longer than [`Steps::stall_ns`].
+    pub stalls: u32,
+}
+
+/// How files are locked to move data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// At most this many 4 KiB blocks are moved each time, up to [`MAX_STEP_BLOCKS`]; 0: 8192.
+    pub blocks: u32,
+    /// Times that take longer are counted, in nanoseconds; 0: none.
+    pub stall_ns: u64,
 }
 
 /// `struct f2fs_offload_range`.
@@ -227,7 +237,9 @@ struct Offload {
     steps: u32,
     locked_ns: u64,
     locked_blocks: u32,
-    reserved: [u32; 7],
+    stalls: u32,
+    stall_ns: u64,
+    reserved: [u32; 4],
 }
 
 const _: () = {
@@ -241,7 +253,8 @@ const _: () = {
     assert!(offset_of!(Offload, bytes_in_device) == 32);
     assert!(offset_of!(Offload, step_blocks) == 80);
     assert!(offset_of!(Offload, locked_ns) == 88);
-    assert!(offset_of!(Offload, reserved) == 100);
+    assert!(offset_of!(Offload, stall_ns) == 104);
+    assert!(offset_of!(Offload, reserved) == 112);
     assert!(<Offload as ioctl::IoctlArgument>::REQUEST == 0xC080_F540);
 };
 
@@ -284,6 +297,8 @@ pub const ABI: &[AbiItem] = &[
             ("steps", offset_of!(Offload, steps)),
             ("locked_ns", offset_of!(Offload, locked_ns)),
             ("locked_blocks", offset_of!(Offload, locked_blocks)),
+            ("stalls", offset_of!(Offload, stalls)),
+            ("stall_ns", offset_of!(Offload, stall_ns)),
             ("reserved", offset_of!(Offload, reserved)),
         ],
         requests: &[
@@ -320,7 +335,8 @@ unsafe impl ioctl::IoctlArgument for Offload {
 /// The kernel's errno: `ENOTTY` where it (or the file system) does not have this ioctl, `EPERM`
 /// without `CAP_SYS_ADMIN`.
 pub fn query(file: impl AsFd, flags: Flags) -> io::Result<Capability> {
-    call(file.as_fd(), &[], flags | Flags::QUERY, 0).map(|report| report.capability)
+    let steps = Steps::default();
+    call(file.as_fd(), &[], flags | Flags::QUERY, steps).map(|report| report.capability)
 }
 
 /// Give each of these ranges contiguous blocks, in the given order. `on` is any file or folder of the
@@ -335,11 +351,10 @@ pub fn query(file: impl AsFd, flags: Flags) -> io::Result<Capability> {
 /// the file system is not zoned and mounted `mode=lfs`, or the flags leave no way, `EIO` where it was
 /// shut down or the checkpoint failed. With `EIO` some ranges may have been moved.
 pub fn offload(on: impl AsFd, ranges: &[Range<'_>], flags: Flags) -> io::Result<Report> {
-    call(on.as_fd(), ranges, flags, 0)
+    call(on.as_fd(), ranges, flags, Steps::default())
 }
 
-/// As [`offload`], with at most `blocks` 4 KiB blocks in a step. Files are locked for the time of a
-/// step.
+/// As [`offload`], in these steps. Files are locked for the time of a step.
 ///
 /// # Errors
 ///
@@ -348,16 +363,16 @@ pub fn offload_in_steps(
     on: impl AsFd,
     ranges: &[Range<'_>],
     flags: Flags,
-    blocks: NonZeroU32,
+    steps: Steps,
 ) -> io::Result<Report> {
-    call(on.as_fd(), ranges, flags, blocks.get())
+    call(on.as_fd(), ranges, flags, steps)
 }
 
 fn call(
     on: BorrowedFd<'_>,
     ranges: &[Range<'_>],
     flags: Flags,
-    step_blocks: u32,
+    steps: Steps,
 ) -> io::Result<Report> {
     let too_many = || io::Error::from_raw_os_error(libc::E2BIG);
     let mut raw: Vec<RawRange> = ranges
@@ -376,7 +391,8 @@ fn call(
         count: u32::try_from(raw.len()).map_err(|_| too_many())?,
         // Valid, exclusive and unmoved until the ioctl returns.
         ranges: raw.as_mut_ptr() as u64,
-        step_blocks,
+        step_blocks: steps.blocks,
+        stall_ns: steps.stall_ns,
         ..Offload::default()
     };
     ioctl::call(on, &mut argument)?;
@@ -402,6 +418,7 @@ fn call(
         steps: argument.steps,
         locked_ns: argument.locked_ns,
         locked_blocks: argument.locked_blocks,
+        stalls: argument.stalls,
     })
 }
 

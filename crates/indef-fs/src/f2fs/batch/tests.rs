@@ -55,6 +55,7 @@ fn all_done(requests: &[Request]) -> Report {
         steps: 1,
         locked_ns: 0,
         locked_blocks: 0,
+        stalls: 0,
     }
 }
 
@@ -224,6 +225,48 @@ fn a_failed_call_is_told_to_everybody_with_its_number() {
 }
 
 #[test]
+fn where_the_first_file_is_refused_the_others_are_moved() {
+    let call = |requests: &[Request]| match requests[0].relocation {
+        1 => Err(io::Error::from_raw_os_error(30)),
+        _ => Ok(all_done(requests)),
+    };
+    let requests = [1, 2, 3].map(|n| request(n, vec![part(0, 4096, false)]));
+    let answers = carry_out(&requests, &call);
+    let moved = answers.into_iter().map(|answer| match answer {
+        Ok(answer) => Ok(answer.moved.relocated),
+        Err(error) => Err(error.raw_os_error()),
+    });
+    let moved: Vec<_> = moved.collect();
+    assert_eq!(moved, [Err(Some(30)), Ok(Bytes::kib(4)), Ok(Bytes::kib(4))]);
+}
+
+#[test]
+fn what_was_written_in_vain_is_somebodys() {
+    let requests = [4096, 8192].map(|len| request(1, vec![part(0, len, false)]));
+    let mut report = all_done(&requests);
+    for outcome in &mut report.ranges {
+        outcome.status = Status::Device(5);
+        outcome.moved = 0;
+    }
+    report.bytes_in_device = 9000;
+    let answers = share(&requests, &report).into_iter();
+    let written: Vec<_> = answers.map(|answer| answer.moved.offloaded).collect();
+    assert_eq!(written, [Bytes(3000), Bytes(6000)]);
+}
+
+#[test]
+fn each_stall_of_a_call_is_told_once() {
+    let requests = [1, 2].map(|n| request(n, vec![part(0, 4096, false)]));
+    let mut report = all_done(&requests);
+    (report.locked_ns, report.stalls) = (1000, 3);
+    let answers = share(&requests, &report).into_iter();
+    let told: Vec<_> = answers
+        .map(|answer| (answer.moved.locked, answer.moved.further_stalls))
+        .collect();
+    assert_eq!(told, [(Nanos(1000), 2), (Nanos(0), 0)]);
+}
+
+#[test]
 fn a_lock_in_vain_counts_too() {
     let requests = [1, 2].map(|n| request(n, vec![part(0, 4096, false)]));
     let mut report = all_done(&requests);
@@ -272,10 +315,8 @@ proptest! {
         prop_assert_eq!(locked.count(), 1);
         prop_assert_eq!(sum.locked, Nanos(1000));
         prop_assert_eq!(sum.locked_bytes, Bytes::kib(28));
-        if all > 0 {
-            prop_assert_eq!(sum.offloaded, Bytes(ways.0 + ways.1));
-            prop_assert_eq!(sum.host_read, Bytes(ways.2));
-            prop_assert_eq!(sum.host_written, Bytes(ways.2 + ways.3));
-        }
+        prop_assert_eq!(sum.offloaded, Bytes(ways.0 + ways.1));
+        prop_assert_eq!(sum.host_read, Bytes(ways.2));
+        prop_assert_eq!(sum.host_written, Bytes(ways.2 + ways.3));
     }
 }

@@ -21,6 +21,7 @@ fn report(ranges: &[(Status, u64)], steps: u32) -> Report {
         steps,
         locked_ns: 0,
         locked_blocks: 0,
+        stalls: 0,
     }
 }
 
