@@ -70,19 +70,20 @@ pub(crate) fn run(folder: &Path, zoned: &Path, finish: u64) -> Result<()> {
     for file in &files {
         file.check_on_device()?;
     }
-    let last = files.pop().zip(left).context("no file was moved")?;
-    leave_what_is_free(folder, zoned, finish, last)
+    Ok(())
 }
 
 /// The log leaves a section whose only file is gone. It must not be reset, for others to write to it,
-/// before its zone is finished.
-fn leave_what_is_free(
-    folder: &Path,
-    zoned: &Path,
-    finish: Duration,
-    (last, zone): (Known, u64),
-) -> Result<()> {
-    let [next, _other] = Known::fragmented(folder, [1001, 1002], BLOCKS, BLOCKS / 6)?;
+/// before its zone is finished, for which the device takes this many milliseconds.
+pub(crate) fn leave_what_is_free(folder: &Path, zoned: &Path, finish: u64) -> Result<()> {
+    let finish = Duration::from_millis(finish);
+    let [last, next] = Known::fragmented(folder, [1, 2], BLOCKS, BLOCKS / 6)?;
+    last.relocate_all(Flags::empty(), BLOCKS)?;
+    let zone_of = |file: &Known| {
+        let place = file.place()?.context("it has no blocks")?;
+        anyhow::Ok((place - CONVENTIONAL) / ZONE)
+    };
+    let zone = zone_of(&last)?;
     let root = File::open(folder)?;
     let state = || Ok::<_, anyhow::Error>(zones(zoned)?.swap_remove(zone as usize));
     fs::remove_file(&last.path)?;
@@ -93,7 +94,10 @@ fn leave_what_is_free(
     let report = thread::scope(|scope| {
         let mover = scope.spawn(|| offload(&mover, &[range], Flags::empty()));
         while !mover.is_finished() {
-            write_checkpoint(&root)?;
+            // Later, the section may become free before the log takes another one.
+            if begun.elapsed() < finish / 2 {
+                write_checkpoint(&root)?;
+            }
             let state = state()?;
             // The zone is finished later than that.
             let too_early = begun.elapsed() < finish;
@@ -108,6 +112,10 @@ fn leave_what_is_free(
     })?;
     ensure!(report.ranges[0].status == Status::Done, "{report:?}");
     next.check_on_device()?;
+    ensure!(
+        zone_of(&next)? != zone,
+        "zone {zone} was given away while it was to be finished"
+    );
     while state()? != "em" {
         let waited = begun.elapsed();
         ensure!(waited < 20 * finish, "zone {zone} is not reset");

@@ -54,6 +54,9 @@ fn run(arguments: &[String]) -> Result<()> {
         ["finish", folder, zoned, milliseconds] => {
             finish::run(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
         }
+        ["leave-free", folder, zoned, milliseconds] => {
+            finish::leave_what_is_free(Path::new(folder), Path::new(zoned), milliseconds.parse()?)
+        }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
         ["several", folder] => several::run(Path::new(folder)),
         ["dirty-together", folder] => several::dirty(Path::new(folder)),

@@ -86,6 +86,11 @@ fn vm_6_12_blocks_with_metadata_are_not_copied_by_the_device() {
 /// A device that allows few active zones, and takes a long time to finish one: longer than a write
 /// to the moved file may take.
 fn finishing(release: Release) {
+    with_slow_finish(release, "finish");
+}
+
+/// A trial on such a device.
+fn with_slow_finish(release: Release, subject: &str) {
     // Everything else is slow in a kernel that looks for faults.
     let milliseconds = match fixture::setting("INDEF_DEBUG_KERNEL", 0) {
         0 => 2000,
@@ -111,8 +116,18 @@ fn finishing(release: Release) {
     let mut device = options.flashd().unwrap();
     device.profile = Profile::parse(ZERO, &profile).unwrap();
     let zns = Zns::serving(Device::open(&device).unwrap(), options).unwrap();
-    let script = format!("{PROGRAM} finish $ZNS_MOUNT $ZNS_ZONED {milliseconds}");
+    let script = format!("{PROGRAM} {subject} $ZNS_MOUNT $ZNS_ZONED {milliseconds}");
     trial(release, &zns, &script);
+}
+
+#[test]
+fn vm_6_1_a_section_is_not_reset_while_its_zone_is_finished() {
+    with_slow_finish(Release::Linux6_1, "leave-free");
+}
+
+#[test]
+fn vm_6_12_a_section_is_not_reset_while_its_zone_is_finished() {
+    with_slow_finish(Release::Linux6_12, "leave-free");
 }
 
 #[test]

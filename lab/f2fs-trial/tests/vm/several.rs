@@ -69,6 +69,7 @@ fn make_unreadable(device: &Device, place: u64) {
         length_bytes: 4096,
         access: Some(Access::Read),
         left: None,
+        delay_ns: 0,
         failed: 0,
     };
     device.inject_error(fault).unwrap();
