@@ -237,6 +237,9 @@ Examples:
         /// How many commands fail [default: all]
         #[arg(long, value_name = "N")]
         times: Option<u64>,
+        /// Answer them so many milliseconds later, as a drive does that tries again before it gives up
+        #[arg(long, value_name = "MS", default_value_t = 0)]
+        delay: u64,
         /// The namespace
         #[arg(long, value_name = "ID", default_value_t = 1)]
         namespace: u32,

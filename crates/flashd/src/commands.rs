@@ -225,6 +225,7 @@ pub(crate) fn inject(args: &InjectArgs) -> Result<()> {
             length,
             on,
             times,
+            delay,
             namespace,
             ask,
         } => {
@@ -238,6 +239,7 @@ pub(crate) fn inject(args: &InjectArgs) -> Result<()> {
                     FailingAccess::Both => None,
                 },
                 left: *times,
+                delay_ns: delay.saturating_mul(1_000_000),
                 failed: 0,
             };
             (ask, Ask::InjectError(fault))

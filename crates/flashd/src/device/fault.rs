@@ -2,7 +2,8 @@
 //! they are cleared or the daemon ends, and stay through a power cut.
 //!
 //! A command that touches a range that fails is not begun: nothing is read, written or moved, a
-//! zone's write pointer stays, and the model charges no time for it. Of a copy or a migration the
+//! zone's write pointer stays, and the model charges no time for it; but the answer may come late, as that
+//! of a drive which tries again before it gives up. Of a copy or a migration the
 //! sources are read and the destinations written. A command counts once, however many of its parts
 //! are touched, and against the fault that was given first. Flushes, deallocation and zone
 //! management touch nothing.
@@ -33,6 +34,9 @@ pub struct ErrorFault {
     pub access: Option<Access>,
     /// Commands that will still fail; `None`: all.
     pub left: Option<u64>,
+    /// The time from a command that fails to its answer, in nanoseconds of real time.
+    #[serde(default)]
+    pub delay_ns: u64,
     /// Commands that have failed.
     #[serde(default)]
     pub failed: u64,
@@ -107,14 +111,14 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Return the access that fails this request, and count it. `append_at` gives the write pointer
-    /// of the zone that begins at an offset.
+    /// Return the access that fails this request, and the delay of the answer, and count it. `append_at`
+    /// gives the write pointer of the zone that begins at an offset.
     pub(super) fn strike(
         &self,
         namespace: u32,
         request: &Request<'_>,
         append_at: impl Fn(u64) -> u64,
-    ) -> Option<Access> {
+    ) -> Option<(Access, u64)> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
@@ -130,10 +134,10 @@ impl Faults {
                     struck = struck.or(Some(access));
                 }
             });
-            if struck.is_some() {
+            if let Some(access) = struck {
                 fault.failed += 1;
                 fault.left = fault.left.map(|left| left - 1);
-                return struck;
+                return Some((access, fault.delay_ns));
             }
         }
         None

@@ -113,6 +113,8 @@ enum Answer {
     Now(Outcome),
     /// In real nanoseconds.
     At(u64, Success),
+    /// The same.
+    FailsAt(u64, Failure),
     Later(Ticket, Success),
 }
 
@@ -164,6 +166,9 @@ impl Device {
                     });
                 });
             }
+            Answer::FailsAt(deadline, failure) => {
+                self.pace.run_at(deadline, move || complete(Err(failure)));
+            }
             Answer::Later(ticket, success) => {
                 let waiting = Waiting(Box::new(move |outcome: Outcome| {
                     complete(outcome.map(|_| success));
@@ -182,6 +187,7 @@ impl Device {
         match self.start(namespace, request) {
             Answer::Now(outcome) => outcome,
             Answer::At(_, success) => Ok(success),
+            Answer::FailsAt(_, failure) => Err(failure),
             Answer::Later(ticket, success) => {
                 self.wait_for(ticket, Waiting(Box::new(|_| {})));
                 Ok(success)
@@ -370,8 +376,13 @@ impl Device {
         let _order = ordered.then(|| lock(&self.order[namespace]));
         let mut model = lock(&self.model);
         let append_at = |zone| write_pointer(model.zones(namespace), zone);
-        if let Some(access) = self.faults.strike(id, request, append_at) {
-            return Answer::Now(Err(Failure::Injected(access)));
+        match self.faults.strike(id, request, append_at) {
+            None => {}
+            Some((access, 0)) => return Answer::Now(Err(Failure::Injected(access))),
+            Some((access, delay_ns)) => {
+                let deadline = self.clock.real_ns().saturating_add(delay_ns);
+                return Answer::FailsAt(deadline, Failure::Injected(access));
+            }
         }
         let now = self.clock.model_now();
         let accepted = match model.submit(now, namespace, &request.command()) {

@@ -419,8 +419,27 @@ fn error(namespace: u32, access: Option<Access>, block: u64, left: Option<u64>) 
         length_bytes: BLOCK,
         access,
         left,
+        delay_ns: 0,
         failed: 0,
     }
+}
+
+#[test]
+fn an_error_may_come_late() {
+    let device = device();
+    let fault = ErrorFault {
+        delay_ns: 20_000_000,
+        ..error(1, None, 0, None)
+    };
+    device.inject_error(fault).unwrap();
+    let begun = std::time::Instant::now();
+    let failed = write(&device, CONVENTIONAL, 0, 1, 1);
+    assert_eq!(failed, Err(Failure::Injected(Access::Write)));
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+    // Others do not wait for it.
+    let begun = std::time::Instant::now();
+    write(&device, CONVENTIONAL, BLOCK, 1, 1).unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(20));
 }
 
 #[test]

@@ -435,6 +435,7 @@ fn injected_errors_are_media_errors() {
         length_bytes: 1,
         access: Some(access),
         left: Some(1),
+        delay_ns: 0,
         failed: 0,
     };
     let device = &fixture.device;
