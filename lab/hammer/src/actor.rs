@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{PoisonError, atomic::Ordering},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use linux_abi::{
@@ -27,7 +27,7 @@ use crate::{
     front::front,
     model::Findings,
     script::{How, MOST_BLOCKS, Place, Step, What, Where},
-    shared::{Shared, lock},
+    shared::{FAILS_AFTER, Shared, lock},
     stamp::{BLOCK, Value},
 };
 
@@ -122,6 +122,9 @@ impl Actor<'_> {
             path: subject.path.clone(),
             blocks: 0..0,
         };
+        if self.shared.unreadable.load(Ordering::Relaxed) && step.what.reads() {
+            return;
+        }
         let line = format!("a{} {} {what}", self.number, subject.name);
         let result = self.try_to(step.what, &subject, &other, &mut changed);
         self.shared.operations.fetch_add(1, Ordering::Relaxed);
@@ -208,10 +211,7 @@ impl Actor<'_> {
                 open()?.sync_all()?;
                 shared.model().fsynced(id, begun_ms);
             }
-            What::Fdatasync => {
-                open()?.sync_data()?;
-                shared.model().data_synced(id);
-            }
+            What::Fdatasync => return self.sync_data(&open()?, id),
             What::FlushRange(place) => {
                 let range = self.place(path, place)?;
                 start_writeback(open()?, bytes(range.start), bytes(place.blocks))?;
@@ -309,11 +309,30 @@ impl Actor<'_> {
         Ok(())
     }
 
+    fn sync_data(&self, file: &File, id: u32) -> io::Result<()> {
+        let begun = Instant::now();
+        file.sync_data()?;
+        self.shared.model().data_synced(id);
+        if self.shared.unreadable.load(Ordering::Relaxed) && begun.elapsed() > FAILS_AFTER / 2 {
+            // It has waited for a step that failed.
+            self.shared.have_it_cut();
+        }
+        Ok(())
+    }
+
     fn write(&self, subject: &Subject, how: How, range: Range<u32>) -> io::Result<()> {
         if range.is_empty() {
             return Ok(());
         }
         let shared = self.shared;
+        let unreadable = shared.unreadable.load(Ordering::Relaxed);
+        let (how, then_sync) = match how {
+            // A page that cannot be read is a SIGBUS.
+            How::Mapped if unreadable => (How::Buffered, false),
+            // The time of the write itself, which waits for locks, tells nothing.
+            How::Dsync | How::DirectDsync if unreadable => (How::Buffered, true),
+            how => (how, false),
+        };
         let flags = match how {
             How::Buffered | How::Mapped => OFlags::empty(),
             How::Direct => OFlags::DIRECT,
@@ -342,6 +361,7 @@ impl Actor<'_> {
             }
             How::Dsync | How::DirectDsync => shared.model().range_synced(subject.id, range),
             How::Sync => shared.model().range_fsynced(subject.id, range, begun_ms),
+            How::Buffered if then_sync => self.sync_data(&file, subject.id)?,
             How::Buffered | How::Mapped | How::Direct => {}
         }
         Ok(())

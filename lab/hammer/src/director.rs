@@ -6,7 +6,7 @@ use std::{
     process::Command,
     sync::atomic::Ordering,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Result;
@@ -15,11 +15,12 @@ use rustix::{fs::FallocateFlags, io::Errno, process::Signal};
 use crate::{
     age::Facts,
     disk::{Disk, run},
+    front::{front, place_of},
     medium::{Medium, Taken},
     model::Model,
     mover::Movers,
     script::Event,
-    shared::{Shared, lock},
+    shared::{FAILS_AFTER, Shared, lock},
     volume::Kind,
 };
 
@@ -49,6 +50,8 @@ pub(crate) struct Director<'a> {
     pub(crate) movers: &'a Movers<'a>,
     pub(crate) cuts: Vec<Cut>,
     pub(crate) snapshots: Vec<Snapshot>,
+    /// Commands that failed since a block could not be read.
+    pub(crate) failed_commands: u64,
 }
 
 fn sleep(ms: u32) {
@@ -79,6 +82,7 @@ impl Director<'_> {
                     sleep(ms);
                     self.cut(*event)?;
                 }
+                Event::UnreadableAndCut(ms) => self.unreadable(*event, ms * slow)?,
                 Event::Sync => {
                     let _nobody = self.shared.nobody();
                     let begun_ms = self.shared.now_ms();
@@ -109,6 +113,56 @@ impl Director<'_> {
             snapshots: self.snapshots.clone(),
         });
         Ok(())
+    }
+
+    /// Let blocks be unreadable that the mover comes to next. A step that fails gives back what it had taken
+    /// over, and a sync that has waited for it must not take that for written: right after such a sync
+    /// comes the cut, or else at the end.
+    fn unreadable(&mut self, event: Event, ms: u32) -> Result<()> {
+        {
+            let _nobody = self.shared.nobody();
+            for place in self.next_places()? {
+                self.medium.make_unreadable(place, FAILS_AFTER)?;
+            }
+            self.shared.unreadable.store(true, Ordering::Relaxed);
+        }
+        let until = Instant::now() + Duration::from_millis(ms.into());
+        let to_be_cut = || self.shared.to_be_cut.load(Ordering::Relaxed);
+        while !to_be_cut() && Instant::now() < until && !self.shared.stopped() {
+            sleep(1);
+        }
+        self.shared
+            .note(format!("a sync has waited: {}", to_be_cut()));
+        let cut = self.cut(event);
+        self.shared.to_be_cut.store(false, Ordering::Relaxed);
+        let _nobody = self.shared.nobody();
+        let failed = self.medium.make_readable()?;
+        self.shared.unreadable.store(false, Ordering::Relaxed);
+        self.shared.note(format!("{failed} commands failed"));
+        self.failed_commands += failed;
+        cut
+    }
+
+    /// Places on the disks of some blocks past the front of each actor's files: not too near, as most writes
+    /// aim there and give blocks new places.
+    fn next_places(&self) -> Result<Vec<u64>> {
+        const PAST_THE_FRONT: [u32; 3] = [100, 150, 200];
+        let model = self.shared.model();
+        let names: Vec<String> = model
+            .names()
+            .filter(|(name, file)| name.starts_with('a') && file.live().is_some())
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        drop(model);
+        let mut places = Vec::new();
+        for name in names {
+            let file = File::open(self.shared.path(&name))?;
+            let front = front(&file)?;
+            for past in PAST_THE_FRONT {
+                places.extend(place_of(&file, front + past)?);
+            }
+        }
+        Ok(places)
     }
 
     fn freeze(&self) -> Result<()> {

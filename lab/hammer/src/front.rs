@@ -2,9 +2,22 @@
 
 use std::{fs::File, io};
 
-use linux_abi::fiemap::Mapper;
+use linux_abi::fiemap::{ExtentFlags, Mapper, RawExtent};
 
 use crate::stamp::BLOCK;
+
+/// The place of a block on the file system's disks, in bytes, if it has one.
+pub(crate) fn place_of(file: &File, block: u32) -> io::Result<Option<u64>> {
+    let start = u64::from(block) * BLOCK as u64;
+    let mut mapper = Mapper::default();
+    let extents = mapper.batch(file, start, BLOCK as u64, 0)?;
+    let written = |extent: &&RawExtent| {
+        let flags = ExtentFlags::from_bits_retain(extent.flags);
+        !flags.intersects(ExtentFlags::UNWRITTEN | ExtentFlags::DELALLOC | ExtentFlags::UNKNOWN)
+    };
+    let extent = extents.first().filter(written);
+    Ok(extent.map(|extent| extent.physical + (start - extent.logical)))
+}
 
 /// The first block whose place on the device does not follow its predecessor's: the mover goes
 /// through a file from its beginning, so it works about here next. 0 if the file is in one piece.

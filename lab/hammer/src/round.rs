@@ -87,6 +87,8 @@ pub struct Round {
     pub bytes_moved: u64,
     /// Bytes that the device copied for it, even if the file system then refused the exchange.
     pub bytes_offloaded: u64,
+    /// Commands of the device that failed since a block could not be read.
+    pub failed_commands: u64,
     /// Nothing was moved, or nothing by the device on a volume for device copies: it shows nothing.
     pub void: bool,
     /// Blocks, sizes, names and attributes that were compared with the model.
@@ -186,6 +188,7 @@ pub(crate) fn run(
         interrupted: shared.interrupted(),
         bytes_moved: moved.bytes,
         bytes_offloaded: moved.offloaded,
+        failed_commands: hammered.failed_commands,
         void: moved.bytes == 0 || (volume.offload.is_some() && moved.offloaded == 0),
         checked: findings.checked,
         in_doubt: findings.in_doubt,
@@ -248,6 +251,7 @@ fn after(what: &str, examination: impl FnOnce() -> Result<Findings>) -> Findings
 
 struct Hammered {
     cuts: Vec<Cut>,
+    failed_commands: u64,
     snapshots: Vec<crate::director::Snapshot>,
     snapshotted: bool,
     at_shutdown: Option<crate::model::Model>,
@@ -270,6 +274,7 @@ fn hammer(
         movers,
         cuts: Vec::new(),
         snapshots: Vec::new(),
+        failed_commands: 0,
     };
     let at_shutdown = thread::scope(|scope| {
         for (number, steps) in (0..).zip(&script.actors) {
@@ -302,6 +307,7 @@ fn hammer(
     Ok(Hammered {
         at_shutdown: at_shutdown?,
         cuts: director.cuts,
+        failed_commands: director.failed_commands,
         snapshotted: !director.snapshots.is_empty(),
         snapshots: director.snapshots,
     })

@@ -75,6 +75,23 @@ pub(crate) enum What {
     Rest(u32),
 }
 
+impl What {
+    /// Whether it reads blocks of files.
+    pub(crate) fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::Read(..)
+                | Self::Collapse(_)
+                | Self::Insert(_)
+                | Self::Unshare(_)
+                | Self::CloneFile
+                | Self::CloneRange(_)
+                | Self::Dedupe(_)
+                | Self::Copy(_)
+        )
+    }
+}
+
 /// One step of an actor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
@@ -92,6 +109,9 @@ pub(crate) enum Event {
     StopAndCut(u32),
     /// Kill the mover, wait this many milliseconds, cut.
     KillAndCut(u32),
+    /// Let blocks be unreadable that the mover comes to next, for up to this many milliseconds, and cut
+    /// when a sync has waited for such a block.
+    UnreadableAndCut(u32),
     Sync,
     Freeze,
     ReadOnly,
@@ -105,7 +125,10 @@ pub(crate) enum Event {
 impl Event {
     /// Whether it makes a copy to examine.
     pub(crate) fn cuts(self) -> bool {
-        matches!(self, Self::Cut | Self::StopAndCut(_) | Self::KillAndCut(_))
+        matches!(
+            self,
+            Self::Cut | Self::StopAndCut(_) | Self::KillAndCut(_) | Self::UnreadableAndCut(_)
+        )
     }
 }
 
@@ -217,6 +240,10 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Numbers) -> Event {
         (20, Event::Cut),
         (12, Event::StopAndCut(wait)),
         (3, Event::KillAndCut(wait)),
+        (
+            60 * u32::from(volume.fails),
+            Event::UnreadableAndCut(400 + 10 * wait),
+        ),
         (2 * commits, Event::Sync),
         (2 * commits, Event::Freeze),
         (commits, Event::ReadOnly),

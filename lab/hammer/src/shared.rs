@@ -9,7 +9,8 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
-    time::Instant,
+    thread,
+    time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
@@ -22,6 +23,10 @@ use crate::{
 
 /// Lines of the operation log that are kept.
 const LOG_LINES: usize = 100_000;
+/// How long a command takes that fails since a block cannot be read: longer than what succeeds.
+pub(crate) const FAILS_AFTER: Duration = Duration::from_millis(500);
+/// How long an actor waits for a cut.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
@@ -34,6 +39,10 @@ pub(crate) struct Shared {
     pub(crate) gate: RwLock<()>,
     /// A full disk: a mapped write into a hole would be a SIGBUS.
     pub(crate) filling: AtomicBool,
+    /// Some blocks cannot be read: nothing that reads is done.
+    pub(crate) unreadable: AtomicBool,
+    /// A sync has just waited for a command that failed, and its actor waits for the cut.
+    pub(crate) to_be_cut: AtomicBool,
     pub(crate) stop: AtomicBool,
     /// A signal arrived: everything ends.
     signal: Arc<AtomicUsize>,
@@ -57,6 +66,8 @@ impl Shared {
             model: Mutex::default(),
             gate: RwLock::new(()),
             filling: false.into(),
+            unreadable: false.into(),
+            to_be_cut: false.into(),
             stop: false.into(),
             signal: Arc::clone(signal),
             operations: 0.into(),
@@ -121,6 +132,15 @@ impl Shared {
 
     pub(crate) fn take_findings(&self) -> Findings {
         std::mem::take(&mut lock(&self.findings))
+    }
+
+    /// Wait until the power is cut, which is to be now.
+    pub(crate) fn have_it_cut(&self) {
+        self.to_be_cut.store(true, Ordering::Relaxed);
+        let until = Instant::now() + PATIENCE;
+        while self.to_be_cut.load(Ordering::Relaxed) && Instant::now() < until && !self.stopped() {
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Note a failed operation: an allowed refusal, or a violation.

@@ -59,6 +59,8 @@ pub struct Volume {
     patched: Option<(Patched, &'static str)>,
     /// It can hold a swap file.
     pub(crate) swaps: bool,
+    /// Its device cannot read some blocks for a while.
+    pub(crate) fails: bool,
 }
 
 const EXT4: Volume = Volume {
@@ -76,6 +78,7 @@ const EXT4: Volume = Volume {
     offload: None,
     patched: None,
     swaps: true,
+    fails: false,
 };
 
 const XFS: Volume = Volume {
@@ -112,6 +115,20 @@ const BTRFS: Volume = Volume {
     mkfs: &[],
     mount: "",
     clones: true,
+    ..EXT4
+};
+
+const F2FS_OFFLOAD: Volume = Volume {
+    name: "f2fs-offload",
+    kind: Kind::F2fs,
+    mkfs: &["-m"],
+    mount: "",
+    devices: 2,
+    medium: Some(MediumKind::NvmeZoned),
+    offload: Some("f2fs-offload"),
+    patched: Some((Patched::F2fs, "f2fs_ioc_offload")),
+    // On zones, swapon fails on 6.1 and brings 6.12 down, with and without the patches.
+    swaps: false,
     ..EXT4
 };
 
@@ -185,18 +202,11 @@ pub const VOLUMES: &[Volume] = &[
         wants_closed_files: true,
         ..EXT4
     },
+    F2FS_OFFLOAD,
     Volume {
-        name: "f2fs-offload",
-        kind: Kind::F2fs,
-        mkfs: &["-m"],
-        mount: "",
-        devices: 2,
-        medium: Some(MediumKind::NvmeZoned),
-        offload: Some("f2fs-offload"),
-        patched: Some((Patched::F2fs, "f2fs_ioc_offload")),
-        // On zones, swapon fails on 6.1 and brings 6.12 down, with and without the patches.
-        swaps: false,
-        ..EXT4
+        name: "f2fs-offload-failing",
+        fails: true,
+        ..F2FS_OFFLOAD
     },
 ];
 

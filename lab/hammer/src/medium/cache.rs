@@ -15,15 +15,16 @@ use std::{
         Mutex,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use flashd::record::{Form, Keep, Walk};
 
 use super::{
     Left, State,
     nvme::Controller,
-    process::{Attach, Beginning, DONE, END, MARK},
+    process::{Attach, Beginning, DONE, END, MARK, READABLE, UNREADABLE},
 };
 use crate::shared::lock;
 
@@ -35,6 +36,8 @@ const REORDERED: u64 = 3;
 pub(crate) struct Cache {
     files: Vec<PathBuf>,
     form: Form,
+    /// Bytes of each namespace.
+    sizes: Box<[u64]>,
     marks: AtomicU32,
     // Dropped before the process that serves it.
     controller: Option<Controller>,
@@ -96,6 +99,9 @@ impl Cache {
         Ok(Self {
             files,
             form: beginning.form(),
+            sizes: { beginning.namespaces.iter() }
+                .map(|namespace| namespace.bytes)
+                .collect(),
             controller,
             marks: 0.into(),
             process: Mutex::new(process),
@@ -122,6 +128,25 @@ impl Cache {
         let name = format!("cut{number}");
         lock(&self.process).ask(&format!("{MARK}{name}"))?;
         Ok(name)
+    }
+
+    /// Let the block at this offset be unreadable. The namespaces follow each other, as the disks of a file
+    /// system do. A command that reads it fails after a while.
+    pub(super) fn make_unreadable(&self, mut offset: u64, delay: Duration) -> Result<()> {
+        for (id, size) in (1..).zip(&self.sizes) {
+            if offset < *size {
+                let question = format!("{UNREADABLE}{id} {offset} {}", delay.as_nanos());
+                lock(&self.process).ask(&question)?;
+                return Ok(());
+            }
+            offset -= size;
+        }
+        bail!("{offset} is past the end of the last disk");
+    }
+
+    /// Let everything be readable again; returns the number of commands that failed.
+    pub(super) fn make_readable(&self) -> Result<u64> {
+        Ok(lock(&self.process).ask(READABLE)?.parse()?)
     }
 
     /// End the recording and the device.

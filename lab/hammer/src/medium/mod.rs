@@ -10,9 +10,9 @@ mod image;
 mod nvme;
 mod process;
 
-use std::{path::PathBuf, slice};
+use std::{path::PathBuf, slice, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use flash_model::NamespaceKind;
 use units::Bytes;
 
@@ -176,6 +176,23 @@ impl Medium {
         match self {
             Self::Image(image) => image.copy().map(Taken::Image),
             Self::Cache(cache) => cache.mark().map(Taken::Mark),
+        }
+    }
+
+    /// Let the block at this offset be unreadable, as a file system counts on its disks. A command that reads
+    /// it fails after `delay`.
+    pub(crate) fn make_unreadable(&self, offset: u64, delay: Duration) -> Result<()> {
+        match self {
+            Self::Image(_) => bail!("an image has no faults"),
+            Self::Cache(cache) => cache.make_unreadable(offset, delay),
+        }
+    }
+
+    /// Let everything be readable again; returns the number of commands that failed.
+    pub(crate) fn make_readable(&self) -> Result<u64> {
+        match self {
+            Self::Image(_) => Ok(0),
+            Self::Cache(cache) => cache.make_readable(),
         }
     }
 

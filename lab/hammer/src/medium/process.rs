@@ -15,13 +15,15 @@ use std::{
 use anyhow::{Context, Result};
 use flash_model::{NamespaceKind, Profile};
 use flashd::{
-    device::{Device, DeviceOptions, NamespaceOptions, StoreOptions},
+    device::{Access, Device, DeviceOptions, ErrorFault, NamespaceOptions, StoreOptions},
     mount::{self, Mounted},
     record::Form,
     serve::{Target, TargetOptions},
     store::FileOptions,
 };
 use units::Bytes;
+
+use crate::stamp::BLOCK;
 
 /// How often it checks, five times a second, whether its file is still in use before it unmounts by
 /// force.
@@ -30,6 +32,10 @@ const PATIENCE: u32 = 25;
 /// The commands.
 pub(super) const MARK: &str = "mark ";
 pub(super) const END: &str = "end";
+/// With a namespace, the offset of a block in it, and a delay in nanoseconds.
+pub(super) const UNREADABLE: &str = "unreadable ";
+/// Everything can be read again. It is answered with the number of commands that failed.
+pub(super) const READABLE: &str = "readable";
 /// The beginning of an answer; any other answer is an error.
 pub(super) const DONE: &str = "done";
 
@@ -184,19 +190,50 @@ fn answer(device: &Arc<Device>) -> io::Result<()> {
     let mut output = io::stdout();
     for line in io::stdin().lock().lines() {
         let line = line?;
+        let recorded = |error| format!("{error}: {:?}", device.recording().state().failed);
         let result = if let Some(name) = line.strip_prefix(MARK) {
-            device.recording().mark(name)
+            let marked = device.recording().mark(name).map_err(recorded);
+            marked.map(|()| String::new())
         } else if line == END {
-            device.recording().end().map(drop)
+            let ended = device.recording().end().map_err(recorded);
+            ended.map(|_| String::new())
+        } else if let Some(place) = line.strip_prefix(UNREADABLE) {
+            make_unreadable(device, place).map(|()| String::new())
+        } else if line == READABLE {
+            let faults = device.faults().errors;
+            device.clear_faults();
+            let failed: u64 = faults.iter().map(|fault| fault.failed).sum();
+            Ok(failed.to_string())
         } else {
             break;
         };
         match result {
-            Ok(()) => writeln!(output, "{DONE}")?,
-            Err(error) => writeln!(output, "{error}: {:?}", device.recording().state().failed)?,
+            Ok(said) => writeln!(output, "{DONE} {said}")?,
+            Err(error) => writeln!(output, "{error}")?,
         }
     }
     Ok(())
+}
+
+fn make_unreadable(device: &Device, place: &str) -> Result<(), String> {
+    let numbers: Vec<u64> = { place.split(' ') }
+        .map(|number| number.parse().map_err(|_| format!("'{place}' is no place")))
+        .collect::<Result<_, _>>()?;
+    let [namespace, offset_bytes, delay_ns] = numbers[..] else {
+        return Err(format!("'{place}' is no place"));
+    };
+    let fault = ErrorFault {
+        namespace: u32::try_from(namespace).unwrap_or(u32::MAX),
+        offset_bytes,
+        length_bytes: BLOCK as u64,
+        access: Some(Access::Read),
+        left: None,
+        delay_ns,
+        failed: 0,
+    };
+    device
+        .inject_error(fault)
+        .map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
