@@ -15,6 +15,7 @@
 
 pub mod access;
 pub mod calibrate;
+mod draw;
 pub mod layout;
 mod path;
 pub mod plan;
@@ -23,5 +24,6 @@ pub mod probe;
 pub mod profile;
 mod skip;
 
+pub use draw::Draw;
 pub use path::PathError;
 pub use skip::SkipReason;

@@ -21,6 +21,7 @@ use std::{
 };
 
 use indef_core::{
+    Draw,
     calibrate::{CannotPredict, FEWEST_CONTIGUOUS, Pass, Service},
     layout::{ExtentFlags, Layout},
     plan::PlanOptions,
@@ -67,7 +68,7 @@ pub(crate) fn measure(
         return Err(CannotPredict::NothingToRead);
     }
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let mut draw = Draw(seed.map_or(1, |since| since.as_nanos() as u64) | 1);
+    let mut draw = Draw::new(seed.map_or(1, |since| since.as_nanos() as u64));
     Service::find(traced_ns, |readers| {
         let (as_is, contiguous) = ground.draw(&mut draw)?;
         let as_is = ground.read(&as_is, readers, &until)?;
@@ -303,17 +304,5 @@ impl Mean {
             mean,
             error: (variance / count).sqrt() / mean.max(1.0),
         }
-    }
-}
-
-/// Numbers that need not be good, only spread (xorshift64, Marsaglia 2003).
-struct Draw(u64);
-
-impl Draw {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound.max(1)
     }
 }

@@ -3,7 +3,8 @@
 
 use units::{Bytes, FileRange};
 
-use super::{BLOCK, draw::Draw};
+use super::BLOCK;
+use crate::draw::Draw;
 
 /// A shorter piece says nothing about stripes.
 pub const SHORTEST_PIECE: Bytes = Bytes::mib(1);

@@ -32,7 +32,6 @@
 //! The granule is what reads find: where the planes of a die read on their own, it is a plane's page
 //! and the units are planes. No result says where a stripe begins.
 
-mod draw;
 mod ground;
 mod pairs;
 mod predict;
@@ -45,8 +44,7 @@ mod verdict;
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange, Nanos};
 
-use crate::layout::Geometry;
-use draw::Draw;
+use crate::{draw::Draw, layout::Geometry};
 pub use ground::{Ground, SHORTEST_PIECE};
 pub use predict::ReadModel;
 pub use verdict::Verdict;

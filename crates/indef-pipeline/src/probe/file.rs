@@ -9,6 +9,7 @@ use std::{
 };
 
 use indef_core::{
+    Draw,
     layout::{ExtentFlags, Layout},
     probe::Ground,
 };
@@ -87,7 +88,6 @@ impl Own {
     /// Make it and write it, until it is full or time is up.
     pub(super) fn write(
         directory: &Path,
-        fs: &Filesystem,
         size: Bytes,
         until: Instant,
         cancel: &Cancel,
@@ -121,7 +121,6 @@ impl Own {
         }
         fsync(&file).map_err(|errno| at("flush the probe's file")(errno.into()))?;
         let layout = map(&file, directory, Bytes(written))?;
-        let _ = fs;
         Ok(Self {
             pieces: pieces(&layout),
             file,
@@ -241,7 +240,7 @@ fn pieces(layout: &Layout) -> Vec<FileRange> {
 /// Data that nothing on the way makes smaller.
 struct Random {
     memory: Vec<u8>,
-    state: u64,
+    draw: Draw,
 }
 
 impl Random {
@@ -250,7 +249,7 @@ impl Random {
         getrandom(&mut seed, GetRandomFlags::empty()).map_err(io::Error::from)?;
         Ok(Self {
             memory: vec![0; WRITE as usize + ALIGNED],
-            state: u64::from_le_bytes(seed) | 1,
+            draw: Draw::new(u64::from_le_bytes(seed)),
         })
     }
 
@@ -259,11 +258,7 @@ impl Random {
         let start = self.memory.as_ptr().align_offset(ALIGNED);
         let memory = &mut self.memory[start..start + len];
         for word in memory.chunks_exact_mut(8) {
-            // xorshift64 (Marsaglia 2003).
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 7;
-            self.state ^= self.state << 17;
-            word.copy_from_slice(&self.state.to_le_bytes());
+            word.copy_from_slice(&self.draw.next().to_le_bytes());
         }
         memory
     }

@@ -204,7 +204,7 @@ impl Prober {
         let size = self.fitting(&fs)?;
         let before = drive.written();
         let until = began + self.time_limit.mul_f64(WRITING);
-        let own = file::Own::write(directory, &fs, size, until, cancel, &|done| {
+        let own = file::Own::write(directory, size, until, cancel, &|done| {
             step(Step::Writing(done, size));
         })
         .map_err(|problem| problem.told(&self.path, &fs))?;
