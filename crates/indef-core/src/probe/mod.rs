@@ -304,6 +304,9 @@ struct Prober<'a, D: Drive> {
     ground: Ground,
     draw: Draw,
     limit: Nanos,
+    /// Where the pages of the drive differ: the mean time of a single read. The reads of a pair are then timed
+    /// alone, too, and only what they take longer together counts.
+    differing: Option<f64>,
 }
 
 impl<D: Drive> Prober<'_, D> {
@@ -332,6 +335,7 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
         ground: ask.ground,
         draw: Draw::new(ask.seed),
         limit: ask.limit,
+        differing: None,
     };
     let mut findings = Findings::nothing(CannotTell::TimeUp);
     prober.drive.begins(Part::Latency);

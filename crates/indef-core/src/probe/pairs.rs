@@ -74,7 +74,8 @@ fn evenly(nth: u64, period: u64) -> u64 {
 }
 
 impl<D: Drive> Prober<'_, D> {
-    /// The time until two reads are done that begin together, this far apart.
+    /// The time until two reads are done that begin together, this far apart; where pages differ, as if
+    /// both were of an ordinary page.
     fn pair(&mut self, lag: u64, phase: Option<(u64, u64)>) -> Result<f64, Halt<D::Error>> {
         let span = lag + BLOCK;
         let place = self
@@ -84,6 +85,14 @@ impl<D: Drive> Prober<'_, D> {
         let mut reads = [place, place + lag].map(|at| FileRange::new(at, BLOCK));
         // Neither of them is always the first.
         self.draw.shuffle(&mut reads);
-        self.time(&reads, 2)
+        let together = self.time(&reads, 2)?;
+        let Some(ordinary) = self.differing else {
+            return Ok(together);
+        };
+        let [one, other] = reads;
+        let (one, other) = (self.time(&[one], 1)?, self.time(&[other], 1)?);
+        // One after the other they take the time of both.
+        let waited = (together - one.max(other)) / one.min(other).max(1.0);
+        Ok(ordinary * (1.0 + waited.clamp(-1.0, 2.0)))
     }
 }

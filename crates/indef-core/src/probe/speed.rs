@@ -11,6 +11,8 @@ use super::{
 const SINGLES: u64 = 192;
 /// Equal reads whose quarters are further apart than this, as a part of the median, tell nothing.
 const SCATTER: f64 = 1.5;
+/// Unless three of four that are of one place are no further apart than this.
+const ALIKE: f64 = 0.2;
 /// Reads at a time.
 const DEPTHS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 /// Reads at a time where that is not what is asked: FAST'24's Figure 8 has as many.
@@ -18,7 +20,7 @@ const USUAL_DEPTH: usize = 32;
 /// Bytes in flight at most.
 const IN_FLIGHT: u64 = 16 << 20;
 /// Repetitions of a chain or spread.
-const CHAINS: usize = 96;
+pub(super) const CHAINS: usize = 96;
 /// Stripes on which the reads of a chain may lie: near each other, where nothing has come between.
 const WINDOW: u64 = 16;
 /// Reads of a chain.
@@ -38,12 +40,14 @@ const WORTHLESS: f64 = 0.25;
 pub(super) struct Single {
     pub(super) latency: Told<Nanos>,
     pub(super) mean: f64,
+    /// How far apart the quarters are, as a part of the median.
+    pub(super) scatter: f64,
     /// No pair that only waits for itself takes longer.
     pub(super) cap: f64,
 }
 
 /// A time with its confidence, or none.
-fn time(mean: Mean) -> Told<Nanos> {
+pub(super) fn time(mean: Mean) -> Told<Nanos> {
     match value(mean) {
         Ok(told) => Ok(Measured {
             value: Nanos(told.value.round() as u64),
@@ -157,9 +161,10 @@ impl<D: Drive> Prober<'_, D> {
         if median < 100.0 {
             return Err(CannotTell::Instant.into());
         }
-        if times.scatter() > SCATTER {
+        let scatter = times.scatter();
+        if scatter > SCATTER && !self.is_by_place(median)? {
             return Err(CannotTell::Noise {
-                percent: times.scatter() * 100.0,
+                percent: scatter * 100.0,
             }
             .into());
         }
@@ -169,12 +174,24 @@ impl<D: Drive> Prober<'_, D> {
         Ok(Single {
             latency: time(mean),
             mean: mean.value,
+            scatter,
             cap,
         })
     }
 
+    /// Whether a read of one place takes as long each time, so that times scatter by the places alone.
+    fn is_by_place(&mut self, median: f64) -> Result<bool, Halt<D::Error>> {
+        let mut apart = Times::default();
+        for _ in 0..SINGLES / 2 {
+            let read = [FileRange::new(self.place(BLOCK)?, BLOCK)];
+            let (one, other) = (self.time(&read, 1)?, self.time(&read, 1)?);
+            apart.push((one - other).abs());
+        }
+        Ok(apart.quantile(0.75) < ALIKE * median)
+    }
+
     /// Repeats a group of reads that go out together.
-    fn bursts(
+    pub(super) fn bursts(
         &mut self,
         count: usize,
         mut reads: impl FnMut(&mut Self) -> Result<Vec<FileRange>, CannotTell>,
@@ -464,6 +481,7 @@ mod tests {
                 ground: Ground::new([FileRange::new(0, 4 << 30)]),
                 draw: Draw::new(1),
                 limit: Nanos(1),
+                differing: None,
             };
             let Ok(service) = prober.service(placement, BLOCK) else {
                 panic!("{granule}");

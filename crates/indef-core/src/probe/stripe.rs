@@ -40,6 +40,9 @@ const FITTED: u64 = 24;
 const TIMES: usize = 12;
 /// Searches, where one ends in something irregular.
 const TRIES: usize = 3;
+/// Single reads whose quarters are further apart than this, as a part of the median, may be of pages that
+/// differ by more than a collision costs.
+const DIFFERING: f64 = 0.4;
 /// Multiples of the stripe at which the result has to hold.
 const MULTIPLES: [u64; 4] = [2, 3, 4, 5];
 /// The relative error of that, to which pairs are taken.
@@ -78,6 +81,30 @@ impl Levels {
 impl<D: Drive> Prober<'_, D> {
     /// How data lies on the units.
     pub(super) fn placement(
+        &mut self,
+        single: &Single,
+    ) -> Result<Measured<Placement>, Halt<D::Error>> {
+        let found = self.placement_by_tries(single);
+        let may_differ = matches!(
+            found,
+            Err(Halt::Cannot(
+                CannotTell::Irregular | CannotTell::NoContrast { .. }
+            ))
+        );
+        if !may_differ || single.scatter < DIFFERING {
+            return found;
+        }
+        self.differing = Some(single.mean);
+        let again = self.placement_by_tries(single);
+        self.differing = None;
+        match again {
+            Ok(_) | Err(Halt::Failed(_)) => again,
+            // What a drive keeps in a cache it has read alone in no time, so this shows nothing new.
+            Err(Halt::Cannot(_)) => found,
+        }
+    }
+
+    fn placement_by_tries(
         &mut self,
         single: &Single,
     ) -> Result<Measured<Placement>, Halt<D::Error>> {
