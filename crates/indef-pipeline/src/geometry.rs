@@ -46,6 +46,8 @@ pub struct Geometries {
 pub struct Answer {
     /// A path on the file system.
     pub path: PathBuf,
+    /// Its device number.
+    dev: u64,
     /// The geometry, or the reason for which it is unknown.
     pub told: Result<DeviceGeometry, NoGeometry>,
     /// The result of a probe, where the geometry, or the reason for which there is none, is of one.
@@ -109,6 +111,7 @@ impl Geometries {
         self.by_device.insert(fs.dev, geometry);
         self.answers.push(Answer {
             path: path.to_owned(),
+            dev: fs.dev,
             told,
             probed,
         });
@@ -163,20 +166,38 @@ impl Geometries {
         self.given.is_none() && self.probed.contains(&dev)
     }
 
-    /// The times of reads on the drive of a file system, where a probe found them.
-    #[must_use]
-    pub fn model(&self, dev: u64) -> Option<&ReadModel> {
-        self.models.get(&dev)
+    /// Whether a probe found the times of reads on every drive.
+    pub(crate) fn has_all_models(&self) -> bool {
+        !self.by_device.is_empty()
+            && self
+                .by_device
+                .keys()
+                .all(|dev| self.models.contains_key(dev))
+    }
+
+    /// Use no times of probes: others are given.
+    pub(crate) fn forget_times(&mut self) {
+        self.models.clear();
+    }
+
+    /// Note the drives of which a probe found the times.
+    pub(crate) fn note_probes(&self, notes: &dyn Notes) {
+        let is_known = |answer: &&Answer| self.models.contains_key(&answer.dev);
+        for Answer { path, told, .. } in self.answers.iter().filter(is_known) {
+            if let Ok(told) = told {
+                let device = &told.device;
+                notes.note(Note::Probed { path, device });
+            }
+        }
     }
 
     /// `options` with the geometry that represents a whole plan, and the times that go with it.
     pub(crate) fn main_options(&self, options: &PlanOptions) -> PlanOptions {
-        let probed = |answer: &Answer| answer.probed.as_ref()?.model();
         let first = self.answers.iter().find(|answer| answer.told.is_ok());
-        let model = first.and_then(probed).filter(|_| self.given.is_none());
+        let model = first.and_then(|answer| self.models.get(&answer.dev));
         PlanOptions {
             geometry: self.main(),
-            weight: weight(options, model.as_ref()),
+            weight: weight(options, model),
             ..options.clone()
         }
     }
@@ -184,7 +205,7 @@ impl Geometries {
     /// `options` with the geometry of a file system, and with its drive's own times where the model of a
     /// device weighs and these are not given.
     pub(crate) fn options<'a>(&self, options: &'a PlanOptions, dev: u64) -> Cow<'a, PlanOptions> {
-        let weight = weight(options, self.model(dev));
+        let weight = weight(options, self.models.get(&dev));
         match self.of(dev) {
             geometry if geometry == options.geometry && weight == options.weight => {
                 Cow::Borrowed(options)
@@ -206,12 +227,12 @@ pub(crate) fn file_system(path: &Path) -> Option<Filesystem> {
     detect(&file, path).ok()
 }
 
-/// The weight: the model of a device gets the drive's own times where none are given.
+/// The weight: what a probe found out about the drive takes the place of the usual times.
 fn weight(options: &PlanOptions, model: Option<&ReadModel>) -> Weight {
     match (&options.weight, model) {
-        (Weight::Device(times), Some(model)) if *times == DeviceTimes::default() => {
-            Weight::Device(model.times())
-        }
+        (Weight::Device(_) | Weight::Probed(_), Some(model)) => Weight::Probed(*model),
+        // That of another drive.
+        (Weight::Probed(_), None) => Weight::Device(DeviceTimes::default()),
         (weight, _) => *weight,
     }
 }

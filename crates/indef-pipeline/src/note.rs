@@ -31,7 +31,19 @@ pub enum Note<'a> {
         asked_for: bool,
     },
     /// The read times of the profile give no weights.
-    NoWeights(&'a CannotCalibrate),
+    NoWeights {
+        /// The reason.
+        why: &'a CannotCalibrate,
+        /// The times that probes of the drives found serve in their place, not the paper's weights.
+        probed: bool,
+    },
+    /// The times of reads are those that a probe of the drive found.
+    Probed {
+        /// A path on it.
+        path: &'a Path,
+        /// The drive.
+        device: &'a Path,
+    },
     /// The read times of the profile show no cost of fragments, so nothing is planned.
     NothingToGain(&'a CannotCalibrate),
     /// A walk begins.

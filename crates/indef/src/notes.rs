@@ -65,8 +65,18 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
                 console.detail(line);
             }
         }
-        Note::NoWeights(why) => console.note(format_args!(
-            "--weight measured: {why}; the paper's weights are used"
+        Note::NoWeights { why, probed } => {
+            let used = match probed {
+                true => "the times that a probe of the drive found",
+                false => "the paper's weights",
+            };
+            console.note(format_args!("--weight measured: {why}; {used} are used"));
+        }
+        Note::Probed { path, device } => console.note(format_args!(
+            "{}: reads are reckoned with the times that indef probe found of {} (unless \
+             --device-times or --geometry is given)",
+            Name(path),
+            Name(device)
         )),
         Note::NothingToGain(why) => console.note(format_args!(
             "{why}; nothing is planned (--ignore-times plans all the same)"

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result};
 use indef_core::{
     SkipReason,
-    plan::{Chunk, Decision, FilePlan, PathJson, PlanTotals},
+    plan::{Chunk, Decision, FilePlan, PathJson, PlanTotals, Weight},
 };
 use indef_pipeline::{
     Cancel, Note,
@@ -43,6 +43,9 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
             .plan
             .planner(&args.paths, &args.bounds, args.workers.count())
     };
+    if args.calibrate && !planner.measured {
+        console.note("--calibrate has no effect: it measures for --weight measured");
+    }
     // Begun with the walk: an earlier failure leaves nothing on stdout.
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "planning");
@@ -345,6 +348,15 @@ fn sums(
         "gain",
         format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),
     )?;
+    if let (Weight::Probed(_), Some(Ok(predicted))) = (&planned.options.weight, &planned.prediction)
+        && predicted.now_ns > 0.0
+    {
+        let of_moved = weights::reads(predicted);
+        line(
+            "reads",
+            format!("of what moves, on an idle drive: {of_moved}"),
+        )?;
+    }
     if let Some(row) = planned.options.placed_on() {
         line(
             "rows",

@@ -16,8 +16,7 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange};
 
 use super::{
-    Extent, Geometry, Layout,
-    measure::is_placed,
+    Geometry, Layout,
     spread::{Spread, gcd},
 };
 
@@ -66,19 +65,8 @@ impl DeviceTimes {
         commands: u64,
     ) -> f64 {
         let mut load = Load::new(geometry, self.page_bytes);
-        let mut fragment: Option<Extent> = None;
-        for part in layout.clipped(range).filter(is_placed) {
-            match &mut fragment {
-                Some(last) if last.touches(&part) => last.len += part.len,
-                _ => {
-                    if let Some(done) = fragment.replace(part) {
-                        load.add(done.phys.0, done.len.0);
-                    }
-                }
-            }
-        }
-        if let Some(done) = fragment {
-            load.add(done.phys.0, done.len.0);
+        for fragment in layout.placed_fragments(range) {
+            load.add(fragment.phys.0, fragment.len.0);
         }
         self.ns(&load, commands)
     }

@@ -61,6 +61,18 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
                 finite(now.min(ideal) * heat as f64),
             )
         }
+        Weight::Probed(model) => {
+            let now = model.read_ns(file.layout, range, options.max_request.0);
+            // Pieces between holes stay apart.
+            let ideal = match scan.ideal_dolf {
+                0 | 1 => model.contiguous_read_ns(scan.placed),
+                _ => now,
+            };
+            (
+                finite(now * heat as f64),
+                finite(now.min(ideal) * heat as f64),
+            )
+        }
         Weight::Measured(weights) => {
             let heat = heat as f64;
             (
@@ -100,7 +112,7 @@ fn own_correction(
         Weight::Measured(weights) if now.dolf > ideal.dolf || uneven(now, ideal) => {
             weights.correction(access.range.len, now, &access.observed)
         }
-        Weight::Measured(_) | Weight::Paper | Weight::Device(_) => 0.0,
+        Weight::Measured(_) | Weight::Paper | Weight::Device(_) | Weight::Probed(_) => 0.0,
     }
 }
 

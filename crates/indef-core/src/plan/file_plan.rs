@@ -155,6 +155,10 @@ pub struct PlanTotals {
     pub gain: f64,
     /// IODP that moving every fragmented chunk would remove.
     pub total_gain: f64,
+    /// Reads of the chunks that move.
+    pub reads_to_move: u64,
+    /// Their IODP now.
+    pub iodp_to_move: f64,
 }
 
 impl PlanTotals {
@@ -177,6 +181,10 @@ impl PlanTotals {
         self.chunks_to_move += to_move;
         self.cost = self.cost.saturating_add(file.cost());
         self.gain += file.gain();
+        for chunk in file.migrating() {
+            self.reads_to_move = self.reads_to_move.saturating_add(chunk.reads);
+            self.iodp_to_move += chunk.iodp;
+        }
         self.total_gain += file.chunks.iter().map(|chunk| chunk.gain).sum::<f64>();
     }
 }

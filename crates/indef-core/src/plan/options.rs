@@ -9,6 +9,7 @@ use crate::{
     access::READAHEAD,
     calibrate::Weights,
     layout::{DeviceTimes, Geometry, Row},
+    probe::ReadModel,
 };
 
 /// The choice of ranges.
@@ -74,6 +75,8 @@ pub enum Weight {
     /// The time that a device with these times takes, modelled from its geometry: nanoseconds. Where
     /// the geometry is unknown, only commands count.
     Device(DeviceTimes),
+    /// The time that a read takes on the device by the model of a probe of it: nanoseconds.
+    Probed(ReadModel),
 }
 
 impl Weight {
@@ -83,7 +86,7 @@ impl Weight {
         match self {
             Self::Paper => "paper",
             Self::Measured(_) => "measured",
-            Self::Device(_) => "device",
+            Self::Device(_) | Self::Probed(_) => "device",
         }
     }
 }
@@ -157,6 +160,7 @@ impl PlanOptions {
     pub fn row(&self) -> Option<Row> {
         let page = match &self.weight {
             Weight::Device(times) => times.page_bytes,
+            Weight::Probed(model) => model.times().page_bytes,
             Weight::Paper | Weight::Measured(_) => DeviceTimes::default().page_bytes,
         };
         Row::of(&self.geometry, page)
@@ -204,6 +208,15 @@ impl PlanOptions {
                 name: "a measured weight",
                 value: "negative, infinite or not a number".to_owned(),
                 allowed: "a number of nanoseconds",
+            });
+        }
+        if let Weight::Probed(model) = &self.weight
+            && !model.is_sound()
+        {
+            return Err(OptionError {
+                name: "a time of the drive that was probed, or its geometry",
+                value: format!("{model:?}"),
+                allowed: "a possible geometry and times up to an hour",
             });
         }
         if let Weight::Device(times) = &self.weight

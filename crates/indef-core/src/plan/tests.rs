@@ -12,6 +12,7 @@ use crate::{
         DeviceTimes, Extent, ExtentFlags, Geometry, Layout,
         tests::{PLAIN, any_layout, blocks, layout},
     },
+    probe::ReadModel,
 };
 
 const BLOCK: u64 = 4096;
@@ -789,6 +790,7 @@ fn any_options() -> impl Strategy<Value = PlanOptions> {
     let weight = prop_oneof![
         Just(Weight::Paper),
         Just(Weight::Device(DeviceTimes::default())),
+        Just(Weight::Probed(ReadModel::example())),
         (0.0f64..1e5, 0.0f64..1e5).prop_map(|(fragment, dopf)| {
             Weight::Measured(Weights {
                 base_ns: 1e5,

@@ -33,6 +33,7 @@
 //! and the units are planes. No result says where a stripe begins.
 
 mod ground;
+mod longer;
 mod pairs;
 mod predict;
 mod sample;
@@ -46,6 +47,8 @@ use units::{Bytes, FileRange, Nanos};
 
 use crate::{draw::Draw, layout::Geometry};
 pub use ground::{Ground, SHORTEST_PIECE};
+use longer::KINDS;
+pub use longer::Longer;
 pub use predict::ReadModel;
 pub use verdict::Verdict;
 
@@ -192,6 +195,13 @@ impl Placement {
         Bytes(self.granule.0.saturating_mul(u64::from(self.units)))
     }
 
+    /// Whether there can be such a drive: `--geometry` takes it.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        let geometry = self.geometry();
+        geometry.to_string().parse() == Ok(geometry)
+    }
+
     /// The same as a geometry.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
@@ -235,6 +245,8 @@ pub struct Findings {
     pub per_kib: Told<Nanos>,
     /// The time by which each further request of a read delays it, where it goes to a unit of its own.
     pub per_request: Told<Nanos>,
+    /// The same of longer requests, in ascending order of their length.
+    pub longer: Told<[Longer; KINDS]>,
     /// Bytes read in a second by large reads, many at a time.
     pub bandwidth: Told<u64>,
     /// One read of [`USUAL_READ`], contiguous.
@@ -259,6 +271,7 @@ impl Findings {
             service: Err(why),
             per_kib: Err(why),
             per_request: Err(why),
+            longer: Err(why),
             bandwidth: Err(why),
             contiguous: Err(why),
             scattered: Err(why),
@@ -359,8 +372,7 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
     };
     prober.limit = ask.limit;
     prober.drive.begins(Part::Service);
-    let service = findings.placement.map(|told| told.value);
-    prober.on_units(service, &mut findings)?;
+    prober.on_units(findings.placement, &mut findings)?;
     prober.drive.begins(Part::Depth);
     findings.depths = told(prober.depths())?.unwrap_or_else(Sweep::none);
     Ok(findings)
@@ -370,7 +382,7 @@ impl<D: Drive> Prober<'_, D> {
     /// Properties of the units, once they are known.
     fn on_units(
         &mut self,
-        placement: Result<Placement, CannotTell>,
+        placement: Told<Placement>,
         findings: &mut Findings,
     ) -> Result<(), D::Error> {
         let Ok(placement) = placement else {
@@ -378,12 +390,19 @@ impl<D: Drive> Prober<'_, D> {
             findings.service = Err(why);
             findings.per_kib = Err(why);
             findings.per_request = Err(why);
+            findings.longer = Err(why);
             findings.spread = Sweep::none(why);
             return Ok(());
         };
-        findings.service = told(self.service(placement, BLOCK))?;
+        findings.service = told(self.service(placement.value, BLOCK))?;
+        if let Ok(service) = &mut findings.service {
+            // Reads that are not on one unit after all do not wait for each other.
+            service.confidence = service.confidence.min(placement.confidence);
+        }
+        let placement = placement.value;
         findings.per_kib = told(self.per_kib(placement, &findings.service))?;
         findings.per_request = told(self.per_request(placement))?;
+        findings.longer = told(self.longer())?;
         findings.spread = told(self.spread(placement))?.unwrap_or_else(Sweep::none);
         Ok(())
     }

@@ -1,36 +1,54 @@
 //! The time of reads, from what a probe found: what fragments cost, and what defragmenting gains.
 //!
 //! ```text
-//! time = latency + the larger of
-//!          √(what the busiest unit has to do beyond one block ² + (requests beyond the first · per_request)²)
+//! time = alone(longest request) + the larger of
+//!          √(what the busiest unit has to do beyond that request ² + (Σ further(request), of the others)²)
 //!          bytes beyond one block ÷ bandwidth
 //! ```
 //!
-//! That is the time of one read whose requests all go out together, on a drive that does nothing else.
+//! That is the time of one read whose requests all go out together, on a drive that does nothing else. What a
+//! request takes alone and by how much it delays others is measured at some lengths, and follows for those
+//! in between.
 
 use serde::{Deserialize, Serialize};
-use units::FileRange;
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::{BLOCK, CannotTell, Findings, Placement, USUAL_READ};
-use crate::layout::{DeviceTimes, Layout};
+use super::{BLOCK, CannotTell, Findings, Longer, Placement, USUAL_READ, longer::KINDS};
+use crate::{
+    draw::Draw,
+    layout::{DeviceTimes, Extent, ExtentFlags, Layout},
+};
+
+/// Reads by which a time is found that only their sum tells.
+const SIMULATED: usize = 400;
+
+/// A longer time is none of a drive.
+const LONGEST_NS: f64 = 3.6e12;
 
 /// The quantities from which the times of reads follow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ReadModel {
     /// How data lies on the units.
     pub placement: Placement,
-    /// One read of a block alone, in nanoseconds.
-    pub latency_ns: f64,
     /// A read of a block keeps its unit busy, in nanoseconds.
     pub service_ns: f64,
     /// Each further byte does, in nanoseconds.
     pub per_byte_ns: f64,
-    /// Each further request delays the others, in nanoseconds.
-    pub per_request_ns: f64,
+    /// Requests of a block, and of longer lengths.
+    requests: [Request; KINDS + 1],
     /// Bytes in a nanosecond.
     pub bytes_per_ns: f64,
     /// One contiguous read of [`USUAL_READ`], in nanoseconds: as measured, not by this model.
     pub contiguous_ns: f64,
+}
+
+/// The times of requests of one length, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Request {
+    len: Bytes,
+    alone_ns: f64,
+    further_ns: f64,
 }
 
 impl ReadModel {
@@ -41,32 +59,166 @@ impl ReadModel {
     /// A part of it cannot be told.
     pub fn of(findings: &Findings) -> Result<Self, CannotTell> {
         let ns = |told: &super::Told<units::Nanos>| told.map(|told| told.value.0 as f64);
-        Ok(Self {
-            placement: findings.placement?.value,
-            latency_ns: ns(&findings.latency)?,
+        // The reason that comes first: the others follow from it.
+        let placement = findings.placement?.value;
+        let block = Request {
+            len: Bytes(BLOCK),
+            alone_ns: ns(&findings.latency)?,
+            further_ns: ns(&findings.per_request)?,
+        };
+        let longer = findings.longer?.value;
+        let request = |longer: &Longer| Request {
+            len: longer.len,
+            alone_ns: longer.latency.0 as f64,
+            further_ns: block.further_ns,
+        };
+        let [first, second, third] = longer.each_ref().map(request);
+        let mut model = Self {
+            placement,
             service_ns: ns(&findings.service)?,
             per_byte_ns: ns(&findings.per_kib)? / 1024.0,
-            per_request_ns: ns(&findings.per_request)?,
+            requests: [block, first, second, third],
             bytes_per_ns: findings.bandwidth?.value as f64 / 1e9,
             contiguous_ns: ns(&findings.contiguous)?,
-        })
+        };
+        for (nth, longer) in longer.iter().enumerate() {
+            model.requests[nth + 1].further_ns = model.further_of(longer);
+        }
+        Ok(model)
+    }
+
+    /// The time by which requests of a length delay others, so that reads of them at random places take as
+    /// long as they did.
+    fn further_of(&self, longer: &Longer) -> f64 {
+        let len = longer.len.0;
+        let count = (USUAL_READ.0 / len).max(2);
+        let room = u64::from(self.placement.units) * self.placement.granule.0 * 64 / BLOCK;
+        let mut draw = Draw::new(len);
+        let mut of_read = || {
+            let extent = |nth| Extent {
+                file: FileOffset(nth * len),
+                phys: PhysOffset(draw.below(room) * BLOCK),
+                len: Bytes(len),
+                flags: ExtentFlags::empty(),
+            };
+            let layout = Layout::new((0..count).map(extent).collect());
+            self.beyond_ns(&layout, FileRange::new(0, count * len), len)
+        };
+        let beyond: Vec<f64> = (0..SIMULATED).map(|_| of_read()).collect();
+        let measured = longer.scattered.0 as f64 - longer.latency.0 as f64;
+        let mean = |further: f64| {
+            let of = |beyond: &f64| beyond.hypot((count - 1) as f64 * further);
+            beyond.iter().map(of).sum::<f64>() / beyond.len() as f64
+        };
+        let (mut low, mut high) = (0.0, measured.max(0.0));
+        for _ in 0..30 {
+            let middle = f64::midpoint(low, high);
+            match mean(middle) < measured {
+                true => low = middle,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// Whether the values are such as a drive can have: no time above an hour.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let of_requests = self.requests.map(|it| [it.alone_ns, it.further_ns]);
+        let others = [self.service_ns, self.per_byte_ns, self.contiguous_ns];
+        let mut times = of_requests.as_flattened().iter().chain(&others);
+        times.all(|ns| (0.0..=LONGEST_NS).contains(ns))
+            && self.requests.is_sorted_by(|a, b| a.len < b.len)
+            && self.bytes_per_ns.is_finite()
+            && self.bytes_per_ns > 0.0
+            && self.placement.is_possible()
+    }
+
+    /// One read of a block alone, in nanoseconds.
+    #[must_use]
+    pub fn latency_ns(&self) -> f64 {
+        self.requests[0].alone_ns
+    }
+
+    /// Each further request of a block delays the others, in nanoseconds.
+    #[must_use]
+    pub fn per_request_ns(&self) -> f64 {
+        self.requests[0].further_ns
     }
 
     /// The time of one read of a range of a file, in requests of at most `request` bytes, in nanoseconds.
     #[must_use]
     pub fn read_ns(&self, layout: &Layout, range: FileRange, request: u64) -> f64 {
-        let measured = layout.measure(range, &self.placement.geometry(), units::Bytes(request));
-        if measured.dolf == 1 && range.len == USUAL_READ {
+        let requests = layout.placed_fragments(range).flat_map(|fragment| {
+            let (len, most) = (fragment.len.0, request.max(BLOCK));
+            (0..len.div_ceil(most)).map(move |nth| (len - nth * most).min(most))
+        });
+        let (mut longest, mut bytes, mut further, mut count) = (0, 0, 0.0, 0);
+        for len in requests {
+            longest = longest.max(len);
+            bytes += len;
+            further += self.further_ns(len);
+            count += 1;
+        }
+        if count == 1 && bytes == USUAL_READ.0 {
             return self.contiguous_ns;
         }
-        let unit_ns = self
-            .times()
-            .read_ns(layout, range, &self.placement.geometry(), 0);
-        let beyond = (unit_ns - self.service_ns).max(0.0);
-        let requests = measured.requests.saturating_sub(1) as f64 * self.per_request_ns;
-        let bytes = range.len.0.saturating_sub(BLOCK) as f64 / self.bytes_per_ns.max(1e-9);
+        if count == 0 {
+            return 0.0;
+        }
+        let beyond = self.beyond_ns(layout, range, longest);
+        let further = (further - self.further_ns(longest)).max(0.0);
         // Requests of one unit wait while those of others are taken: the two hide each other in part.
-        self.latency_ns + beyond.hypot(requests).max(bytes)
+        let waits = self.alone_ns(longest) + beyond.hypot(further);
+        let carried = bytes.saturating_sub(BLOCK) as f64 / self.bytes_per_ns.max(1e-9);
+        waits.max(self.latency_ns() + carried)
+    }
+
+    /// The time that the busiest unit has to work beyond the longest request.
+    fn beyond_ns(&self, layout: &Layout, range: FileRange, longest: u64) -> f64 {
+        let times = self.times();
+        let busiest = times.read_ns(layout, range, &self.placement.geometry(), 0);
+        // It begins anywhere in a granule, and so a part of it is on the next unit.
+        let granule = self.placement.granule.0 as f64;
+        let of_longest = (longest as f64).min(granule);
+        let of_longest = of_longest * (1.0 - of_longest / granule / 4.0);
+        let own = times.sense_ns as f64 + of_longest * self.per_byte_ns;
+        (busiest - own).max(0.0)
+    }
+
+    /// The time of one read of so many contiguous bytes, in nanoseconds.
+    #[must_use]
+    pub fn contiguous_read_ns(&self, len: Bytes) -> f64 {
+        if len <= USUAL_READ {
+            return self.alone_ns(len.0);
+        }
+        let carried = len.0.saturating_sub(BLOCK) as f64 / self.bytes_per_ns.max(1e-9);
+        self.alone_ns(len.0).max(self.latency_ns() + carried)
+    }
+
+    fn alone_ns(&self, len: u64) -> f64 {
+        let last = &self.requests[KINDS];
+        match len.checked_sub(last.len.0) {
+            None | Some(0) => self.between(len, |request| request.alone_ns),
+            Some(beyond) => {
+                let longer = (USUAL_READ.0 - last.len.0) as f64;
+                let per_byte = (self.contiguous_ns - last.alone_ns).max(0.0) / longer;
+                last.alone_ns + per_byte * beyond as f64
+            }
+        }
+    }
+
+    fn further_ns(&self, len: u64) -> f64 {
+        self.between(len, |request| request.further_ns)
+    }
+
+    /// The time of a length between those that were measured; beyond them, as it grew last.
+    fn between(&self, len: u64, of: impl Fn(&Request) -> f64) -> f64 {
+        let above = self.requests[1..].partition_point(|request| request.len.0 < len);
+        let above = above.min(KINDS - 1) + 1;
+        let (low, high) = (&self.requests[above - 1], &self.requests[above]);
+        let per_byte = (of(high) - of(low)) / (high.len.0 - low.len.0).max(1) as f64;
+        (of(low) + per_byte * (len as f64 - low.len.0 as f64)).max(0.0)
     }
 
     /// The times of a unit: a read of it senses a granule, and takes time for each byte.
@@ -77,7 +229,87 @@ impl ReadModel {
             page_bytes: self.placement.granule,
             sense_ns: (self.service_ns - self.per_byte_ns * BLOCK as f64).max(0.0) as u64,
             transfer_ns: transfer as u64,
-            command_ns: (self.latency_ns - self.service_ns).max(0.0) as u64,
+            command_ns: (self.latency_ns() - self.service_ns).max(0.0) as u64,
         }
+    }
+}
+
+#[cfg(test)]
+impl ReadModel {
+    /// The model of some drive.
+    pub(crate) fn example() -> Self {
+        let of = |kib, alone_ns, further_ns| Request {
+            len: Bytes::kib(kib),
+            alone_ns,
+            further_ns,
+        };
+        Self {
+            placement: Placement {
+                granule: Bytes::kib(32),
+                units: 8,
+            },
+            service_ns: 80_000.0,
+            per_byte_ns: 1.0,
+            requests: [
+                of(4, 100_000.0, 2_000.0),
+                of(16, 112_000.0, 4_000.0),
+                of(32, 128_000.0, 5_000.0),
+                of(64, 160_000.0, 8_000.0),
+            ],
+            bytes_per_ns: 4.0,
+            contiguous_ns: 192_000.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fragments of one length at these places.
+    fn layout(len: u64, places: &[u64]) -> Layout {
+        let extent = |(nth, place): (usize, &u64)| Extent {
+            file: FileOffset(nth as u64 * len),
+            phys: PhysOffset(*place),
+            len: Bytes(len),
+            flags: ExtentFlags::empty(),
+        };
+        Layout::new(places.iter().enumerate().map(extent).collect())
+    }
+
+    #[test]
+    fn a_read_takes_what_its_longest_request_and_the_busiest_unit_take() {
+        let model = ReadModel::example();
+        assert!(model.is_sound());
+        let granule = 32 << 10;
+        let ns = |len: u64, places: &[u64]| {
+            let range = FileRange::new(0, len * places.len() as u64);
+            model.read_ns(&layout(len, places), range, 256 << 10)
+        };
+        assert_eq!(ns(4096, &[0]), 100_000.0);
+        assert_eq!(ns(16 << 10, &[4096]), 112_000.0);
+        assert_eq!(ns(10 << 10, &[0]), 106_000.0);
+        // On units of their own, and on one.
+        assert_eq!(ns(4096, &[0, granule]), 102_000.0);
+        let colliding = ns(4096, &[0, 8 * granule]);
+        assert!((180_000.0..180_100.0).contains(&colliding), "{colliding}");
+        // All of it in one piece: as measured.
+        assert_eq!(ns(USUAL_READ.0, &[4096]), 192_000.0);
+        assert_eq!(model.contiguous_read_ns(USUAL_READ), 192_000.0);
+        assert_eq!(model.contiguous_read_ns(Bytes::kib(64)), 160_000.0);
+        // No faster than the drive carries bytes.
+        assert!(model.contiguous_read_ns(Bytes::mib(1)) >= 100_000.0 + 1_044_480.0 / 4.0);
+        assert_eq!(ns(4096, &[]), 0.0);
+    }
+
+    #[test]
+    fn what_no_drive_can_have_is_not_sound() {
+        let model = ReadModel::example();
+        let mut wrong = [model; 4];
+        wrong[0].service_ns = f64::NAN;
+        wrong[1].placement.units = 0;
+        wrong[2].requests[1].alone_ns = 1e13;
+        wrong[3].bytes_per_ns = 0.0;
+        assert!(wrong.iter().all(|model| !model.is_sound()));
     }
 }

@@ -46,7 +46,7 @@ impl Verdict {
         match (scattered, contiguous, model) {
             (Some(scattered), Ok(contiguous), Ok(model)) => {
                 let blocks = (USUAL_READ.0 / super::BLOCK) as f64;
-                let worst = model.latency_ns + (blocks - 1.0) * model.service_ns;
+                let worst = model.latency_ns() + (blocks - 1.0) * model.service_ns;
                 let worst = ratio(worst, contiguous);
                 match worst.max(scattered) < LITTLE {
                     true => Self::Nothing { scattered },

@@ -16,6 +16,7 @@ use std::{
 use indef_core::{
     SkipReason,
     calibrate::{Calibration, CannotCalibrate, CannotPredict, Prediction, Reads},
+    layout::DeviceTimes,
     plan::{FilePlan, Limited, PlanOptions, PlanTotals, Policy, Weight, limit, truncate_on},
 };
 use indef_engine::{
@@ -39,6 +40,9 @@ pub(crate) use decide::untouched_reason;
 use decide::{Basis, Names};
 pub use write::write;
 
+/// The error of the part of the time that a move saves, by the model of a probe (docs/probe.md).
+const PROBED_ERROR: f64 = 0.1;
+
 /// The paths to plan, and the options.
 #[derive(Clone, Debug)]
 pub struct Planner {
@@ -54,8 +58,11 @@ pub struct Planner {
     pub geometry: Option<GeometryChoice>,
     /// The policy and its parameters. Its geometry is replaced by that found, and its weight where one is measured.
     pub options: PlanOptions,
-    /// Measure weights by the times in the profile.
+    /// Measure weights by the times in the profile; without them, those that a probe of the drive found
+    /// serve, where there was one.
     pub measured: bool,
+    /// Use the times of the weight `device` as they are, also where a probe found those of the drive.
+    pub times_given: bool,
     /// Plan although the times in the profile do not show that fragments cost anything.
     pub ignore_times: bool,
     /// Measure the time of contiguous reads on the device, for the prediction.
@@ -83,6 +90,7 @@ impl Planner {
                 ..PlanOptions::default()
             },
             measured: false,
+            times_given: false,
             ignore_times: false,
             calibrate: false,
             compare: false,
@@ -110,7 +118,10 @@ impl Planner {
             Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
             None => None,
         };
-        let geometries = Geometries::new(self.geometry, &self.paths, notes);
+        let mut geometries = Geometries::new(self.geometry, &self.paths, notes);
+        if self.times_given {
+            geometries.forget_times();
+        }
         let mut options = geometries.main_options(&self.options);
         let calibration = accesses
             .as_ref()
@@ -126,9 +137,19 @@ impl Planner {
         let calibration = calibration.filter(|_| self.measured);
         match (&nothing_to_gain, &calibration) {
             (Some(why), _) => notes.note(Note::NothingToGain(why)),
-            (None, Some(Err(why))) => notes.note(Note::NoWeights(why)),
+            (None, Some(Err(why))) => {
+                let probed = geometries.has_all_models();
+                notes.note(Note::NoWeights { why, probed });
+                if probed {
+                    options.weight = Weight::Device(DeviceTimes::default());
+                    options = geometries.main_options(&options);
+                }
+            }
             (None, Some(Ok(found))) => options.weight = Weight::Measured(found.weights),
             (None, None) => {}
+        }
+        if let Weight::Probed(_) = options.weight {
+            geometries.note_probes(notes);
         }
         let (rankings, times) = (Rankings::default(), ReadTimes::default());
         let compare = self.compare && matches!(calibration, Some(Ok(_)));
@@ -167,6 +188,15 @@ impl Planner {
             };
             planned.prediction = Some(predict(planned.totals.gain));
             planned.whole_prediction = Some(predict(planned.limited.possible_gain));
+        }
+        if let Weight::Probed(_) = planned.options.weight {
+            let totals = &planned.totals;
+            planned.prediction = Some(Ok(Prediction {
+                reads: totals.reads_to_move,
+                now_ns: totals.iodp_to_move,
+                saved_ns: totals.gain,
+                error_ns: totals.iodp_to_move * PROBED_ERROR,
+            }));
         }
         planned.calibration = calibration;
         planned.nothing_to_gain = nothing_to_gain;
@@ -265,7 +295,7 @@ pub struct Planned {
     /// Where weights were to be measured: the weights, or the reason for their absence.
     pub calibration: Option<Result<Calibration, CannotCalibrate>>,
     /// Where weights were measured: what the plan does to the time of all reads, or the reason for which
-    /// that cannot be told.
+    /// that cannot be told. Where they are of a probe of the drive: the same of the reads of what moves.
     pub prediction: Option<Result<Prediction, CannotPredict>>,
     /// The same without budget and target gain.
     pub whole_prediction: Option<Result<Prediction, CannotPredict>>,

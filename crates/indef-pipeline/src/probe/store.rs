@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::Probed;
 
 /// The version of the files.
-const SCHEMA: u64 = 1;
+const SCHEMA: u64 = 2;
 /// A longer file is none of ours.
 const LONGEST: u64 = 1 << 20;
 
@@ -146,14 +146,15 @@ impl Stored {
 
     /// Whether its geometry, where there is one, is one that `--geometry` takes.
     fn is_geometry(&self) -> bool {
-        let geometry = self.findings.geometry();
-        geometry.is_none_or(|geometry| geometry.to_string().parse() == Ok(geometry))
+        let placement = self.findings.placement.ok();
+        placement.is_none_or(|told| told.value.is_possible())
     }
 
     /// The model of reads on the drive, where all of it could be told.
     #[must_use]
     pub fn model(&self) -> Option<ReadModel> {
-        ReadModel::of(&self.findings).ok()
+        let model = ReadModel::of(&self.findings).ok()?;
+        model.is_sound().then_some(model)
     }
 }
 

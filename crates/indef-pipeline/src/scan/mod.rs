@@ -116,7 +116,7 @@ impl Scanner {
                 );
                 match &calibration {
                     Ok(found) => options.weight = Weight::Measured(found.weights),
-                    Err(why) => notes.note(Note::NoWeights(why)),
+                    Err(why) => notes.note(Note::NoWeights { why, probed: false }),
                 }
                 Some(Heat::new(accesses, options, calibration))
             }

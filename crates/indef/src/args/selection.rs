@@ -30,12 +30,13 @@ pub(crate) struct PlanArgs {
     policy: Option<PolicyName>,
 
     /// Weight of fragments: the paper's alpha and beta, weights measured from the profile's times, or
-    /// the time that the device takes by a model (needs its geometry)
+    /// the time that the device takes by a model (needs its geometry; best after indef probe)
     #[arg(long, default_value = "paper", requires_if("measured", "profile"))]
     weight: WeightName,
 
     /// The device of --weight device: page=SIZE, sense=TIME of a page, transfer=TIME of a page,
-    /// command=TIME [default: page=16KiB,sense=80us,transfer=24us,command=10us]
+    /// command=TIME [default: what indef probe found of it, or
+    /// page=16KiB,sense=80us,transfer=24us,command=10us]
     #[arg(long, value_name = "SPEC", value_parser = device_times)]
     device_times: Option<DeviceTimes>,
 
@@ -148,6 +149,7 @@ impl PlanArgs {
             },
             options: self.options(bounds),
             measured: self.weight == WeightName::Measured,
+            times_given: self.device_times.is_some(),
             ignore_times: self.ignore_times,
             jobs,
             ..Planner::new(paths)

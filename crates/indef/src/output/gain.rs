@@ -17,6 +17,7 @@ impl Gain<'_> {
             Weight::Paper => "IODP",
             Weight::Measured(_) => "less time in reads",
             Weight::Device(_) => "less device time in reads, as modelled",
+            Weight::Probed(_) => "less time in reads, by a probe of the drive",
         }
     }
 }
@@ -25,7 +26,9 @@ impl fmt::Display for Gain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
             Weight::Paper => Ratio(self.0).fmt(f),
-            Weight::Measured(_) | Weight::Device(_) => Nanos(self.0 as u64).fmt(f),
+            Weight::Measured(_) | Weight::Device(_) | Weight::Probed(_) => {
+                Nanos(self.0 as u64).fmt(f)
+            }
         }
     }
 }

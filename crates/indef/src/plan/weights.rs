@@ -19,7 +19,7 @@ pub(super) fn measured(planned: &Planned) -> Option<(&Calibration, &Comparison)>
 }
 
 /// The effect of the plan on the time of a read.
-fn reads(predicted: &Prediction) -> String {
+pub(super) fn reads(predicted: &Prediction) -> String {
     let each = |ns: f64| Nanos((ns / predicted.reads.max(1) as f64) as u64);
     format!(
         "{} each now, {} with this plan: {:.0} % less (±{:.0})",

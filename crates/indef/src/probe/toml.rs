@@ -202,7 +202,7 @@ fn host(found: &Findings, model: Option<&ReadModel>) -> [(&'static str, Number);
     let us = |ns: f64| format!("{:.3}", ns.max(0.0) / 1e3);
     let (latency, serial) = match model {
         Some(model) => {
-            let outside = model.latency_ns - model.service_ns - model.per_request_ns;
+            let outside = model.latency_ns() - model.service_ns - model.per_request_ns();
             (
                 derived(
                     us(outside),
@@ -210,7 +210,7 @@ fn host(found: &Findings, model: Option<&ReadModel>) -> [(&'static str, Number);
                     "a read alone less the time of its unit; with this host's own time",
                 ),
                 derived(
-                    us(model.per_request_ns),
+                    us(model.per_request_ns()),
                     "us",
                     "further requests on units of their own; with this host's own time",
                 ),

@@ -40,7 +40,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     let document: OnceLock<Document> = OnceLock::new();
     let teller = Teller::new(console, "scanning");
     let notes = |note: Note<'_>| match note {
-        Note::NoWeights(why) => console.detail(format_args!("no times: {why}")),
+        Note::NoWeights { why, .. } => console.detail(format_args!("no times: {why}")),
         note => {
             if let (Note::Walk, true) = (note, console.json) {
                 document.get_or_init(|| Document::begin("files", Some(&cancel)));

@@ -118,6 +118,115 @@ fn loop_a_stored_result_is_the_geometry_of_its_drive() {
     assert!(scan(&[]).is_null());
 }
 
+/// The answers of a drive on which blocks of 4 KiB take 100 µs and share 8 units.
+fn findings() -> serde_json::Value {
+    let told = |value: u64| serde_json::json!({"Ok": {"value": value, "confidence": 0.9}});
+    let sweep = serde_json::json!({"points": [], "apart": 0.0, "knee": told(8)});
+    let longer = |len: u64, latency: u64| serde_json::json!({"len": len, "latency": latency, "scattered": 300_000});
+    serde_json::json!({
+        "latency": told(100_000),
+        "placement": {"Ok": {"value": {"granule": 32768, "units": 8}, "confidence": 0.9}},
+        "service": told(80_000),
+        "per_kib": told(1000),
+        "per_request": told(2000),
+        "longer": {"Ok": {"value": [longer(16384, 110_000), longer(32768, 125_000), longer(65536, 150_000)], "confidence": 0.9}},
+        "bandwidth": told(1 << 30),
+        "contiguous": told(200_000),
+        "scattered": told(900_000),
+        "depths": sweep,
+        "sizes": sweep,
+        "spread": sweep,
+    })
+}
+
+/// Probe in no time, so that the drive is known, and tell other answers of it.
+fn tell_findings(state: &Path, fs: &ScratchFs, findings: serde_json::Value) {
+    let ran = probe(state, fs, &["--json", "--time-limit", "1s"]).ran();
+    let json = ran.json();
+    let kept = json["kept"].as_str().or(json["kept_earlier"].as_str());
+    let kept = kept.expect("a loop device has a name").to_owned();
+    let mut stored: serde_json::Value = serde_json::from_slice(&fs::read(&kept).unwrap()).unwrap();
+    stored["findings"] = findings;
+    fs::write(&kept, stored.to_string()).unwrap();
+}
+
+/// `--weight device` reckons with what a probe found, and says so; what is given counts more. Without times
+/// in the profile, `--weight measured` does, too.
+#[test]
+fn loop_the_times_of_a_probe_weigh_unless_others_are_given() {
+    let Some(fs) = scratch("ext4") else { return };
+    let state = tempfile::tempdir().unwrap();
+    let file = fs.path().join("file");
+    make(&file, Bytes::mib(1), Bytes::kib(4));
+    let plan = |more: &[&str]| {
+        let mut plan = indef_with_state(state.path());
+        plan.arg("plan").arg(&file).args(more).ran()
+    };
+    let device = ["--json", "--weight", "device"];
+    assert!(plan(&device).json()["read_time"].is_null());
+    tell_findings(state.path(), &fs, findings());
+    let ran = plan(&device);
+    ran.error_line("indef probe found");
+    let json = ran.json();
+    assert_eq!(json["weight"], "device");
+    // Eight windows of 32 blocks, which take 200 µs in one piece each.
+    let time = |name: &str| json["read_time"][name].as_f64().expect(name);
+    assert_eq!(time("reads"), 8.0);
+    assert_eq!(time("now_ns") - time("saved_ns"), 8.0 * 200_000.0);
+    assert!(time("now_ns") > 8.0 * 300_000.0, "{json}");
+    let text = plan(&["--weight", "device"]).out;
+    assert!(text.contains("of what moves, on an idle drive"), "{text}");
+    // A plan that was stored holds them, and is run as any other.
+    let stored = state.path().join("plan");
+    let into = stored.to_string_lossy();
+    assert_eq!(plan(&["--weight", "device", "-o", &into]).status, 0);
+    let mut run = indef_with_state(state.path());
+    let ran = run
+        .arg("run")
+        .arg("--dry-run")
+        .arg("--plan")
+        .arg(&stored)
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    for given in [
+        ["--device-times", "sense=50us"],
+        ["--geometry", "striped:granule=64KiB,dies=4"],
+    ] {
+        let ran = plan(&[&device[..], &given].concat());
+        assert!(!ran.err.contains("indef probe"), "{ran:?}");
+        assert!(ran.json()["read_time"].is_null(), "{ran:?}");
+    }
+    // A profile of lines has no times.
+    let profile = state.path().join("profile");
+    let lines = format!(
+        "indef-profile 1\nfile 0 - - {}\nread 0 0 1MiB\n",
+        file.display()
+    );
+    fs::write(&profile, lines).unwrap();
+    let profile = profile.to_string_lossy();
+    let measured = [
+        "--json",
+        "--weight",
+        "measured",
+        "--profile",
+        &profile,
+        "--truncate",
+        "0",
+    ];
+    let ran = plan(&measured);
+    assert!(
+        ran.err
+            .contains("times that a probe of the drive found are used"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.json()["weight"], "device", "{ran:?}");
+    // Times that no drive has are none.
+    let mut absurd = findings();
+    absurd["latency"]["Ok"]["value"] = u64::MAX.into();
+    tell_findings(state.path(), &fs, absurd);
+    assert!(plan(&device).json()["read_time"].is_null());
+}
+
 /// Beside another file system, the drive that was probed is named.
 #[test]
 fn loop_a_scan_of_two_drives_names_the_one_that_was_probed() {
@@ -309,9 +418,132 @@ fn loop_a_full_or_read_only_file_system_is_refused() {
 }
 
 #[test]
+fn loop_other_file_systems_are_probed_as_ext4_is() {
+    for kind in ["xfs", "btrfs"] {
+        let Some(fs) = scratch(kind) else { continue };
+        let state = tempfile::tempdir().unwrap();
+        fs.sync().unwrap();
+        let free = fs.free().unwrap();
+        let ran = probe(state.path(), &fs, &["--json", "--time-limit", "3s"]).ran();
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let json = ran.json();
+        assert_eq!(json["fs"], kind);
+        assert!(json["geometry"].is_null(), "{json}");
+        assert_ne!(json["verdict_kind"], "gains", "{json}");
+        assert!(
+            json["file"]["usable_bytes"].as_u64() > Some(8 << 20),
+            "{json}"
+        );
+        assert_eq!(entries(&fs), 0);
+        // Room comes back with the next commit.
+        for _ in 0..100 {
+            fs.sync().unwrap();
+            if fs.free().unwrap() >= free {
+                break;
+            }
+            sleep(Duration::from_millis(50));
+        }
+        assert!(
+            fs.free().unwrap() >= free,
+            "{kind}: {} of {free}",
+            fs.free().unwrap()
+        );
+    }
+}
+
+/// A device is only read, also where a file system on it is in use.
+#[test]
+fn loop_a_device_by_name_is_only_read() {
+    if !rustix::process::geteuid().is_root() {
+        return scratch_fs::skip("it needs root");
+    }
+    let device = Second::new();
+    let state = tempfile::tempdir().unwrap();
+    let written = || {
+        let stat = fs::read_to_string(format!(
+            "/sys/block/{}/stat",
+            device.device.trim_start_matches("/dev/")
+        ));
+        let stat = stat.unwrap();
+        stat.split_whitespace().nth(6).unwrap().to_owned()
+    };
+    let before = written();
+    let mut command = indef_with_state(state.path());
+    let ran = command
+        .args(["probe", &device.device, "--json", "--time-limit", "3s"])
+        .ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let json = ran.json();
+    assert!(json["file"].is_null() && json["fs"].is_null(), "{json}");
+    assert_eq!(json["device"], device.device);
+    assert!(json["geometry"].is_null(), "{json}");
+    assert_eq!(written(), before);
+}
+
+/// A disk in memory (zram), with a file system and by name.
+struct Ramdisk(String);
+
+impl Ramdisk {
+    /// `None` where the kernel has none.
+    fn new() -> Option<Self> {
+        let number = fs::read_to_string("/sys/class/zram-control/hot_add").ok()?;
+        let ramdisk = Self(number.trim().to_owned());
+        let size = format!("/sys/block/zram{}/disksize", ramdisk.0);
+        fs::write(size, "512M").unwrap();
+        Some(ramdisk)
+    }
+
+    fn device(&self) -> String {
+        format!("/dev/zram{}", self.0)
+    }
+}
+
+impl Drop for Ramdisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.device()).output();
+        let _ = fs::write("/sys/class/zram-control/hot_remove", &self.0);
+    }
+}
+
+#[test]
+fn loop_a_ramdisk_has_no_units() {
+    if !rustix::process::geteuid().is_root() {
+        return scratch_fs::skip("it needs root");
+    }
+    let Some(ramdisk) = Ramdisk::new() else {
+        return scratch_fs::skip("this kernel has no zram");
+    };
+    let device = ramdisk.device();
+    let folder = tempfile::tempdir().unwrap();
+    let ran = Command::new("mkfs.ext4").args(["-q", &device]).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let ran = Command::new("mount").arg(&device).arg(folder.path()).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let state = tempfile::tempdir().unwrap();
+    for path in [folder.path(), Path::new(&device)] {
+        let mut command = indef_with_state(state.path());
+        command.arg("probe").arg(path);
+        command.args(["--json", "--size", "64MiB", "--time-limit", "5s"]);
+        let ran = command.ran();
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let json = ran.json();
+        assert!(json["geometry"].is_null(), "{json}");
+        assert_ne!(json["verdict_kind"], "gains", "{json}");
+        // It has neither a serial number nor another name that lasts.
+        assert!(
+            json["kept"].is_null() && ran.err.contains("not kept"),
+            "{ran:?}"
+        );
+    }
+    let ran = Command::new("umount").arg(&device).ran();
+    assert_eq!(ran.status, 0, "{ran:?}");
+}
+
+#[test]
 fn what_is_no_drive_is_refused() {
     for (path, why) in [
         ("/proc", "no block device"),
+        ("/dev/shm", "tmpfs is on no block device"),
         ("/dev/null", "neither a file"),
         ("/nowhere", "No such file"),
     ] {

@@ -7,15 +7,19 @@ use indef_core::{
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 use workloads::Numbers;
 
-use super::{FILE, ask, drive::Modelled, varied::varied, written};
+use super::{FILE, ask, devices, drive::Modelled, varied::varied, written};
 
 /// One read of an application.
 const READ: u64 = 128 << 10;
 /// Reads that are timed.
 const READS: u64 = 300;
-/// How far the predicted part of the time saved may be from the real one. Larger pieces than blocks share
-/// channels for longer, and may be several pages, which the model does not know: they are only shown.
+/// Lengths of its pieces.
+const LENGTHS: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
+/// How far the predicted part of the time saved may be from the real one.
 const NEAR: f64 = 0.1;
+/// The same of pieces that take turns on the units, which share channels in a way that depends on which units
+/// they are on, and of the longest ones, which begin and end in pages that the model does not know.
+const FARTHER: f64 = 0.22;
 
 /// Where the pieces of a read lie.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +33,8 @@ enum Placed {
 fn pieces(placed: Placed, len: u64, stripe: u64, granule: u64, numbers: &mut Numbers) -> Vec<u64> {
     let count = READ / len;
     let room = FILE.len.0 - (count + 1) * (stripe + granule);
-    let first = numbers.below(room / granule) * granule;
+    // At any block of a granule, as file systems place fragments.
+    let first = numbers.below(room / 4096) * 4096;
     let place = |nth: u64, numbers: &mut Numbers| match placed {
         // As file systems place them: at any block.
         Placed::Anywhere => numbers.below((FILE.len.0 - len) / 4096) * 4096,
@@ -70,10 +75,15 @@ fn both(
     (real / READS as f64, told / READS as f64)
 }
 
+/// The part of the time that is saved by moving, at least none: what is faster in pieces stays in pieces.
+fn saved(whole: f64, apart: f64) -> f64 {
+    (1.0 - whole / apart).max(0.0)
+}
+
 #[test]
 fn the_gain_of_defragmenting_is_as_predicted() {
     for name in ["fast24", "indef-femu", "indef-femu-16k", "zn540", "tlc"] {
-        for seed in 1..=3 {
+        for seed in 1..=devices() {
             let varied = varied(name, seed);
             let mut drive = written(&varied, seed);
             let Ok(found) = probe(&mut drive, ask(seed));
@@ -85,27 +95,22 @@ fn the_gain_of_defragmenting_is_as_predicted() {
                 Placed::OnOneUnit,
                 Placed::OnEachUnitInTurn,
             ] {
-                for len in [4096, 16 << 10] {
+                for len in LENGTHS {
                     let apart = both(&mut drive, &model, placed, len, &mut numbers);
-                    let gain = |whole: f64, apart: f64| 1.0 - whole / apart;
-                    let (real, told) = (gain(whole.0, apart.0), gain(whole.1, apart.1));
+                    let (real, told) = (saved(whole.0, apart.0), saved(whole.1, apart.1));
+                    let what = format!("{name} {seed}: {placed:?} in {} KiB", len >> 10);
                     println!(
-                        "{name} {seed}: {placed:?} in {} KiB: {:.0} and {:.0} µs, told {:.0} and {:.0}; gains {real:.3}, told {told:.3}",
-                        len >> 10,
+                        "{what}: {:.0} and {:.0} µs, told {:.0} and {:.0}; gains {real:.3}, told {told:.3}",
                         apart.0 / 1e3,
                         whole.0 / 1e3,
                         apart.1 / 1e3,
                         whole.1 / 1e3
                     );
-                    // Where next to nothing is gained, it need only say so.
-                    let near = match real < 0.1 && told < 0.1 {
-                        true => 3.0 * NEAR,
-                        false => NEAR,
+                    let near = match (placed, len) {
+                        (_, 4096) | (Placed::Anywhere | Placed::OnOneUnit, ..=0x8000) => NEAR,
+                        _ => FARTHER,
                     };
-                    assert!(
-                        len > 4096 || (real - told).abs() < near,
-                        "{name} {seed} {placed:?}"
-                    );
+                    assert!((real - told).abs() < near, "{what}");
                 }
             }
         }

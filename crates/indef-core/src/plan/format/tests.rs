@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::{Bytes, FileRange};
 
 use super::{super::*, *};
-use crate::{SkipReason, layout::DeviceTimes};
+use crate::{SkipReason, layout::DeviceTimes, probe::ReadModel};
 
 fn chunk(start: u64, len: u64) -> Chunk {
     Chunk {
@@ -118,6 +118,14 @@ fn plans_come_back_as_they_were() {
         ..options
     };
     assert_eq!(read(&written(&device, &files)).unwrap().0, device);
+    let probed = PlanOptions {
+        weight: Weight::Probed(ReadModel::example()),
+        ..device
+    };
+    assert_eq!(read(&written(&probed, &files)).unwrap().0, probed);
+    let absurd = String::from_utf8(written(&probed, &files)).unwrap();
+    let absurd = absurd.replacen("\"units\":8", "\"units\":0", 1);
+    assert!(read(absurd.as_bytes()).is_err());
     // 5000 chunks take five lines.
     assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1 + 2 + 5 + 1);
     assert!(

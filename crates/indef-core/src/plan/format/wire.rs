@@ -9,7 +9,9 @@ use super::{
     super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
     Absurd, ChunkFault,
 };
-use crate::{SkipReason, calibrate::Weights, layout::DeviceTimes, priority::finite};
+use crate::{
+    SkipReason, calibrate::Weights, layout::DeviceTimes, priority::finite, probe::ReadModel,
+};
 
 /// The fields that every version of the header has.
 #[derive(Deserialize)]
@@ -33,6 +35,9 @@ pub(super) struct Header {
     /// Present only for the weight `device`, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     device_times: Option<DeviceTimes>,
+    /// Present only for the weight `device` with the times of a probe, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    probed: Option<ReadModel>,
     io_size_bytes: Bytes,
     hot_pct: f64,
     geometry: String,
@@ -54,12 +59,16 @@ impl Header {
             alpha: options.alpha,
             beta: options.beta,
             measured_weights: match options.weight {
-                Weight::Paper | Weight::Device(_) => None,
+                Weight::Paper | Weight::Device(_) | Weight::Probed(_) => None,
                 Weight::Measured(weights) => Some(weights),
             },
             device_times: match options.weight {
-                Weight::Paper | Weight::Measured(_) => None,
+                Weight::Paper | Weight::Measured(_) | Weight::Probed(_) => None,
                 Weight::Device(times) => Some(times),
+            },
+            probed: match options.weight {
+                Weight::Paper | Weight::Measured(_) | Weight::Device(_) => None,
+                Weight::Probed(model) => Some(model),
             },
             io_size_bytes: options.io_size,
             hot_pct: options.hot_pct,
@@ -78,10 +87,11 @@ impl Header {
             truncate_pct: self.truncate_pct,
             alpha: self.alpha,
             beta: self.beta,
-            weight: match (self.measured_weights, self.device_times) {
-                (Some(weights), _) => Weight::Measured(weights),
-                (None, Some(times)) => Weight::Device(times),
-                (None, None) => Weight::Paper,
+            weight: match (self.measured_weights, self.device_times, self.probed) {
+                (Some(weights), _, _) => Weight::Measured(weights),
+                (None, Some(times), _) => Weight::Device(times),
+                (None, None, Some(model)) => Weight::Probed(model),
+                (None, None, None) => Weight::Paper,
             },
             io_size: self.io_size_bytes,
             hot_pct: self.hot_pct,
