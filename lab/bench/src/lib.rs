@@ -19,9 +19,11 @@ mod memory;
 mod overhead;
 mod peers;
 mod predictions;
+mod probe_gain;
 mod profile;
 mod report;
 mod scan;
+mod stage;
 mod state;
 mod target;
 mod upkeep;
@@ -62,6 +64,8 @@ pub enum Bench {
     Zipf(zipf::ZipfArgs),
     /// The time of reads that plans predict, at several queue depths, against what comes
     Predictions(predictions::PredictionsArgs),
+    /// What a probe of a drive foretells of defragmenting a file there, against what comes
+    ProbeGain(probe_gain::ProbeGainArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),
     /// flashd's answers beside its model's, and what its path carries, mounted and served
@@ -149,6 +153,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Zipf(args) => &args.common,
         Bench::Profile(args) => &args.common,
         Bench::Predictions(args) => &args.common,
+        Bench::ProbeGain(args) => &args.common,
         Bench::PredictionsLoad(args) => return predictions::load(args),
         Bench::ProfileMerge => return profile::merge(),
         Bench::ZipfReader(args) => return zipf::read(args),
@@ -191,6 +196,9 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
         Bench::Predictions(args) => {
             one("predictions", &|report| predictions::measure(args, report))?;
+        }
+        Bench::ProbeGain(args) => {
+            one("probe-gain", &|report| probe_gain::measure(args, report))?;
         }
         Bench::Peers(args) => one("peers", &|report| peers::measure(args, report))?,
         Bench::All(args) => {

@@ -7,7 +7,6 @@
 //! first. A gain is the part of the mean time of a read that is saved; the deviation is in points.
 
 mod load;
-mod stage;
 
 use std::{
     ffi::OsString,
@@ -26,9 +25,9 @@ use units::Bytes;
 use super::{
     Common, measure,
     report::{Report, Verdict},
+    stage::Stage,
 };
 pub(super) use load::{LoadArgs, load};
-use stage::Stage;
 
 /// Bytes of one read.
 const READ: Bytes = Bytes::kib(128);

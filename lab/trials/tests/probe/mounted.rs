@@ -1,7 +1,8 @@
 //! The program itself, on flashd as a mounted disk, at a tenth of its speed.
 //!
 //! The machine may be busy, and then the probe may say that it cannot tell; it may never be wrong. `make proof`
-//! tries every profile with three seeds, and wants most of them to be found out.
+//! tries every profile with three seeds, and wants most of them to be found out (`INDEF_PROBE_MOUNTED=1`, or the
+//! name of one profile).
 
 use std::{
     fs,
@@ -39,7 +40,7 @@ fn ran(program: &str, arguments: &[&str]) -> String {
 }
 
 impl Mounted {
-    fn new(flashd: &Path, profile: &str) -> Self {
+    fn new(flashd: &Path, profile: &str, scale: f64) -> Self {
         let folder = tempfile::tempdir().expect("a temporary directory");
         for name in ["mnt", "fs"] {
             fs::create_dir(folder.path().join(name)).expect("it is empty");
@@ -53,7 +54,7 @@ impl Mounted {
                 "--size",
                 "1GiB",
                 "--time-scale",
-                &SCALE.to_string(),
+                &scale.to_string(),
                 "--profile",
             ])
             .arg(&file)
@@ -110,7 +111,7 @@ impl Drop for Mounted {
 
 /// Whether the program finds the device out; if it does, it is right, and so is the profile that it prints.
 fn is_found(indef: &Path, flashd: &Path, varied: &Varied, size: &str, limit: &str) -> bool {
-    let mounted = Mounted::new(flashd, &varied.text);
+    let mounted = Mounted::new(flashd, &varied.text, SCALE);
     let output = Command::new(indef)
         .arg("probe")
         .arg(mounted.path())
@@ -160,12 +161,13 @@ fn loop_a_mounted_flashd_is_found_out_or_not_told() {
     let Some((indef, flashd)) = programs() else {
         return;
     };
-    if std::env::var_os("INDEF_PROBE_MOUNTED").is_none() {
+    let Ok(wanted) = std::env::var("INDEF_PROBE_MOUNTED") else {
         is_found(&indef, &flashd, &varied("fast24", 1), "32MiB", "15s");
         return;
-    }
+    };
+    let is_wanted = |name: &&str| *name != "zero" && ["1", name].contains(&&*wanted);
     let (mut found, mut all) = (0, 0);
-    for name in BUILTIN.into_iter().filter(|name| *name != "zero") {
+    for name in BUILTIN.into_iter().filter(is_wanted) {
         for seed in 1..=3 {
             println!("{name} {seed}");
             all += 1;
@@ -174,5 +176,92 @@ fn loop_a_mounted_flashd_is_found_out_or_not_told() {
         }
     }
     println!("{found} of {all}");
+    assert!(all > 0, "no profile is called {wanted}");
     assert!(found * 10 >= all * 8, "{found} of {all}");
+}
+
+/// Where the device fails while the probe writes or reads, an error tells it, and nothing is left.
+#[test]
+fn loop_a_device_that_fails_meanwhile_ends_the_probe() {
+    let Some((indef, flashd)) = programs() else {
+        return;
+    };
+    let mounted = Mounted::new(&flashd, &varied("fast24", 1).text, 1.0);
+    let state = tempfile::tempdir().expect("a temporary directory");
+    let probe = || {
+        Command::new(&indef)
+            .arg("probe")
+            .arg(mounted.path())
+            .args(["--size", "16MiB", "--time-limit", "60s"])
+            .env("STATE_DIRECTORY", state.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("indef runs")
+    };
+    let inject = |arguments: &[&str]| {
+        let status = Command::new(&flashd)
+            .arg("inject")
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", mounted.folder.path())
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("flashd runs").success());
+    };
+    let fail = |on| inject(&["error", "--offset", "0", "--length", "1GiB", "--on", on]);
+    for (on, operation) in [("read", "read"), ("write", "write the probe's file")] {
+        let reads = || {
+            let (_, name) = mounted.device.as_deref()?.rsplit_once('/')?;
+            let stat = fs::read_to_string(format!("/sys/block/{name}/stat")).ok()?;
+            stat.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let child = match on {
+            "read" => {
+                let before = reads().expect("it is counted");
+                let child = probe();
+                let patience = Instant::now() + Duration::from_secs(60);
+                // It is at its reads.
+                while reads().expect("it is counted") < before + 300 {
+                    assert!(Instant::now() < patience, "it does not read");
+                    sleep(Duration::from_millis(5));
+                }
+                fail(on);
+                child
+            }
+            _ => {
+                fail(on);
+                probe()
+            }
+        };
+        let output = child.wait_with_output().expect("it ends");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            told.contains(operation) && told.contains("Input/output error"),
+            "{told}"
+        );
+        inject(&["clear"]);
+        let left = fs::read_dir(mounted.path()).expect("it is mounted").count();
+        assert_eq!(left, 1, "lost+found alone");
+        assert_eq!(fs::read_dir(state.path()).expect("it is there").count(), 0);
+    }
+}
+
+/// A file system whose data is not on a block device of this machine, as those of a network.
+#[test]
+fn loop_a_file_system_without_a_device_is_refused() {
+    let Some((indef, flashd)) = programs() else {
+        return;
+    };
+    let mounted = Mounted::new(&flashd, &varied("fast24", 1).text, 1.0);
+    for path in ["mnt", "mnt/disk"] {
+        let output = Command::new(&indef)
+            .arg("probe")
+            .arg(mounted.folder.path().join(path))
+            .output()
+            .expect("indef runs");
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(told.contains("is on no block device"), "{told}");
+    }
 }

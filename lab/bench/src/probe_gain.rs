@@ -1,0 +1,172 @@
+//! What `indef probe` and `indef plan --weight device` foretell of defragmenting a file, and what comes.
+//!
+//! Each device is a flashd with a file system. indef probes it; files are aged, each in fragments of one
+//! length; the plan of each foretells the part of the time of its reads that moving it saves. The file
+//! is read, one read at a time, moved by indef, and read again. Deviations are in points.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use scratch_fs::{FragmentOptions, fragment};
+use serde_json::Value;
+use tempfile::TempDir;
+use units::Bytes;
+
+use crate::{
+    Common, measure,
+    report::{Report, Verdict},
+    stage::Stage,
+};
+
+/// How far a prediction may be off, in points.
+const NEAR: f64 = 10.0;
+
+/// What to foretell.
+#[derive(Args, Clone)]
+pub struct ProbeGainArgs {
+    #[command(flatten)]
+    pub(super) common: Common,
+    /// Devices: profiles of flashd
+    #[arg(long, value_delimiter = ',', default_value = "fast24,indef-femu,tlc")]
+    devices: Vec<String>,
+    /// Lengths of fragments, a file of each
+    #[arg(long, value_delimiter = ',', default_value = "4KiB,16KiB,64KiB")]
+    pieces: Vec<Bytes>,
+    /// Size of a file
+    #[arg(long, default_value = "32MiB")]
+    size: Bytes,
+    /// Size of the probe's file
+    #[arg(long, default_value = "128MiB")]
+    probe_size: Bytes,
+    /// Seconds that the probe may take
+    #[arg(long, default_value_t = 90)]
+    probe_seconds: u32,
+    /// Seconds of each timed run
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// flashd's devices are slower by this factor, so that the way to them weighs less
+    #[arg(long, default_value_t = 10.0)]
+    time_scale: f64,
+}
+
+/// Measure.
+pub(super) fn measure(args: &ProbeGainArgs, report: &mut Report) -> Result<()> {
+    let indef = args.common.indef()?;
+    for device in &args.devices {
+        // Room for the files, what lies between their fragments, and a move.
+        let files = args.size.get() * args.pieces.len() as u64;
+        let size = Bytes(files * 3) + args.probe_size * 2 + Bytes::mib(512);
+        let ground = Ground {
+            args,
+            indef: &indef,
+            stage: Stage::new(device, size, &args.common.images()?, args.time_scale)?,
+            state: tempfile::tempdir()?,
+        };
+        let probed = ground.probe()?;
+        let Some(geometry) = probed["geometry"].as_str() else {
+            let why = &probed["unknown"]["granularity_bytes"];
+            eprintln!("{device}: nothing to foretell: {why}");
+            report
+                .verdicts
+                .push(Verdict::at_least(format!("{device}: probed"), 0.0, 1.0, ""));
+            continue;
+        };
+        eprintln!("{device}: {geometry}");
+        // A move leaves free space in one piece: all files are aged before the first one.
+        args.pieces
+            .iter()
+            .try_for_each(|piece| ground.age(*piece))?;
+        for piece in &args.pieces {
+            measure::ensure_not_stopped()?;
+            let case = format!("{device} in fragments of {piece}");
+            let (foretold, measured) = ground.gains(*piece)?;
+            eprintln!("{case}: {foretold:.1} % foretold, {measured:.1} % measured");
+            report.figure(&case, "probe", "foretold_pct", &[foretold]);
+            report.figure(&case, "probe", "measured_pct", &[measured]);
+            let off = (foretold - measured).abs();
+            let what = format!("{case}: off");
+            report
+                .verdicts
+                .push(Verdict::at_most(what, off, NEAR, " points"));
+        }
+    }
+    Ok(())
+}
+
+/// A file system on a device.
+struct Ground<'a> {
+    args: &'a ProbeGainArgs,
+    indef: &'a Path,
+    stage: Stage,
+    /// indef's own.
+    state: TempDir,
+}
+
+impl Ground<'_> {
+    fn indef(&self, arguments: &[&str], path: &Path) -> Result<Value> {
+        let mut command = Command::new(self.indef);
+        command.env("STATE_DIRECTORY", self.state.path());
+        let text = measure::text(command.args(arguments).arg("--json").arg(path))?;
+        serde_json::from_str(&text).with_context(|| format!("indef {arguments:?}: {text}"))
+    }
+
+    fn probe(&self) -> Result<Value> {
+        let size = self.args.probe_size.get().to_string();
+        let limit = format!("{}s", self.args.probe_seconds);
+        let arguments = ["probe", "--size", &size, "--time-limit", &limit];
+        self.indef(&arguments, &self.stage.path())
+    }
+
+    fn file(&self, piece: Bytes) -> PathBuf {
+        self.stage.path().join(format!("in-{}", piece.get()))
+    }
+
+    fn age(&self, piece: Bytes) -> Result<()> {
+        let options = FragmentOptions {
+            size: self.args.size,
+            piece,
+            seed: 1,
+        };
+        let path = self.file(piece);
+        fragment(&path, options).with_context(|| format!("cannot make {}", path.display()))
+    }
+
+    /// The percentage of the time of reads that moving a file saves, as foretold and as measured.
+    fn gains(&self, piece: Bytes) -> Result<(f64, f64)> {
+        let file = self.file(piece);
+        let plan = self.indef(&["plan", "--weight", "device"], &file)?;
+        let foretold = plan["read_time"]["saved_pct"].as_f64();
+        let foretold = foretold.with_context(|| format!("the plan foretells no time: {plan}"))?;
+        let before = self.read(&file)?;
+        let ran = self.indef(&["run", "--policy", "whole"], &file)?;
+        ensure!(ran["totals"]["files_moved"] == 1, "not moved: {ran}");
+        let after = self.read(&file)?;
+        Ok((foretold, (1.0 - after / before) * 100.0))
+    }
+
+    /// The mean time of a read, the median of all runs.
+    fn read(&self, file: &Path) -> Result<f64> {
+        let mut times = Vec::new();
+        for run in 0..self.args.common.runs {
+            self.stage.drop_caches()?;
+            let mut command = Command::new(measure::own_program()?);
+            command
+                .args(["bench", "predictions-load", "--depth", "1"])
+                .arg(file);
+            let milliseconds = (self.args.seconds * 1000.0) as u64;
+            command.args(["--milliseconds", &milliseconds.to_string()]);
+            let said = measure::text(command.args(["--seed", &run.to_string()]))?;
+            let time: f64 = said
+                .trim()
+                .parse()
+                .with_context(|| format!("no time: {said}"))?;
+            times.push(time);
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times[(times.len() - 1) / 2])
+    }
+}
