@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use figures::{Machine, Row, Session, Value};
 
-use super::headline::{Cost, Measured, Outcome};
+use super::{
+    cost::Cost,
+    headline::{Measured, Outcome},
+};
 
 /// Keep it in `figures/experiments.json`.
 pub(super) fn keep(name: &str, outcome: &Outcome) -> Result<PathBuf> {

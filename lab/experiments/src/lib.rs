@@ -6,11 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod ageing;
+mod bench;
+mod cost;
 mod headline;
 mod image;
 pub mod inside;
 mod keep;
 mod layout;
+mod room;
 mod text;
 mod virtual_time;
 mod way;

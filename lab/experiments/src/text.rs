@@ -4,7 +4,10 @@ use std::fmt::Write as _;
 
 use units::{Bytes, Nanos};
 
-use super::headline::{Cost, Measured, Outcome};
+use super::{
+    cost::Cost,
+    headline::{Measured, Outcome},
+};
 
 /// The whole result.
 pub(super) fn table(outcome: &Outcome) -> String {

@@ -37,11 +37,11 @@ const FILES_OF_TRIAL: usize = 32;
 /// Bytes of a zone of it.
 const ZONE_BYTES: u64 = 32 << 20;
 /// Flows (InDeF §V-A: "They both have 50 threads").
-const FLOWS: usize = 50;
+pub(crate) const FLOWS: usize = 50;
 /// filebench's `$iosize`: a file is written in pieces of this size.
-const IO_BYTES: u64 = 1 << 20;
+pub(crate) const IO_BYTES: u64 = 1 << 20;
 /// filebench's `$meanappendsize`: the most that `appendfilerand` appends.
-const APPEND_BYTES: u64 = 16 << 10;
+pub(crate) const APPEND_BYTES: u64 = 16 << 10;
 /// filebench's `prealloc`: the percentage of the fileset's files that are there at the beginning.
 const PREALLOC_PERCENT: usize = 80;
 

@@ -4,13 +4,12 @@ use flash_model::{Command, OwnedCommand, Placement, Zone, ZoneAction};
 use workloads::Numbers;
 
 use super::{Host, Submission, ZONED};
-use crate::layout::{Extent, Layout};
+use crate::{
+    ageing::{APPEND_BYTES, FLOWS, IO_BYTES},
+    layout::{Extent, Layout},
+};
 
-/// Flows, as the ageing has them.
-const FLOWS: usize = 50;
 const FILE_BYTES: u64 = 4 << 20;
-const IO_BYTES: u64 = 1 << 20;
-const APPEND_BYTES: u64 = 16 << 10;
 
 /// A step of a flow: writing a file of 4 MiB, appending, reading a whole file.
 struct Flow {
