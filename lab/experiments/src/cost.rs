@@ -22,6 +22,10 @@ pub(super) struct Cost {
     pub(super) commands: usize,
     pub(super) elapsed_ns: u64,
     pub(super) busy_pct: f64,
+    /// Elapsed time if no two of the commands overlap: no load of this machine makes it longer.
+    pub(super) one_by_one_ns: u64,
+    /// The commands that move data inside of the device, without all else (metadata, first of all).
+    pub(super) moves: Option<Moves>,
     /// Program time × moved pages ÷ chips: no way is faster.
     pub(super) bound_ns: f64,
     /// Data between host and device, and lists of moves.
@@ -39,6 +43,14 @@ pub(super) struct Cost {
     pub(super) guest_wall_ns: u64,
 }
 
+/// Moves inside of the device.
+#[derive(Debug, Serialize)]
+pub(super) struct Moves {
+    pub(super) commands: usize,
+    pub(super) elapsed_ns: u64,
+    pub(super) busy_pct: f64,
+}
+
 impl Cost {
     /// Of a recorded migration that moved `moved_bytes` of files that lay like this.
     pub(super) fn of(
@@ -47,9 +59,10 @@ impl Cost {
         layout: &Layout,
         moved_bytes: u64,
     ) -> Result<Self> {
-        let alone = bench
-            .machine(&recording.zones)?
-            .run(&mut [&mut Recorded::new(&recording.commands)])?;
+        let replay =
+            |mut host: Recorded<'_>| bench.machine(&recording.zones)?.run(&mut [&mut host]);
+        let alone = replay(Recorded::new(&recording.commands))?;
+        let one_by_one = replay(Recorded::one_by_one(&recording.commands))?;
         let (load_alone, load_beside, beside_ns) = beside_a_load(bench, recording, layout)?;
         let Elapsed { ns, stats } = &alone;
         let pages = moved_bytes as f64 / bench.ssd.page_bytes as f64;
@@ -57,6 +70,8 @@ impl Cost {
             commands: recording.commands.len(),
             elapsed_ns: *ns,
             busy_pct: alone.busy_percent(),
+            one_by_one_ns: one_by_one.ns,
+            moves: Moves::of(bench, recording)?,
             bound_ns: bench.ssd.program_ns * pages / stats.dies.len() as f64,
             bus_bytes: stats.host_read_bytes
                 + stats.host_written_bytes
@@ -75,6 +90,35 @@ impl Cost {
     /// The change of the load's speed, in percent.
     pub(super) fn load_change_pct(&self) -> f64 {
         100.0 * (self.load_beside / self.load_alone - 1.0)
+    }
+}
+
+impl Moves {
+    /// `None` if the host moved the data.
+    fn of(bench: &Bench<'_>, recording: &Recording) -> Result<Option<Self>> {
+        let is_move = |logged: &&LoggedCommand| {
+            let command = logged.command.as_command();
+            matches!(command, Command::Migrate { .. } | Command::Copy { .. })
+        };
+        let is_of_zone =
+            |logged: &&LoggedCommand| matches!(logged.command.as_command(), Command::Zone { .. });
+        let all = recording.commands.iter();
+        let commands = all.clone().filter(is_move).count();
+        if commands == 0 {
+            return Ok(None);
+        }
+        let log: Vec<LoggedCommand> = all
+            .filter(|it| is_move(it) || is_of_zone(it))
+            .cloned()
+            .collect();
+        let elapsed = bench
+            .machine(&recording.zones)?
+            .run(&mut [&mut Recorded::new(&log)])?;
+        Ok(Some(Self {
+            commands,
+            elapsed_ns: elapsed.ns,
+            busy_pct: elapsed.busy_percent(),
+        }))
     }
 }
 

@@ -12,22 +12,20 @@
 //!
 //! Memory is the guest's own report.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result, ensure};
-use flash_model::Zone;
 use guest::ZnsSetup;
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, Nanos};
 
 use super::{
     Experiment, Options,
+    aged::AgedSsd,
     ageing::Aged,
     bench::{Bench, State},
     cost::Cost,
     image::{self, FAST},
     layout::{BLOCK, Layout},
-    room::{DIR, Room, path},
+    room::Room,
     virtual_time::ZONED,
     way::{Way, engine},
 };
@@ -58,18 +56,10 @@ pub(super) struct Measured {
     pub(super) cost: Option<Cost>,
 }
 
-/// The aged SSD.
-struct AgedSsd {
-    image: PathBuf,
-    layout: Layout,
-    hash: String,
-    zones: Vec<Zone>,
-}
-
 pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome> {
     let bench = Bench::new(experiment, options)?;
-    let (aged_ssd, aged, kernel) = age(&bench)?;
-    let before = bench.state(&aged_ssd.layout, &aged_ssd.zones)?;
+    let ssd = AgedSsd::obtain(&bench)?;
+    let before = bench.state(&ssd.notes.layout, &ssd.zones)?;
     eprintln!(
         "experiment: aged: {} in {} extents, {:.1} % of it contiguous in requests of {}",
         Bytes(before.bytes),
@@ -77,21 +67,26 @@ pub(super) fn run(experiment: &Experiment, options: &Options) -> Result<Outcome>
         before.contiguous_pct,
         bench.io_size
     );
-    let mut ways = Vec::new();
+    let mut measured = Vec::new();
     for (way, is_recorded) in ways(experiment, options) {
         eprintln!("experiment: {way}");
-        let measured = measure(&bench, &aged_ssd, way, is_recorded);
-        ways.push(measured.with_context(|| way.to_string())?);
+        let one = measure(&bench, &ssd, way, is_recorded).with_context(|| way.to_string())?;
+        eprintln!(
+            "experiment: {way}: {} moved, {} for reading them",
+            Bytes(one.moved_bytes),
+            Nanos(one.after.read_ns)
+        );
+        measured.push(one);
     }
     Ok(Outcome {
         title: experiment.title.clone(),
         profile: experiment.profile.clone(),
-        kernel,
+        kernel: ssd.notes.kernel,
         factor: bench.plan.factor,
         time_scale: experiment.time_scale,
-        aged,
+        aged: ssd.notes.aged,
         before,
-        ways,
+        ways: measured,
     })
 }
 
@@ -114,56 +109,13 @@ fn ways(experiment: &Experiment, options: &Options) -> Vec<(Way, bool)> {
         )
     }));
     let only = &options.only;
-    ways.retain(|(way, _)| only.is_empty() || only.iter().any(|name| name == way.name()));
+    let is_wanted = |way: Way| only.is_empty() || only.iter().any(|name| name == way.name());
+    ways.retain(|(way, _)| !options.age_only && is_wanted(*way));
     ways
 }
 
-/// Age, trace, and look.
-fn age(bench: &Bench<'_>) -> Result<(AgedSsd, Aged, String)> {
-    std::fs::create_dir_all(bench.share())?;
-    let image = bench.folder.path().join("aged");
-    let room = Room::enter(bench, &image, ZnsSetup::Mounted, false)?;
-    let kernel = room.kernel.clone();
-    let plan = bench.plan;
-    let (factor, rounds) = (plan.factor.to_string(), plan.rounds.to_string());
-    let (reads, seed) = (plan.reads_percent.to_string(), plan.seed.to_string());
-    let mut words = vec![
-        "age",
-        plan.personality.name(),
-        DIR,
-        "--factor",
-        &factor,
-        "--rounds",
-        &rounds,
-        "--reads",
-        &reads,
-        "--seed",
-        &seed,
-    ];
-    words.extend(plan.is_trial.then_some("--trial"));
-    let said = room.inside(&words)?;
-    let aged: Aged = serde_json::from_str(&said).context(said)?;
-    eprintln!("experiment: {aged:?}");
-    let indef = path(&bench.options.indef)?;
-    let reader = format!("cat {DIR}/* >/dev/null");
-    room.shell("echo 3 >/proc/sys/vm/drop_caches")?;
-    let trace = "trace --quiet --max-overhead off -o /tmp/aged.profile -- sh -c";
-    let trace: Vec<&str> = trace.split(' ').collect();
-    room.run(&[&[indef.as_str()], trace.as_slice(), &[reader.as_str()]].concat())?;
-    room.shell("cp /tmp/aged.profile /share/")?;
-    let layout = room.leave()?;
-    let device = bench.ssd.open(&image)?;
-    let aged_ssd = AgedSsd {
-        hash: image::hash(&device, &layout)?,
-        zones: device.zones(ZONED),
-        layout,
-        image,
-    };
-    Ok((aged_ssd, aged, kernel))
-}
-
-fn measure(bench: &Bench<'_>, aged: &AgedSsd, way: Way, is_recorded: bool) -> Result<Measured> {
-    let image = image::copy(&aged.image, bench.folder.path().join("copy"))?;
+fn measure(bench: &Bench<'_>, ssd: &AgedSsd, way: Way, is_recorded: bool) -> Result<Measured> {
+    let image = image::copy(&ssd.image, bench.folder.path().join("copy"))?;
     let standard_only = matches!(way, Way::Copy { .. });
     let room = Room::enter(bench, &image, ZnsSetup::Kept, standard_only)?;
     room.shell("cp /share/aged.profile /tmp/; sync; echo 3 >/proc/sys/vm/drop_caches")?;
@@ -180,14 +132,15 @@ fn measure(bench: &Bench<'_>, aged: &AgedSsd, way: Way, is_recorded: bool) -> Re
     let layout = room.leave()?;
     let device = bench.ssd.open(&image)?;
     ensure!(
-        image::hash(&device, &layout)? == aged.hash,
+        image::hash(&device, &layout)? == ssd.hash,
         "the contents have changed"
     );
     let zones = device.zones(ZONED);
     drop(device);
     std::fs::remove_file(&image)?;
-    let moved_bytes = moved(&aged.layout, &layout);
-    let cost = || Cost::of(bench, &recording, &aged.layout, moved_bytes);
+    let before = &ssd.notes.layout;
+    let moved_bytes = moved(before, &layout);
+    let cost = || Cost::of(bench, &recording, before, moved_bytes);
     Ok(Measured {
         way,
         engine,

@@ -190,11 +190,12 @@ pub(crate) fn hash(device: &Device, layout: &Layout) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ageing::Personality;
+    use crate::ageing::{Personality, Writes};
 
     fn plan(factor: u64) -> Plan {
         Plan {
             personality: Personality::Varmail,
+            writes: Writes::Cached,
             factor,
             rounds: 1.0,
             reads_percent: 0,

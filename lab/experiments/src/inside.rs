@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ageing::{self, Personality, Plan},
+    ageing::{self, Personality, Plan, Writes},
     layout::Layout,
 };
 
@@ -47,6 +47,9 @@ pub struct AgeArgs {
     personality: Personality,
     /// Where
     dir: PathBuf,
+    /// How the flows write
+    #[arg(long, value_enum, default_value_t)]
+    writes: Writes,
     /// Fraction of the paper's device: its number of files is divided by this
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..))]
     factor: u64,
@@ -100,6 +103,7 @@ pub fn run(inside: &Inside) -> Result<()> {
         Inside::Age(args) => {
             let plan = Plan {
                 personality: args.personality,
+                writes: args.writes,
                 factor: args.factor,
                 rounds: args.rounds,
                 reads_percent: args.reads,

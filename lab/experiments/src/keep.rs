@@ -11,11 +11,12 @@ use super::{
 };
 
 /// Keep it in `figures/experiments.json`.
-pub(super) fn keep(name: &str, outcome: &Outcome) -> Result<PathBuf> {
+pub(super) fn keep(name: &str, age_only: bool, outcome: &Outcome) -> Result<PathBuf> {
+    let age_only = if age_only { " --age-only" } else { "" };
     let mut rows = vec![aged(name, outcome)];
     rows.extend(outcome.ways.iter().map(|way| row(name, way, outcome)));
     let session = Session {
-        command: format!("cargo lab experiment {name} --keep"),
+        command: format!("cargo lab experiment {name}{age_only} --keep"),
         machine: Some(Machine {
             kernel: Some(outcome.kernel.clone()),
             device: Some("guests under software emulation".into()),
@@ -40,6 +41,7 @@ fn aged(name: &str, outcome: &Outcome) -> Row {
         .with("files", Value::Exact(outcome.aged.files as f64))
         .with("extents", Value::Exact(before.extents as f64))
         .with("contiguous_pct", Value::rounded(before.contiguous_pct))
+        .with("first_pct", Value::rounded(outcome.aged.first_pct()))
         .with("dolf", Value::rounded(before.dolf))
         .with("read_ns", Value::Exact(before.read_ns as f64))
 }
@@ -58,8 +60,16 @@ fn row(name: &str, way: &Measured, outcome: &Outcome) -> Row {
 
 fn with_cost(row: Row, cost: &Cost) -> Row {
     let kib = |kib: u64| Value::Exact((kib << 10) as f64);
+    let row = match &cost.moves {
+        Some(moves) => row
+            .with("moves", Value::Exact(moves.commands as f64))
+            .with("moves_ns", Value::Exact(moves.elapsed_ns as f64))
+            .with("moves_busy_pct", Value::rounded(moves.busy_pct)),
+        None => row,
+    };
     row.with("time_ns", Value::Exact(cost.elapsed_ns as f64))
         .with("busy_pct", Value::rounded(cost.busy_pct))
+        .with("one_by_one_ns", Value::Exact(cost.one_by_one_ns as f64))
         .with(
             "over_bound",
             Value::rounded(cost.elapsed_ns as f64 / cost.bound_ns),

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aged;
 mod ageing;
 mod bench;
 mod cost;
@@ -25,7 +26,7 @@ use clap::Args;
 use guest::Release;
 use serde::Deserialize;
 
-use self::ageing::{Personality, Plan};
+use self::ageing::{Personality, Plan, Writes};
 
 /// An experiment, in the form of its file.
 #[derive(Clone, Debug, Deserialize)]
@@ -34,6 +35,9 @@ struct Experiment {
     /// Its subject, and the paper.
     title: String,
     personality: Personality,
+    /// How its flows write.
+    #[serde(default)]
+    writes: Writes,
     /// The paper's device, zones and number of files are divided by this.
     factor: u64,
     /// The ageing ends when this many times the data has been written.
@@ -63,6 +67,7 @@ impl Experiment {
     fn plan(&self, is_trial: bool) -> Plan {
         Plan {
             personality: self.personality,
+            writes: self.writes,
             factor: self.factor,
             rounds: self.rounds,
             reads_percent: self.reads,
@@ -83,6 +88,9 @@ pub struct Options {
     /// Processors of a guest
     #[arg(long, default_value_t = 2)]
     pub cpus: u32,
+    /// Memory of a guest in MiB; its programs are part of it
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub memory: u32,
     /// The indef to measure
     #[arg(long, value_name = "FILE", default_value = "target/release/indef")]
     pub indef: PathBuf,
@@ -93,6 +101,9 @@ pub struct Options {
     /// How many times the data is written while ageing, likewise
     #[arg(long, value_name = "N")]
     pub rounds: Option<f64>,
+    /// How the flows of the ageing write, likewise
+    #[arg(long, value_enum)]
+    pub(crate) writes: Option<Writes>,
     /// flashd's profile, likewise
     #[arg(long, value_name = "NAME")]
     pub profile: Option<String>,
@@ -102,6 +113,12 @@ pub struct Options {
     /// Seed of the ageing, likewise
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Only age, and say how the files lie
+    #[arg(long, conflicts_with = "only")]
+    pub age_only: bool,
+    /// Keep the aged SSD in this folder, or begin with the one that is there
+    #[arg(long, value_name = "FOLDER")]
+    pub aged: Option<PathBuf>,
     /// Leave out all other percentages of truncation
     #[arg(long)]
     pub no_sweep: bool,
@@ -153,6 +170,7 @@ fn load(name: &str, options: &Options) -> Result<Experiment> {
         experiment.profile.clone_from(profile);
     }
     experiment.factor = options.factor.unwrap_or(experiment.factor);
+    experiment.writes = options.writes.unwrap_or(experiment.writes);
     experiment.rounds = options.rounds.unwrap_or(experiment.rounds);
     experiment.seed = options.seed.unwrap_or(experiment.seed);
     experiment.time_scale = options.time_scale.unwrap_or(experiment.time_scale);
@@ -184,12 +202,13 @@ pub fn run(options: &Options) -> Result<()> {
     let kept = guest::Cache::of_project().folder().join("experiments");
     std::fs::create_dir_all(&kept)?;
     let trial = if options.trial { "-trial" } else { "" };
-    let kept = kept.join(format!("{name}{trial}.json"));
+    let aged = if options.age_only { "-aged" } else { "" };
+    let kept = kept.join(format!("{name}{trial}{aged}.json"));
     std::fs::write(&kept, serde_json::to_vec_pretty(&result)?)?;
     println!("{}", text::table(&result));
     println!("all of it: {}", kept.display());
     if options.keep {
-        let file = keep::keep(name, &result)?;
+        let file = keep::keep(name, options.age_only, &result)?;
         println!("kept: {} (`make figures` writes the pages)", file.display());
     }
     Ok(())

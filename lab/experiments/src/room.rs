@@ -58,6 +58,7 @@ impl<'a> Room<'a> {
         let guest = Guest::with(options.kernel)?
             .with_patched(Patched::F2fs)?
             .cpus(options.cpus)
+            .memory_mib(options.memory)
             .copy("f2fs_io")
             .share(&bench.share());
         let kernel = guest.kernel().version().to_owned();

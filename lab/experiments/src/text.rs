@@ -14,7 +14,8 @@ pub(super) fn table(outcome: &Outcome) -> String {
     let before = &outcome.before;
     let mut text = format!(
         "{}\n\nLinux {}, {}, 1/{} of the paper's device and files; {} in {} files, {} extents.\n\
-         In requests that are in one piece: {:.1} % of the data. {:.2} pieces a request; read in {}.\n\n",
+         In requests that are in one piece: {:.1} % of the data. {:.2} pieces a request; read in {}.\n\
+         In files that were there before the flows began: {:.1} % of the data.\n",
         outcome.title,
         outcome.kernel,
         outcome.profile,
@@ -25,16 +26,19 @@ pub(super) fn table(outcome: &Outcome) -> String {
         before.contiguous_pct,
         before.dolf,
         Nanos(before.read_ns),
+        outcome.aged.first_pct(),
     );
-    text += &ways(outcome);
-    text += &costs(outcome);
+    if !outcome.ways.is_empty() {
+        text += &ways(outcome);
+        text += &costs(outcome);
+    }
     text
 }
 
 /// Every way: data moved, and reads afterwards.
 fn ways(outcome: &Outcome) -> String {
     let mut text =
-        "| | engine | data moved | read speed | pieces of a request |\n|---|---|---|---|---|\n"
+        "\n| | engine | data moved | read speed | pieces of a request |\n|---|---|---|---|---|\n"
             .to_owned();
     for way in &outcome.ways {
         let _ = writeln!(
@@ -73,6 +77,18 @@ fn costs(outcome: &Outcome) -> String {
     let kib = |kib: u64| Bytes(kib << 10).to_string();
     row("elapsed", &|cost| Nanos(cost.elapsed_ns).to_string());
     row("chips busy", &|cost| format!("{:.1} %", cost.busy_pct));
+    row("elapsed, one command after the other", &|cost| {
+        Nanos(cost.one_by_one_ns).to_string()
+    });
+    row("only what moves data in the device", &|cost| {
+        cost.moves.as_ref().map_or_else(String::new, |moves| {
+            let elapsed = Nanos(moves.elapsed_ns);
+            format!(
+                "{} commands, {elapsed}, {:.1} % busy",
+                moves.commands, moves.busy_pct
+            )
+        })
+    });
     row("elapsed ÷ (program time × pages ÷ chips)", &|cost| {
         format!("{:.2}", cost.elapsed_ns as f64 / cost.bound_ns)
     });

@@ -66,6 +66,11 @@ impl Fileset {
         }
     }
 
+    /// The flows begin: only what they write counts as ageing.
+    pub(super) const fn begin_flows(&mut self) {
+        self.written_bytes = 0;
+    }
+
     /// The bytes of all files.
     pub(super) const fn live_bytes(&self) -> u64 {
         self.live_bytes

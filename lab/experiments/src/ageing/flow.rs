@@ -222,6 +222,7 @@ pub(super) fn preallocate(plan: Plan, files: &mut Fileset) -> Vec<Op> {
             ops.push(append(files, id, left.min(IO_BYTES)));
         }
     }
+    files.begin_flows();
     ops
 }
 

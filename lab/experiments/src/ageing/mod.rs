@@ -16,6 +16,9 @@
 //!   filebench had made beforehand would be contiguous, and how many of them are left would be a question of
 //!   when we stop.
 //! - **Whole-file reads are done only now and then** ([`Plan::reads_percent`]): they change no place.
+//!
+//! filebench makes the first files of fileserver itself, one after the other, through the page cache; so
+//! they are contiguous. They are on the device before the flows begin.
 
 mod fileset;
 mod flow;
@@ -73,10 +76,32 @@ impl Personality {
     }
 }
 
+/// How the flows write: filebench's attribute `directio`, or without it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Writes {
+    /// Into the page cache, from which the kernel's one thread for a file system writes file by file.
+    #[default]
+    Cached,
+    /// `O_DIRECT`. On zones, F2FS has each flow write its pages to the log by itself and wait for them.
+    Direct,
+}
+
+impl Writes {
+    /// Its name, as in options.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cached => "cached",
+            Self::Direct => "direct",
+        }
+    }
+}
+
 /// How much ageing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) personality: Personality,
+    pub(crate) writes: Writes,
     /// The paper's device, its zones and the number of files are divided by this.
     pub(crate) factor: u64,
     /// The flows end when they have written this many times the data.

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FLOWS, IO_BYTES, Plan,
+    FLOWS, IO_BYTES, Plan, Writes,
     fileset::{FileId, Fileset},
     flow::{Flow, Op, preallocate},
 };
@@ -27,20 +28,38 @@ const WAIT: Duration = Duration::from_millis(20);
 pub(crate) struct Aged {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
+    /// Of these, in files that were there before the flows began.
+    pub(crate) first_bytes: u64,
     pub(crate) created: u64,
     pub(crate) deleted: u64,
     pub(crate) writes: u64,
+}
+
+impl Aged {
+    /// The percentage of the data in files that were there before the flows began.
+    pub(crate) fn first_pct(&self) -> f64 {
+        100.0 * self.first_bytes as f64 / (self.bytes as f64).max(1.0)
+    }
 }
 
 /// Age this directory.
 pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
     fs::create_dir_all(dir)?;
     let mut files = Fileset::new(plan);
-    let worker = Worker { dir };
     let mut buffer = Vec::new();
+    let maker = Worker {
+        dir,
+        writes: Writes::Cached,
+    };
     for op in preallocate(plan, &mut files) {
-        worker.perform(op, &mut buffer)?;
+        maker.perform(op, &mut buffer)?;
     }
+    rustix::fs::syncfs(&File::open(dir)?)?;
+    let first: Vec<FileId> = files.files().map(|(id, _)| id).collect();
+    let worker = Worker {
+        dir,
+        writes: plan.writes,
+    };
     let files = Mutex::new(files);
     let next = |flow: &mut Flow| {
         let mut files = files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,9 +85,15 @@ pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
     })?;
     rustix::fs::syncfs(&File::open(dir)?)?;
     let files = files.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let of_first = |id: &&FileId| files.generation(**id) == 1;
     Ok(Aged {
         files: files.files().count() as u64,
         bytes: files.live_bytes(),
+        first_bytes: first
+            .iter()
+            .filter(of_first)
+            .map(|id| files.bytes(*id))
+            .sum(),
         created: files.created,
         deleted: files.deleted,
         writes: files.appends,
@@ -82,6 +107,7 @@ pub(super) fn path(dir: &Path, id: FileId) -> PathBuf {
 
 struct Worker<'a> {
     dir: &'a Path,
+    writes: Writes,
 }
 
 impl Worker<'_> {
@@ -99,8 +125,17 @@ impl Worker<'_> {
         })
     }
 
+    /// A file to append to. (F2FS on zones asks direct writes for no alignment.)
+    fn to_write(&self, id: FileId) -> std::io::Result<File> {
+        let mut options = File::options();
+        options.append(true);
+        if self.writes == Writes::Direct {
+            options.custom_flags(rustix::fs::OFlags::DIRECT.bits().cast_signed());
+        }
+        options.open(path(self.dir, id))
+    }
+
     fn try_perform(&self, op: Op, buffer: &mut Vec<u8>) -> std::io::Result<()> {
-        let append = |id| File::options().append(true).open(path(self.dir, id));
         match op {
             Op::Create(id) => drop(File::create_new(path(self.dir, id))?),
             Op::Append {
@@ -110,9 +145,10 @@ impl Worker<'_> {
                 bytes,
             } => {
                 let from = fill(buffer, id, generation, at, bytes);
-                append(id)?.write_all(&buffer[from..from + bytes as usize])?;
+                self.to_write(id)?
+                    .write_all(&buffer[from..from + bytes as usize])?;
             }
-            Op::Sync(id) => append(id)?.sync_all()?,
+            Op::Sync(id) => self.to_write(id)?.sync_all()?,
             Op::Read(id) => {
                 let mut file = File::open(path(self.dir, id))?;
                 buffer.resize(IO_BYTES as usize, 0);

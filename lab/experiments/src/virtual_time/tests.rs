@@ -88,7 +88,8 @@ fn recorded_commands_keep_their_concurrency() {
         offset: place * 4096,
         len: 4096,
     };
-    let run = |log: &[LoggedCommand]| machine().run(&mut [&mut Recorded::new(log)]).unwrap().ns;
+    let elapsed = |mut host: Recorded<'_>| machine().run(&mut [&mut host]).unwrap().ns;
+    let run = |log: &[LoggedCommand]| elapsed(Recorded::new(log));
     // Of 16 blocks on 16 chips: at once, and one after the other.
     let together: Vec<_> = (0..16)
         .map(|index| logged(read(index), index, 1000))
@@ -98,6 +99,7 @@ fn recorded_commands_keep_their_concurrency() {
         .collect();
     assert_eq!(run(&alone), 16 * 86_000);
     assert_eq!(run(&together), 86_000 + 6_000);
+    assert_eq!(elapsed(Recorded::one_by_one(&together)), run(&alone));
 }
 
 /// A migration that goes on in the background ends with its last page, and fills the chips.

@@ -1,0 +1,137 @@
+//! The aged SSD: files that a guest has aged, and the profile of a program that reads them all.
+//!
+//! It is an image file, of which every way gets a copy. Beside it, in a folder that is kept, lie the profile
+//! and the notes, so that a later run can begin with the same SSD.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use flash_model::Zone;
+use guest::ZnsSetup;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    ageing::Aged,
+    bench::Bench,
+    image,
+    layout::Layout,
+    room::{DIR, Room, path},
+    virtual_time::ZONED,
+};
+
+const IMAGE: &str = "aged";
+const NOTES: &str = "aged.json";
+const PROFILE: &str = "aged.profile";
+
+/// The aged SSD.
+pub(super) struct AgedSsd {
+    pub(super) image: PathBuf,
+    pub(super) notes: Notes,
+    pub(super) hash: String,
+    pub(super) zones: Vec<Zone>,
+}
+
+/// What is known of it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Notes {
+    /// The plan of its ageing, and its device.
+    made_by: String,
+    /// The kernel under which it aged.
+    pub(super) kernel: String,
+    pub(super) aged: Aged,
+    pub(super) layout: Layout,
+}
+
+impl AgedSsd {
+    /// The one in the folder that the options name; if there is none, make it.
+    pub(super) fn obtain(bench: &Bench<'_>) -> Result<Self> {
+        fs::create_dir_all(bench.share())?;
+        let Some(folder) = &bench.options.aged else {
+            return Self::make(bench, bench.folder.path());
+        };
+        if folder.join(NOTES).exists() {
+            return Self::open(bench, folder).with_context(|| folder.display().to_string());
+        }
+        fs::create_dir_all(folder)?;
+        let made = Self::make(bench, folder)?;
+        if !bench.options.age_only {
+            fs::copy(bench.share().join(PROFILE), folder.join(PROFILE))?;
+            fs::write(folder.join(NOTES), serde_json::to_vec(&made.notes)?)?;
+        }
+        Ok(made)
+    }
+
+    /// Age, trace, and look.
+    fn make(bench: &Bench<'_>, folder: &Path) -> Result<Self> {
+        let image = folder.join(IMAGE);
+        let room = Room::enter(bench, &image, ZnsSetup::Mounted, false)?;
+        let kernel = room.kernel.clone();
+        let aged = age(bench, &room)?;
+        eprintln!("experiment: {aged:?}");
+        if !bench.options.age_only {
+            trace(bench, &room)?;
+        }
+        let notes = Notes {
+            made_by: made_by(bench),
+            kernel,
+            aged,
+            layout: room.leave()?,
+        };
+        Self::of(bench, image, notes)
+    }
+
+    fn open(bench: &Bench<'_>, folder: &Path) -> Result<Self> {
+        let notes: Notes = serde_json::from_slice(&fs::read(folder.join(NOTES))?)?;
+        ensure!(
+            notes.made_by == made_by(bench),
+            "there is another SSD: {}, not {}",
+            notes.made_by,
+            made_by(bench)
+        );
+        fs::copy(folder.join(PROFILE), bench.share().join(PROFILE))?;
+        Self::of(bench, folder.join(IMAGE), notes)
+    }
+
+    fn of(bench: &Bench<'_>, image: PathBuf, notes: Notes) -> Result<Self> {
+        let device = bench.ssd.open(&image)?;
+        Ok(Self {
+            hash: image::hash(&device, &notes.layout)?,
+            zones: device.zones(ZONED),
+            image,
+            notes,
+        })
+    }
+}
+
+fn made_by(bench: &Bench<'_>) -> String {
+    format!("{:?} on {}", bench.plan, bench.experiment.profile)
+}
+
+/// Have the flows age the files.
+fn age(bench: &Bench<'_>, room: &Room<'_>) -> Result<Aged> {
+    let plan = bench.plan;
+    let (factor, rounds) = (plan.factor.to_string(), plan.rounds.to_string());
+    let (reads, seed) = (plan.reads_percent.to_string(), plan.seed.to_string());
+    let mut words = vec!["age", plan.personality.name(), DIR];
+    words.extend(["--writes", plan.writes.name()]);
+    words.extend(["--factor", &factor, "--rounds", &rounds]);
+    words.extend(["--reads", &reads, "--seed", &seed]);
+    words.extend(plan.is_trial.then_some("--trial"));
+    let said = room.inside(&words)?;
+    serde_json::from_str(&said).context(said)
+}
+
+/// Have `indef trace` see a program that reads all files.
+fn trace(bench: &Bench<'_>, room: &Room<'_>) -> Result<()> {
+    let indef = path(&bench.options.indef)?;
+    let reader = format!("cat {DIR}/* >/dev/null");
+    room.shell("echo 3 >/proc/sys/vm/drop_caches")?;
+    let trace = "trace --quiet --max-overhead off -o /tmp/aged.profile -- sh -c";
+    let trace: Vec<&str> = trace.split(' ').collect();
+    room.run(&[&[indef.as_str()], trace.as_slice(), &[reader.as_str()]].concat())?;
+    room.shell("cp /tmp/aged.profile /share/")?;
+    Ok(())
+}
