@@ -49,6 +49,9 @@ pub(super) struct Moves {
     pub(super) commands: usize,
     pub(super) elapsed_ns: u64,
     pub(super) busy_pct: f64,
+    /// The same from a host that always has two of them under way.
+    pub(super) two_ns: u64,
+    pub(super) two_busy_pct: f64,
 }
 
 impl Cost {
@@ -111,13 +114,16 @@ impl Moves {
             .filter(|it| is_move(it) || is_of_zone(it))
             .cloned()
             .collect();
-        let elapsed = bench
-            .machine(&recording.zones)?
-            .run(&mut [&mut Recorded::new(&log)])?;
+        let replay =
+            |mut host: Recorded<'_>| bench.machine(&recording.zones)?.run(&mut [&mut host]);
+        let alone = replay(Recorded::new(&log))?;
+        let two = replay(Recorded::overlapping(&log, 2))?;
         Ok(Some(Self {
             commands,
-            elapsed_ns: elapsed.ns,
-            busy_pct: elapsed.busy_percent(),
+            elapsed_ns: alone.ns,
+            busy_pct: alone.busy_percent(),
+            two_ns: two.ns,
+            two_busy_pct: two.busy_percent(),
         }))
     }
 }

@@ -64,7 +64,9 @@ fn with_cost(row: Row, cost: &Cost) -> Row {
         Some(moves) => row
             .with("moves", Value::Exact(moves.commands as f64))
             .with("moves_ns", Value::Exact(moves.elapsed_ns as f64))
-            .with("moves_busy_pct", Value::rounded(moves.busy_pct)),
+            .with("moves_busy_pct", Value::rounded(moves.busy_pct))
+            .with("two_ns", Value::Exact(moves.two_ns as f64))
+            .with("two_busy_pct", Value::rounded(moves.two_busy_pct)),
         None => row,
     };
     row.with("time_ns", Value::Exact(cost.elapsed_ns as f64))

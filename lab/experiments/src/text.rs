@@ -89,6 +89,12 @@ fn costs(outcome: &Outcome) -> String {
             )
         })
     });
+    row("the same, always two under way", &|cost| {
+        cost.moves.as_ref().map_or_else(String::new, |moves| {
+            let elapsed = Nanos(moves.two_ns);
+            format!("{elapsed}, {:.1} % busy", moves.two_busy_pct)
+        })
+    });
     row("elapsed ÷ (program time × pages ÷ chips)", &|cost| {
         format!("{:.2}", cost.elapsed_ns as f64 / cost.bound_ns)
     });

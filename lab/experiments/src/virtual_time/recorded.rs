@@ -15,6 +15,8 @@ pub(crate) struct Recorded<'a> {
     next: usize,
     open: Vec<usize>,
     most_open: usize,
+    /// Whether a command waits for those that were done before it.
+    is_patient: bool,
 }
 
 impl<'a> Recorded<'a> {
@@ -24,6 +26,7 @@ impl<'a> Recorded<'a> {
             next: 0,
             open: Vec::new(),
             most_open: usize::MAX,
+            is_patient: true,
         }
     }
 
@@ -31,6 +34,15 @@ impl<'a> Recorded<'a> {
     pub(crate) fn one_by_one(commands: &'a [LoggedCommand]) -> Self {
         Self {
             most_open: 1,
+            ..Self::new(commands)
+        }
+    }
+
+    /// The same commands from a host that always has `count` of them under way.
+    pub(crate) fn overlapping(commands: &'a [LoggedCommand], count: usize) -> Self {
+        Self {
+            most_open: count,
+            is_patient: false,
             ..Self::new(commands)
         }
     }
@@ -48,7 +60,8 @@ impl Host for Recorded<'_> {
             let done = self.commands[*other].done;
             done.is_none_or(|done| done > logged.submitted)
         };
-        if self.open.len() == self.most_open || !self.open.iter().all(was_open) {
+        let waits = self.is_patient && !self.open.iter().all(was_open);
+        if waits || self.open.len() == self.most_open {
             return None;
         }
         self.open.push(self.next);

@@ -100,6 +100,7 @@ fn recorded_commands_keep_their_concurrency() {
     assert_eq!(run(&alone), 16 * 86_000);
     assert_eq!(run(&together), 86_000 + 6_000);
     assert_eq!(elapsed(Recorded::one_by_one(&together)), run(&alone));
+    assert_eq!(elapsed(Recorded::overlapping(&alone, 16)), run(&together));
 }
 
 /// A migration that goes on in the background ends with its last page, and fills the chips.
