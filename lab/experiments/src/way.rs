@@ -93,11 +93,16 @@ impl Commands<'_> {
         }
     }
 
-    /// As an administrator does: whole files, one after the other.
+    /// As an administrator does: whole files, one after the other. F2FS refuses a file (EAGAIN) when free
+    /// sections are short, until a checkpoint has freed those that the files before have left.
     fn conventional(&self) -> Vec<String> {
         let dir = self.dir;
         let script = format!(
-            "for file in {dir}/*; do f2fs_io defrag_file 0 $((($(stat -c %s $file) + 4095) / 4096 * 4096)) $file >/dev/null || exit; done; sync"
+            "for file in {dir}/*; do \
+             bytes=$((($(stat -c %s $file) + 4095) / 4096 * 4096)); \
+             move() {{ f2fs_io defrag_file 0 $bytes $file >/dev/null; }}; \
+             move 2>/dev/null || {{ sync; move; }} || exit; \
+             done; sync"
         );
         vec!["sh".into(), "-c".into(), script]
     }
