@@ -272,6 +272,62 @@ proptest! {
         }
     }
 
+    /// A file lies on the dies in turn, a granule on one page, wherever it begins; and it stays so when it
+    /// is overwritten with hints in granules.
+    #[test]
+    fn a_file_that_begins_anywhere_keeps_its_granules(
+        first in 0..64_u64,
+        granules in 1..40_u64,
+        order in any::<u64>(),
+        between in 0..9_usize,
+        slots_per_page in 1..9_u32,
+        dies in 1..9_u32,
+    ) {
+        let geometry = FtlGeometry {
+            dies,
+            blocks_per_die: 4_000,
+            pages_per_block: 4,
+            slots_per_page,
+            granule_pages: 1,
+            logical_pages: 4_096,
+            slc_blocks: 0,
+            slc_pages: 0,
+            handles: 1,
+        };
+        let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
+        let granule = u64::from(slots_per_page);
+        let mut work = Vec::new();
+        let pages_of = |ftl: &Ftl, nth: u64| -> Vec<PhysPage> {
+            let start = first + nth * granule;
+            let mut pages: Vec<_> = (start..start + granule)
+                .filter_map(|lpn| ftl.read(lpn))
+                .collect();
+            pages.dedup();
+            pages
+        };
+        let check = |ftl: &Ftl| -> Result<(), TestCaseError> {
+            let begins = pages_of(ftl, 0)[0].die;
+            for nth in 0..granules {
+                let pages = pages_of(ftl, nth);
+                prop_assert_eq!(pages.len(), 1, "granule {} lies on {:?}", nth, pages);
+                prop_assert_eq!(pages[0].die, (begins + nth as u32) % dies);
+            }
+            Ok(())
+        };
+        ftl.write(first, granules * granule, PagePlacement::RoundRobin, &mut work);
+        check(&ftl)?;
+        // Blocks of others in between, anywhere: a journal, say.
+        let (mut others, mut numbers) = (Numbers(order), Numbers(order));
+        for _ in 0..2 * granules {
+            let nth = numbers.below(granules);
+            ftl.write(first + nth * granule, granule, PagePlacement::Overwrite, &mut work);
+            for _ in 0..between {
+                ftl.write(2_048 + others.below(2_048), 1, PagePlacement::RoundRobin, &mut work);
+            }
+        }
+        check(&ftl)?;
+    }
+
     #[test]
     fn damaged_images_are_refused_or_lead_to_a_sound_ftl(
         steps in steps(300),
