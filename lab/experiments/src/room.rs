@@ -155,17 +155,7 @@ impl<'a> Room<'a> {
     }
 
     pub(super) fn run(&self, words: &[&str]) -> Result<String> {
-        let said = self.session.run(words, PATIENCE)?;
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        if said.status != 0 {
-            bail!(
-                "in the guest, {words:?} ended with status {}: {}{}",
-                said.status,
-                text(&said.stderr),
-                text(&said.stdout)
-            );
-        }
-        Ok(text(&said.stdout))
+        Ok(self.session.output(words, PATIENCE)?)
     }
 }
 

@@ -21,7 +21,7 @@ pub enum LabError {
     /// A request that cannot be fulfilled.
     #[error("{0}")]
     Request(String),
-    /// A program of the host failed.
+    /// A program failed, of the host or in a guest.
     #[error("{command}: {output}")]
     Command {
         /// The command line.

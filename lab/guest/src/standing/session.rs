@@ -108,6 +108,34 @@ impl Session {
         self.standing.output(command, &self.stop)
     }
 
+    /// Run a command, as [`run`](Self::run) does, that has to succeed. Returns its standard output.
+    ///
+    /// # Errors
+    ///
+    /// As of `run`; or the command failed, with all that it said.
+    pub fn output<S: AsRef<OsStr>>(
+        &self,
+        words: impl IntoIterator<Item = S>,
+        timeout: Duration,
+    ) -> Result<String, LabError> {
+        let words: Vec<S> = words.into_iter().collect();
+        let said = self.run(&words, timeout)?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        if said.status == 0 {
+            return Ok(text(&said.stdout));
+        }
+        let words: Vec<&OsStr> = words.iter().map(AsRef::as_ref).collect();
+        Err(LabError::Command {
+            command: format!("in the guest, {words:?}"),
+            output: format!(
+                "status {}: {}{}",
+                said.status,
+                text(&said.stderr),
+                text(&said.stdout)
+            ),
+        })
+    }
+
     /// End it, and report whether it was well until then.
     ///
     /// # Errors
