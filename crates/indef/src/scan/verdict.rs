@@ -85,16 +85,19 @@ pub(super) fn sentence(scanned: &Scanned, io_size: Bytes) -> String {
             reason.advice()
         ),
     };
-    let said = match scanned.gives_die_hints {
-        true => format!(
-            "{said} (the file system gives its SSD die hints: fragments that are written from now on do not collide on its dies)"
-        ),
-        false => said,
-    };
-    match scanned.summary.cancelled {
-        true => format!("{said} (the scan was stopped: this is about a part)"),
-        false => said,
+    said + &remarks(scanned.gives_die_hints, scanned.summary.cancelled)
+}
+
+/// Further facts, for the end of the sentence.
+fn remarks(gives_die_hints: bool, cancelled: bool) -> String {
+    let mut said = String::new();
+    if gives_die_hints {
+        said += " (the file system gives its SSD die hints: fragments that are written from now on do not collide on its dies)";
     }
+    if cancelled {
+        said += " (the scan was stopped: this is about a part)";
+    }
+    said
 }
 
 /// The evidence of times.
@@ -159,5 +162,19 @@ fn probed(scanned: &Scanned) -> String {
             Ratio(scattered)
         ),
         probe::Verdict::CannotTell { .. } => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn die_hints_and_a_scan_that_was_stopped_are_told() {
+        assert_eq!(remarks(false, false), "");
+        assert!(remarks(true, false).contains("gives its SSD die hints"));
+        assert!(remarks(false, true).contains("about a part"));
+        let both = remarks(true, true);
+        assert!(both.contains("die hints") && both.contains("about a part"));
     }
 }
