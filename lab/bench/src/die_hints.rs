@@ -5,7 +5,7 @@
 //! not matter.
 
 use anyhow::Result;
-use die_hints::{Case, Comparison, Journal, Lab, Outcome};
+use die_hints::{Case, Comparison, FileSystem, Lab, Outcome};
 use guest::Guest;
 use units::Bytes;
 
@@ -17,24 +17,48 @@ use super::{
 /// Measure.
 pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     let program = source_tree::release_binary("die-hints")?;
+    let pieces = Case::pieces("fdatasync");
+    let all = [pieces.clone(), Case::programs()].concat();
     let lab = Lab::start(Guest::with_die_hints()?, &program, Bytes::gib(2))?;
-    for journal in [Journal::Apart, Journal::Within] {
-        for case in Case::pieces("fdatasync")
-            .into_iter()
-            .chain(Case::programs())
-        {
-            let mut runs = Vec::new();
-            for _ in 0..common.runs {
-                runs.push(lab.compare(journal, &case)?);
-            }
-            add(report, journal, &case, &runs);
-        }
+    for system in [FileSystem::Ext4JournalApart, FileSystem::Ext4] {
+        compare(&lab, system, &system.to_string(), &all, common, report)?;
     }
+    lab.end()?;
+
+    // As much to spare as the profile says, and all of it in use.
+    let mut lab = Lab::start(Guest::with_die_hints()?, &program, Bytes::gib(8))?;
+    lab.fill(2)?;
+    compare(
+        &lab,
+        FileSystem::Ext4,
+        "full device",
+        &pieces,
+        common,
+        report,
+    )?;
     lab.end()
 }
 
-fn add(report: &mut Report, journal: Journal, case: &Case, runs: &[Comparison]) {
-    let name = format!("{journal}, {case}");
+fn compare(
+    lab: &Lab,
+    system: FileSystem,
+    name: &str,
+    cases: &[Case],
+    common: &Common,
+    report: &mut Report,
+) -> Result<()> {
+    for case in cases {
+        let mut runs = Vec::new();
+        for _ in 0..common.runs {
+            runs.push(lab.compare(system, case)?);
+        }
+        add(report, name, case, &runs);
+    }
+    Ok(())
+}
+
+fn add(report: &mut Report, group: &str, case: &Case, runs: &[Comparison]) {
+    let name = format!("{group}, {case}");
     let shares = |of: usize| -> Vec<f64> {
         let runs = runs.iter();
         runs.map(|run| run.share(&run.written[of])).collect()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use anyhow::Result;
 
-use crate::{Journal, Lab, Outcome, inside::GRANULE, read::Reading};
+use crate::{FileSystem, Lab, Outcome, inside::GRANULE, read::Reading};
 
 /// Dies of the device.
 const DIES: u64 = 8;
@@ -105,7 +105,9 @@ impl fmt::Display for Case {
     }
 }
 
-fn words(of: &str) -> Vec<String> {
+/// The words for [`crate::inside::run`] in this text.
+#[must_use]
+pub fn words(of: &str) -> Vec<String> {
     of.split(' ').map(str::to_owned).collect()
 }
 
@@ -115,14 +117,14 @@ impl Lab {
     /// # Errors
     ///
     /// The guest failed, or a file system is not clean afterwards.
-    pub fn compare(&self, journal: Journal, case: &Case) -> Result<Comparison> {
-        self.mount(journal, "nodie_hints")?;
+    pub fn compare(&self, system: FileSystem, case: &Case) -> Result<Comparison> {
+        self.make(system, "nodie_hints")?;
         let contiguous = self.write(&case.contiguous, case.reading)?;
         let without = self.write(&case.words, case.reading)?;
-        self.unmount(journal)?;
-        self.mount(journal, "die_hints")?;
+        self.unmount(system)?;
+        self.make(system, "die_hints")?;
         let with = self.write(&case.words, case.reading)?;
-        self.unmount(journal)?;
+        self.unmount(system)?;
         Ok(Comparison {
             contiguous,
             written: [without, with],

@@ -1,7 +1,9 @@
-# Connect to the target at $port with the name $nqn; /dev/ssd1 and /dev/ssd2 are its namespaces then.
-ip link set eth0 up
-ip addr add 10.0.2.15/24 dev eth0
-ip route add default via 10.0.2.2
+# Connect to the target at $port with the name $nqn, and to no other any more; /dev/ssd1 and /dev/ssd2 are
+# its namespaces then.
+for left in /sys/class/nvme/nvme*/delete_controller; do
+  if [ -e "$left" ]; then echo 1 >"$left"; fi
+done
+rm -f /dev/ssd1 /dev/ssd2
 host=6e0b3a5c-91b1-4c53-9d1c-6d3d1a9f0c11
 # What nvme-cli's `connect` writes there.
 echo "transport=tcp,traddr=10.0.2.2,trsvcid=$port,nqn=$nqn,nr_io_queues=2,hostid=$host,hostnqn=nqn.2014-08.org.nvmexpress:uuid:$host" \
@@ -18,5 +20,3 @@ for id in 1 2; do
   done
   [ -b /dev/ssd$id ]
 done
-# As published (FAST'24 §5.1): metadata is not written between the files' pieces. It is in the journal.
-echo 0 >/proc/sys/vm/dirty_writeback_centisecs

@@ -9,16 +9,23 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use die_hints::{Case, Journal, Lab, read::Reading};
+use die_hints::{Case, FOLDER, FileSystem, Lab, options, read::Reading, words};
+use flashd::{
+    device::{Device, DeviceOptions, StoreOptions},
+    record::{Keep, Mark, marks, replay},
+    store::FileOptions,
+};
 use guest::{Guest, require};
 use units::Bytes;
+
+const SIZE: Bytes = Bytes::gib(2);
 
 /// One guest at a time: they share the same processors.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn with_lab(trial: impl FnOnce(&Lab)) {
+fn with_lab(trial: impl FnOnce(&mut Lab)) {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let programs = ["mkfs.ext4", "e2fsck"];
+    let programs = ["mkfs.ext4", "e2fsck", "mkfs.f2fs", "fsck.f2fs"];
     if !programs.into_iter().all(scratch_fs::require_program) {
         return;
     }
@@ -26,19 +33,21 @@ fn with_lab(trial: impl FnOnce(&Lab)) {
         return;
     };
     let program = Path::new(env!("CARGO_BIN_EXE_die-hints"));
-    let lab = Lab::start(guest, program, Bytes::gib(2)).unwrap();
-    trial(&lab);
+    // A disk that takes no hints, beside the device.
+    let guest = guest.disk(Bytes::mib(64));
+    let mut lab = Lab::start(guest, program, SIZE).unwrap();
+    trial(&mut lab);
     lab.end().unwrap();
 }
 
 /// With hints, at least this share of the contiguous files' speed is left; without, `worst` cases are
 /// slow, or they would show nothing.
-fn check(lab: &Lab, journal: Journal, case: &Case, least: f64) {
-    let found = lab.compare(journal, case).unwrap();
+fn check(lab: &Lab, system: FileSystem, case: &Case, least: f64) {
+    let found = lab.compare(system, case).unwrap();
     let [without, with] = &found.written;
     let shares = [without, with].map(|of| found.share(of));
     println!(
-        "{journal}, {case}: {:.3} without, {:.3} with; {:.0} MiB/s contiguous; {} hints, {} refused",
+        "{system}, {case}: {:.3} without, {:.3} with; {:.0} MiB/s contiguous; {} hints, {} refused",
         shares[0],
         shares[1],
         found.contiguous.speed(),
@@ -50,9 +59,10 @@ fn check(lab: &Lab, journal: Journal, case: &Case, least: f64) {
     }
     assert!(with.hints.given >= 255, "{case}: {:?}", with.hints);
     assert!(shares[1] > least, "{case}: {shares:?}");
-    assert!(shares[0] < shares[1], "{case}: {shares:?}");
-    if journal == Journal::Apart && case.to_string().contains("worst") {
-        assert!(shares[0] < 0.5, "{case}: {shares:?}");
+    let is_worst = case.to_string().contains("worst");
+    if system == FileSystem::Ext4JournalApart {
+        assert!(shares[0] < shares[1], "{case}: {shares:?}");
+        assert!(!is_worst || shares[0] < 0.5, "{case}: {shares:?}");
     }
 }
 
@@ -61,33 +71,174 @@ fn vm_pieces_are_read_as_fast_as_a_contiguous_file() {
     with_lab(|lab| {
         for way in ["fdatasync", "direct"] {
             for case in Case::pieces(way) {
-                check(lab, Journal::Apart, &case, 0.98);
+                check(lab, FileSystem::Ext4JournalApart, &case, 0.98);
             }
         }
     });
 }
 
-/// Appends only: overwrites with hints keep a place that was uneven from the first write, which a
-/// journal beside it makes so (kernel/die-hints/README.md).
-#[test]
-fn vm_appends_beside_a_journal_are_read_as_fast() {
+fn beside_a_journal(change: &str) {
     with_lab(|lab| {
         let pieces = Case::pieces("fdatasync").into_iter();
-        for case in pieces.filter(|case| case.to_string().contains("append")) {
-            check(lab, Journal::Within, &case, 0.98);
+        for case in pieces.filter(|case| case.to_string().contains(change)) {
+            check(lab, FileSystem::Ext4, &case, 0.98);
         }
+    });
+}
+
+#[test]
+fn vm_appends_beside_a_journal_are_read_as_fast() {
+    beside_a_journal("append");
+}
+
+#[test]
+fn vm_overwrites_beside_a_journal_are_read_as_fast() {
+    beside_a_journal("overwrite");
+}
+
+#[test]
+fn vm_f2fs_gives_hints() {
+    with_lab(|lab| {
+        for case in Case::pieces("fdatasync") {
+            check(lab, FileSystem::F2fs, &case, 0.0);
+        }
+        lab.make(FileSystem::F2fs, "die_hints").unwrap();
+        lab.write(&words("random 300"), Reading::FIGURE_12).unwrap();
+        lab.unmount(FileSystem::F2fs).unwrap();
     });
 }
 
 #[test]
 fn vm_what_was_written_with_hints_is_read_again() {
     with_lab(|lab| {
-        lab.mount(Journal::Within, "die_hints").unwrap();
-        let words = ["random", "1000"].map(str::to_owned);
-        lab.write(&words, Reading::FIGURE_12).unwrap();
-        lab.unmount(Journal::Within).unwrap();
+        lab.make(FileSystem::Ext4, "die_hints").unwrap();
+        lab.write(&words("random 1000"), Reading::FIGURE_12)
+            .unwrap();
         let hints = lab.device().stats().model.hints;
         println!("{hints:?}");
         assert!(hints.given > 2000, "{hints:?}");
+        lab.unmount(FileSystem::Ext4).unwrap();
+    });
+}
+
+/// Options come and go, are of no use on a device without hints, and a wrong hint is refused.
+#[test]
+fn vm_the_option_is_only_an_option() {
+    with_lab(|lab| {
+        let given = |lab: &Lab| lab.device().stats().model.hints;
+        let is_told = |lab: &Lab| {
+            let said = lab.program(&words("told")).unwrap();
+            said.lines().next() == Some("true")
+        };
+        // The second piece comes after the first, and the first is then overwritten.
+        let write = |lab: &Lab| {
+            let before = given(lab).given;
+            let piece = |seek: u64| {
+                format!(
+                    "dd if=/dev/urandom of={FOLDER}/file bs=32k count=1 seek={seek} conv=notrunc,fdatasync\n"
+                )
+            };
+            lab.shell(&[piece(0), piece(1), piece(0)].concat()).unwrap();
+            given(lab).given - before
+        };
+        for system in [FileSystem::Ext4, FileSystem::F2fs] {
+            lab.make(system, "die_hints").unwrap();
+            assert!(write(lab) > 0, "{system}: {:?}", given(lab));
+            assert!(is_told(lab), "{system}");
+            lab.shell(&format!("mount -o remount,nodie_hints {FOLDER}"))
+                .unwrap();
+            assert_eq!(write(lab), 0, "{system}");
+            assert!(!is_told(lab), "{system}");
+            lab.shell(&format!("mount -o remount,ro,die_hints {FOLDER}"))
+                .unwrap();
+            lab.shell(&format!(
+                "grep ' {FOLDER} ' /proc/mounts | grep -q die_hints"
+            ))
+            .unwrap();
+            lab.unmount(system).unwrap();
+            lab.mount(system, "ro,die_hints").unwrap();
+            lab.unmount(system).unwrap();
+        }
+        // The predecessor is allocated, and the device has nothing there.
+        lab.make(FileSystem::Ext4, "die_hints").unwrap();
+        let before = given(lab).refused_unmapped;
+        lab.shell(&format!(
+            "fallocate -l 65536 {FOLDER}/hole
+             dd if=/dev/urandom of={FOLDER}/hole bs=32k count=1 seek=1 conv=notrunc,fdatasync"
+        ))
+        .unwrap();
+        assert!(given(lab).refused_unmapped > before, "{:?}", given(lab));
+        lab.unmount(FileSystem::Ext4).unwrap();
+        // A disk that takes none.
+        lab.shell(&format!(
+            "mkfs.ext4 -q -F /dev/vda && mount -t ext4 -o die_hints /dev/vda {FOLDER}
+             dmesg | grep -q 'the device does not take die hints'
+             [ $(cat /sys/block/vda/queue/die_hints) = 0 ]
+             echo 1 >{FOLDER}/file && sync && umount {FOLDER} && e2fsck -fn /dev/vda"
+        ))
+        .unwrap();
+    });
+}
+
+/// Writes of the trial whose power is cut.
+const WRITES: u64 = 150;
+
+#[test]
+fn vm_power_cuts_leave_what_was_durable() {
+    let states = std::env::var("INDEF_POWER_CUTS").map_or(8, |count| count.parse().unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    with_lab(|lab| {
+        lab.make(FileSystem::Ext4, "die_hints").unwrap();
+        let before = lab.device().stats().model.hints.given;
+        lab.device().flush_all().unwrap();
+        lab.device().record_to(&recording).unwrap();
+        let log = "/dev/ssd2";
+        lab.program(&words(&format!("durable {WRITES} {log}")))
+            .unwrap();
+        lab.device().recording().end().unwrap();
+        let given = lab.device().stats().model.hints.given - before;
+        assert!(given >= WRITES, "{given} hints");
+        lab.unmount(FileSystem::Ext4).unwrap();
+
+        let marks = marks(&recording).unwrap();
+        let flushes: Vec<u64> = (marks.iter())
+            .filter(|mark| mark.mark.starts_with("flush:"))
+            .map(|mark| mark.entries)
+            .collect();
+        let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
+        let mut most = 0;
+        for number in 0..states {
+            let (at, keep) = match number % 2 {
+                0 => {
+                    let nth = flushes.len() as u64 * number / states;
+                    (flushes[nth as usize], Keep::Durable)
+                }
+                _ => {
+                    let at = first + 1 + (last - first - 1) * number / states;
+                    (at, Keep::Reordered(number))
+                }
+            };
+            let store = FileOptions {
+                path: folder.path().join(format!("state{number}")),
+                sparse: true,
+                host_sync: false,
+            };
+            replay(&recording, &Mark::Entry(at), keep, Some(&store)).unwrap();
+            let device = Device::open(&DeviceOptions {
+                store: StoreOptions::File(store),
+                ..options(SIZE).unwrap()
+            });
+            lab.exchange(device.unwrap()).unwrap();
+            lab.mount(FileSystem::Ext4, "die_hints").unwrap();
+            let said = lab
+                .program(&words(&format!("examine {WRITES} {log}")))
+                .unwrap();
+            println!("entry {at}, {keep:?}: {}", said.lines().next().unwrap());
+            let durable = said.split(' ').next().unwrap();
+            most = most.max(durable.parse().unwrap());
+            lab.unmount(FileSystem::Ext4).unwrap();
+        }
+        assert!(most > WRITES / 2, "the cuts came before {most}");
     });
 }

@@ -102,6 +102,7 @@ const LONGER: [(&str, &str, &str, &str); 19] = [
         "100",
     ),
     ("serve", "fuzz::", "INDEF_SERVE_FUZZ_SECONDS", "600"),
+    ("vm_die_hints", "vm_power_cuts", "INDEF_POWER_CUTS", "100"),
     ("vm_ext4_durable", "vm_", "INDEF_POWER_CUTS", "100"),
     (
         "vm",

@@ -1,6 +1,7 @@
 //! The part in the guest: writes files in pieces with other writes between them, reads them back from
 //! the device, and tells their extents.
 
+mod durable;
 mod fileserver;
 mod pieces;
 mod random;
@@ -10,6 +11,7 @@ mod writer;
 use std::{fs::File, path::Path};
 
 use anyhow::{Result, bail, ensure};
+use indef_fs::detect;
 use linux_abi::fiemap::{ExtentFlags, FLAG_SYNC, Mapper};
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +30,8 @@ pub struct Written {
 ///
 /// - `FOLDER pieces whole|append|overwrite none|fixed:BYTES|drawn:SEED fdatasync|direct`
 /// - `FOLDER random WRITES`
+/// - `FOLDER durable WRITES LOG`, and after a power cut `FOLDER examine WRITES LOG`
+/// - `FOLDER told`: prints whether `indef scan` would tell of the hints
 /// - `FOLDER sqlite ROWS BYTES`
 /// - `FOLDER fileserver FILES BYTES APPENDS`
 ///
@@ -40,6 +44,17 @@ pub fn run(words: &[&str]) -> Result<Vec<Written>> {
             pieces::run(Path::new(folder), change, dummy, way)
         }
         [folder, "random", writes] => random::run(Path::new(folder), writes.parse()?),
+        [folder, "durable", writes, log] => {
+            durable::run(Path::new(folder), writes.parse()?, Path::new(log))
+        }
+        [folder, "examine", writes, log] => {
+            durable::examine(Path::new(folder), writes.parse()?, Path::new(log))
+        }
+        [folder, "told"] => {
+            let path = Path::new(folder);
+            println!("{}", detect(File::open(path)?, path)?.gives_die_hints());
+            Ok(Vec::new())
+        }
         [folder, "sqlite", rows, dummy] => {
             sqlite::run(Path::new(folder), rows.parse()?, dummy.parse()?)
         }

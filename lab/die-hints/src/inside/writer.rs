@@ -92,8 +92,5 @@ impl Writer {
 
 /// The content of a version of what begins at `start`.
 pub(super) fn fill(memory: &mut [u8], start: u64, version: u64) {
-    let mut numbers = Numbers::stream(version, start);
-    for word in memory.chunks_exact_mut(8) {
-        word.copy_from_slice(&numbers.next().to_le_bytes());
-    }
+    Numbers::stream(version, start).fill(memory);
 }
