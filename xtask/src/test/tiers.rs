@@ -75,7 +75,7 @@ const FURTHER: [(&str, &str); 21] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 19] = [
+const LONGER: [(&str, &str, &str, &str); 20] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
     (

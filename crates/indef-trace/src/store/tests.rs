@@ -550,11 +550,11 @@ fn a_store_of_version_3_is_read_and_migrated() {
     let old = Store::open(&path).unwrap();
     assert_eq!(errors(&old), unknown);
     let before = old.load(now).unwrap();
-    assert_eq!(schema::user_version(&old.connection).unwrap(), 3);
+    assert_eq!(tables::user_version(&old.connection).unwrap(), 3);
     drop(old);
     let mut store = Store::create(&path, &never()).unwrap();
     assert_eq!(
-        schema::user_version(&store.connection).unwrap(),
+        tables::user_version(&store.connection).unwrap(),
         format::VERSION
     );
     assert_eq!(
