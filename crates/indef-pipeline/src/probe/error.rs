@@ -45,7 +45,7 @@ pub enum ProbeError {
     },
     /// Too full.
     #[error(
-        "{path}: {free} are free, and a probe needs {needed} and leaves 5 % of the file system free; --size makes it smaller",
+        "{path}: {free} are free, and a probe needs {needed} and leaves 5 % of the file system free; make room, or name the block device as root, which is only read",
         path = path.display()
     )]
     Full {
