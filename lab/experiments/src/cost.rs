@@ -47,6 +47,8 @@ pub(super) struct Cost {
 #[derive(Debug, Serialize)]
 pub(super) struct Moves {
     pub(super) commands: usize,
+    /// Of these, standard Copy commands.
+    pub(super) copies: usize,
     pub(super) elapsed_ns: u64,
     pub(super) busy_pct: f64,
     /// The same from a host that always has two of them under way.
@@ -105,12 +107,15 @@ impl Moves {
         };
         let is_of_zone =
             |logged: &&LoggedCommand| matches!(logged.command.as_command(), Command::Zone { .. });
+        let is_copy =
+            |logged: &&LoggedCommand| matches!(logged.command.as_command(), Command::Copy { .. });
         let all = recording.commands.iter();
         let commands = all.clone().filter(is_move).count();
         if commands == 0 {
             return Ok(None);
         }
         let log: Vec<LoggedCommand> = all
+            .clone()
             .filter(|it| is_move(it) || is_of_zone(it))
             .cloned()
             .collect();
@@ -120,6 +125,7 @@ impl Moves {
         let two = replay(Recorded::overlapping(&log, 2))?;
         Ok(Some(Self {
             commands,
+            copies: all.clone().filter(is_copy).count(),
             elapsed_ns: alone.ns,
             busy_pct: alone.busy_percent(),
             two_ns: two.ns,

@@ -127,6 +127,8 @@ impl<'a> Movers<'a> {
         let jobs = rng.weighted(&[(2, "1"), (1, "2"), (1, "4")]);
         let depth = rng.weighted(&[(1, "1"), (1, "8"), (2, "64")]);
         let budget = rng.weighted(&[(4, ""), (1, "4MiB"), (1, "16MiB")]);
+        // Where rows are known, new places are allocated in other ways (ext4, XFS).
+        let rows = rng.weighted(&[(2, ""), (1, "16KiB,dies=4"), (1, "64KiB,dies=8")]);
         if resume {
             command.arg("--resume");
         } else {
@@ -140,6 +142,9 @@ impl<'a> Movers<'a> {
             }
             if !budget.is_empty() {
                 command.args(["--budget", budget]);
+            }
+            if !rows.is_empty() {
+                command.args(["--geometry", &format!("striped:granule={rows}")]);
             }
             command.arg(root);
         }

@@ -8,8 +8,9 @@
 //! die after the predecessor's, [`PagePlacement::Overwrite`] on the die of the old page, and both
 //! go on in turn from there.
 //!
-//! With [`FtlOptions::separate_parts`] a command is cut into granules from its beginning, wherever that
-//! is: files begin anywhere, and are read and overwritten in steps that begin where they do.
+//! With [`FtlOptions::separate_parts`] a command is cut into the granules of the address space; one that holds
+//! none of them whole is cut from its beginning, wherever that is: files begin anywhere, and are
+//! overwritten in steps that begin where they do.
 //!
 //! [`Ftl`] returns its decisions as [`FlashWork`]: reads, programs, copybacks and erases with their
 //! cause. The caller, which has timelines, turns them into time.
@@ -180,20 +181,18 @@ impl Ftl {
             PagePlacement::Handle(handle) if handle < self.geometry.handles => handle,
             _ => 0,
         };
-        let (mut lpn, end) = (first, first + count);
-        if !self.options.separate_parts {
-            let stream = Stream {
-                handle,
-                parts: true,
-            };
-            (first..end).for_each(|lpn| self.place(lpn, 1, stream, work));
-            return;
-        }
         let granule = u64::from(self.geometry.slots_per_granule());
+        let (mut lpn, end) = (first, first + count);
+        let begin = match first.next_multiple_of(granule) + granule <= end {
+            true => 0,
+            // None of the address space's is whole here.
+            false => first % granule,
+        };
         while lpn < end {
-            let pages = granule.min(end - lpn);
-            let parts = pages < granule;
-            self.place(lpn, pages, Stream { handle, parts }, work);
+            let whole = lpn % granule == begin && end - lpn >= granule;
+            let parts = !(whole && self.options.separate_parts);
+            let (stream, pages) = (Stream { handle, parts }, if parts { 1 } else { granule });
+            self.place(lpn, pages, stream, work);
             lpn += pages;
         }
     }

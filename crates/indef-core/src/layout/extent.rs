@@ -2,8 +2,6 @@
 
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::measure::is_placed;
-
 bitflags::bitflags! {
     /// Properties of an extent beside its place.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -133,18 +131,6 @@ impl Layout {
     #[must_use]
     pub fn allocated(&self) -> Bytes {
         self.extents.iter().map(|e| e.len).sum()
-    }
-
-    /// The fragments of data inside `range` that lie on the device as they are: neighbours that touch are one.
-    pub(crate) fn placed_fragments(&self, range: FileRange) -> impl Iterator<Item = Extent> + '_ {
-        let mut parts = self.clipped(range).filter(is_placed).peekable();
-        std::iter::from_fn(move || {
-            let mut fragment = parts.next()?;
-            while let Some(part) = parts.next_if(|part| fragment.touches(part)) {
-                fragment.len += part.len;
-            }
-            Some(fragment)
-        })
     }
 
     /// Number of fragments of the whole file.

@@ -106,6 +106,20 @@ pub(super) fn is_placed(extent: &Extent) -> bool {
     is_data(extent) && !extent.flags.intersects(NOT_PLACED)
 }
 
+impl Layout {
+    /// The fragments of data inside `range` that lie on the device as they are: neighbours that touch are one.
+    pub(crate) fn placed_fragments(&self, range: FileRange) -> impl Iterator<Item = Extent> + '_ {
+        let mut parts = self.clipped(range).filter(is_placed).peekable();
+        std::iter::from_fn(move || {
+            let mut fragment = parts.next()?;
+            while let Some(part) = parts.next_if(|part| fragment.touches(part)) {
+                fragment.len += part.len;
+            }
+            Some(fragment)
+        })
+    }
+}
+
 /// The findings of one pass over a range.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scan {

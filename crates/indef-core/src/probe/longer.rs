@@ -7,12 +7,10 @@ use serde::{Deserialize, Serialize};
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
-    Drive, Halt, Measured, Prober, USUAL_READ,
+    Drive, Halt, KINDS, Measured, Prober, USUAL_READ,
     speed::{CHAINS, time},
 };
 
-/// Their number, and their lengths.
-pub(super) const KINDS: usize = 3;
 const LENGTHS: [Bytes; KINDS] = [Bytes::kib(16), Bytes::kib(32), Bytes::kib(64)];
 
 /// The times of requests of one length.

@@ -47,13 +47,15 @@ use units::{Bytes, FileRange, Nanos};
 
 use crate::{draw::Draw, layout::Geometry};
 pub use ground::{Ground, SHORTEST_PIECE};
-use longer::KINDS;
 pub use longer::Longer;
 pub use predict::ReadModel;
 pub use verdict::Verdict;
 
 /// The read that is counted in: the block of the usual file systems.
 pub(crate) const BLOCK: u64 = 4096;
+
+/// Lengths of requests beyond that whose times are told ([`Longer`]).
+pub(crate) const KINDS: usize = 3;
 
 /// The size of one read of an application, by which the verdict judges: `--io-size`'s default.
 pub const USUAL_READ: Bytes = Bytes::kib(128);

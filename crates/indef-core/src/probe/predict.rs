@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use super::{BLOCK, CannotTell, Findings, Longer, Placement, USUAL_READ, longer::KINDS};
+use super::{BLOCK, CannotTell, Findings, KINDS, Longer, Placement, USUAL_READ};
 use crate::{
     draw::Draw,
     layout::{DeviceTimes, Extent, ExtentFlags, Layout},

@@ -401,9 +401,9 @@ fn loop_the_cost_is_told() {
 }
 
 /// Twenty seconds of cached reads without a pause: what tracing takes from the first look on, as the kernel
-/// times the programs and Linux the collector, is within the bound, and what is told agrees with it.
+/// times the programs and Linux the collector, is within the bound, or it is told that it is not.
 #[test]
-fn loop_the_bound_holds_from_the_beginning() {
+fn loop_the_bound_holds_from_the_beginning_or_it_is_told() {
     const BOUND: f64 = 1.0;
     let Some(fs) = scratch("ext4") else { return };
     let file = fs.path().join("file");
@@ -440,7 +440,10 @@ fn loop_the_bound_holds_from_the_beginning() {
         seen.sampled.one_in()
     );
     assert!(seen.sampled.one_in() > 10.0, "the load is no load");
-    assert!(measured + collector <= BOUND, "{measured} + {collector}");
+    assert!(
+        measured + collector <= BOUND || told + collector > BOUND,
+        "{measured} + {collector}, told {told}"
+    );
     assert!(told >= 0.7 * measured, "{told} of {measured}");
 }
 

@@ -172,7 +172,8 @@ fn loop_the_times_of_a_probe_weigh_unless_others_are_given() {
     // Eight windows of 32 blocks, which take 200 µs in one piece each.
     let time = |name: &str| json["read_time"][name].as_f64().expect(name);
     assert_eq!(time("reads"), 8.0);
-    assert_eq!(time("now_ns") - time("saved_ns"), 8.0 * 200_000.0);
+    let least = time("now_ns") - time("saved_ns");
+    assert!((least - 8.0 * 200_000.0).abs() < 1.0, "{json}");
     assert!(time("now_ns") > 8.0 * 300_000.0, "{json}");
     let text = plan(&["--weight", "device"]).out;
     assert!(text.contains("of what moves, on an idle drive"), "{text}");
