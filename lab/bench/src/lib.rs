@@ -64,7 +64,7 @@ pub enum Bench {
     Zipf(zipf::ZipfArgs),
     /// The time of reads that plans predict, at several queue depths, against what comes
     Predictions(predictions::PredictionsArgs),
-    /// What a probe of a drive foretells of defragmenting a file there, against what comes
+    /// The gain of defragmenting a file that a probe of its drive foretells, against the measured one
     ProbeGain(probe_gain::ProbeGainArgs),
     /// Big traces into a profile, against sorting and merging text as the papers do
     Profile(profile::ProfileArgs),

@@ -185,7 +185,7 @@ struct Round {
     /// One in how many reads was counted, and reads counted ÷ reads made.
     one_in: f64,
     counted: f64,
-    /// What the trace told of its cost, from its beginning.
+    /// The cost of the trace from its beginning, as it told it.
     told_pct: f64,
 }
 

@@ -1,4 +1,4 @@
-//! What `indef probe` and `indef plan --weight device` foretell of defragmenting a file, and what comes.
+//! The gain of defragmenting a file, as `indef probe` and `indef plan --weight device` foretell it and as measured.
 //!
 //! Each device is a flashd with a file system. indef probes it; files are aged, each in fragments of one
 //! length; the plan of each foretells the part of the time of its reads that moving it saves. The file
@@ -18,6 +18,7 @@ use units::Bytes;
 
 use crate::{
     Common, measure,
+    predictions::Readers,
     report::{Report, Verdict},
     stage::Stage,
 };
@@ -25,7 +26,7 @@ use crate::{
 /// How far a prediction may be off, in points.
 const NEAR: f64 = 10.0;
 
-/// What to foretell.
+/// The devices, and the files on them.
 #[derive(Args, Clone)]
 pub struct ProbeGainArgs {
     #[command(flatten)]
@@ -150,23 +151,13 @@ impl Ground<'_> {
 
     /// The mean time of a read, the median of all runs.
     fn read(&self, file: &Path) -> Result<f64> {
-        let mut times = Vec::new();
-        for run in 0..self.args.common.runs {
-            self.stage.drop_caches()?;
-            let mut command = Command::new(measure::own_program()?);
-            command
-                .args(["bench", "predictions-load", "--depth", "1"])
-                .arg(file);
-            let milliseconds = (self.args.seconds * 1000.0) as u64;
-            command.args(["--milliseconds", &milliseconds.to_string()]);
-            let said = measure::text(command.args(["--seed", &run.to_string()]))?;
-            let time: f64 = said
-                .trim()
-                .parse()
-                .with_context(|| format!("no time: {said}"))?;
-            times.push(time);
-        }
-        times.sort_by(f64::total_cmp);
-        Ok(times[(times.len() - 1) / 2])
+        let readers = Readers {
+            file,
+            depth: 1,
+            buffered: false,
+        };
+        let runs = self.args.common.runs;
+        let times = readers.timed(&self.stage, self.args.seconds, runs)?;
+        Ok(measure::median(&times))
     }
 }

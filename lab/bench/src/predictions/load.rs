@@ -1,9 +1,11 @@
 //! Readers that each wait for their read: ranges of one file, drawn evenly.
 
 use std::{
+    ffi::OsString,
     fs::{File, OpenOptions},
     os::unix::fs::{FileExt, OpenOptionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -13,7 +15,8 @@ use rustix::fs::{Advice, OFlags, fadvise};
 use scratch_fs::AlignedBuffer;
 use workloads::Numbers;
 
-use super::READ;
+use super::{super::stage::Stage, READ};
+use crate::measure;
 
 /// Only read; a process of its own, so that it can be traced.
 #[derive(Args, Clone)]
@@ -29,6 +32,51 @@ pub struct LoadArgs {
     milliseconds: u64,
     #[arg(long)]
     seed: u64,
+}
+
+/// Readers of a file on a stage: [`load`] in a process of its own.
+pub(in super::super) struct Readers<'a> {
+    pub(in super::super) file: &'a Path,
+    /// At the same time.
+    pub(in super::super) depth: u32,
+    /// Through the page cache.
+    pub(in super::super) buffered: bool,
+}
+
+impl Readers<'_> {
+    /// Their command line.
+    pub(super) fn command(&self, seconds: f64, seed: u64) -> Result<Vec<OsString>> {
+        let mut load: Vec<OsString> = vec![measure::own_program()?.into()];
+        load.extend(["bench", "predictions-load"].map(OsString::from));
+        load.push(self.file.into());
+        let milliseconds = (seconds * 1000.0) as u64;
+        load.extend(["--depth".into(), self.depth.to_string().into()]);
+        load.extend(["--milliseconds".into(), milliseconds.to_string().into()]);
+        load.extend(["--seed".into(), seed.to_string().into()]);
+        if self.buffered {
+            load.push("--buffered".into());
+        }
+        Ok(load)
+    }
+
+    /// The mean time of a read in nanoseconds, in each run; each begins with cold caches.
+    pub(in super::super) fn timed(
+        &self,
+        stage: &Stage,
+        seconds: f64,
+        runs: usize,
+    ) -> Result<Vec<f64>> {
+        (0..runs as u64)
+            .map(|run| {
+                stage.drop_caches()?;
+                let command = self.command(seconds, run)?;
+                let said = measure::text(Command::new(&command[0]).args(&command[1..]))?;
+                said.trim()
+                    .parse()
+                    .with_context(|| format!("no time: {said}"))
+            })
+            .collect()
+    }
 }
 
 /// Read, and print the mean time of a read in nanoseconds.

@@ -27,7 +27,7 @@ use super::{
     report::{Report, Verdict},
     stage::Stage,
 };
-pub(super) use load::{LoadArgs, load};
+pub(super) use load::{LoadArgs, Readers, load};
 
 /// Bytes of one read.
 const READ: Bytes = Bytes::kib(128);
@@ -217,7 +217,7 @@ impl Case<'_> {
         let mut trace: Vec<OsString> = vec![self.indef.into(), "trace".into(), "-o".into()];
         trace.push(profile.clone().into());
         trace.extend(["--layer", "fs", "--quiet", "--"].map(OsString::from));
-        trace.extend(self.load(self.args.trace, 99)?);
+        trace.extend(self.readers().command(self.args.trace, 99)?);
         self.stage.drop_caches()?;
         self.command(&trace)?;
         let all: [OsString; 2] = ["--truncate".into(), "0".into()];
@@ -253,32 +253,18 @@ impl Case<'_> {
         self.stage.drop_caches()
     }
 
-    /// The command line of the readers.
-    fn load(&self, seconds: f64, seed: u64) -> Result<Vec<OsString>> {
-        let mut load: Vec<OsString> = vec![measure::own_program()?.into()];
-        load.extend(["bench", "predictions-load"].map(OsString::from));
-        load.push(self.file.clone().into());
-        let milliseconds = (seconds * 1000.0) as u64;
-        load.extend(["--depth".into(), self.depth.to_string().into()]);
-        load.extend(["--milliseconds".into(), milliseconds.to_string().into()]);
-        load.extend(["--seed".into(), seed.to_string().into()]);
-        if self.mode == Mode::Buffered {
-            load.push("--buffered".into());
+    fn readers(&self) -> Readers<'_> {
+        Readers {
+            file: &self.file,
+            depth: self.depth,
+            buffered: self.mode == Mode::Buffered,
         }
-        Ok(load)
     }
 
     /// The mean time of a read, in each run.
     fn timed(&self) -> Result<Vec<f64>> {
-        (0..self.args.common.runs as u64)
-            .map(|run| {
-                self.stage.drop_caches()?;
-                let said = self.command(&self.load(self.args.seconds, run)?)?;
-                said.trim()
-                    .parse()
-                    .with_context(|| format!("no time: {said}"))
-            })
-            .collect()
+        let runs = self.args.common.runs;
+        self.readers().timed(self.stage, self.args.seconds, runs)
     }
 
     /// Plan, and return the document.
@@ -316,7 +302,7 @@ impl Case<'_> {
             plan,
             predicted_pct: number("saved_pct"),
             error_pct: number("error_pct"),
-            measured_pct: (1.0 - median(&after) / median(before)) * 100.0,
+            measured_pct: (1.0 - measure::median(&after) / measure::median(before)) * 100.0,
             unknown: why.map(str::to_owned),
             before_ns: before.to_vec(),
             after_ns: after,
@@ -336,11 +322,4 @@ impl Case<'_> {
         }
         Ok(text)
     }
-}
-
-/// The middle one, of an even number the lower.
-fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) / 2]
 }
