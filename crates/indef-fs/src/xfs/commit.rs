@@ -534,8 +534,7 @@ impl<'a> Commit<'a> {
             }
         }
         self.donor.settle(span)?;
-        // In our turn: the kernel would do it in the background, beside the next exchange.
-        self.donor.release(span)?;
+        self.donor.give_back(span);
         drop(turn);
         self.tries = 0;
         self.progress = true;

@@ -204,6 +204,14 @@ impl<'a> Donor<'a> {
         )
     }
 
+    /// After an exchange that is settled, give back the blocks that it got, in our turn: the kernel would do it in
+    /// the background, beside the next exchange. If it fails, they go with the donor.
+    pub(super) fn give_back(&self, range: FileRange) {
+        if let Err(refusal) = self.release(range) {
+            tracing::debug!(%refusal, "the donor keeps its blocks for a while");
+        }
+    }
+
     /// Give back the blocks that are written inside `span` and in none of `wanted` (ordered,
     /// disjoint): an earlier try copied them.
     pub(super) fn keep_written(

@@ -346,8 +346,7 @@ impl Swap<'_> {
         }
         self.donor.settle(self.file)?;
         if turn.is_wanted() {
-            // In our turn: the kernel would do it in the background, beside the next exchange.
-            self.donor.release(self.file)?;
+            self.donor.give_back(self.file);
         }
         drop(turn);
         Ok(Moved {
