@@ -1,4 +1,4 @@
-//! What all users of io_uring have in common: asking whether it is there, and waiting.
+//! Parts that all users of io_uring share: asking whether it is there, and waiting.
 
 use std::io;
 

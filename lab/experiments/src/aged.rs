@@ -34,7 +34,7 @@ pub(super) struct AgedSsd {
     pub(super) zones: Vec<Zone>,
 }
 
-/// What is known of it.
+/// The facts about it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Notes {
     /// The plan of its ageing, and its device.

@@ -1,4 +1,4 @@
-//! What all ways of an experiment share, and the files as they lie before and after.
+//! Common ground of all ways of an experiment, and the files as they lie before and after.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) read_ns: u64,
 }
 
-/// What all ways share.
+/// The common ground of all ways.
 pub(super) struct Bench<'a> {
     pub(super) experiment: &'a Experiment,
     pub(super) options: &'a Options,

@@ -1,4 +1,4 @@
-//! What a migration costs: its recorded commands, done again in the model, alone and beside a load.
+//! The cost of a migration: its recorded commands, done again in the model, alone and beside a load.
 
 use anyhow::Result;
 use flash_model::Command;
@@ -16,7 +16,7 @@ use super::{
 /// Longest part of a migration beside a load, and the time of the load alone.
 const BESIDE_NS: u64 = 2_000_000_000;
 
-/// What a migration costs, by the model.
+/// The cost of a migration, by the model.
 #[derive(Debug, Serialize)]
 pub(super) struct Cost {
     pub(super) commands: usize,

@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<Program>,
-    /// What tests of other packages use, where it was built along with its own tests: the variable that
+    /// Products that tests of other packages use, built along with their own tests: the variable that
     /// names it to them, and the path. Programs, for `source_tree::binary_for_test`; and `indef-pipeline`,
     /// for a program outside of the workspace.
     pub(crate) shared: Vec<(&'static str, PathBuf)>,

@@ -89,8 +89,9 @@ pub struct FtlOptions {
     /// those of the least worn die by more than this. At least 1.
     pub die_wear_spread: u32,
     /// Whole granules of a command (of the address space, or from its beginning if it holds none of
-    /// these) and the rest of it go to different blocks, so that small writes do not push whole granules out of step with the pages: a granule
-    /// that lies on two pages costs two to read. The published emulator does not do that.
+    /// these) and the rest of it go to different blocks, so that small writes do not push whole
+    /// granules out of step with the pages: a granule that lies on two pages costs two to read. The
+    /// published emulator does not do that.
     pub separate_parts: bool,
 }
 

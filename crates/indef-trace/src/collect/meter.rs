@@ -106,7 +106,7 @@ struct Begun {
     statistics: Option<OwnedFd>,
 }
 
-/// What was measured, as shares of a processor's time.
+/// A measurement, as shares of a processor's time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     /// The programs that pause, while they are attached.

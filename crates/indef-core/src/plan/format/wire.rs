@@ -52,24 +52,21 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn new(version: u64, options: &PlanOptions) -> Self {
+        let (measured_weights, device_times, probed) = match options.weight {
+            Weight::Paper => (None, None, None),
+            Weight::Measured(weights) => (Some(weights), None, None),
+            Weight::Device(times) => (None, Some(times), None),
+            Weight::Probed(model) => (None, None, Some(model)),
+        };
         Self {
             version,
             policy: options.policy,
             truncate_pct: options.truncate_pct,
             alpha: options.alpha,
             beta: options.beta,
-            measured_weights: match options.weight {
-                Weight::Paper | Weight::Device(_) | Weight::Probed(_) => None,
-                Weight::Measured(weights) => Some(weights),
-            },
-            device_times: match options.weight {
-                Weight::Paper | Weight::Measured(_) | Weight::Probed(_) => None,
-                Weight::Device(times) => Some(times),
-            },
-            probed: match options.weight {
-                Weight::Paper | Weight::Measured(_) | Weight::Device(_) => None,
-                Weight::Probed(model) => Some(model),
-            },
+            measured_weights,
+            device_times,
+            probed,
             io_size_bytes: options.io_size,
             hot_pct: options.hot_pct,
             geometry: options.geometry.to_string(),

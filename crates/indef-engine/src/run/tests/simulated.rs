@@ -24,7 +24,7 @@ use units::{FileOffset, FileRange, PhysOffset};
 use super::super::{backend::Backend, job::Job, *};
 
 pub(super) const BLOCK: u64 = 4096;
-/// What the other file system says of itself; nothing else comes of it.
+/// The block size that the other file system tells; nothing else comes of it.
 const OTHERS_BLOCK: Bytes = Bytes(1024);
 
 #[derive(Default)]
