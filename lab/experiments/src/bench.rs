@@ -8,8 +8,8 @@ use serde::Serialize;
 use units::Bytes;
 
 use super::{
-    Experiment, Options,
     ageing::Plan,
+    experiment::{Experiment, Options},
     image::Ssd,
     layout::Layout,
     virtual_time::{Machine, Reader},

@@ -18,11 +18,11 @@ use serde::Serialize;
 use units::{Bytes, Nanos};
 
 use super::{
-    Experiment, Options,
     aged::AgedSsd,
     ageing::Aged,
     bench::{Bench, State},
     cost::Cost,
+    experiment::{Experiment, Options},
     image::{self, FAST},
     layout::{BLOCK, Layout},
     room::Room,

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -123,15 +123,6 @@ pub fn run(inside: &Inside) -> Result<()> {
 fn print(value: &impl Serialize) -> Result<()> {
     println!("{}", serde_json::to_string(value)?);
     Ok(())
-}
-
-/// The files of a directory, in order of their names.
-pub(crate) fn files(dir: &Path) -> Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> = fs::read_dir(dir)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
-    files.sort();
-    Ok(files)
 }
 
 fn watch(command: &[String]) -> Result<WatchResult> {

@@ -1,6 +1,9 @@
 //! Where files lie: dumped in the guest, and looked at here.
 
-use std::{fs::File, path::Path};
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, ensure};
 use linux_abi::fiemap::{ExtentFlags, FLAG_SYNC, Mapper};
@@ -35,10 +38,10 @@ pub(crate) struct Layout {
 impl Layout {
     /// Look at a directory, in the guest.
     pub(crate) fn of(dir: &Path) -> Result<Self> {
-        let mut files = Vec::new();
-        for path in super::inside::files(dir)? {
+        let mut found = Vec::new();
+        for path in files(dir)? {
             let file = File::open(&path)?;
-            files.push(FileLayout {
+            found.push(FileLayout {
                 name: path
                     .file_name()
                     .unwrap_or_default()
@@ -48,7 +51,7 @@ impl Layout {
                 extents: extents(&file)?,
             });
         }
-        Ok(Self { files })
+        Ok(Self { files: found })
     }
 
     /// The same with places in the namespace that begins where F2FS counts `first_byte`.
@@ -129,6 +132,15 @@ impl FileLayout {
         }
         requests.into_iter()
     }
+}
+
+/// The files of a directory, in order of their names.
+fn files(dir: &Path) -> Result<Vec<PathBuf>> {
+    let mut files: Vec<PathBuf> = fs::read_dir(dir)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    files.sort();
+    Ok(files)
 }
 
 /// The extents of a file, with those that touch as one.
