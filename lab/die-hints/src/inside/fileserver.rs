@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 use workloads::Numbers;
 
 use super::{
-    Written, extents,
     writer::{Way, Writer},
+    written::Written,
 };
 
 const THREADS: u64 = 10;
@@ -77,5 +77,5 @@ pub(super) fn run(folder: &Path, files: u64, bytes: u64, appends: u64) -> Result
         })?;
     }
     rustix::fs::sync();
-    (0..files).map(|file| extents(&path(file))).collect()
+    (0..files).map(|file| Written::of(&path(file))).collect()
 }

@@ -12,8 +12,8 @@ use rustix::fs::{Advice, fadvise};
 use workloads::Numbers;
 
 use super::{
-    Written, extents,
     writer::{GRANULE, Way, Writer, fill},
+    written::Written,
 };
 
 /// The target file (FAST'24 §5.1).
@@ -68,7 +68,7 @@ pub(super) fn run(folder: &Path, change: &str, dummy: &str, way: &str) -> Result
     write(change, dummy, target, other)?;
     rustix::fs::sync();
     verify(&path, change)?;
-    Ok(vec![extents(&path)?])
+    Ok(vec![Written::of(&path)?])
 }
 
 fn write(change: Change, mut dummy: Dummy, mut target: Writer, mut other: Writer) -> Result<()> {
