@@ -79,8 +79,18 @@ impl Cache {
     }
 }
 
+/// Take the lock of this file by an operation that does not wait; `None` if another process has it.
+pub(crate) fn try_lock(path: &Path, how: FlockOperation) -> Result<Option<File>, LabError> {
+    let file = lock_file(path)?;
+    match rustix::fs::flock(&file, how) {
+        Ok(()) => Ok(Some(file)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(LabError::at(path)(error.into())),
+    }
+}
+
 /// Open a lock file; create it if it does not exist.
-pub(crate) fn lock_file(path: &Path) -> Result<File, LabError> {
+fn lock_file(path: &Path) -> Result<File, LabError> {
     File::options()
         .create(true)
         .truncate(false)

@@ -17,11 +17,13 @@ use std::{
 use units::Bytes;
 
 use crate::{
-    Cache, Kernel, LabError, Patched, Release, Zns, ZnsDevice, ZnsSetup,
+    Accelerator, Cache, Kernel, LabError, Outcome, Output, Patched, Release, Zns, ZnsDevice,
+    ZnsSetup,
     job::{Files, Job},
-    machine::{self, Accelerator, Design, Machine, Word},
+    machine::{self, Design, Machine, Word},
     programs,
-    shared::{self, Spec},
+    scratch::scratch,
+    shared::{Request, Spec},
 };
 
 /// Interval of the check for a requested end.
@@ -29,35 +31,6 @@ const GLANCE: Duration = Duration::from_millis(50);
 
 /// How long a guest may take to power off.
 const POWER_OFF: Duration = Duration::from_secs(10);
-
-/// Destination of the command's output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
-    /// It is part of the [`Outcome`].
-    #[default]
-    Kept,
-    /// It is written to our own standard output and error as it comes.
-    Forwarded,
-}
-
-/// The result of a command.
-#[derive(Debug)]
-pub struct Outcome {
-    /// Its exit status; 128 and a signal's number where a signal ended it.
-    pub status: i32,
-    /// Its standard output, where that is kept.
-    pub stdout: Vec<u8>,
-    /// Its standard error, where that is kept.
-    pub stderr: Vec<u8>,
-    /// The guest's console: the kernel's warnings and errors.
-    pub console: String,
-    /// The accelerator that the guest ran on.
-    pub accelerator: Accelerator,
-    /// From QEMU's start to the command's.
-    pub boot: Duration,
-    /// From the command's start to its end.
-    pub elapsed: Duration,
-}
 
 /// Description of a guest to be started.
 #[derive(Debug)]
@@ -201,12 +174,6 @@ impl Guest {
         self
     }
 
-    /// Add an empty disk that comes before all others.
-    pub(crate) fn first_disk(mut self, size: Bytes) -> Self {
-        self.disks.insert(0, size);
-        self
-    }
-
     /// Make this folder of the host available as `/share`, to read and to write.
     #[must_use]
     pub fn share(mut self, folder: &Path) -> Self {
@@ -250,7 +217,16 @@ impl Guest {
     pub fn zns(mut self, zns: &Zns, setup: ZnsSetup) -> Result<Self, LabError> {
         self.job.zns = zns.settings(setup, self.cpus)?;
         self.device = Some(zns.options().device);
-        zns.attach(self, setup)
+        for program in zns.programs(setup)? {
+            self = self.copy(program);
+        }
+        self = self.load("f2fs").kernel_argument("nvme_core.multipath=N");
+        let Some(device) = zns.qemu_device()? else {
+            return Ok(self.with_network());
+        };
+        self.disks.insert(0, device.first_disk);
+        self.more.extend(device.arguments);
+        Ok(self.load("nvme"))
     }
 
     /// Add a network with the host at 10.0.2.2, and NVMe/TCP to connect to a device there. The
@@ -342,7 +318,7 @@ impl Guest {
         if !is_wanted {
             return Ok(None);
         }
-        let request = shared::Request {
+        let request = Request {
             spec: self.spec(),
             job: &self.job,
             share: self.share.as_deref(),
@@ -595,14 +571,6 @@ impl Guest {
 enum Failure {
     AtBoot(LabError),
     InGuest(LabError),
-}
-
-/// A temporary folder for archive, disks and sockets (whose paths may not be long).
-pub(crate) fn scratch() -> Result<tempfile::TempDir, LabError> {
-    tempfile::Builder::new()
-        .prefix("indef-lab-")
-        .tempdir()
-        .map_err(LabError::at(&std::env::temp_dir()))
 }
 
 fn joined(thread: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {

@@ -15,6 +15,7 @@
 //! own).
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
     sync::Arc,
@@ -27,7 +28,7 @@ use flashd::{
 };
 use units::Bytes;
 
-use crate::{Guest, LabError, programs};
+use crate::{LabError, programs, scratch::scratch};
 
 /// Maximum size for F2FS's metadata if all data is to be in zones.
 const CONVENTIONAL: Bytes = Bytes::mib(64);
@@ -187,9 +188,9 @@ impl ZnsOptions {
 
 /// A zoned SSD, for one guest at a time.
 ///
-/// A command in a guest that has it ([`Guest::zns`]) finds: the environment variables `ZNS_ZONED`
+/// A command in a guest that has it ([`Guest::zns`](crate::Guest::zns)) finds: the environment variables `ZNS_ZONED`
 /// (`/dev/nvme0n1`), `ZNS_CONVENTIONAL` (`/dev/conventional`, a link to `/dev/nvme0n2`, or to
-/// `/dev/vda` with QEMU's; disks of [`Guest::disk`] then begin at `/dev/vdb`) and `ZNS_MOUNT`
+/// `/dev/vda` with QEMU's; disks of [`Guest::disk`](crate::Guest::disk) then begin at `/dev/vdb`) and `ZNS_MOUNT`
 /// (`/mnt/f2fs`, where F2FS is with [`ZnsSetup::Mounted`]); `mkfs.f2fs` and `fsck.f2fs`, as far as
 /// the host has them.
 ///
@@ -243,7 +244,7 @@ impl Zns {
             ZnsDevice::Qemu => Ok(Self {
                 options,
                 served: None,
-                folder: Some(crate::guest::scratch()?),
+                folder: Some(scratch()?),
             }),
         }
     }
@@ -309,27 +310,28 @@ impl Zns {
         ))
     }
 
-    /// Add it to the guest.
-    pub(crate) fn attach(&self, mut guest: Guest, setup: ZnsSetup) -> Result<Guest, LabError> {
-        guest = guest.load("f2fs").kernel_argument("nvme_core.multipath=N");
+    /// The programs of the host that a guest needs for it.
+    pub(crate) fn programs(&self, setup: ZnsSetup) -> Result<Vec<&'static str>, LabError> {
+        let mut there = Vec::new();
         for program in ["mkfs.f2fs", "fsck.f2fs"] {
             if programs::find(Path::new(program)).is_some() {
-                guest = guest.copy(program);
+                there.push(program);
             } else if matches!(setup, ZnsSetup::Formatted | ZnsSetup::Mounted) {
                 return Err(LabError::missing(format!(
                     "{program} (package f2fs-tools) is not installed"
                 )));
             }
         }
-        match &self.folder {
-            None => Ok(guest.with_network()),
-            Some(folder) => self.attach_qemu(guest.load("nvme"), folder.path()),
-        }
+        Ok(there)
     }
 
-    fn attach_qemu(&self, guest: Guest, folder: &Path) -> Result<Guest, LabError> {
+    /// The device of a guest's QEMU, with empty zones; `None` if flashd is served.
+    pub(crate) fn qemu_device(&self) -> Result<Option<QemuDevice>, LabError> {
+        let Some(folder) = &self.folder else {
+            return Ok(None);
+        };
         // QEMU begins with empty zones, whatever the image held.
-        let zoned = folder.join("zoned");
+        let zoned = folder.path().join("zoned");
         let _ = fs::remove_file(&zoned);
         File::create(&zoned)
             .and_then(|file| file.set_len(self.options.size.get()))
@@ -348,15 +350,27 @@ impl Zns {
         if !self.options.namespace.is_empty() {
             namespace = format!("{namespace},{}", self.options.namespace);
         }
-        Ok(guest
-            .first_disk(CONVENTIONAL)
-            .qemu("-drive")
-            .qemu(drive)
-            .qemu("-device")
-            .qemu("nvme,id=nvme,serial=lab")
-            .qemu("-device")
-            .qemu(namespace))
+        let arguments = [
+            "-drive",
+            &drive,
+            "-device",
+            "nvme,id=nvme,serial=lab",
+            "-device",
+            &namespace,
+        ];
+        Ok(Some(QemuDevice {
+            first_disk: CONVENTIONAL,
+            arguments: arguments.map(OsString::from).to_vec(),
+        }))
     }
+}
+
+/// QEMU's own zoned SSD.
+pub(crate) struct QemuDevice {
+    /// The size of the disk beside it, which comes before all others.
+    pub(crate) first_disk: Bytes,
+    /// QEMU's arguments.
+    pub(crate) arguments: Vec<OsString>,
 }
 
 #[cfg(test)]

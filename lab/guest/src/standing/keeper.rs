@@ -26,6 +26,7 @@ use crate::{
     Cache, Guest, Kernel, LabError,
     job::{Files, Job},
     machine::{Machine, TERMINAL, Word},
+    scratch::scratch,
 };
 
 /// Interval of all periodic checks.
@@ -65,7 +66,7 @@ pub fn keep(
     let place = Place::of(cache, name)?;
     let _lock = lock(&place)?;
     place.clear();
-    let folder = crate::guest::scratch()?;
+    let folder = scratch()?;
     let socket = folder.path().join("socket");
     let mut guest = guest;
     let ports: Vec<&str> = ["control", TERMINAL]

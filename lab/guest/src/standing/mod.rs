@@ -21,7 +21,7 @@ mod wire;
 use std::{
     fs::{self, File},
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use rustix::fs::FlockOperation;
@@ -32,10 +32,7 @@ pub use keeper::{Limits, keep};
 pub use session::Session;
 pub use wire::Command;
 
-use crate::{Accelerator, Cache, LabError, cache::lock_file};
-
-/// Prefix of the names of the lab's folders.
-const FOLDER_PREFIX: &str = "indef-lab-";
+use crate::{Accelerator, Cache, LabError, cache::try_lock, scratch::is_ours};
 
 /// The known facts about a standing guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,12 +81,7 @@ impl Place {
     /// Take the lock, if nobody has it.
     fn lock(&self, how: FlockOperation) -> Result<Option<File>, LabError> {
         let path = self.folder.join(format!("{}.lock", self.name));
-        let file = lock_file(&path)?;
-        match rustix::fs::flock(&file, how) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(LabError::at(&path)(error.into())),
-        }
+        try_lock(&path, how)
     }
 
     fn read(&self) -> Result<Option<State>, LabError> {
@@ -125,15 +117,6 @@ impl Place {
     }
 }
 
-/// Whether this can only be a folder of the lab.
-fn is_ours(folder: &Path) -> bool {
-    folder
-        .file_name()
-        .and_then(|name| name.to_str())
-        .is_some_and(|name| name.starts_with(FOLDER_PREFIX))
-        && folder.parent() == Some(std::env::temp_dir().as_path())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +127,7 @@ mod tests {
         let cache = Cache::at(cache.path());
         let place = Place::of(&cache, "some").unwrap();
         let left = tempfile::Builder::new()
-            .prefix(FOLDER_PREFIX)
+            .prefix(crate::scratch::PREFIX)
             .tempdir()
             .unwrap();
         let others = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{Command, Limits, Said, Standing, keep};
-use crate::{Cache, Guest, LabError};
+use crate::{Cache, Guest, LabError, scratch::scratch};
 
 const NAME: &str = "session";
 
@@ -38,7 +38,7 @@ impl Session {
     ///
     /// It does not come up.
     pub fn start(guest: Guest, stop: Arc<AtomicBool>) -> Result<Self, LabError> {
-        let folder = crate::guest::scratch()?;
+        let folder = scratch()?;
         let cache = Cache::at(folder.path());
         let over = Arc::new(AtomicBool::new(false));
         let (announce, announced) = mpsc::channel();

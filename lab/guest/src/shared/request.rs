@@ -1,26 +1,10 @@
-//! Guests that several processes use, one after the other.
-//!
-//! A guest takes seconds to come up. Where the environment variable `INDEF_GUESTS` names a folder, the command
-//! of a guest that may be shared ([`Guest::shared`]) runs in one that is up already. The folder belongs to
-//! whoever runs these processes (`cargo xtask test`); a link `keeper` in it leads to the program that
-//! keeps a guest ([`keep`]). Files for `/share` must lie below that folder.
-//!
-//! - Guests differ in what is settled when they boot ([`Spec`]). There are as many of a kind as are used
-//!   at the same time; each has one user at a time, which holds a lock.
-//! - After a command the guest is put back (`files/reset`): processes, mounts, disks, modules of file
-//!   systems and temporary files of the command are gone, and the kernel's log is empty.
-//! - A guest that was not put back, because that failed, its kernel has complained, the command came to
-//!   no result, or its process was killed, is ended, and the next command boots another one.
-//!
-//! A keeper ends when nobody has used it for [`LIMITS`]; the folder's owner ends it earlier, by its
-//! environment.
+//! A command for a shared guest: from the guest that is free to the result.
 
 use std::{
-    collections::BTreeSet,
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs::{self, File},
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -29,20 +13,17 @@ use std::{
 };
 
 use rustix::fs::FlockOperation;
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
+use super::spec::{Spec, Start, folder};
 use crate::{
-    Cache, Guest, Kernel, LabError, Outcome,
-    cache::lock_file,
+    Cache, LabError, Outcome,
+    cache::try_lock,
     job::Job,
     machine::CONSOLE,
     programs,
-    standing::{self, Limits, Standing},
+    standing::{self, Standing},
 };
 
-/// Names the folder of the guests.
-const VARIABLE: &str = "INDEF_GUESTS";
 /// The link to the keepers' program.
 const KEEPER: &str = "keeper";
 /// Belong to one test, which the keeper outlives: its log of skips, by which its processes are known.
@@ -50,50 +31,6 @@ const OF_A_TEST: &str = "INDEF_SKIP_LOG";
 
 /// Time limit for a guest to be put back.
 const PUT_BACK: Duration = Duration::from_secs(60);
-/// When a keeper ends by itself.
-const LIMITS: Limits = Limits {
-    idle: Duration::from_secs(600),
-    life: Duration::from_secs(12 * 3600),
-};
-
-/// The properties of a guest that are settled when it boots.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    pub(crate) kernel: Kernel,
-    /// The folder of the cache that the kernel is from.
-    pub(crate) cache: PathBuf,
-    pub(crate) cpus: u32,
-    pub(crate) memory_mib: u32,
-    pub(crate) kernel_arguments: Vec<String>,
-    /// More arguments for QEMU.
-    pub(crate) more: Vec<OsString>,
-    /// Modules that it has beside the usual ones.
-    pub(crate) modules: BTreeSet<String>,
-    /// Modules in place of the kernel's.
-    pub(crate) replace: Vec<(String, PathBuf)>,
-}
-
-/// A guest to be started: its kind, and the files of its first command, which it gets while it boots.
-#[derive(Serialize, Deserialize)]
-struct Start {
-    spec: Spec,
-    copy: Vec<PathBuf>,
-    with_tools: bool,
-}
-
-fn to_json(value: &impl Serialize) -> Result<Vec<u8>, LabError> {
-    serde_json::to_vec(value).map_err(|error| LabError::Request(error.to_string()))
-}
-
-impl Spec {
-    /// The name of the guests of this kind.
-    fn kind(&self) -> Result<String, LabError> {
-        let hash = Sha256::digest(to_json(self)?);
-        let hash: String = hash[..4].iter().map(|byte| format!("{byte:02x}")).collect();
-        let series = self.kernel.release().name().replace('.', "_");
-        Ok(format!("{series}-{hash}"))
-    }
-}
 
 /// A command for a shared guest.
 pub(crate) struct Request<'a> {
@@ -108,7 +45,7 @@ pub(crate) struct Request<'a> {
 impl Request<'_> {
     /// Run it; `None` where there are no shared guests.
     pub(crate) fn run(&self) -> Result<Option<Outcome>, LabError> {
-        let Some(folder) = env::var_os(VARIABLE).map(PathBuf::from) else {
+        let Some(folder) = folder() else {
             return Ok(None);
         };
         let Some(share) = self.share_below(&folder)? else {
@@ -201,8 +138,9 @@ impl Held {
         let (mut number, mut free) = (0, None);
         loop {
             let name = format!("{kind}-{number}");
-            let is_known = folder.join(format!("{name}.spec")).exists();
-            if let Some(lock) = lock(&folder.join(format!("{name}.use")))? {
+            let is_known = Start::path(folder, &name).exists();
+            let use_lock = folder.join(format!("{name}.use"));
+            if let Some(lock) = try_lock(&use_lock, FlockOperation::NonBlockingLockExclusive)? {
                 let is_clean = folder.join(format!("{name}.clean"));
                 if let Some(standing) = clean(&cache, &name, &is_clean)? {
                     return Ok(Self {
@@ -258,16 +196,6 @@ impl Held {
     }
 }
 
-/// Take a lock, if nobody has it.
-fn lock(path: &Path) -> Result<Option<File>, LabError> {
-    let file = lock_file(path)?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Some(file)),
-        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(LabError::at(path)(error.into())),
-    }
-}
-
 /// The guest with this name, if it is up and was put back. Its lock must be held.
 fn clean(cache: &Cache, name: &str, is_clean: &Path) -> Result<Option<Standing>, LabError> {
     let was_clean = fs::remove_file(is_clean).is_ok();
@@ -285,7 +213,6 @@ fn start(
     name: &str,
     request: &Request<'_>,
 ) -> Result<Standing, LabError> {
-    let path = folder.join(format!("{name}.spec"));
     let program = request.job.command.first().map(Path::new);
     let start = Start {
         spec: request.spec.clone(),
@@ -302,7 +229,7 @@ fn start(
             .collect(),
         with_tools: request.job.with_tools,
     };
-    fs::write(&path, to_json(&start)?).map_err(LabError::at(&path))?;
+    start.write(&Start::path(folder, name))?;
     let log = folder.join(format!("{name}.log"));
     let errors = File::create(&log).map_err(LabError::at(&log))?;
     let program = folder.join(KEEPER);
@@ -330,26 +257,4 @@ fn start(
             console: fs::read_to_string(&log).unwrap_or_default(),
         }),
     }
-}
-
-/// Be the keeper of the shared guest with this name, until `stop` is set, its limits are reached, or it
-/// ends. A line is written to standard output when commands can arrive.
-///
-/// # Errors
-///
-/// It does not come up, or it died.
-pub fn keep(name: &OsStr, stop: impl Fn() -> bool) -> Result<(), LabError> {
-    let name = name.to_string_lossy();
-    let Some(folder) = env::var_os(VARIABLE).map(PathBuf::from) else {
-        return Err(LabError::Request(format!("{VARIABLE} is not set")));
-    };
-    let path = folder.join(format!("{name}.spec"));
-    let text = fs::read(&path).map_err(LabError::at(&path))?;
-    let start: Start = serde_json::from_slice(&text)
-        .map_err(|error| LabError::Request(format!("{}: {error}", path.display())))?;
-    let guest = Guest::of_spec(start.spec, start.copy, start.with_tools).share(&folder);
-    standing::keep(&Cache::at(&folder), &name, guest, LIMITS, stop, |state| {
-        // The process that started us may have ended.
-        let _ = writeln!(std::io::stdout(), "{}", state.pid);
-    })
 }
