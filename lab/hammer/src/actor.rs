@@ -25,9 +25,10 @@ use scratch_fs::AlignedBuffer;
 
 use crate::{
     front::front,
+    lock::lock,
     model::Findings,
     script::{How, MOST_BLOCKS, Place, Step, What, Where},
-    shared::{FAILS_AFTER, Shared, lock},
+    shared::{FAILS_AFTER, Shared},
     stamp::{BLOCK, Value},
 };
 

@@ -5,6 +5,7 @@ use std::{
     io,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    process::Command,
 };
 
 use linux_abi::{
@@ -17,6 +18,7 @@ use workloads::Numbers;
 
 use crate::{
     actor::{ATTRIBUTE, nameless, put},
+    program::run,
     script::{ACTORS, MAIN_BLOCKS, MOST_BLOCKS, SIDE_BLOCKS},
     shared::Shared,
     stamp::{BLOCK, Value},
@@ -229,13 +231,13 @@ fn make_swap_file(shared: &Shared) -> io::Result<()> {
     let path = shared.path("swap");
     let file = File::create_new(&path)?;
     if shared.volume.kind == Kind::Btrfs {
-        let _ = crate::disk::run(std::process::Command::new("chattr").arg("+C").arg(&path));
+        let _ = run(Command::new("chattr").arg("+C").arg(&path));
     }
     let mut zeroes = AlignedBuffer::new(SWAP_BLOCKS as usize * BLOCK);
     file.write_all_at(zeroes.slice(), 0)?;
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     file.sync_all()?;
-    crate::disk::run(std::process::Command::new("mkswap").arg("-q").arg(&path))
+    run(Command::new("mkswap").arg("-q").arg(&path))
         .map(drop)
         .map_err(io::Error::other)
 }

@@ -14,13 +14,15 @@ use rustix::{fs::FallocateFlags, io::Errno, process::Signal};
 
 use crate::{
     age::Facts,
-    disk::{Disk, run},
+    disk::Disk,
     front::{front, place_of},
+    lock::lock,
     medium::{Medium, Taken},
     model::Model,
     mover::Movers,
+    program::run,
     script::Event,
-    shared::{FAILS_AFTER, Shared, lock},
+    shared::{FAILS_AFTER, Shared},
     volume::Kind,
 };
 

@@ -4,17 +4,20 @@
 
 use std::{
     fs,
-    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use scratch_fs::{ScratchError, ScratchFs, fsck_f2fs_found};
 use units::Bytes;
 
-use crate::medium::{Medium, MediumKind};
-use crate::volume::{Kind, Volume};
+use crate::{
+    medium::{Medium, MediumKind, Workshop},
+    program::run,
+    volume::{Kind, Volume},
+};
 
 /// Bytes of a volume.
 const SIZE: u64 = 512 << 20;
@@ -83,14 +86,12 @@ impl Host {
         })
     }
 
-    /// Folder of the media's files.
-    pub(crate) fn path(&self) -> &Path {
-        self.outer.path()
-    }
-
-    /// This program, to start a device as a process of its own.
-    pub(crate) fn program(&self) -> &Path {
-        &self.program
+    /// Where media are made.
+    pub(crate) fn workshop(&self) -> Workshop<'_> {
+        Workshop {
+            folder: self.outer.path(),
+            program: &self.program,
+        }
     }
 
     fn tool(&self, volume: &Volume, name: &str) -> PathBuf {
@@ -102,7 +103,7 @@ impl Host {
 
     /// A device for a volume.
     pub(crate) fn medium(&self, kind: MediumKind) -> Result<Medium> {
-        Medium::new(kind, self, SIZE)
+        self.workshop().device(kind, SIZE)
     }
 
     /// A new volume, mounted.
@@ -157,7 +158,7 @@ impl<'a> Disk<'a> {
         medium: &Medium,
         direct: bool,
     ) -> Result<Self> {
-        let root = host.path().join("volume.mnt");
+        let root = host.outer.path().join("volume.mnt");
         fs::create_dir_all(&root)?;
         let mut disk = Self {
             host,
@@ -331,33 +332,6 @@ fn is_odd_checksums_only(said: &str) -> bool {
     inodes.clone().next().is_some()
         && inodes.all(is_odd)
         && others.all(|line| line == "ERROR: errors found in fs roots")
-}
-
-/// Run a program of the system and return its output.
-pub(crate) fn run(command: &mut Command) -> Result<String> {
-    let mut text = command.get_program().to_string_lossy().into_owned();
-    for word in command.get_args() {
-        text.push(' ');
-        text.push_str(&word.to_string_lossy());
-    }
-    let path = std::env::var("PATH").unwrap_or_default();
-    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    // `btrfs check` looks for the other device with libblkid, whose cache is shared with all other
-    // processes and trusted for two seconds.
-    command.env("BLKID_FILE", "/dev/null");
-    // A signal from the terminal is only for the hammer.
-    command.process_group(0);
-    let output = command.output().with_context(|| text.clone())?;
-    if !output.status.success() {
-        bail!(
-            "{text}: {}\n{}{}",
-            output.status,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        );
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::{
     actor::{ATTRIBUTE, read_up_to},
     age::{Facts, Lasting, open_unnoticed},
     director::{Snapshot, StillFacts},
-    disk::run,
     model::{FileModel, Findings, Model, Window},
+    program::run,
     script::ACTORS,
     stamp::BLOCK,
 };

@@ -15,7 +15,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use workloads::Numbers;
 
-use crate::shared::{Shared, lock};
+use crate::{lock::lock, shared::Shared};
 
 /// The mover of a round.
 #[derive(Clone, Debug)]

@@ -23,11 +23,12 @@ use crate::{
     examine::{
         Sharing, examine, examine_lasting, examine_snapshots, examine_still, inodes_without_name,
     },
-    medium::{Medium, MediumKind, Past, State},
+    lock::lock,
+    medium::{CutState, Medium, MediumKind, Past},
     model::{Findings, Window},
     mover::{Mover, Movers},
     script::{Mood, Script},
-    shared::{Shared, lock},
+    shared::Shared,
     volume::{Kind, Volume},
 };
 
@@ -162,8 +163,8 @@ pub(crate) fn run(
     let mut past = medium.end()?;
     for (number, cut) in (0..).zip(std::mem::take(&mut hammered.cuts)) {
         let states = Numbers::stream(seed, 1000 + number).next();
-        let look = |state: State, cut: &Cut| {
-            let medium = Medium::of_state(host, state.left)?;
+        let look = |state: CutState, cut: &Cut| {
+            let medium = host.workshop().device_of(state.left)?;
             let what = format!("{}{}", cut.what, state.what);
             examined.add(&what, || {
                 examine_cut(host, volume, &medium, cut, &still, window)
@@ -220,7 +221,7 @@ fn examine_states(
     past: &mut Past,
     mut cut: Cut,
     seed: u64,
-    mut look: impl FnMut(State, &Cut) -> Result<()>,
+    mut look: impl FnMut(CutState, &Cut) -> Result<()>,
 ) -> Result<()> {
     if shared.interrupted() {
         return Ok(());

@@ -16,6 +16,7 @@ use std::{
 use rustix::io::Errno;
 
 use crate::{
+    lock::lock,
     model::{Findings, Model},
     script::ACTORS,
     volume::Volume,
@@ -51,10 +52,6 @@ pub(crate) struct Shared {
     findings: Mutex<Findings>,
     refused: Mutex<BTreeMap<String, u64>>,
     log: Mutex<Vec<String>>,
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {

@@ -5,8 +5,8 @@ use std::{fs, path::Path, process::Command};
 use guest::Patched;
 
 use crate::{
-    disk::run,
     medium::{FABRICS, MediumKind},
+    program::run,
 };
 
 /// A kind of file system.

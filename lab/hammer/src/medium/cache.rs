@@ -22,11 +22,11 @@ use anyhow::{Context, Result, bail, ensure};
 use flashd::record::{Form, Keep, Walk};
 
 use super::{
-    Left, State,
     nvme::Controller,
     process::{Attach, Beginning, DONE, END, MARK, READABLE, UNREADABLE},
+    state::{CutState, Left},
 };
-use crate::shared::lock;
+use crate::lock::lock;
 
 /// States of a cut with some of the volatile blocks, in addition to those with all and none.
 const REORDERED: u64 = 3;
@@ -201,7 +201,7 @@ pub(crate) struct Recorded {
 impl Recorded {
     /// The states at a mark (marks are passed in order): only the durable data, everything that was
     /// written, and some states between; each once, if fewer are possible.
-    pub(super) fn states(&mut self, mark: &str, seed: u64) -> Result<Vec<State>> {
+    pub(super) fn states(&mut self, mark: &str, seed: u64) -> Result<Vec<CutState>> {
         self.walk.go_to(mark)?;
         let ways = [Keep::Durable, Keep::Everything].into_iter();
         let reordered = (0..REORDERED).map(|number| Keep::Reordered(seed.wrapping_add(number)));
@@ -224,7 +224,7 @@ impl Recorded {
                 Form::Image => Left::Image(file),
                 Form::Store => Left::Store(file),
             };
-            states.push(State { what, left });
+            states.push(CutState { what, left });
         }
         Ok(states)
     }

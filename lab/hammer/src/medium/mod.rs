@@ -9,20 +9,25 @@ mod cache;
 mod image;
 mod nvme;
 mod process;
+mod state;
 
-use std::{path::PathBuf, slice, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    slice,
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
 use flash_model::NamespaceKind;
 use units::Bytes;
 
-use crate::disk::Host;
 use cache::{Cache, Recorded};
 use image::Image;
+use process::Namespace;
 
 pub(crate) use nvme::FABRICS;
-use process::Namespace;
 pub use process::{Attach, Beginning, serve as serve_medium};
+pub(crate) use state::{CutState, Left};
 
 /// Size of all zones of a zoned disk: F2FS needs spare sections.
 const ZONES: Bytes = Bytes::gib(2);
@@ -101,24 +106,6 @@ pub(crate) enum Taken {
     Mark(String),
 }
 
-/// A state that a cut may have left.
-#[derive(Debug)]
-pub(crate) struct State {
-    /// Its description, if there are several.
-    pub(crate) what: String,
-    /// The device.
-    pub(crate) left: Left,
-}
-
-/// The form of a state.
-#[derive(Debug)]
-pub(crate) enum Left {
-    /// The bytes of the only disk.
-    Image(PathBuf),
-    /// The backing file of a device.
-    Store(PathBuf),
-}
-
 /// A device after its round, for the examination of its cuts in the order in which they were made.
 #[derive(Debug)]
 pub(crate) enum Past {
@@ -126,30 +113,38 @@ pub(crate) enum Past {
     Recorded(Box<Recorded>),
 }
 
-impl Medium {
-    pub(crate) fn new(kind: MediumKind, host: &Host, size: u64) -> Result<Self> {
-        let folder = host.path();
+/// Where devices are made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workshop<'a> {
+    /// Has their files, on a file system that can clone them.
+    pub(crate) folder: &'a Path,
+    /// The hammer, which serves devices as a process of its own.
+    pub(crate) program: &'a Path,
+}
+
+impl Workshop<'_> {
+    /// Make a device for a volume.
+    pub(crate) fn device(self, kind: MediumKind, size: u64) -> Result<Medium> {
         Ok(match kind.attach() {
-            None => Self::Image(Image::new(folder, size)?),
-            Some(attach) => {
-                let beginning = Beginning::new(kind.namespaces(size));
-                Self::Cache(Cache::start(host.program(), folder, attach, beginning)?)
-            }
+            None => Medium::Image(Image::new(self.folder, size)?),
+            Some(attach) => self.start(attach, Beginning::new(kind.namespaces(size)))?,
         })
     }
 
     /// Make a device of a state, to examine it.
-    pub(crate) fn of_state(host: &Host, left: Left) -> Result<Self> {
+    pub(crate) fn device_of(self, left: Left) -> Result<Medium> {
         Ok(match left {
-            Left::Image(path) => Self::Image(Image::of(path)),
-            Left::Store(path) => {
-                let beginning = Beginning::of_store(path);
-                let (program, folder) = (host.program(), host.path());
-                Self::Cache(Cache::start(program, folder, Attach::Nvme, beginning)?)
-            }
+            Left::Image(path) => Medium::Image(Image::of(path)),
+            Left::Store(path) => self.start(Attach::Nvme, Beginning::of_store(path))?,
         })
     }
 
+    fn start(self, attach: Attach, beginning: Beginning) -> Result<Medium> {
+        Cache::start(self.program, self.folder, attach, beginning).map(Medium::Cache)
+    }
+}
+
+impl Medium {
     /// The file for loop devices, or the disks themselves.
     pub(crate) fn files(&self) -> &[PathBuf] {
         match self {
@@ -207,12 +202,12 @@ impl Medium {
 
 impl Past {
     /// The states that a cut may have left. `seed` chooses if there are too many.
-    pub(crate) fn states(&mut self, taken: Taken, seed: u64) -> Result<Vec<State>> {
+    pub(crate) fn states(&mut self, taken: Taken, seed: u64) -> Result<Vec<CutState>> {
         match (self, taken) {
             (Self::Recorded(recorded), Taken::Mark(mark)) => recorded.states(&mark, seed),
             (_, Taken::Image(image)) => {
                 let (what, left) = (String::new(), Left::Image(image));
-                Ok(vec![State { what, left }])
+                Ok(vec![CutState { what, left }])
             }
             (Self::Images, Taken::Mark(mark)) => anyhow::bail!("{mark}: nothing was recorded"),
         }
