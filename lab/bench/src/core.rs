@@ -12,7 +12,8 @@ use units::{Bytes, FileOffset, Nanos};
 use workloads::Numbers;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     report::{Report, Row, Sample, Verdict},
 };
 

@@ -24,7 +24,8 @@ use scratch_fs::{AlignedBuffer, ScratchFs};
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     report::{Report, Verdict},
     zipf::Workload,
 };

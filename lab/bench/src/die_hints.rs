@@ -10,7 +10,7 @@ use guest::Guest;
 use units::Bytes;
 
 use super::{
-    Common,
+    common::Common,
     report::{Report, Verdict},
 };
 

@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod common;
 mod core;
 mod daemon;
 mod databases;
@@ -15,6 +16,7 @@ mod die_hints;
 mod flashd;
 mod limit;
 mod measure;
+mod median;
 mod memory;
 mod overhead;
 mod peers;
@@ -30,16 +32,14 @@ mod upkeep;
 mod writers;
 mod zipf;
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use clap::{Args, Subcommand};
-
-use report::Report;
+use clap::Subcommand;
 use serde::Serialize;
+
+pub use common::Common;
+use report::Report;
 
 /// The measurements.
 #[derive(Subcommand)]
@@ -91,45 +91,6 @@ pub enum Bench {
         /// Number of records
         records: u64,
     },
-}
-
-/// How to measure.
-#[derive(Args, Clone)]
-pub struct Common {
-    /// Runs of each contender; the median counts
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    runs: usize,
-    /// Write all samples as JSON to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Keep the result in figures/, for the pages (`make figures`); measure on an idle machine
-    #[arg(long, conflicts_with = "indef")]
-    keep: bool,
-    /// Where prepared images are kept; some GiB [default: target/bench]
-    #[arg(long, value_name = "DIR")]
-    images: Option<PathBuf>,
-    /// Measure this program instead of a fresh release build
-    #[arg(long, value_name = "PROGRAM")]
-    indef: Option<PathBuf>,
-}
-
-impl Common {
-    fn images(&self) -> Result<PathBuf> {
-        let folder = self
-            .images
-            .clone()
-            .unwrap_or_else(|| source_tree::target().join("bench"));
-        fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(folder)
-    }
-
-    fn indef(&self) -> Result<PathBuf> {
-        match &self.indef {
-            Some(program) => Ok(fs::canonicalize(program)?),
-            None => Ok(source_tree::release_binary("indef")?),
-        }
-    }
 }
 
 /// Run a measurement.

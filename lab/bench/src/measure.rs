@@ -167,13 +167,6 @@ pub(super) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The middle one, of an even number the lower.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values[(values.len() - 1) / 2]
-}
-
 /// The output of a command that succeeds.
 pub(super) fn text(command: &mut Command) -> Result<String> {
     let name = PathBuf::from(command.get_program());

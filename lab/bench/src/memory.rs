@@ -7,9 +7,10 @@ use anyhow::Result;
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     report::{Report, Row, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
 
 /// Measure; every command runs once, on a copy.
@@ -17,7 +18,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     report.runs = 1;
     let indef = common.indef()?;
     let images = common.images()?;
-    let file = |size, files| State {
+    let file = |size, files| StartState {
         fs: "ext4",
         size,
         files,
@@ -53,7 +54,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 
 fn peaks(
     case: &str,
-    state: State,
+    state: StartState,
     verbs: &[&str],
     wanted_mib: u64,
     indef: &Path,

@@ -35,7 +35,9 @@ use serde::Serialize;
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
+    median::median,
     report::{Report, Verdict},
 };
 
@@ -206,9 +208,7 @@ pub(super) struct Overhead {
 
 impl Overhead {
     fn median(&self, value: impl Fn(&Round) -> f64) -> f64 {
-        let mut values: Vec<f64> = self.rounds.iter().map(value).collect();
-        values.sort_unstable_by(f64::total_cmp);
-        values[(values.len() - 1) / 2]
+        median(self.rounds.iter().map(value))
     }
 
     /// Keep all samples of what the table of the figures shows.
@@ -252,7 +252,7 @@ impl Overhead {
 
 impl std::fmt::Display for Overhead {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
+        write!(
             f,
             "{:7}  {:42} {:>9.0} {:>9.0} {:>8.0} {:>8.0} {:>8.3} {:>9.3} {:>7.2} {:>7.1} {:>7.1} {:>8.3} {:>7.2}",
             self.layer,
@@ -273,7 +273,7 @@ impl std::fmt::Display for Overhead {
 }
 
 /// The heading of the table.
-pub(super) const HEADING: &str = "layer    reads of 4 KiB by fio                          IOPS    traced  ns/read   traced  \
+const HEADING: &str = "layer    reads of 4 KiB by fio                          IOPS    traced  ns/read   traced  \
                                   BPF, %  collect, %  runs/r  ns/run    1 in  counted  told, %";
 
 /// How to measure it.
@@ -297,6 +297,7 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
         profile: folder.path().join("profile"),
         other: ScratchFs::builder("ext4", Bytes::mib(512)).build()?,
     };
+    report.heading(HEADING);
     let mut peak = Bytes::ZERO;
     let wanted = |case: &&Case| !args.settled || case.settle == LONG.0;
     for case in CASES.iter().filter(wanted) {
@@ -319,7 +320,7 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
         };
         overhead.keep(report);
         report.verdicts.extend(overhead.verdicts());
-        report.overheads.push(overhead);
+        report.add("overheads", &overhead)?;
     }
     let memory = [peak.0 as f64];
     report.figure("collector", "largest of all runs", "memory_bytes", &memory);
@@ -457,7 +458,7 @@ struct Trace {
     busy: Duration,
 }
 
-/// What it told in the end.
+/// The figures that the trace reported at its end.
 struct Told {
     /// Share of a processor's time.
     busy: f64,
@@ -517,7 +518,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// What is measured begins now.
+    /// Begin the measured part.
     fn begin(&mut self) {
         self.began = Instant::now();
         self.busy = self.processor_time();

@@ -8,9 +8,10 @@ use scratch_fs::ScratchFs;
 use units::Bytes;
 
 use super::{
-    Common, limit, measure,
+    common::Common,
+    limit, measure,
     report::{Report, Row, Sample, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
 
 /// The part of the comparison.
@@ -184,7 +185,7 @@ pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
         .collect();
     ensure!(!cases.is_empty(), "no case has this file system and name");
     for case in cases {
-        let state = State {
+        let state = StartState {
             fs: case.fs.name(),
             size: case.size,
             files: case.files,

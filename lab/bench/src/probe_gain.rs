@@ -17,7 +17,9 @@ use tempfile::TempDir;
 use units::Bytes;
 
 use crate::{
-    Common, measure,
+    common::Common,
+    measure,
+    median::median,
     predictions::Readers,
     report::{Report, Verdict},
     stage::Stage,
@@ -158,6 +160,6 @@ impl Ground<'_> {
         };
         let runs = self.args.common.runs;
         let times = readers.timed(&self.stage, self.args.seconds, runs)?;
-        Ok(measure::median(&times))
+        Ok(median(times))
     }
 }

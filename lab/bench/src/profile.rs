@@ -19,7 +19,8 @@ use units::Bytes;
 use workloads::Numbers;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     report::{Report, Row, Sample, Verdict},
 };
 

@@ -1,16 +1,19 @@
 //! The results of measurements, as a table and as JSON.
 
-use std::{fmt, path::Path, process::Command, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write},
+    path::Path,
+    process::Command,
+    time::Duration,
+};
 
+use anyhow::Result;
 use figures::{Machine, Session, Value};
 use serde::Serialize;
 use units::Bytes;
 
-use super::{
-    overhead::{HEADING, Overhead},
-    predictions::Prediction,
-    zipf::Curve,
-};
+use super::median::median;
 
 /// One run of one contender.
 #[derive(Clone, Debug, Serialize)]
@@ -39,10 +42,7 @@ pub(super) struct Row {
 
 impl Row {
     fn median(&self, value: impl Fn(&Sample) -> u64) -> u64 {
-        let mut values: Vec<u64> = self.samples.iter().map(value).collect();
-        values.sort_unstable();
-        // Of an even number the lower middle one: a value that was really measured.
-        values[(values.len() - 1) / 2]
+        median(self.samples.iter().map(value))
     }
 
     /// Median and spread of all that was measured.
@@ -139,15 +139,15 @@ pub(super) struct Report {
     /// Runs of each contender.
     pub(super) runs: usize,
     pub(super) rows: Vec<Row>,
-    /// What the rows do not hold.
+    /// Figures that are no times and no bytes of rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<figures::Row>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) curves: Vec<Curve>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) overheads: Vec<Overhead>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) predictions: Vec<Prediction>,
+    /// Results that are no rows, by the name of their list.
+    #[serde(flatten)]
+    lists: BTreeMap<&'static str, Vec<serde_json::Value>>,
+    /// Their table.
+    #[serde(skip)]
+    table: String,
     pub(super) verdicts: Vec<Verdict>,
 }
 
@@ -173,9 +173,8 @@ impl Report {
             runs,
             rows: Vec::new(),
             figures: Vec::new(),
-            curves: Vec::new(),
-            overheads: Vec::new(),
-            predictions: Vec::new(),
+            lists: BTreeMap::new(),
+            table: String::new(),
             verdicts: Vec::new(),
         }
     }
@@ -193,6 +192,23 @@ impl Report {
                 self.figures.push(row);
             }
         }
+    }
+
+    /// Add a result that is no row: to this list, and to the table.
+    pub(super) fn add(
+        &mut self,
+        list: &'static str,
+        result: &(impl Serialize + fmt::Display),
+    ) -> Result<()> {
+        let value = serde_json::to_value(result)?;
+        self.lists.entry(list).or_default().push(value);
+        Ok(writeln!(self.table, "{result}")?)
+    }
+
+    /// Add a heading to the table.
+    pub(super) fn heading(&mut self, line: &str) {
+        self.table.push_str(line);
+        self.table.push('\n');
     }
 
     /// The result to keep: median and spread of everything.
@@ -234,15 +250,8 @@ fn version(package: &str) -> String {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.machine)?;
-        self.curves.iter().try_for_each(|curve| curve.fmt(f))?;
-        for prediction in &self.predictions {
-            writeln!(f, "{prediction}")?;
-        }
+        f.write_str(&self.table)?;
         self.write_rows(f)?;
-        if !self.overheads.is_empty() {
-            writeln!(f, "{HEADING}")?;
-            self.overheads.iter().try_for_each(|row| row.fmt(f))?;
-        }
         self.write_verdicts(f)
     }
 }

@@ -6,10 +6,11 @@ use anyhow::Result;
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     peers::Fs,
     report::{Report, Row, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
 
 const FILES: u32 = 100_000;
@@ -24,7 +25,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 
 /// Measure, with cold and with warm caches. Neither changes anything, so one mount is enough.
 fn one(fs: &'static str, common: &Common, report: &mut Report) -> Result<()> {
-    let state = State {
+    let state = StartState {
         fs,
         size: Bytes::gib(2),
         files: Files::Tree(FILES),

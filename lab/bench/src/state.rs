@@ -35,7 +35,7 @@ pub(super) enum Files {
 
 /// A file system and its content.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct State {
+pub(super) struct StartState {
     pub(super) fs: &'static str,
     pub(super) size: Bytes,
     pub(super) files: Files,
@@ -44,7 +44,7 @@ pub(super) struct State {
 /// The folder on the file system that holds the files.
 pub(super) const FOLDER: &str = "data";
 
-impl State {
+impl StartState {
     /// The image in this state, made now unless `images` has it from an earlier invocation.
     pub(super) fn prepare(&self, images: &Path) -> Result<PathBuf> {
         let image = images.join(format!("{}.img", self.name()));

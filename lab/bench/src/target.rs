@@ -11,7 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use guest::{Guest, Release};
 
 use super::{
-    Common,
+    common::Common,
+    median::median,
     report::{Report, Row, Sample, Verdict},
 };
 
@@ -93,11 +94,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 /// The median over the runs of the ratio by which ours was faster.
 fn median_ratio(theirs: &Row, ours: &Row) -> f64 {
     let pairs = theirs.samples.iter().zip(&ours.samples);
-    let mut ratios: Vec<f64> = pairs
-        .map(|(theirs, ours)| theirs.duration_ns as f64 / ours.duration_ns as f64)
-        .collect();
-    ratios.sort_by(f64::total_cmp);
-    ratios[(ratios.len() - 1) / 2]
+    median(pairs.map(|(theirs, ours)| theirs.duration_ns as f64 / ours.duration_ns as f64))
 }
 
 fn parse(line: &str) -> Result<(&str, &str, f64)> {

@@ -1,7 +1,7 @@
 //! The price of extents beyond reads: a file in many extents against the same file in one, where it
 //! is cloned, copied, or deleted.
 //!
-//! What `indef scan` says beyond reads rests on these figures (`indef_pipeline::scan::Upkeep`), and
+//! The verdict of `indef scan` beyond reads rests on these figures (`indef_pipeline::scan::Upkeep`), and
 //! must not exceed them.
 
 use std::{
@@ -16,10 +16,11 @@ use indef_pipeline::scan::Upkeep;
 use units::{Bytes, Nanos};
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     peers::Fs,
     report::{Report, Row, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
 
 /// 65,536 extents of 4 KiB: large enough that one operation takes much longer than a mount's first
@@ -95,7 +96,7 @@ fn compare(fs: Fs, operation: Operation, common: &Common, report: &mut Report) -
     ];
     let mut rows = Vec::new();
     for (contender, files) in contenders {
-        let state = State {
+        let state = StartState {
             fs: fs.name(),
             size: Bytes::gib(2),
             files,

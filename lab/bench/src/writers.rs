@@ -18,10 +18,11 @@ use clap::Args;
 use units::{Bytes, Nanos};
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     peers::Fs,
     report::{Report, Row, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
 
 const SIZE: Bytes = Bytes::gib(1);
@@ -57,7 +58,7 @@ fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report)
         common, max_stall, ..
     } = args;
     let indef = common.indef()?;
-    let state = State {
+    let state = StartState {
         fs,
         size: Bytes::gib(6),
         files: Files::Single(SIZE),

@@ -14,7 +14,7 @@ use flash_model::{
 use units::{Bytes, Nanos};
 
 use super::{
-    Common,
+    common::Common,
     daemon::{Loop, Mounted, Served},
     measure::{self, text},
     report::Report,
@@ -204,7 +204,7 @@ fn mounted(flashd: &Path, setup: &Setup, samples: &mut Samples) -> Result<()> {
     disk.stop()
 }
 
-/// What the path carries where the device takes no time.
+/// Measure the throughput of the path where the device takes no time.
 fn mounted_at_once(flashd: &Path, samples: &mut Samples) -> Result<()> {
     measure::ensure_not_stopped()?;
     let disk = Mounted::start(flashd, SIZE, &["--profile".into(), "zero".into()])?;

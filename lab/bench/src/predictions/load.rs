@@ -13,10 +13,13 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use rustix::fs::{Advice, OFlags, fadvise};
 use scratch_fs::AlignedBuffer;
+use units::Bytes;
 use workloads::Numbers;
 
-use super::{super::stage::Stage, READ};
-use crate::measure;
+use crate::{measure, stage::Stage};
+
+/// Bytes of one read.
+pub(super) const READ: Bytes = Bytes::kib(128);
 
 /// Only read; a process of its own, so that it can be traced.
 #[derive(Args, Clone)]

@@ -1,4 +1,4 @@
-//! What `indef plan --weight measured --calibrate` predicts for the time of a read, and what comes.
+//! The time of a read as `indef plan --weight measured --calibrate` predicts it, against the measured one.
 //!
 //! For each case (device, direct or buffered, readers) there is a file of its own on an aged file
 //! system, of ranges of 128 KiB in 1 to 32 fragments. Its readers, which each wait for their read, are
@@ -23,14 +23,14 @@ use serde_json::Value;
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
+    median::median,
     report::{Report, Verdict},
     stage::Stage,
 };
+use load::READ;
 pub(super) use load::{LoadArgs, Readers, load};
-
-/// Bytes of one read.
-const READ: Bytes = Bytes::kib(128);
 
 /// Bytes of the fragments of ranges, in turn.
 const PIECES: [u64; 8] = [128, 4, 32, 128, 8, 64, 128, 16];
@@ -38,7 +38,7 @@ const PIECES: [u64; 8] = [128, 4, 32, 128, 8, 64, 128, 16];
 /// How far a prediction may be off, in points.
 const NEAR: f64 = 10.0;
 
-/// What to predict.
+/// The cases to predict.
 #[derive(Args, Clone)]
 pub struct PredictionsArgs {
     #[command(flatten)]
@@ -191,7 +191,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
                         .push(Verdict::at_most(what, off, NEAR, " points"));
                 }
                 prediction.keep(report);
-                report.predictions.push(prediction);
+                report.add("predictions", &prediction)?;
             }
         }
     }
@@ -290,6 +290,7 @@ impl Case<'_> {
     ) -> Prediction {
         let told = &said["read_time"];
         let nothing = said["nothing_to_gain"].as_str();
+        let middle = |times: &[f64]| median(times.iter().copied());
         // "Nothing to gain" is a prediction, too.
         let number = |name: &str| told[name].as_f64().or(nothing.map(|_| 0.0));
         let why = told["unknown"]
@@ -302,7 +303,7 @@ impl Case<'_> {
             plan,
             predicted_pct: number("saved_pct"),
             error_pct: number("error_pct"),
-            measured_pct: (1.0 - measure::median(&after) / measure::median(before)) * 100.0,
+            measured_pct: (1.0 - middle(&after) / middle(before)) * 100.0,
             unknown: why.map(str::to_owned),
             before_ns: before.to_vec(),
             after_ns: after,

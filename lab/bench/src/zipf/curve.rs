@@ -112,6 +112,6 @@ impl fmt::Display for Curve {
                 t.predicted_pct, t.moved_pct, t.time_gain_pct, t.request_gain_pct
             )?;
         }
-        writeln!(f)
+        Ok(())
     }
 }

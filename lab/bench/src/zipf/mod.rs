@@ -38,17 +38,17 @@ use scratch_fs::ScratchFs;
 use units::Bytes;
 
 use super::{
-    Common, measure,
+    common::Common,
+    measure,
     report::{Report, Verdict},
-    state::{FOLDER, Files, State},
+    state::{FOLDER, Files, StartState},
 };
-pub(super) use curve::Curve;
-use curve::{Point, Target, gain};
+use curve::{Curve, Point, Target, gain};
 use timing::{Cost, paired};
 pub(super) use workload::Workload;
 use workload::{READ, Reader};
 
-/// What to read, and how much of it to move.
+/// The reads, and the shares of the file to move.
 #[derive(Args, Clone)]
 pub struct ZipfArgs {
     #[command(flatten)]
@@ -116,39 +116,45 @@ pub(super) fn measure(args: &ZipfArgs, report: &mut Report) -> Result<()> {
     for &skew in &args.skews {
         let curve = bench.curve(skew)?;
         eprintln!("{curve}");
-        let (time, requests) = curve.behind_oracle();
-        let mut verdict = |what: &str, value: f64, wanted: f64| {
-            let what = format!("{} skew {skew}: {what}", args.fs);
-            report.verdicts.push(match what.contains("a tenth") {
-                true => Verdict::at_least(what, value, wanted, " %"),
-                false => Verdict::at_most(what, value, wanted, " points"),
-            });
-        };
-        verdict("behind the oracle at worst, in time", time, 2.0);
-        verdict("behind the oracle at worst, in requests", requests, 2.0);
-        let is_tenth = |p: &&Point| p.contender == "indef" && (9.0..=10.5).contains(&p.moved_pct);
-        if let Some(tenth) = curve.points.iter().find(is_tenth).filter(|_| skew >= 1.4) {
-            verdict(
-                "saved by a tenth of the bytes, in time",
-                tenth.time_gain_pct,
-                95.0,
-            );
-            verdict(
-                "saved by a tenth of the bytes, in requests",
-                tenth.request_gain_pct,
-                95.0,
-            );
-        }
-        for t in &curve.targets {
-            let off = |measured: f64| (measured - t.predicted_pct).abs();
-            let named = |of| format!("off the prediction of {:.0} %, in {of}", t.predicted_pct);
-            verdict(&named("time"), off(t.time_gain_pct), 5.0);
-            verdict(&named("requests"), off(t.request_gain_pct), 5.0);
-        }
-        curve.add_to(report);
-        report.curves.push(curve);
+        judge(&curve, report)?;
     }
     Ok(())
+}
+
+/// Put a curve beside what is wanted of it, and into the report.
+fn judge(curve: &Curve, report: &mut Report) -> Result<()> {
+    let skew = curve.skew;
+    let (time, requests) = curve.behind_oracle();
+    let mut verdict = |what: &str, value: f64, wanted: f64| {
+        let what = format!("{} skew {skew}: {what}", curve.fs);
+        report.verdicts.push(match what.contains("a tenth") {
+            true => Verdict::at_least(what, value, wanted, " %"),
+            false => Verdict::at_most(what, value, wanted, " points"),
+        });
+    };
+    verdict("behind the oracle at worst, in time", time, 2.0);
+    verdict("behind the oracle at worst, in requests", requests, 2.0);
+    let is_tenth = |p: &&Point| p.contender == "indef" && (9.0..=10.5).contains(&p.moved_pct);
+    if let Some(tenth) = curve.points.iter().find(is_tenth).filter(|_| skew >= 1.4) {
+        verdict(
+            "saved by a tenth of the bytes, in time",
+            tenth.time_gain_pct,
+            95.0,
+        );
+        verdict(
+            "saved by a tenth of the bytes, in requests",
+            tenth.request_gain_pct,
+            95.0,
+        );
+    }
+    for t in &curve.targets {
+        let off = |measured: f64| (measured - t.predicted_pct).abs();
+        let named = |of| format!("off the prediction of {:.0} %, in {of}", t.predicted_pct);
+        verdict(&named("time"), off(t.time_gain_pct), 5.0);
+        verdict(&named("requests"), off(t.request_gain_pct), 5.0);
+    }
+    curve.add_to(report);
+    report.add("curves", curve)
 }
 
 /// A state, and the options that produced it.
@@ -163,7 +169,7 @@ struct Moving {
 struct Bench<'a> {
     args: &'a ZipfArgs,
     indef: PathBuf,
-    state: State,
+    state: StartState,
     image: PathBuf,
     before: Moving,
     after: Moving,
@@ -172,7 +178,7 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(args: &'a ZipfArgs) -> Result<Self> {
         let indef = args.common.indef()?;
-        let state = State {
+        let state = StartState {
             fs: match &*args.fs {
                 "xfs" => "xfs",
                 "btrfs" => "btrfs",
@@ -365,7 +371,7 @@ impl<'a> Bench<'a> {
 }
 
 /// A fresh copy of the image, mounted.
-fn start(state: &State, image: &Path, contender: &'static str) -> Result<Moving> {
+fn start(state: &StartState, image: &Path, contender: &'static str) -> Result<Moving> {
     let scratch = state.restore(image)?;
     Ok(Moving {
         contender,

@@ -26,8 +26,9 @@ fn loop_the_harness_measures_what_it_should() {
         known: true,
     };
     let mut report = Report::new("zipf", std::path::Path::new("/"), 1);
-    measure(&args, &mut report).unwrap();
-    let curve = &report.curves[0];
+    let curve = Bench::new(&args).unwrap().curve(1.4).unwrap();
+    judge(&curve, &mut report).unwrap();
+    assert!(!report.verdicts.is_empty());
     let gains = |name: &str| -> Vec<f64> {
         let of = curve.points.iter().filter(|p| p.contender == name);
         of.map(|p| p.request_gain_pct).collect()

@@ -10,7 +10,10 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use scratch_fs::ScratchFs;
 
-use super::{super::measure, workload::Reader};
+use super::{
+    super::{measure, median::median},
+    workload::Reader,
+};
 
 /// A read that takes this many times the median of all was disturbed: no number of fragments in a
 /// range, nor a cache below, makes such a difference.
@@ -55,8 +58,8 @@ pub(super) fn paired(
         }
     }
     let medians: Vec<Vec<u64>> = times
-        .iter_mut()
-        .map(|reads| reads.iter_mut().map(|times| median(times)).collect())
+        .into_iter()
+        .map(|reads| reads.into_iter().map(median).collect())
         .collect();
     let undisturbed = undisturbed(&medians);
     for (cost, times) in costs.iter_mut().zip(&medians) {
@@ -68,18 +71,11 @@ pub(super) fn paired(
 
 /// The reads that were disturbed on no state.
 fn undisturbed(times: &[Vec<u64>]) -> Vec<usize> {
-    let limit = DISTURBED * median(&mut times.concat());
+    let limit = DISTURBED * median(times.concat());
     let reads = times.first().map_or(0, Vec::len);
     (0..reads)
         .filter(|i| times.iter().all(|times| times[*i] <= limit))
         .collect()
-}
-
-/// The middle one, of an even number the lower; 0 of none.
-fn median(times: &mut [u64]) -> u64 {
-    times.sort_unstable();
-    let middle = times.len().saturating_sub(1) / 2;
-    times.get(middle).copied().unwrap_or(0)
 }
 
 /// Reads that each device has completed.
