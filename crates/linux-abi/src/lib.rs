@@ -5,6 +5,9 @@
 //! headers. Functions take borrowed descriptors and plain values and return `io::Result`. Other crates
 //! decide which call to make, and when, and how to take a refusal.
 
+#[macro_use]
+mod wire;
+
 pub mod abi;
 pub mod barrier;
 pub mod bpf;

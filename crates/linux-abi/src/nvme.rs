@@ -1,9 +1,12 @@
 //! Admin commands that only read, passed through to an NVMe device (linux/nvme_ioctl.h, v6.1).
 //!
-//! Commands that could change anything are in [`command`]. The kernel requires `CAP_SYS_ADMIN`, whatever
+//! Their answers are in [`mod@identify`] and [`geometry`]; commands that could change anything are in
+//! [`command`]. The kernel requires `CAP_SYS_ADMIN`, whatever
 //! the mode in which the device is open.
 
 pub mod command;
+pub mod geometry;
+pub mod identify;
 
 use std::{
     io,
@@ -11,14 +14,15 @@ use std::{
     os::fd::AsFd,
 };
 
+use self::identify::IDENTIFY_LEN;
 use crate::{abi::AbiItem, ioctl};
 
 /// Time limit of a command: a device that does not answer must not hold anybody up.
 const TIMEOUT_MS: u32 = 5_000;
-/// Get Log Page (NVMe Base §5.16).
-const GET_LOG_PAGE: u8 = 0x02;
-/// Identify (NVMe Base §5.17).
-const IDENTIFY: u8 = 0x06;
+/// Opcode of Get Log Page (NVMe Base §5.16).
+pub const GET_LOG_PAGE: u8 = 0x02;
+/// Opcode of Identify (NVMe Base §5.17).
+pub const IDENTIFY: u8 = 0x06;
 /// Get Log Page, dword 10: RAE, retain the event that the page reports.
 const RETAIN_EVENT: u32 = 1 << 15;
 
@@ -169,7 +173,7 @@ pub fn identify(
     structure: u8,
     nsid: u32,
     command_set: u8,
-    data: &mut [u8; 4096],
+    data: &mut [u8; IDENTIFY_LEN],
 ) -> io::Result<Answer> {
     let command = PassthroughCommand {
         opcode: IDENTIFY,

@@ -1,6 +1,7 @@
 //! Source ranges of Copy (NVM §3.2.2).
 
-use zerocopy::little_endian::{U16, U32, U64};
+use linux_abi::nvme::command::{SourceHead, SourceRange};
+use zerocopy::little_endian::{U16, U32};
 
 use crate::{Status, range::BlockRange};
 
@@ -16,24 +17,6 @@ codes! {
         Other32 = 2,
         /// 3h: as 1h, with a namespace of its own.
         Other40 = 3,
-    }
-}
-
-wire! {
-    /// The first 24 bytes, which all formats share.
-    pub struct SourceHead [24] {
-        /// SNSID: namespace, in formats 2h and 3h.
-        pub nsid: U32,
-        reserved4: [u8; 4],
-        /// SLBA.
-        pub start: U64,
-        /// NLB: blocks, zero-based.
-        pub blocks: U16,
-        /// Reserved, in formats 2h and 3h CETYPE.
-        pub extension: U16,
-        reserved20: [u8; 2],
-        /// SOPT in formats 2h and 3h: only a fast copy will do (15).
-        pub options: U16,
     }
 }
 
@@ -56,7 +39,7 @@ impl CopyFormat {
     #[must_use]
     pub const fn entry_len(self) -> Option<usize> {
         match self {
-            Self::Same32 | Self::Other32 => Some(32),
+            Self::Same32 | Self::Other32 => Some(SourceRange::LEN),
             Self::Same40 | Self::Other40 => Some(40),
             Self::Unknown(_) => None,
         }
@@ -103,10 +86,8 @@ impl CopyFormat {
         let Some(entry) = self.entry_len() else {
             return;
         };
-        let mut head = SourceHead::zeroed();
+        let mut head = SourceHead::new(source.blocks.start, source.blocks.count);
         head.nsid = U32::new(source.nsid.unwrap_or(0));
-        head.start = U64::new(source.blocks.start);
-        head.blocks = U16::new((source.blocks.count.saturating_sub(1)) as u16);
         if source.fast_only {
             head.options = U16::new(FAST_COPY_ONLY);
         }

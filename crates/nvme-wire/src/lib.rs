@@ -6,6 +6,9 @@
 //! parsed once into one plain enum, [`Command`], whose numbers are those that a program computes
 //! with: a zero-based count on the wire is a count here, and its comment says so.
 //!
+//! Layouts and numbers that a host passes through its kernel are `linux_abi::nvme`'s, and shown here beside
+//! the others.
+//!
 //! It ignores sockets, queues, connections, and whether a command makes sense for a device; it
 //! refuses only mistakes that the bytes alone show. Metadata, protection information and
 //! reservations are not described, as no user of this crate has them.
@@ -21,45 +24,14 @@
 
 #![forbid(unsafe_code)]
 
-/// A structure on the wire: its derives, its size, and a constructor that fills it with zeroes.
-macro_rules! wire {
-    ($(#[$meta:meta])* pub struct $name:ident [$size:literal] { $($body:tt)* }) => {
-        $(#[$meta])*
-        #[derive(
-            Clone, Copy, Debug, PartialEq, Eq,
-            zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
-            zerocopy::KnownLayout, zerocopy::Unaligned,
-        )]
-        #[repr(C)]
-        pub struct $name { $($body)* }
-
-        const _: () = assert!(size_of::<$name>() == $size);
-
-        impl $name {
-            /// Bytes on the wire.
-            pub const LEN: usize = $size;
-
-            /// The structure with every bit zero.
-            #[must_use]
-            pub fn zeroed() -> Self {
-                zerocopy::FromZeros::new_zeroed()
-            }
-
-            /// The structure at the start of `bytes`; `None` if they are too few.
-            #[must_use]
-            pub fn first_of(bytes: &[u8]) -> Option<Self> {
-                <Self as zerocopy::FromBytes>::read_from_prefix(bytes)
-                    .ok()
-                    .map(|(this, _)| this)
-            }
-        }
-    };
-}
+// `wire!`: a structure on the wire.
+#[macro_use(wire)]
+extern crate linux_abi;
 
 /// A closed set of codes, with an arm for all other values.
 macro_rules! codes {
     ($(#[$meta:meta])* pub enum $name:ident: $raw:ty {
-        $($(#[$code_meta:meta])* $code:ident = $value:expr,)*
+        $($(#[$code_meta:meta])* $code:ident = $value:tt,)*
     }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

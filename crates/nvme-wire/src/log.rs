@@ -1,5 +1,6 @@
 //! Log pages (Base §5.16).
 
+use linux_abi::nvme::geometry::GEOMETRY_PAGE;
 use zerocopy::little_endian::{U16, U32, U64};
 
 codes! {
@@ -31,9 +32,8 @@ codes! {
         Discovery = 0x70,
         /// Changed Zone List (ZNS §4.1.4.2).
         ChangedZones = 0xBF,
-        /// Geometry and statistics, a vendor's (see [`crate::vendor`]). OCP and most vendors use
-        /// C0h to CFh: C0h is OCP's SMART page.
-        Geometry = 0xDB,
+        /// Geometry and statistics, a vendor's (see [`crate::vendor`]).
+        Geometry = GEOMETRY_PAGE,
     }
 }
 

@@ -1,12 +1,17 @@
 //! The opcodes of commands.
 
+use linux_abi::nvme::{
+    GET_LOG_PAGE, IDENTIFY,
+    command::{COPY, FLUSH},
+};
+
 codes! {
     /// Commands of the admin queue (Base §5).
     pub enum AdminOpcode: u8 {
         /// Get Log Page (Base §5.16).
-        GetLogPage = 0x02,
+        GetLogPage = GET_LOG_PAGE,
         /// Identify (Base §5.17).
-        Identify = 0x06,
+        Identify = IDENTIFY,
         /// Abort (Base §5.1).
         Abort = 0x08,
         /// Set Features (Base §5.27).
@@ -26,7 +31,7 @@ codes! {
     /// Commands of I/O queues (NVM §3.2, ZNS §3.4, InDeF §III-C).
     pub enum IoOpcode: u8 {
         /// Flush (Base §7.1).
-        Flush = 0x00,
+        Flush = FLUSH,
         /// Write (NVM §3.2.6).
         Write = 0x01,
         /// Read (NVM §3.2.4).
@@ -42,7 +47,7 @@ codes! {
         /// I/O Management Receive (TP4146).
         IoManagementReceive = 0x12,
         /// Copy (NVM §3.2.2).
-        Copy = 0x19,
+        Copy = COPY,
         /// I/O Management Send (TP4146).
         IoManagementSend = 0x1D,
         /// Zone Management Send (ZNS §3.4.3).

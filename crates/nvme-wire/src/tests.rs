@@ -12,7 +12,7 @@ use crate::{
     copy::{CopyFormat, Source},
     fabrics::{ConnectCommand, ConnectData, FabricsCommand, PropertyCommand},
     feature::{Queues, Timestamp},
-    identify::{Controller, Namespace, ZonedNamespace},
+    identify::ZonedNamespace,
     io::{BlockRange, IoCommand, WriteHint},
     log::{ErrorEntry, Smart},
     nqn, nqn_of,
@@ -34,33 +34,6 @@ fn fields_are_where_the_specifications_have_them() {
     assert_eq!(offset_of!(ConnectData, host), 512);
     assert_eq!(offset_of!(PropertyCommand, offset), 44);
     assert_eq!(offset_of!(PropertyCommand, value), 48);
-
-    assert_eq!(offset_of!(Controller, max_transfer), 77);
-    assert_eq!(offset_of!(Controller, async_events), 92);
-    assert_eq!(offset_of!(Controller, controller_type), 111);
-    assert_eq!(offset_of!(Controller, admin_commands), 256);
-    assert_eq!(offset_of!(Controller, log_attributes), 261);
-    assert_eq!(offset_of!(Controller, total_capacity), 280);
-    assert_eq!(offset_of!(Controller, keep_alive_granularity), 320);
-    assert_eq!(offset_of!(Controller, max_endurance_group), 340);
-    assert_eq!(offset_of!(Controller, submission_size), 512);
-    assert_eq!(offset_of!(Controller, max_commands), 514);
-    assert_eq!(offset_of!(Controller, nvm_commands), 520);
-    assert_eq!(offset_of!(Controller, write_cache), 525);
-    assert_eq!(offset_of!(Controller, copy_formats), 534);
-    assert_eq!(offset_of!(Controller, sgl), 536);
-    assert_eq!(offset_of!(Controller, subsystem), 768);
-    assert_eq!(offset_of!(Controller, command_capsule), 1792);
-    assert_eq!(offset_of!(Controller, fabrics_commands), 1804);
-    assert_eq!(offset_of!(Controller, power), 2048);
-
-    assert_eq!(offset_of!(Namespace, deallocation), 33);
-    assert_eq!(offset_of!(Namespace, nvm_capacity), 48);
-    assert_eq!(offset_of!(Namespace, copy_range_blocks), 74);
-    assert_eq!(offset_of!(Namespace, copy_blocks), 76);
-    assert_eq!(offset_of!(Namespace, copy_ranges), 80);
-    assert_eq!(offset_of!(Namespace, nguid), 104);
-    assert_eq!(offset_of!(Namespace, lba_formats), 128);
     assert_eq!(offset_of!(ZonedNamespace, lba_formats), 2816);
     assert_eq!(offset_of!(Smart, units_read), 32);
     assert_eq!(offset_of!(Smart, error_entries), 176);
@@ -149,7 +122,6 @@ fn fields_of_data_placement_are_where_the_specification_has_them() {
     assert_eq!(offset_of!(Event, handle), 34);
     assert_eq!(offset_of!(StatusHeader, handles), 14);
     assert_eq!(offset_of!(HandleStatus, available_blocks), 8);
-    assert_eq!(offset_of!(Namespace, endurance_group), 102);
     let mut write = Submission::zeroed();
     write.opcode = 0x01;
     (write.cdw12, write.cdw13) = ((2 << 20).into(), (5 << 16 | 7).into());

@@ -1,6 +1,6 @@
 //! The block device below a file system, and its reports about its parallel flash units.
 //!
-//! A zoned NVMe device may have a log page (DBh, `nvme-wire::vendor`) that says how zones lie on its
+//! A zoned NVMe device may have a log page (DBh, `linux_abi::nvme::geometry`) that says how zones lie on its
 //! dies. With the device's place among the file system's addresses that makes a
 //! [`Geometry::Zoned`]. Nothing is sent to devices without zones: where their data lies follows from
 //! the order in which it was written, not from addresses. Other vendors have other things in page
@@ -15,8 +15,10 @@ mod page;
 use std::{fs::File, io, path::PathBuf};
 
 use indef_core::layout::Geometry;
-use linux_abi::nvme::{self, Answer};
-use nvme_wire::{log::LogPage, vendor::GeometryLog};
+use linux_abi::nvme::{
+    self, Answer,
+    geometry::{GEOMETRY_PAGE, GeometryLog},
+};
 
 pub(crate) use self::block::BlockDevice;
 pub use self::{block::Layer, drive::Drive, page::PageError};
@@ -196,7 +198,7 @@ fn read_page(device: &BlockDevice) -> Result<(Vec<u8>, u32), NoGeometry> {
     let nsid = nvme::namespace_id(&file).map_err(failed(device, "ask for the namespace"))?;
     let get = |data: &mut [u8]| {
         // Of the controller, as other vendors have their page DBh.
-        let answer = nvme::get_log_page(&file, LogPage::Geometry.raw(), u32::MAX, 0, data);
+        let answer = nvme::get_log_page(&file, GEOMETRY_PAGE, u32::MAX, 0, data);
         match answer.map_err(failed(device, "read log page DBh"))? {
             Answer::Success => Ok(()),
             Answer::Status(status) => Err(NoGeometry::NoPage {

@@ -1,8 +1,8 @@
-//! Log page DBh, as `nvme-wire::vendor` lays it out, turned into a geometry. It comes from outside:
+//! Log page DBh, as `linux_abi::nvme::geometry` lays it out, turned into a geometry. It comes from outside:
 //! nothing in it is believed.
 
 use indef_core::layout::Geometry;
-use nvme_wire::vendor::{GEOMETRY_MAGIC, GeometryLog, NamespaceEntry};
+use linux_abi::nvme::geometry::{GEOMETRY_MAGIC, GeometryLog, NamespaceEntry};
 use units::Bytes;
 
 /// More are not believed; also bounds memory.

@@ -4,16 +4,12 @@
 //! Only a namespace, or a partition of one, is taken: below device mapper or md an address of the
 //! file system is none of the device.
 
-use std::{fs::File, io, os::unix::fs::MetadataExt, path::PathBuf};
+use std::{fs::File, io, ops::Range, os::unix::fs::MetadataExt, path::PathBuf};
 
 use linux_abi::nvme::{
     self, Answer,
-    command::{self, Fate},
-};
-use nvme_wire::{
-    copy::{CopyFormat, Source},
-    identify::{Cns, Controller, IDENTIFY_LEN, Namespace, ONCS_COPY},
-    io::BlockRange,
+    command::{self, Fate, SourceRange},
+    identify::{CNS_CONTROLLER, CNS_NAMESPACE, Controller, IDENTIFY_LEN, Namespace, ONCS_COPY},
 };
 use units::{Bytes, PhysOffset};
 
@@ -99,7 +95,7 @@ pub(super) struct Transfer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CopyCommand {
     pub(super) destination: u64,
-    pub(super) sources: Vec<BlockRange>,
+    pub(super) sources: Vec<Range<u64>>,
 }
 
 /// A namespace that can copy, with the place of the file system on it.
@@ -144,16 +140,16 @@ impl CopyDevice {
         }
         let nsid = nvme::namespace_id(&file).map_err(fail("ask for the namespace"))?;
         let mut data = [0; IDENTIFY_LEN];
-        let mut identify = |structure: Cns, nsid| {
-            match nvme::identify(&file, structure.raw(), nsid, 0, &mut data) {
+        let mut identify = |structure: u8, nsid| {
+            match nvme::identify(&file, structure, nsid, 0, &mut data) {
                 Ok(Answer::Success) => Ok(data),
                 Ok(Answer::Status(status)) => Err(NvmeStatus(status).into()),
                 Err(error) => Err(error),
             }
             .map_err(fail("Identify"))
         };
-        let controller = Controller::first_of(&identify(Cns::Controller, 0)?);
-        let namespace = Namespace::first_of(&identify(Cns::Namespace, nsid)?);
+        let controller = Controller::first_of(&identify(CNS_CONTROLLER, 0)?);
+        let namespace = Namespace::first_of(&identify(CNS_NAMESPACE, nsid)?);
         let (Some(controller), Some(namespace)) = (controller, namespace) else {
             return Err(NoCopy::NoCommand { device: path });
         };
@@ -207,16 +203,11 @@ impl CopyDevice {
 
     /// Send one command.
     pub(super) fn copy(&self, command: &CopyCommand) -> io::Result<Fate> {
-        let mut descriptors = Vec::new();
-        for blocks in &command.sources {
-            let source = Source {
-                nsid: None,
-                blocks: *blocks,
-                fast_only: false,
-            };
-            CopyFormat::Same32.put(&source, &mut descriptors);
-        }
-        command::copy(&self.file, self.nsid, command.destination, &descriptors)
+        let blocks = command.sources.iter();
+        let sources: Vec<_> = blocks
+            .map(|blocks| SourceRange::new(blocks.start, blocks_of(blocks) as u32))
+            .collect();
+        command::copy(&self.file, self.nsid, command.destination, &sources)
     }
 
     /// Make the copied data durable.
@@ -232,6 +223,10 @@ fn block_size(namespace: &Namespace, known: u64, fs_block: Bytes) -> Option<Byte
     let block = 1_u64.checked_shl(format.block_shift.into())?;
     let fits = block == known && fs_block.get().is_multiple_of(block);
     (format.metadata.get() == 0 && fits).then_some(Bytes(block))
+}
+
+const fn blocks_of(range: &Range<u64>) -> u64 {
+    range.end - range.start
 }
 
 /// Transfers (from, to, blocks) as commands: one for each run of destinations, as far as the limits
@@ -256,18 +251,13 @@ fn pack(transfers: &[(u64, u64, u64)], limits: Limits) -> Vec<CopyCommand> {
             let room = rest.min(limits.blocks - blocks).min(limits.range_blocks);
             let full = command.sources.len() >= limits.ranges;
             let took = match command.sources.last_mut() {
-                Some(last)
-                    if last.end() == Some(from) && u64::from(last.count) < limits.range_blocks =>
-                {
-                    let more = room.min(limits.range_blocks - u64::from(last.count));
-                    last.count += more as u32;
+                Some(last) if last.end == from && blocks_of(last) < limits.range_blocks => {
+                    let more = room.min(limits.range_blocks - blocks_of(last));
+                    last.end += more;
                     more
                 }
                 _ if !full => {
-                    command.sources.push(BlockRange {
-                        start: from,
-                        count: room as u32,
-                    });
+                    command.sources.push(from..from + room);
                     room
                 }
                 _ => {
@@ -301,7 +291,7 @@ mod tests {
         for command in commands {
             let mut to = command.destination as usize;
             for source in &command.sources {
-                for block in source.start..source.end().unwrap() {
+                for block in source.clone() {
                     device[to] = device[block as usize];
                     to += 1;
                 }
@@ -316,10 +306,7 @@ mod tests {
             commands,
             [CopyCommand {
                 destination: 100,
-                sources: vec![
-                    BlockRange { start: 0, count: 2 },
-                    BlockRange { start: 5, count: 2 }
-                ],
+                sources: vec![0..2, 5..7],
             }]
         );
         assert_eq!(pack(&[(0, 100, 1), (1, 200, 1)], LIMITS).len(), 2);
@@ -368,10 +355,10 @@ mod tests {
             perform(&commands, &mut device);
             prop_assert_eq!(device, expected);
             for command in &commands {
-                let sum: u64 = command.sources.iter().map(|s| u64::from(s.count)).sum();
+                let sum: u64 = command.sources.iter().map(blocks_of).sum();
                 prop_assert!((1..=blocks).contains(&sum));
                 prop_assert!((1..=ranges).contains(&command.sources.len()));
-                prop_assert!(command.sources.iter().all(|s| u64::from(s.count) <= range_blocks));
+                prop_assert!(command.sources.iter().all(|s| blocks_of(s) <= range_blocks));
             }
         }
     }

@@ -13,23 +13,71 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
+use zerocopy::little_endian::{U16, U32, U64};
+
 use super::PassthroughCommand;
 use crate::{
     abi::AbiItem,
     ioctl::{self, IoctlArgument, READ, WRITE},
 };
 
-/// Flush (NVMe Base §7.1).
-const FLUSH: u8 = 0x00;
-/// Copy (NVM §3.2.2).
-const COPY: u8 = 0x19;
-/// Bytes of a source range in descriptor format 0h.
-const DESCRIPTOR: usize = 32;
+/// Opcode of Flush (NVMe Base §7.1).
+pub const FLUSH: u8 = 0x00;
+/// Opcode of Copy (NVM §3.2.2).
+pub const COPY: u8 = 0x19;
 /// Source ranges are counted in 8 bits, zero-based.
 const MOST_RANGES: usize = 256;
 /// Status code type 3h: errors of the path, among them those that the host generates itself
 /// (Base §3.3.3.2.1).
 const PATH_RELATED: u16 = 3;
+
+wire! {
+    /// The first bytes of a source range of Copy (NVM §3.2.2), which all descriptor formats share.
+    pub struct SourceHead [24] {
+        /// SNSID: namespace, in formats 2h and 3h.
+        pub nsid: U32,
+        reserved4: [u8; 4],
+        /// SLBA.
+        pub start: U64,
+        /// NLB: blocks, zero-based.
+        pub blocks: U16,
+        /// Reserved, in formats 2h and 3h CETYPE.
+        pub extension: U16,
+        reserved20: [u8; 2],
+        /// SOPT in formats 2h and 3h: only a fast copy will do (15).
+        pub options: U16,
+    }
+}
+
+impl SourceHead {
+    /// These blocks, whose number has to be 1 to 65536.
+    #[must_use]
+    pub fn new(start: u64, blocks: u32) -> Self {
+        let mut head = Self::zeroed();
+        head.start = U64::new(start);
+        head.blocks = U16::new(blocks.saturating_sub(1) as u16);
+        head
+    }
+}
+
+wire! {
+    /// A source range of Copy in descriptor format 0h: blocks of the same namespace.
+    pub struct SourceRange [32] {
+        /// The blocks.
+        pub head: SourceHead,
+        reserved24: [u8; 8],
+    }
+}
+
+impl SourceRange {
+    /// These blocks, whose number has to be 1 to 65536.
+    #[must_use]
+    pub fn new(start: u64, blocks: u32) -> Self {
+        let mut range = Self::zeroed();
+        range.head = SourceHead::new(start, blocks);
+        range
+    }
+}
 
 /// `struct nvme_passthru_cmd` for an I/O command.
 #[repr(transparent)]
@@ -82,22 +130,20 @@ impl fmt::Display for OnTheWay {
 
 impl std::error::Error for OnTheWay {}
 
-/// Copy blocks inside a namespace: those of the source ranges (`descriptors`, 1 to 256 in descriptor
-/// format 0h, 32 bytes each) one after the other, to `destination` and on. The copy is in the device's
-/// volatile cache, as after a write.
+/// Copy blocks inside a namespace: those of `sources`, 1 to 256, one after the other, to `destination` and
+/// on. The copy is in the device's volatile cache, as after a write.
 ///
 /// # Errors
 ///
 /// The command was not sent: `EACCES` or `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where the device
-/// is not NVMe, `EINVAL` for a namespace that `device` is not or a wrong number of descriptors.
+/// is not NVMe, `EINVAL` for a namespace that `device` is not or a wrong number of sources.
 pub fn copy(
     device: impl AsFd,
     nsid: u32,
     destination: u64,
-    descriptors: &[u8],
+    sources: &[SourceRange],
 ) -> io::Result<Fate> {
-    let ranges = descriptors.len() / DESCRIPTOR;
-    if !(1..=MOST_RANGES).contains(&ranges) || !descriptors.len().is_multiple_of(DESCRIPTOR) {
+    if !(1..=MOST_RANGES).contains(&sources.len()) {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     send(
@@ -105,11 +151,11 @@ pub fn copy(
         PassthroughCommand {
             opcode: COPY,
             nsid,
-            addr: descriptors.as_ptr() as u64,
-            data_len: descriptors.len() as u32,
+            addr: sources.as_ptr() as u64,
+            data_len: size_of_val(sources) as u32,
             cdw10: destination as u32,
             cdw11: (destination >> 32) as u32,
-            cdw12: (ranges - 1) as u32,
+            cdw12: (sources.len() - 1) as u32,
             ..PassthroughCommand::default()
         },
     )
@@ -177,18 +223,20 @@ mod tests {
     #[test]
     fn what_is_not_nvme_says_so() {
         let file = File::open("/proc/self/exe").unwrap();
-        for result in [flush(&file, 1), copy(&file, 1, 0, &[0; DESCRIPTOR])] {
+        let source = SourceRange::new(0, 1);
+        for result in [flush(&file, 1), copy(&file, 1, 0, &[source])] {
             let errno = result.unwrap_err().raw_os_error();
             assert!(matches!(errno, Some(libc::ENOTTY | libc::EOPNOTSUPP)));
         }
     }
 
     #[test]
-    fn only_whole_descriptors_are_sent_and_not_too_many() {
+    fn no_command_without_sources_or_with_too_many() {
         let file = File::open("/proc/self/exe").unwrap();
-        for len in [0, 1, 33, DESCRIPTOR * (MOST_RANGES + 1)] {
-            let error = copy(&file, 1, 0, &vec![0; len]).unwrap_err();
-            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{len}");
+        for ranges in [0, MOST_RANGES + 1] {
+            let sources = vec![SourceRange::new(0, 1); ranges];
+            let error = copy(&file, 1, 0, &sources).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{ranges}");
         }
     }
 

@@ -3,27 +3,20 @@
 mod controller;
 mod namespace;
 
-pub use controller::{
-    CTRATT_ENDURANCE_GROUPS, CTRATT_FDP, CTRATT_HOST_ID_128, CTRATT_TRAFFIC_KEEP_ALIVE, Controller,
-    LPA_EFFECTS, LPA_EXTENDED, OAES_NAMESPACE, OAES_ZONE, ONCS_COMPARE, ONCS_COPY,
-    ONCS_DATASET_MANAGEMENT, ONCS_TIMESTAMP, ONCS_VERIFY, ONCS_WRITE_ZEROES, SglSupport,
-    nvm::NvmController, zoned::ZonedController,
-};
+pub use controller::{SglSupport, nvm::NvmController, zoned::ZonedController};
+pub use linux_abi::nvme::identify::*;
 pub use namespace::{
-    DLFEAT_ZEROES, IndependentNamespace, LbaFormat, NSFEAT_OPTIMAL, Namespace, NvmNamespace,
-    OZCS_READ_ACROSS_ZONES, ZonedLbaFormat, ZonedNamespace, descriptors,
+    IndependentNamespace, NvmNamespace, OZCS_READ_ACROSS_ZONES, ZonedLbaFormat, ZonedNamespace,
+    descriptors,
 };
-
-/// Every Identify structure has 4096 bytes.
-pub const IDENTIFY_LEN: usize = 4096;
 
 codes! {
     /// CNS: which structure (Base §5.17.1).
     pub enum Cns: u8 {
         /// Identify Namespace of the NVM command set (NVM §4.1.5.1).
-        Namespace = 0x00,
+        Namespace = CNS_NAMESPACE,
         /// Identify Controller (Base §5.17.2.1).
-        Controller = 0x01,
+        Controller = CNS_CONTROLLER,
         /// Active Namespace ID list (Base §5.17.2.2).
         ActiveNamespaces = 0x02,
         /// Namespace Identification Descriptor list (Base §5.17.2.3).

@@ -15,15 +15,11 @@ use indef_fs::{EngineKind, Mapper, map};
 use linux_abi::{
     nvme::{
         self,
-        command::{Fate, copy},
+        command::{Fate, SourceRange, copy},
     },
     share::clone_range,
     xfs::start_commit,
     xfs_handle::open_unnoticed,
-};
-use nvme_wire::{
-    copy::{CopyFormat, Source},
-    io::BlockRange,
 };
 use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
@@ -79,17 +75,8 @@ fn only(file: &File) -> Extent {
 fn copy_blocks(from: Extent, to: Extent, len: usize) -> Fate {
     let device = File::open(disk()).unwrap();
     let nsid = nvme::namespace_id(&device).unwrap();
-    let mut descriptors = Vec::new();
-    let source = Source {
-        nsid: None,
-        blocks: BlockRange {
-            start: from.phys.get() / BLOCK,
-            count: (len as u64 / BLOCK) as u32,
-        },
-        fast_only: false,
-    };
-    CopyFormat::Same32.put(&source, &mut descriptors);
-    copy(&device, nsid, to.phys.get() / BLOCK, &descriptors).unwrap()
+    let source = SourceRange::new(from.phys.get() / BLOCK, (len as u64 / BLOCK) as u32);
+    copy(&device, nsid, to.phys.get() / BLOCK, &[source]).unwrap()
 }
 
 fn assert_copied(from: Extent, to: Extent) {
