@@ -61,12 +61,26 @@ pub enum Told {
     Failed(String),
 }
 
+/// A daemon cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It is not there, or was lost.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It ended meanwhile.
+    #[error("the daemon ended before it answered")]
+    NoAnswer,
+    /// The question or its answer is not JSON of this version.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// Ask the daemon at a socket.
 ///
 /// # Errors
 ///
 /// It is not there, or does not answer.
-pub fn ask(socket: &Path, question: &Ask) -> io::Result<Told> {
+pub fn ask(socket: &Path, question: &Ask) -> Result<Told, AskError> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_vec(question)?;
@@ -75,10 +89,7 @@ pub fn ask(socket: &Path, question: &Ask) -> io::Result<Told> {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer)?;
     if answer.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "the daemon ended before it answered",
-        ));
+        return Err(AskError::NoAnswer);
     }
     Ok(serde_json::from_str(&answer)?)
 }

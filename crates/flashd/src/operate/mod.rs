@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-pub use control::{Ask, Told, ask};
+pub use control::{Ask, AskError, Told, ask};
 pub use error::{NoMetrics, OperateError};
 pub use runtime::{RuntimeError, find_socket, runtime_dir};
 use signal_hook::{

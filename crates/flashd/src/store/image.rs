@@ -11,6 +11,14 @@ const MAGIC: &[u8; 8] = b"flashdIM";
 /// Format of the header.
 const VERSION: u32 = 1;
 
+/// An image does not fit into its place.
+#[derive(Debug, thiserror::Error)]
+#[error("an image of {image} bytes has no room in {place}")]
+struct ImageTooLarge {
+    image: usize,
+    place: u64,
+}
+
 /// The places in which images are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ImagePlaces {
@@ -49,14 +57,9 @@ impl ImagePlaces {
     /// Write an image of a generation one higher than the last.
     pub(super) fn save(&self, file: &File, generation: u64, image: &[u8]) -> io::Result<()> {
         if image.len() as u64 + HEADER_BYTES as u64 > self.len {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                format!(
-                    "an image of {} bytes has no room in {}",
-                    image.len(),
-                    self.len
-                ),
-            ));
+            let (image, place) = (image.len(), self.len);
+            let too_large = ImageTooLarge { image, place };
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, too_large));
         }
         let start = self.start + generation % 2 * self.len;
         file.write_all_at(image, start + HEADER_BYTES as u64)?;

@@ -57,14 +57,14 @@ pub struct Namespace {
     number: u32,
     size_bytes: u64,
     block_bytes: u64,
-    state: RwLock<State>,
+    state: RwLock<Contents>,
     health: RwLock<Health>,
     /// The damage that was found when it was opened, and stays.
     damage: Option<Arc<StoreError>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Contents {
     cache: Cache,
     base: Base,
     zones: Option<Zones>,
@@ -86,7 +86,7 @@ impl Namespace {
             number,
             size_bytes,
             block_bytes,
-            state: RwLock::new(State {
+            state: RwLock::new(Contents {
                 cache: Cache::new(capacity, block_bytes as usize),
                 base,
                 zones,
@@ -137,7 +137,10 @@ impl Namespace {
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         self.in_service()?;
         let result = self.read_state().read(offset, into);
-        self.note(result, Access::Read)
+        if let Err(error) = &result {
+            self.note_failure(error);
+        }
+        result
     }
 
     /// Copy all of it into an empty file, which is sparse where there are zeroes.
@@ -173,7 +176,7 @@ impl Namespace {
             state.write_cached(offset, data.len() as u64, Some(data))
         };
         drop(state);
-        self.note(result, Access::Write)
+        self.note(result)
     }
 
     /// Make a range read as zeroes: a write of zeroes, as volatile as one. (Deallocate does this
@@ -191,7 +194,7 @@ impl Namespace {
             state.write_cached(offset, len, None)
         };
         drop(state);
-        self.note(result, Access::Write)
+        self.note(result)
     }
 
     /// Make everything durable that was written before.
@@ -206,7 +209,7 @@ impl Namespace {
         let all = state.cache.len();
         let result = state.drain(all).and_then(|()| state.base.sync());
         drop(state);
-        self.note(result, Access::Write)
+        self.note(result)
     }
 
     /// Empty a zone, durably.
@@ -217,7 +220,7 @@ impl Namespace {
     pub fn reset_zone(&self, zone: usize) -> Result<(), StoreError> {
         self.in_service()?;
         let result = self.write_state().reset_zone(zone);
-        self.note(result, Access::Write)
+        self.note(result)
     }
 
     /// Put a zone into a state, durably and with all of its data.
@@ -228,7 +231,7 @@ impl Namespace {
     pub fn set_zone(&self, zone: usize, kind: fn(u64) -> ZoneRest) -> Result<(), StoreError> {
         self.in_service()?;
         let result = self.write_state().set_zone(zone, kind);
-        self.note(result, Access::Write)
+        self.note(result)
     }
 
     /// Drop all data that is not durable. Return the state that each zone has then.
@@ -295,10 +298,9 @@ impl Namespace {
         }
     }
 
-    /// Learn the health from the result of an access.
-    fn note(&self, result: Result<(), StoreError>, access: Access) -> Result<(), StoreError> {
+    /// Learn the health from the result of a write.
+    fn note(&self, result: Result<(), StoreError>) -> Result<(), StoreError> {
         match &result {
-            Ok(()) if access == Access::Read => {}
             Ok(()) => {
                 let degraded = |health: &Health| {
                     matches!(health, Health::Degraded(_)) && self.has_failed_since(health)
@@ -317,36 +319,32 @@ impl Namespace {
                     }
                 }
             }
-            Err(error) => {
-                let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
-                if !self.has_failed_since(&health) {
-                    tracing::error!(namespace = self.number, %error, "the store failed");
-                }
-                if !matches!(*health, Health::Failed(_)) {
-                    *health = Health::Degraded(Arc::new(error.clone()));
-                }
-            }
+            Err(error) => self.note_failure(error),
         }
         result
     }
 
+    fn note_failure(&self, error: &StoreError) {
+        let mut health = self.health.write().unwrap_or_else(|e| e.into_inner());
+        if !self.has_failed_since(&health) {
+            tracing::error!(namespace = self.number, %error, "the store failed");
+        }
+        if !matches!(*health, Health::Failed(_)) {
+            *health = Health::Degraded(Arc::new(error.clone()));
+        }
+    }
+
     // A thread that panicked inside has left the state as consistent as a failed write does.
-    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+    fn read_state(&self) -> RwLockReadGuard<'_, Contents> {
         self.state.read().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+    fn write_state(&self) -> RwLockWriteGuard<'_, Contents> {
         self.state.write().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Access {
-    Read,
-    Write,
-}
-
-impl State {
+impl Contents {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), StoreError> {
         let Some(zones) = &self.zones else {
             return self.read_written(offset, into);

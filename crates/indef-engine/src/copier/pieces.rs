@@ -59,6 +59,11 @@ pub(super) enum AfterRead {
     From(usize),
 }
 
+/// A read that cannot be continued.
+#[derive(Debug, thiserror::Error)]
+#[error("read stopped short at byte {0}")]
+struct ShortRead(u64);
+
 /// After a read, which may have been short: is that the end of the source, or has it to be
 /// continued? A direct read can only be continued at an aligned place.
 pub(super) fn after_read(from: &File, piece: CopyPiece, done: usize) -> io::Result<AfterRead> {
@@ -67,10 +72,8 @@ pub(super) fn after_read(from: &File, piece: CopyPiece, done: usize) -> io::Resu
     }
     let resume = done - done % ALIGNMENT;
     if resume == 0 {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            format!("read stopped short at byte {}", piece.offset + done as u64),
-        ));
+        let short = ShortRead(piece.offset + done as u64);
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, short));
     }
     Ok(AfterRead::From(resume))
 }

@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Nothing tells where the user's state belongs.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no home directory")]
+struct NoHome;
+
 /// The same as [`state_directory`], where it is there already: nothing is made.
 #[must_use]
 pub fn find_state_directory() -> Option<PathBuf> {
@@ -50,7 +55,7 @@ fn of_user() -> io::Result<PathBuf> {
         // The specification wants relative ones ignored.
         .filter(|path| path.is_absolute())
         .or_else(|| env::home_dir().map(|home| home.join(".local/state")))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no home directory"))?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, NoHome))?;
     Ok(state.join("indef"))
 }
 

@@ -13,6 +13,11 @@ use super::{
     wire::{ChunkLine, ChunksLine, FileLine, Header, Totals, TotalsLine},
 };
 
+/// A line of a plan would be longer than a reader takes; only its path can be so long.
+#[derive(Debug, thiserror::Error)]
+#[error("the path is too long for a plan file")]
+struct PathTooLong;
+
 /// Writes a plan file, file by file. Without [`Self::finish`] it counts as cut off.
 #[derive(Debug)]
 pub struct PlanWriter<W: Write> {
@@ -89,10 +94,7 @@ impl<W: Write> PlanWriter<W> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, line)?;
         if self.line.len() > MAX_LINE {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "the path is too long for a plan file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, PathTooLong));
         }
         self.line.push(b'\n');
         self.out.write_all(&self.line)
