@@ -26,7 +26,7 @@ use std::{
     fs::File,
     io,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -35,6 +35,7 @@ use indef_fs::RangeCopier;
 use units::FileRange;
 
 use self::{pieces::CopyPieces, ring::Ring};
+use crate::sync::lock;
 
 /// The largest piece: larger ones gain nothing on flash, and cost memory.
 const LARGEST_PIECE: usize = 256 << 10;
@@ -84,11 +85,7 @@ impl Copier {
         if self.refused.load(Ordering::Relaxed) {
             return None;
         }
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = lock(&self.idle).pop();
         idle.or_else(|| match Ring::new(self.depth, self.piece) {
             Ok(ring) => Some(ring),
             Err(error) => {
@@ -111,10 +108,7 @@ impl RangeCopier for Copier {
                 // A ring that failed as such (not just a request of it) still has requests in
                 // flight, waits for them when it is dropped, and is not used again.
                 if ring.is_idle() {
-                    self.idle
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(ring);
+                    lock(&self.idle).push(ring);
                 }
                 result
             }

@@ -2,13 +2,12 @@
 //! requirements of an engine (a journal, a feature, a privilege) concern the file system as a
 //! whole.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::HashMap, sync::Mutex};
 
 use indef_core::SkipReason;
 use indef_fs::{EngineKind, EngineOptions, Filesystem, Refusal, relocator};
+
+use crate::sync::lock;
 
 /// The choice for one file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl Engines {
     /// The choice for the files of this file system.
     pub(crate) fn of(&self, fs: &Filesystem) -> Chosen {
         // Held during the examination: each file system is examined once.
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&self.known);
         *known
             .entry(fs.dev)
             .or_insert_with(|| choose(fs, self.wanted))

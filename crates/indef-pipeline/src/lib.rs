@@ -73,6 +73,7 @@ pub mod run;
 pub mod scan;
 mod service;
 mod steady;
+mod sync;
 pub mod watch;
 pub mod weigh;
 

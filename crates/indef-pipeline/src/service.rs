@@ -13,7 +13,7 @@ use std::{
     os::unix::fs::FileExt,
     path::Path,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -31,7 +31,12 @@ use indef_fs::{Mapper, TargetId, reopen};
 use rustix::fs::OFlags;
 use units::FileRange;
 
-use crate::{geometry::Geometries, heat::Accesses, weigh::open_timed};
+use crate::{
+    geometry::Geometries,
+    heat::Accesses,
+    sync::{into_inner, lock},
+    weigh::open_timed,
+};
 
 /// The time of one kind of reads by one number of readers.
 const LONG: Duration = Duration::from_millis(400);
@@ -243,7 +248,7 @@ impl Ground {
                     own.push(started.elapsed().as_nanos() as f64);
                 }
             }
-            let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut times = lock(&times);
             times.extend(own);
         };
         let has_all = thread::scope(|scope| {
@@ -260,7 +265,7 @@ impl Ground {
         if !has_all {
             return Err(CannotPredict::NoThreads { readers });
         }
-        let times = times.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let times = into_inner(times);
         if failed.into_inner() * MAY_FAIL > times.len() {
             return Err(CannotPredict::ReadsFail);
         }

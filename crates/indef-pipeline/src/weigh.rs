@@ -7,7 +7,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -22,7 +22,12 @@ use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
 use units::{Bytes, FileRange};
 
-use crate::{geometry::Geometries, heat::Accesses, opened::Opened};
+use crate::{
+    geometry::Geometries,
+    heat::Accesses,
+    opened::Opened,
+    sync::{into_inner, lock},
+};
 
 /// Number of ranges shown whose rank changed most.
 const SHOWN: usize = 5;
@@ -97,7 +102,7 @@ impl ReadTimes {
 
     /// The sums, and the files.
     pub(crate) fn into_sums(self) -> (Reads, HashSet<TargetId>) {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+        into_inner(self.0)
     }
 }
 
@@ -145,7 +150,7 @@ fn samples(
         }
         work();
     });
-    samples.into_inner().unwrap_or_else(PoisonError::into_inner)
+    into_inner(samples)
 }
 
 /// Open a file of a profile, which may name it by a symbolic link: only the file with its number is
@@ -220,7 +225,7 @@ impl Rankings {
 
     /// The comparison.
     pub(crate) fn compare(self) -> Comparison {
-        let mut weighed = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut weighed = into_inner(self.0);
         // Files are met in any order.
         weighed.sort_by(|a, b| (&a.path, a.range.start).cmp(&(&b.path, b.range.start)));
         let pairs: Vec<_> = weighed.iter().map(|w| (w.paper, w.measured)).collect();
@@ -238,8 +243,4 @@ pub struct Comparison {
     pub ranking: Ranking,
     /// Every fragmented range, by place.
     pub weighed: Vec<Weighed>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,7 +26,7 @@ use super::{
     seen::{CollectOptions, Problem, Seen},
     work_stack::WorkStack,
 };
-use crate::Cancel;
+use crate::{Cancel, sync::lock};
 
 /// `getdents64` fills at most this much at once: about 2,000 entries.
 const DIRECTORY_BUFFER: usize = 64 << 10;
@@ -112,10 +112,7 @@ impl<'a> Walk<'a> {
 
     /// Whether this is the first time that it is asked for this file.
     pub(super) fn is_first(&self, id: (u64, u64)) -> bool {
-        self.seen
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(id)
+        lock(&self.seen).insert(id)
     }
 
     /// The file system with this device number, of which `file` is a file.

@@ -6,15 +6,15 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::Cancel;
+use crate::{Cancel, sync::lock};
 
 pub(super) struct WorkStack<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<Pending<T>>,
     changed: Condvar,
     waiting: AtomicUsize,
 }
 
-struct State<T> {
+struct Pending<T> {
     stack: Vec<T>,
     /// Walkers that hold an item, and so may push more.
     active: usize,
@@ -23,15 +23,15 @@ struct State<T> {
 impl<T> WorkStack<T> {
     pub(super) fn new(stack: Vec<T>) -> Self {
         Self {
-            state: Mutex::new(State { stack, active: 0 }),
+            state: Mutex::new(Pending { stack, active: 0 }),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, Pending<T>> {
         // A visitor that panics ends the walk through its thread's scope; the stack stays whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The next item; `None` when there will be none any more. [`Active`] must live until the item

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::pieces::{AfterRead, Buffers, CopyPiece, CopyPieces, after_read};
+use crate::sync::lock;
 
 /// More threads than this cost more than they bring.
 const MOST_THREADS: usize = 16;
@@ -51,7 +52,7 @@ pub(super) fn copy(
 fn work_off(work: &Mutex<Work<'_>>, from: &File, to: &File, size: usize) {
     let mut buffers = Buffers::new(1, size);
     loop {
-        let mut guard = work.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = lock(work);
         let next = if guard.error.is_none() {
             guard.pieces.next()
         } else {
@@ -60,7 +61,7 @@ fn work_off(work: &Mutex<Work<'_>>, from: &File, to: &File, size: usize) {
         drop(guard);
         let Some(piece) = next else { return };
         if let Err(error) = copy_piece(from, to, piece, buffers.get(0)) {
-            let mut guard = work.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut guard = lock(work);
             guard.error.get_or_insert(error);
         }
     }

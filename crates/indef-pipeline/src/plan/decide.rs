@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -21,6 +21,7 @@ use crate::{
     engines::{Chosen, Engines},
     geometry::Geometries,
     heat::Accesses,
+    sync::lock,
     weigh::{Rankings, ReadTimes},
 };
 
@@ -180,10 +181,6 @@ fn weight(reason: SkipReason) -> u8 {
 #[must_use]
 pub fn is_fine(reason: SkipReason) -> bool {
     weight(reason) < 6
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

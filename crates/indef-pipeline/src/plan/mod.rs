@@ -10,7 +10,7 @@ mod write;
 use std::{
     collections::{BTreeMap, HashSet},
     path::PathBuf,
-    sync::{Mutex, PoisonError, atomic::AtomicBool},
+    sync::{Mutex, atomic::AtomicBool},
 };
 
 use indef_core::{
@@ -33,6 +33,7 @@ use crate::{
     heat::Accesses,
     note::{Note, Notes},
     service,
+    sync::{into_inner, lock},
     weigh::{self, Comparison, Rankings, ReadTimes},
 };
 pub use decide::is_fine;
@@ -224,7 +225,7 @@ impl Planner {
             ..CollectOptions::default()
         };
         let summary = collect_beneath(&roots, &self.paths, &options, cancel, &visit);
-        let mut planned = planned.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut planned = into_inner(planned);
         // The walk meets files in any order; a plan is the same every time.
         planned.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         planned.summary = summary;
@@ -233,12 +234,11 @@ impl Planner {
     }
 
     fn visit(&self, basis: &Basis<'_>, found: Found, planned: &Mutex<Planned>, notes: &dyn Notes) {
-        let lock = || planned.lock().unwrap_or_else(PoisonError::into_inner);
         let path = found.path.clone();
         match basis.decide(found) {
             Ok((mut plan, None)) => {
                 plan.chunks.shrink_to_fit();
-                lock().files.push(plan);
+                lock(planned).files.push(plan);
             }
             Ok((plan, Some(reason))) => {
                 notes.note(Note::Untouched {
@@ -248,7 +248,7 @@ impl Planner {
                     // counted.
                     named: self.paths.contains(&path),
                 });
-                let mut planned = lock();
+                let mut planned = lock(planned);
                 *planned.skipped.entry(reason).or_default() += 1;
                 planned.totals.add(&plan);
                 if self.keep_notable && !is_fine(reason) {

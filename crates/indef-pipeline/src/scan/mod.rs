@@ -7,10 +7,7 @@ mod tally;
 mod upkeep;
 mod verdict;
 
-use std::{
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-};
+use std::{path::PathBuf, sync::Mutex};
 
 use indef_core::{
     SkipReason,
@@ -31,6 +28,7 @@ use crate::{
     geometry::{Geometries, GeometryChoice, file_system},
     heat::Accesses,
     note::{Note, Notes},
+    sync::{into_inner, lock},
     weigh,
 };
 pub use heat::{FileHeat, Heat, HotRange, Hottest, Lost, ReadCost};
@@ -140,10 +138,7 @@ impl Scanner {
                 match look(&options, &geometries, heat.as_ref(), &engines, found) {
                     Ok(file) => {
                         visit(&file);
-                        tally
-                            .lock()
-                            .unwrap_or_else(PoisonError::into_inner)
-                            .add(file);
+                        lock(&tally).add(file);
                     }
                     Err((path, refusal)) => notes.note(Note::Refused {
                         path: &path,
@@ -159,7 +154,7 @@ impl Scanner {
         };
         notes.note(Note::Walk);
         let summary = collect(&self.paths, &collect_options, cancel, &look_at);
-        let tally = tally.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let tally = into_inner(tally);
         Ok(Scanned {
             verdict: Verdict::of(&tally, heat.as_ref()),
             gives_die_hints: (self.paths.iter().filter_map(|path| file_system(path)))
