@@ -6,9 +6,9 @@ use flash_model::{
     ftl::{FtlCounters, WearReport},
 };
 use units::Nanos;
+use workloads::Numbers;
 
 use super::{
-    dummy::Numbers,
     host::{File, Host, KIB, mib_per_s},
     placement::{Change, FILE, GRANULE, device},
 };
@@ -91,7 +91,7 @@ impl Churn {
         while left > 0 {
             let small = small_one_in > 0 && self.numbers.below(small_one_in) == 0;
             let len = if small { 4 * KIB } else { GRANULE };
-            let hot = self.numbers.below(10) > 0;
+            let hot = self.numbers.below(10_u64) > 0;
             let places = self.file.len() / len / if hot { hot_share } else { 1 };
             host.overwrite_unsynced(&self.file, self.numbers.below(places) * len, len);
             left = left.saturating_sub(len);
@@ -122,7 +122,7 @@ pub(crate) fn run(
     let mut churn = Churn {
         file: File::default(),
         others,
-        numbers: Numbers(24),
+        numbers: Numbers::new(24),
     };
     let rest = size - FILE;
     host.append_unsynced(&mut churn.file, rest);
@@ -169,7 +169,7 @@ pub(crate) fn without_collecting(profile: &Profile, size: u64, per_call: Nanos) 
     let mut churn = Churn {
         file,
         others: Others::GRANULES,
-        numbers: Numbers(24),
+        numbers: Numbers::new(24),
     };
     let began = host.now();
     churn.overwrite(&mut host, size / 4);
@@ -196,7 +196,7 @@ fn write_target(host: &mut Host, target: &mut File, layout: Layout, churn: &mut 
             Change::Append => host.append(target, GRANULE),
             Change::Overwrite => host.overwrite(target, nth * GRANULE, GRANULE),
         }
-        let dummy = (churn.numbers.below(32) + 1) * GRANULE;
+        let dummy = (churn.numbers.below(32_u64) + 1) * GRANULE;
         churn.overwrite(host, dummy);
     }
 }

@@ -99,16 +99,3 @@ fn apply(shift: &Shift, start: &[u32; ORDER]) -> u32 {
         .zip(start)
         .fold(0, |sum, (a, b)| sum.wrapping_add(a.wrapping_mul(*b)))
 }
-
-/// A stream of numbers that looks random and is always the same (splitmix64, public domain).
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
-    }
-}

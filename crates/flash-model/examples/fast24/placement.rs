@@ -4,9 +4,10 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use flash_model::{Command, Device, NamespaceKind, NamespaceSpec, Profile};
 use units::{Bytes, Nanos};
+use workloads::Numbers;
 
 use super::{
-    dummy::{Numbers, PublishedDraws},
+    dummy::PublishedDraws,
     host::{File, Host, KIB, MIB, mib_per_s},
 };
 
@@ -43,9 +44,9 @@ impl Dummy {
                 Box::new(PublishedDraws::new().map(|drawn| (u64::from(drawn) % 32 + 1) * GRANULE))
             }
             Self::Drawn(seed) => {
-                let mut numbers = Numbers(seed);
+                let mut numbers = Numbers::new(seed);
                 Box::new(std::iter::from_fn(move || {
-                    Some((numbers.below(32) + 1) * GRANULE)
+                    Some((numbers.below(32_u64) + 1) * GRANULE)
                 }))
             }
         }
@@ -128,7 +129,7 @@ pub(crate) fn aligned_reads(filled: &Device, interval: u64, depth: usize, reads:
     let mut host = Host::new(filled.clone(), false, Nanos(0));
     host.sync();
     let began = host.now();
-    let mut numbers = Numbers(interval);
+    let mut numbers = Numbers::new(interval);
     let mut flying = BinaryHeap::new();
     for _ in 0..reads {
         if flying.len() == depth {

@@ -4,6 +4,8 @@ mod properties;
 mod reference;
 mod slc;
 
+use workloads::Numbers;
+
 use super::*;
 
 /// 4 dies, pages of 4 logical pages, one page a granule, and as little spare as is allowed.
@@ -40,19 +42,6 @@ fn with_least_blocks(geometry: FtlGeometry) -> FtlGeometry {
     FtlGeometry {
         blocks_per_die: blocks as u32 + geometry.blocks_of_handles(),
         ..geometry
-    }
-}
-
-/// A stream of numbers that looks random and is always the same (splitmix64, public domain).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (x ^ (x >> 31)) % limit
     }
 }
 
@@ -117,13 +106,13 @@ fn cost_benefit_moves_less_where_some_data_is_cold() {
             ..FtlOptions::default()
         };
         let mut ftl = Ftl::new(geometry, options).unwrap();
-        let (mut work, mut numbers) = (Vec::new(), Numbers(1));
+        let (mut work, mut numbers) = (Vec::new(), Numbers::new(1));
         ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
         let mut overwrite = |ftl: &mut Ftl, count| {
             for _ in 0..count {
                 work.clear();
                 // Nine of ten writes go to a tenth of the pages.
-                let hot = numbers.below(10) > 0;
+                let hot = numbers.below(10_u64) > 0;
                 let lpn = numbers.below(if hot { pages / 10 } else { pages });
                 ftl.write(lpn, 1, PagePlacement::RoundRobin, &mut work);
             }
@@ -152,7 +141,7 @@ fn collection_costs_more_the_less_is_to_spare() {
             ..small()
         };
         let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
-        let (mut work, mut numbers) = (Vec::new(), Numbers(1));
+        let (mut work, mut numbers) = (Vec::new(), Numbers::new(1));
         ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
         for _ in 0..4 * pages {
             work.clear();
@@ -193,7 +182,7 @@ fn collection_is_spread_over_the_writes_that_need_it() {
         PagePlacement::RoundRobin,
         &mut work,
     );
-    let (mut numbers, mut most) = (Numbers(2), 0);
+    let (mut numbers, mut most) = (Numbers::new(2), 0);
     for _ in 0..200_000 {
         work.clear();
         ftl.write(

@@ -20,6 +20,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use indef_core::Draw;
 use indef_engine::Cancel;
 use loop_fs::AlignedBuffer;
 use rusqlite::Connection;
@@ -119,7 +120,7 @@ pub(super) fn files(dir: &Path) -> Vec<PathBuf> {
 /// The pieces in which writer `n` appends its file: 4 to 16 KiB; the last writer's are 4 KiB with
 /// a long one after every 32.
 fn piece_sizes(n: usize, total: u64) -> Vec<u64> {
-    let mut numbers = Numbers(n as u64 + 1);
+    let mut numbers = Draw::new(n as u64 + 1);
     let mut sizes = Vec::new();
     let mut left = total;
     while left > 0 {
@@ -141,7 +142,7 @@ struct Writer {
     direct: Option<File>,
     place: Pieces,
     piece: AlignedBuffer,
-    numbers: Numbers,
+    numbers: Draw,
     length: u64,
 }
 
@@ -158,7 +159,7 @@ impl Writer {
             direct: direct.ok().filter(|_| place == Pieces::Direct),
             place,
             piece: AlignedBuffer::new(LONGEST as usize),
-            numbers: Numbers(seed + 100),
+            numbers: Draw::new(seed + 100),
             length: 0,
         })
     }
@@ -188,7 +189,7 @@ impl Writer {
 /// A database that grows, and whose rows change.
 struct Shop {
     connection: Connection,
-    numbers: Numbers,
+    numbers: Draw,
     rows_per_transaction: u64,
     rows: u64,
 }
@@ -205,7 +206,7 @@ impl Shop {
         )?;
         Ok(Self {
             connection,
-            numbers: Numbers(7),
+            numbers: Draw::new(7),
             rows_per_transaction: (size / Self::ROW).div_ceil(transactions.max(1) as u64),
             rows: 0,
         })
@@ -232,19 +233,6 @@ impl Shop {
             }
         }
         Ok(transaction.commit()?)
-    }
-}
-
-/// Reproducible numbers (xorshift64*).
-struct Numbers(u64);
-
-impl Numbers {
-    /// The next number.
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 }
 

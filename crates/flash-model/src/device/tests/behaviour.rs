@@ -4,19 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One pseudo-random number after the other.
-pub(super) struct Numbers(pub(super) u64);
-
-impl Numbers {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 /// Returns all answers of a device during a random workload on both kinds of namespaces.
 fn told(profile: &str, seed: u64, steps: u64) -> (Vec<String>, Stats) {
     let specs = [
@@ -32,12 +19,12 @@ fn told(profile: &str, seed: u64, steps: u64) -> (Vec<String>, Stats) {
     let mut device = Device::new(&Profile::builtin(profile).unwrap(), &specs).unwrap();
     let zone_size = device.zones(0)[0].size;
     let zones = device.zones(0).len() as u64;
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers::new(seed);
     let (mut now, mut told, mut finished) = (0, Vec::new(), Vec::new());
     for _ in 0..steps {
-        now += numbers.below(60_000);
+        now += numbers.below(60_000_u64);
         let zone = numbers.below(zones) * zone_size;
-        let len = (1 + numbers.below(64)) * 4 * KIB;
+        let len = (1 + numbers.below(64_u64)) * 4 * KIB;
         let offset = numbers.below(32 * MIB / 4096) * 4096;
         let at = device.zones(0)[(zone / zone_size) as usize].write_pointer;
         let moves = [Move {
@@ -45,9 +32,9 @@ fn told(profile: &str, seed: u64, steps: u64) -> (Vec<String>, Stats) {
             to: at,
             len,
         }];
-        let ns = numbers.below(2) as usize;
-        let fua = numbers.below(9) == 0;
-        let command = match (numbers.below(12), ns) {
+        let ns = numbers.below(2_u64) as usize;
+        let fua = numbers.below(9_u64) == 0;
+        let command = match (numbers.below(12_u64), ns) {
             (0, _) => Command::Flush,
             (1, 0) => Command::Zone {
                 start: zone,
@@ -226,7 +213,7 @@ fn reads_pass_writes_that_wait_for_room() {
         waiting += usize::from(matches!(accepted.done, Done::Later(_)));
     }
     assert_eq!(waiting, 120);
-    let (mut numbers, mut now, mut worst) = (Numbers(5), start, 0);
+    let (mut numbers, mut now, mut worst) = (Numbers::new(5), start, 0);
     for _ in 0..500 {
         now += 313_000;
         let offset = numbers.below(64 * MIB / 4096) * 4096;
@@ -313,9 +300,9 @@ fn partial_pages_of_a_conventional_namespace_are_flushed_and_programmed_later() 
 fn garbage_collection_costs_time_and_is_accounted_for() {
     let mut device = device("fast24", NamespaceKind::Conventional, 256 * MIB);
     let first = fill(&mut device, 256 * MIB);
-    let mut numbers = Numbers(1);
+    let mut numbers = Numbers::new(1);
     let writes = 200_000;
-    let random = (0..writes).map(|_| write(numbers.below(65_536) * 4096, 4096));
+    let random = (0..writes).map(|_| write(numbers.below(65_536_u64) * 4096, 4096));
     let end = closed_loop(&mut device, first, 8, random);
     let stats = device.stats();
     assert!(stats.programmed_bytes.gc + stats.copied_back_bytes.gc > 0);
@@ -372,7 +359,7 @@ fn host_reads_pass_a_migration_through_memory() {
     let migration = device
         .submit(Nanos(start), 0, &Command::Migrate { moves: &moves })
         .unwrap();
-    let (mut numbers, mut now, mut worst) = (Numbers(3), start, 0);
+    let (mut numbers, mut now, mut worst) = (Numbers::new(3), start, 0);
     for _ in 0..500 {
         now += 313_000;
         let offset = numbers.below(size / 4096) * 4096;

@@ -1,6 +1,6 @@
 //! Reclaim unit handles, from the command to the cells.
 
-use super::{behaviour::Numbers, *};
+use super::*;
 
 const GIB: u64 = 1 << 30;
 
@@ -53,7 +53,7 @@ fn separate_handles_write_less() {
     let amplification = |log_handle| {
         let mut device = device("fdp", NamespaceKind::Conventional, 512 * MIB);
         let (pages, hot) = (512 * MIB / (32 * KIB), 1600);
-        let (mut numbers, mut log, mut now) = (Numbers(1), hot, 0);
+        let (mut numbers, mut log, mut now) = (Numbers::new(1), hot, 0);
         let mut then = device.stats();
         for round in 0..5 * pages {
             if round == 2 * pages {

@@ -1,6 +1,6 @@
 //! Collecting in time in which nobody waits.
 
-use super::{behaviour::Numbers, *};
+use super::*;
 
 /// After a burst of writes that had to collect, idle time gives the blocks back, so that the next
 /// burst takes less; a command that comes in between waits for at most what was begun.
@@ -27,7 +27,7 @@ fn idle_time_is_used_for_collecting() {
     let second = 1_000_000_000;
     let bursts = |profile: &Profile| {
         let mut device = Device::new(profile, &[spec]).unwrap();
-        let mut numbers = Numbers(5);
+        let mut numbers = Numbers::new(5);
         let mut now = closed_loop(
             &mut device,
             0,

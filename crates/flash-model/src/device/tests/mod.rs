@@ -10,6 +10,7 @@ mod suspend;
 mod usage;
 
 use units::Bytes;
+use workloads::Numbers;
 
 use super::*;
 use crate::{Command, Done, Move, Placement, Refused, Span, ZoneAction};

@@ -151,7 +151,7 @@ fn random_reads_gain_by_planes_that_read_on_their_own() {
     let rate = |on_their_own| {
         let mut device = with_planes(on_their_own);
         let now = fill(&mut device, 24 * MIB) + 100_000_000;
-        let mut numbers = behaviour::Numbers(7);
+        let mut numbers = Numbers::new(7);
         let reads: Vec<u64> = (0..4000)
             .map(|_| numbers.below(24 * MIB / (4 * KIB)) * 4 * KIB)
             .collect();

@@ -1,6 +1,6 @@
 //! Reads that suspend programs and erases, on the profile that is built in for it.
 
-use super::{behaviour::Numbers, *};
+use super::*;
 
 const ROW: u64 = 256 * KIB;
 /// A command's time in the controller, sense of an LSB page, and 4 KiB over channel and link.
@@ -92,7 +92,7 @@ fn an_erase_takes_longer_to_suspend_than_a_program() {
 fn suspension_shortens_the_tail_of_reads_beside_writes() {
     let worst = devices().map(|(suspends, mut device)| {
         let mut now = fill(&mut device, 24 * MIB) + 1_000_000;
-        let mut numbers = Numbers(3);
+        let mut numbers = Numbers::new(3);
         let mut latencies = Vec::new();
         for row in 0..64 {
             device

@@ -12,10 +12,10 @@ fn with_handles(handles: u32) -> FtlGeometry {
 fn each_handle_writes_to_blocks_of_its_own() {
     let mut ftl = Ftl::new(with_handles(3), FtlOptions::default()).unwrap();
     let mut work = Vec::new();
-    let mut numbers = Numbers(1);
+    let mut numbers = Numbers::new(1);
     let mut handle_of = BTreeMap::new();
     for lpn in 0..500 {
-        let handle = numbers.below(3) as u32;
+        let handle = numbers.below(3_u64) as u32;
         handle_of.insert(lpn, handle);
         ftl.write(lpn, 1, PagePlacement::Handle(handle), &mut work);
     }
@@ -85,7 +85,7 @@ fn separate_lifetimes_under_separate_handles_lower_write_amplification() {
             ..geometry
         };
         let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
-        let (mut work, mut numbers, mut log) = (Vec::new(), Numbers(1), hot);
+        let (mut work, mut numbers, mut log) = (Vec::new(), Numbers::new(1), hot);
         let mut write = |ftl: &mut Ftl, count| {
             for _ in 0..count {
                 work.clear();

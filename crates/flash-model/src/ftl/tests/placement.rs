@@ -117,10 +117,10 @@ fn a_die_that_is_full_lets_hints_fall_back_and_turns_pass() {
         .count() as u32;
     assert_eq!(on_die_1, small().slots_per_die_at_most());
     // It goes on to work in that state, collection included.
-    let mut numbers = Numbers(3);
+    let mut numbers = Numbers::new(3);
     for _ in 0..20_000 {
         let hint = PagePlacement::After { predecessor: 0 };
-        ftl.write(numbers.below(511) * 4 + 4, 4, hint, &mut work);
+        ftl.write(numbers.below(511_u64) * 4 + 4, 4, hint, &mut work);
     }
 }
 

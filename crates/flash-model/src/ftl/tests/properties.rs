@@ -8,7 +8,7 @@ use super::{
 };
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum FtlStep {
     Write {
         first: u64,
         count: u64,
@@ -60,7 +60,7 @@ fn geometries() -> impl Strategy<Value = FtlGeometry> {
         )
 }
 
-fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
+fn steps(pages: u64) -> impl Strategy<Value = Vec<FtlStep>> {
     let hot = prop_oneof![3 => 0..pages.div_ceil(8), 2 => 0..pages];
     let placement = prop_oneof![
         2 => Just(PagePlacement::RoundRobin),
@@ -70,15 +70,15 @@ fn steps(pages: u64) -> impl Strategy<Value = Vec<Step>> {
     ];
     let step = prop_oneof![
         16 => (hot, 1..40_u64, placement).prop_map(move |(first, count, placement)| {
-            Step::Write { first, count: count.min(pages - first), placement }
+            FtlStep::Write { first, count: count.min(pages - first), placement }
         }),
         2 => (0..pages, 1..40_u64).prop_map(move |(first, count)| {
-            Step::Trim { first, count: count.min(pages - first) }
+            FtlStep::Trim { first, count: count.min(pages - first) }
         }),
-        1 => Just(Step::Pad),
-        1 => (0..5_u32).prop_map(Step::Renew),
-        2 => Just(Step::Idle),
-        1 => Just(Step::SaveAndRestore),
+        1 => Just(FtlStep::Pad),
+        1 => (0..5_u32).prop_map(FtlStep::Renew),
+        2 => Just(FtlStep::Idle),
+        1 => Just(FtlStep::SaveAndRestore),
     ];
     proptest::collection::vec(step, 1..120)
 }
@@ -122,22 +122,22 @@ fn published() -> FtlOptions {
     }
 }
 
-fn run(ftl: &mut Ftl, reference: &mut Reference, step: Step) {
+fn run(ftl: &mut Ftl, reference: &mut Reference, step: FtlStep) {
     match step {
-        Step::Write {
+        FtlStep::Write {
             first,
             count,
             placement,
         } => {
             reference.write(ftl, first, count, placement);
         }
-        Step::Trim { first, count } => {
+        FtlStep::Trim { first, count } => {
             (first..first + count).for_each(|lpn| reference.trim(ftl, lpn));
         }
-        Step::Pad => reference.pad(ftl),
-        Step::Renew(handle) => reference.renew(ftl, handle),
-        Step::Idle => reference.idle(ftl),
-        Step::SaveAndRestore => {
+        FtlStep::Pad => reference.pad(ftl),
+        FtlStep::Renew(handle) => reference.renew(ftl, handle),
+        FtlStep::Idle => reference.idle(ftl),
+        FtlStep::SaveAndRestore => {
             let image = ftl.image();
             *ftl = Ftl::restore(*ftl.geometry(), ftl.options, &image).unwrap();
             assert_eq!(ftl.image(), image);
@@ -176,20 +176,20 @@ proptest! {
     ) {
         let options = FtlOptions { wear_spread: 4, separate_parts, ..FtlOptions::default() };
         let mut ftl = Ftl::new(geometry, options).unwrap();
-        let mut numbers = Numbers(seed);
+        let mut numbers = Numbers::new(seed);
         let (mut work, pages) = (Vec::new(), geometry.logical_pages);
         ftl.write(0, pages, PagePlacement::RoundRobin, &mut work);
         for _ in 0..1_500 {
             work.clear();
-            let hot = numbers.below(4) != 0;
+            let hot = numbers.below(4_u64) != 0;
             let first = numbers.below(if hot { pages.div_ceil(10) } else { pages });
-            let placement = match (hinted, numbers.below(4)) {
-                (_, 3) => PagePlacement::Handle(numbers.below(5) as u32),
+            let placement = match (hinted, numbers.below(4_u64)) {
+                (_, 3) => PagePlacement::Handle(numbers.below(5_u64) as u32),
                 (true, 0) => PagePlacement::Overwrite,
                 (true, 1) => PagePlacement::After { predecessor: numbers.below(pages) },
                 _ => PagePlacement::RoundRobin,
             };
-            ftl.write(first, 1 + numbers.below(9).min(pages - 1 - first), placement, &mut work);
+            ftl.write(first, 1 + numbers.below(9_u64).min(pages - 1 - first), placement, &mut work);
         }
         check_tables(&ftl, pages as usize);
         // Levelling waits while blocks are short, so the bound is not exact to one erase.
@@ -319,7 +319,7 @@ proptest! {
         }
         check(&ftl)?;
         // Blocks of others in between, anywhere: a journal, say.
-        let (mut others, mut numbers) = (Numbers(order), Numbers(order));
+        let (mut others, mut numbers) = (Numbers::new(order), Numbers::new(order));
         for _ in 0..2 * granules {
             let nth = numbers.below(granules);
             ftl.write(first + nth * granule, granule, PagePlacement::Overwrite, &mut work);
@@ -357,9 +357,9 @@ proptest! {
             let mapped = |ftl: &Ftl| ftl.slot_of.iter().filter(|slot| **slot != 0).count();
             check_tables(&restored, mapped(&restored));
             // The restored FTL works.
-            let mut numbers = Numbers(cut as u64);
+            let mut numbers = Numbers::new(cut as u64);
             for _ in 0..1_000 {
-                let first = numbers.below(300);
+                let first = numbers.below(300_u64);
                 let count = 1 + numbers.below(300 - first).min(12);
                 restored.write(first, count, PagePlacement::Overwrite, &mut Vec::new());
             }

@@ -80,13 +80,13 @@ fn hot_data_stays_in_the_cache() {
             ..small()
         };
         let mut ftl = Ftl::new(geometry, FtlOptions::default()).unwrap();
-        let (mut work, mut numbers) = (Vec::new(), Numbers(1));
+        let (mut work, mut numbers) = (Vec::new(), Numbers::new(1));
         ftl.write(0, 2048, PagePlacement::RoundRobin, &mut work);
         while ftl.collect_idle(&mut work) {}
         let before = *ftl.counters();
         for _ in 0..20_000 {
             work.clear();
-            let hot = numbers.below(8) * 4;
+            let hot = numbers.below(8_u64) * 4;
             ftl.write(hot, 4, PagePlacement::RoundRobin, &mut work);
         }
         ftl.counters().since(&before).write_amplification(4)
