@@ -1,4 +1,4 @@
-//! What people type as option values: sizes, geometries, policies. Nothing panics, and what is taken
+//! Option values as people type them: sizes, geometries, policies. Nothing panics, and what is taken
 //! is shown so that it can be read again.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! What holds for every importer of traces: it never panics, what it hands out is counted and has
+//! The properties of every importer of traces: it never panics, what it hands out is counted and has
 //! a place, its message is one line, and what it found becomes ordered ranges.
 
 use indef_core::{

@@ -51,7 +51,7 @@ pub fn cached_pages_after(
     }
 }
 
-/// What became of the cached pages of the file.
+/// Compare the cached pages of the file with those of before.
 ///
 /// Before Linux 6.5 a reclaimed page counts as dropped.
 ///
