@@ -20,7 +20,7 @@ const BEFORE: &str = "#include <stddef.h>\n#include <stdint.h>\n#include <sys/ty
 
 /// The result for an item.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Outcome {
+struct AbiCheck {
     assertions: usize,
     not_checkable: Vec<String>,
     wrong: Vec<String>,
@@ -55,8 +55,8 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-fn check_item(item: &AbiItem) -> Result<Outcome> {
-    let mut outcome = Outcome::default();
+fn check_item(item: &AbiItem) -> Result<AbiCheck> {
+    let mut outcome = AbiCheck::default();
     let include = format!("{BEFORE}#include <{}>\n", item.header);
     if compile(&include)?.is_err() {
         outcome
@@ -110,7 +110,7 @@ fn structure(item: &AbiItem) -> Vec<String> {
     assertions
 }
 
-fn assert_all(outcome: &mut Outcome, include: &str, assertions: &[String]) -> Result<()> {
+fn assert_all(outcome: &mut AbiCheck, include: &str, assertions: &[String]) -> Result<()> {
     let mut source = include.to_owned();
     for assertion in assertions {
         writeln!(source, "{assertion}")?;
@@ -165,9 +165,9 @@ mod tests {
         let outcome = check_item(&RIGHT).unwrap();
         assert_eq!(
             outcome,
-            Outcome {
+            AbiCheck {
                 assertions: 4,
-                ..Outcome::default()
+                ..AbiCheck::default()
             }
         );
     }

@@ -5,7 +5,7 @@ use units::Bytes;
 
 /// The device's parallel units and sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Geometry {
+pub struct FlashGeometry {
     /// Channels between controller and flash.
     pub channels: u32,
     /// Dies (InDeF: chips) on each channel; die `d` is on channel `d % channels`.
@@ -23,7 +23,7 @@ pub struct Geometry {
     pub zone: ZoneGeometry,
 }
 
-impl Geometry {
+impl FlashGeometry {
     /// Returns the number of all dies: the L of DoPF.
     #[must_use]
     pub const fn dies(&self) -> u32 {

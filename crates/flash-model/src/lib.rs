@@ -28,7 +28,7 @@ pub use self::{
     },
     conventional::{ReclaimUnits, Spare},
     device::{ConfigError, Device, ImageError, NamespaceKind, NamespaceSpec},
-    geometry::{Geometry, ZoneGeometry},
+    geometry::{FlashGeometry, ZoneGeometry},
     profile::{BUILTIN, Kind, Parameter, Profile, ProfileError, ProfileMistake, Value, ValueFault},
     stats::{ByCause, DieStats, HintStats, Stats, Wear},
     zone::{Zone, ZoneState},

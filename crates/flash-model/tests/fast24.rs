@@ -18,9 +18,10 @@ mod results;
 
 use std::path::Path;
 
-use collecting::{Others, Outcome, run, without_collecting};
+use collecting::{Collected, Others, run, without_collecting};
 use compare::{
-    LAYOUTS, Row, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8, with_32_dies,
+    Compared, LAYOUTS, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8,
+    with_32_dies,
 };
 use host::{KIB, MIB};
 use placement::{Change, contiguous, cost_of_a_call, disturbed_at_random};
@@ -28,7 +29,7 @@ use placement::{Change, contiguous, cost_of_a_call, disturbed_at_random};
 /// A small namespace, with 22 % to spare: one of 8 GiB takes minutes.
 const SIZE: u64 = 512 * MIB;
 
-fn within(rows: &[Row], tolerance: f64) {
+fn within(rows: &[Compared], tolerance: f64) {
     for row in rows {
         assert!(row.deviation().abs() <= tolerance, "{row:?}");
     }
@@ -89,7 +90,7 @@ fn figure_11_with_the_approach_emulated_is_within_2_percent_of_contiguous() {
                 // Real SSDs whose times are not published; the authors' emulator is as far off.
                 within(&[*row], 0.25);
                 let published = published::APPEND_WORST.0 / published::CONTIGUOUS;
-                within(&[Row { published, ..*row }], 0.02);
+                within(&[Compared { published, ..*row }], 0.02);
             }
         }
     }
@@ -146,7 +147,7 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
                 let more = outcome.write_amplification() / plain.write_amplification();
                 assert!((0.9..1.1).contains(&more), "{name} {more}");
                 let apart =
-                    |outcome: &Outcome| outcome.wear.most_die_mean - outcome.wear.least_die_mean;
+                    |outcome: &Collected| outcome.wear.most_die_mean - outcome.wear.least_die_mean;
                 assert!(apart(&outcome) <= apart(&plain) + 1.0, "{name} {outcome:?}");
             } else if name != "contiguous" {
                 assert!(outcome.aged / alone < 0.8, "{name} {alone} {outcome:?}");

@@ -23,7 +23,7 @@ pub(crate) fn finite(value: f64) -> f64 {
 
 /// One node of the tree: a range's priority, and which range it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Entry {
+pub struct PriorityEntry {
     /// IODP.
     pub iodp: f64,
     /// First byte of the range; orders equal priorities.
@@ -40,13 +40,13 @@ pub struct Entry {
 /// tree: the order is the same, and a million entries take one allocation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IodpTree {
-    entries: Vec<Entry>,
+    entries: Vec<PriorityEntry>,
 }
 
 impl IodpTree {
     /// Order the entries. NaN, which [`iodp`] never gives, is above or below everything.
     #[must_use]
-    pub fn new(mut entries: Vec<Entry>) -> Self {
+    pub fn new(mut entries: Vec<PriorityEntry>) -> Self {
         entries.sort_unstable_by(|a, b| {
             a.iodp
                 .total_cmp(&b.iodp)
@@ -58,7 +58,7 @@ impl IodpTree {
 
     /// From the lowest priority to the highest.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[PriorityEntry] {
         &self.entries
     }
 
@@ -71,14 +71,14 @@ impl IodpTree {
     /// The entries that truncation of this file alone by `pct` percent drops: the lowest
     /// `⌊n · pct / 100⌋` of all `n` I/O entries.
     #[must_use]
-    pub fn truncated(&self, pct: f64) -> &[Entry] {
+    pub fn truncated(&self, pct: f64) -> &[PriorityEntry] {
         self.lowest(share(self.weight(), pct))
     }
 
     /// The lowest `count` I/O entries, and never more. An entry that stands for several is among
     /// them only as a whole.
     #[must_use]
-    pub fn lowest(&self, count: u64) -> &[Entry] {
+    pub fn lowest(&self, count: u64) -> &[PriorityEntry] {
         let mut left = count;
         let kept = self.entries.iter().position(|entry| {
             let fits = entry.weight <= left;
@@ -116,8 +116,8 @@ mod tests {
 
     use super::*;
 
-    fn entries(iodps: &[f64]) -> Vec<Entry> {
-        let entry = |(index, &iodp)| Entry {
+    fn entries(iodps: &[f64]) -> Vec<PriorityEntry> {
+        let entry = |(index, &iodp)| PriorityEntry {
             iodp,
             start: FileOffset(index as u64 * 4096),
             weight: 1,

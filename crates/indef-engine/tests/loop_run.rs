@@ -13,7 +13,7 @@ use std::{
 use indef_core::plan::{FileFacts, FilePlan, PlanOptions, Policy, plan_file};
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, Found, Seen, collect},
+    collect::{CollectOptions, FoundFile, Seen, collect},
     run::{RunOptions, RunResult, Status, run},
 };
 use scratch_fs::{FragmentOptions, ScratchFs, Shape, fragment, verify};
@@ -48,7 +48,7 @@ fn plans(directory: &Path, policy: Policy) -> Vec<FilePlan> {
     plans.into_inner().unwrap()
 }
 
-fn plan(options: &PlanOptions, found: Found) -> Option<FilePlan> {
+fn plan(options: &PlanOptions, found: FoundFile) -> Option<FilePlan> {
     let layout = found.result.unwrap();
     let facts = FileFacts {
         size: found.size,

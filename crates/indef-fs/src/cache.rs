@@ -28,7 +28,7 @@ use crate::{FsError, Target};
 
 /// The cached part of a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Found {
+enum CachedPages {
     Nothing,
     Everything,
     /// One for each page.
@@ -40,7 +40,7 @@ enum Found {
 pub struct CacheRecord {
     /// Whole pages.
     range: FileRange,
-    found: Found,
+    found: CachedPages,
 }
 
 /// One call reads at most this much ahead: `force_page_cache_ra` cuts off all that exceeds the
@@ -60,14 +60,14 @@ impl CacheRecord {
         let pages = range.len.div_ceil(page());
         let counted = cached_pages(&target.file, range);
         let found = match counted {
-            Some(0) => Found::Nothing,
-            Some(count) if count >= pages => Found::Everything,
+            Some(0) => CachedPages::Nothing,
+            Some(count) if count >= pages => CachedPages::Everything,
             // Mapping a file touches its access time, unless O_NOATIME was granted.
-            _ if !target.noatime => Found::Everything,
+            _ if !target.noatime => CachedPages::Everything,
             _ => match resident_pages(&target.file, range.start.get(), range.len.get() as usize) {
-                Ok(pages) if pages.iter().any(|cached| *cached) => Found::Pages(pages),
-                Ok(_) => Found::Nothing,
-                Err(_) => Found::Everything,
+                Ok(pages) if pages.iter().any(|cached| *cached) => CachedPages::Pages(pages),
+                Ok(_) => CachedPages::Nothing,
+                Err(_) => CachedPages::Everything,
             },
         };
         Self { range, found }
@@ -82,7 +82,7 @@ impl CacheRecord {
     /// Whether anything was cached.
     #[must_use]
     pub fn any(&self) -> bool {
-        self.found != Found::Nothing
+        self.found != CachedPages::Nothing
     }
 
     /// Drop the pages that were not cached, as far as they are clean, and read those back that were
@@ -90,9 +90,9 @@ impl CacheRecord {
     /// before.
     pub fn restore(&self, file: &File) {
         match &self.found {
-            Found::Nothing => drop_clean(file, self.range),
-            Found::Everything => self.read_back(file, self.range),
-            Found::Pages(pages) => {
+            CachedPages::Nothing => drop_clean(file, self.range),
+            CachedPages::Everything => self.read_back(file, self.range),
+            CachedPages::Pages(pages) => {
                 let page = page().get();
                 let mut at = self.range.start.get();
                 for run in pages.chunk_by(|a, b| a == b) {

@@ -54,6 +54,6 @@ pub use map::map;
 pub use mounts::Mount;
 pub use options::EngineOptions;
 pub use relocate::{CountedRange, Moved, RangeCopier, Relocation, Relocator, Step, StepLimit};
-pub use root::{Entry, Mounts, Root, Roots, reopen};
+pub use root::{Mounts, Root, RootEntry, Roots, reopen};
 pub use survey::count_ranges;
 pub use target::{Attributes, FileTime, Target};

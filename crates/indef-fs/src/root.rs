@@ -7,7 +7,7 @@
 //! `..`, and without leaving the mount.
 //!
 //! Nothing is opened to be looked at: [`Root::find`] gives descriptors that only name a file
-//! (`O_PATH`; open(2)), on which type and identity are checked, and [`Entry::open`] opens the file
+//! (`O_PATH`; open(2)), on which type and identity are checked, and [`RootEntry::open`] opens the file
 //! that such a descriptor names, whatever its path means by then. A device, which can do things when
 //! it is opened, or a FIFO, on which one can wait forever, is never opened.
 
@@ -91,12 +91,15 @@ impl Root {
     ///
     /// [`SkipReason::Gone`]; [`SkipReason::SymbolicLink`] where a directory on the way is one by
     /// now; [`SkipReason::Changed`] where the path leads to another mount, or out of the root.
-    pub fn find(&self, below: &Path) -> Result<Entry, Refusal> {
+    pub fn find(&self, below: &Path) -> Result<RootEntry, Refusal> {
         self.find_with_directory(below).map(|(entry, _)| entry)
     }
 
     /// The same, with the directory in which it is (`O_PATH`).
-    pub(crate) fn find_with_directory(&self, below: &Path) -> Result<(Entry, OwnedFd), Refusal> {
+    pub(crate) fn find_with_directory(
+        &self,
+        below: &Path,
+    ) -> Result<(RootEntry, OwnedFd), Refusal> {
         let path = self.path.join(below);
         let plain = below
             .components()
@@ -108,7 +111,7 @@ impl Root {
         let directory = self
             .resolve(parent)
             .map_err(|errno| refuse(&path, "look for the file", errno))?;
-        Ok((Entry::beside(&directory, name, &path)?, directory))
+        Ok((RootEntry::beside(&directory, name, &path)?, directory))
     }
 
     fn resolve(&self, below: &Path) -> Result<OwnedFd, Errno> {
@@ -164,20 +167,20 @@ impl AsFd for Root {
 
 /// A file that was found and not opened.
 #[derive(Debug)]
-pub struct Entry {
+pub struct RootEntry {
     file: OwnedFd,
     path: PathBuf,
     status: Statx,
 }
 
 /// The file itself, named and not opened (`O_PATH`).
-impl AsFd for Entry {
+impl AsFd for RootEntry {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 }
 
-impl Entry {
+impl RootEntry {
     /// Find the file that has this name in an open directory. `path` is for messages.
     ///
     /// # Errors
@@ -294,10 +297,10 @@ const OPEN: usize = 64;
 /// The roots of a run. Each is resolved once; should there be too many to keep all of them open, one
 /// that is resolved again must be the same directory as before.
 #[derive(Debug, Default)]
-pub struct Roots(Mutex<HashMap<(PathBuf, Mounts), Known>>);
+pub struct Roots(Mutex<HashMap<(PathBuf, Mounts), KnownRoot>>);
 
 #[derive(Debug)]
-struct Known {
+struct KnownRoot {
     id: TargetId,
     open: Option<Arc<Root>>,
 }
@@ -329,7 +332,7 @@ impl Roots {
             let keep = known.len() < OPEN;
             let id = root.id;
             let open = keep.then(|| Arc::clone(&root));
-            known.insert(key, Known { id, open });
+            known.insert(key, KnownRoot { id, open });
         }
         Ok(root)
     }

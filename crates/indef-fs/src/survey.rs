@@ -144,7 +144,7 @@ impl Survey {
         place: Cursor,
         mapper: &mut Mapper,
     ) -> Result<Self, Refusal> {
-        let mut pass = Pass::new(range, place, page());
+        let mut pass = SurveyPass::new(range, place, page());
         let around = around(target, range);
         for_each_batch(&target.file, &target.path, around, false, mapper, |batch| {
             batch.iter().for_each(|extent| pass.add(extent));
@@ -154,7 +154,7 @@ impl Survey {
 }
 
 /// A survey under way.
-struct Pass {
+struct SurveyPass {
     survey: Survey,
     counter: FragmentCounter,
     cursor: Cursor,
@@ -164,7 +164,7 @@ struct Pass {
     page: Bytes,
 }
 
-impl Pass {
+impl SurveyPass {
     fn new(range: FileRange, place: Cursor, page: Bytes) -> Self {
         Self {
             survey: Survey {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn survey(range: FileRange, extents: &[Extent]) -> Survey {
-        let mut pass = Pass::new(range, Cursor::default(), Bytes(4096));
+        let mut pass = SurveyPass::new(range, Cursor::default(), Bytes(4096));
         extents.iter().for_each(|extent| pass.add(extent));
         pass.finish()
     }

@@ -15,7 +15,7 @@ use rustix::{
 use units::Bytes;
 
 use crate::{
-    Entry, FsError, Mounts, Refusal, Root, TargetId,
+    FsError, Mounts, Refusal, Root, RootEntry, TargetId,
     filesystem::block_size,
     root::{born, id, look_at, refuse},
     swap::is_swap_file,
@@ -233,7 +233,7 @@ pub(crate) fn unnamed_in(directory: impl AsFd, flags: OFlags) -> Result<File, Er
 
 /// Open for reading and writing. Returns `true` with the file where reads leave the access time
 /// alone.
-fn open_quietly(entry: &Entry) -> Result<(File, bool), Refusal> {
+fn open_quietly(entry: &RootEntry) -> Result<(File, bool), Refusal> {
     let opened = match entry.open(OFlags::RDWR | OFlags::NOATIME) {
         // Only the owner and root may ask for O_NOATIME.
         Err(Errno::PERM) => entry.open(OFlags::RDWR).map(|fd| (fd, false)),

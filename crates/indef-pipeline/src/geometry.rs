@@ -38,12 +38,12 @@ pub struct Geometries {
     probed: HashSet<u64>,
     models: HashMap<u64, ReadModel>,
     /// In the order of the paths.
-    answers: Vec<Answer>,
+    answers: Vec<DeviceAnswer>,
 }
 
 /// The answer of one file system's device.
 #[derive(Debug)]
-pub struct Answer {
+pub struct DeviceAnswer {
     /// A path on the file system.
     pub path: PathBuf,
     /// Its device number.
@@ -70,7 +70,7 @@ impl Geometries {
             geometries.ask(path);
         }
         let asked_for = choice.is_some();
-        for Answer { path, told, .. } in &geometries.answers {
+        for DeviceAnswer { path, told, .. } in &geometries.answers {
             if let Err(why) = told {
                 notes.note(Note::NoGeometry {
                     path,
@@ -79,7 +79,7 @@ impl Geometries {
                 });
             }
         }
-        let is_ordinary = |answer: &Answer| {
+        let is_ordinary = |answer: &DeviceAnswer| {
             answer.told.as_ref().is_err_and(NoGeometry::is_ordinary) && answer.probed.is_none()
         };
         geometries
@@ -109,7 +109,7 @@ impl Geometries {
             .as_ref()
             .map_or(Geometry::Unknown, |told| told.geometry);
         self.by_device.insert(fs.dev, geometry);
-        self.answers.push(Answer {
+        self.answers.push(DeviceAnswer {
             path: path.to_owned(),
             dev: fs.dev,
             told,
@@ -157,7 +157,7 @@ impl Geometries {
 
     /// The devices' answers, one for each file system, in the order of the paths.
     #[must_use]
-    pub fn answers(&self) -> &[Answer] {
+    pub fn answers(&self) -> &[DeviceAnswer] {
         &self.answers
     }
 
@@ -182,8 +182,8 @@ impl Geometries {
 
     /// Note the drives of which a probe found the times.
     pub(crate) fn note_probes(&self, notes: &dyn Notes) {
-        let is_known = |answer: &&Answer| self.models.contains_key(&answer.dev);
-        for Answer { path, told, .. } in self.answers.iter().filter(is_known) {
+        let is_known = |answer: &&DeviceAnswer| self.models.contains_key(&answer.dev);
+        for DeviceAnswer { path, told, .. } in self.answers.iter().filter(is_known) {
             if let Ok(told) = told {
                 let device = &told.device;
                 notes.note(Note::Probed { path, device });

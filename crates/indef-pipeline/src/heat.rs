@@ -30,12 +30,12 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Accesses {
     ranges: FileAccesses,
-    files: HashMap<TargetId, Known>,
+    files: HashMap<TargetId, KnownFile>,
 }
 
 /// A file of the profile that still exists.
 #[derive(Debug)]
-struct Known {
+struct KnownFile {
     /// Its index in the ranges.
     index: u32,
     /// Its path, if that is known.
@@ -53,7 +53,7 @@ enum Now {
 /// Files of a profile, sorted by whether they are found.
 #[derive(Default)]
 struct Finding {
-    files: HashMap<TargetId, Known>,
+    files: HashMap<TargetId, KnownFile>,
     /// From the index in the profile to that of the same file's first entry: a file may stand in a
     /// profile under several names.
     canonical: Vec<u32>,
@@ -66,7 +66,12 @@ impl Finding {
         let index = self.canonical.len() as u32;
         let shown = || path.map_or_else(|| "(a file without a name)".into(), Path::to_owned);
         let canonical = match now {
-            Now::Here(id, path) => self.files.entry(id).or_insert(Known { index, path }).index,
+            Now::Here(id, path) => {
+                self.files
+                    .entry(id)
+                    .or_insert(KnownFile { index, path })
+                    .index
+            }
             Now::Replaced => {
                 self.replaced.push(shown());
                 index

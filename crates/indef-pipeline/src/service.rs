@@ -22,7 +22,7 @@ use std::{
 
 use indef_core::{
     Draw,
-    calibrate::{CannotPredict, FEWEST_CONTIGUOUS, Pass, Service},
+    calibrate::{CannotPredict, FEWEST_CONTIGUOUS, Service, ServicePass},
     layout::{ExtentFlags, Layout},
     plan::PlanOptions,
 };
@@ -78,7 +78,7 @@ pub(crate) fn measure(
         let (as_is, contiguous) = ground.draw(&mut draw)?;
         let as_is = ground.read(&as_is, readers, &until)?;
         let contiguous = ground.read(&contiguous, readers, &until)?;
-        Ok(Pass {
+        Ok(ServicePass {
             as_is_ns: as_is.mean,
             contiguous_ns: contiguous.mean,
             error: as_is.error.hypot(contiguous.error),

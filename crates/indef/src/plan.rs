@@ -74,7 +74,7 @@ pub(crate) fn plan(args: &PlanCommandArgs, console: &Console) -> Result<Outcome>
         write(path, &planned.options, files).map_err(explain)?;
     }
     let printed = match document {
-        Some(document) => document.end(&Rest::from(&planned)),
+        Some(document) => document.end(&PlanRest::from(&planned)),
         None if console.quiet => Ok(()),
         None => text(&mut io::stdout().lock(), args, console, &planned),
     };
@@ -192,7 +192,7 @@ impl TotalsJson {
 }
 
 #[derive(Serialize)]
-struct Rest {
+struct PlanRest {
     totals: TotalsJson,
     policy: &'static str,
     weight: &'static str,
@@ -216,7 +216,7 @@ struct PredictionJson {
     possible_cost_bytes: Bytes,
 }
 
-impl From<&Planned> for Rest {
+impl From<&Planned> for PlanRest {
     fn from(planned: &Planned) -> Self {
         let limited = &planned.limited;
         let measured = weights::measured(planned);

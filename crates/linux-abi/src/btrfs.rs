@@ -289,7 +289,7 @@ const FREE_SPACE_TREE: u64 = 10;
 const BLOCK_GROUP_DATA: u64 = 1;
 
 /// A key that was found, with its item.
-struct Found<'a> {
+struct FoundItem<'a> {
     objectid: u64,
     kind: u32,
     offset: u64,
@@ -300,7 +300,7 @@ struct Found<'a> {
 fn search(
     fd: impl AsFd,
     mut key: SearchKey,
-    mut visit: impl FnMut(&Found<'_>) -> bool,
+    mut visit: impl FnMut(&FoundItem<'_>) -> bool,
 ) -> io::Result<()> {
     let fd = fd.as_fd();
     let wanted = key.min_type..=key.max_type;
@@ -343,11 +343,11 @@ fn search(
 }
 
 /// Split the next header and item off.
-fn take_item<'a>(rest: &mut &'a [u8]) -> Option<Found<'a>> {
+fn take_item<'a>(rest: &mut &'a [u8]) -> Option<FoundItem<'a>> {
     let header = rest.get(..size_of::<SearchHeader>())?;
     let len = u32_at(header, offset_of!(SearchHeader, len))? as usize;
     let end = size_of::<SearchHeader>().checked_add(len)?;
-    let found = Found {
+    let found = FoundItem {
         objectid: u64_at(header, offset_of!(SearchHeader, objectid))?,
         kind: u32_at(header, offset_of!(SearchHeader, kind))?,
         offset: u64_at(header, offset_of!(SearchHeader, offset))?,

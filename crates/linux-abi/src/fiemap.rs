@@ -76,8 +76,8 @@ impl RawExtent {
 const _: () = {
     assert!(size_of::<RawExtent>() == 56);
     assert!(offset_of!(RawExtent, flags) == 40);
-    assert!(size_of::<Header>() == 32);
-    assert!(offset_of!(Request, extents) == 32);
+    assert!(size_of::<FiemapHeader>() == 32);
+    assert!(offset_of!(FiemapRequest, extents) == 32);
 };
 
 /// Structures and numbers of this module, for `cargo xtask abi-check`.
@@ -107,28 +107,34 @@ pub const ABI: &[AbiItem] = &[
     AbiItem {
         header: "linux/fiemap.h",
         c_type: "struct fiemap",
-        size: size_of::<Header>(),
+        size: size_of::<FiemapHeader>(),
         fields: &[
-            ("fm_start", offset_of!(Header, start)),
-            ("fm_length", offset_of!(Header, length)),
-            ("fm_flags", offset_of!(Header, flags)),
-            ("fm_mapped_extents", offset_of!(Header, mapped_extents)),
-            ("fm_extent_count", offset_of!(Header, extent_count)),
+            ("fm_start", offset_of!(FiemapHeader, start)),
+            ("fm_length", offset_of!(FiemapHeader, length)),
+            ("fm_flags", offset_of!(FiemapHeader, flags)),
+            (
+                "fm_mapped_extents",
+                offset_of!(FiemapHeader, mapped_extents),
+            ),
+            ("fm_extent_count", offset_of!(FiemapHeader, extent_count)),
         ],
         requests: &[],
     },
     AbiItem {
         header: "linux/fs.h",
         c_type: "struct fiemap",
-        size: size_of::<Header>(),
+        size: size_of::<FiemapHeader>(),
         fields: &[],
-        requests: &[("FS_IOC_FIEMAP", <Request as ioctl::IoctlArgument>::REQUEST)],
+        requests: &[(
+            "FS_IOC_FIEMAP",
+            <FiemapRequest as ioctl::IoctlArgument>::REQUEST,
+        )],
     },
 ];
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct Header {
+struct FiemapHeader {
     start: u64,
     length: u64,
     flags: u32,
@@ -142,27 +148,32 @@ struct Header {
 pub const BATCH: usize = 512;
 
 #[repr(C)]
-struct Request {
-    header: Header,
+struct FiemapRequest {
+    header: FiemapHeader,
     extents: [RawExtent; BATCH],
 }
 
 // SAFETY: FS_IOC_FIEMAP is _IOWR('f', 11, struct fiemap) with a flexible array after the 32-byte
 // header; `extent_count` tells the kernel how many entries there are, and is never more than BATCH.
-unsafe impl ioctl::IoctlArgument for Request {
-    const REQUEST: u32 = ioctl::request(ioctl::READ | ioctl::WRITE, b'f', 11, size_of::<Header>());
+unsafe impl ioctl::IoctlArgument for FiemapRequest {
+    const REQUEST: u32 = ioctl::request(
+        ioctl::READ | ioctl::WRITE,
+        b'f',
+        11,
+        size_of::<FiemapHeader>(),
+    );
 }
 
 /// A reusable buffer for FIEMAP calls.
 pub struct Mapper {
-    request: Box<Request>,
+    request: Box<FiemapRequest>,
 }
 
 impl Default for Mapper {
     fn default() -> Self {
         Self {
-            request: Box::new(Request {
-                header: Header::default(),
+            request: Box::new(FiemapRequest {
+                header: FiemapHeader::default(),
                 extents: [RawExtent::default(); BATCH],
             }),
         }
@@ -183,12 +194,12 @@ impl Mapper {
         length: u64,
         flags: u32,
     ) -> io::Result<&[RawExtent]> {
-        self.request.header = Header {
+        self.request.header = FiemapHeader {
             start,
             length,
             flags,
             extent_count: BATCH as u32,
-            ..Header::default()
+            ..FiemapHeader::default()
         };
         ioctl::call(fd, &mut *self.request)?;
         let mapped = self.request.header.mapped_extents as usize;
@@ -201,11 +212,11 @@ impl Mapper {
     ///
     /// As [`Self::batch`].
     pub fn count(&mut self, fd: impl AsFd, start: u64, length: u64, flags: u32) -> io::Result<u32> {
-        self.request.header = Header {
+        self.request.header = FiemapHeader {
             start,
             length,
             flags,
-            ..Header::default()
+            ..FiemapHeader::default()
         };
         ioctl::call(fd, &mut *self.request)?;
         Ok(self.request.header.mapped_extents)

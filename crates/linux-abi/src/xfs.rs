@@ -63,7 +63,7 @@ unsafe impl IoctlArgument for RawGeometry {
 
 /// Geometry of the file system of an open file.
 #[derive(Clone, Copy, Debug)]
-pub struct Geometry {
+pub struct XfsGeometry {
     /// Block size in bytes.
     pub block_size: u32,
     /// Blocks of one allocation group: no extent is longer.
@@ -79,10 +79,10 @@ pub struct Geometry {
 /// # Errors
 ///
 /// `ENOTTY` where it is not XFS.
-pub fn geometry(fd: impl AsFd) -> io::Result<Geometry> {
+pub fn geometry(fd: impl AsFd) -> io::Result<XfsGeometry> {
     let mut raw = RawGeometry::default();
     ioctl::call(fd, &mut raw)?;
-    Ok(Geometry {
+    Ok(XfsGeometry {
         block_size: raw.block_size,
         group_blocks: raw.group_blocks,
         inode_size: raw.inode_size,

@@ -25,7 +25,7 @@ pub const FAST_COPY_ONLY: u16 = 1 << 15;
 
 /// A source to copy from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct CopySource {
     /// SNSID; `None` if the format has none.
     pub nsid: Option<u32>,
     /// The blocks.
@@ -61,7 +61,7 @@ impl CopyFormat {
         self,
         data: &[u8],
         ranges: usize,
-    ) -> Result<impl Iterator<Item = Source>, Status> {
+    ) -> Result<impl Iterator<Item = CopySource>, Status> {
         let entry = self.entry_len().ok_or(Status::InvalidField)?;
         let data = ranges
             .checked_mul(entry)
@@ -70,7 +70,7 @@ impl CopyFormat {
         Ok(data
             .chunks_exact(entry)
             .filter_map(SourceHead::first_of)
-            .map(move |head| Source {
+            .map(move |head| CopySource {
                 nsid: self.names_namespace().then(|| head.nsid.get()),
                 blocks: BlockRange {
                     start: head.start.get(),
@@ -82,7 +82,7 @@ impl CopyFormat {
 
     /// Append a source range of this format to a command's data. Append nothing for an unknown
     /// format; `blocks.count` has to be 1 to 65536.
-    pub fn put(self, source: &Source, data: &mut Vec<u8>) {
+    pub fn put(self, source: &CopySource, data: &mut Vec<u8>) {
         let Some(entry) = self.entry_len() else {
             return;
         };

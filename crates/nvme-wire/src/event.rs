@@ -4,7 +4,7 @@ use crate::log::LogPage;
 
 /// The event that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum AsyncEvent {
     /// SMART / Health: the subsystem's reliability is degraded.
     Reliability,
     /// Notice: a namespace has changed; which one is in the Changed Namespace List.
@@ -15,7 +15,7 @@ pub enum Event {
     DiscoveryChanged,
 }
 
-impl Event {
+impl AsyncEvent {
     /// The result's dword 0: type in bits 2:0, information in 15:8, log page in 23:16.
     #[must_use]
     pub const fn result(self) -> u32 {

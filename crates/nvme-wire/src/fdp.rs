@@ -148,7 +148,7 @@ pub const LSP_HOST_EVENTS: u8 = 1 << 0;
 
 wire! {
     /// FDP Event.
-    pub struct Event [64] {
+    pub struct FdpEvent [64] {
         /// FDPET.
         pub kind: u8,
         /// FDPEF: the placement identifier (0), the namespace (1), the location (2) is valid.

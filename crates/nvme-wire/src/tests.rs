@@ -9,7 +9,7 @@ use crate::{
     Completion, Sgl, Status, Submission,
     admin::AdminCommand,
     command::SglKind,
-    copy::{CopyFormat, Source},
+    copy::{CopyFormat, CopySource},
     fabrics::{ConnectCommand, ConnectData, FabricsCommand, PropertyCommand},
     feature::{Queues, Timestamp},
     identify::ZonedNamespace,
@@ -117,9 +117,9 @@ fn fields_of_data_placement_are_where_the_specification_has_them() {
     assert_eq!(offset_of!(Configuration, unit_size), 16);
     assert_eq!(offset_of!(Configuration, time_limit), 24);
     assert_eq!(offset_of!(Statistics, media_erased), 32);
-    assert_eq!(offset_of!(Event, nsid), 12);
-    assert_eq!(offset_of!(Event, group), 32);
-    assert_eq!(offset_of!(Event, handle), 34);
+    assert_eq!(offset_of!(FdpEvent, nsid), 12);
+    assert_eq!(offset_of!(FdpEvent, group), 32);
+    assert_eq!(offset_of!(FdpEvent, handle), 34);
     assert_eq!(offset_of!(StatusHeader, handles), 14);
     assert_eq!(offset_of!(HandleStatus, available_blocks), 8);
     let mut write = Submission::zeroed();
@@ -296,7 +296,7 @@ proptest! {
         let format = CopyFormat::from_raw(format);
         let sources: Vec<_> = ranges
             .into_iter()
-            .map(|(start, count, nsid, fast_only)| Source {
+            .map(|(start, count, nsid, fast_only)| CopySource {
                 nsid: format.names_namespace().then_some(nsid),
                 blocks: BlockRange { start, count },
                 fast_only: fast_only && format.names_namespace(),

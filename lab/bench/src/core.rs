@@ -14,7 +14,7 @@ use workloads::Numbers;
 use super::{
     common::Common,
     measure,
-    report::{Report, Row, Sample, Verdict},
+    report::{ContenderRuns, Report, Sample, Verdict},
 };
 
 const RECORDS: u64 = 10_000_000;
@@ -26,7 +26,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
     let inner = ["bench", "core-inner"].map(OsString::from);
     let records = OsString::from(RECORDS.to_string());
     let command = [vec![program.into()], inner.to_vec(), vec![records]].concat();
-    let mut row = Row {
+    let mut row = ContenderRuns {
         case: "core, 10 million records".into(),
         contender: "indef-core".into(),
         command: measure::describe(&command),

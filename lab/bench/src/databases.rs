@@ -59,7 +59,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 }
 
 /// The cost and the effect of a state.
-struct Measured {
+struct DatabaseCost {
     written: u64,
     time: Duration,
 }
@@ -112,7 +112,7 @@ fn one(database: Database, fs: &str, common: &Common, report: &mut Report) -> Re
             "{case}: {state}: {} moved, read in {time:.2?}",
             Bytes(written)
         );
-        all.push(Measured { written, time });
+        all.push(DatabaseCost { written, time });
     }
     fs::remove_file(&image)?;
     let (before, whole) = (&all[0], &all[1]);
@@ -128,7 +128,7 @@ fn one(database: Database, fs: &str, common: &Common, report: &mut Report) -> Re
             published.map_or(0.0, |(_, percent)| *percent),
             " %",
         ));
-        let gain = |m: &Measured| before.time.as_secs_f64() - m.time.as_secs_f64();
+        let gain = |m: &DatabaseCost| before.time.as_secs_f64() - m.time.as_secs_f64();
         report.verdicts.push(Verdict::at_least(
             format!(
                 "{case}: {state} gives of the time that whole saves ({:.2?} to {:.2?})",

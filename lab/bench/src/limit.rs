@@ -49,10 +49,10 @@ pub(super) fn copy(files: &[PathBuf], to: &Path, cached: bool) -> io::Result<()>
     output.sync_data()
 }
 
-type Request<'a> = (&'a Path, u64);
+type ReadRequest<'a> = (&'a Path, u64);
 
 /// Every megabyte of every file, lazily: a million files are not listed in memory twice.
-fn requests(files: &[PathBuf]) -> impl Iterator<Item = Request<'_>> + Send {
+fn requests(files: &[PathBuf]) -> impl Iterator<Item = ReadRequest<'_>> + Send {
     files.iter().flat_map(|path| {
         let length = path.metadata().map_or(0, |metadata| metadata.len());
         (0..length)
@@ -62,7 +62,7 @@ fn requests(files: &[PathBuf]) -> impl Iterator<Item = Request<'_>> + Send {
 }
 
 fn work<'a>(
-    requests: &Mutex<impl Iterator<Item = Request<'a>>>,
+    requests: &Mutex<impl Iterator<Item = ReadRequest<'a>>>,
     output: &File,
     written: &AtomicU64,
     cached: bool,

@@ -9,7 +9,7 @@ use units::Bytes;
 use super::{
     common::Common,
     measure,
-    report::{Report, Row, Verdict},
+    report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };
 
@@ -74,7 +74,7 @@ fn peaks(
         ];
         measure::drop_caches(&scratch)?;
         let sample = measure::timed(&scratch, || Ok(Some(measure::run(&command)?)))?;
-        let row = Row {
+        let row = ContenderRuns {
             case: case.to_owned(),
             contender: format!("indef {verb}"),
             command: measure::describe(&command),

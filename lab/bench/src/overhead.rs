@@ -67,7 +67,7 @@ const CACHED: &[&str] = &[
 
 /// Whose accesses the trace counts.
 #[derive(Clone, Copy, PartialEq)]
-enum Counts {
+enum Counted {
     /// Those to fio's file.
     File,
     /// Those on another device.
@@ -76,10 +76,10 @@ enum Counts {
     OtherProcess,
 }
 
-struct Case {
+struct OverheadCase {
     name: &'static str,
     layer: &'static str,
-    counts: Counts,
+    counts: Counted,
     fio: &'static [&'static str],
     /// Seconds before those that are measured, and these.
     settle: u64,
@@ -91,63 +91,75 @@ const SHORT: (u64, u64) = (1, 3);
 /// A trace that has settled; the measured time holds several windows.
 const LONG: (u64, u64) = (15, 20);
 
-const CASES: [Case; 11] = [
-    case("direct, one at a time", "fs", Counts::File, DIRECT_1, SHORT),
-    case("direct, 32 at a time", "fs", Counts::File, DIRECT_32, SHORT),
-    case("buffered, 128 KiB", "fs", Counts::File, BUFFERED, SHORT),
+const CASES: [OverheadCase; 11] = [
+    case(
+        "direct, one at a time",
+        "fs",
+        Counted::File,
+        DIRECT_1,
+        SHORT,
+    ),
+    case(
+        "direct, 32 at a time",
+        "fs",
+        Counted::File,
+        DIRECT_32,
+        SHORT,
+    ),
+    case("buffered, 128 KiB", "fs", Counted::File, BUFFERED, SHORT),
     case(
         "direct, one at a time",
         "syscall",
-        Counts::File,
+        Counted::File,
         DIRECT_1,
         SHORT,
     ),
     case(
         "from the page cache",
         "syscall",
-        Counts::File,
+        Counted::File,
         CACHED,
         SHORT,
     ),
     case(
         "direct, 32 at a time, settled",
         "fs",
-        Counts::File,
+        Counted::File,
         DIRECT_32,
         LONG,
     ),
     case(
         "from the page cache, settled",
         "syscall",
-        Counts::File,
+        Counted::File,
         CACHED,
         LONG,
     ),
     case(
         "direct, 32 at a time, other device traced",
         "fs",
-        Counts::OtherDevice,
+        Counted::OtherDevice,
         DIRECT_32,
         SHORT,
     ),
     case(
         "direct, 32 at a time, other device traced, settled",
         "fs",
-        Counts::OtherDevice,
+        Counted::OtherDevice,
         DIRECT_32,
         LONG,
     ),
     case(
         "from the page cache, other process traced",
         "syscall",
-        Counts::OtherProcess,
+        Counted::OtherProcess,
         CACHED,
         SHORT,
     ),
     case(
         "from the page cache, other process traced, settled",
         "syscall",
-        Counts::OtherProcess,
+        Counted::OtherProcess,
         CACHED,
         LONG,
     ),
@@ -156,11 +168,11 @@ const CASES: [Case; 11] = [
 const fn case(
     name: &'static str,
     layer: &'static str,
-    counts: Counts,
+    counts: Counted,
     fio: &'static [&'static str],
     (settle, measured): (u64, u64),
-) -> Case {
-    Case {
+) -> OverheadCase {
+    OverheadCase {
         name,
         layer,
         counts,
@@ -291,7 +303,7 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
     let common = &args.common;
     let indef = common.indef()?;
     let folder = tempfile::tempdir_in(common.images()?)?;
-    let place = Place {
+    let place = TestBed {
         indef,
         file: folder.path().join("file"),
         profile: folder.path().join("profile"),
@@ -299,7 +311,7 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
     };
     report.heading(HEADING);
     let mut peak = Bytes::ZERO;
-    let wanted = |case: &&Case| !args.settled || case.settle == LONG.0;
+    let wanted = |case: &&OverheadCase| !args.settled || case.settle == LONG.0;
     for case in CASES.iter().filter(wanted) {
         let mut rounds = Vec::new();
         for round in 0..common.runs {
@@ -334,15 +346,15 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
 }
 
 /// Where it is measured, and with which program.
-struct Place {
+struct TestBed {
     indef: PathBuf,
     file: PathBuf,
     profile: PathBuf,
     other: ScratchFs,
 }
 
-impl Place {
-    fn round(&self, case: &Case, round: usize, peak: &mut Bytes) -> Result<Round> {
+impl TestBed {
+    fn round(&self, case: &OverheadCase, round: usize, peak: &mut Bytes) -> Result<Round> {
         let mut result = Round::default();
         for turn in 0..3 {
             match (round + turn) % 3 {
@@ -386,7 +398,7 @@ impl Place {
     }
 
     /// Run fio; `settled` is called when the time begins that is measured.
-    fn fio(&self, case: &Case, settle: u64, settled: &mut dyn FnMut()) -> Result<Speed> {
+    fn fio(&self, case: &OverheadCase, settle: u64, settled: &mut dyn FnMut()) -> Result<Speed> {
         let mut name = OsString::from("--filename=");
         name.push(&self.file);
         let child = Command::new("fio")
@@ -469,7 +481,7 @@ struct Told {
 }
 
 impl Trace {
-    fn start(place: &Place, case: &Case) -> Result<Self> {
+    fn start(place: &TestBed, case: &OverheadCase) -> Result<Self> {
         let mut command = Command::new(&place.indef);
         command
             .args(["trace", "--json", "--layer", case.layer, "--max-overhead"])
@@ -481,7 +493,7 @@ impl Trace {
             .stderr(Stdio::null());
         let mut sleeper = None;
         match case.counts {
-            Counts::File => {
+            Counted::File => {
                 // It has to be there before it is traced.
                 fs::OpenOptions::new()
                     .create(true)
@@ -489,10 +501,10 @@ impl Trace {
                     .open(&place.file)?;
                 command.arg("--path").arg(&place.file);
             }
-            Counts::OtherDevice => {
+            Counted::OtherDevice => {
                 command.arg("--device").arg(place.other.device());
             }
-            Counts::OtherProcess => {
+            Counted::OtherProcess => {
                 let child = Command::new("sleep").arg("1000").spawn()?;
                 command.arg("--pid").arg(child.id().to_string());
                 sleeper = Some(child);

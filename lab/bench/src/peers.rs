@@ -10,7 +10,7 @@ use units::Bytes;
 use super::{
     common::Common,
     limit, measure,
-    report::{Report, Row, Sample, Verdict},
+    report::{ContenderRuns, Report, Sample, Verdict},
     state::{FOLDER, Files, StartState},
 };
 
@@ -65,7 +65,7 @@ enum Wanted {
     Nothing,
 }
 
-struct Case {
+struct PeerCase {
     name: &'static str,
     fs: Fs,
     size: Bytes,
@@ -80,9 +80,9 @@ const SINGLE: Files = Files::Single(Bytes::mib(256));
 const HALF: Files = Files::HalfContiguous(Bytes::mib(128));
 const SEQUENTIAL: &[&str] = &["--policy", "sequential"];
 
-const fn case(name: &'static str, fs: Fs, files: Files, wanted: Wanted) -> Case {
+const fn case(name: &'static str, fs: Fs, files: Files, wanted: Wanted) -> PeerCase {
     let size = Bytes::gib(2);
-    Case {
+    PeerCase {
         name,
         fs,
         size,
@@ -93,7 +93,7 @@ const fn case(name: &'static str, fs: Fs, files: Files, wanted: Wanted) -> Case 
     }
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<PeerCase> {
     let ext4_many = case(
         "ext4 2,000 × 1 MiB",
         Fs::Ext4,
@@ -127,17 +127,17 @@ fn cases() -> Vec<Case> {
             Wanted::FewerBytes(45.0),
         ),
     ]
-    .map(|case| Case {
+    .map(|case| PeerCase {
         options: SEQUENTIAL,
         ..case
     });
     let mut cases = vec![
         case("ext4 256 MiB", Fs::Ext4, SINGLE, Wanted::Faster(4.0)),
-        Case {
+        PeerCase {
             cached: true,
             ..ext4_cached
         },
-        Case {
+        PeerCase {
             size: Bytes::gib(6),
             ..ext4_many
         },
@@ -154,7 +154,7 @@ fn cases() -> Vec<Case> {
             Files::Pieces(Bytes::mib(256), Bytes::kib(64)),
             Wanted::Faster(1.5),
         ),
-        Case {
+        PeerCase {
             size: Bytes::gib(6),
             ..xfs_many
         },
@@ -174,7 +174,7 @@ fn cases() -> Vec<Case> {
 pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
     let indef = args.common.indef()?;
     let images = args.common.images()?;
-    let cases: Vec<Case> = cases()
+    let cases: Vec<PeerCase> = cases()
         .into_iter()
         .filter(|case| args.fs.is_none_or(|fs| fs == case.fs))
         .filter(|case| {
@@ -217,15 +217,15 @@ pub(super) fn measure(args: &PeersArgs, report: &mut Report) -> Result<()> {
 struct Contender {
     /// Without the path that is appended; empty for the limit, which runs in this process.
     command: Vec<OsString>,
-    row: Row,
+    row: ContenderRuns,
 }
 
-fn contenders(case: &Case, indef: &std::path::Path) -> [Contender; 3] {
+fn contenders(case: &PeerCase, indef: &std::path::Path) -> [Contender; 3] {
     let mut run: Vec<OsString> = vec![indef.into(), "run".into(), "--quiet".into()];
     run.extend(case.options.iter().map(OsString::from));
     let peer: Vec<OsString> = case.fs.peer().iter().map(OsString::from).collect();
     let contender = |name: &str, command: Vec<OsString>| Contender {
-        row: Row {
+        row: ContenderRuns {
             case: case.name.to_owned(),
             contender: name.to_owned(),
             command: measure::describe(&command),
@@ -248,7 +248,7 @@ impl Contender {
     }
 
     /// Do one run. Returns the extents before it and the sample.
-    fn run(&self, case: &Case, scratch: &ScratchFs) -> Result<(u64, Sample)> {
+    fn run(&self, case: &PeerCase, scratch: &ScratchFs) -> Result<(u64, Sample)> {
         let folder = scratch.path().join(FOLDER);
         let files = measure::files_below(&folder)?;
         let before = measure::extents(&files)?;
@@ -299,8 +299,8 @@ impl Contender {
     }
 }
 
-fn judge(case: &Case, report: &mut Report) {
-    let rows: Vec<&Row> = report
+fn judge(case: &PeerCase, report: &mut Report) {
+    let rows: Vec<&ContenderRuns> = report
         .rows
         .iter()
         .filter(|row| row.case == case.name)

@@ -21,7 +21,7 @@ use workloads::Numbers;
 use super::{
     common::Common,
     measure,
-    report::{Report, Row, Sample, Verdict},
+    report::{ContenderRuns, Report, Sample, Verdict},
 };
 
 /// How to measure profiles.
@@ -110,8 +110,8 @@ pub(super) fn measure(args: &ProfileArgs, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn row(case: &str, contender: &str, command: &[OsString]) -> Row {
-    Row {
+fn row(case: &str, contender: &str, command: &[OsString]) -> ContenderRuns {
+    ContenderRuns {
         case: case.to_owned(),
         contender: contender.to_owned(),
         command: measure::describe(command),

@@ -32,7 +32,7 @@ pub(super) struct Sample {
 
 /// All runs of one contender in one case.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Row {
+pub(super) struct ContenderRuns {
     pub(super) case: String,
     pub(super) contender: String,
     pub(super) command: String,
@@ -40,7 +40,7 @@ pub(super) struct Row {
     pub(super) samples: Vec<Sample>,
 }
 
-impl Row {
+impl ContenderRuns {
     fn median(&self, value: impl Fn(&Sample) -> u64) -> u64 {
         median(self.samples.iter().map(value))
     }
@@ -138,7 +138,7 @@ pub(super) struct Report {
     machine: Machine,
     /// Runs of each contender.
     pub(super) runs: usize,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<ContenderRuns>,
     /// Figures that are no times and no bytes of rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<figures::Row>,
@@ -213,7 +213,7 @@ impl Report {
 
     /// The result to keep: median and spread of everything.
     pub(super) fn session(&self, command: String) -> Session {
-        let mut rows: Vec<figures::Row> = self.rows.iter().map(Row::summary).collect();
+        let mut rows: Vec<figures::Row> = self.rows.iter().map(ContenderRuns::summary).collect();
         for more in &self.figures {
             let is_it = |row: &&mut figures::Row| {
                 (&row.case, &row.contender) == (&more.case, &more.contender)
@@ -349,7 +349,7 @@ fn seconds(nanos: u64) -> String {
 mod tests {
     use super::*;
 
-    fn row(durations: &[u64]) -> Row {
+    fn row(durations: &[u64]) -> ContenderRuns {
         let sample = |&duration_ns: &u64| Sample {
             duration_ns,
             device_read_bytes: 0,
@@ -357,7 +357,7 @@ mod tests {
             max_resident_bytes: Some(duration_ns),
             extents_after: None,
         };
-        Row {
+        ContenderRuns {
             case: "case".into(),
             contender: "contender".into(),
             command: "command".into(),

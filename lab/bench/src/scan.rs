@@ -9,7 +9,7 @@ use super::{
     common::Common,
     measure,
     peers::Fs,
-    report::{Report, Row, Verdict},
+    report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };
 
@@ -42,7 +42,7 @@ fn one(fs: &'static str, common: &Common, report: &mut Report) -> Result<()> {
     for (cache, cold) in [("cold", true), ("warm", false)] {
         let case = &format!("{fs} 100,000 files, {cache}");
         let mut rows = [("indef scan", &ours), ("find | xargs filefrag", &theirs)].map(
-            |(contender, command)| Row {
+            |(contender, command)| ContenderRuns {
                 case: case.to_owned(),
                 contender: contender.to_owned(),
                 command: measure::describe(command),

@@ -13,7 +13,7 @@ use guest::{Guest, Release};
 use super::{
     common::Common,
     median::median,
-    report::{Report, Row, Sample, Verdict},
+    report::{ContenderRuns, Report, Sample, Verdict},
 };
 
 const SCRIPT: &str = include_str!("target.sh");
@@ -53,7 +53,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
         String::from_utf8_lossy(&outcome.stderr),
         outcome.console
     );
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<ContenderRuns> = Vec::new();
     for line in said.lines() {
         let (case, contender, rate) = parse(line)?;
         let sample = Sample {
@@ -63,10 +63,10 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
             max_resident_bytes: None,
             extents_after: None,
         };
-        let of_it = |row: &&mut Row| row.case == case && row.contender == contender;
+        let of_it = |row: &&mut ContenderRuns| row.case == case && row.contender == contender;
         match rows.iter_mut().find(of_it) {
             Some(row) => row.samples.push(sample),
-            None => rows.push(Row {
+            None => rows.push(ContenderRuns {
                 case: case.to_owned(),
                 contender: contender.to_owned(),
                 command: format!("{COMMANDS} commands ({:?})", outcome.accelerator),
@@ -92,7 +92,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
 }
 
 /// The median over the runs of the ratio by which ours was faster.
-fn median_ratio(theirs: &Row, ours: &Row) -> f64 {
+fn median_ratio(theirs: &ContenderRuns, ours: &ContenderRuns) -> f64 {
     let pairs = theirs.samples.iter().zip(&ours.samples);
     median(pairs.map(|(theirs, ours)| theirs.duration_ns as f64 / ours.duration_ns as f64))
 }

@@ -19,7 +19,7 @@ use super::{
     common::Common,
     measure,
     peers::Fs,
-    report::{Report, Row, Verdict},
+    report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };
 
@@ -101,7 +101,7 @@ fn compare(fs: Fs, operation: Operation, common: &Common, report: &mut Report) -
             size: Bytes::gib(2),
             files,
         };
-        let row = Row {
+        let row = ContenderRuns {
             case: case.clone(),
             contender: contender.to_owned(),
             command: operation.as_str().to_owned(),
@@ -127,7 +127,7 @@ fn compare(fs: Fs, operation: Operation, common: &Common, report: &mut Report) -
         }
     }
     let [many, one] = [&rows[0].2, &rows[1].2];
-    let extents = |row: &Row| row.extents_before.unwrap_or(0);
+    let extents = |row: &ContenderRuns| row.extents_before.unwrap_or(0);
     let excess = extents(many).saturating_sub(extents(one));
     let longer = many.duration().saturating_sub(one.duration());
     let each = |time: u128| time as f64 / 1e3 / excess as f64;

@@ -21,7 +21,7 @@ use super::{
     common::Common,
     measure,
     peers::Fs,
-    report::{Report, Row, Verdict},
+    report::{ContenderRuns, Report, Verdict},
     state::{FOLDER, Files, StartState},
 };
 
@@ -72,7 +72,7 @@ fn pair(fs: &'static str, direct: bool, args: &WritersArgs, report: &mut Report)
     ];
     let (mut rows, mut longest) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (contender, _) in contenders {
-        rows.push(Row {
+        rows.push(ContenderRuns {
             case: case.clone(),
             contender: contender.to_owned(),
             command: measure::describe(&fio(Path::new("FILE"), direct)),

@@ -29,7 +29,7 @@ use crate::{
     model::Findings,
     script::{How, MOST_BLOCKS, Place, Step, What, Where},
     shared::{FAILS_AFTER, Shared},
-    stamp::{BLOCK, Value},
+    stamp::{BLOCK, BlockValue},
 };
 
 /// The attribute that is set.
@@ -161,7 +161,7 @@ impl Actor<'_> {
                 Default::default(),
                 &mut findings,
             );
-            if let Some(value) = Value::of(found) {
+            if let Some(value) = BlockValue::of(found) {
                 model.found(changed.file, block, value);
             }
         }
@@ -473,7 +473,7 @@ impl Actor<'_> {
         let from = open(&subject.path, OFlags::empty())?;
         let to = open(&other.path, OFlags::empty())?;
         let mut model = self.shared.model();
-        let values: Vec<Value> = { range.clone() }
+        let values: Vec<BlockValue> = { range.clone() }
             .map(|block| model.file(subject.id).live(block))
             .collect();
         match what {
@@ -591,7 +591,7 @@ fn allocate(file: &File, mode: FallocateFlags, range: &Range<u32>) -> io::Result
 }
 
 /// Write values from a block on, with one call.
-pub(crate) fn put(file: &File, values: &[Value], start: u32) -> io::Result<()> {
+pub(crate) fn put(file: &File, values: &[BlockValue], start: u32) -> io::Result<()> {
     let mut buffer = AlignedBuffer::new(values.len() * BLOCK);
     for (bytes, value) in buffer.slice().chunks_exact_mut(BLOCK).zip(values) {
         bytes.copy_from_slice(&value.bytes());

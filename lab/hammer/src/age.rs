@@ -21,8 +21,8 @@ use crate::{
     program::run,
     script::{ACTORS, MAIN_BLOCKS, MOST_BLOCKS, SIDE_BLOCKS},
     shared::Shared,
-    stamp::{BLOCK, Value},
-    volume::Kind,
+    stamp::{BLOCK, BlockValue},
+    volume::VolumeKind,
 };
 
 /// Files that nobody writes.
@@ -162,7 +162,7 @@ pub(crate) fn make_files(shared: &Shared, rng: &mut Numbers) -> io::Result<Vec<(
 /// A file of `blocks` blocks in fragments of one to three.
 fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Result<()> {
     let path = shared.path(name);
-    let direct = if shared.volume.kind == Kind::Ext4 {
+    let direct = if shared.volume.kind == VolumeKind::Ext4 {
         OFlags::empty()
     } else {
         OFlags::DIRECT
@@ -185,7 +185,7 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Resu
     while at < blocks {
         let count = rng.between(1, 4).min(blocks - at);
         let (offset, len) = (u64::from(at) * BLOCK as u64, count as usize * BLOCK);
-        if shared.volume.kind == Kind::Ext4 {
+        if shared.volume.kind == VolumeKind::Ext4 {
             fallocate(&file, FallocateFlags::empty(), offset, len as u64)?;
             fallocate(&between, FallocateFlags::empty(), offset, len as u64)?;
         } else {
@@ -198,7 +198,7 @@ fn make(shared: &Shared, name: &str, blocks: u32, rng: &mut Numbers) -> io::Resu
         }
         at += count;
     }
-    if shared.volume.kind == Kind::Ext4 {
+    if shared.volume.kind == VolumeKind::Ext4 {
         put(&file, &values, 0)?;
     }
     file.sync_all()
@@ -218,7 +218,7 @@ fn share(shared: &Shared) -> io::Result<()> {
     model.set_name("still/sharing", Some(id));
     if let Some(original) = model.named("still/shared") {
         let blocks = 0..STILL_BLOCKS;
-        let values: Vec<Value> = { blocks }
+        let values: Vec<BlockValue> = { blocks }
             .map(|block| model.file(original).live(block))
             .collect();
         model.share(id, 0, &values);
@@ -230,7 +230,7 @@ fn share(shared: &Shared) -> io::Result<()> {
 fn make_swap_file(shared: &Shared) -> io::Result<()> {
     let path = shared.path("swap");
     let file = File::create_new(&path)?;
-    if shared.volume.kind == Kind::Btrfs {
+    if shared.volume.kind == VolumeKind::Btrfs {
         let _ = run(Command::new("chattr").arg("+C").arg(&path));
     }
     let mut zeroes = AlignedBuffer::new(SWAP_BLOCKS as usize * BLOCK);

@@ -23,7 +23,7 @@ use crate::{
     program::run,
     script::Event,
     shared::{FAILS_AFTER, Shared},
-    volume::Kind,
+    volume::VolumeKind,
 };
 
 /// A snapshot of the whole volume (Btrfs), and its required content.
@@ -260,10 +260,10 @@ impl Director<'_> {
     /// the hammer looks for: `--mover e4defrag` shows it.
     fn defragment(&self) {
         let words: &[&str] = match self.shared.volume.kind {
-            Kind::Ext4 => return,
-            Kind::Xfs => &["xfs_fsr"],
-            Kind::Btrfs => &["btrfs", "filesystem", "defragment"],
-            Kind::F2fs => &["f2fs_io", "defrag_file", "0", "8388608"],
+            VolumeKind::Ext4 => return,
+            VolumeKind::Xfs => &["xfs_fsr"],
+            VolumeKind::Btrfs => &["btrfs", "filesystem", "defragment"],
+            VolumeKind::F2fs => &["f2fs_io", "defrag_file", "0", "8388608"],
         };
         let name = self.shared.path("a0/main");
         let ran = run(Command::new(words[0]).args(&words[1..]).arg(name));

@@ -16,7 +16,7 @@ use units::Bytes;
 use crate::{
     medium::{Medium, MediumKind, Workshop},
     program::run,
-    volume::{Kind, Volume},
+    volume::{Volume, VolumeKind},
 };
 
 /// Bytes of a volume.
@@ -112,13 +112,13 @@ impl Host {
         disk.tell_of_cache(medium.has_volatile_cache())?;
         let mut mkfs = Command::new(self.tool(volume, &format!("mkfs.{}", volume.kind.as_str())));
         mkfs.args(match volume.kind {
-            Kind::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"][..],
-            Kind::Xfs | Kind::Btrfs | Kind::F2fs => &["-q", "-f"],
+            VolumeKind::Ext4 => &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"][..],
+            VolumeKind::Xfs | VolumeKind::Btrfs | VolumeKind::F2fs => &["-q", "-f"],
         });
         mkfs.args(volume.mkfs);
         match (volume.kind, &disk.devices[..]) {
             // The disk that is named last is the main one of F2FS; it uses the others, too.
-            (Kind::F2fs, [first, others @ ..]) => {
+            (VolumeKind::F2fs, [first, others @ ..]) => {
                 for other in others {
                     mkfs.args(["-c", other]);
                 }
@@ -219,7 +219,7 @@ impl<'a> Disk<'a> {
 
     pub(crate) fn mount(&mut self) -> Result<()> {
         let mut options = vec![self.volume.mount.to_owned()];
-        if self.volume.kind == Kind::Btrfs {
+        if self.volume.kind == VolumeKind::Btrfs {
             let others = self.devices.iter().skip(1);
             options.extend(others.map(|device| format!("device={device}")));
         }
@@ -271,19 +271,19 @@ impl<'a> Disk<'a> {
     /// Run the file system's own checker, which changes nothing. Not while it is mounted.
     pub(crate) fn fsck(&self) -> Result<()> {
         let mut command = match self.volume.kind {
-            Kind::Ext4 => Command::new("e2fsck"),
-            Kind::Xfs => Command::new(self.host.tool(self.volume, "xfs_repair")),
-            Kind::Btrfs => Command::new("btrfs"),
-            Kind::F2fs => Command::new("fsck.f2fs"),
+            VolumeKind::Ext4 => Command::new("e2fsck"),
+            VolumeKind::Xfs => Command::new(self.host.tool(self.volume, "xfs_repair")),
+            VolumeKind::Btrfs => Command::new("btrfs"),
+            VolumeKind::F2fs => Command::new("fsck.f2fs"),
         };
         command.args(match self.volume.kind {
-            Kind::Ext4 => &["-fn"][..],
-            Kind::Xfs => &["-n"],
-            Kind::Btrfs => &["check", "--readonly", "--check-data-csum"],
-            Kind::F2fs => &["--dry-run"],
+            VolumeKind::Ext4 => &["-fn"][..],
+            VolumeKind::Xfs => &["-n"],
+            VolumeKind::Btrfs => &["check", "--readonly", "--check-data-csum"],
+            VolumeKind::F2fs => &["--dry-run"],
         });
         let said = run(command.arg(&self.devices[0]))?;
-        let found = self.volume.kind == Kind::F2fs && fsck_f2fs_found(&said);
+        let found = self.volume.kind == VolumeKind::F2fs && fsck_f2fs_found(&said);
         ensure!(!found, "fsck.f2fs: {said}");
         Ok(())
     }
@@ -311,7 +311,7 @@ impl Drop for Disk<'_> {
             let _ = run(Command::new("umount").arg("--lazy").arg(&self.root));
         }
         for device in &self.devices {
-            if self.volume.kind == Kind::Btrfs {
+            if self.volume.kind == VolumeKind::Btrfs {
                 let _ = run(Command::new("btrfs").args(["device", "scan", "--forget", device]));
             }
             if self.attached {

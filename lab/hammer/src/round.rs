@@ -29,7 +29,7 @@ use crate::{
     mover::{Mover, Movers},
     script::{Mood, Script},
     shared::Shared,
-    volume::{Kind, Volume},
+    volume::{Volume, VolumeKind},
 };
 
 /// Options that do not follow from the seed.
@@ -119,13 +119,13 @@ pub(crate) fn run(
 ) -> Result<Round> {
     let window = Window {
         step_ms: match volume.kind {
-            Kind::Ext4 => options.window_ms,
-            Kind::Xfs | Kind::Btrfs | Kind::F2fs => 0,
+            VolumeKind::Ext4 => options.window_ms,
+            VolumeKind::Xfs | VolumeKind::Btrfs | VolumeKind::F2fs => 0,
         },
         stale: volume.mount.contains("data=writeback"),
-        replaced: volume.kind == Kind::Btrfs,
-        in_steps: volume.kind == Kind::Btrfs,
-        in_place: volume.kind == Kind::Xfs,
+        replaced: volume.kind == VolumeKind::Btrfs,
+        in_steps: volume.kind == VolumeKind::Btrfs,
+        in_place: volume.kind == VolumeKind::Xfs,
     };
     let kind = options.medium(volume, seed);
     let medium = host.medium(kind)?;

@@ -2,7 +2,7 @@
 
 use workloads::Numbers;
 
-use crate::volume::{Kind, Volume};
+use crate::volume::{Volume, VolumeKind};
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug)]
@@ -235,7 +235,7 @@ fn event(volume: &Volume, mood: Mood, rng: &mut Numbers) -> Event {
     let commits = u32::from(matches!(mood, Mood::Everything | Mood::Holes));
     // An allocation that finds no space has the journal committed.
     let fill = u32::from(!matches!(mood, Mood::Overwrite | Mood::Direct));
-    let btrfs = u32::from(volume.kind == Kind::Btrfs);
+    let btrfs = u32::from(volume.kind == VolumeKind::Btrfs);
     rng.weighted(&[
         (20, Event::Cut),
         (12, Event::StopAndCut(wait)),

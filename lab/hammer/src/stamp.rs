@@ -67,14 +67,14 @@ impl Stamp {
 
 /// The actual or required content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum BlockValue {
     /// Zeroes: a hole, unwritten, punched, zeroed, or past the end.
     Zero,
     /// Written content.
     Data(Stamp),
 }
 
-impl std::fmt::Display for Value {
+impl std::fmt::Display for BlockValue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Zero => f.write_str("zeroes"),
@@ -83,7 +83,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-impl Value {
+impl BlockValue {
     /// Its bytes.
     pub(crate) fn bytes(self) -> [u8; BLOCK] {
         let mut bytes = [0; BLOCK];
@@ -115,21 +115,28 @@ mod tests {
 
     #[test]
     fn a_block_says_what_it_is() {
-        let bytes = Value::Data(STAMP).bytes();
-        assert_eq!(Value::of(&bytes), Some(Value::Data(STAMP)));
-        assert_eq!(Value::of(&bytes[..1024]), Some(Value::Data(STAMP)));
-        assert_eq!(Value::of(&[0; BLOCK]), Some(Value::Zero));
+        let bytes = BlockValue::Data(STAMP).bytes();
+        assert_eq!(BlockValue::of(&bytes), Some(BlockValue::Data(STAMP)));
+        assert_eq!(
+            BlockValue::of(&bytes[..1024]),
+            Some(BlockValue::Data(STAMP))
+        );
+        assert_eq!(BlockValue::of(&[0; BLOCK]), Some(BlockValue::Zero));
     }
 
     #[test]
     fn each_damaged_byte_shows() {
         for at in 0..BLOCK {
-            let mut bytes = Value::Data(STAMP).bytes();
+            let mut bytes = BlockValue::Data(STAMP).bytes();
             bytes[at] ^= 1;
-            assert_ne!(Value::of(&bytes), Some(Value::Data(STAMP)), "byte {at}");
+            assert_ne!(
+                BlockValue::of(&bytes),
+                Some(BlockValue::Data(STAMP)),
+                "byte {at}"
+            );
         }
         let mut almost = [0; BLOCK];
         almost[BLOCK - 1] = 1;
-        assert_eq!(Value::of(&almost), None);
+        assert_eq!(BlockValue::of(&almost), None);
     }
 }

@@ -11,14 +11,14 @@ use crate::{
 
 /// A kind of file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum VolumeKind {
     Ext4,
     Xfs,
     Btrfs,
     F2fs,
 }
 
-impl Kind {
+impl VolumeKind {
     /// The name for `mount -t`.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Kind {
 pub struct Volume {
     /// Its name on the command line.
     pub name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: VolumeKind,
     pub(crate) mkfs: &'static [&'static str],
     pub(crate) mount: &'static str,
     /// Number of disks: loop devices of equal size in one image, or those of the medium.
@@ -65,7 +65,7 @@ pub struct Volume {
 
 const EXT4: Volume = Volume {
     name: "ext4",
-    kind: Kind::Ext4,
+    kind: VolumeKind::Ext4,
     mkfs: &["-b", "4096"],
     mount: "commit=300",
     devices: 1,
@@ -83,7 +83,7 @@ const EXT4: Volume = Volume {
 
 const XFS: Volume = Volume {
     name: "xfs-swap",
-    kind: Kind::Xfs,
+    kind: VolumeKind::Xfs,
     mkfs: &["-m", "reflink=1,rmapbt=1"],
     mount: "",
     clones: true,
@@ -111,7 +111,7 @@ const XFS_COMMIT: Volume = Volume {
 
 const BTRFS: Volume = Volume {
     name: "btrfs",
-    kind: Kind::Btrfs,
+    kind: VolumeKind::Btrfs,
     mkfs: &[],
     mount: "",
     clones: true,
@@ -120,7 +120,7 @@ const BTRFS: Volume = Volume {
 
 const F2FS_OFFLOAD: Volume = Volume {
     name: "f2fs-offload",
-    kind: Kind::F2fs,
+    kind: VolumeKind::F2fs,
     mkfs: &["-m"],
     mount: "",
     devices: 2,
@@ -196,7 +196,7 @@ pub const VOLUMES: &[Volume] = &[
     },
     Volume {
         name: "f2fs",
-        kind: Kind::F2fs,
+        kind: VolumeKind::F2fs,
         mkfs: &[],
         mount: "",
         wants_closed_files: true,
@@ -241,28 +241,28 @@ impl Volume {
 
     /// Whether ranges can be collapsed and inserted.
     pub(crate) fn shifts(&self) -> bool {
-        self.kind != Kind::Btrfs
+        self.kind != VolumeKind::Btrfs
     }
 
     /// Whether files can share blocks.
     pub(crate) fn shares(&self) -> bool {
-        matches!(self.kind, Kind::Xfs | Kind::Btrfs)
+        matches!(self.kind, VolumeKind::Xfs | VolumeKind::Btrfs)
     }
 
     /// Whether an allocation gives blocks their place; F2FS places blocks when they are written.
     pub(crate) fn places_when_allocating(&self) -> bool {
-        self.kind != Kind::F2fs
+        self.kind != VolumeKind::F2fs
     }
 
     /// Whether a direct write with `O_DSYNC` is made durable before its new size is set
     /// (`f2fs_dio_write_iter`, fs/f2fs/file.c, v6.12: only after `iomap_dio_complete`).
     pub(crate) fn forgets_size_of_direct_writes(&self) -> bool {
-        self.kind == Kind::F2fs
+        self.kind == VolumeKind::F2fs
     }
 
     /// Whether it has the ioctl that shuts it down without flushing the journal.
     pub(crate) fn shuts_down(&self) -> bool {
-        self.kind != Kind::Btrfs
+        self.kind != VolumeKind::Btrfs
     }
 }
 

@@ -122,16 +122,16 @@ pub(crate) struct KeepArgs {
 #[derive(Args)]
 pub(crate) struct Setup {
     #[command(flatten)]
-    machine: Machine,
+    machine: MachineArgs,
     #[command(flatten)]
-    files: Files,
+    files: FilesArgs,
     #[command(flatten)]
     ssd: Ssd,
 }
 
 /// The machine: kernel, disks, processors, memory.
 #[derive(Args)]
-pub(crate) struct Machine {
+pub(crate) struct MachineArgs {
     /// 6.1, 6.12 or newest [default: 6.12]
     #[arg(long)]
     kernel: Option<Release>,
@@ -160,7 +160,7 @@ pub(crate) struct Machine {
 
 /// Files that go along.
 #[derive(Args)]
-pub(crate) struct Files {
+pub(crate) struct FilesArgs {
     /// Have this file or program there, at the place that it has here, with its libraries
     #[arg(long, value_name = "FILE")]
     copy: Vec<PathBuf>,
@@ -189,7 +189,7 @@ pub(crate) struct Ssd {
     setup: ZnsSetup,
 }
 
-impl Machine {
+impl MachineArgs {
     fn is_default(&self) -> bool {
         self.kernel.is_none()
             && self.disk.is_empty()
@@ -303,7 +303,7 @@ fn standing(which: &Which, setup: &Setup) -> Result<Option<Standing>> {
 
 fn run_there(
     standing: &Standing,
-    files: Files,
+    files: FilesArgs,
     timeout: u64,
     words: Vec<OsString>,
     stop: &AtomicBool,

@@ -2,7 +2,7 @@
 
 use nvme_wire::{
     Submission,
-    copy::{CopyFormat, Source},
+    copy::{CopyFormat, CopySource},
     fabrics::PropertyCommand,
     fdp::{ReceiveOperation, SendOperation},
     io::{self, BlockRange, WriteHint},
@@ -125,7 +125,7 @@ pub fn deallocate(nsid: u32, ranges: &[BlockRange]) -> (Submission, Vec<u8>) {
 pub fn copy(
     nsid: u32,
     format: CopyFormat,
-    sources: &[Source],
+    sources: &[CopySource],
     destination: u64,
 ) -> (Submission, Vec<u8>) {
     let mut command = new(IoOpcode::Copy.raw(), nsid);

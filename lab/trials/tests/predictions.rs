@@ -11,7 +11,7 @@ mod host;
 use flash_model::{Device, Profile};
 use host::{File, Range, degrees, filled, mean_ns, random_error, read, samples};
 use indef_core::calibrate::{
-    Calibration, CannotCalibrate, CannotPredict, Pass, Prediction, Reads, Service, calibrate,
+    Calibration, CannotCalibrate, CannotPredict, Prediction, Reads, Service, ServicePass, calibrate,
 };
 use workloads::Numbers;
 
@@ -74,7 +74,7 @@ impl Case {
             };
             let (as_is_ns, one) = pass(&self.file.aged, 11);
             let (contiguous_ns, other) = pass(&contiguous, 12);
-            Ok(Pass {
+            Ok(ServicePass {
                 as_is_ns,
                 contiguous_ns,
                 error: one.hypot(other),

@@ -8,7 +8,7 @@ mod zoned;
 
 use std::{collections::HashMap, fs, path::Path};
 
-use flash_model::{Geometry, NamespaceKind, Profile, ZoneState};
+use flash_model::{FlashGeometry, NamespaceKind, Profile, ZoneState};
 use flashd::device::{Device, DeviceOptions, NamespaceOptions};
 use guest::{Guest, Release, Zns, ZnsOptions};
 use serde_json::Value;
@@ -58,7 +58,7 @@ fn dolf(places: &[u64]) -> u64 {
 }
 
 /// DoPF (InDeF §II-A, eq. 1).
-fn dopf(places: &[u64], geometry: &Geometry) -> f64 {
+fn dopf(places: &[u64], geometry: &FlashGeometry) -> f64 {
     let mut on_die = vec![0u32; geometry.dies() as usize];
     for place in places {
         on_die[geometry.zone_die(*place) as usize] += 1;
@@ -85,7 +85,7 @@ fn assert_near(found: &Value, expected: f64, what: &str) {
 }
 
 /// Check `scan`, which judges whole files in windows.
-fn scan_is_right(scan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geometry) {
+fn scan_is_right(scan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &FlashGeometry) {
     for file in ['a', 'b', 'c'] {
         let said = entry(&scan["files"], file).next().unwrap();
         let windows: Vec<&[u64]> = places[&file].chunks(WINDOW).collect();
@@ -112,7 +112,7 @@ fn scan_is_right(scan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geom
 
 /// Check `plan`, which judges range by range. Neighbours that stay may be joined; ranges that move
 /// are not.
-fn plan_is_right(plan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &Geometry) {
+fn plan_is_right(plan: &Value, places: &HashMap<char, Vec<u64>>, geometry: &FlashGeometry) {
     let mut moving = 0;
     for file in ['a', 'b', 'c'] {
         for chunk in entry(&plan["chunks"], file) {

@@ -41,7 +41,7 @@ pub(super) enum Bootstrap {
 }
 
 /// The parts of this machine that a root gets.
-pub(super) struct Machine {
+pub(super) struct MachineParts {
     bootstrap: Bootstrap,
     /// Debian's name of the processor.
     pub(super) architecture: String,
@@ -54,7 +54,7 @@ pub(super) struct Machine {
     pub(super) cargo_home: PathBuf,
 }
 
-impl Machine {
+impl MachineParts {
     /// Examine this machine, and let cargo fetch everything that the build and the checks need.
     pub(super) fn this() -> Result<Self> {
         let bootstrap = [Bootstrap::Mmdebstrap, Bootstrap::Debootstrap]

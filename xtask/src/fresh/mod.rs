@@ -24,7 +24,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use rustix::fs::FlockOperation;
 
-use self::{machine::Machine, root::Root, run::Runner};
+use self::{machine::MachineParts, root::Root, run::Runner};
 
 /// A user without any rights.
 const USER: u32 = 65534;
@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Fresh) -> Result<()> {
         "clean roots need root (chroot, mounts, loop devices)"
     );
     let runner = Runner::new()?;
-    let machine = Machine::this()?;
+    let machine = MachineParts::this()?;
     let folder = source_tree::target().join("fresh");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = folder.canonicalize()?;
@@ -133,7 +133,7 @@ fn lock(folder: &Path) -> Result<File> {
 fn try_in(
     release: Release,
     goal: &str,
-    machine: &Machine,
+    machine: &MachineParts,
     runner: &Runner,
     folder: &Path,
 ) -> Result<()> {

@@ -15,7 +15,7 @@ use rustix::{
     process::{Pid, Signal},
 };
 
-use super::{command::output_of, machine::Machine, run::Runner};
+use super::{command::output_of, machine::MachineParts, run::Runner};
 
 const ENTER: &str = include_str!("enter.sh");
 /// Prefix of a root's name: a folder with it that is not ours was left over.
@@ -32,7 +32,7 @@ impl Root {
     /// A root of this suite, with the toolchain's and cargo's folders in place.
     pub(super) fn make(
         suite: &str,
-        machine: &Machine,
+        machine: &MachineParts,
         runner: &Runner,
         below: &Path,
         log: &Path,
@@ -55,7 +55,7 @@ impl Root {
     }
 
     /// Add the files that the root gets beside Debian's packages.
-    fn fill(&self, machine: &Machine, sources: &str) -> Result<()> {
+    fn fill(&self, machine: &MachineParts, sources: &str) -> Result<()> {
         for folder in [
             "opt/rust",
             "root/.cargo/registry/cache",
@@ -135,7 +135,7 @@ impl Root {
     }
 
     /// A command as this user, in the root and in the folder with the sources.
-    pub(super) fn enter(&self, machine: &Machine, user: u32, command: &[&str]) -> Command {
+    pub(super) fn enter(&self, machine: &MachineParts, user: u32, command: &[&str]) -> Command {
         let mut enter = Command::new("unshare");
         enter
             .args(["--mount", "--propagation=private", "sh", "-c", ENTER, "sh"])
@@ -145,7 +145,7 @@ impl Root {
             .arg(&machine.cargo_home)
             .args(command)
             .env_clear()
-            .envs(Machine::proxies())
+            .envs(MachineParts::proxies())
             .env("PATH", "/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin")
             .env("HOME", if user == 0 { "/root" } else { "/tmp" })
             .env("LANG", "C.UTF-8")

@@ -48,14 +48,14 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use guests::Guests;
-use outcome::{Outcome, TestResult};
+use outcome::{TestOutcome, TestResult};
 use process::TICK;
 use programs::Built;
 use record::Times;
 use report::Report;
 use room::Run;
 use running::Running;
-use schedule::{Job, Queue};
+use schedule::{Queue, TestJob};
 use spare::Spare;
 use tiers::Tier;
 
@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
             eprintln!("xtask: {error:#}");
             report.add(TestResult::of_runner(
                 "build",
-                Outcome::Failed("no programs".into()),
+                TestOutcome::Failed("no programs".into()),
             ));
             return conclude(&report, &stop);
         }
@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
     // A list entry for a test that no longer exists would silently stop having an effect.
     if arguments.packages.is_empty() && arguments.tier != Tier::Check {
         for entry in tiers::stale(&listed).chain(company::stale(&listed)) {
-            let gone = Outcome::Failed("this entry matches no test".into());
+            let gone = TestOutcome::Failed("this entry matches no test".into());
             report.add(TestResult::of_runner(&entry, gone));
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: &Test) -> Result<ExitCode> {
 type TestId = (String, String);
 
 /// The jobs to run; and `(target, test)` of all existing tests, of every tier.
-fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec<TestId>)> {
+fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<TestJob>, Vec<TestId>)> {
     let (mut jobs, mut listed) = (Vec::new(), Vec::new());
     for program in &built.programs {
         let program = Rc::new(program.clone());
@@ -151,7 +151,7 @@ fn jobs(arguments: &Test, built: &Built, times: &Times) -> Result<(Vec<Job>, Vec
                 continue;
             };
             let company = company::of(&program.target, &test);
-            let job = Job {
+            let job = TestJob {
                 expected: times.expect(&program.name, &test),
                 limit: arguments
                     .limit
@@ -224,7 +224,7 @@ fn execute(
     Ok(())
 }
 
-fn start(job: Job, equipment: &Equipment<'_>) -> Result<Running> {
+fn start(job: TestJob, equipment: &Equipment<'_>) -> Result<Running> {
     let room = equipment.run.room()?;
     let mut command = job.program.command(&job.test);
     command.envs(job.environment.iter().copied());

@@ -2,7 +2,7 @@
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
-use super::{programs::Kind, schedule::Job};
+use super::{programs::ProgramKind, schedule::TestJob};
 
 /// How a test's process ended.
 #[derive(Clone, Copy, Debug)]
@@ -14,7 +14,7 @@ pub(crate) enum End {
 
 /// The outcome of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum TestOutcome {
     Passed,
     /// With the reason: how its process ended.
     Failed(String),
@@ -35,7 +35,7 @@ pub(crate) struct Spent {
 pub(crate) struct TestResult {
     pub(crate) program: String,
     pub(crate) test: String,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: TestOutcome,
     pub(crate) spent: Spent,
     /// The end of its output.
     pub(crate) said: String,
@@ -43,7 +43,7 @@ pub(crate) struct TestResult {
 
 impl TestResult {
     /// A finding of the runner itself, about something with this name.
-    pub(crate) fn of_runner(name: &str, outcome: Outcome) -> Self {
+    pub(crate) fn of_runner(name: &str, outcome: TestOutcome) -> Self {
         Self {
             program: "cargo xtask test".into(),
             test: name.into(),
@@ -56,7 +56,7 @@ impl TestResult {
 
 /// The results of a job: of one test, or of all doc tests.
 pub(crate) fn results(
-    job: &Job,
+    job: &TestJob,
     end: End,
     spent: Spent,
     said: String,
@@ -70,13 +70,13 @@ pub(crate) fn results(
         said,
     };
     match job.program.kind {
-        Kind::Harness(_) => {
+        ProgramKind::Harness(_) => {
             let outcome = judge(end, &said, skipped);
             vec![result(&job.test, outcome, spent, said)]
         }
-        Kind::Docs(_) => {
+        ProgramKind::Docs(_) => {
             let tests = doc_tests(&said);
-            let failed = |outcome: &Outcome| matches!(outcome, Outcome::Failed(_));
+            let failed = |outcome: &TestOutcome| matches!(outcome, TestOutcome::Failed(_));
             let explained = tests.iter().any(|(_, outcome)| failed(outcome));
             // The time of each of them is not known: they are built together.
             let count = u32::try_from(tests.len()).unwrap_or(u32::MAX).max(1);
@@ -89,7 +89,7 @@ pub(crate) fn results(
                 .map(|(name, outcome)| result(&name, outcome, each, String::new()))
                 .collect();
             if !explained && let Some(why) = failure(end) {
-                results.push(result(&job.test, Outcome::Failed(why), spent, said));
+                results.push(result(&job.test, TestOutcome::Failed(why), spent, said));
             } else if let Some(first) = results.iter_mut().find(|one| failed(&one.outcome)) {
                 first.said = said;
             }
@@ -100,14 +100,14 @@ pub(crate) fn results(
 
 /// The result of one test. Its process's status decides; the last line of its harness shows that
 /// exactly that test ran to its end, and not, for example, an `exit(0)` on the way.
-fn judge(end: End, said: &str, skipped: Option<String>) -> Outcome {
+fn judge(end: End, said: &str, skipped: Option<String>) -> TestOutcome {
     if let Some(why) = failure(end) {
-        return Outcome::Failed(why);
+        return TestOutcome::Failed(why);
     }
     match said.lines().rev().find_map(harness_line) {
-        Some((1, 0, 0)) => skipped.map_or(Outcome::Passed, Outcome::Skipped),
-        Some((0, 0, 1)) => Outcome::Skipped("ignored".into()),
-        _ => Outcome::Failed("it ended before its harness said what came of it".into()),
+        Some((1, 0, 0)) => skipped.map_or(TestOutcome::Passed, TestOutcome::Skipped),
+        Some((0, 0, 1)) => TestOutcome::Skipped("ignored".into()),
+        _ => TestOutcome::Failed("it ended before its harness said what came of it".into()),
     }
 }
 
@@ -136,13 +136,13 @@ fn harness_line(line: &str) -> Option<(u64, u64, u64)> {
 
 /// The doc tests that ran according to rustdoc: `test src/lib.rs - item (line 3) ... ok`. rustdoc
 /// withholds their own output.
-fn doc_tests(said: &str) -> Vec<(String, Outcome)> {
+fn doc_tests(said: &str) -> Vec<(String, TestOutcome)> {
     let test = |line: &str| {
         let (name, came) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
         let outcome = match came {
-            "ok" => Outcome::Passed,
-            "FAILED" => Outcome::Failed("see what rustdoc says".into()),
-            "ignored" => Outcome::Skipped("ignored".into()),
+            "ok" => TestOutcome::Passed,
+            "FAILED" => TestOutcome::Failed("see what rustdoc says".into()),
+            "ignored" => TestOutcome::Skipped("ignored".into()),
             _ => return None,
         };
         Some((name.to_owned(), outcome))

@@ -30,11 +30,11 @@ pub(crate) struct Program {
     pub(crate) target: String,
     /// The package's folder; tests run in it, as with `cargo test`.
     pub(crate) folder: PathBuf,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProgramKind,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ProgramKind {
     /// An executable with libtest's harness.
     Harness(PathBuf),
     /// cargo with these arguments, which has rustdoc build and run them.
@@ -56,7 +56,7 @@ pub(crate) struct Built {
 impl Program {
     /// Its tests' names. Doc tests become known while they run: they are one entry.
     pub(crate) fn list(&self) -> Result<Vec<String>> {
-        let Kind::Harness(executable) = &self.kind else {
+        let ProgramKind::Harness(executable) = &self.kind else {
             return Ok(vec!["all".into()]);
         };
         let output = Command::new(executable)
@@ -83,7 +83,7 @@ impl Program {
     /// hangs has printed where.
     pub(crate) fn command(&self, test: &str) -> Command {
         match &self.kind {
-            Kind::Harness(executable) => {
+            ProgramKind::Harness(executable) => {
                 let mut command = Command::new(executable);
                 command
                     .args(["--exact", test, "--nocapture", "--color", "never"])
@@ -91,7 +91,7 @@ impl Program {
                     .env("CARGO_MANIFEST_DIR", &self.folder);
                 command
             }
-            Kind::Docs(arguments) => {
+            ProgramKind::Docs(arguments) => {
                 let mut command = source_tree::cargo();
                 command.args(arguments);
                 command
@@ -139,7 +139,7 @@ pub(crate) fn build(
             name: DOCS.into(),
             target: DOCS.into(),
             folder: source_tree::root().to_owned(),
-            kind: Kind::Docs(arguments.into_iter().chain(selection).collect()),
+            kind: ProgramKind::Docs(arguments.into_iter().chain(selection).collect()),
         });
     }
     Ok(built)
@@ -232,7 +232,7 @@ pub(crate) fn artifacts(messages: impl BufRead) -> Result<Built> {
             name,
             target: of,
             folder: manifest.parent().map(Path::to_owned).unwrap_or_default(),
-            kind: Kind::Harness(executable),
+            kind: ProgramKind::Harness(executable),
         });
     }
     built

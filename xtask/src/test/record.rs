@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     company::last_part,
-    outcome::{Outcome, TestResult},
+    outcome::{TestOutcome, TestResult},
     programs::DOCS,
     report::Report,
 };
@@ -39,18 +39,18 @@ impl Times {
 }
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct TestDocument<'a> {
     schema: u32,
     tier: &'a str,
     build_seconds: f64,
     total_seconds: f64,
     /// Of processor time of guests that several tests have used.
     shared_guests_processor_seconds: f64,
-    tests: Vec<Entry<'a>>,
+    tests: Vec<TestEntry<'a>>,
 }
 
 #[derive(Serialize)]
-struct Entry<'a> {
+struct TestEntry<'a> {
     program: &'a str,
     test: &'a str,
     outcome: &'a str,
@@ -69,7 +69,7 @@ pub(crate) fn save(report: &Report, mut times: Times) -> Result<()> {
         times.0.insert(name, seconds(result.spent.time));
     }
     let (build, total) = report.times();
-    let document = Document {
+    let document = TestDocument {
         schema: 1,
         tier: report.tier.name(),
         build_seconds: seconds(build),
@@ -81,13 +81,13 @@ pub(crate) fn save(report: &Report, mut times: Times) -> Result<()> {
     write("times.json", &times.0)
 }
 
-fn entry(result: &TestResult) -> Entry<'_> {
+fn entry(result: &TestResult) -> TestEntry<'_> {
     let (outcome, reason) = match &result.outcome {
-        Outcome::Passed => ("passed", None),
-        Outcome::Failed(why) => ("failed", Some(why.as_str())),
-        Outcome::Skipped(why) => ("skipped", Some(why.as_str())),
+        TestOutcome::Passed => ("passed", None),
+        TestOutcome::Failed(why) => ("failed", Some(why.as_str())),
+        TestOutcome::Skipped(why) => ("skipped", Some(why.as_str())),
     };
-    Entry {
+    TestEntry {
         program: &result.program,
         test: &result.test,
         outcome,

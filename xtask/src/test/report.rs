@@ -10,9 +10,9 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    outcome::{Outcome, Spent, TestResult},
+    outcome::{Spent, TestOutcome, TestResult},
     running::Running,
-    schedule::Job,
+    schedule::TestJob,
     tiers::Tier,
 };
 
@@ -37,20 +37,20 @@ pub(crate) struct Report {
 
 /// Number of tests by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct ResultCounts {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
 }
 
-impl Counts {
+impl ResultCounts {
     fn of<'a>(results: impl Iterator<Item = &'a TestResult>) -> Self {
         let mut counts = Self::default();
         for result in results {
             match result.outcome {
-                Outcome::Passed => counts.passed += 1,
-                Outcome::Failed(_) => counts.failed += 1,
-                Outcome::Skipped(_) => counts.skipped += 1,
+                TestOutcome::Passed => counts.passed += 1,
+                TestOutcome::Failed(_) => counts.failed += 1,
+                TestOutcome::Skipped(_) => counts.skipped += 1,
             }
         }
         counts
@@ -85,7 +85,7 @@ impl Report {
     }
 
     /// Record the jobs that will be run.
-    pub(crate) fn expect(&mut self, jobs: &[Job]) {
+    pub(crate) fn expect(&mut self, jobs: &[TestJob]) {
         for job in jobs {
             *self.left.entry(job.program.name.clone()).or_default() += 1;
         }
@@ -101,7 +101,7 @@ impl Report {
 
     /// Record that a test has ended. A failure is printed at once.
     pub(crate) fn add(&mut self, result: TestResult) {
-        if let Outcome::Failed(why) = &result.outcome {
+        if let TestOutcome::Failed(why) = &result.outcome {
             let took = result.spent.time.as_secs_f64();
             println!(
                 "FAILED {} {}: {why}, {took:.1} s",
@@ -115,7 +115,7 @@ impl Report {
     }
 
     /// Record that all of this job's results are here. A finished program gets its line.
-    pub(crate) fn ended(&mut self, job: &Job) {
+    pub(crate) fn ended(&mut self, job: &TestJob) {
         let name = &job.program.name;
         let Some(left) = self.left.get_mut(name) else {
             return;
@@ -129,7 +129,7 @@ impl Report {
         let at = self.begun.elapsed().as_secs_f64();
         println!(
             "{at:7.1} s  {name}: {}, {:.1} s",
-            Counts::of(mine()).line(),
+            ResultCounts::of(mine()).line(),
             took.as_secs_f64()
         );
     }
@@ -155,8 +155,8 @@ impl Report {
         self.counts().failed > 0
     }
 
-    pub(crate) fn counts(&self) -> Counts {
-        Counts::of(self.results.iter())
+    pub(crate) fn counts(&self) -> ResultCounts {
+        ResultCounts::of(self.results.iter())
     }
 
     /// The duration of the build, and of everything so far.
@@ -179,12 +179,12 @@ impl Report {
             println!("{took:9.1} s {used:7.1} s  {} {}", one.program, one.test);
         }
         self.name("skipped", |outcome| match outcome {
-            Outcome::Skipped(why) => Some(why),
-            Outcome::Passed | Outcome::Failed(_) => None,
+            TestOutcome::Skipped(why) => Some(why),
+            TestOutcome::Passed | TestOutcome::Failed(_) => None,
         });
         self.name("failed", |outcome| match outcome {
-            Outcome::Failed(why) => Some(why),
-            Outcome::Passed | Outcome::Skipped(_) => None,
+            TestOutcome::Failed(why) => Some(why),
+            TestOutcome::Passed | TestOutcome::Skipped(_) => None,
         });
         let (built, total) = self.times();
         let sum = |of: fn(&Spent) -> Duration| {
@@ -219,7 +219,7 @@ impl Report {
     }
 
     /// List the tests whose outcome deserves a remark.
-    fn name(&self, title: &str, about: impl Fn(&Outcome) -> Option<&String>) {
+    fn name(&self, title: &str, about: impl Fn(&TestOutcome) -> Option<&String>) {
         let mut named = self
             .results
             .iter()

@@ -58,7 +58,7 @@ impl Run {
     }
 
     /// A room for one more test.
-    pub(crate) fn room(&self) -> Result<Room> {
+    pub(crate) fn room(&self) -> Result<TestRoom> {
         let number = self.rooms.fetch_add(1, Ordering::Relaxed);
         // Short: sockets lie in it, whose paths have at most 107 bytes.
         let temporary = tempfile::Builder::new()
@@ -68,7 +68,7 @@ impl Run {
         let skips = self.file(&format!("{number}.skips"));
         File::create(&skips)?;
         open_to_all(&skips, 0o666)?;
-        Ok(Room {
+        Ok(TestRoom {
             temporary,
             skips,
             output: self.file(&format!("{number}.output")),
@@ -82,13 +82,13 @@ fn open_to_all(path: &Path, mode: u32) -> io::Result<()> {
 
 /// The place of one test.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct TestRoom {
     temporary: TempDir,
     skips: PathBuf,
     output: PathBuf,
 }
 
-impl Room {
+impl TestRoom {
     /// Set up a command to run here.
     pub(crate) fn furnish(&self, command: &mut Command) -> io::Result<()> {
         let output = File::create(&self.output)?;
@@ -136,7 +136,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for TestRoom {
     fn drop(&mut self) {
         // The folder itself goes afterwards.
         self.clear();

@@ -12,23 +12,23 @@ use anyhow::Result;
 use super::{
     outcome::{self, End, Spent, TestResult},
     process::{has_ended, processor_time, terminate},
-    room::Room,
-    schedule::Job,
+    room::TestRoom,
+    schedule::TestJob,
 };
 
 /// A running test. Dropping it ends all processes that it has started.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) job: Job,
+    pub(crate) job: TestJob,
     child: Child,
     begun: Instant,
     ended: bool,
     // Cleared last, when the process group is gone.
-    room: Room,
+    room: TestRoom,
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command, job: Job, room: Room) -> io::Result<Self> {
+    pub(crate) fn start(mut command: Command, job: TestJob, room: TestRoom) -> io::Result<Self> {
         room.furnish(&mut command)?;
         // A group of its own: a signal reaches all processes that it has started, and Ctrl-C only
         // us.

@@ -6,7 +6,7 @@ use super::{company::Company, programs::Program};
 
 /// One test to run.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct TestJob {
     pub(crate) program: Rc<Program>,
     pub(crate) test: String,
     pub(crate) company: Company,
@@ -18,7 +18,7 @@ pub(crate) struct Job {
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
 
-impl Job {
+impl TestJob {
     /// Program and test.
     pub(crate) fn full_name(&self) -> String {
         format!("{} {}", self.program.name, self.test)
@@ -28,11 +28,11 @@ impl Job {
 /// The waiting tests, the longest first.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    waiting: Vec<Job>,
+    waiting: Vec<TestJob>,
 }
 
 impl Queue {
-    pub(crate) fn new(mut jobs: Vec<Job>) -> Self {
+    pub(crate) fn new(mut jobs: Vec<TestJob>) -> Self {
         // Equal ones keep the order of the list.
         jobs.sort_by_key(|job| std::cmp::Reverse(job.expected));
         Self { waiting: jobs }
@@ -41,7 +41,7 @@ impl Queue {
     /// The next one beside these, of which `at_once` may be running, not counting those that wait. Heavy
     /// ones first, as long as there is room for one: they run one after the other, so others have to be
     /// left to run beside them. Tests that run alone come last.
-    pub(crate) fn take(&mut self, running: &[Company], at_once: usize) -> Option<Job> {
+    pub(crate) fn take(&mut self, running: &[Company], at_once: usize) -> Option<TestJob> {
         if running.contains(&Company::Alone) {
             return None;
         }

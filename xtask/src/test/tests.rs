@@ -2,8 +2,8 @@ use std::{path::Path, time::Instant};
 
 use super::{
     company::Company,
-    outcome::{Outcome, Spent},
-    programs::{Kind, Program},
+    outcome::{Spent, TestOutcome},
+    programs::{Program, ProgramKind},
     *,
 };
 
@@ -13,13 +13,13 @@ fn program() -> Program {
     Program {
         name: "package/program".into(),
         target: "program".into(),
-        kind: Kind::Harness(folder.join("program.sh")),
+        kind: ProgramKind::Harness(folder.join("program.sh")),
         folder,
     }
 }
 
-fn job(test: &str) -> Job {
-    Job {
+fn job(test: &str) -> TestJob {
+    TestJob {
         program: Rc::new(program()),
         test: test.into(),
         company: Company::Any,
@@ -29,7 +29,7 @@ fn job(test: &str) -> Job {
     }
 }
 
-fn run_all(jobs: Vec<Job>, stop: &AtomicBool) -> Report {
+fn run_all(jobs: Vec<TestJob>, stop: &AtomicBool) -> Report {
     let mut report = Report::begin(Tier::Test);
     let run = Run::new().unwrap();
     report.expect(&jobs);
@@ -42,7 +42,7 @@ fn run_all(jobs: Vec<Job>, stop: &AtomicBool) -> Report {
     report
 }
 
-fn outcome(report: &Report, test: &str) -> Outcome {
+fn outcome(report: &Report, test: &str) -> TestOutcome {
     let of = |result: &&TestResult| result.test == test;
     report.results.iter().find(of).unwrap().outcome.clone()
 }
@@ -63,21 +63,22 @@ fn results_come_from_the_harness_whatever_a_test_prints() {
     let jobs = tests
         .iter()
         .filter(|test| *test != "waits")
-        .map(|test| Job {
+        .map(|test| TestJob {
             limit: Duration::from_secs(if test == "hangs" { 1 } else { 60 }),
             ..job(test)
         });
     let report = run_all(jobs.collect(), &AtomicBool::new(false));
     assert_eq!(report.results.len(), 8);
-    assert_eq!(outcome(&report, "good"), Outcome::Passed);
-    assert_eq!(outcome(&report, "fakes"), Outcome::Passed);
-    assert_eq!(outcome(&report, "leaves"), Outcome::Passed);
-    let failed = |test, why: &str| assert_eq!(outcome(&report, test), Outcome::Failed(why.into()));
+    assert_eq!(outcome(&report, "good"), TestOutcome::Passed);
+    assert_eq!(outcome(&report, "fakes"), TestOutcome::Passed);
+    assert_eq!(outcome(&report, "leaves"), TestOutcome::Passed);
+    let failed =
+        |test, why: &str| assert_eq!(outcome(&report, test), TestOutcome::Failed(why.into()));
     failed("fails", "exit status 101");
     failed("hangs", "no end after 1 s");
     failed("lies", "it ended before its harness said what came of it");
     let skipped =
-        |test, why: &str| assert_eq!(outcome(&report, test), Outcome::Skipped(why.into()));
+        |test, why: &str| assert_eq!(outcome(&report, test), TestOutcome::Skipped(why.into()));
     skipped("skips", "no such thing");
     skipped("ignored", "ignored");
     // With the end of their output.
@@ -113,7 +114,7 @@ fn a_signal_ends_everything() {
 
 #[test]
 fn the_longest_begins_and_company_is_kept() {
-    let of = |test: &str, company, seconds| Job {
+    let of = |test: &str, company, seconds| TestJob {
         company,
         expected: Duration::from_secs(seconds),
         ..job(test)
@@ -227,9 +228,9 @@ fn what_repeats_another_test_is_for_the_proof() {
 
 #[test]
 fn doc_tests_are_counted_one_by_one() {
-    let docs = Job {
+    let docs = TestJob {
         program: Rc::new(Program {
-            kind: Kind::Docs(Vec::new()),
+            kind: ProgramKind::Docs(Vec::new()),
             ..program()
         }),
         ..job("all")
@@ -245,11 +246,14 @@ fn doc_tests_are_counted_one_by_one() {
     let good = results(status(0), said);
     assert_eq!(good.len(), 3);
     assert_eq!(good[1].test, "src/lib.rs - two (line 9) - compile");
-    assert_eq!(good[2].outcome, Outcome::Skipped("ignored".into()));
+    assert_eq!(good[2].outcome, TestOutcome::Skipped("ignored".into()));
     // A doc test that does not build has no tests that could say so.
     let broken = results(status(101), "error: no such crate");
     assert_eq!(broken.len(), 1);
-    assert_eq!(broken[0].outcome, Outcome::Failed("exit status 101".into()));
+    assert_eq!(
+        broken[0].outcome,
+        TestOutcome::Failed("exit status 101".into())
+    );
     let failed = results(status(101), "test src/lib.rs - one (line 3) ... FAILED\n");
     assert_eq!(failed.len(), 1);
     assert!(failed[0].said.contains("FAILED"));

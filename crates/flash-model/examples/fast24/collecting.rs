@@ -52,7 +52,7 @@ impl Others {
 
 /// The result of a run. Speeds are in MiB/s.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct Collected {
     /// Reading the target right after it was written.
     pub(crate) fresh: f64,
     /// Reading it after the others have overwritten the whole space twice.
@@ -69,7 +69,7 @@ pub(crate) struct Outcome {
     slots_per_page: u32,
 }
 
-impl Outcome {
+impl Collected {
     pub(crate) fn write_amplification(&self) -> f64 {
         self.counters.write_amplification(self.slots_per_page)
     }
@@ -107,7 +107,7 @@ pub(crate) fn run(
     layout: Layout,
     others: Others,
     per_call: Nanos,
-) -> Outcome {
+) -> Collected {
     let hints = matches!(layout, Layout::Disturbed { hints: true, .. });
     let mut host = Host::new(device(profile, size), hints, per_call);
     let mut target = File::default();
@@ -147,7 +147,7 @@ pub(crate) fn run(
         .filter(|(old, new)| old != new)
         .count();
     let ftl = ftl(&host);
-    Outcome {
+    Collected {
         fresh,
         aged,
         beside: mib_per_s(FILE, beside),

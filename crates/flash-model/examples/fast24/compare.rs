@@ -77,13 +77,13 @@ fn changed(parameters: &[(&str, &str)]) -> Profile {
 
 /// A measured ratio beside a published one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub(crate) struct Compared {
     pub(crate) what: &'static str,
     pub(crate) here: f64,
     pub(crate) published: f64,
 }
 
-impl Row {
+impl Compared {
     /// Returns the deviation, as a share of the published value.
     pub(crate) fn deviation(&self) -> f64 {
         self.here / self.published - 1.0
@@ -92,11 +92,11 @@ impl Row {
 
 /// Figure 12, worst and random, as shares of contiguous; the host costs `per_call` for each read
 /// call.
-pub(crate) fn figure_12(profile: &Profile, per_call: Nanos) -> Vec<Row> {
+pub(crate) fn figure_12(profile: &Profile, per_call: Nanos) -> Vec<Compared> {
     let whole = contiguous(profile, per_call);
     let worst = Dummy::Fixed(stripe(profile) - GRANULE);
     let share = |change, dummy, hints| disturbed(profile, change, dummy, hints, per_call) / whole;
-    let row = |what, change, dummy, hints, published: f64| Row {
+    let row = |what, change, dummy, hints, published: f64| Compared {
         what,
         here: share(change, dummy, hints),
         published: published / published::CONTIGUOUS,
@@ -136,12 +136,12 @@ pub(crate) fn figure_12(profile: &Profile, per_call: Nanos) -> Vec<Row> {
 
 /// Figure 11: fragmentation by dummy writes of a stripe less a granule, and the approach emulated
 /// by dummy writes of a whole stripe, without any hint.
-pub(crate) fn figure_11(profile: &Profile, per_call: Nanos, fragmented: f64) -> Vec<Row> {
+pub(crate) fn figure_11(profile: &Profile, per_call: Nanos, fragmented: f64) -> Vec<Compared> {
     let whole = contiguous(profile, per_call);
     let share =
         |change, bytes| disturbed(profile, change, Dummy::Fixed(bytes), false, per_call) / whole;
     let stripe = stripe(profile);
-    let row = |what, change, bytes, published| Row {
+    let row = |what, change, bytes, published| Compared {
         what,
         here: share(change, bytes),
         published,
@@ -184,21 +184,21 @@ pub(crate) fn figure_8(profile: &Profile, reads: u64) -> Vec<(u64, f64)> {
 }
 
 /// Lowest and highest throughput in [`figure_8`], and the published ones.
-pub(crate) fn ends(speeds: &[(u64, f64)], (best, worst): (f64, f64)) -> [Row; 3] {
+pub(crate) fn ends(speeds: &[(u64, f64)], (best, worst): (f64, f64)) -> [Compared; 3] {
     let lowest = speeds.iter().map(|it| it.1).fold(f64::INFINITY, f64::min);
     let highest = speeds.iter().map(|it| it.1).fold(0.0, f64::max);
     [
-        Row {
+        Compared {
             what: "highest (MB/s)",
             here: highest,
             published: best,
         },
-        Row {
+        Compared {
             what: "lowest (MB/s)",
             here: lowest,
             published: worst,
         },
-        Row {
+        Compared {
             what: "lowest to highest",
             here: lowest / highest,
             published: worst / best,

@@ -7,9 +7,9 @@ use flash_model::Profile;
 use units::Nanos;
 
 use super::{
-    collecting::{Others, Outcome, run, without_collecting},
+    collecting::{Collected, Others, run, without_collecting},
     compare::{
-        LAYOUTS, Row, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8,
+        Compared, LAYOUTS, emulated, ends, figure_8, figure_11, figure_12, seen_in_figure_8,
         with_32_dies, without_separation,
     },
     host::{KIB, MIB},
@@ -49,7 +49,7 @@ pub(crate) fn quick() -> Vec<Kept> {
             .with("call_ns", value(per_call.0 as f64)),
     ];
     rows.extend(rows_of_figure_8());
-    let mut add = |case: &str, compared: Vec<Row>| {
+    let mut add = |case: &str, compared: Vec<Compared>| {
         rows.extend(compared.into_iter().map(|row| kept(case, row)));
     };
     add(
@@ -65,7 +65,7 @@ pub(crate) fn quick() -> Vec<Kept> {
     add(
         "figure 12, published in the text",
         in_text
-            .map(|(row, published)| Row { published, ..*row })
+            .map(|(row, published)| Compared { published, ..*row })
             .collect(),
     );
     add("figure 12", figure);
@@ -77,7 +77,7 @@ pub(crate) fn quick() -> Vec<Kept> {
     rows
 }
 
-fn kept(case: &str, row: Row) -> Kept {
+fn kept(case: &str, row: Compared) -> Kept {
     Kept::new(case, row.what)
         .with("here", Value::rounded(row.here))
         // Shown with three decimals, and must not be rounded twice.
@@ -171,8 +171,8 @@ pub(crate) fn collecting((name, size): Size) -> Vec<Kept> {
     rows
 }
 
-fn of_outcome(case: &str, layout: &str, outcome: &Outcome) -> Kept {
-    let Outcome { counters, wear, .. } = outcome;
+fn of_outcome(case: &str, layout: &str, outcome: &Collected) -> Kept {
+    let Collected { counters, wear, .. } = outcome;
     let refused = counters.hints_no_room + counters.hints_worn_die + counters.hints_unmapped;
     [
         ("new_mib_per_s", outcome.fresh),

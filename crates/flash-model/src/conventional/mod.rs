@@ -10,7 +10,7 @@ pub use spare::Spare;
 use crate::{
     SECTOR,
     command::{Placement, Refused},
-    core::{Cause, Core, Entry, Owner, PageName, Work},
+    core::{Cause, Core, DieWork, Owner, PageName, QueuedOperation},
     flash::{CellPage, PagePlace, Planes},
     ftl::{self, FlashOp, FlashWork, Ftl, FtlConfigError, FtlGeometry, PagePlacement, PhysPage},
     migration::{MoveCursor, PageWork, ReadPart},
@@ -270,7 +270,7 @@ impl ConventionalNamespace {
     }
 
     /// Returns an operation that the FTL wants, as an entry of a die's queue.
-    fn entry(&mut self, item: FlashWork, ready: u64, core: &Core) -> (u32, Entry) {
+    fn entry(&mut self, item: FlashWork, ready: u64, core: &Core) -> (u32, QueuedOperation) {
         let unit = core.unit;
         let cause = match item.cause {
             ftl::Cause::Host => Cause::Host,
@@ -278,8 +278,8 @@ impl ConventionalNamespace {
             ftl::Cause::Wear => Cause::Wear,
             ftl::Cause::Fold => Cause::Fold,
         };
-        let mut entry = Entry {
-            work: Work::Program,
+        let mut entry = QueuedOperation {
+            work: DieWork::Program,
             page: CellPage::Native(0),
             ready,
             bytes: unit,
@@ -290,7 +290,7 @@ impl ConventionalNamespace {
         };
         let die = match item.op {
             FlashOp::Read(page) => {
-                entry.work = Work::Read;
+                entry.work = DieWork::Read;
                 entry.page = self.cell_page(page);
                 page.die
             }
@@ -305,14 +305,14 @@ impl ConventionalNamespace {
                 page.die
             }
             FlashOp::Copyback { from, to } => {
-                entry.work = Work::Copyback {
+                entry.work = DieWork::Copyback {
                     from: self.cell_page(from),
                 };
                 entry.page = self.cell_page(to);
                 from.die
             }
             FlashOp::Erase { die, .. } => {
-                entry.work = Work::Erase {
+                entry.work = DieWork::Erase {
                     nanos: core.timing.die.erase,
                     blocks: 1,
                 };
@@ -336,7 +336,7 @@ impl ConventionalNamespace {
         let mut left = std::mem::take(&mut self.unflushed);
         while left > 0 {
             let bytes = left.min(core.unit);
-            core.queue_after_intake(self.flush_die, Entry::of_flush(bytes));
+            core.queue_after_intake(self.flush_die, QueuedOperation::of_flush(bytes));
             self.flush_die = (self.flush_die + 1) % self.ftl.geometry().dies;
             left -= bytes;
         }
@@ -362,7 +362,7 @@ impl ConventionalNamespace {
             .write(first, count, PagePlacement::RoundRobin, &mut work);
         for item in work.drain(..) {
             let (die, mut entry) = self.entry(item, 0, core);
-            if entry.cause == Cause::Host && entry.work == Work::Program {
+            if entry.cause == Cause::Host && entry.work == DieWork::Program {
                 (entry.cause, entry.number) = (Cause::Migration, 0);
                 page.programs.push((die, entry));
             } else {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use super::{
     buffer::WriteBuffer,
-    queue::{DieQueues, Entry},
+    queue::{DieQueues, QueuedOperation},
     tickets::Tickets,
 };
 use crate::{
@@ -35,7 +35,7 @@ enum Item {
     },
     Program {
         die: u32,
-        entry: Entry,
+        entry: QueuedOperation,
     },
     /// The end, and the programs that it waits for, if it does.
     End {
@@ -101,7 +101,12 @@ impl Intake {
     }
 
     /// Queues a program that needs all data taken in so far.
-    pub(super) fn queue_program(&mut self, queues: &mut DieQueues, die: u32, mut entry: Entry) {
+    pub(super) fn queue_program(
+        &mut self,
+        queues: &mut DieQueues,
+        die: u32,
+        mut entry: QueuedOperation,
+    ) {
         if self.waiting.is_empty() {
             entry.ready = entry.ready.max(self.current.arrived);
             queues.push(die, entry);

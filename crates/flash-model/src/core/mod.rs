@@ -18,7 +18,7 @@ use self::{
 };
 pub(crate) use self::{
     pages::PagesInFlight,
-    queue::{Entry, Owner, Work},
+    queue::{DieWork, Owner, QueuedOperation},
     read_cache::{PageName, ReadCache},
     tickets::Tickets,
     traffic::{Cause, Traffic},
@@ -31,7 +31,7 @@ use crate::{
 
 /// One step through time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Advance {
     /// A step of the core's own.
     Own,
     /// An operation of a migration's task was given to its die, and ends at `end`.
@@ -152,7 +152,7 @@ impl Core {
     }
 
     /// Queues an operation for a die.
-    pub(crate) fn queue(&mut self, die: u32, entry: Entry) {
+    pub(crate) fn queue(&mut self, die: u32, entry: QueuedOperation) {
         self.queues.push(die, entry);
     }
 
@@ -178,7 +178,7 @@ impl Core {
 
     /// Takes the next step, if that is at `now` or before: gives one operation to its die, or lets
     /// in data that waits for room.
-    pub(crate) fn step(&mut self, now: u64) -> Option<Step> {
+    pub(crate) fn step(&mut self, now: u64) -> Option<Advance> {
         if now < self.queues.quiet_until {
             return None;
         }
@@ -196,7 +196,7 @@ impl Core {
                 let clock = self.flash.clock;
                 self.intake
                     .go_on(&mut self.queues, &mut self.tickets, clock, at);
-                Some(Step::Own)
+                Some(Advance::Own)
             }
         }
     }
@@ -208,9 +208,9 @@ impl Core {
         events.into_iter().flatten().min()
     }
 
-    fn commit(&mut self, next: Candidate) -> Step {
+    fn commit(&mut self, next: Candidate) -> Advance {
         let Some(entry) = self.queues.take(next) else {
-            return Step::Own;
+            return Advance::Own;
         };
         if entry.is_drained() {
             self.drain_free = next.at.max(self.drain_free) + self.timing.drain.time(entry.bytes);
@@ -222,27 +222,27 @@ impl Core {
             self.tickets.programmed(entry.number, span.end);
         }
         match entry.owner {
-            Owner::Nobody => Step::Own,
+            Owner::Nobody => Advance::Own,
             Owner::Page { ns, zone, page } => {
                 self.in_flight[ns as usize].committed(zone, page, span.end);
-                Step::Own
+                Advance::Own
             }
-            Owner::Task(task) => Step::OfTask {
+            Owner::Task(task) => Advance::OfTask {
                 task,
                 end: span.end,
             },
         }
     }
 
-    fn run(&mut self, next: Candidate, entry: &Entry) -> Span {
+    fn run(&mut self, next: Candidate, entry: &QueuedOperation) -> Span {
         let die = next.die;
         let cause = entry.cause as usize;
         match entry.work {
-            Work::Read => {
+            DieWork::Read => {
                 self.traffic.sensed[cause] += entry.bytes;
                 self.flash.read(die, entry.page, entry.ready, entry.bytes)
             }
-            Work::Program => {
+            DieWork::Program => {
                 self.traffic.programmed[cause] += self.unit;
                 let mut ready = entry.ready;
                 if matches!(entry.cause, Cause::Gc | Cause::Wear | Cause::Fold) {
@@ -257,34 +257,34 @@ impl Core {
                 };
                 self.flash.program(die, program)
             }
-            Work::Copyback { from } => {
+            DieWork::Copyback { from } => {
                 self.traffic.copied_back[cause] += self.unit;
                 self.flash.copyback(die, from, entry.page, entry.ready)
             }
-            Work::Erase { nanos, blocks } => {
+            DieWork::Erase { nanos, blocks } => {
                 self.flash.erase(die, entry.ready, nanos, u64::from(blocks))
             }
         }
     }
 
     /// Counts an operation that takes no time.
-    pub(crate) fn count_instant(&mut self, die: u32, entry: &Entry) {
+    pub(crate) fn count_instant(&mut self, die: u32, entry: &QueuedOperation) {
         let (cause, counts) = (entry.cause as usize, &mut self.flash.counts[die as usize]);
         match entry.work {
-            Work::Read => {
+            DieWork::Read => {
                 counts.reads += 1;
                 self.traffic.sensed[cause] += entry.bytes;
             }
-            Work::Program => {
+            DieWork::Program => {
                 counts.programs += 1;
                 self.traffic.programmed[cause] += self.unit;
             }
-            Work::Copyback { .. } => {
+            DieWork::Copyback { .. } => {
                 counts.reads += 1;
                 counts.programs += 1;
                 self.traffic.copied_back[cause] += self.unit;
             }
-            Work::Erase { blocks, .. } => counts.erases += u64::from(blocks),
+            DieWork::Erase { blocks, .. } => counts.erases += u64::from(blocks),
         }
     }
 
@@ -300,7 +300,7 @@ impl Core {
     }
 
     /// Queues a program that needs all data taken in so far.
-    pub(crate) fn queue_after_intake(&mut self, die: u32, mut entry: Entry) {
+    pub(crate) fn queue_after_intake(&mut self, die: u32, mut entry: QueuedOperation) {
         if entry.number > 0 {
             entry.number = self.tickets.number();
         }

@@ -15,7 +15,7 @@ use crate::flash::CellPage;
 const LOOK_AHEAD: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
+pub(crate) enum DieWork {
     /// Sense and send to the controller.
     Read,
     /// Send to the die and program.
@@ -48,8 +48,8 @@ impl Owner {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) work: Work,
+pub(crate) struct QueuedOperation {
+    pub(crate) work: DieWork,
     /// The page that is read, or programmed.
     pub(crate) page: CellPage,
     /// It does not begin before this.
@@ -64,12 +64,12 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
 }
 
-impl Entry {
+impl QueuedOperation {
     /// Returns a program of data that is not a complete page, for a flush: to the first page of a
     /// word line, which needs none of the others.
     pub(crate) const fn of_flush(bytes: u64) -> Self {
         Self {
-            work: Work::Program,
+            work: DieWork::Program,
             page: CellPage::Native(0),
             ready: 0,
             bytes,
@@ -82,7 +82,7 @@ impl Entry {
 
     /// Returns whether it falls under the limit of draining the write buffer.
     pub(crate) fn is_drained(&self) -> bool {
-        self.release > 0 && self.work == Work::Program
+        self.release > 0 && self.work == DieWork::Program
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Candidate {
 /// One queue for each die.
 #[derive(Clone, Debug)]
 pub(crate) struct DieQueues {
-    dies: Vec<VecDeque<Entry>>,
+    dies: Vec<VecDeque<QueuedOperation>>,
     /// For each die, when the last operation of its queue ends.
     served_until: Vec<u64>,
     /// Dies with something in their queue.
@@ -117,7 +117,7 @@ impl DieQueues {
         }
     }
 
-    pub(crate) fn push(&mut self, die: u32, entry: Entry) {
+    pub(crate) fn push(&mut self, die: u32, entry: QueuedOperation) {
         let queue = &mut self.dies[die as usize];
         if queue.is_empty() {
             self.waiting.push(die);
@@ -136,7 +136,7 @@ impl DieQueues {
     }
 
     /// Takes an operation out of its queue.
-    pub(crate) fn take(&mut self, candidate: Candidate) -> Option<Entry> {
+    pub(crate) fn take(&mut self, candidate: Candidate) -> Option<QueuedOperation> {
         let queue = &mut self.dies[candidate.die as usize];
         let entry = queue.remove(candidate.index);
         if queue.is_empty() {

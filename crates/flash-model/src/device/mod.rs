@@ -16,8 +16,8 @@ use crate::{
     SECTOR,
     command::Ticket,
     conventional::{ConventionalNamespace, ReclaimUnits, Spare},
-    core::{Core, PagesInFlight, Step},
-    geometry::Geometry,
+    core::{Advance, Core, PagesInFlight},
+    geometry::FlashGeometry,
     migration::{JobKind, PageWork, Tasks},
     profile::Profile,
     stats::{ByCause, DieStats, HintStats, Stats, Wear},
@@ -48,7 +48,7 @@ impl Spell {
 /// One SSD. All namespaces share dies, channels and write buffer.
 #[derive(Clone, Debug)]
 pub struct Device {
-    geometry: Geometry,
+    geometry: FlashGeometry,
     core: Core,
     namespaces: Vec<Namespace>,
     /// Copies inside the device, and the padding of zones.
@@ -150,7 +150,7 @@ impl Device {
         self.now = self.now.max(now);
         loop {
             while let Some(step) = self.core.step(self.now) {
-                if let Step::OfTask { task, end } = step {
+                if let Advance::OfTask { task, end } = step {
                     self.tasks.step(&mut self.core, task, end);
                 }
                 self.put_in_motion();
@@ -364,7 +364,7 @@ impl Device {
 
     /// Returns the parallel units and sizes.
     #[must_use]
-    pub fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> FlashGeometry {
         self.geometry
     }
 }

@@ -2,11 +2,11 @@
 
 use std::vec::Drain;
 
-use crate::zone::Layout;
+use crate::zone::ZoneLayout;
 
 /// Bytes of one page that belong to a page that is being put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct ZonePart {
     pub(crate) zone: u64,
     pub(crate) page: u64,
     pub(crate) bytes: u64,
@@ -18,7 +18,7 @@ pub(crate) struct Gather {
     zone: u64,
     row: u64,
     /// For each die of the zone, the parts of its page.
-    lanes: Vec<Vec<Part>>,
+    lanes: Vec<Vec<ZonePart>>,
     parts: usize,
 }
 
@@ -28,7 +28,7 @@ impl Gather {
         self.parts > 0 && (self.zone, self.row) != (zone, row)
     }
 
-    pub(crate) fn add(&mut self, layout: &Layout, zone: u64, page: u64, part: Part) {
+    pub(crate) fn add(&mut self, layout: &ZoneLayout, zone: u64, page: u64, part: ZonePart) {
         self.lanes.resize_with(layout.lanes as usize, Vec::new);
         (self.zone, self.row) = (zone, page / layout.lanes);
         let lane = &mut self.lanes[(page % layout.lanes) as usize];
@@ -44,7 +44,7 @@ impl Gather {
     }
 
     /// Takes out the parts of one page.
-    pub(crate) fn take_page(&mut self, layout: &Layout, page: u64) -> Drain<'_, Part> {
+    pub(crate) fn take_page(&mut self, layout: &ZoneLayout, page: u64) -> Drain<'_, ZonePart> {
         self.lanes.resize_with(layout.lanes as usize, Vec::new);
         let lane = &mut self.lanes[(page % layout.lanes) as usize];
         self.parts -= lane.len();
@@ -52,7 +52,7 @@ impl Gather {
     }
 
     /// Takes out all parts.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Part> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = ZonePart> {
         self.parts = 0;
         self.lanes.iter_mut().flat_map(|lane| lane.drain(..))
     }

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use super::gather::Gather;
 use crate::{
     command::Move,
-    core::{Cause, Entry, Owner, Work},
+    core::{Cause, DieWork, Owner, QueuedOperation},
     flash::CellPage,
 };
 
 /// One command that is carried out in pieces.
 #[derive(Clone, Debug)]
-pub(crate) struct Job {
+pub(crate) struct MoveJob {
     pub(crate) number: u32,
     /// When the controller began to work on it.
     pub(crate) ready: u64,
@@ -127,9 +127,9 @@ pub(crate) struct PageWork {
     pub(crate) ready: u64,
     pub(crate) reads: Vec<ReadPart>,
     /// Dies and operations that need the data that was read.
-    pub(crate) programs: Vec<(u32, Entry)>,
+    pub(crate) programs: Vec<(u32, QueuedOperation)>,
     /// Operations that need not wait for the reads: collection that makes room.
-    pub(crate) others: Vec<(u32, Entry)>,
+    pub(crate) others: Vec<(u32, QueuedOperation)>,
 }
 
 impl PageWork {
@@ -148,11 +148,11 @@ impl PageWork {
         &mut self,
         die: u32,
         page: CellPage,
-        work: Work,
+        work: DieWork,
         bytes: u64,
         cause: Cause,
     ) {
-        let entry = Entry {
+        let entry = QueuedOperation {
             work,
             page,
             ready: 0,

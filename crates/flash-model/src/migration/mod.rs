@@ -1,6 +1,6 @@
 //! Copies inside the device, in pieces, in the background.
 //!
-//! A command becomes a [`Job`] that is carried out page by page: a *task* is one page that is to be
+//! A command becomes a [`MoveJob`] that is carried out page by page: a *task* is one page that is to be
 //! programmed, with the pages that must be read before. As many tasks are in motion at once as the
 //! profile's window allows; the dies get their operations one at a time, so host reads pass. Memory
 //! is bounded by the window and by the list that the command brought.
@@ -11,13 +11,13 @@ mod job;
 
 use crate::{
     command::Ticket,
-    core::{Cause, Core, Entry, Owner, Tickets, Work},
+    core::{Cause, Core, DieWork, Owner, QueuedOperation, Tickets},
 };
 
 pub(crate) use self::{
     begun::{Begun, Moves},
-    gather::{Gather, Part},
-    job::{Job, JobKind, MoveCursor, Padding, PageWork, ReadPart},
+    gather::{Gather, ZonePart},
+    job::{JobKind, MoveCursor, MoveJob, Padding, PageWork, ReadPart},
 };
 
 /// One page in motion.
@@ -29,12 +29,12 @@ struct Task {
     /// When the data that was read so far is in memory; later, the end.
     end: u64,
     /// To be queued when everything is read.
-    programs: Vec<(u32, Entry)>,
+    programs: Vec<(u32, QueuedOperation)>,
 }
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct MigrationProgress {
     ticket: Ticket,
     tasks: u32,
     all_known: bool,
@@ -47,8 +47,8 @@ pub(crate) struct Tasks {
     window: usize,
     slots: Vec<Task>,
     free: Vec<u32>,
-    progress: Vec<Option<Progress>>,
-    jobs: std::collections::VecDeque<Job>,
+    progress: Vec<Option<MigrationProgress>>,
+    jobs: std::collections::VecDeque<MoveJob>,
 }
 
 impl Tasks {
@@ -64,7 +64,7 @@ impl Tasks {
 
     /// Adds a command; no part of it happens before `ready`.
     pub(crate) fn add(&mut self, kind: JobKind, ready: u64, ticket: Ticket) {
-        let progress = Progress {
+        let progress = MigrationProgress {
             ticket,
             tasks: 0,
             all_known: false,
@@ -78,7 +78,7 @@ impl Tasks {
             }
         };
         self.progress[number] = Some(progress);
-        self.jobs.push_back(Job {
+        self.jobs.push_back(MoveJob {
             number: number as u32,
             ready,
             kind,
@@ -86,7 +86,7 @@ impl Tasks {
     }
 
     /// Takes the job that may put another page in motion; [`Self::put_back`] gives it back.
-    pub(crate) fn take_job(&mut self) -> Option<Job> {
+    pub(crate) fn take_job(&mut self) -> Option<MoveJob> {
         if self.slots.len() - self.free.len() >= self.window {
             None
         } else {
@@ -99,12 +99,12 @@ impl Tasks {
         self.jobs.is_empty()
     }
 
-    pub(crate) fn put_back(&mut self, job: Job) {
+    pub(crate) fn put_back(&mut self, job: MoveJob) {
         self.jobs.push_front(job);
     }
 
     /// Notes that a job has put everything in motion.
-    pub(crate) fn all_known(&mut self, job: &Job, tickets: &mut Tickets) {
+    pub(crate) fn all_known(&mut self, job: &MoveJob, tickets: &mut Tickets) {
         if let Some(progress) = &mut self.progress[job.number as usize] {
             progress.all_known = true;
         }
@@ -112,7 +112,7 @@ impl Tasks {
     }
 
     /// Puts a page in motion: queues its operations, as far as they need not wait.
-    pub(crate) fn start(&mut self, core: &mut Core, job: &Job, page: &mut PageWork) {
+    pub(crate) fn start(&mut self, core: &mut Core, job: &MoveJob, page: &mut PageWork) {
         let task = self.add_task(job, page, &mut core.tickets);
         for &(die, entry) in &page.others {
             core.queue(die, entry);
@@ -124,7 +124,7 @@ impl Tasks {
         self.queue_programs(core, task);
     }
 
-    fn add_task(&mut self, job: &Job, page: &mut PageWork, tickets: &mut Tickets) -> u32 {
+    fn add_task(&mut self, job: &MoveJob, page: &mut PageWork, tickets: &mut Tickets) -> u32 {
         let id = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Task::default());
             (self.slots.len() - 1) as u32
@@ -166,7 +166,7 @@ impl Tasks {
         }
     }
 
-    fn next_program(&mut self, id: u32) -> Option<(u32, Entry)> {
+    fn next_program(&mut self, id: u32) -> Option<(u32, QueuedOperation)> {
         let task = &mut self.slots[id as usize];
         if task.reads_left > 0 {
             return None;
@@ -203,9 +203,9 @@ impl Tasks {
 }
 
 /// An operation of a migration that reads a part of a page.
-const fn read_entry(ready: u64, read: ReadPart, task: u32) -> Entry {
-    Entry {
-        work: Work::Read,
+const fn read_entry(ready: u64, read: ReadPart, task: u32) -> QueuedOperation {
+    QueuedOperation {
+        work: DieWork::Read,
         page: read.page,
         ready,
         bytes: read.bytes,

@@ -5,18 +5,18 @@ use units::Bytes;
 use super::{
     error::{ProfileError, ProfileMistake, ValueFault},
     parameter::{Parameter, Value},
-    parse::Source,
+    parse::ProfileText,
 };
 use crate::flash::Rate;
 
 /// The parameters that were not asked for yet.
 pub(super) struct Fields<'a> {
-    source: &'a Source<'a>,
+    source: &'a ProfileText<'a>,
     left: Vec<&'a Parameter>,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(source: &'a Source<'a>) -> Self {
+    pub(super) fn new(source: &'a ProfileText<'a>) -> Self {
         Self {
             source,
             left: source.parameters.iter().collect(),

@@ -18,11 +18,11 @@ pub use self::{
     error::{ProfileError, ProfileMistake, ValueFault},
     parameter::{Kind, Parameter, Value},
 };
-use self::{fields::Fields, parse::Source, slc::SlcParameters};
+use self::{fields::Fields, parse::ProfileText, slc::SlcParameters};
 use crate::{
     flash::{BITS_MAX, DieTimes, PageTimes, Planes, Rate, SuspendTimes},
     ftl::{FtlOptions, HANDLES_MAX, RESERVED_BLOCKS, VictimChoice},
-    geometry::{Geometry, ZoneGeometry},
+    geometry::{FlashGeometry, ZoneGeometry},
 };
 
 /// Names of the built-in profiles.
@@ -99,7 +99,7 @@ pub struct Profile {
     name: String,
     description: String,
     parameters: Vec<Parameter>,
-    geometry: Geometry,
+    geometry: FlashGeometry,
     buffer: Bytes,
     endurance: u32,
     /// Whether each plane of a die reads on its own.
@@ -141,7 +141,7 @@ impl Profile {
     /// # Errors
     /// The first part of it that cannot be used.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ProfileError> {
-        let source = Source::parse(file_name, text)?;
+        let source = ProfileText::parse(file_name, text)?;
         let mut fields = Fields::new(&source);
         let geometry = geometry(&mut fields)?;
         let buffer = fields.bytes("buffer.size", 512)?;
@@ -216,7 +216,7 @@ impl Profile {
 
     /// Parallel units and sizes.
     #[must_use]
-    pub const fn geometry(&self) -> &Geometry {
+    pub const fn geometry(&self) -> &FlashGeometry {
         &self.geometry
     }
 
@@ -271,8 +271,8 @@ impl Timing {
     }
 }
 
-fn geometry(fields: &mut Fields<'_>) -> Result<Geometry, ProfileError> {
-    let geometry = Geometry {
+fn geometry(fields: &mut Fields<'_>) -> Result<FlashGeometry, ProfileError> {
+    let geometry = FlashGeometry {
         channels: fields.count("geometry.channels", 1)?,
         dies_per_channel: fields.count("geometry.dies_per_channel", 1)?,
         planes: fields.count("geometry.planes", 1)?,
@@ -408,7 +408,11 @@ fn bits_per_cell(fields: &mut Fields<'_>) -> Result<u32, ProfileError> {
     Ok(bits)
 }
 
-fn timing(fields: &mut Fields<'_>, geometry: &Geometry, bits: u32) -> Result<Timing, ProfileError> {
+fn timing(
+    fields: &mut Fields<'_>,
+    geometry: &FlashGeometry,
+    bits: u32,
+) -> Result<Timing, ProfileError> {
     let mut command = |name: &str| -> Result<CommandTimes, ProfileError> {
         Ok(CommandTimes {
             latency: fields.nanos(&format!("host.{name}_latency"))?,

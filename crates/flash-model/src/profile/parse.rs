@@ -11,7 +11,7 @@ use super::{
 };
 
 /// A profile's text, taken apart.
-pub(super) struct Source<'a> {
+pub(super) struct ProfileText<'a> {
     file: &'a str,
     text: &'a str,
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Source<'a> {
     pub(super) parameters: Vec<Parameter>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> ProfileText<'a> {
     pub(super) fn parse(file: &'a str, text: &'a str) -> Result<Self, ProfileError> {
         let mut source = Self {
             file,

@@ -4,7 +4,7 @@ use super::{
     error::{ProfileError, ValueFault},
     fields::Fields,
 };
-use crate::{flash::DieTimes, ftl::SLC_BLOCKS_LEAST, geometry::Geometry};
+use crate::{flash::DieTimes, ftl::SLC_BLOCKS_LEAST, geometry::FlashGeometry};
 
 /// The size of the SLC cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -20,7 +20,7 @@ impl SlcParameters {
     pub(super) fn read(
         fields: &mut Fields<'_>,
         die: &mut DieTimes,
-        geometry: &Geometry,
+        geometry: &FlashGeometry,
         bits: u32,
     ) -> Result<Self, ProfileError> {
         let key = "slc.capacity";
@@ -41,13 +41,13 @@ impl SlcParameters {
     }
 
     /// Returns the pages of a block in the cache, in whole units of the namespace.
-    pub(crate) fn pages(&self, geometry: &Geometry) -> u32 {
+    pub(crate) fn pages(&self, geometry: &FlashGeometry) -> u32 {
         let unit = (geometry.unit.0 / geometry.program_unit().0) as u32;
         geometry.pages_per_block / self.bits / unit * unit
     }
 
     /// Returns the blocks of the cache on each die, for a namespace of `size` bytes.
-    pub(crate) fn blocks(&self, geometry: &Geometry, size: u64) -> u32 {
+    pub(crate) fn blocks(&self, geometry: &FlashGeometry, size: u64) -> u32 {
         if self.percent == 0.0 {
             return 0;
         }

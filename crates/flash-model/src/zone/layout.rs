@@ -4,11 +4,11 @@
 //! `interleave` bytes go to each die in turn, several times around until the row is full. So the
 //! pages of a row are complete one after the other, in the last round.
 
-use crate::geometry::Geometry;
+use crate::geometry::FlashGeometry;
 
 /// Sizes in bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
+pub(crate) struct ZoneLayout {
     pub(crate) zone_size: u64,
     pub(crate) capacity: u64,
     /// A page of all planes.
@@ -22,8 +22,8 @@ pub(crate) struct Layout {
     pub(crate) block: u64,
 }
 
-impl Layout {
-    pub(crate) const fn new(geometry: &Geometry) -> Self {
+impl ZoneLayout {
+    pub(crate) const fn new(geometry: &FlashGeometry) -> Self {
         let zone = &geometry.zone;
         let unit = geometry.program_unit().0;
         Self {
@@ -101,8 +101,8 @@ mod tests {
 
     use super::*;
 
-    fn layout(interleave: u64) -> Layout {
-        Layout {
+    fn layout(interleave: u64) -> ZoneLayout {
+        ZoneLayout {
             zone_size: 1 << 20,
             capacity: 1 << 20,
             unit: 16384,

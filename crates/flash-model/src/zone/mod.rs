@@ -7,7 +7,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use layout::Layout;
+pub(crate) use layout::ZoneLayout;
 pub(crate) use table::{Transition, ZoneTable};
 
 /// State of a zone.

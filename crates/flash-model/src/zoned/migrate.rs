@@ -5,8 +5,8 @@
 
 use super::ZonedNamespace;
 use crate::{
-    core::{Cause, Core, Work},
-    migration::{Gather, MoveCursor, Padding, PageWork, Part, ReadPart},
+    core::{Cause, Core, DieWork},
+    migration::{Gather, MoveCursor, Padding, PageWork, ReadPart, ZonePart},
     zone::ZoneState,
 };
 
@@ -45,7 +45,7 @@ impl ZonedNamespace {
         }
     }
 
-    fn read_of(&self, part: Part) -> ReadPart {
+    fn read_of(&self, part: ZonePart) -> ReadPart {
         ReadPart {
             die: self.layout.die(part.zone, part.page),
             page: self.cell_page(part.page),
@@ -54,7 +54,7 @@ impl ZonedNamespace {
     }
 
     /// Returns the part on flash; `None` if it is in memory, or was never written.
-    fn part_on_flash(&self, core: &Core, from: u64, bytes: u64) -> Option<Part> {
+    fn part_on_flash(&self, core: &Core, from: u64, bytes: u64) -> Option<ZonePart> {
         let (zone, within) = (from / self.layout.zone_size, from % self.layout.zone_size);
         let table_zone = &self.table.zones()[zone as usize];
         let filled = table_zone.write_pointer - table_zone.start;
@@ -62,7 +62,7 @@ impl ZonedNamespace {
         if within >= filled || self.in_memory(core, zone, page, filled, core.flash.clock) {
             return None;
         }
-        Some(Part { zone, page, bytes })
+        Some(ZonePart { zone, page, bytes })
     }
 
     fn finish_page(&self, gather: &mut Gather, zone: u64, page: u64, work: &mut PageWork) {
@@ -75,11 +75,11 @@ impl ZonedNamespace {
             && layout.die(part.zone, part.page) == die
         {
             let from = self.cell_page(part.page);
-            work.program(die, to, Work::Copyback { from }, 0, Cause::Migration);
+            work.program(die, to, DieWork::Copyback { from }, 0, Cause::Migration);
             return;
         }
         work.reads.extend(parts.map(|part| self.read_of(part)));
-        work.program(die, to, Work::Program, layout.unit, Cause::Migration);
+        work.program(die, to, DieWork::Program, layout.unit, Cause::Migration);
     }
 
     /// A migration has advanced a zone's write pointer from byte `offset` on: the pages that it
@@ -103,7 +103,13 @@ impl ZonedNamespace {
         }
         let die = self.layout.die(zone as u64, padding.page);
         let page = self.cell_page(padding.page);
-        work.program(die, page, Work::Program, self.layout.unit, Cause::Padding);
+        work.program(
+            die,
+            page,
+            DieWork::Program,
+            self.layout.unit,
+            Cause::Padding,
+        );
         padding.page += 1;
         true
     }

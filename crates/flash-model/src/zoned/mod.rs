@@ -6,11 +6,11 @@ mod submit;
 
 use crate::{
     command::ZoneAction,
-    core::{Cause, Core, Entry, Owner, PageName, Work},
+    core::{Cause, Core, DieWork, Owner, PageName, QueuedOperation},
     flash::{CellPage, PagePlace},
-    geometry::Geometry,
+    geometry::FlashGeometry,
     migration::Padding,
-    zone::{Layout, Transition, ZoneTable},
+    zone::{Transition, ZoneLayout, ZoneTable},
 };
 
 /// One zoned namespace.
@@ -19,7 +19,7 @@ pub(crate) struct ZonedNamespace {
     /// Its number on the device.
     pub(crate) index: usize,
     pub(crate) table: ZoneTable,
-    layout: Layout,
+    layout: ZoneLayout,
     tallies: Vec<ZoneTally>,
     /// Zones with data in pages that are not complete, since the last flush.
     unflushed: Vec<u32>,
@@ -37,13 +37,13 @@ struct ZoneTally {
 }
 
 impl ZonedNamespace {
-    pub(crate) fn new(index: usize, size: u64, geometry: &Geometry) -> Self {
+    pub(crate) fn new(index: usize, size: u64, geometry: &FlashGeometry) -> Self {
         let table = ZoneTable::new(size, &geometry.zone);
         Self {
             index,
             tallies: vec![ZoneTally::default(); table.zones().len()],
             table,
-            layout: Layout::new(geometry),
+            layout: ZoneLayout::new(geometry),
             unflushed: Vec::new(),
         }
     }
@@ -146,8 +146,8 @@ impl ZonedNamespace {
         tally.held -= release;
         let (ns, zone, page_number) = (self.index as u32, zone as u32, page as u32);
         core.in_flight[self.index].add(zone, page_number, core.flash.clock);
-        let entry = Entry {
-            work: Work::Program,
+        let entry = QueuedOperation {
+            work: DieWork::Program,
             page: self.cell_page(page),
             ready: 0,
             bytes: unit,
@@ -188,7 +188,10 @@ impl ZonedNamespace {
             .complete_pages(table_zone.write_pointer.saturating_sub(table_zone.start));
         while left > 0 {
             let bytes = left.min(self.layout.unit);
-            core.queue_after_intake(self.layout.die(zone as u64, page), Entry::of_flush(bytes));
+            core.queue_after_intake(
+                self.layout.die(zone as u64, page),
+                QueuedOperation::of_flush(bytes),
+            );
             page += 1;
             left -= bytes;
         }

@@ -28,13 +28,15 @@ use std::{
     },
 };
 
-use flash_model::{Done, Geometry, NamespaceKind, Profile, ReclaimUnits, Ticket, Zone, ZoneState};
+use flash_model::{
+    Done, FlashGeometry, NamespaceKind, Profile, ReclaimUnits, Ticket, Zone, ZoneState,
+};
 use units::Nanos;
 
 pub use fault::{ErrorFault, FaultError, FaultReport, SLOWEST, SlowDie};
 pub use log::LoggedCommand;
 pub use options::{DeviceOptions, NamespaceOptions, OpenError, StoreOptions};
-pub use request::{Access, Failure, Outcome, Request, Success};
+pub use request::{Access, Failure, Request, RequestResult, Success};
 pub use stats::{DeviceStats, NamespaceStats};
 
 use crate::{
@@ -49,7 +51,7 @@ const LOOK_AGAIN_NS: u64 = 1_000_000;
 
 /// A namespace as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Namespace {
+pub struct NamespaceInfo {
     /// NVMe's identifier: 1, 2 …
     pub id: u32,
     /// With zones or without.
@@ -66,7 +68,7 @@ pub struct Namespace {
 #[derive(Debug)]
 pub struct Device {
     profile: Profile,
-    namespaces: Vec<Namespace>,
+    namespaces: Vec<NamespaceInfo>,
     store: Store,
     /// One for each namespace; held over model and store where there are zones.
     order: Vec<Mutex<()>>,
@@ -100,7 +102,7 @@ struct Pending {
 }
 
 /// A completion for later.
-struct Waiting(Box<dyn FnOnce(Outcome) + Send>);
+struct Waiting(Box<dyn FnOnce(RequestResult) + Send>);
 
 impl std::fmt::Debug for Waiting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -109,8 +111,8 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// The time at which a request is answered.
-enum Answer {
-    Now(Outcome),
+enum AnswerTime {
+    Now(RequestResult),
     /// In real nanoseconds.
     At(u64, Success),
     /// The same.
@@ -127,7 +129,7 @@ impl Device {
 
     /// The namespaces, in the order of their identifiers. Requests name them by their index here.
     #[must_use]
-    pub fn namespaces(&self) -> &[Namespace] {
+    pub fn namespaces(&self) -> &[NamespaceInfo] {
         &self.namespaces
     }
 
@@ -151,12 +153,12 @@ impl Device {
     /// namespaces and addresses are refused; `data` must be whole logical blocks.
     pub fn submit<C>(self: &Arc<Self>, namespace: usize, request: &Request<'_>, complete: C)
     where
-        C: FnOnce(Outcome) + Send + 'static,
+        C: FnOnce(RequestResult) + Send + 'static,
     {
         let cuts = self.power_cuts.load(Ordering::Acquire);
         match self.start(namespace, request) {
-            Answer::Now(outcome) => complete(outcome),
-            Answer::At(deadline, success) => {
+            AnswerTime::Now(outcome) => complete(outcome),
+            AnswerTime::At(deadline, success) => {
                 let now_cuts = Arc::clone(&self.power_cuts);
                 self.pace.answer_at(deadline, move || {
                     complete(if now_cuts.load(Ordering::Acquire) == cuts {
@@ -166,11 +168,11 @@ impl Device {
                     });
                 });
             }
-            Answer::FailsAt(deadline, failure) => {
+            AnswerTime::FailsAt(deadline, failure) => {
                 self.pace.run_at(deadline, move || complete(Err(failure)));
             }
-            Answer::Later(ticket, success) => {
-                let waiting = Waiting(Box::new(move |outcome: Outcome| {
+            AnswerTime::Later(ticket, success) => {
+                let waiting = Waiting(Box::new(move |outcome: RequestResult| {
                     complete(outcome.map(|_| success));
                 }));
                 self.wait_for(ticket, waiting);
@@ -183,12 +185,12 @@ impl Device {
     /// # Errors
     ///
     /// As for the completion of [`Self::submit`].
-    pub fn account(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> Outcome {
+    pub fn account(self: &Arc<Self>, namespace: usize, request: &Request<'_>) -> RequestResult {
         match self.start(namespace, request) {
-            Answer::Now(outcome) => outcome,
-            Answer::At(_, success) => Ok(success),
-            Answer::FailsAt(_, failure) => Err(failure),
-            Answer::Later(ticket, success) => {
+            AnswerTime::Now(outcome) => outcome,
+            AnswerTime::At(_, success) => Ok(success),
+            AnswerTime::FailsAt(_, failure) => Err(failure),
+            AnswerTime::Later(ticket, success) => {
                 self.wait_for(ticket, Waiting(Box::new(|_| {})));
                 Ok(success)
             }
@@ -271,7 +273,7 @@ impl Device {
 
     /// The geometry of the flash.
     #[must_use]
-    pub fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> FlashGeometry {
         lock(&self.model).geometry()
     }
 
@@ -356,21 +358,21 @@ impl Device {
         Some(())
     }
 
-    fn start(&self, namespace: usize, request: &Request<'_>) -> Answer {
-        let Some(&Namespace {
+    fn start(&self, namespace: usize, request: &Request<'_>) -> AnswerTime {
+        let Some(&NamespaceInfo {
             id,
             kind,
             block_bytes,
             ..
         }) = self.namespaces.get(namespace)
         else {
-            return Answer::Now(Err(flash_model::Refused::NoSuchNamespace.into()));
+            return AnswerTime::Now(Err(flash_model::Refused::NoSuchNamespace.into()));
         };
         if !request.is_whole(block_bytes) {
-            return Answer::Now(Err(flash_model::Refused::Unaligned.into()));
+            return AnswerTime::Now(Err(flash_model::Refused::Unaligned.into()));
         }
         if let Health::Failed(damage) = self.health(namespace) {
-            return Answer::Now(Err(Failure::Media(damage)));
+            return AnswerTime::Now(Err(Failure::Media(damage)));
         }
         let ordered = kind == NamespaceKind::Zoned && !request.only_reads();
         let _order = ordered.then(|| lock(&self.order[namespace]));
@@ -378,16 +380,16 @@ impl Device {
         let append_at = |zone| write_pointer(model.zones(namespace), zone);
         match self.faults.strike(id, request, append_at) {
             None => {}
-            Some((access, 0)) => return Answer::Now(Err(Failure::Injected(access))),
+            Some((access, 0)) => return AnswerTime::Now(Err(Failure::Injected(access))),
             Some((access, delay_ns)) => {
                 let deadline = self.clock.real_ns().saturating_add(delay_ns);
-                return Answer::FailsAt(deadline, Failure::Injected(access));
+                return AnswerTime::FailsAt(deadline, Failure::Injected(access));
             }
         }
         let now = self.clock.model_now();
         let accepted = match model.submit(now, namespace, &request.command()) {
             Ok(accepted) => accepted,
-            Err(refused) => return Answer::Now(Err(refused.into())),
+            Err(refused) => return AnswerTime::Now(Err(refused.into())),
         };
         self.log
             .note(namespace, request.command(), now, accepted.done);
@@ -395,15 +397,15 @@ impl Device {
         drop(model);
         if let Err(error) = self.carry_out(namespace, request, accepted.wrote_at, &changes) {
             self.take_back(namespace);
-            return Answer::Now(Err(error.into()));
+            return AnswerTime::Now(Err(error.into()));
         }
         let success = Success {
             wrote_at: accepted.wrote_at,
         };
         match accepted.done {
-            Done::At(at) if at <= now => Answer::Now(Ok(success)),
-            Done::At(at) => Answer::At(self.clock.deadline_ns(at), success),
-            Done::Later(ticket) => Answer::Later(ticket, success),
+            Done::At(at) if at <= now => AnswerTime::Now(Ok(success)),
+            Done::At(at) => AnswerTime::At(self.clock.deadline_ns(at), success),
+            Done::Later(ticket) => AnswerTime::Later(ticket, success),
         }
     }
 

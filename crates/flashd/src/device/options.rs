@@ -9,7 +9,7 @@ use std::{
 use flash_model::{ConfigError, NamespaceKind, NamespaceSpec, Profile, SECTOR};
 use units::{Bytes, Nanos};
 
-use super::{Device, Namespace, restore_zones};
+use super::{Device, NamespaceInfo, restore_zones};
 use crate::{
     pace::{Clock, LatencyHold, Lateness, Pace, Spinners},
     record::{RecordError, Recording},
@@ -156,9 +156,9 @@ impl Device {
             recording.begin(path, options.profile.name(), &kinds, &store)?;
         }
         let lateness = Arc::new(Lateness::new());
-        let namespaces: Vec<Namespace> = (1..)
+        let namespaces: Vec<NamespaceInfo> = (1..)
             .zip(specs.iter().zip(&store.uuids))
-            .map(|(id, (spec, uuid))| Namespace {
+            .map(|(id, (spec, uuid))| NamespaceInfo {
                 id,
                 kind: spec.kind,
                 block_bytes: options.block_bytes,

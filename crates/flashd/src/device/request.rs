@@ -272,4 +272,4 @@ impl PartialEq for Failure {
 impl Eq for Failure {}
 
 /// The end of a request.
-pub type Outcome = Result<Success, Failure>;
+pub type RequestResult = Result<Success, Failure>;

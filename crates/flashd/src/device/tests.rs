@@ -10,7 +10,7 @@ use units::{Bytes, Nanos};
 
 use super::{
     Access, Device, DeviceOptions, ErrorFault, Failure, FaultError, FaultReport, NamespaceOptions,
-    Outcome, Request, SlowDie, StoreOptions,
+    Request, RequestResult, SlowDie, StoreOptions,
 };
 use crate::store::FileOptions;
 
@@ -36,7 +36,7 @@ fn device() -> Arc<Device> {
     Device::open(&options()).unwrap()
 }
 
-fn wait(device: &Arc<Device>, namespace: usize, request: &Request<'_>) -> Outcome {
+fn wait(device: &Arc<Device>, namespace: usize, request: &Request<'_>) -> RequestResult {
     let (sender, outcome) = mpsc::channel();
     device.submit(namespace, request, move |outcome| {
         sender.send(outcome).unwrap();
@@ -44,7 +44,13 @@ fn wait(device: &Arc<Device>, namespace: usize, request: &Request<'_>) -> Outcom
     outcome.recv().unwrap()
 }
 
-fn write(device: &Arc<Device>, namespace: usize, offset: u64, byte: u8, blocks: u64) -> Outcome {
+fn write(
+    device: &Arc<Device>,
+    namespace: usize,
+    offset: u64,
+    byte: u8,
+    blocks: u64,
+) -> RequestResult {
     let request = Request::Write {
         offset,
         data: &vec![byte; (blocks * BLOCK) as usize],

@@ -20,7 +20,7 @@ use fuser::{
 };
 use rustix::fs::FallocateFlags;
 
-use crate::device::{Device, Failure, Outcome, Request, Success};
+use crate::device::{Device, Failure, Request, RequestResult, Success};
 
 /// The only file.
 pub const DISK_NAME: &str = "disk";
@@ -130,7 +130,7 @@ impl Disk {
     }
 
     /// Write a range that is not whole blocks: the blocks around it are read, changed and written.
-    fn write_partial(&self, offset: u64, len: u64, change: &dyn Fn(&mut [u8])) -> Outcome {
+    fn write_partial(&self, offset: u64, len: u64, change: &dyn Fn(&mut [u8])) -> RequestResult {
         let _alone = self.partial.lock().unwrap_or_else(|e| e.into_inner());
         let (start, whole) = around(self.block, offset, len);
         let mut blocks = vec![0; whole as usize];
@@ -148,7 +148,7 @@ impl Disk {
 
     /// Make a range read as zeroes: its whole blocks by a command, the parts at its ends by
     /// writing.
-    fn zero(&self, offset: u64, len: u64, discard: bool) -> Outcome {
+    fn zero(&self, offset: u64, len: u64, discard: bool) -> RequestResult {
         let end = offset + len;
         let zeroes = |part: &mut [u8]| part.fill(0);
         let first = offset.next_multiple_of(self.block);

@@ -33,7 +33,7 @@ const NEVER: u64 = u64::MAX;
 /// A job to do at a time. Its lateness counts until it has returned.
 type Job = Box<dyn FnOnce() + Send>;
 
-struct Entry {
+struct TimedJob {
     /// In nanoseconds of the [`Clock`]'s real time.
     deadline_ns: u64,
     /// Equal deadlines keep their order.
@@ -43,21 +43,21 @@ struct Entry {
     job: Job,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for TimedJob {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Order::Equal
     }
 }
 
-impl Eq for Entry {}
+impl Eq for TimedJob {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for TimedJob {
     fn partial_cmp(&self, other: &Self) -> Option<Order> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for TimedJob {
     /// The earliest is the greatest: it is on top of the heap.
     fn cmp(&self, other: &Self) -> Order {
         (other.deadline_ns, other.sequence).cmp(&(self.deadline_ns, self.sequence))
@@ -66,7 +66,7 @@ impl Ord for Entry {
 
 #[derive(Default)]
 struct Deadlines {
-    heap: BinaryHeap<Entry>,
+    heap: BinaryHeap<TimedJob>,
     sequence: u64,
     sleeping: bool,
 }
@@ -146,7 +146,7 @@ impl Pace {
         let mut queue = self.shared.lock();
         queue.sequence += 1;
         let sequence = queue.sequence;
-        queue.heap.push(Entry {
+        queue.heap.push(TimedJob {
             deadline_ns,
             sequence,
             measured,
@@ -193,7 +193,7 @@ impl Shared {
         if let Some(slack) = std::num::NonZeroU64::new(1) {
             let _ = rustix::thread::set_current_timer_slack(Some(slack));
         }
-        let mut due: Vec<Entry> = Vec::with_capacity(1024);
+        let mut due: Vec<TimedJob> = Vec::with_capacity(1024);
         while !self.stop.load(Ordering::Acquire) {
             self.collect(&mut due);
             for entry in due.drain(..) {
@@ -213,7 +213,7 @@ impl Shared {
     }
 
     /// Take the entries that are due.
-    fn collect(&self, due: &mut Vec<Entry>) {
+    fn collect(&self, due: &mut Vec<TimedJob>) {
         if self.earliest_ns.load(Ordering::Acquire) > self.clock.real_ns() {
             return;
         }

@@ -43,7 +43,7 @@ pub enum UnusableRecording {
         /// From 1.
         number: u64,
         /// The part of it.
-        part: Part,
+        part: RecordPart,
     },
     /// An image is of one namespace.
     #[error("it has several namespaces")]
@@ -56,7 +56,7 @@ pub enum UnusableRecording {
 /// A part of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
-pub enum Part {
+pub enum RecordPart {
     #[error("checksum or number")]
     Head,
     #[error("length")]
@@ -127,14 +127,14 @@ impl RecordError {
 
 /// The recorded device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordHeader {
     /// The profile's name.
     pub profile: String,
     /// The namespaces.
     pub namespaces: Vec<StoreKind>,
 }
 
-impl Header {
+impl RecordHeader {
     pub(super) fn encode(&self) -> Vec<u8> {
         let json = serde_json::to_vec(self).expect("plain data serialises");
         let mut bytes = Vec::with_capacity(20 + json.len());
@@ -149,7 +149,7 @@ impl Header {
 
 /// One event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry<'a> {
+pub enum RecordEntry<'a> {
     /// A namespace (1 …) was changed.
     Change {
         /// The namespace.
@@ -166,7 +166,7 @@ pub enum Entry<'a> {
     PowerCut,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> RecordEntry<'a> {
     /// The 40 bytes, and the data that follows them.
     pub(super) fn encode(&self, sequence: u64) -> ([u8; ENTRY_BYTES], &'a [u8]) {
         let none: &'a [u8] = &[];
@@ -206,16 +206,16 @@ impl<'a> Entry<'a> {
 
 /// Reads a recording from its beginning.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordReader {
     path: PathBuf,
     input: BufReader<File>,
-    header: Header,
+    header: RecordHeader,
     sequence: u64,
     data: Vec<u8>,
     torn: bool,
 }
 
-impl Reader {
+impl RecordReader {
     /// Open a recording.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ impl Reader {
 
     /// The recorded device.
     #[must_use]
-    pub fn header(&self) -> &Header {
+    pub fn header(&self) -> &RecordHeader {
         &self.header
     }
 
@@ -284,7 +284,7 @@ impl Reader {
     /// # Errors
     ///
     /// It cannot be read, or is damaged (in the middle: a torn end just ends it).
-    pub fn next_entry(&mut self) -> Result<Option<Entry<'_>>, RecordError> {
+    pub fn next_entry(&mut self) -> Result<Option<RecordEntry<'_>>, RecordError> {
         let mut head = [0; ENTRY_BYTES];
         if !self.fill(&mut head)? {
             return Ok(None);
@@ -300,11 +300,11 @@ impl Reader {
         };
         let (namespace, place, len) = (half(4), word(8), word(16));
         if half(36) != crc32c::crc32c(&head[..36]) || word(24) != self.sequence + 1 {
-            return Err(damaged(&self.path, Part::Head));
+            return Err(damaged(&self.path, RecordPart::Head));
         }
         let has_data = matches!(head[0], 1 | 10);
         if has_data && len > LARGEST_DATA {
-            return Err(damaged(&self.path, Part::Length));
+            return Err(damaged(&self.path, RecordPart::Length));
         }
         let mut data = std::mem::take(&mut self.data);
         data.resize(if has_data { len as usize } else { 0 }, 0);
@@ -324,7 +324,7 @@ impl Reader {
             },
         };
         if crc32c::crc32c(&self.data) != half(32) {
-            return Err(bad(Part::Data));
+            return Err(bad(RecordPart::Data));
         }
         let fua = head[1] == 1;
         let zone = |change| Change::Zone {
@@ -348,28 +348,28 @@ impl Reader {
             6 => zone(ZoneChange::ReadOnly),
             7 => zone(ZoneChange::Offline),
             10 => {
-                let name = std::str::from_utf8(&self.data).map_err(|_| bad(Part::Name))?;
-                return Ok(Some(Entry::Mark { name }));
+                let name = std::str::from_utf8(&self.data).map_err(|_| bad(RecordPart::Name))?;
+                return Ok(Some(RecordEntry::Mark { name }));
             }
-            11 => return Ok(Some(Entry::PowerCut)),
-            _ => return Err(bad(Part::Kind)),
+            11 => return Ok(Some(RecordEntry::PowerCut)),
+            _ => return Err(bad(RecordPart::Kind)),
         };
         self.fits(namespace, &change).map_err(bad)?;
-        Ok(Some(Entry::Change { namespace, change }))
+        Ok(Some(RecordEntry::Change { namespace, change }))
     }
 
     /// Check that a change is inside of its namespace: the code that applies it relies on that.
-    fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), Part> {
+    fn fits(&self, namespace: u32, change: &Change<'_>) -> Result<(), RecordPart> {
         let kind = (namespace as usize)
             .checked_sub(1)
             .and_then(|index| self.header.namespaces.get(index))
-            .ok_or(Part::Namespace)?;
+            .ok_or(RecordPart::Namespace)?;
         let range = |offset: u64, len: u64| {
             let whole =
                 offset.is_multiple_of(kind.block_bytes) && len.is_multiple_of(kind.block_bytes);
             match offset.checked_add(len) {
                 Some(end) if whole && end <= kind.size_bytes => Ok(()),
-                _ => Err(Part::Place),
+                _ => Err(RecordPart::Place),
             }
         };
         match *change {
@@ -378,7 +378,7 @@ impl Reader {
             Change::Flush => Ok(()),
             Change::Zone { zone, .. } => match kind.zones {
                 Some(zones) if zone < zones.count => Ok(()),
-                _ => Err(Part::Zone),
+                _ => Err(RecordPart::Zone),
             },
         }
     }

@@ -23,7 +23,9 @@ use std::{
     sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard},
 };
 
-pub use entry::{Entry, Header, Part, Reader, RecordError, UnusableRecording};
+pub use entry::{
+    RecordEntry, RecordError, RecordHeader, RecordPart, RecordReader, UnusableRecording,
+};
 pub use keep::Keep;
 pub use replay::{Mark, ParseMarkError, Replayed, marks, replay};
 pub use walk::{Form, Walk};
@@ -98,7 +100,7 @@ impl Recording {
             entries: 0,
             flushes: 0,
         };
-        let header = Header {
+        let header = RecordHeader {
             profile: profile.to_owned(),
             namespaces: kinds.to_vec(),
         };
@@ -124,7 +126,7 @@ impl Recording {
     pub fn mark(&self, name: &str) -> Result<(), RecordError> {
         let mut log = self.lock();
         let recorder = log.to.as_mut().ok_or(RecordError::NotRecording)?;
-        recorder.append(&Entry::Mark { name })
+        recorder.append(&RecordEntry::Mark { name })
     }
 
     /// End it. Return its final progress.
@@ -170,7 +172,7 @@ impl Recording {
 impl Log {
     /// Note a change to a namespace (1 …).
     pub(crate) fn note(&mut self, namespace: u32, change: &Change<'_>) {
-        self.append(&Entry::Change {
+        self.append(&RecordEntry::Change {
             namespace,
             change: *change,
         });
@@ -180,14 +182,14 @@ impl Log {
     /// would start from an unknown state.
     pub(crate) fn power_cut(&mut self) {
         if self.to.is_some() {
-            self.append(&Entry::PowerCut);
+            self.append(&RecordEntry::PowerCut);
             self.to = None;
             self.failed = Some("it ended with the power cut".to_owned());
         }
     }
 
     /// The device goes on whatever happens to its recording.
-    fn append(&mut self, entry: &Entry<'_>) {
+    fn append(&mut self, entry: &RecordEntry<'_>) {
         let Some(recorder) = &mut self.to else {
             return;
         };
@@ -200,9 +202,9 @@ impl Log {
 }
 
 impl Recorder {
-    fn append(&mut self, entry: &Entry<'_>) -> Result<(), RecordError> {
+    fn append(&mut self, entry: &RecordEntry<'_>) -> Result<(), RecordError> {
         self.entries += 1;
-        if let Entry::Change {
+        if let RecordEntry::Change {
             change: Change::Flush,
             ..
         } = entry
@@ -237,7 +239,7 @@ impl Recorder {
                         data: &data[..len as usize],
                         fua: true,
                     };
-                    self.append(&Entry::Change {
+                    self.append(&RecordEntry::Change {
                         namespace: id,
                         change,
                     })?;
@@ -251,13 +253,13 @@ impl Recorder {
                     ZoneRest::ReadOnly(_) => ZoneChange::ReadOnly,
                     ZoneRest::Offline => ZoneChange::Offline,
                 };
-                self.append(&Entry::Change {
+                self.append(&RecordEntry::Change {
                     namespace: id,
                     change: Change::Zone { zone, change },
                 })?;
             }
         }
-        self.append(&Entry::Mark { name: "start" })
+        self.append(&RecordEntry::Mark { name: "start" })
     }
 }
 

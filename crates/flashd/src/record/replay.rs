@@ -10,7 +10,7 @@ use std::{fmt, path::Path, str::FromStr};
 use serde::Serialize;
 
 use super::{
-    Entry, Reader, RecordError,
+    RecordEntry, RecordError, RecordReader,
     keep::{Keep, SplitMix},
     zone_ends::{ZoneCuts, ZoneEnds, zone_at},
 };
@@ -91,23 +91,23 @@ pub struct ListedMark {
 ///
 /// It cannot be read.
 pub fn marks(path: &Path) -> Result<Vec<ListedMark>, RecordError> {
-    let mut reader = Reader::open(path)?;
+    let mut reader = RecordReader::open(path)?;
     let mut marks = Vec::new();
     let mut flushes = 0;
     let mut entries = 0;
     while let Some(entry) = reader.next_entry()? {
         entries += 1;
         let mark = match entry {
-            Entry::Mark { name } => Mark::Name(name.to_owned()),
-            Entry::PowerCut => Mark::Entry(entries),
-            Entry::Change {
+            RecordEntry::Mark { name } => Mark::Name(name.to_owned()),
+            RecordEntry::PowerCut => Mark::Entry(entries),
+            RecordEntry::Change {
                 change: Change::Flush,
                 ..
             } => {
                 flushes += 1;
                 Mark::Flush(flushes)
             }
-            Entry::Change { .. } => continue,
+            RecordEntry::Change { .. } => continue,
         };
         marks.push(ListedMark {
             mark: mark.to_string(),
@@ -128,7 +128,7 @@ pub fn replay(
     keep: Keep,
     file: Option<&FileOptions>,
 ) -> Result<(Store, Replayed), RecordError> {
-    let header = Reader::open(path)?.header().clone();
+    let header = RecordReader::open(path)?.header().clone();
     let store = match file {
         Some(file) => Store::open(file, &header.namespaces, 0, &header.profile)?.0,
         None => Store::in_memory(&header.namespaces, 0)?,
@@ -147,12 +147,12 @@ fn replay_into(
 ) -> Result<Replayed, RecordError> {
     let last = find(path, until)?;
     let mut cut = Cut::survey(path, last, keep)?;
-    let mut reader = Reader::open(path)?;
+    let mut reader = RecordReader::open(path)?;
     while reader.sequence() < last {
         let Some(entry) = reader.next_entry()? else {
             break;
         };
-        if let Entry::Change { namespace, change } = entry {
+        if let RecordEntry::Change { namespace, change } = entry {
             cut.apply(namespace, &change, store)?;
         }
         cut.sequence += 1;
@@ -169,20 +169,22 @@ fn replay_into(
 
 /// Number of the last entry before a mark.
 fn find(path: &Path, until: &Mark) -> Result<u64, RecordError> {
-    let mut reader = Reader::open(path)?;
+    let mut reader = RecordReader::open(path)?;
     let mut flushes = 0;
     let mut named = None;
     let mut start = None;
     let mut entries = 0;
     while let Some(entry) = reader.next_entry()? {
         entries += 1;
-        if start.is_none() && matches!(entry, Entry::Mark { .. }) {
+        if start.is_none() && matches!(entry, RecordEntry::Mark { .. }) {
             start = Some(entries);
         }
         match (entry, until) {
-            (Entry::Mark { name }, Mark::Name(wanted)) if name == wanted => named = Some(entries),
+            (RecordEntry::Mark { name }, Mark::Name(wanted)) if name == wanted => {
+                named = Some(entries)
+            }
             (
-                Entry::Change {
+                RecordEntry::Change {
                     change: Change::Flush,
                     ..
                 },
@@ -230,7 +232,7 @@ struct Cut {
 impl Cut {
     /// First pass: the changes that the flushes before the mark cover, and the ends of zones.
     fn survey(path: &Path, last: u64, keep: Keep) -> Result<Self, RecordError> {
-        let mut reader = Reader::open(path)?;
+        let mut reader = RecordReader::open(path)?;
         let kinds = reader.header().namespaces.clone();
         let mut cut = Self {
             keep,
@@ -249,9 +251,11 @@ impl Cut {
             };
             cut.sequence += 1;
             match entry {
-                Entry::Change { namespace, change } => cut.look_at(namespace as usize - 1, &change),
+                RecordEntry::Change { namespace, change } => {
+                    cut.look_at(namespace as usize - 1, &change)
+                }
                 // No entry says which data was lost: the store's own cut was one of many.
-                Entry::PowerCut | Entry::Mark { .. } => {}
+                RecordEntry::PowerCut | RecordEntry::Mark { .. } => {}
             }
         }
         cut.torn = reader.is_torn();

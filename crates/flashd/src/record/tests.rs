@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use super::{Keep, Mark, Reader, RecordError, Recording, marks, replay};
+use super::{Keep, Mark, RecordError, RecordReader, Recording, marks, replay};
 use crate::store::{Change, Store, StoreKind, ZoneChange, ZoneLayout};
 
 const BLOCK: u64 = 512;
@@ -119,20 +119,20 @@ impl Bench {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum LoggedStep {
     Write(usize, u64, u64, bool),
     Zero(u64, u64),
     Flush(usize),
     Reset(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = LoggedStep> {
     prop_oneof![
         8 => (0usize..2, 0..BLOCKS, 1u64..5, any::<bool>(), any::<bool>())
-            .prop_map(|(namespace, at, count, a, b)| Step::Write(namespace, at, count, a && b)),
-        1 => (0..BLOCKS, 1u64..5).prop_map(|(at, count)| Step::Zero(at, count)),
-        2 => (0usize..2).prop_map(Step::Flush),
-        1 => (0usize..2).prop_map(Step::Reset),
+            .prop_map(|(namespace, at, count, a, b)| LoggedStep::Write(namespace, at, count, a && b)),
+        1 => (0..BLOCKS, 1u64..5).prop_map(|(at, count)| LoggedStep::Zero(at, count)),
+        2 => (0usize..2).prop_map(LoggedStep::Flush),
+        1 => (0usize..2).prop_map(LoggedStep::Reset),
     ]
 }
 
@@ -161,7 +161,7 @@ proptest! {
         let mut durable = [0u64; 2];
         for (number, step) in (1u8..).zip(&steps) {
             match *step {
-                Step::Write(namespace, at, count, fua) => {
+                LoggedStep::Write(namespace, at, count, fua) => {
                     let written = bench.write(namespace, at, count, number, fua);
                     if namespace == 0 {
                         for block in at..(at + count).min(BLOCKS) {
@@ -175,13 +175,13 @@ proptest! {
                         durable[at as usize % 2] = bench.zone_written[at as usize % 2];
                     }
                 }
-                Step::Zero(at, count) => {
+                LoggedStep::Zero(at, count) => {
                     let count = count.min(BLOCKS - at);
                     let (offset, len) = (at * BLOCK, count * BLOCK);
                     bench.apply(0, &Change::Zero { offset, len, fua: false });
                     (at..at + count).for_each(|block| versions[block as usize].push(0));
                 }
-                Step::Flush(namespace) => {
+                LoggedStep::Flush(namespace) => {
                     bench.apply(namespace, &Change::Flush);
                     at_flush.push(shown(&bench.store));
                     if namespace == 0 {
@@ -192,7 +192,7 @@ proptest! {
                         durable = bench.zone_written;
                     }
                 }
-                Step::Reset(zone) => {
+                LoggedStep::Reset(zone) => {
                     let change = ZoneChange::Reset;
                     bench.apply(1, &Change::Zone { zone, change });
                     bench.zone_written[zone] = 0;
@@ -322,7 +322,7 @@ fn a_torn_end_is_an_end_and_damage_is_told() {
     let path = bench.folder.path().join("torn");
     let read_all = |bytes: &[u8]| -> Result<(u64, bool), RecordError> {
         std::fs::write(&path, bytes).unwrap();
-        let mut reader = Reader::open(&path)?;
+        let mut reader = RecordReader::open(&path)?;
         while reader.next_entry()?.is_some() {}
         Ok((reader.sequence(), reader.is_torn()))
     };

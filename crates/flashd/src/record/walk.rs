@@ -13,7 +13,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Entry, Header, Keep, Mark, Reader, RecordError, Replayed, UnusableRecording,
+    Keep, Mark, RecordEntry, RecordError, RecordHeader, RecordReader, Replayed, UnusableRecording,
     keep::SplitMix,
     replay::{keep_parts, len_of, part},
     zone_ends::{ZoneEnds, zone_at},
@@ -26,8 +26,8 @@ pub use base::Form;
 #[derive(Debug)]
 pub struct Walk {
     recording: PathBuf,
-    reader: Reader,
-    header: Header,
+    reader: RecordReader,
+    header: RecordHeader,
     base: Base,
     volatile: Vec<Volatile>,
     zones: ZoneEnds,
@@ -85,7 +85,7 @@ impl Walk {
     /// The recording cannot be read or has something else than the form can have, or the file
     /// cannot be made.
     pub fn open(recording: &Path, base: &Path, form: Form) -> Result<Self, RecordError> {
-        let reader = Reader::open(recording)?;
+        let reader = RecordReader::open(recording)?;
         let header = reader.header().clone();
         if form == Form::Image {
             let [only] = &header.namespaces[..] else {
@@ -115,9 +115,9 @@ impl Walk {
     pub fn go_to(&mut self, name: &str) -> Result<(), RecordError> {
         while let Some(entry) = self.reader.next_entry()? {
             let (namespace, change) = match entry {
-                Entry::Mark { name: found } if found == name => return self.base.finish(),
-                Entry::Mark { .. } | Entry::PowerCut => continue,
-                Entry::Change { namespace, change } => (namespace as usize - 1, change),
+                RecordEntry::Mark { name: found } if found == name => return self.base.finish(),
+                RecordEntry::Mark { .. } | RecordEntry::PowerCut => continue,
+                RecordEntry::Change { namespace, change } => (namespace as usize - 1, change),
             };
             let mut epoch = 0;
             if let Some(zones) = self.header.namespaces[namespace].zones {

@@ -9,7 +9,7 @@ use std::sync::{
 use flash_model::Refused;
 use nvme_wire::Status;
 
-use crate::device::{Access, Device, Failure, Namespace};
+use crate::device::{Access, Device, Failure, NamespaceInfo};
 
 /// The device and the I/O that hosts have done on it.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Backend {
     }
 
     /// The namespace with this identifier, and its index in the device.
-    pub(super) fn namespace(&self, nsid: u32) -> Result<(usize, &Namespace), Status> {
+    pub(super) fn namespace(&self, nsid: u32) -> Result<(usize, &NamespaceInfo), Status> {
         self.device
             .namespaces()
             .iter()

@@ -23,12 +23,12 @@ use zerocopy::{IntoBytes, little_endian::U32};
 use super::{
     admin, fabrics, io,
     limits::{ADMIN_IN_CAPSULE_MAX, H2C_DATA_MAX, IN_CAPSULE_MAX, QUEUE_ENTRIES_MAX},
-    need::{Need, Source},
+    need::{DataSource, Need},
     queue::HostQueue,
     receive::{Patience, ReceiveError, Receiver},
     send::{Completed, Failed, NoPermit, Permit, Sender},
     subsystem::Subsystem,
-    transfer::{Ask, Transfers},
+    transfer::{DataRequest, Transfers},
 };
 
 /// The interval at which an idle connection is checked.
@@ -59,7 +59,7 @@ impl From<Fatal> for Ended {
 #[derive(Debug)]
 pub(super) struct Connection {
     receiver: Receiver,
-    session: Session,
+    session: HostSession,
     /// After the session, whose end lets their permits go.
     transfers: Transfers<Waiting>,
 }
@@ -73,7 +73,7 @@ struct Waiting {
 
 /// A connection without its input.
 #[derive(Debug)]
-struct Session {
+struct HostSession {
     subsystem: Arc<Subsystem>,
     sender: Arc<Sender>,
     stop: Arc<AtomicBool>,
@@ -102,7 +102,7 @@ impl Connection {
         let now = Instant::now();
         Ok(Self {
             receiver: Receiver::new(stream),
-            session: Session {
+            session: HostSession {
                 subsystem,
                 sender,
                 stop,
@@ -243,7 +243,7 @@ impl Connection {
             session, transfers, ..
         } = self;
         loop {
-            while let Some(Ask { cid, tag, len }) = transfers.next() {
+            while let Some(DataRequest { cid, tag, len }) = transfers.next() {
                 session.sender.ask(cid, tag, len);
             }
             session.sender.flush_if_full();
@@ -269,7 +269,7 @@ fn digest_fits(bytes: &[u8], len: usize) -> bool {
         .is_some_and(|(what, digest)| crc32c::crc32c(what) == u32::from_le_bytes(*digest))
 }
 
-impl Session {
+impl HostSession {
     fn check(&self, header: &Header) -> Result<Parts, Fatal> {
         let kind = header.pdu_type();
         let Some(digests) = self.sender.digests() else {
@@ -335,9 +335,9 @@ impl Session {
         let command = Command::parse(submission, self.queue_kind());
         let need = self.need(&command, submission);
         match need.and_then(|need| need.find(submission, data)) {
-            Ok(Source::Nowhere) => self.execute(permit, &command, &[])?,
-            Ok(Source::Capsule(data)) => self.execute(permit, &command, data)?,
-            Ok(Source::Host(len)) => {
+            Ok(DataSource::Nowhere) => self.execute(permit, &command, &[])?,
+            Ok(DataSource::Capsule(data)) => self.execute(permit, &command, data)?,
+            Ok(DataSource::Host(len)) => {
                 transfers.want(permit.cid(), Waiting { permit, command }, len);
             }
             Err(status) => permit.complete(Err(status.into())),
@@ -411,7 +411,7 @@ fn disconnect(queue: &HostQueue, permit: Permit, record_format: u16) -> Result<(
 }
 
 /// However the connection ends, by a panic, too: its queue is free, and its sending thread ends.
-impl Drop for Session {
+impl Drop for HostSession {
     fn drop(&mut self) {
         // The controller may go with its last queue, and the requests that wait in it owe an answer
         // for as long as the connection lives: the queue goes last.
@@ -423,7 +423,7 @@ impl Drop for Session {
     }
 }
 
-impl Patience for Session {
+impl Patience for HostSession {
     fn before_wait(&mut self) {
         self.sender.flush();
         self.pdu_since.get_or_insert_with(Instant::now);

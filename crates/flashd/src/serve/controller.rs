@@ -13,7 +13,7 @@ use std::{
 
 use nvme_wire::{
     Status,
-    event::Event,
+    event::AsyncEvent,
     feature::{HostBehavior, Timestamp},
     property::{
         CSTS_FATAL, CSTS_READY, CSTS_SHUTDOWN_COMPLETE, Capabilities, Configuration, Property,
@@ -115,12 +115,12 @@ impl Controller {
         for (namespace, (before, now)) in namespaces.zip(healthy.iter().zip(&now)) {
             if before != now {
                 tracing::warn!(nsid = namespace.id, healthy = now, "namespace has changed");
-                self.raise_if_wanted(&mut events, Event::NamespaceChanged, |events| {
+                self.raise_if_wanted(&mut events, AsyncEvent::NamespaceChanged, |events| {
                     events.namespace_changed(namespace.id);
                 });
                 if !now {
-                    self.raise_if_wanted(&mut events, Event::Reliability, |events| {
-                        events.raise(Event::Reliability);
+                    self.raise_if_wanted(&mut events, AsyncEvent::Reliability, |events| {
+                        events.raise(AsyncEvent::Reliability);
                     });
                 }
             }
@@ -133,7 +133,7 @@ impl Controller {
     fn raise_if_wanted(
         &self,
         events: &mut Events<Permit>,
-        event: Event,
+        event: AsyncEvent,
         raise: impl FnOnce(&mut Events<Permit>),
     ) {
         let wanted = self.settings.event_configuration.load(Ordering::Acquire);

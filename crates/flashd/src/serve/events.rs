@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use nvme_wire::{event::Event, log::LogPage};
+use nvme_wire::{event::AsyncEvent, log::LogPage};
 
 use super::limits::EVENT_REQUESTS_MAX;
 
@@ -12,10 +12,10 @@ pub(super) struct Events<R> {
     /// Asynchronous Event Requests with their CIDs.
     requests: VecDeque<(u16, R)>,
     /// Events of which the host does not know yet.
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<AsyncEvent>,
     /// Events that the host knows, and whose log page it has not read since: another one of the
     /// same kind waits for that.
-    masked: Vec<Event>,
+    masked: Vec<AsyncEvent>,
     /// Namespaces for the Changed Namespace List.
     changed_namespaces: BTreeSet<u32>,
 }
@@ -48,7 +48,7 @@ impl<R> Events<R> {
     }
 
     /// Add an event, unless it waits already.
-    pub(super) fn raise(&mut self, event: Event) {
+    pub(super) fn raise(&mut self, event: AsyncEvent) {
         if !self.waiting.contains(&event) {
             self.waiting.push_back(event);
         }
@@ -57,11 +57,11 @@ impl<R> Events<R> {
     /// Note that a namespace has changed.
     pub(super) fn namespace_changed(&mut self, nsid: u32) {
         self.changed_namespaces.insert(nsid);
-        self.raise(Event::NamespaceChanged);
+        self.raise(AsyncEvent::NamespaceChanged);
     }
 
     /// Take a request and the event that answers it, if there are both.
-    pub(super) fn next(&mut self) -> Option<(R, Event)> {
+    pub(super) fn next(&mut self) -> Option<(R, AsyncEvent)> {
         if self.requests.is_empty() {
             return None;
         }
@@ -104,13 +104,13 @@ mod tests {
         events.namespace_changed(3);
         assert_eq!(events.next(), None);
         assert!(events.request(1, 1).is_ok() && events.request(2, 2).is_ok());
-        assert_eq!(events.next(), Some((1, Event::NamespaceChanged)));
+        assert_eq!(events.next(), Some((1, AsyncEvent::NamespaceChanged)));
         events.namespace_changed(4);
         assert_eq!(events.next(), None);
         assert!(events.changed_namespaces().eq([3, 4]));
         events.read(LogPage::ChangedNamespaces);
         assert_eq!(events.changed_namespaces().count(), 0);
-        assert_eq!(events.next(), Some((2, Event::NamespaceChanged)));
+        assert_eq!(events.next(), Some((2, AsyncEvent::NamespaceChanged)));
         assert!(events.request(5, 5).is_ok());
         assert_eq!((events.abort(5), events.abort(5)), (Some(5), None));
         for cid in 0..EVENT_REQUESTS_MAX as u16 {

@@ -12,8 +12,8 @@ use std::{
 
 use nvme_wire::{
     fdp::{
-        EVENT_HAS_LOCATION, EVENT_HAS_NAMESPACE, EVENT_HAS_PLACEMENT_ID, EVENTS_MAX, Event,
-        EventKind,
+        EVENT_HAS_LOCATION, EVENT_HAS_NAMESPACE, EVENT_HAS_PLACEMENT_ID, EVENTS_MAX, EventKind,
+        FdpEvent,
     },
     feature::Timestamp,
 };
@@ -31,13 +31,13 @@ pub(super) const EVENTS: [EventKind; 2] =
 /// The host events of the device, and which are enabled for each reclaim unit handle.
 #[derive(Debug)]
 pub(super) struct Fdp {
-    state: Mutex<State>,
+    state: Mutex<FdpEvents>,
 }
 
 #[derive(Debug)]
-struct State {
+struct FdpEvents {
     /// The oldest first; at most [`EVENTS_MAX`].
-    events: VecDeque<Event>,
+    events: VecDeque<FdpEvent>,
     /// For each reclaim unit handle, a bit for each of [`EVENTS`].
     enabled: Vec<u8>,
 }
@@ -56,16 +56,16 @@ impl Fdp {
         let enabled = vec![u8::MAX; handles(device)];
         let events = VecDeque::new();
         Self {
-            state: Mutex::new(State { events, enabled }),
+            state: Mutex::new(FdpEvents { events, enabled }),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FdpEvents> {
         lock(&self.state)
     }
 
     /// The events so far, the oldest first.
-    pub(super) fn events(&self) -> Vec<Event> {
+    pub(super) fn events(&self) -> Vec<FdpEvent> {
         self.lock().events.iter().copied().collect()
     }
 
@@ -76,7 +76,7 @@ impl Fdp {
         if enabled.unwrap_or(0) & bit(kind) == 0 {
             return;
         }
-        let mut event = Event::zeroed();
+        let mut event = FdpEvent::zeroed();
         event.kind = kind.raw();
         event.flags = EVENT_HAS_PLACEMENT_ID | EVENT_HAS_NAMESPACE;
         event.placement_id = U16::new(placement_id);

@@ -184,7 +184,7 @@ impl Acceptor {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr) {
-        let slot = Slot::take(&self.open);
+        let slot = ConnectionSlot::take(&self.open);
         if slot.number > CONNECTIONS_MAX {
             tracing::warn!(%peer, "closed: {CONNECTIONS_MAX} connections are open already");
             return;
@@ -207,12 +207,12 @@ impl Acceptor {
 }
 
 /// Counts a connection for as long as it lives.
-struct Slot {
+struct ConnectionSlot {
     open: Arc<AtomicUsize>,
     number: usize,
 }
 
-impl Slot {
+impl ConnectionSlot {
     fn take(open: &Arc<AtomicUsize>) -> Self {
         Self {
             number: open.fetch_add(1, Ordering::AcqRel) + 1,
@@ -221,7 +221,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.open.fetch_sub(1, Ordering::AcqRel);
     }

@@ -17,7 +17,7 @@ pub(super) enum Need {
 
 /// The place of a command's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source<'a> {
+pub(super) enum DataSource<'a> {
     /// There is none to wait for.
     Nowhere,
     /// In the command capsule.
@@ -48,9 +48,9 @@ impl Need {
         self,
         command: &Submission,
         capsule: &'a [u8],
-    ) -> Result<Source<'a>, Status> {
+    ) -> Result<DataSource<'a>, Status> {
         let (len, exactly, to_host) = match self {
-            Self::Nothing if capsule.is_empty() => return Ok(Source::Nowhere),
+            Self::Nothing if capsule.is_empty() => return Ok(DataSource::Nowhere),
             Self::Nothing => return Err(Status::InvalidField),
             Self::FromHost { len, exactly } => (len, exactly, false),
             Self::ToHost { len, exactly } => (len, exactly, true),
@@ -65,10 +65,10 @@ impl Need {
         }
         match (command.sgl.kind(), to_host) {
             (SglKind::Transport, _) if !capsule.is_empty() => Err(Status::InvalidField),
-            (SglKind::Transport, true) => Ok(Source::Nowhere),
-            (SglKind::Transport, false) if room == 0 => Ok(Source::Nowhere),
+            (SglKind::Transport, true) => Ok(DataSource::Nowhere),
+            (SglKind::Transport, false) if room == 0 => Ok(DataSource::Nowhere),
             (SglKind::Transport, false) => match usize::try_from(room) {
-                Ok(room) if room <= MAX_TRANSFER => Ok(Source::Host(room)),
+                Ok(room) if room <= MAX_TRANSFER => Ok(DataSource::Host(room)),
                 _ => Err(Status::SglLengthInvalid),
             },
             (SglKind::InCapsule, false) => {
@@ -76,7 +76,7 @@ impl Need {
                 let from = from.map_err(|_| Status::SglOffsetInvalid)?;
                 let rest = capsule.get(from..).ok_or(Status::SglOffsetInvalid)?;
                 let data = rest.get(..room as usize).ok_or(Status::SglLengthInvalid)?;
-                Ok(Source::Capsule(data))
+                Ok(DataSource::Capsule(data))
             }
             (SglKind::InCapsule, true) | (SglKind::Unknown(_), _) => Err(Status::SglTypeInvalid),
         }

@@ -24,12 +24,12 @@ const SPARE_MAX: usize = 8;
 /// The shared memory.
 #[derive(Debug)]
 pub(super) struct Room {
-    state: Mutex<State>,
+    state: Mutex<Pool>,
     given_back: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
+struct Pool {
     free: usize,
     /// Connections that hold or want some.
     users: usize,
@@ -41,7 +41,7 @@ impl Default for Room {
     fn default() -> Self {
         const { assert!(MAX_TRANSFER <= SHARE_MAX && SHARE_MAX <= ROOM) };
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(Pool {
                 free: ROOM,
                 users: 0,
                 waiting: 0,
@@ -98,7 +98,7 @@ impl Room {
     pub(super) fn wait(&self, len: usize, time: Duration) {
         let mut state = lock(&self.state);
         state.waiting += 1;
-        let is_full = |state: &mut State| state.free < len;
+        let is_full = |state: &mut Pool| state.free < len;
         let (mut state, _) = self
             .given_back
             .wait_timeout_while(state, time, is_full)

@@ -38,7 +38,7 @@ pub(super) struct Transfers<C> {
 
 /// An R2T to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct DataRequest {
     pub(super) cid: u16,
     pub(super) tag: u16,
     pub(super) len: u32,
@@ -65,7 +65,7 @@ impl<C> Transfers<C> {
     }
 
     /// The next command that there is room for.
-    pub(super) fn next(&mut self) -> Option<Ask> {
+    pub(super) fn next(&mut self) -> Option<DataRequest> {
         let &(_, _, len) = self.queued.front()?;
         let data = self.room.lend(len, self.open_bytes)?;
         let (cid, command, len) = self.queued.pop_front()?;
@@ -86,7 +86,7 @@ impl<C> Transfers<C> {
         };
         self.open.insert(tag, transfer);
         self.order.push_back((tag, asked));
-        Some(Ask {
+        Some(DataRequest {
             cid,
             tag,
             len: len as u32,
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::serve::limits::MAX_TRANSFER;
 
-    fn pdu(ask: Ask, offset: usize, len: usize, last: bool) -> Data {
+    fn pdu(ask: DataRequest, offset: usize, len: usize, last: bool) -> Data {
         let mut data = Data::zeroed();
         data.header = Header::with_data(
             PduType::H2cData,
@@ -249,7 +249,7 @@ mod tests {
         transfers.want(3, (), 512);
         assert_eq!(transfers.next(), None);
         assert!(!transfers.is_starved(), "its own data comes");
-        let other_cid = Ask { cid: 9, ..one };
+        let other_cid = DataRequest { cid: 9, ..one };
         assert_eq!(
             transfers
                 .place(&pdu(other_cid, 0, 512, false), 512)

@@ -22,7 +22,7 @@ pub(super) enum Content<'a> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct CacheSlot {
     block: u64,
     zeroes: bool,
     older: u32,
@@ -34,7 +34,7 @@ struct Slot {
 pub(super) struct Cache {
     block_bytes: usize,
     bytes: Vec<u8>,
-    slots: Vec<Slot>,
+    slots: Vec<CacheSlot>,
     free: Vec<u32>,
     by_block: HashMap<u64, u32>,
     oldest: u32,
@@ -45,7 +45,7 @@ impl Cache {
     /// A cache of `capacity` blocks of `block_bytes` each. All of its memory is allocated here, and
     /// none later.
     pub(super) fn new(capacity: u32, block_bytes: usize) -> Self {
-        let slot = Slot {
+        let slot = CacheSlot {
             block: 0,
             zeroes: false,
             older: NONE,
@@ -123,7 +123,7 @@ impl Cache {
         let Some(slot) = self.by_block.remove(&block) else {
             return;
         };
-        let Slot { older, newer, .. } = self.slots[slot as usize];
+        let CacheSlot { older, newer, .. } = self.slots[slot as usize];
         match older {
             NONE => self.oldest = newer,
             _ => self.slots[older as usize].newer = newer,
@@ -164,7 +164,7 @@ impl Cache {
         let mut blocks = Vec::with_capacity(count.min(self.len()));
         let mut slot = self.oldest;
         while slot != NONE && blocks.len() < count {
-            let Slot { block, newer, .. } = self.slots[slot as usize];
+            let CacheSlot { block, newer, .. } = self.slots[slot as usize];
             blocks.push(block);
             slot = newer;
         }
@@ -175,7 +175,7 @@ impl Cache {
     fn append(&mut self, slot: u32, block: u64) {
         self.by_block.insert(block, slot);
         let older = self.newest;
-        self.slots[slot as usize] = Slot {
+        self.slots[slot as usize] = CacheSlot {
             block,
             zeroes: false,
             older,

@@ -1,6 +1,6 @@
 //! The changes to a namespace's bytes: the units of recording and replaying.
 
-use super::{Namespace, StoreError, zones::ZoneRest};
+use super::{StoreError, StoredNamespace, zones::ZoneRest};
 
 /// A change to one namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub enum ZoneChange {
     Offline,
 }
 
-impl Namespace {
+impl StoredNamespace {
     /// Make the change.
     ///
     /// # Errors

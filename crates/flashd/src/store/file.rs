@@ -25,10 +25,10 @@ use super::{
     StoreError,
     base::{Base, Region},
     error::Unusable,
-    image::{Found, ImagePlaces},
+    image::{ImageFound, ImagePlaces},
     kind::StoreKind,
     locked::{Locked, lock},
-    namespace::{Health, Namespace},
+    namespace::{Health, StoredNamespace},
     superblock::{
         Described, SUPERBLOCK_BYTES, Superblock, encode, new_uuid, plan, read_superblock,
     },
@@ -52,7 +52,7 @@ pub struct FileOptions {
 #[derive(Debug)]
 pub struct Store {
     /// In the order of their identifiers.
-    pub namespaces: Vec<Namespace>,
+    pub namespaces: Vec<StoredNamespace>,
     /// Unique identifiers, the same after the file was opened again.
     pub uuids: Vec<[u8; 16]>,
     image: Option<ImageFile>,
@@ -144,9 +144,9 @@ impl Store {
             .load(&file)
             .map_err(|source| StoreError::io(&path, "read", places.start, source))?;
         let (newest, image) = match found {
-            Found::Nothing => (0, None),
-            Found::Image(generation, image) => (generation, Some(image)),
-            Found::Damaged => {
+            ImageFound::Nothing => (0, None),
+            ImageFound::Image(generation, image) => (generation, Some(image)),
+            ImageFound::Damaged => {
                 tracing::warn!(
                     path = %path.display(),
                     "the saved mapping and wear are damaged; they start anew, no data is lost"
@@ -225,8 +225,8 @@ fn namespace(
     base: Base,
     zones: Option<Zones>,
     health: Health,
-) -> Namespace {
-    Namespace::new(
+) -> StoredNamespace {
+    StoredNamespace::new(
         number,
         kind.size_bytes,
         kind.block_bytes,
@@ -243,7 +243,7 @@ fn open_namespace(
     cache_bytes: u64,
     file_len: u64,
     region: &dyn Fn(u64) -> Region,
-) -> Result<Namespace, StoreError> {
+) -> Result<StoredNamespace, StoreError> {
     let Described {
         kind,
         records_start,

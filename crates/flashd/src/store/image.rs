@@ -30,7 +30,7 @@ pub(super) struct ImagePlaces {
 
 /// The result of reading the places.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum ImageFound {
     /// No image was ever written.
     Nothing,
     /// The newest whole one, and its generation.
@@ -41,13 +41,14 @@ pub(super) enum Found {
 
 impl ImagePlaces {
     /// Read the newest whole image.
-    pub(super) fn load(&self, file: &File) -> io::Result<Found> {
-        let mut newest = Found::Nothing;
+    pub(super) fn load(&self, file: &File) -> io::Result<ImageFound> {
+        let mut newest = ImageFound::Nothing;
         for place in 0..2 {
             match (self.load_place(file, place)?, &newest) {
-                (Found::Image(generation, _), Found::Image(other, _)) if generation < *other => {}
-                (image @ Found::Image(..), _) => newest = image,
-                (Found::Damaged, Found::Nothing) => newest = Found::Damaged,
+                (ImageFound::Image(generation, _), ImageFound::Image(other, _))
+                    if generation < *other => {}
+                (image @ ImageFound::Image(..), _) => newest = image,
+                (ImageFound::Damaged, ImageFound::Nothing) => newest = ImageFound::Damaged,
                 _ => {}
             }
         }
@@ -74,17 +75,17 @@ impl ImagePlaces {
         file.write_all_at(&header, start)
     }
 
-    fn load_place(&self, file: &File, place: u64) -> io::Result<Found> {
+    fn load_place(&self, file: &File, place: u64) -> io::Result<ImageFound> {
         let start = self.start + place * self.len;
         let mut header = [0; 40];
         match file.read_exact_at(&mut header, start) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Found::Nothing);
+                return Ok(ImageFound::Nothing);
             }
             other => other?,
         }
         if header.iter().all(|byte| *byte == 0) {
-            return Ok(Found::Nothing);
+            return Ok(ImageFound::Nothing);
         }
         let word = |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().expect("8 bytes"));
         let half = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("4 bytes"));
@@ -94,19 +95,19 @@ impl ImagePlaces {
             && half(36) == crc32c::crc32c(&header[..36])
             && len + HEADER_BYTES as u64 <= self.len;
         if !whole {
-            return Ok(Found::Damaged);
+            return Ok(ImageFound::Damaged);
         }
         let mut image = vec![0; len as usize];
         match file.read_exact_at(&mut image, start + HEADER_BYTES as u64) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                return Ok(Found::Damaged);
+                return Ok(ImageFound::Damaged);
             }
             other => other?,
         }
         Ok(if crc32c::crc32c(&image) == half(32) {
-            Found::Image(generation, image)
+            ImageFound::Image(generation, image)
         } else {
-            Found::Damaged
+            ImageFound::Damaged
         })
     }
 }
@@ -123,25 +124,25 @@ mod tests {
     #[test]
     fn the_newest_whole_image_is_found() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(PLACES.load(&file).unwrap(), Found::Nothing);
+        assert_eq!(PLACES.load(&file).unwrap(), ImageFound::Nothing);
         PLACES.save(&file, 1, b"one").unwrap();
         PLACES.save(&file, 2, b"two").unwrap();
         assert_eq!(
             PLACES.load(&file).unwrap(),
-            Found::Image(2, b"two".to_vec())
+            ImageFound::Image(2, b"two".to_vec())
         );
         // The third is cut off anywhere: the second one is still there.
         file.write_all_at(b"thr", 512 + (1 << 16) + 4096).unwrap();
         assert_eq!(
             PLACES.load(&file).unwrap(),
-            Found::Image(2, b"two".to_vec())
+            ImageFound::Image(2, b"two".to_vec())
         );
         file.write_all_at(b"x", 512 + 20).unwrap();
-        assert_eq!(PLACES.load(&file).unwrap(), Found::Damaged);
+        assert_eq!(PLACES.load(&file).unwrap(), ImageFound::Damaged);
         PLACES.save(&file, 3, b"three").unwrap();
         assert_eq!(
             PLACES.load(&file).unwrap(),
-            Found::Image(3, b"three".to_vec())
+            ImageFound::Image(3, b"three".to_vec())
         );
         assert!(PLACES.save(&file, 4, &vec![0; 1 << 16]).is_err());
     }

@@ -1,7 +1,7 @@
 //! The bytes of namespaces, and the part of them that a power cut leaves.
 //!
 //! Each namespace has a durable [`base`] (memory, or a region of one backing file) under a bounded
-//! volatile write [`cache`]. The rules, which [`Namespace`] keeps and its tests hold against a slow
+//! volatile write [`cache`]. The rules, which [`StoredNamespace`] keeps and its tests hold against a slow
 //! model:
 //!
 //! - A write is volatile when it returns, unless it has FUA. A flush makes all of them durable.
@@ -37,5 +37,5 @@ pub use change::{Change, ZoneChange};
 pub use error::{StoreError, StoreFault, Unusable};
 pub use file::{FileOptions, Store};
 pub use kind::{StoreKind, ZoneLayout};
-pub use namespace::{Health, Namespace};
+pub use namespace::{Health, StoredNamespace};
 pub use zones::ZoneRest;

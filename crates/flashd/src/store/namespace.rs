@@ -53,7 +53,7 @@ impl Health {
 /// The bytes of one namespace. All offsets and lengths are whole logical blocks inside of it (the
 /// caller has checked; others panic).
 #[derive(Debug)]
-pub struct Namespace {
+pub struct StoredNamespace {
     number: u32,
     size_bytes: u64,
     block_bytes: u64,
@@ -71,7 +71,7 @@ struct Contents {
     block_bytes: u64,
 }
 
-impl Namespace {
+impl StoredNamespace {
     pub(super) fn new(
         number: u32,
         size_bytes: u64,

@@ -47,7 +47,7 @@ fn open(path: &Path, kinds: &[StoreKind], cache_blocks: u64) -> Result<Store, St
 
 /// A step of a device's life.
 #[derive(Clone, Debug)]
-enum Step {
+enum StoreStep {
     Write {
         at: u64,
         count: u64,
@@ -64,18 +64,18 @@ enum Step {
     PowerCut,
 }
 
-fn step(blocks: u64) -> impl Strategy<Value = Step> {
+fn step(blocks: u64) -> impl Strategy<Value = StoreStep> {
     prop_oneof![
         8 => (0..blocks, 1u64..6, any::<bool>(), any::<bool>()).prop_map(|(at, count, a, b)| {
-            Step::Write { at, count, fua: a && b }
+            StoreStep::Write { at, count, fua: a && b }
         }),
-        2 => (0..blocks, 1u64..10).prop_map(|(at, count)| Step::Zero { at, count }),
-        2 => Just(Step::Flush),
+        2 => (0..blocks, 1u64..10).prop_map(|(at, count)| StoreStep::Zero { at, count }),
+        2 => Just(StoreStep::Flush),
         1 => (0usize..4, prop_oneof![
             4 => Just(ZoneChange::Reset), 1 => Just(ZoneChange::Finish),
             1 => Just(ZoneChange::Offline), 1 => Just(ZoneChange::ReadOnly),
-        ]).prop_map(|(zone, change)| Step::Zone(zone, change)),
-        1 => Just(Step::PowerCut),
+        ]).prop_map(|(zone, change)| StoreStep::Zone(zone, change)),
+        1 => Just(StoreStep::PowerCut),
     ]
 }
 
@@ -113,7 +113,7 @@ impl Bench {
         });
     }
 
-    fn namespace(&self) -> &super::Namespace {
+    fn namespace(&self) -> &super::StoredNamespace {
         &self.store.as_ref().unwrap().namespaces[0]
     }
 
@@ -155,18 +155,18 @@ impl Versions {
     }
 }
 
-fn conventional_case(steps: &[Step], cache: u64, in_file: bool) {
+fn conventional_case(steps: &[StoreStep], cache: u64, in_file: bool) {
     let mut bench = Bench::new(conventional(), cache, in_file);
     let mut versions = Versions(vec![vec![0]; BLOCKS as usize]);
     for (number, step) in (1u8..).zip(steps) {
         match *step {
-            Step::Write { at, count, fua } => {
+            StoreStep::Write { at, count, fua } => {
                 let count = count.min(BLOCKS - at);
                 let data = vec![number; (count * BLOCK) as usize];
                 bench.namespace().write(at * BLOCK, &data, fua).unwrap();
                 (at..at + count).for_each(|block| versions.write(block, number, fua));
             }
-            Step::Zero { at, count } => {
+            StoreStep::Zero { at, count } => {
                 let count = count.min(BLOCKS - at);
                 bench
                     .namespace()
@@ -174,12 +174,12 @@ fn conventional_case(steps: &[Step], cache: u64, in_file: bool) {
                     .unwrap();
                 (at..at + count).for_each(|block| versions.write(block, 0, false));
             }
-            Step::Flush => {
+            StoreStep::Flush => {
                 bench.namespace().flush().unwrap();
                 versions.flush();
             }
-            Step::Zone(..) => {}
-            Step::PowerCut => {
+            StoreStep::Zone(..) => {}
+            StoreStep::PowerCut => {
                 bench.cut_power();
                 for block in 0..BLOCKS {
                     let found = bench.block(block);
@@ -203,19 +203,19 @@ fn conventional_case(steps: &[Step], cache: u64, in_file: bool) {
 }
 
 /// Zeroing more than half of the cache bypasses it.
-fn steps_zero_much(steps: &[Step], cache: u64) -> bool {
+fn steps_zero_much(steps: &[StoreStep], cache: u64) -> bool {
     steps
         .iter()
-        .any(|step| matches!(step, Step::Zero { count, .. } if *count > cache / 2))
+        .any(|step| matches!(step, StoreStep::Zero { count, .. } if *count > cache / 2))
 }
 
-fn zoned_case(steps: &[Step], cache: u64, in_file: bool) {
+fn zoned_case(steps: &[StoreStep], cache: u64, in_file: bool) {
     let mut bench = Bench::new(zoned(), cache, in_file);
     // Content of each zone, how much of it is durable at least, and whether more can come.
     let mut zones: Vec<(Vec<u8>, usize, bool)> = vec![(Vec::new(), 0, true); 4];
     for (number, step) in (1u8..).zip(steps) {
         match *step {
-            Step::Write { at, count, fua } => {
+            StoreStep::Write { at, count, fua } => {
                 let (content, durable, open) = &mut zones[at as usize % 4];
                 let count = count.min(6 - content.len() as u64);
                 if count == 0 || !*open {
@@ -229,14 +229,14 @@ fn zoned_case(steps: &[Step], cache: u64, in_file: bool) {
                     *durable = content.len();
                 }
             }
-            Step::Zero { .. } => {}
-            Step::Flush => {
+            StoreStep::Zero { .. } => {}
+            StoreStep::Flush => {
                 bench.namespace().flush().unwrap();
                 zones
                     .iter_mut()
                     .for_each(|(c, durable, _)| *durable = c.len());
             }
-            Step::Zone(zone, change) => {
+            StoreStep::Zone(zone, change) => {
                 let change_it = Change::Zone { zone, change };
                 let (content, durable, open) = &mut zones[zone];
                 if bench.namespace().durable_zones()[zone] == ZoneRest::Offline {
@@ -256,7 +256,7 @@ fn zoned_case(steps: &[Step], cache: u64, in_file: bool) {
                 }
                 bench.namespace().apply(&change_it).unwrap();
             }
-            Step::PowerCut => {
+            StoreStep::PowerCut => {
                 bench.cut_power();
                 let rests = bench.namespace().durable_zones();
                 for (index, (content, durable, open)) in zones.iter_mut().enumerate() {

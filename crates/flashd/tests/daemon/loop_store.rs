@@ -5,7 +5,9 @@ use std::{fs, path::Path, sync::Arc};
 use crate::harness::{run, text};
 use flash_model::{NamespaceKind, Placement, Profile};
 use flashd::{
-    device::{Device, DeviceOptions, Failure, NamespaceOptions, Outcome, Request, StoreOptions},
+    device::{
+        Device, DeviceOptions, Failure, NamespaceOptions, Request, RequestResult, StoreOptions,
+    },
     store::FileOptions,
 };
 use scratch_fs::skip;
@@ -54,7 +56,7 @@ fn options(folder: &Path, sparse: bool) -> DeviceOptions {
     options
 }
 
-fn write(device: &Arc<Device>, namespace: usize, block: u64, byte: u8) -> Outcome {
+fn write(device: &Arc<Device>, namespace: usize, block: u64, byte: u8) -> RequestResult {
     let request = Request::Write {
         offset: block * BLOCK as u64,
         data: &[byte; BLOCK],
@@ -64,7 +66,7 @@ fn write(device: &Arc<Device>, namespace: usize, block: u64, byte: u8) -> Outcom
     device.account(namespace, &request)
 }
 
-fn flush(device: &Arc<Device>, namespace: usize) -> Outcome {
+fn flush(device: &Arc<Device>, namespace: usize) -> RequestResult {
     device.account(namespace, &Request::Flush)
 }
 

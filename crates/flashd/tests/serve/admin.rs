@@ -12,7 +12,7 @@ use nvme_initiator::{Host, HostOptions, command};
 use nvme_wire::{
     Status,
     discovery::{DISCOVERY_NQN, DiscoveryEntry, DiscoveryHeader},
-    event::Event,
+    event::AsyncEvent,
     feature::{Feature, Timestamp},
     identify::{Controller, IndependentNamespace, Namespace, ZonedNamespace},
     io::WriteHint,
@@ -422,7 +422,8 @@ fn trouble_with_a_namespace_is_told() {
     assert_eq!(failed.status, Status::UnrecoveredRead);
     let mut events: Vec<u64> = (0..2).map(|_| admin.wait().unwrap().result).collect();
     events.sort_unstable();
-    let mut expected = [Event::NamespaceChanged, Event::Reliability].map(|e| u64::from(e.result()));
+    let mut expected =
+        [AsyncEvent::NamespaceChanged, AsyncEvent::Reliability].map(|e| u64::from(e.result()));
     expected.sort_unstable();
     assert_eq!(events, expected);
     let changed = host

@@ -7,7 +7,7 @@ use flashd::serve::TargetOptions;
 use nvme_initiator::{Done, Queue, command};
 use nvme_wire::{
     Status,
-    copy::{CopyFormat, Source},
+    copy::{CopyFormat, CopySource},
     feature::{Feature, HostBehavior},
     io::BlockRange,
     log::LogPage,
@@ -355,7 +355,7 @@ fn copy_in_every_format_and_in_device_defragment() {
     let (mut host, mut queue) = fixture.queue();
     let (size, _) = fixture.zone();
     let range = |start, count| BlockRange { start, count };
-    let source = |format: CopyFormat, nsid, blocks| Source {
+    let source = |format: CopyFormat, nsid, blocks| CopySource {
         nsid: format.names_namespace().then_some(nsid),
         blocks,
         fast_only: false,
@@ -471,7 +471,7 @@ fn a_target_with_standard_commands_only_has_copy_and_no_in_device_defragment() {
     let geometry = GeometryLog::first_of(&page).unwrap();
     assert_eq!(geometry.magic, GEOMETRY_MAGIC);
     assert_eq!(geometry.defragment_max.get(), 0);
-    let source = Source {
+    let source = CopySource {
         nsid: None,
         blocks: BlockRange { start: 0, count: 1 },
         fast_only: false,

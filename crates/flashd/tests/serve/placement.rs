@@ -4,8 +4,8 @@ use nvme_initiator::{Done, Host, Queue, command};
 use nvme_wire::{
     Status, Submission,
     fdp::{
-        CONFIGURATION_VALID, Configuration, ConfigurationsHeader, EVENT_HAS_LOCATION, Event,
-        EventKind, EventsHeader, HANDLE_INITIALLY_ISOLATED, HandleDescriptor, HandleStatus,
+        CONFIGURATION_VALID, Configuration, ConfigurationsHeader, EVENT_HAS_LOCATION, EventKind,
+        EventsHeader, FdpEvent, HANDLE_INITIALLY_ISOLATED, HandleDescriptor, HandleStatus,
         LSP_HOST_EVENTS, Statistics, StatusHeader, SupportedEvent, USED_BY_HOST, Usage,
         UsageHeader,
     },
@@ -62,16 +62,16 @@ fn write_placed(queue: &mut Queue, start: u64, count: usize, id: u16) {
     assert_eq!(done.status, Status::Success);
 }
 
-fn events(host: &mut Host, specific: u8) -> Vec<Event> {
-    let len = EventsHeader::LEN + 8 * Event::LEN;
+fn events(host: &mut Host, specific: u8) -> Vec<FdpEvent> {
+    let len = EventsHeader::LEN + 8 * FdpEvent::LEN;
     let data = log(host, LogPage::FdpEvents, specific, len)
         .ok("events")
         .unwrap()
         .data;
     let count = EventsHeader::first_of(&data).unwrap().events.get() as usize;
-    let entries = data[EventsHeader::LEN..].chunks(Event::LEN).take(count);
+    let entries = data[EventsHeader::LEN..].chunks(FdpEvent::LEN).take(count);
     entries
-        .map(|bytes| Event::read_from_bytes(bytes).unwrap())
+        .map(|bytes| FdpEvent::read_from_bytes(bytes).unwrap())
         .collect()
 }
 

@@ -27,7 +27,7 @@ const MEDIAN_TO_DEVIATION: f64 = 1.4826;
 
 /// One observation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct Observation {
     pub(super) x: [f64; COLUMNS],
     pub(super) y: f64,
     /// Reciprocal of its variance, relative to the others.
@@ -69,7 +69,7 @@ struct Normal {
 }
 
 impl Normal {
-    fn new(rows: &[Row], weights: &[f64], scales: &[f64; COLUMNS]) -> Self {
+    fn new(rows: &[Observation], weights: &[f64], scales: &[f64; COLUMNS]) -> Self {
         let mut sums = Self {
             xx: [[0.0; COLUMNS]; COLUMNS],
             xy: [0.0; COLUMNS],
@@ -153,7 +153,7 @@ fn median(values: &mut [f64]) -> f64 {
 }
 
 /// The largest value of each column, so that all are of one magnitude.
-fn scales(rows: &[Row]) -> [f64; COLUMNS] {
+fn scales(rows: &[Observation]) -> [f64; COLUMNS] {
     std::array::from_fn(|i| {
         let largest = rows.iter().map(|row| row.x[i]).fold(0.0, f64::max);
         if largest > 0.0 { largest } else { 1.0 }
@@ -161,18 +161,18 @@ fn scales(rows: &[Row]) -> [f64; COLUMNS] {
 }
 
 /// The share of a column's (weighted) sum of squares that constant and length do not explain.
-pub(super) fn unexplained(rows: &[Row], column: usize) -> f64 {
-    let as_target: Vec<Row> = rows
+pub(super) fn unexplained(rows: &[Observation], column: usize) -> f64 {
+    let as_target: Vec<Observation> = rows
         .iter()
-        .map(|row| Row {
+        .map(|row| Observation {
             x: [1.0, row.x[1], 0.0, 0.0, 0.0, 0.0],
             y: row.x[column],
             ..*row
         })
         .collect();
     let weights: Vec<f64> = rows.iter().map(|row| row.weight).collect();
-    let squares = |value: &dyn Fn(&Row) -> f64| -> f64 {
-        let square = |row: &Row| row.weight * value(row) * value(row);
+    let squares = |value: &dyn Fn(&Observation) -> f64| -> f64 {
+        let square = |row: &Observation| row.weight * value(row) * value(row);
         as_target.iter().map(square).sum()
     };
     let all = squares(&|row| row.y);
@@ -193,7 +193,7 @@ pub(super) fn unexplained(rows: &[Row], column: usize) -> f64 {
 }
 
 /// The coefficients of plain weighted least squares, none negative.
-pub(super) fn least_squares(rows: &[Row]) -> [f64; COLUMNS] {
+pub(super) fn least_squares(rows: &[Observation]) -> [f64; COLUMNS] {
     let scales = scales(rows);
     let weights: Vec<f64> = rows.iter().map(|row| row.weight).collect();
     let (solution, _) = Normal::new(rows, &weights, &scales).non_negative((1 << COLUMNS) - 1);
@@ -201,7 +201,7 @@ pub(super) fn least_squares(rows: &[Row]) -> [f64; COLUMNS] {
 }
 
 /// Fit the usable columns.
-pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
+pub(super) fn robust(rows: &[Observation], usable: [bool; COLUMNS]) -> Fit {
     let scales = scales(rows);
     let usable = (0..COLUMNS)
         .filter(|i| usable[*i])
@@ -210,7 +210,7 @@ pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
     let largest = rows.iter().map(|row| row.y).fold(0.0, f64::max);
     let least_scale = 1.0 + largest * 1e-12;
     let mut trust = vec![1.0; rows.len()];
-    let mut state = Step::new(rows, &trust, usable, &scales, least_scale);
+    let mut state = Iterate::new(rows, &trust, usable, &scales, least_scale);
     // Huber's problem has one optimum, found from any start. Tukey's starts from that optimum and
     // keeps its scale, so that it converges.
     for (shape, keeps_scale) in [(huber as fn(f64) -> f64, false), (tukey, true)] {
@@ -224,7 +224,7 @@ pub(super) fn robust(rows: &[Row], usable: [bool; COLUMNS]) -> Fit {
             for ((trust, row), error) in trust.iter_mut().zip(rows).zip(&state.errors) {
                 *trust = shape(error * row.weight.sqrt() / scale);
             }
-            let next = Step::new(rows, &trust, usable, &scales, least_scale);
+            let next = Iterate::new(rows, &trust, usable, &scales, least_scale);
             let moved = next.moved_from(&state);
             state = next;
             if !moved {
@@ -246,7 +246,7 @@ fn tukey(error: f64) -> f64 {
 }
 
 /// One intermediate solution.
-struct Step {
+struct Iterate {
     /// For scaled columns.
     solution: [f64; COLUMNS],
     subset: u32,
@@ -255,9 +255,9 @@ struct Step {
     scale: f64,
 }
 
-impl Step {
+impl Iterate {
     fn new(
-        rows: &[Row],
+        rows: &[Observation],
         trust: &[f64],
         usable: u32,
         scales: &[f64; COLUMNS],
@@ -266,7 +266,7 @@ impl Step {
         let weights: Vec<f64> = rows.iter().zip(trust).map(|(r, t)| r.weight * t).collect();
         let normal = Normal::new(rows, &weights, scales);
         let (solution, subset) = normal.non_negative(usable);
-        let error = |row: &Row| {
+        let error = |row: &Observation| {
             let model: f64 = (0..COLUMNS)
                 .map(|i| solution[i] * row.x[i] / scales[i])
                 .sum();
@@ -294,7 +294,7 @@ impl Step {
         (0..COLUMNS).any(|i| difference(i) > size * 1e-9)
     }
 
-    fn finish(self, rows: &[Row], trust: &[f64], scales: &[f64; COLUMNS]) -> Fit {
+    fn finish(self, rows: &[Observation], trust: &[f64], scales: &[f64; COLUMNS]) -> Fit {
         let inverse = self.normal.inverse(self.subset).unwrap_or_default();
         let (mut weight, mut sum) = (0.0, 0.0);
         for (row, trust) in rows.iter().zip(trust) {
@@ -308,8 +308,9 @@ impl Step {
             all += row.weight * trust * (row.y - mean).powi(2);
         }
         let mut errors: Vec<f64> = self.errors.iter().map(|error| error.abs()).collect();
-        let outlier =
-            |(row, error): (&Row, &f64)| error.abs() * row.weight.sqrt() > TUKEY * self.scale;
+        let outlier = |(row, error): (&Observation, &f64)| {
+            error.abs() * row.weight.sqrt() > TUKEY * self.scale
+        };
         Fit {
             coefficients: std::array::from_fn(|i| self.solution[i] / scales[i]),
             covariances: std::array::from_fn(|i| {

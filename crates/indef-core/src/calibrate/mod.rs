@@ -46,11 +46,11 @@ use serde::{Deserialize, Serialize};
 use units::Bytes;
 
 use crate::{access::Observed, layout::Fragmentation, priority::finite};
-use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Row, SPLIT};
+use fit::{AHEAD, COLUMNS, DOLF, DOPF, Fit, Observation, SPLIT};
 pub use predict::{Prediction, Reads};
 use sample::columns;
 pub use sample::{FEWEST_RANGES, Sample};
-pub use service::{MOST_READERS, Pass, Service};
+pub use service::{MOST_READERS, Service, ServicePass};
 pub use unpredicted::{CannotPredict, FEWEST_CONTIGUOUS};
 
 /// `k`, if it does not follow from the samples.
@@ -352,7 +352,7 @@ pub fn calibrate(mut samples: Vec<Sample>) -> Result<Calibration, CannotCalibrat
 }
 
 /// The weighted mean of each column.
-fn means(rows: &[Row]) -> [f64; COLUMNS] {
+fn means(rows: &[Observation]) -> [f64; COLUMNS] {
     let weight: f64 = rows.iter().map(|row| row.weight).sum();
     std::array::from_fn(|i| {
         let sum: f64 = rows.iter().map(|row| row.weight * row.x[i]).sum();
@@ -360,23 +360,23 @@ fn means(rows: &[Row]) -> [f64; COLUMNS] {
     })
 }
 
-fn rows_with(samples: &[Sample], prior_reads: f64) -> Vec<Row> {
+fn rows_with(samples: &[Sample], prior_reads: f64) -> Vec<Observation> {
     samples.iter().map(|s| s.row(prior_reads)).collect()
 }
 
 /// Estimate `k`. The squared distance of a range's mean of `n` reads from the model is, on average, the
 /// variance of ranges plus the variance of reads ÷ n; a linear fit gives both variances.
 fn prior_reads(samples: &[Sample], fit: &Fit) -> f64 {
-    let squares: Vec<Row> = samples
+    let squares: Vec<Observation> = samples
         .iter()
         .map(|sample| {
-            let Row { x, y, .. } = sample.row(0.0);
+            let Observation { x, y, .. } = sample.row(0.0);
             let model: f64 = x.iter().zip(fit.coefficients).map(|(x, b)| x * b).sum();
             // Beyond the limit it is an outlier and says nothing about the others.
             let share = sample.timed() / (sample.timed() + USUAL_PRIOR);
             let limit = LIMIT * fit.scale / share.sqrt();
             let off = (y - model).clamp(-limit, limit) / fit.scale;
-            Row {
+            Observation {
                 x: [1.0, 1.0 / sample.timed(), 0.0, 0.0, 0.0, 0.0],
                 y: finite(off * off),
                 weight: 1.0,

@@ -16,7 +16,7 @@ use super::{FEWEST_RANGES, Sample};
 
 /// How many requests reads meet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Load {
+pub(super) struct QueueLoad {
     /// The mean number of requests ahead of a read.
     pub(super) mean_ahead: f64,
     /// The same for each request of the average read.
@@ -25,7 +25,7 @@ pub(super) struct Load {
 
 /// The load that the samples show, after removing those for which it is not known; `None`, and none
 /// removed, where it is known for less than half of the ranges or for too few.
-pub(super) fn load(samples: &mut Vec<Sample>) -> Option<Load> {
+pub(super) fn load(samples: &mut Vec<Sample>) -> Option<QueueLoad> {
     let known = |sample: &Sample| sample.observed.mean_ahead().is_some();
     let count = samples.iter().filter(|sample| known(sample)).count();
     if count < FEWEST_RANGES || count * 2 < samples.len() {
@@ -39,7 +39,7 @@ pub(super) fn load(samples: &mut Vec<Sample>) -> Option<Load> {
         ahead += timed * sample.observed.mean_ahead().unwrap_or(0.0);
         requests += timed * sample.requests.max(1.0);
     }
-    Some(Load {
+    Some(QueueLoad {
         mean_ahead: ahead / reads,
         per_request: ahead / requests,
     })

@@ -2,7 +2,7 @@
 
 use units::Bytes;
 
-use super::fit::{COLUMNS, Row};
+use super::fit::{COLUMNS, Observation};
 use crate::{
     access::{AccessRange, Observed},
     layout::{Fragmentation, Geometry, Layout},
@@ -54,9 +54,9 @@ impl Sample {
         self.observed.timed.max(1) as f64
     }
 
-    pub(super) fn row(&self, prior_reads: f64) -> Row {
+    pub(super) fn row(&self, prior_reads: f64) -> Observation {
         let timed = self.timed();
-        Row {
+        Observation {
             x: columns(
                 self.len,
                 &self.fragmentation,

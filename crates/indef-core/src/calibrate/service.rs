@@ -17,7 +17,7 @@ const ALIKE: f64 = 1.35;
 
 /// Both kinds of reads by the same number of readers.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pass {
+pub struct ServicePass {
     /// Mean time of the reads of the profile as they lie.
     pub as_is_ns: f64,
     /// Mean time of contiguous reads of the same lengths.
@@ -45,9 +45,9 @@ impl Service {
     /// With no number do reads take as long as in the trace, or `run` has nothing to read.
     pub fn find(
         traced_ns: f64,
-        mut run: impl FnMut(u32) -> Result<Pass, CannotPredict>,
+        mut run: impl FnMut(u32) -> Result<ServicePass, CannotPredict>,
     ) -> Result<Self, CannotPredict> {
-        let mut below: Option<(u32, Pass)> = None;
+        let mut below: Option<(u32, ServicePass)> = None;
         let mut readers = 1;
         while readers <= MOST_READERS {
             let pass = run(readers)?;
@@ -66,7 +66,7 @@ impl Service {
         }
     }
 
-    fn between(traced_ns: f64, below: (u32, Pass), above: (u32, Pass)) -> Self {
+    fn between(traced_ns: f64, below: (u32, ServicePass), above: (u32, ServicePass)) -> Self {
         let (low, high) = (below.1, above.1);
         let part = (traced_ns - low.as_is_ns) / (high.as_is_ns - low.as_is_ns).max(1e-9);
         let mix = |low: f64, high: f64| low + part.clamp(0.0, 1.0) * (high - low);
@@ -80,7 +80,7 @@ impl Service {
         }
     }
 
-    fn at(traced_ns: f64, readers: u32, pass: &Pass) -> Result<Self, CannotPredict> {
+    fn at(traced_ns: f64, readers: u32, pass: &ServicePass) -> Result<Self, CannotPredict> {
         let off = pass.as_is_ns / traced_ns.max(1e-9);
         if !(1.0 / ALIKE..=ALIKE).contains(&off) {
             return Err(CannotPredict::Changed {

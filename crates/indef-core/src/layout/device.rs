@@ -64,7 +64,7 @@ impl DeviceTimes {
         geometry: &Geometry,
         commands: u64,
     ) -> f64 {
-        let mut load = Load::new(geometry, self.page_bytes);
+        let mut load = UnitLoad::new(geometry, self.page_bytes);
         for fragment in layout.placed_fragments(range) {
             load.add(fragment.phys.0, fragment.len.0);
         }
@@ -80,12 +80,12 @@ impl DeviceTimes {
         geometry: &Geometry,
         commands: u64,
     ) -> f64 {
-        let mut load = Load::new(geometry, self.page_bytes);
+        let mut load = UnitLoad::new(geometry, self.page_bytes);
         load.add(load.map.origin.saturating_add(place.0), len.0);
         self.ns(&load, commands)
     }
 
-    fn ns(&self, load: &Load, commands: u64) -> f64 {
+    fn ns(&self, load: &UnitLoad, commands: u64) -> f64 {
         let of_unit = |(pages, bytes): &(u64, u64)| {
             let transfers = *bytes as f64 / self.page_bytes.0.max(1) as f64;
             *pages as f64 * self.sense_ns as f64 + transfers * self.transfer_ns as f64
@@ -97,13 +97,13 @@ impl DeviceTimes {
 
 /// The pages sensed on each unit, and the bytes transferred from it; no units where the geometry is
 /// unknown.
-struct Load {
+struct UnitLoad {
     map: Spread,
     page: u64,
     units: Vec<(u64, u64)>,
 }
 
-impl Load {
+impl UnitLoad {
     fn new(geometry: &Geometry, page: Bytes) -> Self {
         let map = geometry.spread();
         // The mapping of a stripe begins again after one granule on each die.
@@ -180,15 +180,15 @@ mod tests {
         "zoned:chips=16,block=4KiB,segment=2MiB".parse().unwrap()
     }
 
-    fn load(geometry: Geometry, page: Bytes, pieces: &[(u64, u64)]) -> Load {
-        let mut load = Load::new(&geometry, page);
+    fn load(geometry: Geometry, page: Bytes, pieces: &[(u64, u64)]) -> UnitLoad {
+        let mut load = UnitLoad::new(&geometry, page);
         for (phys, len) in pieces {
             load.add(*phys, *len);
         }
         load
     }
 
-    fn pages(load: &Load) -> (u64, u64) {
+    fn pages(load: &UnitLoad) -> (u64, u64) {
         let pages = load.units.iter().map(|unit| unit.0);
         (pages.clone().sum(), pages.max().unwrap_or(0))
     }

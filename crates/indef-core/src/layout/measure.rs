@@ -65,7 +65,7 @@ impl Layout {
 
     /// Everything that a decision about a range needs, in one pass over its extents.
     pub(crate) fn scan(&self, range: FileRange, geometry: &Geometry, max_request: Bytes) -> Scan {
-        let mut pass = Pass {
+        let mut pass = MeasurePass {
             scan: Scan::default(),
             max_request: max_request.0.max(1),
             previous: None,
@@ -143,7 +143,7 @@ pub(crate) struct Scan {
     pub(crate) encoded_joints: bool,
 }
 
-struct Pass<'a> {
+struct MeasurePass<'a> {
     scan: Scan,
     max_request: u64,
     /// The previous extent, whole and clipped.
@@ -154,7 +154,7 @@ struct Pass<'a> {
     request_bytes: u64,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> MeasurePass<'a> {
     fn visit(&mut self, whole: &'a Extent, part: Extent) {
         let neighbour = self.previous.filter(|(_, p)| p.file_end() == part.file);
         let touches = neighbour.is_some_and(|(_, p)| p.touches(&part));

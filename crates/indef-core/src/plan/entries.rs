@@ -5,7 +5,7 @@ use units::{Bytes, FileOffset};
 use super::{Chunk, Decision, PlanOptions};
 use crate::{
     SkipReason,
-    priority::{Entry, IodpTree},
+    priority::{IodpTree, PriorityEntry},
 };
 
 /// A size in whole blocks, at least one.
@@ -28,7 +28,7 @@ pub(super) fn entry_unit(options: &PlanOptions, block: Bytes, profiled: bool) ->
 /// of `unit` bytes counts as many.
 pub(super) fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<f64>) -> IodpTree {
     let entry = |(index, chunk): (usize, &Chunk)| {
-        Some(Entry {
+        Some(PriorityEntry {
             iodp: rank(chunk)?,
             start: chunk.range.start,
             weight: chunk.range.len.0.div_ceil(unit),
@@ -39,7 +39,7 @@ pub(super) fn tree(chunks: &[Chunk], unit: u64, rank: impl Fn(&Chunk) -> Option<
 }
 
 /// Turn the migrations among `entries` into skips.
-pub(super) fn leave(chunks: &mut [Chunk], entries: &[Entry], reason: SkipReason) {
+pub(super) fn leave(chunks: &mut [Chunk], entries: &[PriorityEntry], reason: SkipReason) {
     for entry in entries {
         let chunk = &mut chunks[entry.index];
         if chunk.migrates() {

@@ -83,12 +83,12 @@ pub trait Drive {
     fn elapsed(&self) -> Nanos;
 
     /// Told when a part begins.
-    fn begins(&mut self, _part: Part) {}
+    fn begins(&mut self, _phase: Phase) {}
 }
 
 /// The parts of a probe, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Phase {
     /// Single reads.
     Latency,
     /// Sizes.
@@ -103,7 +103,7 @@ pub enum Part {
 
 /// A request to probe.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ProbeTerms {
     /// Where reads go.
     pub ground: Ground,
     /// For random places.
@@ -344,7 +344,7 @@ impl<D: Drive> Prober<'_, D> {
 /// # Errors
 ///
 /// The drive failed, or the probe was cancelled.
-pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
+pub fn probe<D: Drive>(drive: &mut D, ask: ProbeTerms) -> Result<Findings, D::Error> {
     let mut prober = Prober {
         drive,
         ground: ask.ground,
@@ -353,18 +353,18 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
         differing: None,
     };
     let mut findings = Findings::nothing(CannotTell::TimeUp);
-    prober.drive.begins(Part::Latency);
+    prober.drive.begins(Phase::Latency);
     let single = match told(prober.single_reads())? {
         Ok(single) => single,
         Err(why) => return Ok(Findings::nothing(why)),
     };
     findings.latency = single.latency;
-    prober.drive.begins(Part::Speed);
+    prober.drive.begins(Phase::Speed);
     findings.contiguous = told(prober.contiguous())?;
     findings.scattered = told(prober.scattered())?;
     findings.sizes = told(prober.sizes())?.unwrap_or_else(Sweep::none);
     findings.bandwidth = findings.sizes.highest();
-    prober.drive.begins(Part::Placement);
+    prober.drive.begins(Phase::Placement);
     prober.limit = Nanos((ask.limit.0 as f64 * PLACEMENT) as u64);
     findings.placement = match ask.foreign > FOREIGN {
         true => Err(CannotTell::Foreign {
@@ -373,9 +373,9 @@ pub fn probe<D: Drive>(drive: &mut D, ask: Ask) -> Result<Findings, D::Error> {
         false => told(prober.placement(&single))?,
     };
     prober.limit = ask.limit;
-    prober.drive.begins(Part::Service);
+    prober.drive.begins(Phase::Service);
     prober.on_units(findings.placement, &mut findings)?;
-    prober.drive.begins(Part::Depth);
+    prober.drive.begins(Phase::Depth);
     findings.depths = told(prober.depths())?.unwrap_or_else(Sweep::none);
     Ok(findings)
 }

@@ -36,7 +36,7 @@ pub struct ReadModel {
     /// Each further byte does, in nanoseconds.
     pub per_byte_ns: f64,
     /// Requests of a block, and of longer lengths.
-    requests: [Request; KINDS + 1],
+    requests: [RequestTime; KINDS + 1],
     /// Bytes in a nanosecond.
     pub bytes_per_ns: f64,
     /// One contiguous read of [`USUAL_READ`], in nanoseconds: as measured, not by this model.
@@ -45,7 +45,7 @@ pub struct ReadModel {
 
 /// The times of requests of one length, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-struct Request {
+struct RequestTime {
     len: Bytes,
     alone_ns: f64,
     further_ns: f64,
@@ -61,13 +61,13 @@ impl ReadModel {
         let ns = |told: &super::Told<units::Nanos>| told.map(|told| told.value.0 as f64);
         // The reason that comes first: the others follow from it.
         let placement = findings.placement?.value;
-        let block = Request {
+        let block = RequestTime {
             len: Bytes(BLOCK),
             alone_ns: ns(&findings.latency)?,
             further_ns: ns(&findings.per_request)?,
         };
         let longer = findings.longer?.value;
-        let request = |longer: &Longer| Request {
+        let request = |longer: &Longer| RequestTime {
             len: longer.len,
             alone_ns: longer.latency.0 as f64,
             further_ns: block.further_ns,
@@ -213,7 +213,7 @@ impl ReadModel {
     }
 
     /// The time of a length between those that were measured; beyond them, as it grew last.
-    fn between(&self, len: u64, of: impl Fn(&Request) -> f64) -> f64 {
+    fn between(&self, len: u64, of: impl Fn(&RequestTime) -> f64) -> f64 {
         let above = self.requests[1..].partition_point(|request| request.len.0 < len);
         let above = above.min(KINDS - 1) + 1;
         let (low, high) = (&self.requests[above - 1], &self.requests[above]);
@@ -238,7 +238,7 @@ impl ReadModel {
 impl ReadModel {
     /// The model of some drive.
     pub(crate) fn example() -> Self {
-        let of = |kib, alone_ns, further_ns| Request {
+        let of = |kib, alone_ns, further_ns| RequestTime {
             len: Bytes::kib(kib),
             alone_ns,
             further_ns,

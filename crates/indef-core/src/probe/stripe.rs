@@ -13,7 +13,7 @@ use super::{
     BLOCK, CannotTell, Drive, Halt, Measured, Placement, Prober,
     pairs::Pairs,
     speed::Single,
-    triangle::{self, Fit, Value},
+    triangle::{self, Fit, LagTime},
 };
 
 /// The longest distance of the first octave, and of all.
@@ -317,13 +317,13 @@ impl<D: Drive> Prober<'_, D> {
             pairs.gather(self, FITTED, Some(about))?;
             let group = |centre: &u64| {
                 let near = |nth: &usize| pairs.lags[*nth].abs_diff(*centre) <= reach;
-                let value = |nth: usize| Value {
+                let value = |nth: usize| LagTime {
                     lag: pairs.lags[nth],
                     time: pairs.mean(nth, cap),
                 };
                 (0..pairs.lags.len()).filter(near).map(value).collect()
             };
-            let groups: Vec<Vec<Value>> = centres.iter().map(group).collect();
+            let groups: Vec<Vec<LagTime>> = centres.iter().map(group).collect();
             fit = triangle::fit(&groups, &candidates, peak.levels.height());
             if fit != Fit::Open {
                 break;

@@ -25,7 +25,7 @@ const LEAST_ERROR: f64 = 0.04;
 
 /// The mean time of pairs at a lag near some multiple of the stripe.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Value {
+pub(super) struct LagTime {
     pub(super) lag: u64,
     pub(super) time: Mean,
 }
@@ -43,7 +43,7 @@ pub(super) enum Fit {
 
 /// The best candidate for values around several multiples of the stripe, each of them a group.
 /// `height` is about the time by which pairs on one unit take longer.
-pub(super) fn fit(groups: &[Vec<Value>], candidates: &[Placement], height: f64) -> Fit {
+pub(super) fn fit(groups: &[Vec<LagTime>], candidates: &[Placement], height: f64) -> Fit {
     let mut ranked: Vec<(f64, Placement)> = candidates
         .iter()
         .filter_map(|candidate| Some((squares(groups, candidate, height)?, *candidate)))
@@ -97,10 +97,10 @@ fn columns(candidate: &Placement, lag: u64) -> [f64; COLUMNS] {
 
 /// The weighted sum of squares that a candidate leaves; `None` where it has nothing to say, or pairs
 /// would have to be faster on one unit.
-fn squares(groups: &[Vec<Value>], candidate: &Placement, height: f64) -> Option<f64> {
+fn squares(groups: &[Vec<LagTime>], candidate: &Placement, height: f64) -> Option<f64> {
     let mut left = 0.0;
     for group in groups {
-        let weight = |value: &Value| value.time.error.max(LEAST_ERROR * height).powi(-2);
+        let weight = |value: &LagTime| value.time.error.max(LEAST_ERROR * height).powi(-2);
         let (mut xx, mut xy) = ([[0.0; COLUMNS]; COLUMNS], [0.0; COLUMNS]);
         for value in group {
             let (weight, x) = (weight(value), columns(candidate, value.lag));
@@ -190,11 +190,11 @@ mod tests {
         }
     }
 
-    fn values(truth: &Placement, image: u64, noise: f64) -> Vec<Value> {
+    fn values(truth: &Placement, image: u64, noise: f64) -> Vec<LagTime> {
         let stripe = truth.stripe().0;
         let lags = (0..=16).map(|i| image * stripe + i * 2 * BLOCK - 16 * BLOCK);
         lags.enumerate()
-            .map(|(i, lag)| Value {
+            .map(|(i, lag)| LagTime {
                 lag,
                 time: Mean {
                     value: 80.0

@@ -11,13 +11,13 @@ pub struct ProfileError {
     /// Counted from 1.
     pub line: u64,
     /// The mistake.
-    pub problem: Problem,
+    pub problem: ProfileProblem,
 }
 
 /// A mistake.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum ProfileProblem {
     /// Reading failed.
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -62,7 +62,7 @@ impl fmt::Display for ProfileError {
 impl std::error::Error for ProfileError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.problem {
-            Problem::Read(error) => Some(error),
+            ProfileProblem::Read(error) => Some(error),
             _ => None,
         }
     }

@@ -19,7 +19,7 @@ mod writer;
 
 use std::{ops::ControlFlow, path::PathBuf};
 
-pub use error::{LineError, Problem, ProfileError};
+pub use error::{LineError, ProfileError, ProfileProblem};
 pub use escape::{decode as decode_path, encode as encode_path};
 pub use reader::stream;
 pub use writer::ProfileWriter;

@@ -9,8 +9,8 @@ use std::{
 use units::{Bytes, FileRange, Nanos};
 
 use super::{
-    LineError, MAGIC, MAX_LINE, Problem, Profile, ProfileError, ProfileFile, ProfileSink, VERSION,
-    escape::decode,
+    LineError, MAGIC, MAX_LINE, Profile, ProfileError, ProfileFile, ProfileProblem, ProfileSink,
+    VERSION, escape::decode,
 };
 use crate::access::{AccessRange, AccessRecord, Observed, Op};
 
@@ -34,7 +34,7 @@ impl Profile {
 ///
 /// The first line that is wrong.
 pub fn stream(input: impl BufRead, sink: &mut impl ProfileSink) -> Result<(), ProfileError> {
-    let mut reader = Reader {
+    let mut reader = LineReader {
         input,
         buffer: Vec::new(),
         line: 0,
@@ -50,7 +50,7 @@ pub fn stream(input: impl BufRead, sink: &mut impl ProfileSink) -> Result<(), Pr
     })
 }
 
-struct Reader<'s, R, S> {
+struct LineReader<'s, R, S> {
     input: R,
     buffer: Vec<u8>,
     line: u64,
@@ -65,8 +65,8 @@ struct Reader<'s, R, S> {
     enough: bool,
 }
 
-impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
-    fn read(&mut self) -> Result<(), Problem> {
+impl<R: BufRead, S: ProfileSink> LineReader<'_, R, S> {
+    fn read(&mut self) -> Result<(), ProfileProblem> {
         let promised_end = self.header()?;
         let mut line = Vec::new();
         while self.next_line()? {
@@ -88,45 +88,45 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
             }
         }
         match promised_end {
-            true => Err(Problem::Truncated),
+            true => Err(ProfileProblem::Truncated),
             false => Ok(()),
         }
     }
 
     /// `indef-profile 1 [with-end]`
-    fn header(&mut self) -> Result<bool, Problem> {
+    fn header(&mut self) -> Result<bool, ProfileProblem> {
         match self.next_line() {
             Ok(true) => {}
-            Ok(false) | Err(Problem::TooLong) => return Err(Problem::Foreign),
+            Ok(false) | Err(ProfileProblem::TooLong) => return Err(ProfileProblem::Foreign),
             Err(problem) => return Err(problem),
         }
-        let text = std::str::from_utf8(&self.buffer).map_err(|_| Problem::Foreign)?;
+        let text = std::str::from_utf8(&self.buffer).map_err(|_| ProfileProblem::Foreign)?;
         let mut words = text.split_ascii_whitespace();
         if words.next() != Some(MAGIC) {
-            return Err(Problem::Foreign);
+            return Err(ProfileProblem::Foreign);
         }
         let version = words.next().and_then(|word| word.parse().ok());
         match version {
             Some(VERSION) => {}
-            Some(other) => return Err(Problem::Version(other)),
-            None => return Err(Problem::Foreign),
+            Some(other) => return Err(ProfileProblem::Version(other)),
+            None => return Err(ProfileProblem::Foreign),
         }
         match (words.next(), words.next()) {
             (None, _) => Ok(false),
             (Some("with-end"), None) => Ok(true),
-            _ => Err(Problem::Foreign),
+            _ => Err(ProfileProblem::Foreign),
         }
     }
 
     /// Read the next line that is neither blank nor a comment; `false` at the end of the input.
-    fn next_line(&mut self) -> Result<bool, Problem> {
+    fn next_line(&mut self) -> Result<bool, ProfileProblem> {
         loop {
             self.buffer.clear();
             let limit = MAX_LINE as u64 + 2;
             let read = (&mut self.input)
                 .take(limit)
                 .read_until(b'\n', &mut self.buffer)
-                .map_err(Problem::Read)?;
+                .map_err(ProfileProblem::Read)?;
             self.line += 1;
             if read == 0 {
                 return Ok(false);
@@ -135,7 +135,7 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
                 self.buffer.pop();
             }
             if self.buffer.len() > MAX_LINE {
-                return Err(Problem::TooLong);
+                return Err(ProfileProblem::TooLong);
             }
             match self.buffer.trim_ascii_start().first() {
                 None | Some(b'#') => {}
@@ -262,14 +262,14 @@ impl<R: BufRead, S: ProfileSink> Reader<'_, R, S> {
     }
 
     /// `end RECORDS`
-    fn end(&mut self, rest: &[u8]) -> Result<(), Problem> {
+    fn end(&mut self, rest: &[u8]) -> Result<(), ProfileProblem> {
         let promised = number("number of records", rest.trim_ascii())?;
         let found = self.counted;
         if found != promised {
-            return Err(Problem::Count { found, promised });
+            return Err(ProfileProblem::Count { found, promised });
         }
         match self.next_line()? {
-            true => Err(Problem::Trailing),
+            true => Err(ProfileProblem::Trailing),
             false => Ok(()),
         }
     }

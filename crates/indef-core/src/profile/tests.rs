@@ -211,7 +211,7 @@ fn a_recorded_profile_that_is_cut_off_is_refused() {
 fn an_endless_line_takes_no_memory() {
     let endless = BufReader::new(b"indef-profile 1\n".chain(io::repeat(b' ')));
     let error = Profile::read(endless).unwrap_err();
-    assert!(matches!(error.problem, Problem::TooLong));
+    assert!(matches!(error.problem, ProfileProblem::TooLong));
     assert_eq!(error.line, 2);
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::seen::CollectSummary;
 
 #[derive(Default)]
-pub(super) struct Counts {
+pub(super) struct WalkCounts {
     pub(super) files: AtomicU64,
     pub(super) directories: AtomicU64,
     pub(super) hard_links: AtomicU64,
@@ -15,7 +15,7 @@ pub(super) struct Counts {
     pub(super) problems: AtomicU64,
 }
 
-impl Counts {
+impl WalkCounts {
     pub(super) fn summary(&self, cancelled: bool) -> CollectSummary {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         CollectSummary {

@@ -124,11 +124,11 @@ pub(super) struct Tree {
     pub(super) top: Arc<Node>,
     /// The same, open: where [`reopen`] starts from.
     pub(super) top_fd: File,
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<KnownFs>,
 }
 
 /// The facts that are known of a file system.
-pub(super) struct Known {
+pub(super) struct KnownFs {
     pub(super) fs: Arc<Filesystem>,
     /// A quicker way to the layout of small files, where there is one.
     pub(super) inodes: Option<InodeTables>,

@@ -7,7 +7,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
     plan::BirthTime,
 };
-use indef_fs::{Entry, Expected, Filesystem, InodeTables, Refusal, TargetId, map};
+use indef_fs::{Expected, Filesystem, InodeTables, Refusal, RootEntry, TargetId, map};
 use rustix::{
     fs::{FileType, Statx, StatxFlags},
     io::Errno,
@@ -16,10 +16,10 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     counts::count,
-    directory::{Directory, Known, Prefix, RootedPath},
+    directory::{Directory, KnownFs, Prefix, RootedPath},
     names::NamesBuilder,
-    seen::{Found, Seen},
-    walker::{Walker, Work, identity, is_mount_root, look_at},
+    seen::{FoundFile, Seen},
+    walker::{WalkTask, Walker, identity, is_mount_root, look_at},
 };
 
 /// `stx_blocks` counts these.
@@ -85,7 +85,7 @@ impl Walker<'_, '_> {
             FileType::Directory => {
                 let mut names = NamesBuilder::default();
                 names.push(name, status.stx_ino, FileType::Directory);
-                let work = Work::Enter(Arc::clone(directory), names.finish());
+                let work = WalkTask::Enter(Arc::clone(directory), names.finish());
                 return walk.pending.push([work]);
             }
             _ => return count(&walk.counts.others),
@@ -110,7 +110,7 @@ impl Walker<'_, '_> {
             return walk.see(facts.found(place, &known.fs, mapped, Ok(layout)));
         }
         let place = prefix.join(name);
-        match Entry::beside(directory, name, &place.path) {
+        match RootEntry::beside(directory, name, &place.path) {
             Ok(entry) if (entry.id().dev, entry.id().inode) == id => {
                 self.file(entry, place, &status, known);
             }
@@ -123,10 +123,10 @@ impl Walker<'_, '_> {
     /// Map a regular file that was found.
     pub(super) fn file(
         &mut self,
-        entry: Entry,
+        entry: RootEntry,
         place: RootedPath,
         status: &Statx,
-        known: Option<&Arc<Known>>,
+        known: Option<&Arc<KnownFs>>,
     ) {
         let walk = self.walk;
         let facts = Facts::of(status);
@@ -166,7 +166,7 @@ impl Walker<'_, '_> {
         &mut self,
         facts: &Facts,
         status: &Statx,
-        known: &Known,
+        known: &KnownFs,
     ) -> Option<(Layout, bool)> {
         if let Some(layout) = facts.evident_layout(known.fs.block_size) {
             return Some((layout, false));
@@ -213,7 +213,7 @@ impl Facts {
         mapped: bool,
         result: Result<Layout, Refusal>,
     ) -> Seen {
-        Seen::File(Found {
+        Seen::File(FoundFile {
             path: place.path,
             root_len: place.root_len,
             id: self.id,

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 
 use indef_fs::Roots;
 
-pub use seen::{CollectOptions, CollectSummary, Found, Problem, Seen};
+pub use seen::{CollectOptions, CollectSummary, FoundFile, Seen, WalkProblem};
 
 use self::walker::{Walk, Walker};
 use crate::{Cancel, workers};

@@ -5,7 +5,7 @@ use std::{ffi::CStr, sync::Arc};
 use rustix::fs::FileType;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct NameEntry {
     inode: u64,
     start: u32,
     len: u16,
@@ -16,7 +16,7 @@ struct Entry {
 #[derive(Default)]
 pub(super) struct NamesBuilder {
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<NameEntry>,
 }
 
 impl NamesBuilder {
@@ -28,7 +28,7 @@ impl NamesBuilder {
             return;
         };
         self.bytes.extend_from_slice(bytes);
-        self.entries.push(Entry {
+        self.entries.push(NameEntry {
             inode,
             start,
             len,
@@ -56,7 +56,7 @@ impl NamesBuilder {
 /// Entries of one directory that are still to be looked at.
 pub(super) struct Names {
     bytes: Arc<[u8]>,
-    entries: Vec<Entry>,
+    entries: Vec<NameEntry>,
 }
 
 impl Names {

@@ -37,7 +37,7 @@ impl Default for CollectOptions {
 
 /// A regular file, with the place of its data.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundFile {
     /// Its path, beginning with the path that was given (with a given symbolic link resolved, so
     /// that the path leads to the file itself).
     pub path: PathBuf,
@@ -62,7 +62,7 @@ pub struct Found {
     pub result: Result<Layout, Refusal>,
 }
 
-impl Found {
+impl FoundFile {
     /// Its path in two parts: the root, and the path beneath it.
     #[must_use]
     pub fn place(&self) -> Option<(&Path, &Path)> {
@@ -72,7 +72,7 @@ impl Found {
 
 /// Something that could not be looked into: a directory, or a path that was given.
 #[derive(Debug)]
-pub struct Problem {
+pub struct WalkProblem {
     /// Its path.
     pub path: PathBuf,
     /// Why.
@@ -83,9 +83,9 @@ pub struct Problem {
 #[derive(Debug)]
 pub enum Seen {
     /// A regular file.
-    File(Found),
+    File(FoundFile),
     /// A directory or given path that is left out.
-    Problem(Problem),
+    Problem(WalkProblem),
 }
 
 /// The numbers of things that a walk saw.

@@ -11,8 +11,8 @@ use units::Bytes;
 use super::*;
 
 struct Walked {
-    files: BTreeMap<PathBuf, Found>,
-    problems: Vec<Problem>,
+    files: BTreeMap<PathBuf, FoundFile>,
+    problems: Vec<WalkProblem>,
     summary: CollectSummary,
 }
 

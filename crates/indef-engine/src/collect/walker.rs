@@ -20,10 +20,10 @@ use rustix::{
 };
 
 use super::{
-    counts::{Counts, count},
-    directory::{Directory, Known, Node, OpenCount, Prefix, Tree, open_directory, reopen},
+    counts::{WalkCounts, count},
+    directory::{Directory, KnownFs, Node, OpenCount, Prefix, Tree, open_directory, reopen},
     names::{Names, NamesBuilder},
-    seen::{CollectOptions, Problem, Seen},
+    seen::{CollectOptions, Seen, WalkProblem},
     work_stack::WorkStack,
 };
 use crate::{Cancel, sync::lock};
@@ -34,7 +34,7 @@ const DIRECTORY_BUFFER: usize = 64 << 10;
 const SHARE_EVERY: usize = 32;
 
 /// Something to do.
-pub(super) enum Work {
+pub(super) enum WalkTask {
     /// Look at the given paths, one at a time.
     Roots,
     /// Read on in a directory.
@@ -55,15 +55,15 @@ pub(super) struct Walk<'a> {
     pub(super) options: &'a CollectOptions,
     pub(super) cancel: &'a Cancel,
     visit: &'a (dyn Fn(Seen) + Sync),
-    pub(super) pending: WorkStack<Work>,
-    pub(super) counts: Counts,
+    pub(super) pending: WorkStack<WalkTask>,
+    pub(super) counts: WalkCounts,
     pub(super) open: OpenCount,
     /// Device and inode numbers of all given paths: each of them is walked by itself, so that
     /// paths that contain each other count nothing twice.
     pub(super) given: HashSet<(u64, u64)>,
     /// Given paths that are taken, and files with several names that were seen.
     seen: Mutex<HashSet<(u64, u64)>>,
-    file_systems: RwLock<HashMap<u64, Arc<Known>>>,
+    file_systems: RwLock<HashMap<u64, Arc<KnownFs>>>,
 }
 
 impl<'a> Walk<'a> {
@@ -84,8 +84,8 @@ impl<'a> Walk<'a> {
             options,
             cancel,
             visit,
-            pending: WorkStack::new((0..walkers_for_roots).map(|_| Work::Roots).collect()),
-            counts: Counts::default(),
+            pending: WorkStack::new((0..walkers_for_roots).map(|_| WalkTask::Roots).collect()),
+            counts: WalkCounts::default(),
             open: OpenCount::new(),
             given,
             seen: Mutex::default(),
@@ -102,7 +102,7 @@ impl<'a> Walk<'a> {
     }
 
     pub(super) fn problem(&self, path: PathBuf, refusal: Refusal) {
-        self.see(Seen::Problem(Problem { path, refusal }));
+        self.see(Seen::Problem(WalkProblem { path, refusal }));
     }
 
     pub(super) fn failed(&self, path: PathBuf, operation: &'static str, errno: Errno) {
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         dev: u64,
         file: impl AsFd,
         path: &Path,
-    ) -> Result<Arc<Known>, FsError> {
+    ) -> Result<Arc<KnownFs>, FsError> {
         let known = self
             .file_systems
             .read()
@@ -137,7 +137,7 @@ impl<'a> Walk<'a> {
             true => None,
             false => InodeTables::open(&fs),
         };
-        let known = Arc::new(Known { fs, inodes });
+        let known = Arc::new(KnownFs { fs, inodes });
         self.file_systems
             .write()
             .unwrap_or_else(PoisonError::into_inner)
@@ -176,20 +176,20 @@ impl<'w, 'a> Walker<'w, 'a> {
     pub(super) fn work(&mut self) {
         while let Some((work, _active)) = self.walk.pending.next(self.walk.cancel) {
             match work {
-                Work::Roots => self.roots(),
-                Work::Read(directory) => self.read(directory),
-                Work::Files(directory, names) => self.files(&directory, names),
-                Work::Enter(parent, mut names) => {
+                WalkTask::Roots => self.roots(),
+                WalkTask::Read(directory) => self.read(directory),
+                WalkTask::Files(directory, names) => self.files(&directory, names),
+                WalkTask::Enter(parent, mut names) => {
                     names.take(|name, _, _| {
                         if let Some(child) = self.enter(&parent, &parent.node, &parent.tree, name) {
-                            self.walk.pending.push([Work::Read(child)]);
+                            self.walk.pending.push([WalkTask::Read(child)]);
                         }
                     });
                     if !names.is_empty() {
-                        self.walk.pending.push([Work::Enter(parent, names)]);
+                        self.walk.pending.push([WalkTask::Enter(parent, names)]);
                     }
                 }
-                Work::EnterClosed(node, tree, names) => self.enter_closed(&node, &tree, names),
+                WalkTask::EnterClosed(node, tree, names) => self.enter_closed(&node, &tree, names),
             }
         }
     }
@@ -201,7 +201,9 @@ impl<'w, 'a> Walker<'w, 'a> {
                 return;
             }
             if let Some(directory) = self.root(path) {
-                self.walk.pending.push([Work::Roots, Work::Read(directory)]);
+                self.walk
+                    .pending
+                    .push([WalkTask::Roots, WalkTask::Read(directory)]);
                 return;
             }
         }
@@ -216,10 +218,13 @@ impl<'w, 'a> Walker<'w, 'a> {
         let (files, more) = self.read_some(&directory, &mut subdirectories);
         let mut work = Vec::with_capacity(2);
         if more {
-            work.push(Work::Read(Arc::clone(&directory)));
+            work.push(WalkTask::Read(Arc::clone(&directory)));
         }
         if !subdirectories.is_empty() {
-            work.push(Work::Enter(Arc::clone(&directory), subdirectories.finish()));
+            work.push(WalkTask::Enter(
+                Arc::clone(&directory),
+                subdirectories.finish(),
+            ));
         }
         self.walk.pending.push(work);
         self.files(&directory, files);
@@ -245,9 +250,9 @@ impl<'w, 'a> Walker<'w, 'a> {
             let (node, tree) = (Arc::clone(node), Arc::clone(tree));
             self.walk
                 .pending
-                .push([Work::EnterClosed(node, tree, names)]);
+                .push([WalkTask::EnterClosed(node, tree, names)]);
         }
-        self.walk.pending.push(first.map(Work::Read));
+        self.walk.pending.push(first.map(WalkTask::Read));
     }
 
     /// Fill the buffer once and sort its entries. The flag tells whether there is more to read.
@@ -318,7 +323,7 @@ impl<'w, 'a> Walker<'w, 'a> {
                 let half = names.split();
                 self.walk
                     .pending
-                    .push([Work::Files(Arc::clone(directory), half)]);
+                    .push([WalkTask::Files(Arc::clone(directory), half)]);
             }
             let settled = inodes.filter(|_| settled);
             let looked = names.take(|name, inode, kind| {
@@ -437,9 +442,9 @@ impl<'w, 'a> Walker<'w, 'a> {
             let (node, tree) = (Arc::clone(node), Arc::clone(tree));
             self.walk
                 .pending
-                .push([Work::EnterClosed(node, tree, names)]);
+                .push([WalkTask::EnterClosed(node, tree, names)]);
         }
-        self.walk.pending.push(child.map(Work::Read));
+        self.walk.pending.push(child.map(WalkTask::Read));
     }
 
     fn cannot_enter(&self, node: &Node, name: &CStr, errno: Errno) -> Option<Arc<Directory>> {

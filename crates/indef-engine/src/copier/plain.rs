@@ -15,7 +15,7 @@ use crate::sync::lock;
 const MOST_THREADS: usize = 16;
 
 /// The work that is left, or the error that ended it.
-struct Work<'a> {
+struct WorkLeft<'a> {
     pieces: CopyPieces<'a>,
     error: Option<io::Error>,
 }
@@ -28,7 +28,7 @@ pub(super) fn copy(
     depth: usize,
     size: usize,
 ) -> io::Result<()> {
-    let work = Mutex::new(Work {
+    let work = Mutex::new(WorkLeft {
         pieces,
         error: None,
     });
@@ -49,7 +49,7 @@ pub(super) fn copy(
     work.error.map_or(Ok(()), Err)
 }
 
-fn work_off(work: &Mutex<Work<'_>>, from: &File, to: &File, size: usize) {
+fn work_off(work: &Mutex<WorkLeft<'_>>, from: &File, to: &File, size: usize) {
     let mut buffers = Buffers::new(1, size);
     loop {
         let mut guard = lock(work);

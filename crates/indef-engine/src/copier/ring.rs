@@ -19,16 +19,16 @@ use crate::uring;
 
 /// The present use of a buffer.
 #[derive(Clone, Copy, Debug)]
-enum Stage {
+enum CopyStage {
     Read,
     Write,
 }
 
 /// A buffer in use: bytes from `begin` on are requested.
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct RingSlot {
     piece: CopyPiece,
-    stage: Stage,
+    stage: CopyStage,
     begin: usize,
 }
 
@@ -41,7 +41,7 @@ struct UnknownRequest;
 pub(super) struct Ring {
     ring: IoUring,
     buffers: Buffers,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<RingSlot>>,
     in_flight: usize,
 }
 
@@ -86,9 +86,9 @@ impl Ring {
                 let Some(&index) = free.last() else { break };
                 let Some(piece) = pieces.next() else { break };
                 free.pop();
-                let slot = Slot {
+                let slot = RingSlot {
                     piece,
-                    stage: Stage::Read,
+                    stage: CopyStage::Read,
                     begin: 0,
                 };
                 if let Err(error) = self.request(index, slot, from, to) {
@@ -126,7 +126,12 @@ impl Ring {
 
     /// Take the result of a request that is done. Returns the next request of its slot, if there is
     /// one.
-    fn completed(&mut self, index: usize, result: i32, from: &File) -> io::Result<Option<Slot>> {
+    fn completed(
+        &mut self,
+        index: usize,
+        result: i32,
+        from: &File,
+    ) -> io::Result<Option<RingSlot>> {
         let Some(slot) = self.slots[index].take() else {
             return Err(io::Error::other(UnknownRequest));
         };
@@ -139,20 +144,20 @@ impl Ring {
         }
         let done = slot.begin + result as usize;
         match slot.stage {
-            Stage::Read => match after_read(from, slot.piece, done)? {
-                AfterRead::From(begin) => Ok(Some(Slot { begin, ..slot })),
+            CopyStage::Read => match after_read(from, slot.piece, done)? {
+                AfterRead::From(begin) => Ok(Some(RingSlot { begin, ..slot })),
                 AfterRead::Complete => {
                     self.buffers.get(index)[done..slot.piece.length].fill(0);
-                    Ok(Some(Slot {
-                        stage: Stage::Write,
+                    Ok(Some(RingSlot {
+                        stage: CopyStage::Write,
                         begin: 0,
                         ..slot
                     }))
                 }
             },
-            Stage::Write if done == slot.piece.length => Ok(None),
-            Stage::Write if result == 0 => Err(io::ErrorKind::WriteZero.into()),
-            Stage::Write => Ok(Some(Slot {
+            CopyStage::Write if done == slot.piece.length => Ok(None),
+            CopyStage::Write if result == 0 => Err(io::ErrorKind::WriteZero.into()),
+            CopyStage::Write => Ok(Some(RingSlot {
                 begin: done,
                 ..slot
             })),
@@ -160,10 +165,10 @@ impl Ring {
     }
 
     /// Queue the request that `slot` describes. There is always room: one request for each slot.
-    fn request(&mut self, index: usize, slot: Slot, from: &File, to: &File) -> io::Result<()> {
+    fn request(&mut self, index: usize, slot: RingSlot, from: &File, to: &File) -> io::Result<()> {
         let fd = match slot.stage {
-            Stage::Read => from.as_raw_fd(),
-            Stage::Write => to.as_raw_fd(),
+            CopyStage::Read => from.as_raw_fd(),
+            CopyStage::Write => to.as_raw_fd(),
         };
         let entry = self.entry(index, slot, fd);
         // SAFETY: the memory that the entry names belongs to `self.buffers`, is not touched while
@@ -174,15 +179,15 @@ impl Ring {
         Ok(())
     }
 
-    fn entry(&mut self, index: usize, slot: Slot, fd: RawFd) -> Entry {
+    fn entry(&mut self, index: usize, slot: RingSlot, fd: RawFd) -> Entry {
         let memory = &mut self.buffers.get(index)[slot.begin..slot.piece.length];
         let (pointer, length) = (memory.as_mut_ptr(), memory.len() as u32);
         let offset = slot.piece.offset + slot.begin as u64;
         match slot.stage {
-            Stage::Read => opcode::Read::new(Fd(fd), pointer, length)
+            CopyStage::Read => opcode::Read::new(Fd(fd), pointer, length)
                 .offset(offset)
                 .build(),
-            Stage::Write => opcode::Write::new(Fd(fd), pointer, length)
+            CopyStage::Write => opcode::Write::new(Fd(fd), pointer, length)
                 .offset(offset)
                 .build(),
         }

@@ -34,7 +34,7 @@ const MAX_LINE: u64 = 1024;
 type FileId = (u64, u64);
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
+struct JournalHeader {
     #[serde(rename = "indef-journal")]
     version: u64,
     limit_bytes: Bytes,
@@ -94,7 +94,7 @@ impl Kept {
 
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(super) enum Entry {
+pub(super) enum JournalEntry {
     Reserved(u64, u64, Bytes),
     Settled(u64, u64, Bytes, Bytes),
     Done(u64, u64),
@@ -107,7 +107,7 @@ pub(super) fn write_header(
     limit: Bytes,
     options: &RunOptions,
 ) -> io::Result<()> {
-    let header = Header {
+    let header = JournalHeader {
         version: VERSION,
         limit_bytes: limit,
         process: std::process::id(),
@@ -116,7 +116,7 @@ pub(super) fn write_header(
     write_line(out, &header)
 }
 
-pub(super) fn write_entry(out: &mut impl Write, entry: &Entry) -> io::Result<()> {
+pub(super) fn write_entry(out: &mut impl Write, entry: &JournalEntry) -> io::Result<()> {
     write_line(out, entry)
 }
 
@@ -170,7 +170,7 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
         }
         let damaged = |_| ReadError::Line(number);
         if number == 1 {
-            let header: Header = serde_json::from_slice(&line).map_err(damaged)?;
+            let header: JournalHeader = serde_json::from_slice(&line).map_err(damaged)?;
             if !(1..=VERSION).contains(&header.version) {
                 return Err(ReadError::Line(1));
             }
@@ -191,22 +191,22 @@ pub(super) fn read(input: impl Read) -> Result<History, ReadError> {
     Ok(history)
 }
 
-fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: Entry) {
+fn apply(history: &mut History, open: &mut HashMap<FileId, u64>, entry: JournalEntry) {
     match entry {
-        Entry::Reserved(dev, inode, bytes) => {
+        JournalEntry::Reserved(dev, inode, bytes) => {
             let reserved = open.entry((dev, inode)).or_default();
             *reserved = reserved.saturating_add(bytes.get());
         }
-        Entry::Settled(dev, inode, reserved, spent) => {
+        JournalEntry::Settled(dev, inode, reserved, spent) => {
             let left = open.entry((dev, inode)).or_default();
             *left = left.saturating_sub(reserved.get());
             history.spent = history.spent.saturating_add(spent);
         }
-        Entry::Done(dev, inode) => {
+        JournalEntry::Done(dev, inode) => {
             history.done.insert((dev, inode));
         }
-        Entry::Process(process) => history.process = process,
-        Entry::Options(options) => history.options = Some(options),
+        JournalEntry::Process(process) => history.process = process,
+        JournalEntry::Options(options) => history.options = Some(options),
     }
 }
 
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    fn journal(entries: &[Entry]) -> Vec<u8> {
+    fn journal(entries: &[JournalEntry]) -> Vec<u8> {
         let mut out = Vec::new();
         write_header(&mut out, Bytes(1000), &RunOptions::default()).unwrap();
         for entry in entries {
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn what_was_reserved_and_never_settled_counts_as_spent() {
         let text = journal(&[
-            Entry::Reserved(1, 2, Bytes(100)),
-            Entry::Settled(1, 2, Bytes(100), Bytes(60)),
-            Entry::Done(1, 2),
-            Entry::Reserved(1, 3, Bytes(50)),
-            Entry::Reserved(1, 3, Bytes(7)),
-            Entry::Settled(1, 3, Bytes(50), Bytes(1)),
+            JournalEntry::Reserved(1, 2, Bytes(100)),
+            JournalEntry::Settled(1, 2, Bytes(100), Bytes(60)),
+            JournalEntry::Done(1, 2),
+            JournalEntry::Reserved(1, 3, Bytes(50)),
+            JournalEntry::Reserved(1, 3, Bytes(7)),
+            JournalEntry::Settled(1, 3, Bytes(50), Bytes(1)),
         ]);
         let history = read(&text[..]).unwrap();
         assert_eq!(history.limit, Bytes(1000));
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_torn_line_is_ignored_and_a_damaged_one_is_not() {
-        let text = journal(&[Entry::Done(1, 2), Entry::Done(1, 3)]);
+        let text = journal(&[JournalEntry::Done(1, 2), JournalEntry::Done(1, 3)]);
         for cut in 1..13 {
             let history = read(&text[..text.len() - cut]).unwrap();
             assert_eq!(history.done, HashSet::from([(1, 2)]), "{cut}");
@@ -273,9 +273,9 @@ mod tests {
             ..RunOptions::default()
         };
         let text = journal(&[
-            Entry::Process(77),
-            Entry::Options(Kept::from(&options)),
-            Entry::Done(1, 2),
+            JournalEntry::Process(77),
+            JournalEntry::Options(Kept::from(&options)),
+            JournalEntry::Done(1, 2),
         ]);
         let history = read(&text[..]).unwrap();
         assert_eq!(history.process, 77);

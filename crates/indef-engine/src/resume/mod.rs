@@ -37,11 +37,11 @@ use indef_fs::FsError;
 use rustix::fs::{FlockOperation, flock};
 use units::Bytes;
 
-use self::journal::{Entry, History, ReadError};
+use self::journal::{History, JournalEntry, ReadError};
 use crate::{
     absolute,
     process::is_ending,
-    run::{Event, Observer, RunOptions},
+    run::{Observer, RunEvent, RunOptions},
     sync::lock,
 };
 
@@ -283,8 +283,8 @@ impl StoredRun {
 
     /// Note in the journal that this process goes on with a resumed run, and with which options.
     pub fn continue_with(&self, options: &RunOptions) {
-        self.append(&Entry::Process(std::process::id()));
-        self.append(&Entry::Options(options.into()));
+        self.append(&JournalEntry::Process(std::process::id()));
+        self.append(&JournalEntry::Options(options.into()));
     }
 
     /// An observer that keeps the journal and tells `inner` everything.
@@ -312,7 +312,7 @@ impl StoredRun {
         Ok(())
     }
 
-    fn append(&self, entry: &Entry) {
+    fn append(&self, entry: &JournalEntry) {
         if let Err(error) = journal::write_entry(&mut *lock(&self.journal), entry)
             && !self.broken.swap(true, Ordering::Relaxed)
         {
@@ -327,21 +327,22 @@ struct Keeper<'a> {
 }
 
 impl Observer for Keeper<'_> {
-    fn on(&self, event: Event<'_>) {
+    fn on(&self, event: RunEvent<'_>) {
         match event {
-            Event::Reserved { id, bytes } => {
-                self.run.append(&Entry::Reserved(id.dev, id.inode, bytes));
+            RunEvent::Reserved { id, bytes } => {
+                self.run
+                    .append(&JournalEntry::Reserved(id.dev, id.inode, bytes));
             }
-            Event::Settled {
+            RunEvent::Settled {
                 id,
                 reserved,
                 spent,
             } => {
-                let entry = Entry::Settled(id.dev, id.inode, reserved, spent);
+                let entry = JournalEntry::Settled(id.dev, id.inode, reserved, spent);
                 self.run.append(&entry);
             }
-            Event::FileDone(result) if !result.is_unfinished() => {
-                let entry = Entry::Done(result.id.dev, result.id.inode);
+            RunEvent::FileDone(result) if !result.is_unfinished() => {
+                let entry = JournalEntry::Done(result.id.dev, result.id.inode);
                 self.run.append(&entry);
             }
             _ => {}

@@ -86,19 +86,19 @@ fn a_run_goes_on_where_it_was_killed() {
     {
         let observer = run.observer(&());
         for inode in [0, 1, 2] {
-            observer.on(Event::Reserved {
+            observer.on(RunEvent::Reserved {
                 id: id(inode),
                 bytes: Bytes::mib(1),
             });
         }
-        observer.on(Event::Settled {
+        observer.on(RunEvent::Settled {
             id: id(0),
             reserved: Bytes::mib(1),
             spent: Bytes::kib(512),
         });
-        observer.on(Event::FileDone(&result(0, None)));
+        observer.on(RunEvent::FileDone(&result(0, None)));
         let stopped = Reason::Skip(SkipReason::Stopped);
-        observer.on(Event::FileDone(&result(1, Some(stopped))));
+        observer.on(RunEvent::FileDone(&result(1, Some(stopped))));
     }
     // While it lives, nobody else gets it.
     is_running(dir.path());
@@ -127,7 +127,7 @@ fn a_run_goes_on_where_it_was_killed() {
     resumed
         .run
         .observer(&())
-        .on(Event::FileDone(&result(3, None)));
+        .on(RunEvent::FileDone(&result(3, None)));
     drop(resumed);
 
     let resumed = StoredRun::newest(dir.path()).unwrap().unwrap();
@@ -214,7 +214,7 @@ fn a_new_plan_replaces_those_that_it_covers() {
     drop(left);
     // A file that is done needs no cover.
     let half = store(dir.path(), 1..3);
-    half.observer(&()).on(Event::FileDone(&result(2, None)));
+    half.observer(&()).on(RunEvent::FileDone(&result(2, None)));
     drop(half);
     assert_eq!(
         StoredRun::supersede(dir.path(), &|plan| plan.inode == 1).unwrap(),

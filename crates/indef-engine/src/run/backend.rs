@@ -10,12 +10,12 @@ use units::FileRange;
 
 use indef_core::{SkipReason, layout::Layout};
 
-use super::job::Job;
+use super::job::FileJob;
 use crate::Copier;
 
 /// Files, maps and engines.
 pub(super) trait Backend: Sync {
-    fn open(&self, job: &Job) -> Result<Target, Refusal>;
+    fn open(&self, job: &FileJob) -> Result<Target, Refusal>;
     fn file_system(&self, target: &Target) -> Result<Filesystem, FsError>;
     fn relocator(
         &self,
@@ -40,7 +40,7 @@ pub(super) struct Kernel<'a> {
 }
 
 impl Backend for Kernel<'_> {
-    fn open(&self, job: &Job) -> Result<Target, Refusal> {
+    fn open(&self, job: &FileJob) -> Result<Target, Refusal> {
         let (root, below) = job.place.as_ref().ok_or(SkipReason::Changed)?;
         let root = self.roots.get(root, job.mounts)?;
         Target::open_beneath(&root, below, Some((job.id, job.born)))

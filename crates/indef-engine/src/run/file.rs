@@ -10,9 +10,9 @@ use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    Event, ExtentMaps, FileError, FileResult, Reason, Status,
+    ExtentMaps, FileError, FileResult, Reason, RunEvent, Status,
     extent_maps::MapEntry,
-    job::{Job, status_of},
+    job::{FileJob, status_of},
     shared::Run,
     survey::{Judged, Survey, survey},
     volume::Volume,
@@ -28,7 +28,7 @@ const GROUP: u64 = 64 << 20;
 
 /// A file that is being moved.
 pub(super) struct OpenFile {
-    job: Job,
+    job: FileJob,
     pub(super) target: Target,
     pub(super) volume: Arc<Volume>,
     engine: usize,
@@ -41,11 +41,11 @@ pub(super) struct OpenFile {
     planned: Bytes,
     /// Workers that move pieces of it right now.
     pub(super) sharers: AtomicU64,
-    progress: Mutex<Progress>,
+    progress: Mutex<FileProgress>,
 }
 
 #[derive(Default)]
-struct Progress {
+struct FileProgress {
     moved: Moved,
     reason: Option<Reason>,
     pieces_left: usize,
@@ -113,7 +113,7 @@ impl OpenFile {
     }
 }
 
-impl Progress {
+impl FileProgress {
     /// Of several reasons an error counts most, then that the run was stopped, then the first.
     fn add_reason(&mut self, reason: Option<Reason>) {
         let weight = |reason: &Reason| match reason {
@@ -142,11 +142,11 @@ pub(super) enum Opened {
 
 impl Run<'_> {
     /// Look at a file as it is now.
-    pub(super) fn open(&self, job: Job, mapper: &mut Mapper) -> Opened {
+    pub(super) fn open(&self, job: FileJob, mapper: &mut Mapper) -> Opened {
         if let Some(reason) = job.skip {
             return finished(job, Reason::Skip(reason));
         }
-        self.observer.on(Event::FileStarted { path: &job.path });
+        self.observer.on(RunEvent::FileStarted { path: &job.path });
         let target = match self.backend.open(&job) {
             Ok(target) => target,
             Err(refusal) => return finished(job, refusal.into()),
@@ -198,7 +198,7 @@ impl Run<'_> {
 
     /// Of the ranges as they are now, take those that are worth moving and within the budget.
     fn select(&self, mut file: OpenFile, ranges: Vec<Judged>) -> Opened {
-        let mut progress = Progress::default();
+        let mut progress = FileProgress::default();
         let mut worth = Vec::with_capacity(ranges.len());
         if ranges.is_empty() {
             progress.add_reason(Some(Reason::Skip(SkipReason::Empty)));
@@ -382,7 +382,7 @@ fn is_as_opened(target: &Target) -> bool {
     })
 }
 
-fn finished(job: Job, reason: Reason) -> Opened {
+fn finished(job: FileJob, reason: Reason) -> Opened {
     Opened::Finished(Box::new(job.result(status_of(&reason), Some(reason))))
 }
 

@@ -12,7 +12,7 @@ use units::{Bytes, FileRange};
 use super::{FileResult, Reason, Status};
 
 /// One file to be worked on.
-pub(super) struct Job {
+pub(super) struct FileJob {
     pub(super) path: PathBuf,
     /// The root, and the path beneath it.
     pub(super) place: Option<(PathBuf, PathBuf)>,
@@ -28,7 +28,7 @@ pub(super) struct Job {
     pub(super) skip: Option<SkipReason>,
 }
 
-impl Job {
+impl FileJob {
     pub(super) fn new(plan: FilePlan) -> Box<Self> {
         let runs = plan.runs().into_boxed_slice();
         let skip = plan.skip.or_else(|| {
@@ -89,7 +89,7 @@ impl Job {
 }
 
 /// The best gain for each byte first: whatever ends the run, the most useful part is done.
-pub(super) fn order(jobs: &mut [Box<Job>]) {
+pub(super) fn order(jobs: &mut [Box<FileJob>]) {
     jobs.sort_by(|a, b| b.gain_per_byte().total_cmp(&a.gain_per_byte()));
 }
 

@@ -51,7 +51,7 @@ use units::{Bytes, Nanos};
 
 pub use error::FileError;
 pub use extent_maps::{ExtentMaps, MapEntry};
-pub use observe::{Event, Observer};
+pub use observe::{Observer, RunEvent};
 pub use options::RunOptions;
 pub use result::{FileResult, Reason, RunResult, Status, StopCause, Totals};
 
@@ -59,7 +59,7 @@ use self::{
     backend::{Backend, Kernel},
     extent_maps::Worst,
     file::{Opened, Piece},
-    job::Job,
+    job::FileJob,
     limits::{Budget, Pace, Stop},
     piece::PieceEnd,
     schedule::{Schedule, Task},
@@ -98,7 +98,7 @@ fn run_with(
     observer: &dyn Observer,
 ) -> RunResult {
     let begin = Instant::now();
-    let mut jobs: Vec<_> = plans.into_iter().map(Job::new).collect();
+    let mut jobs: Vec<_> = plans.into_iter().map(FileJob::new).collect();
     job::order(&mut jobs);
     let files = jobs.len();
     let planned: Bytes = jobs
@@ -106,7 +106,7 @@ fn run_with(
         .map(|job| job.cost)
         .fold(Bytes::ZERO, Bytes::saturating_add);
     let bytes = options.budget.map_or(planned, |budget| budget.min(planned));
-    observer.on(Event::Planned {
+    observer.on(RunEvent::Planned {
         files: files as u64,
         bytes,
     });
@@ -209,7 +209,7 @@ impl Run<'_> {
     }
 
     /// Open a file; a panic on the way is that file's failure.
-    fn open_safely(&self, job: Job, mapper: &mut Mapper) -> Vec<Piece> {
+    fn open_safely(&self, job: FileJob, mapper: &mut Mapper) -> Vec<Piece> {
         let (path, id, fs) = (job.path.clone(), job.id, job.fs.clone());
         let extents = job.extents_before;
         match catch_unwind(AssertUnwindSafe(|| self.open(job, mapper))) {
@@ -234,7 +234,7 @@ impl Run<'_> {
                     chunks: Vec::new(),
                 };
                 let reason = panicked(&*panic);
-                self.done(Job::new(plan).result(Status::Failed, Some(reason)));
+                self.done(FileJob::new(plan).result(Status::Failed, Some(reason)));
                 Vec::new()
             }
         }
@@ -249,7 +249,7 @@ impl Run<'_> {
             }
         });
         self.budget.settle(piece.cost, end.spent);
-        self.observer.on(Event::Settled {
+        self.observer.on(RunEvent::Settled {
             id: piece.file.target.id,
             reserved: piece.cost,
             spent: end.spent,
@@ -265,7 +265,7 @@ impl Run<'_> {
         if let Some(Reason::Failed(error)) = &result.reason {
             tracing::error!(path = %result.path.display(), %error, "failed");
         }
-        self.observer.on(Event::FileDone(&result));
+        self.observer.on(RunEvent::FileDone(&result));
         lock(&self.results).push(result);
     }
 
@@ -273,7 +273,7 @@ impl Run<'_> {
         if let Some(cause) = self.stop.cause()
             && !self.said_stopping.swap(true, Ordering::Relaxed)
         {
-            self.observer.on(Event::Stopping(cause));
+            self.observer.on(RunEvent::Stopping(cause));
         }
     }
 

@@ -10,7 +10,7 @@ use super::{FileResult, Reason, StopCause};
 /// Something happened.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Event<'a> {
+pub enum RunEvent<'a> {
     /// First of all: the amount of work.
     Planned {
         /// Files.
@@ -64,16 +64,16 @@ pub enum Event<'a> {
 /// A receiver of events. Called from all workers, so it should be quick.
 pub trait Observer: Sync {
     /// Something happened.
-    fn on(&self, event: Event<'_>);
+    fn on(&self, event: RunEvent<'_>);
 }
 
 /// Ignores all events.
 impl Observer for () {
-    fn on(&self, _: Event<'_>) {}
+    fn on(&self, _: RunEvent<'_>) {}
 }
 
-impl<F: Fn(Event<'_>) + Sync> Observer for F {
-    fn on(&self, event: Event<'_>) {
+impl<F: Fn(RunEvent<'_>) + Sync> Observer for F {
+    fn on(&self, event: RunEvent<'_>) {
         self(event);
     }
 }

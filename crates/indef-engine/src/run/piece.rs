@@ -15,7 +15,7 @@ use indef_fs::{Moved, RangeCopier, Refusal, Step};
 use units::{Bytes, FileRange};
 
 use super::{
-    Event, FileError, Reason,
+    FileError, Reason, RunEvent,
     file::{Piece, Sharing},
     result,
     shared::Run,
@@ -59,7 +59,7 @@ impl Run<'_> {
                 return end;
             }
         };
-        self.observer.on(Event::Reserved {
+        self.observer.on(RunEvent::Reserved {
             id: file.target.id,
             bytes: piece.cost,
         });
@@ -199,7 +199,7 @@ impl Meter<'_, '_> {
     fn wrote(&self, planned: Bytes, bytes: Bytes) {
         self.run.pace.settle(planned, bytes);
         if !bytes.is_zero() {
-            self.run.observer.on(Event::Progress { bytes });
+            self.run.observer.on(RunEvent::Progress { bytes });
         }
     }
 

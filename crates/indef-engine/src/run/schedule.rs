@@ -6,23 +6,23 @@ use std::{
     sync::{Condvar, Mutex, PoisonError},
 };
 
-use super::{file::Piece, job::Job, limits::Stop};
+use super::{file::Piece, job::FileJob, limits::Stop};
 use crate::sync::lock;
 
 pub(super) enum Task<'a> {
     /// Open a file, find out what is to be done, and begin.
-    File(Box<Job>, Opening<'a>),
+    File(Box<FileJob>, Opening<'a>),
     /// Move a piece of a file.
     Piece(Piece),
 }
 
 pub(super) struct Schedule {
-    state: Mutex<State>,
+    state: Mutex<Backlog>,
     changed: Condvar,
 }
 
-struct State {
-    jobs: VecDeque<Box<Job>>,
+struct Backlog {
+    jobs: VecDeque<Box<FileJob>>,
     pieces: VecDeque<Piece>,
     /// Workers that open files, and so may add pieces.
     opening: usize,
@@ -33,9 +33,9 @@ impl Schedule {
         clippy::vec_box,
         reason = "jobs are freed one by one while results take their place"
     )]
-    pub(super) fn new(jobs: Vec<Box<Job>>) -> Self {
+    pub(super) fn new(jobs: Vec<Box<FileJob>>) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(Backlog {
                 jobs: jobs.into(),
                 pieces: VecDeque::new(),
                 opening: 0,
@@ -72,7 +72,7 @@ impl Schedule {
     }
 
     /// The jobs that nobody began.
-    pub(super) fn rest(self) -> impl Iterator<Item = Box<Job>> {
+    pub(super) fn rest(self) -> impl Iterator<Item = Box<FileJob>> {
         self.state
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner)

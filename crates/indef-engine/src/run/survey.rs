@@ -88,7 +88,7 @@ pub(super) fn survey(
     keep_map: bool,
     mapper: &mut Mapper,
 ) -> Result<Survey, Refusal> {
-    let mut pass = Pass::new(ranges, keep_map);
+    let mut pass = RangePass::new(ranges, keep_map);
     let (mut start, mut fresh_from, mut length, mut sync) = (0, 0, WINDOW, sync);
     while fresh_from < end.get() {
         let window_end = fresh_from.saturating_add(length).min(end.get());
@@ -123,7 +123,7 @@ pub(super) fn survey(
     Ok(pass.finish())
 }
 
-struct Pass {
+struct RangePass {
     survey: Survey,
     map: Option<MapBuilder>,
     ranges: Vec<Judging>,
@@ -131,7 +131,7 @@ struct Pass {
     next: usize,
 }
 
-impl Pass {
+impl RangePass {
     fn new(ranges: &[FileRange], keep_map: bool) -> Self {
         Self {
             survey: Survey::default(),
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     fn judge(layout: &Layout, ranges: &[FileRange]) -> Survey {
-        let mut pass = Pass::new(ranges, false);
+        let mut pass = RangePass::new(ranges, false);
         let mut previous = None;
         for extent in layout.extents() {
             pass.extent(extent, previous.as_ref());

@@ -319,8 +319,8 @@ fn the_rate_is_kept_with_and_without_copying() {
             ..options()
         };
         let progress = Mutex::new(Bytes::ZERO);
-        let observer = |event: Event<'_>| {
-            if let Event::Progress { bytes } = event {
+        let observer = |event: RunEvent<'_>| {
+            if let RunEvent::Progress { bytes } = event {
                 *progress.lock().unwrap() += bytes;
             }
         };
@@ -426,9 +426,9 @@ fn a_stop_comes_after_the_current_step_and_the_rest_is_named() {
         .collect();
     let cancel = Cancel::new();
     let stopping = AtomicBool::new(false);
-    let observer = |event: Event<'_>| match event {
-        Event::FileDone(_) => cancel.cancel(),
-        Event::Stopping(cause) => {
+    let observer = |event: RunEvent<'_>| match event {
+        RunEvent::FileDone(_) => cancel.cancel(),
+        RunEvent::Stopping(cause) => {
             assert_eq!(cause, StopCause::Cancelled);
             stopping.store(true, Ordering::Relaxed);
         }
@@ -469,8 +469,8 @@ fn nothing_left_to_do_is_not_stopped() {
     let sim = Simulated::new();
     let plan = sim.file("one", 4, BLOCK);
     let cancel = Cancel::new();
-    let observer = |event: Event<'_>| {
-        if matches!(event, Event::FileDone(_)) {
+    let observer = |event: RunEvent<'_>| {
+        if matches!(event, RunEvent::FileDone(_)) {
             cancel.cancel();
         }
     };
@@ -569,11 +569,11 @@ fn what_is_reserved_is_settled() {
     plans.push(sim.file("good", 16, BLOCK));
     let open = Mutex::new(std::collections::HashMap::new());
     let spent = Mutex::new(Bytes::ZERO);
-    let observer = |event: Event<'_>| match event {
-        Event::Reserved { id, bytes } => {
+    let observer = |event: RunEvent<'_>| match event {
+        RunEvent::Reserved { id, bytes } => {
             open.lock().unwrap().insert(id.inode, bytes);
         }
-        Event::Settled {
+        RunEvent::Settled {
             id,
             reserved,
             spent: now,
@@ -596,9 +596,9 @@ fn an_observer_that_panics_ends_the_run_instead_of_hanging_it() {
     let plans: Vec<_> = (0..20)
         .map(|n| sim.file(&format!("{n}"), 4, BLOCK))
         .collect();
-    let observer = |event: Event<'_>| {
+    let observer = |event: RunEvent<'_>| {
         assert!(
-            !matches!(event, Event::FileStarted { .. }),
+            !matches!(event, RunEvent::FileStarted { .. }),
             "as it was told"
         );
     };
@@ -610,8 +610,8 @@ fn an_observer_that_panics_ends_the_run_instead_of_hanging_it() {
     let plans: Vec<_> = (0..20)
         .map(|n| sim.file(&format!("{n}"), 4, BLOCK))
         .collect();
-    let observer = |event: Event<'_>| {
-        assert!(!matches!(event, Event::FileDone(_)), "as it was told");
+    let observer = |event: RunEvent<'_>| {
+        assert!(!matches!(event, RunEvent::FileDone(_)), "as it was told");
     };
     let ended = catch_unwind(AssertUnwindSafe(|| {
         sim.run_until(plans, &options(), &Cancel::new(), &observer)

@@ -11,7 +11,7 @@ use indef_fs::{EngineOptions, FsError, Refusal, Relocator, Target};
 use units::Bytes;
 
 use super::{
-    Event, Observer, Reason, RunOptions, backend::Backend, limits::Stop, step_size::StepSize,
+    Observer, Reason, RunEvent, RunOptions, backend::Backend, limits::Stop, step_size::StepSize,
 };
 use crate::sync::lock;
 
@@ -22,7 +22,7 @@ pub(super) struct Volume {
     engines: Vec<Box<dyn Relocator>>,
     /// The most telling reason of the engines that are not available.
     refusal: Option<Reason>,
-    pub(super) room: Room,
+    pub(super) room: FreeShare,
     /// The size of steps in which several files are moved together.
     pub(super) step_size: OnceLock<Arc<Mutex<StepSize>>>,
     /// Whether it has workers of its own, for an engine that moves files together.
@@ -62,7 +62,7 @@ impl Volume {
         }
         if let Some(instead) = engines.first() {
             for (engine, reason) in &refused_engines {
-                observer.on(Event::Fallback {
+                observer.on(RunEvent::Fallback {
                     place: fs.mount.as_ref().map(|mount| &*mount.point),
                     engine: *engine,
                     instead: instead.name(),
@@ -74,7 +74,7 @@ impl Volume {
             name: fs.kind.to_string().into(),
             engines,
             refusal: most_telling(refused_engines.into_iter().map(|(_, reason)| reason)),
-            room: Room::new(options.min_free_pct),
+            room: FreeShare::new(options.min_free_pct),
             step_size: OnceLock::new(),
             gathers: AtomicBool::new(false),
         })
@@ -148,7 +148,7 @@ impl Volumes {
 }
 
 /// Keeps a share of a file system free, however many donors are filled at the same time.
-pub(super) struct Room {
+pub(super) struct FreeShare {
     min_free_pct: f64,
     /// Bytes that relocations under way will take. A part of them is taken already, so it may count
     /// twice: then a relocation waits for others to end before it is refused.
@@ -156,7 +156,7 @@ pub(super) struct Room {
     released: Condvar,
 }
 
-impl Room {
+impl FreeShare {
     fn new(min_free_pct: f64) -> Self {
         Self {
             min_free_pct,
@@ -202,7 +202,7 @@ impl Room {
 
 /// A promise of room.
 pub(super) struct Ticket<'a> {
-    room: &'a Room,
+    room: &'a FreeShare,
     bytes: u64,
 }
 

@@ -5,14 +5,14 @@ use std::time::Instant;
 use indef_core::layout::Layout;
 use units::{Bytes, FileRange};
 
-use super::compression::Way;
+use super::compression::CompressionWay;
 use crate::{CacheRecord, Target};
 
 /// A part of a piece inside a batch.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct CalledRange {
     pub(super) range: FileRange,
-    pub(super) way: Way,
+    pub(super) way: CompressionWay,
     pub(super) encoded: bool,
     pub(super) before: Layout,
     pub(super) mapped: Instant,
@@ -22,7 +22,7 @@ pub(super) struct Part {
 /// Ranges that are moved, written back and checked together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<CalledRange>,
     /// The number of ranges that the reader had been asked for when the batch was closed.
     pub(super) asked: u64,
 }
@@ -41,13 +41,13 @@ impl Batch {
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct Defragmented {
     pub(super) before: u64,
     pub(super) after: u64,
     pub(super) relocated: Bytes,
 }
 
-impl Outcome {
+impl Defragmented {
     pub(super) fn better(self) -> bool {
         self.after < self.before && !self.relocated.is_zero()
     }

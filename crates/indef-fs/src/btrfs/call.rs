@@ -9,17 +9,17 @@ use indef_core::SkipReason;
 use rustix::io::Errno;
 use units::{Bytes, FileOffset, Nanos};
 
-use super::{compression::Way, pieces::CLUSTER};
+use super::{compression::CompressionWay, pieces::CLUSTER};
 use crate::{Moved, Refusal, Target};
 
 /// How much of `rest` the next ioctl gets. Before 6.17 the kernel leaves an extent alone that is
 /// the only one of its cluster and that no neighbour follows: with the odd length first, the last
 /// cluster is a full one.
-pub(super) fn piece_of(rest: Bytes, way: Way, limit: Bytes, block: Bytes) -> Bytes {
+pub(super) fn piece_of(rest: Bytes, way: CompressionWay, limit: Bytes, block: Bytes) -> Bytes {
     let limit = whole(limit, block).max(block);
     let odd = Bytes(rest.get() % CLUSTER.get());
     let first = match way {
-        Way::Plain if !odd.is_zero() && rest > CLUSTER => odd,
+        CompressionWay::Plain if !odd.is_zero() && rest > CLUSTER => odd,
         _ => rest,
     };
     let whole_clusters = whole(limit, CLUSTER);
@@ -113,7 +113,7 @@ mod tests {
     fn on_old_kernels_the_odd_length_comes_first() {
         let block = Bytes::kib(4);
         let piece = |rest, way, limit| piece_of(rest, way, limit, block);
-        let plain = Way::Plain;
+        let plain = CompressionWay::Plain;
         assert_eq!(piece(Bytes::kib(260), plain, Bytes::mib(1)), Bytes::kib(4));
         assert_eq!(piece(Bytes::kib(256), plain, Bytes::mib(1)), CLUSTER);
         assert_eq!(
@@ -121,10 +121,16 @@ mod tests {
             Bytes::kib(100)
         );
         assert_eq!(
-            piece(Bytes::mib(9), Way::Every, Bytes::mib(1)),
+            piece(Bytes::mib(9), CompressionWay::Every, Bytes::mib(1)),
             Bytes::mib(1)
         );
-        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes(5000)), block);
-        assert_eq!(piece(Bytes::mib(9), Way::Every, Bytes::ZERO), block);
+        assert_eq!(
+            piece(Bytes::mib(9), CompressionWay::Every, Bytes(5000)),
+            block
+        );
+        assert_eq!(
+            piece(Bytes::mib(9), CompressionWay::Every, Bytes::ZERO),
+            block
+        );
     }
 }

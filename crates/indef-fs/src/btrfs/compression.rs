@@ -31,7 +31,7 @@ pub(super) const MAX_COMPRESSED: Bytes = Bytes::kib(128);
 
 /// How a piece is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CompressionWay {
     /// Without flags: before 6.17.
     Plain,
     /// Every extent of the range, with the flag against compression, which changes nothing else.
@@ -42,7 +42,7 @@ pub(super) enum Way {
     Compressed(Compression, Option<i8>),
 }
 
-impl Way {
+impl CompressionWay {
     /// The ioctl's flags.
     pub(super) fn flags(self) -> DefragFlags {
         match self {
@@ -121,17 +121,21 @@ impl Rules {
         target: &Target,
         range: FileRange,
         encoded: bool,
-    ) -> Result<Way, SkipReason> {
+    ) -> Result<CompressionWay, SkipReason> {
         match (encoded, self.compresses, self.has_nocompress) {
             (true, _, _) => self.compressed(target, range),
-            (false, true, true) => Ok(Way::Uncompressed),
+            (false, true, true) => Ok(CompressionWay::Uncompressed),
             (false, true, false) => Err(SkipReason::Compressed),
-            (false, false, true) => Ok(Way::Every),
-            (false, false, false) => Ok(Way::Plain),
+            (false, false, true) => Ok(CompressionWay::Every),
+            (false, false, false) => Ok(CompressionWay::Plain),
         }
     }
 
-    fn compressed(&mut self, target: &Target, range: FileRange) -> Result<Way, SkipReason> {
+    fn compressed(
+        &mut self,
+        target: &Target,
+        range: FileRange,
+    ) -> Result<CompressionWay, SkipReason> {
         let kind = match self.stored(target, range) {
             Some(kinds) => match kinds.as_slice() {
                 [Some(kind)] => Some(*kind),
@@ -142,7 +146,10 @@ impl Rules {
         };
         let kind = kind.ok_or(SkipReason::Compressed)?;
         let level = self.mount.filter(|(of, _)| *of == kind && self.has_level);
-        Ok(Way::Compressed(kind, level.and_then(|(_, level)| level)))
+        Ok(CompressionWay::Compressed(
+            kind,
+            level.and_then(|(_, level)| level),
+        ))
     }
 
     /// The algorithms that the tree has for the range; `None` without the privilege to look.
@@ -184,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_flag_that_ends_with_the_ioctl_comes_with_writeback() {
-        let level = Way::Compressed(Compression::Zstd, Some(3));
-        let default = Way::Compressed(Compression::Zlib, None);
-        for way in [Way::Uncompressed, level, default] {
+        let level = CompressionWay::Compressed(Compression::Zstd, Some(3));
+        let default = CompressionWay::Compressed(Compression::Zlib, None);
+        for way in [CompressionWay::Uncompressed, level, default] {
             assert!(way.flags().contains(DefragFlags::START_IO), "{way:?}");
         }
         assert_eq!(level.compression(), Some((Compression::Zstd, 3)));

@@ -6,7 +6,7 @@ use indef_core::{
 };
 use units::{Bytes, FileRange};
 
-use super::compression::{MAX_COMPRESSED, Way};
+use super::compression::{CompressionWay, MAX_COMPRESSED};
 
 /// The length that the kernel rewrites in one go (`CLUSTER_SIZE`, fs/btrfs/defrag.c, v6.18). A sync
 /// of the file system, a snapshot or a shortage of space for metadata writes everything dirty back,
@@ -22,7 +22,7 @@ pub(super) struct RewritePiece {
     pub(super) fragments: u64,
     /// Compressed, all of it.
     pub(super) encoded: bool,
-    pub(super) way: Way,
+    pub(super) way: CompressionWay,
 }
 
 impl RewritePiece {
@@ -135,7 +135,7 @@ fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
             range,
             fragments: count.fragments,
             encoded: encoded(first),
-            way: Way::Plain,
+            way: CompressionWay::Plain,
         });
     }
     run.clear();

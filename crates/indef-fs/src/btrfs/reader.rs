@@ -15,28 +15,28 @@ use units::FileRange;
 use crate::cache::read_ahead;
 
 /// Ranges on their way to the device, in order.
-pub(super) struct Reader {
+pub(super) struct Prefetch {
     thread: Option<(mpsc::Sender<FileRange>, JoinHandle<()>)>,
     asked: u64,
-    done: Arc<Done>,
+    done: Arc<ReadCount>,
 }
 
 #[derive(Default)]
-struct Done {
+struct ReadCount {
     count: Mutex<u64>,
     changed: Condvar,
 }
 
-impl Done {
+impl ReadCount {
     fn count(&self) -> MutexGuard<'_, u64> {
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Reader {
+impl Prefetch {
     /// A reader; with `parallel`, in a thread of its own, if one can be had.
     pub(super) fn new(file: &File, parallel: bool) -> Self {
-        let done = Arc::new(Done::default());
+        let done = Arc::new(ReadCount::default());
         let (sender, ranges) = mpsc::channel::<FileRange>();
         let start = |file: File| {
             let done = Arc::clone(&done);
@@ -88,7 +88,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for Prefetch {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
@@ -106,7 +106,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
         for parallel in [false, true] {
-            let mut reader = Reader::new(&file, parallel);
+            let mut reader = Prefetch::new(&file, parallel);
             for i in 0..8 {
                 reader.ask(&file, FileRange::new(i << 17, 1 << 17));
             }

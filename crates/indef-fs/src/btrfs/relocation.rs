@@ -28,11 +28,11 @@ use rustix::fs::{IFlags, ioctl_getflags};
 use units::{Bytes, FileOffset, FileRange};
 
 use super::{
-    batch::{Batch, Outcome, Part, moved_bytes},
+    batch::{Batch, CalledRange, Defragmented, moved_bytes},
     call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
     pieces::{RewritePiece, movable, still_movable},
-    reader::Reader,
+    reader::Prefetch,
     space::{Room, amount, room},
 };
 use crate::{
@@ -66,7 +66,7 @@ const INTERRUPTS: u32 = 1000;
 pub(super) struct BtrfsRelocation<'a> {
     target: &'a Target,
     mapper: Mapper,
-    reader: Reader,
+    reader: Prefetch,
     rules: Rules,
     /// The options allow sharing to be given up.
     allow_unshare: bool,
@@ -128,7 +128,7 @@ impl<'a> BtrfsRelocation<'a> {
         let ranges = ranges.iter().map(|counted| counted.range);
         let total: Bytes = ranges.clone().map(|range| range.len).sum();
         let mut new = Self {
-            reader: Reader::new(&target.file, total > AHEAD),
+            reader: Prefetch::new(&target.file, total > AHEAD),
             target,
             mapper: Mapper::default(),
             rules: Rules::of(fs, target),
@@ -283,7 +283,7 @@ impl<'a> BtrfsRelocation<'a> {
                 len: piece.range.len.min(rest),
             };
             rest -= part.len;
-            batch.parts.push(Part {
+            batch.parts.push(CalledRange {
                 range: part,
                 way: piece.way,
                 encoded: piece.encoded,
@@ -475,8 +475,8 @@ impl<'a> BtrfsRelocation<'a> {
         })
     }
 
-    fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Outcome, Refusal> {
-        let mut outcome = Outcome::default();
+    fn compare(&mut self, batch: &Batch, sync: bool) -> Result<Defragmented, Refusal> {
+        let mut outcome = Defragmented::default();
         for (i, part) in batch.parts.iter().enumerate() {
             let now = map_around(self.target, part.range, sync && i == 0, &mut self.mapper)?;
             outcome.before += part.before.fragments();

@@ -129,7 +129,7 @@ impl InodeTables {
         let mut superblock = [0; size_of::<SuperBlock>()];
         let read = device.read_exact_at(&mut superblock, SuperBlock::OFFSET);
         read.ok()?;
-        let geometry = Geometry::parse(&superblock)?;
+        let geometry = TableGeometry::parse(&superblock)?;
         let length = geometry.groups.checked_mul(geometry.descriptor_size)?;
         let mut descriptors = vec![0; usize::try_from(length).ok()?];
         device
@@ -248,7 +248,7 @@ fn delayed_blocks(fs: &Filesystem) -> Option<PathBuf> {
 
 /// Facts from a superblock, checked.
 #[derive(Debug)]
-struct Geometry {
+struct TableGeometry {
     block_size: u64,
     inode_size: u64,
     inodes_per_group: u64,
@@ -258,7 +258,7 @@ struct Geometry {
     descriptors: u64,
 }
 
-impl Geometry {
+impl TableGeometry {
     fn parse(superblock: &[u8]) -> Option<Self> {
         let superblock = SuperBlock::first_of(superblock)?;
         let log_block_size = superblock.log_block_size.get();

@@ -31,13 +31,13 @@ pub(super) struct Segment {
 
 /// A part of the piece, with its part of the donor.
 #[derive(Debug)]
-struct Part {
+struct QueuedRange {
     range: FileRange,
     cursor: Cursor,
     donor_end: Bytes,
 }
 
-impl Part {
+impl QueuedRange {
     /// The range as a whole; or, where it begins with large fragments, two parts: first the one
     /// that begins with the first small fragment, then the large ones before it.
     fn of(range: FileRange, survey: &Survey) -> impl Iterator<Item = Self> {
@@ -81,7 +81,7 @@ impl Segment {
 #[derive(Debug)]
 pub(super) struct MoveQueue {
     /// Parts that have not become windows yet.
-    rest: VecDeque<Part>,
+    rest: VecDeque<QueuedRange>,
     /// All extents, where the survey kept them.
     kept: Option<Vec<Extent>>,
     pub(super) to_read: VecDeque<FileRange>,
@@ -94,7 +94,7 @@ impl MoveQueue {
     pub(super) fn new(surveyed: Vec<(FileRange, Survey)>) -> Self {
         let parts = surveyed
             .iter()
-            .flat_map(|(range, survey)| Part::of(*range, survey));
+            .flat_map(|(range, survey)| QueuedRange::of(*range, survey));
         let rest = parts.collect();
         let kept: Option<Vec<_>> = surveyed
             .into_iter()

@@ -74,12 +74,12 @@ pub(super) type Call<'a> = &'a dyn Fn(&[Request]) -> io::Result<Report>;
 /// Where requests meet.
 #[derive(Default)]
 pub(super) struct Batches {
-    state: Mutex<State>,
+    state: Mutex<Tickets>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct Tickets {
     next_ticket: u64,
     waiting: VecDeque<(u64, Request)>,
     answers: HashMap<u64, io::Result<Answer>>,
@@ -157,12 +157,12 @@ impl Batches {
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Tickets> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Tickets {
     /// The tickets of the next call, in its order: the owner of the log first, one that will own it
     /// last.
     fn choose(&self) -> Vec<u64> {

@@ -31,7 +31,7 @@ use indef_core::{
     layout::{Layout, Row},
 };
 use linux_abi::{
-    xfs::{CommitFlags, Freshness, Geometry, commit_range, start_commit},
+    xfs::{CommitFlags, Freshness, XfsGeometry, commit_range, start_commit},
     xfs_handle::open_unnoticed,
 };
 use rustix::{
@@ -156,7 +156,7 @@ impl CommitRange {
         }
     }
 
-    fn look(&self, target: &Target) -> Result<Geometry, Refusal> {
+    fn look(&self, target: &Target) -> Result<XfsGeometry, Refusal> {
         let geometry = admit(target)?;
         // An exchange takes away capabilities, and without CAP_FSETID set-user-id, as a write would
         // (`xfs_exchange_range_finish`, fs/xfs/xfs_exchrange.c, v6.12).
@@ -269,7 +269,7 @@ struct Commit<'a> {
     allow_unshare: bool,
     /// The device has refused to copy: the host does.
     refused: bool,
-    geometry: Geometry,
+    geometry: XfsGeometry,
     size: Bytes,
     /// For direct reads.
     source: File,

@@ -32,7 +32,7 @@ use indef_core::{
 use linux_abi::{
     cache::start_writeback,
     share::{Compared, dedupe_range},
-    xfs::{Features, Geometry},
+    xfs::{Features, XfsGeometry},
 };
 use rustix::fs::OFlags;
 use units::{Bytes, FileOffset, FileRange};
@@ -145,7 +145,7 @@ impl Relocator for DedupeRange {
     }
 }
 
-fn look(target: &Target) -> Result<Geometry, Refusal> {
+fn look(target: &Target) -> Result<XfsGeometry, Refusal> {
     let geometry = admit(target)?;
     if geometry.features.contains(Features::REFLINK) {
         Ok(geometry)
@@ -202,7 +202,7 @@ struct Dedupe<'a> {
     engine: &'a DedupeRange,
     target: &'a Target,
     copier: &'a dyn RangeCopier,
-    geometry: Geometry,
+    geometry: XfsGeometry,
     size: Bytes,
     /// Of the whole file, when we began.
     layout: Layout,

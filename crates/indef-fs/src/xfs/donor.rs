@@ -9,7 +9,7 @@ use indef_core::{
 use linux_abi::{
     fiemap::Mapper,
     fsxattr::{Attributes, Flags},
-    xfs::{Features, Geometry, fork_offset},
+    xfs::{Features, XfsGeometry, fork_offset},
 };
 use rustix::{
     fs::{
@@ -51,7 +51,7 @@ impl<'a> Donor<'a> {
     /// Make one, and open it with `flags`.
     pub(super) fn new(
         target: &'a Target,
-        geometry: &Geometry,
+        geometry: &XfsGeometry,
         flags: OFlags,
     ) -> Result<Self, Refusal> {
         let fail = |error: io::Error| refuse(target, "make a donor", None, error);
@@ -81,7 +81,7 @@ impl<'a> Donor<'a> {
     ///
     /// An attribute that is set first gets the bytes that it needs, and leaves the rest to the
     /// extents (`xfs_attr_shortform_bytesfit`, fs/xfs/libxfs/xfs_attr_leaf.c, v6.1).
-    pub(super) fn match_room(&self, geometry: &Geometry) {
+    pub(super) fn match_room(&self, geometry: &XfsGeometry) {
         // Only root may ask; most files have the room that the kernel gives to new ones.
         let room = fork_offset(&self.target.file, self.target.id.inode).unwrap_or(USUAL_ROOM);
         let literal = geometry.inode_size.saturating_sub(INODE_CORE);

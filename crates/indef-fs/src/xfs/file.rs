@@ -7,7 +7,7 @@ use indef_core::{SkipReason, layout::Layout};
 use linux_abi::{
     fiemap::Mapper,
     fsxattr::{self, Flags},
-    xfs::{Geometry, geometry},
+    xfs::{XfsGeometry, geometry},
 };
 use rustix::{
     fs::{Mode, OFlags, open},
@@ -18,7 +18,7 @@ use units::{Bytes, FileOffset, FileRange};
 use crate::{Attributes, Refusal, Target, map};
 
 /// The file system's geometry, or why no engine moves the file.
-pub(super) fn admit(target: &Target) -> Result<Geometry, Refusal> {
+pub(super) fn admit(target: &Target) -> Result<XfsGeometry, Refusal> {
     if target.attributes.contains(Attributes::DAX) {
         return Err(SkipReason::Dax.into());
     }

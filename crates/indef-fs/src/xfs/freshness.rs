@@ -14,7 +14,7 @@ use indef_core::SkipReason;
 use linux_abi::{
     lease::is_sole_opener,
     share::dedupe_range,
-    xfs::{Features, Geometry, Time},
+    xfs::{Features, Time, XfsGeometry},
 };
 use rustix::{
     fs::{AtFlags, OFlags, StatxFlags, statx},
@@ -126,7 +126,7 @@ pub(super) fn is_sole(target: &Target) -> bool {
 /// The only operation that does so, changes nothing and needs no privilege is a comparison for
 /// deduplication (`generic_remap_file_range_prep`, fs/remap_range.c, v6.1), here with a block of
 /// random bytes, so that the two never are equal.
-pub(super) fn barrier(target: &Target, geometry: &Geometry) -> Result<(), Refusal> {
+pub(super) fn barrier(target: &Target, geometry: &XfsGeometry) -> Result<(), Refusal> {
     if !geometry.features.contains(Features::REFLINK) || target.size < target.block_size {
         return Err(SkipReason::InUse.into());
     }

@@ -36,7 +36,7 @@ use std::{
 };
 
 use indef_core::layout::{Extent, ExtentFlags, Layout};
-use linux_abi::{nvme::command::Fate, share::clone_range, xfs::Geometry};
+use linux_abi::{nvme::command::Fate, share::clone_range, xfs::XfsGeometry};
 use units::{Bytes, FileRange};
 
 use super::{
@@ -229,7 +229,7 @@ impl<'a> Pin<'a> {
     /// Pin `ranges` of the target, which ends at `size`.
     pub(super) fn new(
         target: &'a Target,
-        geometry: &Geometry,
+        geometry: &XfsGeometry,
         ranges: &[FileRange],
         size: Bytes,
     ) -> Result<Self, Refusal> {

@@ -21,7 +21,7 @@ use linux_abi::{
     fiemap::Mapper,
     fsxattr::{Attributes, Flags},
     share::clone_range,
-    xfs::{self, Features, Geometry},
+    xfs::{self, Features, XfsGeometry},
 };
 use rustix::{fs::OFlags, io::Errno};
 use units::{Bytes, FileOffset, FileRange, Nanos};
@@ -105,7 +105,7 @@ impl SwapExtents {
         target: &'a Target,
         ranges: &[FileRange],
         copier: &'a dyn RangeCopier,
-        geometry: Geometry,
+        geometry: XfsGeometry,
         sample: Sample,
     ) -> Result<Swap<'a>, Refusal> {
         sample.settle();
@@ -242,7 +242,7 @@ fn allocate_unwritten(
 /// The ranges past the end that were allocated on purpose, and would be exchanged away.
 fn behind(
     layout: &Layout,
-    geometry: &Geometry,
+    geometry: &XfsGeometry,
     attributes: Attributes,
     file: FileRange,
 ) -> Vec<FileRange> {
@@ -261,7 +261,7 @@ struct Swap<'a> {
     target: &'a Target,
     turns: &'a Turns,
     copier: &'a dyn RangeCopier,
-    geometry: Geometry,
+    geometry: XfsGeometry,
     sample: Sample,
     /// Nobody else had the file open when we looked.
     sole: bool,

@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use indef_core::layout::Layout;
-use linux_abi::xfs::Geometry;
+use linux_abi::xfs::XfsGeometry;
 use units::FileRange;
 
 /// Groups with a turn of their own; further ones share theirs.
@@ -59,7 +59,12 @@ impl Default for Turns {
 impl Turns {
     /// Wait for the turn in the group in which `range` begins. A lease is taken afterwards, so that
     /// nobody who wants the file waits for other files.
-    pub(super) fn wait(&self, geometry: &Geometry, layout: &Layout, range: FileRange) -> Turn<'_> {
+    pub(super) fn wait(
+        &self,
+        geometry: &XfsGeometry,
+        layout: &Layout,
+        range: FileRange,
+    ) -> Turn<'_> {
         let Group { turn, waiting } = &self.0[group(geometry, layout, range) % GROUPS];
         waiting.fetch_add(1, Ordering::Relaxed);
         let held = turn.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +76,7 @@ impl Turns {
     }
 }
 
-fn group(geometry: &Geometry, layout: &Layout, range: FileRange) -> usize {
+fn group(geometry: &XfsGeometry, layout: &Layout, range: FileRange) -> usize {
     let bytes = u64::from(geometry.group_blocks) * u64::from(geometry.block_size);
     let place = layout
         .clipped(range)
@@ -89,7 +94,7 @@ mod tests {
     use super::*;
     use crate::test_layout::{NONE, layout};
 
-    const GEOMETRY: Geometry = Geometry {
+    const GEOMETRY: XfsGeometry = XfsGeometry {
         block_size: 10,
         group_blocks: 100,
         inode_size: 512,

@@ -98,7 +98,7 @@ pub(super) struct ToStore {
     /// The paths of files, for the case that the counts have to be kept elsewhere in the end; not
     /// of all, if there are very many.
     names: HashMap<FileKey, PathBuf>,
-    counts: HashMap<(FileKey, FileRange), Counts>,
+    counts: HashMap<(FileKey, FileRange), FileCounts>,
     written: Instant,
     told: bool,
     lost: u64,
@@ -107,7 +107,7 @@ pub(super) struct ToStore {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counts {
+struct FileCounts {
     reads: u64,
     writes: u64,
     observed: Observed,

@@ -51,7 +51,7 @@ pub struct Batch<'a> {
 
 /// Sums over accesses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct AccessCounts {
     /// Reads.
     pub reads: u64,
     /// Writes.
@@ -64,7 +64,7 @@ pub struct Counts {
     pub observed: Observed,
 }
 
-impl Counts {
+impl AccessCounts {
     fn add(&mut self, tally: &Tally) {
         let bytes = |times: u64| Bytes(tally.range.len.get().saturating_mul(times));
         self.reads = self.reads.saturating_add(tally.reads);
@@ -159,14 +159,14 @@ pub struct HotFile<'a> {
     /// Its name, if it has one and could be found.
     pub path: Option<&'a Path>,
     /// Counts since the beginning.
-    pub total: Counts,
+    pub total: AccessCounts,
     /// Recent rates.
     pub rates: Rates,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct File {
-    total: Counts,
+struct LiveFile {
+    total: AccessCounts,
     recent: Recent,
 }
 
@@ -200,11 +200,11 @@ impl Distinct {
 /// The results of the trace so far.
 #[derive(Debug, Default)]
 pub struct Live {
-    files: HashMap<FileKey, File>,
+    files: HashMap<FileKey, LiveFile>,
     names: HashMap<FileKey, PathBuf>,
     files_seen: Distinct,
     ranges_seen: Distinct,
-    total: Counts,
+    total: AccessCounts,
     recent: Recent,
     steady: Steady,
     lost: u64,
@@ -250,7 +250,7 @@ impl Live {
     }
 
     fn forget_colder_half(&mut self) {
-        let heat = |file: &File| (file.total.device_time(), file.total.reads);
+        let heat = |file: &LiveFile| (file.total.device_time(), file.total.reads);
         let mut heats: Vec<_> = self.files.values().map(heat).collect();
         let middle = heats.len() / 2;
         let (_, median, _) = heats.select_nth_unstable(middle);
@@ -269,7 +269,7 @@ impl Live {
 
     /// Counts since the beginning.
     #[must_use]
-    pub fn total(&self) -> &Counts {
+    pub fn total(&self) -> &AccessCounts {
         &self.total
     }
 
@@ -332,7 +332,7 @@ impl Live {
     #[must_use]
     pub fn hottest_now(&self, most: usize) -> Vec<HotFile<'_>> {
         let timed = self.total.observed.timed > 0;
-        let heat = |file: &File| {
+        let heat = |file: &LiveFile| {
             let mut recent = file.recent;
             recent.fade(self.elapsed);
             let first = if timed { recent.time } else { recent.reads };
@@ -346,7 +346,7 @@ impl Live {
     /// The files that were hottest since the beginning.
     #[must_use]
     pub fn hottest_of_all(&self, most: usize) -> Vec<HotFile<'_>> {
-        let heat = |file: &File| {
+        let heat = |file: &LiveFile| {
             let total = &file.total;
             (total.device_time(), total.reads, total.writes)
         };
@@ -356,7 +356,7 @@ impl Live {
     fn hottest<H>(
         &self,
         most: usize,
-        heat: impl Fn(&File) -> H,
+        heat: impl Fn(&LiveFile) -> H,
         order: impl Fn(&H, &H) -> std::cmp::Ordering,
     ) -> Vec<HotFile<'_>> {
         let mut files: Vec<_> = self
@@ -364,7 +364,7 @@ impl Live {
             .iter()
             .map(|(key, file)| (heat(file), *key, file))
             .collect();
-        let order = |a: &(H, FileKey, &File), b: &(H, FileKey, &File)| {
+        let order = |a: &(H, FileKey, &LiveFile), b: &(H, FileKey, &LiveFile)| {
             order(&a.0, &b.0).then(a.1.cmp(&b.1))
         };
         if most == 0 {

@@ -19,7 +19,7 @@ use indef_trace::{
 use crate::error::Error;
 pub use keep::Keep;
 use keep::Keeper;
-pub use live::{Batch, Counts, Distinct, HotFile, Live, MAX_FILES, Rates};
+pub use live::{AccessCounts, Batch, Distinct, HotFile, Live, MAX_FILES, Rates};
 
 /// The longest time for which a signal or the end of a command goes unnoticed.
 const TICK: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ pub struct Session {
 
 /// Progress of a trace.
 #[derive(Debug)]
-pub enum Seen<'a> {
+pub enum TraceUpdate<'a> {
     /// The results so far; about once a second.
     Live(&'a Live),
     /// The store takes no more. The counts stay in memory and are tried again; reported once.
@@ -90,7 +90,7 @@ impl Session {
     pub fn learn(
         mut self,
         mut is_over: impl FnMut(Duration) -> bool,
-        show: &mut dyn FnMut(Seen<'_>),
+        show: &mut dyn FnMut(TraceUpdate<'_>),
     ) -> Learned {
         let began = Instant::now();
         let mut round = began;
@@ -133,7 +133,7 @@ fn take(
     live: &mut Live,
     keeper: &mut Keeper,
     began: Instant,
-    show: &mut dyn FnMut(Seen<'_>),
+    show: &mut dyn FnMut(TraceUpdate<'_>),
     drain: impl FnOnce(&mut dyn FnMut(Drained)) -> Result<(), TraceError>,
 ) -> Result<(), Error> {
     let mut kept = Ok(());
@@ -149,11 +149,11 @@ fn take(
         live.add(&batch, began.elapsed());
         match keeper.add(part) {
             Ok(None) => {}
-            Ok(Some(problem)) => show(Seen::NotStored(&problem)),
+            Ok(Some(problem)) => show(TraceUpdate::NotStored(&problem)),
             Err(error) => kept = Err(error),
         }
     };
     drain(&mut sink)?;
-    show(Seen::Live(live));
+    show(TraceUpdate::Live(live));
     kept
 }

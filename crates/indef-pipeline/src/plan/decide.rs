@@ -13,7 +13,7 @@ use indef_core::{
     layout::{ExtentFlags, Layout},
     plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file},
 };
-use indef_engine::collect::Found;
+use indef_engine::collect::FoundFile;
 use indef_fs::{EngineKind, FsKind, Refusal};
 use units::Bytes;
 
@@ -44,7 +44,10 @@ pub(super) struct Basis<'a> {
 
 impl Basis<'_> {
     /// The plan of one file, and the reason if nothing of it moves.
-    pub(super) fn decide(&self, found: Found) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
+    pub(super) fn decide(
+        &self,
+        found: FoundFile,
+    ) -> Result<(FilePlan, Option<SkipReason>), Refusal> {
         let Chosen {
             engine,
             whole_files,

@@ -21,7 +21,7 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, CollectSummary, Found, Seen, collect_beneath},
+    collect::{CollectOptions, CollectSummary, FoundFile, Seen, collect_beneath},
 };
 use indef_fs::{EngineKind, Roots, TargetId};
 use units::Bytes;
@@ -233,7 +233,13 @@ impl Planner {
         planned
     }
 
-    fn visit(&self, basis: &Basis<'_>, found: Found, planned: &Mutex<Planned>, notes: &dyn Notes) {
+    fn visit(
+        &self,
+        basis: &Basis<'_>,
+        found: FoundFile,
+        planned: &Mutex<Planned>,
+        notes: &dyn Notes,
+    ) {
         let path = found.path.clone();
         match basis.decide(found) {
             Ok((mut plan, None)) => {

@@ -50,14 +50,14 @@ pub(super) struct Own {
 }
 
 /// The reason for which there is no file.
-pub(super) enum Problem {
+pub(super) enum FileProblem {
     Stopped,
     NotDirect,
     Full,
     Failed(&'static str, io::Error),
 }
 
-impl Problem {
+impl FileProblem {
     pub(super) fn told(self, path: &Path, fs: &Filesystem) -> ProbeError {
         let path = path.to_owned();
         match self {
@@ -77,10 +77,10 @@ impl Problem {
 }
 
 /// Name the operation that failed.
-fn at(operation: &'static str) -> impl Fn(io::Error) -> Problem {
+fn at(operation: &'static str) -> impl Fn(io::Error) -> FileProblem {
     move |error| match Errno::from_io_error(&error) {
-        Some(Errno::NOSPC | Errno::DQUOT) => Problem::Full,
-        _ => Problem::Failed(operation, error),
+        Some(Errno::NOSPC | Errno::DQUOT) => FileProblem::Full,
+        _ => FileProblem::Failed(operation, error),
     }
 }
 
@@ -92,7 +92,7 @@ impl Own {
         until: Instant,
         cancel: &Cancel,
         progress: &dyn Fn(Bytes),
-    ) -> Result<Self, Problem> {
+    ) -> Result<Self, FileProblem> {
         let file = create(directory)?;
         match fallocate(&file, FallocateFlags::empty(), 0, size.0) {
             Ok(()) | Err(Errno::OPNOTSUPP) => {}
@@ -104,12 +104,12 @@ impl Own {
         let mut written = 0;
         for part in parts(&planned, size) {
             if cancel.is_cancelled() {
-                return Err(Problem::Stopped);
+                return Err(FileProblem::Stopped);
             }
             let data = random.next(part.len.0 as usize);
             file.write_all_at(data, part.start.0).map_err(|error| {
                 match written == 0 && means_not_direct(&error) {
-                    true => Problem::NotDirect,
+                    true => FileProblem::NotDirect,
                     false => at("write the probe's file")(error),
                 }
             })?;
@@ -161,7 +161,7 @@ fn part_elsewhere(written: Bytes, counted: Bytes) -> f64 {
 }
 
 /// A file without a name, for direct I/O.
-fn create(directory: &Path) -> Result<File, Problem> {
+fn create(directory: &Path) -> Result<File, FileProblem> {
     let open = |flags: OFlags| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);
@@ -171,22 +171,24 @@ fn create(directory: &Path) -> Result<File, Problem> {
     match open(OFlags::DIRECT) {
         Ok(file) => Ok(file),
         Err(error) if means_not_direct(&error) => match open(OFlags::empty()) {
-            Ok(_) => Err(Problem::NotDirect),
+            Ok(_) => Err(FileProblem::NotDirect),
             Err(error) => Err(at("make a file without a name")(error)),
         },
         Err(error) => Err(at("make a file without a name")(error)),
     }
 }
 
-fn map(file: &File, path: &Path, size: Bytes) -> Result<Layout, Problem> {
+fn map(file: &File, path: &Path, size: Bytes) -> Result<Layout, FileProblem> {
     let range = FileRange::new(0, size.0);
     let layout = indef_fs::map(file, path, range, true, &mut Mapper::default());
     layout.map_err(|refusal| match refusal {
-        Refusal::Skip(_) => Problem::Failed(
+        Refusal::Skip(_) => FileProblem::Failed(
             "ask where the probe's file lies",
             io::Error::from(Errno::OPNOTSUPP),
         ),
-        Refusal::Failed(error) => Problem::Failed("ask where the probe's file lies", error.source),
+        Refusal::Failed(error) => {
+            FileProblem::Failed("ask where the probe's file lies", error.source)
+        }
     })
 }
 

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use indef_core::probe::{self, Ask, CannotTell, Findings, Ground, Part};
+use indef_core::probe::{self, CannotTell, Findings, Ground, Phase, ProbeTerms};
 use indef_engine::{Cancel, TimedReads};
 use indef_fs::{Drive, FsKind, detect};
 use rustix::fs::{OFlags, SeekFrom, seek};
@@ -66,11 +66,11 @@ impl Prober {
 
 /// The step that a probe is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum ProbeStep {
     /// Writing its file: bytes written, of so many.
     Writing(Bytes, Bytes),
     /// Reading.
-    Reading(Part),
+    Reading(Phase),
 }
 
 /// The result of a probe: the drive, and the findings.
@@ -95,7 +95,7 @@ struct Timed<'a> {
     file: &'a File,
     began: Instant,
     cancel: &'a Cancel,
-    step: &'a dyn Fn(Step),
+    step: &'a dyn Fn(ProbeStep),
 }
 
 /// The reason for which reading ended.
@@ -123,8 +123,8 @@ impl probe::Drive for Timed<'_> {
         Nanos::from(self.began.elapsed())
     }
 
-    fn begins(&mut self, part: Part) {
-        (self.step)(Step::Reading(part));
+    fn begins(&mut self, part: Phase) {
+        (self.step)(ProbeStep::Reading(part));
     }
 }
 
@@ -134,7 +134,7 @@ impl Prober {
     /// # Errors
     ///
     /// The drive cannot be probed, fails meanwhile, or `cancel` was set. Nothing is left in any case.
-    pub fn probe(&self, cancel: &Cancel, step: &dyn Fn(Step)) -> Result<Probed, ProbeError> {
+    pub fn probe(&self, cancel: &Cancel, step: &dyn Fn(ProbeStep)) -> Result<Probed, ProbeError> {
         let began = Instant::now();
         let reads = TimedReads::new().map_err(ProbeError::NoRing)?;
         let fail = |operation| failed(&self.path, operation);
@@ -152,7 +152,7 @@ impl Prober {
                 cancel,
                 step,
             };
-            let ask = Ask {
+            let ask = ProbeTerms {
                 ground,
                 seed: seed(),
                 limit: Nanos::from(self.time_limit),
@@ -205,7 +205,7 @@ impl Prober {
         let before = drive.written();
         let until = began + self.time_limit.mul_f64(WRITING);
         let own = file::Own::write(directory, size, until, cancel, &|done| {
-            step(Step::Writing(done, size));
+            step(ProbeStep::Writing(done, size));
         })
         .map_err(|problem| problem.told(&self.path, &fs))?;
         let (foreign, elsewhere) = match (before, drive.written()) {

@@ -17,7 +17,7 @@ use indef_core::{
 };
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, CollectSummary, Found, Seen, collect},
+    collect::{CollectOptions, CollectSummary, FoundFile, Seen, collect},
 };
 use indef_fs::Refusal;
 use units::Bytes;
@@ -173,7 +173,7 @@ fn look(
     geometries: &Geometries,
     heat: Option<&Heat>,
     engines: &Engines,
-    found: Found,
+    found: FoundFile,
 ) -> Result<FileScan, (PathBuf, Refusal)> {
     let (layout, skip) = match found.result {
         Ok(layout) => (layout, None),

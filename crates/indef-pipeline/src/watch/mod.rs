@@ -35,9 +35,9 @@ use crate::{
 };
 pub use feed::{Batch, Feed, LiveFeed, ProfileFeed};
 pub use ranges::RangeKey;
-use ranges::{Heat, Place, Ranges};
+use ranges::{Heat, RangePlace, Ranges};
 pub use repair::{End, EndKind, Ending, Order, Repair};
-pub use row::{Lost, Row, Snapshot, SortBy};
+pub use row::{Lost, RangeRow, Snapshot, SortBy};
 use survey::Survey;
 
 /// Live counts are worth half after this time: a screen follows a change within seconds, and does
@@ -53,7 +53,7 @@ pub const TICK: Duration = Duration::from_millis(50);
 
 /// A request to the watching thread.
 #[derive(Clone, Copy, Debug)]
-pub enum Request {
+pub enum WatchRequest {
     /// Put the details of this range into the next snapshots.
     Details(Option<RangeKey>),
     /// Examine a file again: it was repaired.
@@ -182,7 +182,7 @@ impl Watch {
             }
         }
         snapshot.fragmented = snapshot.rows.len() as u64;
-        let order = |a: &Row, b: &Row| SortBy::Lost.order(a, b);
+        let order = |a: &RangeRow, b: &RangeRow| SortBy::Lost.order(a, b);
         if snapshot.rows.len() > MAX_ROWS {
             snapshot.rows.select_nth_unstable_by(MAX_ROWS - 1, order);
             snapshot.rows.truncate(MAX_ROWS);
@@ -219,7 +219,7 @@ impl Watch {
     pub fn run(
         mut self,
         interval: Duration,
-        requests: &Receiver<Request>,
+        requests: &Receiver<WatchRequest>,
         snapshots: &Sender<Snapshot>,
         cancel: &Cancel,
     ) -> Result<(), Error> {
@@ -229,8 +229,8 @@ impl Watch {
         loop {
             let wait = next.saturating_duration_since(Instant::now());
             match requests.recv_timeout(wait.min(TICK)) {
-                Ok(Request::Details(key)) => details = key,
-                Ok(Request::LookAgain(file)) => {
+                Ok(WatchRequest::Details(key)) => details = key,
+                Ok(WatchRequest::LookAgain(file)) => {
                     self.ranges.look_again(&file);
                     self.survey(begin.elapsed(), Some(interval / SURVEY_SHARE), cancel);
                 }
@@ -256,7 +256,13 @@ impl Watch {
     }
 }
 
-fn row(key: &RangeKey, heat: &Heat, place: &Place, scale: f64, per_fragment: Option<f64>) -> Row {
+fn row(
+    key: &RangeKey,
+    heat: &Heat,
+    place: &RangePlace,
+    scale: f64,
+    per_fragment: Option<f64>,
+) -> RangeRow {
     let reads = heat.reads * scale;
     let mean_ns = (heat.timed > 0.0).then(|| heat.time_ns / heat.timed);
     let lost = match (mean_ns, per_fragment) {
@@ -264,7 +270,7 @@ fn row(key: &RangeKey, heat: &Heat, place: &Place, scale: f64, per_fragment: Opt
         (None, Some(time)) => Lost::Estimated(reads * place.extra as f64 * time),
         (None, None) => Lost::Unknown,
     };
-    Row {
+    RangeRow {
         key: *key,
         path: std::sync::Arc::clone(&place.path),
         id: place.id,

@@ -79,12 +79,12 @@ impl Heat {
 pub(super) struct Finding {
     pub(super) at: Duration,
     /// `None`: the file is gone, was replaced, may not be read, or is not requested.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<RangePlace>,
 }
 
 /// The place of a range.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct RangePlace {
     pub(super) path: Arc<Path>,
     pub(super) id: TargetId,
     /// Fragments in the range.
@@ -99,7 +99,7 @@ pub(super) struct Place {
     pub(super) skip: Option<SkipReason>,
 }
 
-impl Place {
+impl RangePlace {
     /// The share of its fragments that a repair would remove.
     pub(super) fn share(&self) -> f64 {
         self.extra as f64 / self.fragments.max(1) as f64

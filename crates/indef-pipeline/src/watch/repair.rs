@@ -18,7 +18,7 @@ use indef_core::{SkipReason, plan::FilePlan};
 use indef_engine::{
     Cancel,
     claim::{Claim, ClaimError},
-    run::{Event, FileResult, RunOptions, Status, run},
+    run::{FileResult, RunEvent, RunOptions, Status, run},
 };
 use indef_fs::{FileSystemKey, FsError, Mapper, TargetId, detect};
 use indef_trace::FileKey;
@@ -122,12 +122,12 @@ pub struct Repair {
     /// The order as given.
     pub order: Order,
     cancel: Cancel,
-    progress: Arc<Progress>,
+    progress: Arc<RepairProgress>,
     thread: JoinHandle<End>,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct RepairProgress {
     planned: AtomicU64,
     done: AtomicU64,
 }
@@ -140,7 +140,7 @@ impl Repair {
     /// No thread could be started.
     pub fn start(order: Order, options: RunOptions) -> io::Result<Self> {
         let cancel = Cancel::new();
-        let progress = Arc::new(Progress::default());
+        let progress = Arc::new(RepairProgress::default());
         let thread = {
             let (order, cancel, progress) = (order.clone(), cancel.clone(), Arc::clone(&progress));
             thread::Builder::new()
@@ -185,7 +185,7 @@ impl Repair {
     }
 }
 
-fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &Progress) -> End {
+fn repair(order: Order, options: &RunOptions, cancel: &Cancel, progress: &RepairProgress) -> End {
     let (ending, written) = match try_repair(&order, options, cancel, progress) {
         Ok(ended) => ended,
         Err(ending) => (ending, Bytes::ZERO),
@@ -202,13 +202,13 @@ fn try_repair(
     order: &Order,
     options: &RunOptions,
     cancel: &Cancel,
-    progress: &Progress,
+    progress: &RepairProgress,
 ) -> Result<(Ending, Bytes), Ending> {
     let looked = look(order, options)?;
     let before = looked.fragments;
-    let observer = |event: Event<'_>| match event {
-        Event::Planned { bytes, .. } => progress.planned.store(bytes.get(), Ordering::Relaxed),
-        Event::Progress { bytes } => {
+    let observer = |event: RunEvent<'_>| match event {
+        RunEvent::Planned { bytes, .. } => progress.planned.store(bytes.get(), Ordering::Relaxed),
+        RunEvent::Progress { bytes } => {
             progress.done.fetch_add(bytes.get(), Ordering::Relaxed);
         }
         _ => {}

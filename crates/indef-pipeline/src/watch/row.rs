@@ -10,7 +10,7 @@ use super::ranges::RangeKey;
 
 /// A hot fragmented range. Counts are rates per second where they are live, else sums.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct RangeRow {
     /// The range.
     pub key: RangeKey,
     /// Its file.
@@ -57,7 +57,7 @@ impl Lost {
     }
 }
 
-impl Row {
+impl RangeRow {
     /// Excess fragments that were read, which is the rank where nothing was timed.
     #[must_use]
     pub fn extra_reads(&self) -> f64 {
@@ -107,7 +107,7 @@ impl SortBy {
     /// Largest first; paths alphabetically. Equal rows are ordered by place, so that rows do not
     /// change places at random.
     #[must_use]
-    pub fn order(self, a: &Row, b: &Row) -> Ordering {
+    pub fn order(self, a: &RangeRow, b: &RangeRow) -> Ordering {
         let larger = |a: Option<f64>, b: Option<f64>| {
             b.unwrap_or(f64::NEG_INFINITY)
                 .total_cmp(&a.unwrap_or(f64::NEG_INFINITY))
@@ -132,7 +132,7 @@ impl SortBy {
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Fragmented ranges, the most costly ones first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RangeRow>,
     /// The number of fragmented ranges; not all may be in `rows`.
     pub fragmented: u64,
     /// Hot ranges that are watched.

@@ -25,7 +25,7 @@ use indef_trace::{
 };
 use units::{Bytes, FileRange};
 
-use super::ranges::{Finding, Place, RangeKey, Ranges};
+use super::ranges::{Finding, RangeKey, RangePlace, Ranges};
 use crate::opened::Opened;
 
 /// A range is examined again after this time.
@@ -155,7 +155,7 @@ impl Survey {
             .flatten()
     }
 
-    fn place(&mut self, file: &Opened, range: FileRange) -> Option<Place> {
+    fn place(&mut self, file: &Opened, range: FileRange) -> Option<RangePlace> {
         let layout = file.map(file.around(range), false, &mut self.mapper)?;
         let chunks = decide(&self.options, file, &layout, &[range]);
         let measured = layout.measure(range, &self.options.geometry, self.options.max_request);
@@ -164,7 +164,7 @@ impl Survey {
             Decision::Skip(SkipReason::Contiguous) | Decision::Migrate => None,
             Decision::Skip(reason) => Some(reason),
         });
-        Some(Place {
+        Some(RangePlace {
             path: Arc::clone(&file.path),
             id: file.id,
             dolf: measured.dolf,

@@ -64,7 +64,7 @@ pub(super) fn age(dir: &Path, size: Bytes, place: Pieces, cancel: &Cancel) -> Re
             .map(|n| {
                 let (path, sizes) = (&files[n], &pieces[n]);
                 scope.spawn(move || {
-                    let mut writer = Writer::create(path, n as u64, place);
+                    let mut writer = PieceWriter::create(path, n as u64, place);
                     for round in 0..rounds {
                         if let (Ok(ready), Some(length), false) =
                             (&mut writer, sizes.get(round), cancel.is_cancelled())
@@ -136,7 +136,7 @@ fn piece_sizes(n: usize, total: u64) -> Vec<u64> {
 }
 
 /// Appends pieces to one file.
-struct Writer {
+struct PieceWriter {
     buffered: File,
     /// The file opened for direct I/O, where pieces are written with it.
     direct: Option<File>,
@@ -146,7 +146,7 @@ struct Writer {
     length: u64,
 }
 
-impl Writer {
+impl PieceWriter {
     fn create(path: &Path, seed: u64, place: Pieces) -> Result<Self> {
         let buffered = OpenOptions::new().write(true).create_new(true).open(path)?;
         let direct = OpenOptions::new()

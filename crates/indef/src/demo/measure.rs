@@ -26,7 +26,7 @@ const MAX_REQUEST: Bytes = Bytes::kib(256);
 
 /// The measurements over all files.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
+pub(super) struct DemoRead {
     /// Median time of a cold sequential read.
     pub(super) read: Nanos,
     pub(super) size: Bytes,
@@ -42,8 +42,8 @@ pub(super) fn measure(
     files: &[PathBuf],
     device_reads: &dyn Fn() -> Option<u64>,
     cancel: &Cancel,
-) -> Result<Measured> {
-    let mut measured = Measured::default();
+) -> Result<DemoRead> {
+    let mut measured = DemoRead::default();
     let mut mapper = Mapper::default();
     for path in files {
         let file = open(path)?;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use units::Nanos;
 
-use super::{measure::Measured, place::DemoPlace};
+use super::{measure::DemoRead, place::DemoPlace};
 use crate::{
     document::{Proof, RunDocument},
     output::{Align, Console, Count, Ratio, Table, counted},
@@ -13,8 +13,8 @@ use crate::{
 
 /// All facts to show.
 pub(super) struct Sight<'a> {
-    pub(super) before: Measured,
-    pub(super) after: Measured,
+    pub(super) before: DemoRead,
+    pub(super) after: DemoRead,
     pub(super) place: &'a DemoPlace,
     pub(super) document: &'a RunDocument,
 }

@@ -11,7 +11,7 @@ use crate::{document::SCHEMA, output::Name};
 
 /// `probe --json`.
 #[derive(Serialize)]
-pub(super) struct Document {
+pub(super) struct ProbeDocument {
     schema: u64,
     device: String,
     model: Option<String>,
@@ -38,7 +38,7 @@ pub(super) struct Document {
     geometry: Option<String>,
     verdict_kind: &'static str,
     verdict: String,
-    file: Option<File>,
+    file: Option<ProbeFileJson>,
     /// The file in which the answers are kept.
     kept: Option<String>,
     /// The file with those of an earlier probe, where these do not replace them.
@@ -54,7 +54,7 @@ struct Sweeps {
 }
 
 #[derive(Serialize)]
-struct File {
+struct ProbeFileJson {
     written_bytes: Bytes,
     pieces: u64,
     usable_bytes: Bytes,
@@ -82,7 +82,7 @@ impl Split {
     }
 }
 
-impl Document {
+impl ProbeDocument {
     pub(super) fn new(probed: &Probed, kept: Option<&Kept>) -> Self {
         let found = &probed.findings;
         let mut split = Split::default();
@@ -123,7 +123,7 @@ impl Document {
             geometry: found.geometry().map(|geometry| geometry.to_string()),
             verdict_kind: verdict.kind(),
             verdict: super::text::sentence(&verdict),
-            file: probed.file.map(|file| File {
+            file: probed.file.map(|file| ProbeFileJson {
                 written_bytes: file.written,
                 pieces: file.pieces,
                 usable_bytes: file.usable,

@@ -7,10 +7,10 @@ mod toml;
 use std::io::{self, Write};
 
 use anyhow::{Context, Result};
-use indef_core::probe::Part;
+use indef_core::probe::Phase;
 use indef_pipeline::{
     Cancel,
-    probe::{ProbeError, Prober, Step, Stored},
+    probe::{ProbeError, ProbeStep, Prober, Stored},
 };
 
 use crate::{
@@ -31,10 +31,10 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
     };
     let progress = Progress::saying(console, "writing the probe's file");
     let probed = prober.probe(&cancel, &|step| match step {
-        Step::Writing(done, all) => {
+        ProbeStep::Writing(done, all) => {
             progress.message(format!("writing the probe's file: {done} of {all}"));
         }
-        Step::Reading(part) => progress.message(format!("reading: {}", doing(part))),
+        ProbeStep::Reading(part) => progress.message(format!("reading: {}", doing(part))),
     });
     drop(progress);
     let probed = match probed {
@@ -55,7 +55,7 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
         },
     };
     let printed = match (console.json, args.toml) {
-        (true, _) => print(&json::Document::new(&probed, kept.as_ref())),
+        (true, _) => print(&json::ProbeDocument::new(&probed, kept.as_ref())),
         (_, true) => io::stdout()
             .lock()
             .write_all(toml::profile(&probed).as_bytes()),
@@ -66,12 +66,12 @@ pub(crate) fn probe(args: &ProbeArgs, console: &Console) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-fn doing(part: Part) -> &'static str {
+fn doing(part: Phase) -> &'static str {
     match part {
-        Part::Latency => "one at a time",
-        Part::Speed => "all sizes",
-        Part::Placement => "pairs at growing distances",
-        Part::Service => "chains on one unit",
-        Part::Depth => "many at a time",
+        Phase::Latency => "one at a time",
+        Phase::Speed => "all sizes",
+        Phase::Placement => "pairs at growing distances",
+        Phase::Service => "chains on one unit",
+        Phase::Depth => "many at a time",
     }
 }

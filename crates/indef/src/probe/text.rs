@@ -120,10 +120,14 @@ pub(super) fn sentence(verdict: &Verdict) -> String {
     }
 }
 
-type Answer = (&'static str, Result<(String, f64), String>);
+type AnswerLine = (&'static str, Result<(String, f64), String>);
 
-fn answers(found: &Findings) -> Vec<Answer> {
-    fn answer<T: Copy>(name: &'static str, told: &Told<T>, show: impl Fn(T) -> String) -> Answer {
+fn answers(found: &Findings) -> Vec<AnswerLine> {
+    fn answer<T: Copy>(
+        name: &'static str,
+        told: &Told<T>,
+        show: impl Fn(T) -> String,
+    ) -> AnswerLine {
         let shown = match told {
             Ok(told) => Ok((show(told.value), told.confidence)),
             Err(why) => Err(why.to_string()),

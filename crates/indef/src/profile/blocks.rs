@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use indef_core::{SkipReason, layout::ExtentFlags};
 use indef_engine::{
     Cancel,
-    collect::{CollectOptions, Found, Seen, collect_beneath},
+    collect::{CollectOptions, FoundFile, Seen, collect_beneath},
 };
 use indef_fs::{Mapper, Mounts, Refusal, Roots};
 use indef_trace::import::BlockMap;
@@ -40,7 +40,7 @@ pub(super) fn map(paths: &[PathBuf], console: &Console) -> Result<BlockMap> {
                 Name(path)
             );
         }
-        let Some(device) = Device::of(status.dev()) else {
+        let Some(device) = DiskBelow::of(status.dev()) else {
             bail!(
                 "{}: does not lie on a disk of its own, so its blocks cannot be found in a trace of one",
                 Name(path)
@@ -75,12 +75,12 @@ pub(super) fn map(paths: &[PathBuf], console: &Console) -> Result<BlockMap> {
 }
 
 /// The disk that a file system lies on, and where on it.
-struct Device {
+struct DiskBelow {
     number: (u32, u32),
     start: u64,
 }
 
-impl Device {
+impl DiskBelow {
     /// The device of an `st_dev`. `None` if it is no disk or partition of one.
     fn of(dev: u64) -> Option<Self> {
         let system = PathBuf::from(format!("/sys/dev/block/{}:{}", major(dev), minor(dev)));
@@ -106,9 +106,9 @@ impl Device {
 fn add(
     blocks: &mut BlockMap,
     mapper: &mut Mapper,
-    device: &Device,
+    device: &DiskBelow,
     roots: &Roots,
-    file: &Found,
+    file: &FoundFile,
 ) -> Result<(), Refusal> {
     let (root, below) = file.place().ok_or(SkipReason::Changed)?;
     let entry = roots.get(root, Mounts::Stay)?.find(below)?;

@@ -24,7 +24,7 @@ use crate::{
 
 /// `profile export --json`.
 #[derive(Serialize)]
-struct Document {
+struct ExportDocument {
     schema: u64,
     format: &'static str,
     files: u64,
@@ -73,7 +73,7 @@ pub(super) fn export(args: &ExportArgs, console: &Console) -> Result<()> {
 
 /// Write a new file, and move it into place when it is complete. A pipe or a device is written
 /// directly.
-fn to_file(store: &Store, format: ExportFormat, path: &Path) -> Result<Document> {
+fn to_file(store: &Store, format: ExportFormat, path: &Path) -> Result<ExportDocument> {
     if path.exists() && !path.is_file() {
         let file = File::create(path).map_err(|error| failed(path, &error))?;
         let written = write(store, format, BufWriter::new(file));
@@ -92,12 +92,12 @@ fn to_file(store: &Store, format: ExportFormat, path: &Path) -> Result<Document>
 }
 
 /// One of the two writers.
-enum Writer<W: Write> {
+enum ExportWriter<W: Write> {
     Lines(ProfileWriter<W>, u32),
     Csv(CsvWriter<W>),
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ExportWriter<W> {
     fn file(&mut self, file: &ProfileFile) -> io::Result<()> {
         match self {
             Self::Lines(lines, number) => *number = lines.file(file)?,
@@ -121,8 +121,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Document)> {
-    let mut document = Document {
+fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, ExportDocument)> {
+    let mut document = ExportDocument {
         schema: SCHEMA,
         format: match format {
             ExportFormat::Lines => "lines",
@@ -133,8 +133,8 @@ fn write<W: Write>(store: &Store, format: ExportFormat, out: W) -> Result<(W, Do
         nameless: 0,
     };
     let mut writer = match format {
-        ExportFormat::Lines => Writer::Lines(ProfileWriter::new(out)?, 0),
-        ExportFormat::Csv => Writer::Csv(CsvWriter::new(out)?),
+        ExportFormat::Lines => ExportWriter::Lines(ProfileWriter::new(out)?, 0),
+        ExportFormat::Csv => ExportWriter::Csv(CsvWriter::new(out)?),
     };
     let resolver = Resolver::new();
     let mut failed = None;

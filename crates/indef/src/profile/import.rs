@@ -31,7 +31,7 @@ const BEGINNING: usize = 64 << 10;
 
 /// `profile import --json`.
 #[derive(Serialize)]
-struct Document {
+struct ImportDocument {
     schema: u64,
     format: &'static str,
     layer: &'static str,
@@ -104,7 +104,7 @@ pub(super) fn import(args: &ImportArgs, console: &Console) -> Result<()> {
             Name(&args.input)
         );
     }
-    let document = Document {
+    let document = ImportDocument {
         schema: SCHEMA,
         format: format.as_str(),
         layer,

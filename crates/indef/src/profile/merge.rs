@@ -15,7 +15,7 @@ use crate::{
 
 /// `profile merge --json`.
 #[derive(Serialize)]
-struct Document {
+struct MergeDocument {
     schema: u64,
     merged: usize,
     files: usize,
@@ -46,7 +46,7 @@ pub(super) fn merge(args: &MergeArgs, console: &Console) -> Result<()> {
         store.merge(other, now)?;
     }
     let heat = store.load(now)?;
-    let document = Document {
+    let document = MergeDocument {
         schema: SCHEMA,
         merged: others.len(),
         files: heat.files.len(),

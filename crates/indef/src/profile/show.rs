@@ -80,14 +80,14 @@ struct SessionJson {
 
 /// The fields after the files in JSON.
 #[derive(Serialize)]
-struct Rest {
+struct ProfileRest {
     kind: &'static str,
     sessions: Vec<SessionJson>,
-    totals: Totals,
+    totals: ProfileTotals,
 }
 
 #[derive(Default, Serialize)]
-struct Totals {
+struct ProfileTotals {
     files: u64,
     ranges: u64,
     ranges_bytes: u64,
@@ -204,13 +204,13 @@ fn of_lines(path: &Path) -> Result<Shown> {
     Ok(shown)
 }
 
-fn totals(shown: &Shown) -> Totals {
-    let mut totals = Totals {
+fn totals(shown: &Shown) -> ProfileTotals {
+    let mut totals = ProfileTotals {
         files: shown.files.len() as u64,
         size_bytes: shown.size,
         max_size_bytes: shown.settings.map(|s| s.max_size.0),
         half_life_ns: shown.settings.map(|s| Nanos::from(s.half_life).0),
-        ..Totals::default()
+        ..ProfileTotals::default()
     };
     for file in &shown.files {
         totals.ranges += file.ranges;
@@ -283,7 +283,7 @@ fn print_json(shown: &Shown) -> io::Result<()> {
         one_in: s.one_in,
         common_error: s.common_error,
     };
-    document.end(&Rest {
+    document.end(&ProfileRest {
         kind: if shown.settings.is_some() {
             "store"
         } else {

@@ -30,7 +30,7 @@ use crate::{
 };
 use observer::Watch;
 pub(crate) use outcome::document;
-use outcome::{Rest, untouched_file};
+use outcome::{RunRest, untouched_file};
 
 /// Run, and show the result.
 pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
@@ -47,12 +47,12 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
         // A begun document is ended, so that it stays valid.
         Err(error) => {
             if let Some(document) = document {
-                document.end(&Rest::default())?;
+                document.end(&RunRest::default())?;
             }
             return Err(error);
         }
     };
-    let Done {
+    let CompletedRun {
         result,
         skipped,
         dry_run,
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RunArgs, console: &Console) -> Result<Outcome> {
     let mut totals = RunTotals::from(&result);
     totals.files_skipped += skipped.values().sum::<u64>();
     let printed = match document {
-        Some(document) => document.end(&Rest::new(&result, totals, dry_run)),
+        Some(document) => document.end(&RunRest::new(&result, totals, dry_run)),
         None if console.quiet => Ok(()),
         None => {
             let whole = outcome::document(&result, totals, dry_run);
@@ -123,7 +123,7 @@ fn load(
 }
 
 /// A completed run.
-struct Done {
+struct CompletedRun {
     result: RunResult,
     /// Files without a range to move, by reason.
     skipped: BTreeMap<SkipReason, u64>,
@@ -136,7 +136,7 @@ fn carry_out(
     console: &Console,
     cancel: &Cancel,
     watch: &Watch<'_>,
-) -> Result<Done> {
+) -> Result<CompletedRun> {
     let base = work.run_options.unwrap_or_default();
     let mut options = options_over(base, &args.how, &args.bounds, args.workers);
     options.budget = work.budget(options.budget);
@@ -159,7 +159,7 @@ fn carry_out(
         on_yield: Some(on_yield),
     };
     let result = runner.run(work).map_err(explain)?;
-    Ok(Done {
+    Ok(CompletedRun {
         result,
         skipped,
         dry_run: options.dry_run,

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use indef_engine::run::{Event, FileResult, Observer, Status, StopCause};
+use indef_engine::run::{FileResult, Observer, RunEvent, Status, StopCause};
 use indef_fs::EngineKind;
 
 use super::outcome::run_file;
@@ -94,16 +94,16 @@ impl<'a> Watch<'a> {
 }
 
 impl Observer for Watch<'_> {
-    fn on(&self, event: Event<'_>) {
+    fn on(&self, event: RunEvent<'_>) {
         match event {
-            Event::Planned { files, bytes } => {
+            RunEvent::Planned { files, bytes } => {
                 self.files.store(files, Ordering::Relaxed);
                 self.progress().total(bytes.get());
                 self.count();
             }
-            Event::Progress { bytes } => self.progress().add(bytes.get()),
-            Event::FileDone(file) => self.file_done(file),
-            Event::Fallback {
+            RunEvent::Progress { bytes } => self.progress().add(bytes.get()),
+            RunEvent::FileDone(file) => self.file_done(file),
+            RunEvent::Fallback {
                 place,
                 engine,
                 instead,
@@ -121,7 +121,7 @@ impl Observer for Watch<'_> {
                     _ => self.console.detail(text),
                 }
             }),
-            Event::Stopping(StopCause::TimeLimit) => self.suspend(|| {
+            RunEvent::Stopping(StopCause::TimeLimit) => self.suspend(|| {
                 self.console
                     .note("the time limit is reached, finishing the current steps")
             }),

@@ -101,14 +101,14 @@ fn maps(result: &RunResult) -> Vec<FileMap> {
 
 /// The fields after the files of a streamed document.
 #[derive(Default, Serialize)]
-pub(super) struct Rest {
+pub(super) struct RunRest {
     totals: RunTotals,
     dry_run: bool,
     stopped: Option<&'static str>,
     maps: Vec<FileMap>,
 }
 
-impl Rest {
+impl RunRest {
     pub(super) fn new(result: &RunResult, totals: RunTotals, dry_run: bool) -> Self {
         Self {
             totals,

@@ -1,7 +1,7 @@
 //! The devices' internal geometry, as text and as JSON.
 
 use indef_core::layout::Geometry;
-use indef_pipeline::geometry::{Answer, Geometries};
+use indef_pipeline::geometry::{DeviceAnswer, Geometries};
 use serde::Serialize;
 
 use crate::output::Name;
@@ -19,8 +19,8 @@ pub(super) struct DeviceInside {
     probed_at: Option<u64>,
 }
 
-impl From<&Answer> for DeviceInside {
-    fn from(answer: &Answer) -> Self {
+impl From<&DeviceAnswer> for DeviceInside {
+    fn from(answer: &DeviceAnswer) -> Self {
         let told = answer.told.as_ref();
         let geometry = told.map_or_else(|_| Geometry::Unknown, |found| found.geometry);
         Self {
@@ -49,7 +49,7 @@ pub(super) fn told(geometries: &Geometries) -> Vec<DeviceInside> {
 
 /// The lines for a summary, one for each device.
 pub(super) fn lines(geometries: &Geometries) -> Vec<String> {
-    let line = |answer: &Answer| match (&answer.told, &answer.probed) {
+    let line = |answer: &DeviceAnswer| match (&answer.told, &answer.probed) {
         (Ok(found), None) => format!("{} (told by {})", found.geometry, Name(&found.device)),
         (Ok(found), Some(_)) => {
             let device = Name(&found.device).to_string();

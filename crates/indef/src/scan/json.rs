@@ -127,7 +127,7 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
 
 /// The sums of a scan, for JSON.
 #[derive(Serialize)]
-struct Totals {
+struct ScanTotals {
     files: u64,
     files_fragmented: u64,
     files_skipped: u64,
@@ -158,7 +158,7 @@ struct Bucket {
     files: u64,
 }
 
-impl Totals {
+impl ScanTotals {
     fn new(tally: &Tally, summary: &CollectSummary) -> Self {
         Self {
             files: tally.files(),
@@ -198,16 +198,16 @@ impl Totals {
 
 /// The fields after the files.
 #[derive(Serialize)]
-pub(super) struct Rest {
+pub(super) struct ScanRest {
     verdict: VerdictJson,
-    totals: Totals,
+    totals: ScanTotals,
     io_size_bytes: Bytes,
     geometries: Vec<DeviceInside>,
     heat: Option<HeatJson>,
     stopped: Option<&'static str>,
 }
 
-impl Rest {
+impl ScanRest {
     pub(super) fn new(scanned: Scanned, io_size: Bytes) -> Self {
         let verdict = VerdictJson::new(&scanned, io_size);
         let Scanned {
@@ -219,7 +219,7 @@ impl Rest {
         } = scanned;
         Self {
             verdict,
-            totals: Totals::new(&tally, &summary),
+            totals: ScanTotals::new(&tally, &summary),
             io_size_bytes: io_size,
             geometries: super::inside::told(&geometries),
             heat: heat.map(|heat| HeatJson::new(&heat, tally.lost, tally.hottest.finish())),

@@ -21,7 +21,7 @@ use crate::{
     refusal::explain,
     signals::{self, Second},
 };
-use json::{FileJson, Rest};
+use json::{FileJson, ScanRest};
 
 /// Scan, and show.
 pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
@@ -57,7 +57,7 @@ pub(crate) fn scan(args: &ScanArgs, console: &Console) -> Result<Outcome> {
     drop(teller);
     let cancelled = scanned.summary.cancelled;
     let printed = match document.into_inner() {
-        Some(document) => document.end(&Rest::new(scanned, args.io_size)),
+        Some(document) => document.end(&ScanRest::new(scanned, args.io_size)),
         None if console.quiet => Ok(()),
         None => text::write(&mut io::stdout().lock(), console, scanned, args.io_size),
     };

@@ -1,7 +1,7 @@
 //! The list as a JSON document (docs/json.md).
 
 use indef_core::plan::PathJson;
-use indef_pipeline::watch::{Lost, Row, Snapshot};
+use indef_pipeline::watch::{Lost, RangeRow, Snapshot};
 use serde::Serialize;
 use units::Nanos;
 
@@ -9,10 +9,10 @@ use crate::document::SCHEMA;
 
 /// `top --json`.
 #[derive(Debug, Serialize)]
-pub(super) struct Document {
+pub(super) struct TopDocument {
     schema: u64,
     ranges: Vec<RangeEntry>,
-    totals: Totals,
+    totals: TopTotals,
     /// Counts are rates per second of about the last ten seconds; else they are sums.
     live: bool,
 }
@@ -35,7 +35,7 @@ struct RangeEntry {
 }
 
 #[derive(Debug, Serialize)]
-struct Totals {
+struct TopTotals {
     ranges: u64,
     ranges_fragmented: u64,
     ranges_out_of_reach: u64,
@@ -46,13 +46,13 @@ struct Totals {
     duration_ns: u64,
 }
 
-impl Document {
+impl TopDocument {
     /// The document of a snapshot.
     pub(super) fn new(snapshot: &Snapshot) -> Self {
         Self {
             schema: SCHEMA,
             ranges: snapshot.rows.iter().map(RangeEntry::from).collect(),
-            totals: Totals {
+            totals: TopTotals {
                 ranges: snapshot.ranges,
                 ranges_fragmented: snapshot.fragmented,
                 ranges_out_of_reach: snapshot.out_of_reach,
@@ -67,8 +67,8 @@ impl Document {
     }
 }
 
-impl From<&Row> for RangeEntry {
-    fn from(row: &Row) -> Self {
+impl From<&RangeRow> for RangeEntry {
+    fn from(row: &RangeRow) -> Self {
         Self {
             path: PathJson::from(&*row.path),
             start_bytes: row.key.range.start.get(),

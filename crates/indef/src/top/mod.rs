@@ -79,7 +79,7 @@ fn once(args: &TopArgs, mut watch: Watch, console: &Console, cancel: &Cancel) ->
     watch.survey(begin.elapsed(), None, cancel);
     let snapshot = watch.snapshot(begin.elapsed(), None);
     let printed = if console.json {
-        json::print(&document::Document::new(&snapshot))
+        json::print(&document::TopDocument::new(&snapshot))
     } else if console.quiet {
         Ok(())
     } else {

@@ -6,7 +6,7 @@ use indef_trace::{FileKey, FsId, TracedFile};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use units::{Bytes, FileRange};
 
-use super::{document::Document, ending::sentence, screen::sample_row};
+use super::{document::TopDocument, ending::sentence, screen::sample_row};
 
 const IO: u64 = 131_072;
 
@@ -116,7 +116,7 @@ fn every_field_of_the_document_is_documented() {
         rows: vec![sample_row()],
         ..Snapshot::default()
     };
-    let document = serde_json::to_value(Document::new(&snapshot)).unwrap();
+    let document = serde_json::to_value(TopDocument::new(&snapshot)).unwrap();
     for object in [&document, &document["ranges"][0], &document["totals"]] {
         for field in object
             .as_object()

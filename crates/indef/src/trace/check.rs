@@ -13,7 +13,7 @@ use crate::{
 };
 
 #[derive(Serialize)]
-struct Document {
+struct CheckDocument {
     schema: u64,
     layers: Vec<LayerEntry>,
 }
@@ -54,7 +54,7 @@ pub(super) fn check(console: &Console) -> Result<Outcome> {
         .filter_map(|layer| Some(format!("layer {}: {}", layer.layer, layer.error.as_ref()?)))
         .collect();
     let printed = if console.json {
-        let document = Document {
+        let document = CheckDocument {
             schema: SCHEMA,
             layers,
         };

@@ -10,7 +10,7 @@ use std::{io, time::Duration};
 use anyhow::{Context, Result, bail};
 use indef_pipeline::{
     Cancel,
-    learn::{Learned, Live, Seen, Session},
+    learn::{Learned, Live, Session, TraceUpdate},
 };
 use rustix::{
     io::Errno,
@@ -26,7 +26,7 @@ use crate::{
 };
 use command::Traced;
 pub(crate) use command::held;
-use live::{Document, View, write_summary};
+use live::{TraceDocument, View, write_summary};
 
 /// Trace, and show.
 pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
@@ -64,8 +64,8 @@ pub(crate) fn trace(args: &TraceArgs, console: &Console) -> Result<Outcome> {
             || args.duration.is_some_and(|limit| elapsed >= limit)
     };
     let learned = session.learn(is_over, &mut |seen| match seen {
-        Seen::Live(live) => view.show(live),
-        Seen::NotStored(error) => view.suspend(|| {
+        TraceUpdate::Live(live) => view.show(live),
+        TraceUpdate::NotStored(error) => view.suspend(|| {
             console.note(format_args!(
                 "{error}; what was learned is kept in memory and tried again"
             ));
@@ -98,7 +98,7 @@ fn report(args: &TraceArgs, console: &Console, live: &Live) -> io::Result<()> {
         console.note(nothing(args.layer));
     }
     if console.json {
-        let document = Document::new(live, args.top, args.bound_percent());
+        let document = TraceDocument::new(live, args.top, args.bound_percent());
         let mut out = io::stdout().lock();
         serde_json::to_writer(&mut out, &document)?;
         return io::Write::write_all(&mut out, b"\n");

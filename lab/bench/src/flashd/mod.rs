@@ -121,7 +121,7 @@ pub(super) fn measure(common: &Common, report: &mut Report) -> Result<()> {
         for (name, options) in LOADS {
             measure::ensure_not_stopped()?;
             eprintln!("run {run} of {}: serve zero, {name}", common.runs);
-            let said = Load::parse(&loaded(&load, options)?)?;
+            let said = LoadReport::parse(&loaded(&load, options)?)?;
             samples.add("serve zero", name, "commands_per_s", said.rate);
             samples.add("serve zero", name, "bandwidth_mb_per_s", said.mb_per_s);
             samples.add("serve zero", name, "latency_ns", said.median_ns);
@@ -248,7 +248,7 @@ fn served(flashd: &Path, load: &Path, setup: &Setup, samples: &mut Samples) -> R
         "--span",
         &span,
     ];
-    let said = Load::parse(&loaded(load, &options)?)?;
+    let said = LoadReport::parse(&loaded(load, &options)?)?;
     let case = format!("serve {}", setup.profile);
     let contender = setup.contender();
     let latency = said.median_ns / setup.scale;
@@ -268,13 +268,13 @@ fn loaded(load: &Path, options: &[&str]) -> Result<String> {
 }
 
 /// The report of the example `load`.
-struct Load {
+struct LoadReport {
     rate: f64,
     mb_per_s: f64,
     median_ns: f64,
 }
 
-impl Load {
+impl LoadReport {
     fn parse(said: &str) -> Result<Self> {
         let between = |begin: &str, end: &str| -> Result<f64> {
             let value = said
@@ -375,10 +375,10 @@ mod tests {
     fn the_report_of_load_is_understood() {
         let said = "reads of 4 KiB, 1 queues, depth 64: 364012/s, 1491 MB/s, latency p50 162.3 µs, \
                     p99 301.0 µs, 1820060 commands, all as written\n";
-        let load = Load::parse(said).unwrap();
+        let load = LoadReport::parse(said).unwrap();
         assert_eq!((load.rate, load.mb_per_s), (364_012.0, 1491.0));
         assert!((load.median_ns - 162_300.0).abs() < 1.0);
-        assert!(Load::parse("nothing").is_err());
+        assert!(LoadReport::parse("nothing").is_err());
     }
 
     #[test]

@@ -163,8 +163,8 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
         // Room for the files, what lies between their fragments, and a move.
         let size = Bytes(args.size.get() * cases.len() as u64 * 4) + Bytes::mib(512);
         let stage = Stage::new(device, size, &args.common.images()?, args.time_scale)?;
-        let cases: Vec<Case<'_>> = (cases.into_iter().enumerate())
-            .map(|(number, (mode, depth))| Case {
+        let cases: Vec<PredictionCase<'_>> = (cases.into_iter().enumerate())
+            .map(|(number, (mode, depth))| PredictionCase {
                 args,
                 indef: &indef,
                 stage: &stage,
@@ -175,7 +175,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
             })
             .collect();
         // A move leaves free space in one piece: all files are aged before the first one.
-        cases.iter().try_for_each(Case::age)?;
+        cases.iter().try_for_each(PredictionCase::age)?;
         for case in &cases {
             let (mode, depth) = (case.mode, case.depth);
             for prediction in case.measure()? {
@@ -198,7 +198,7 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-struct Case<'a> {
+struct PredictionCase<'a> {
     args: &'a PredictionsArgs,
     indef: &'a Path,
     stage: &'a Stage,
@@ -208,7 +208,7 @@ struct Case<'a> {
     file: PathBuf,
 }
 
-impl Case<'_> {
+impl PredictionCase<'_> {
     fn measure(&self) -> Result<Vec<Prediction>> {
         measure::ensure_not_stopped()?;
         let before_ns = self.timed()?;

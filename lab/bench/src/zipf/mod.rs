@@ -46,7 +46,7 @@ use super::{
 use curve::{Curve, Point, Target, gain};
 use timing::{Cost, paired};
 pub(super) use workload::Workload;
-use workload::{READ, Reader};
+use workload::{DirectReader, READ};
 
 /// The reads, and the shares of the file to move.
 #[derive(Args, Clone)]
@@ -99,7 +99,7 @@ pub(super) fn read(args: &ReaderArgs) -> Result<()> {
         reads: args.reads,
         seed: args.seed,
     };
-    let mut reader = Reader::open(&args.file)?;
+    let mut reader = DirectReader::open(&args.file)?;
     for range in workload.sequence() {
         reader.read(range)?;
     }
@@ -112,7 +112,7 @@ pub(super) fn measure(args: &ZipfArgs, report: &mut Report) -> Result<()> {
         args.size.get() >= READ.get() * 64 && args.shares.is_sorted(),
         "--size must hold 64 reads of {READ}, and --shares ascend"
     );
-    let bench = Bench::new(args)?;
+    let bench = ZipfBench::new(args)?;
     for &skew in &args.skews {
         let curve = bench.curve(skew)?;
         eprintln!("{curve}");
@@ -166,7 +166,7 @@ struct Moving {
 }
 
 /// The environment that all workloads share.
-struct Bench<'a> {
+struct ZipfBench<'a> {
     args: &'a ZipfArgs,
     indef: PathBuf,
     state: StartState,
@@ -175,7 +175,7 @@ struct Bench<'a> {
     after: Moving,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> ZipfBench<'a> {
     fn new(args: &'a ZipfArgs) -> Result<Self> {
         let indef = args.common.indef()?;
         let state = StartState {

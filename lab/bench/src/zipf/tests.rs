@@ -26,7 +26,7 @@ fn loop_the_harness_measures_what_it_should() {
         known: true,
     };
     let mut report = Report::new("zipf", std::path::Path::new("/"), 1);
-    let curve = Bench::new(&args).unwrap().curve(1.4).unwrap();
+    let curve = ZipfBench::new(&args).unwrap().curve(1.4).unwrap();
     judge(&curve, &mut report).unwrap();
     assert!(!report.verdicts.is_empty());
     let gains = |name: &str| -> Vec<f64> {

@@ -12,7 +12,7 @@ use scratch_fs::ScratchFs;
 
 use super::{
     super::{measure, median::median},
-    workload::Reader,
+    workload::DirectReader,
 };
 
 /// A read that takes this many times the median of all was disturbed: no number of fragments in a
@@ -42,7 +42,7 @@ pub(super) fn paired(
         let mut readers = Vec::new();
         for (scratch, path) in states {
             measure::drop_caches(scratch)?;
-            readers.push(Reader::open(path)?);
+            readers.push(DirectReader::open(path)?);
         }
         let before = requests(states)?;
         for (i, range) in reads.iter().enumerate() {

@@ -75,12 +75,12 @@ impl Workload {
 }
 
 /// Reads ranges of a file, bypassing every cache of the system.
-pub(super) struct Reader {
+pub(super) struct DirectReader {
     file: File,
     buffer: AlignedBuffer,
 }
 
-impl Reader {
+impl DirectReader {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)

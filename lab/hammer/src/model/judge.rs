@@ -1,6 +1,6 @@
 //! Comparison of findings with the model.
 
-use super::{BLOCK, FileModel, Model, Value};
+use super::{BLOCK, BlockValue, FileModel, Model};
 
 /// Known losses, which are counted apart. On stock ext4 a mover swaps blocks, and `fdatasync` of a
 /// writer that has the file open at the same time does not commit the swap (`ext4_swap_extents` does
@@ -90,7 +90,7 @@ impl Model {
         let history = &self.file(file).blocks[block as usize];
         findings.checked += 1;
         findings.in_doubt += u64::from(history.in_doubt());
-        let found = Value::of(bytes);
+        let found = BlockValue::of(bytes);
         let instead = || history.instead().filter(|_| window.in_place);
         let may_be = || history.allowed().chain(instead());
         if let Some(found) = found
@@ -126,8 +126,8 @@ impl Model {
     pub(crate) fn judge_live(&self, file: u32, block: u32, bytes: &[u8], findings: &mut Findings) {
         let live = self.file(file).live(block);
         findings.checked += 1;
-        if Value::of(bytes) != Some(live) {
-            let found = Value::of(bytes);
+        if BlockValue::of(bytes) != Some(live) {
+            let found = BlockValue::of(bytes);
             findings.violation(format!(
                 "file {file} block {block}, read: {}; it is {live}",
                 explain(file, found, live, [live].iter())
@@ -220,32 +220,36 @@ impl FileModel {
 /// Judge a torn block: a block may be written while its page is being changed, and a file system's
 /// blocks may be smaller than ours. Then each byte is that of one of the allowed values; if only one is
 /// allowed, a block is never torn.
-fn torn(bytes: &[u8], allowed: impl Iterator<Item = Value>) -> bool {
-    let allowed: Vec<_> = allowed.map(Value::bytes).collect();
+fn torn(bytes: &[u8], allowed: impl Iterator<Item = BlockValue>) -> bool {
+    let allowed: Vec<_> = allowed.map(BlockValue::bytes).collect();
     let one_of = |(at, byte): (usize, &u8)| allowed.iter().any(|value| value[at] == *byte);
     allowed.len() > 1 && bytes.iter().enumerate().all(one_of)
 }
 
 fn explain<'a>(
     file: u32,
-    found: Option<Value>,
-    floor: Value,
-    mut allowed: impl Iterator<Item = &'a Value>,
+    found: Option<BlockValue>,
+    floor: BlockValue,
+    mut allowed: impl Iterator<Item = &'a BlockValue>,
 ) -> String {
     let what = match (found, floor) {
         (None, _) => return "no block of the hammer (torn or foreign data)".into(),
-        (Some(Value::Zero), _) => return "zeroes, which nobody wrote".into(),
-        (Some(Value::Data(_)), Value::Zero) if allowed.all(|value| *value == Value::Zero) => {
+        (Some(BlockValue::Zero), _) => return "zeroes, which nobody wrote".into(),
+        (Some(BlockValue::Data(_)), BlockValue::Zero)
+            if allowed.all(|value| *value == BlockValue::Zero) =>
+        {
             "data, where zeroes are durable"
         }
-        (Some(Value::Data(stamp)), _) if stamp.file != file => "another file's block",
-        (Some(Value::Data(stamp)), Value::Data(floor)) if stamp.block != floor.block => {
+        (Some(BlockValue::Data(stamp)), _) if stamp.file != file => "another file's block",
+        (Some(BlockValue::Data(stamp)), BlockValue::Data(floor)) if stamp.block != floor.block => {
             "another place's block"
         }
-        (Some(Value::Data(stamp)), Value::Data(floor)) if stamp.version < floor.version => {
+        (Some(BlockValue::Data(stamp)), BlockValue::Data(floor))
+            if stamp.version < floor.version =>
+        {
             "an older version"
         }
         _ => "not what was written",
     };
-    format!("{what}: {}", found.unwrap_or(Value::Zero))
+    format!("{what}: {}", found.unwrap_or(BlockValue::Zero))
 }

@@ -17,7 +17,7 @@ use std::{
 
 use history::History;
 
-use crate::stamp::{BLOCK, Stamp, Value};
+use crate::stamp::{BLOCK, BlockValue, Stamp};
 
 pub(crate) use judge::{Findings, Window};
 
@@ -28,7 +28,7 @@ pub(crate) type Sizes = (u64, u64);
 #[derive(Clone, Debug)]
 pub(crate) struct FileModel {
     pub(crate) inode: u64,
-    blocks: Vec<History<Value>>,
+    blocks: Vec<History<BlockValue>>,
     size: History<Sizes>,
     attribute: History<u32>,
     versions: u32,
@@ -51,7 +51,7 @@ impl FileModel {
     fn new(inode: u64, most_blocks: u32) -> Self {
         Self {
             inode,
-            blocks: vec![History::new(Value::Zero); most_blocks as usize],
+            blocks: vec![History::new(BlockValue::Zero); most_blocks as usize],
             size: History::new((0, 0)),
             attribute: History::new(0),
             versions: 0,
@@ -74,11 +74,11 @@ impl FileModel {
     }
 
     /// The live content of a block.
-    pub(crate) fn live(&self, block: u32) -> Value {
+    pub(crate) fn live(&self, block: u32) -> BlockValue {
         *self.blocks[block as usize].live()
     }
 
-    fn live_range(&self, range: Range<u32>) -> Vec<Value> {
+    fn live_range(&self, range: Range<u32>) -> Vec<BlockValue> {
         range.map(|block| self.live(block)).collect()
     }
 
@@ -92,13 +92,13 @@ impl FileModel {
     }
 
     /// Set and return new content for `range`.
-    fn write(&mut self, file: u32, range: Range<u32>) -> Vec<Value> {
+    fn write(&mut self, file: u32, range: Range<u32>) -> Vec<BlockValue> {
         self.grow(range.end);
         self.versions += 1;
         let version = self.versions;
         range
             .map(|block| {
-                let value = Value::Data(Stamp {
+                let value = BlockValue::Data(Stamp {
                     file,
                     block,
                     version,
@@ -110,7 +110,7 @@ impl FileModel {
     }
 
     /// Set `values` from `start` on.
-    fn put(&mut self, start: u32, values: &[Value]) {
+    fn put(&mut self, start: u32, values: &[BlockValue]) {
         self.grow(start + values.len() as u32);
         for (block, value) in (start..).zip(values) {
             self.blocks[block as usize].push(*value);
@@ -119,7 +119,7 @@ impl FileModel {
 
     fn zero(&mut self, range: Range<u32>) {
         for block in range {
-            self.blocks[block as usize].push(Value::Zero);
+            self.blocks[block as usize].push(BlockValue::Zero);
         }
     }
 
@@ -135,7 +135,7 @@ impl FileModel {
     /// hole for a while.
     fn shift(&mut self, range: Range<u32>, collapse: bool) {
         let (len, count) = (self.len_blocks(), range.end - range.start);
-        let old: Vec<Value> = (0..self.most_blocks()).map(|b| self.live(b)).collect();
+        let old: Vec<BlockValue> = (0..self.most_blocks()).map(|b| self.live(b)).collect();
         let new_len = if collapse { len - count } else { len + count };
         for block in range.start..self.most_blocks() {
             let value = if collapse {
@@ -146,9 +146,11 @@ impl FileModel {
                 old.get((block - count) as usize).copied()
             };
             let history = &mut self.blocks[block as usize];
-            let value = value.filter(|_| block < new_len).unwrap_or(Value::Zero);
+            let value = value
+                .filter(|_| block < new_len)
+                .unwrap_or(BlockValue::Zero);
             if *history.live() != value {
-                history.push(Value::Zero);
+                history.push(BlockValue::Zero);
             }
             history.push(value);
         }
@@ -167,7 +169,7 @@ impl FileModel {
     /// Make written data of `range` durable. Zeroes made by a change of the mapping are not promised.
     fn blocks_durable(&mut self, range: Range<u32>, now_ms: u64, watched: bool) {
         for block in range {
-            let is_data = |value: &Value| matches!(value, Value::Data(_));
+            let is_data = |value: &BlockValue| matches!(value, BlockValue::Data(_));
             self.blocks[block as usize].data_durable(is_data, now_ms, watched);
         }
     }
@@ -215,7 +217,7 @@ impl Model {
 
     /// Set and return new content for a range of blocks. It is written in place, unless the block is
     /// shared.
-    pub(crate) fn write(&mut self, file: u32, range: Range<u32>) -> Vec<Value> {
+    pub(crate) fn write(&mut self, file: u32, range: Range<u32>) -> Vec<BlockValue> {
         let old = self.file(file).live_range(range.clone());
         let new = self.files[file as usize].write(file, range);
         self.written_over(&old, &new);
@@ -223,26 +225,27 @@ impl Model {
     }
 
     /// Set the given content from a block on, written like any other data.
-    pub(crate) fn put(&mut self, file: u32, start: u32, values: &[Value]) {
+    pub(crate) fn put(&mut self, file: u32, start: u32, values: &[BlockValue]) {
         let old = { self.file(file) }.live_range(start..start + values.len() as u32);
         self.share(file, start, values);
         self.written_over(&old, values);
     }
 
     /// Set the given content from a block on, in blocks that come with it (a clone).
-    pub(crate) fn share(&mut self, file: u32, start: u32, values: &[Value]) {
+    pub(crate) fn share(&mut self, file: u32, start: u32, values: &[BlockValue]) {
         self.files[file as usize].put(start, values);
     }
 
     /// Note that blocks with `old` in them, wherever they were shared, now hold `new`.
-    fn written_over(&mut self, old: &[Value], new: &[Value]) {
+    fn written_over(&mut self, old: &[BlockValue], new: &[BlockValue]) {
         let names = self.names.values();
         let named: BTreeSet<u32> = names.clone().filter_map(|name| *name.live()).collect();
         let may_be_back = names.flat_map(|name| name.allowed().flatten().copied());
         let may_be: BTreeSet<u32> = may_be_back.collect();
-        let written: Vec<(Value, Value)> = { old.iter().copied().zip(new.iter().copied()) }
-            .filter(|(old, new)| *old != Value::Zero && old != new)
-            .collect();
+        let written: Vec<(BlockValue, BlockValue)> =
+            { old.iter().copied().zip(new.iter().copied()) }
+                .filter(|(old, new)| *old != BlockValue::Zero && old != new)
+                .collect();
         for number in may_be {
             let gone = !named.contains(&number);
             let file = &mut self.files[number as usize];
@@ -269,7 +272,7 @@ impl Model {
     }
 
     /// Set a block as it was found after a failed call.
-    pub(crate) fn found(&mut self, file: u32, block: u32, value: Value) {
+    pub(crate) fn found(&mut self, file: u32, block: u32, value: BlockValue) {
         self.files[file as usize].blocks[block as usize].push(value);
     }
 

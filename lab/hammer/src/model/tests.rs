@@ -21,7 +21,7 @@ fn cut(model: &mut Model) -> Model {
     model.end_cut(now)
 }
 
-fn judge(model: &Model, block: u32, value: Value, step_ms: u64) -> Findings {
+fn judge(model: &Model, block: u32, value: BlockValue, step_ms: u64) -> Findings {
     let mut findings = Findings::default();
     model.judge_block(0, block, &value.bytes(), window(step_ms), &mut findings);
     findings
@@ -34,7 +34,7 @@ fn window(step_ms: u64) -> Window {
     }
 }
 
-fn accepts(model: &Model, block: u32, value: Value) -> bool {
+fn accepts(model: &Model, block: u32, value: BlockValue) -> bool {
     judge(model, block, value, 0).violations.is_empty()
 }
 
@@ -47,12 +47,12 @@ fn a_durable_block_is_the_only_one_allowed() {
     model.fsynced(0, 1);
     assert!(accepts(&model, 3, new));
     assert!(!accepts(&model, 3, old), "an older version");
-    assert!(!accepts(&model, 3, Value::Zero), "zeroes");
+    assert!(!accepts(&model, 3, BlockValue::Zero), "zeroes");
     assert!(!accepts(&model, 3, model.file(0).live(4)), "another place");
 }
 
 /// The allowed content of this block of a file after a cut, on XFS.
-fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
+fn on_xfs(model: &Model, file: u32, block: u32, value: BlockValue) -> bool {
     let window = Window {
         in_place: true,
         ..Window::default()
@@ -63,7 +63,7 @@ fn on_xfs(model: &Model, file: u32, block: u32, value: Value) -> bool {
 }
 
 /// The clone's number, and the content of both files.
-fn a_file_and_its_clone() -> (Model, u32, Vec<Value>) {
+fn a_file_and_its_clone() -> (Model, u32, Vec<BlockValue>) {
     let mut model = one_file();
     let clone = model.add_file(8, BLOCKS);
     model.set_name("a/side", Some(clone));
@@ -81,7 +81,7 @@ fn what_is_shared_no_more_may_be_written_by_the_other() {
     let first = model.write(0, 1..2)[0];
     let second = model.write(0, 1..2)[0];
     assert!(!on_xfs(&model, clone, 0, while_shared), "copied on write");
-    for value in [old[1], Value::Zero, first, second] {
+    for value in [old[1], BlockValue::Zero, first, second] {
         assert!(on_xfs(&model, clone, 1, value));
     }
     assert!(!accepts(&model, 2, first) && !on_xfs(&model, clone, 2, first));
@@ -89,7 +89,7 @@ fn what_is_shared_no_more_may_be_written_by_the_other() {
     model.judge_block(clone, 1, &first.bytes(), window(0), &mut elsewhere);
     assert_eq!(elsewhere.violations.len(), 1, "not where it is not so");
     model.fsynced(clone, 1);
-    assert!(on_xfs(&model, clone, 1, Value::Zero) && !on_xfs(&model, clone, 1, second));
+    assert!(on_xfs(&model, clone, 1, BlockValue::Zero) && !on_xfs(&model, clone, 1, second));
     let third = model.write(0, 1..2)[0];
     assert!(!on_xfs(&model, clone, 1, third), "its hole is durable");
 }
@@ -108,7 +108,7 @@ fn punched_data_stays_away_once_that_is_durable() {
     let mut model = one_file();
     let old = model.file(0).live(3);
     model.zero(0, 3..4);
-    assert!(accepts(&model, 3, old) && accepts(&model, 3, Value::Zero));
+    assert!(accepts(&model, 3, old) && accepts(&model, 3, BlockValue::Zero));
     model.data_synced(0);
     assert!(accepts(&model, 3, old), "not promised by fdatasync");
     model.fsynced(0, 1);
@@ -123,7 +123,7 @@ fn a_write_over_punched_blocks_is_durable_by_fdatasync() {
     let new = model.write(0, 3..4)[0];
     model.data_synced(0);
     assert!(accepts(&model, 3, new));
-    assert!(!accepts(&model, 3, Value::Zero) && !accepts(&model, 3, old));
+    assert!(!accepts(&model, 3, BlockValue::Zero) && !accepts(&model, 3, old));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_size_may_be_forgotten_but_not_the_data_below_it() {
     model.blocks_synced(0, 7..10);
     assert_eq!(sizes(&mut model), [true, true]);
     assert!(accepts(&model, 7, new[0]) && !accepts(&model, 7, old));
-    assert!(accepts(&model, 9, new[2]) && !accepts(&model, 9, Value::Zero));
+    assert!(accepts(&model, 9, new[2]) && !accepts(&model, 9, BlockValue::Zero));
     model.range_synced(0, 7..10);
     assert_eq!(sizes(&mut model), [false, true]);
 }
@@ -172,7 +172,7 @@ fn torn_blocks_are_mixtures_of_what_is_allowed() {
 fn stale_data_is_for_blocks_in_doubt_where_the_mount_option_says_so() {
     let judge = |model: &Model, stale| {
         let mut findings = Findings::default();
-        let foreign = Value::Data(Stamp {
+        let foreign = BlockValue::Data(Stamp {
             file: 9,
             block: 1,
             version: 1,
@@ -329,18 +329,18 @@ fn sizes_names_and_attributes_follow_the_same_rule() {
 #[test]
 fn shifted_blocks_carry_their_content() {
     let mut model = one_file();
-    let old: Vec<Value> = (0..8).map(|block| model.file(0).live(block)).collect();
+    let old: Vec<BlockValue> = (0..8).map(|block| model.file(0).live(block)).collect();
     model.shift(0, 2..4, true);
     assert_eq!(model.file(0).len_blocks(), 6);
     assert_eq!(model.file(0).live(2), old[4]);
-    assert_eq!(model.file(0).live(6), Value::Zero);
-    assert!(accepts(&model, 2, old[2]) && accepts(&model, 2, Value::Zero));
+    assert_eq!(model.file(0).live(6), BlockValue::Zero);
+    assert!(accepts(&model, 2, old[2]) && accepts(&model, 2, BlockValue::Zero));
     model.fsynced(0, 1);
-    assert!(!accepts(&model, 2, old[2]) && !accepts(&model, 2, Value::Zero));
+    assert!(!accepts(&model, 2, old[2]) && !accepts(&model, 2, BlockValue::Zero));
     model.shift(0, 1..3, false);
     model.fsynced(0, 2);
     assert_eq!(model.file(0).len_blocks(), 8);
-    assert_eq!(model.file(0).live(1), Value::Zero);
+    assert_eq!(model.file(0).live(1), BlockValue::Zero);
     assert_eq!(model.file(0).live(3), old[1]);
     assert_eq!(model.file(0).live(4), old[4]);
 }
@@ -367,20 +367,20 @@ fn what_becomes_durable_while_a_cut_is_made_may_be_in_it_or_not() {
 
 /// A device that loses data that is not durable, by book-keeping of its own, not the model's.
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Write(u32, u32),
     Punch(u32, u32),
     Fsync,
     RangeSync(u32, u32),
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<ModelStep>> {
     let range = || (0..BLOCKS - 2, 1..3_u32);
     let step = prop_oneof![
-        4 => range().prop_map(|(at, count)| Step::Write(at, count)),
-        2 => range().prop_map(|(at, count)| Step::Punch(at, count)),
-        1 => Just(Step::Fsync),
-        2 => range().prop_map(|(at, count)| Step::RangeSync(at, count)),
+        4 => range().prop_map(|(at, count)| ModelStep::Write(at, count)),
+        2 => range().prop_map(|(at, count)| ModelStep::Punch(at, count)),
+        1 => Just(ModelStep::Fsync),
+        2 => range().prop_map(|(at, count)| ModelStep::RangeSync(at, count)),
     ];
     prop::collection::vec(step, 1..40)
 }
@@ -393,32 +393,32 @@ proptest! {
     ) {
         let mut model = one_file();
         // For each block all of its values, and the index of the last one that is promised.
-        let mut held: Vec<(Vec<Value>, usize)> =
+        let mut held: Vec<(Vec<BlockValue>, usize)> =
             (0..BLOCKS).map(|block| (vec![model.file(0).live(block)], 0)).collect();
         for step in &steps {
             match *step {
-                Step::Write(at, count) => {
+                ModelStep::Write(at, count) => {
                     let values = model.write(0, at..at + count);
                     for (block, value) in (at..).zip(values) {
                         held[block as usize].0.push(value);
                     }
                 }
-                Step::Punch(at, count) => {
+                ModelStep::Punch(at, count) => {
                     model.zero(0, at..at + count);
                     for block in at..at + count {
-                        held[block as usize].0.push(Value::Zero);
+                        held[block as usize].0.push(BlockValue::Zero);
                     }
                 }
-                Step::Fsync => {
+                ModelStep::Fsync => {
                     model.fsynced(0, 0);
                     for (values, floor) in &mut held {
                         *floor = values.len() - 1;
                     }
                 }
-                Step::RangeSync(at, count) => {
+                ModelStep::RangeSync(at, count) => {
                     model.range_synced(0, at..at + count);
                     for (values, floor) in &mut held[at as usize..(at + count) as usize] {
-                        let data = |value: &Value| matches!(value, Value::Data(_));
+                        let data = |value: &BlockValue| matches!(value, BlockValue::Data(_));
                         let last = values.iter().rposition(data).unwrap_or(0);
                         *floor = last.max(*floor);
                     }
@@ -435,7 +435,7 @@ proptest! {
                 prop_assert_eq!(accepts(&cut, block, *lost), again, "block {} {}", block, lost);
             }
             let neighbour = held[(block as usize + 1) % BLOCKS as usize].0.last().unwrap();
-            if matches!(neighbour, Value::Data(_)) {
+            if matches!(neighbour, BlockValue::Data(_)) {
                 prop_assert!(!accepts(&cut, block, *neighbour), "block {}", block);
             }
         }

@@ -11,7 +11,7 @@ mod varied;
 
 use drive::{Host, Modelled, Others};
 use flash_model::BUILTIN;
-use indef_core::probe::{Ask, CannotTell, Findings, Ground, probe};
+use indef_core::probe::{CannotTell, Findings, Ground, ProbeTerms, probe};
 use units::{FileRange, Nanos};
 use varied::{Varied, cached, shown, varied};
 
@@ -20,8 +20,8 @@ const SIZE: u64 = 1024 * MIB;
 /// The probe's file.
 const FILE: FileRange = FileRange::new(0, 256 * MIB);
 
-fn ask(seed: u64) -> Ask {
-    Ask {
+fn ask(seed: u64) -> ProbeTerms {
+    ProbeTerms {
         ground: Ground::new([FILE]),
         seed,
         limit: Nanos(60_000_000_000),
@@ -163,7 +163,7 @@ fn others() -> Vec<(&'static str, Others)> {
 }
 
 /// The probe says the truth, or that it cannot tell.
-fn is_never_wrong(what: &str, varied: &Varied, mut drive: Modelled, ask: Ask) -> bool {
+fn is_never_wrong(what: &str, varied: &Varied, mut drive: Modelled, ask: ProbeTerms) -> bool {
     let Ok(found) = probe(&mut drive, ask);
     tell(what, varied, &drive, &found);
     match found.placement {
@@ -277,7 +277,7 @@ fn on_a_noisy_host_nothing_wrong_is_said() {
 fn others_who_wrote_and_a_short_time_are_told() {
     let varied = varied("fast24", 1);
     let mut drive = written(&varied, 1);
-    let foreign = Ask {
+    let foreign = ProbeTerms {
         foreign: 0.1,
         ..ask(1)
     };
@@ -286,7 +286,7 @@ fn others_who_wrote_and_a_short_time_are_told() {
     assert!(found.latency.is_ok() && found.geometry().is_none());
     for limit in [0, 20_000_000, 300_000_000] {
         let mut drive = written(&varied, 1);
-        let short = Ask {
+        let short = ProbeTerms {
             limit: Nanos(limit),
             ..ask(1)
         };
@@ -294,7 +294,7 @@ fn others_who_wrote_and_a_short_time_are_told() {
         assert_eq!(found.placement, Err(CannotTell::TimeUp), "{limit}");
     }
     let mut drive = written(&varied, 1);
-    let small = Ask {
+    let small = ProbeTerms {
         ground: Ground::new([FileRange::new(0, 100_000)]),
         ..ask(1)
     };

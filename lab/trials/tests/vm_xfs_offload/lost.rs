@@ -38,7 +38,7 @@ fn loses_it(root: &std::path::Path) {
         seed: 5,
     };
     fragment(&path, how).unwrap();
-    let before = State::of(&path);
+    let before = FileState::of(&path);
     let began = Instant::now();
     let moving = {
         let path = path.clone();
@@ -59,10 +59,10 @@ fn loses_it(root: &std::path::Path) {
     );
     // The donor was kept for this long.
     assert!(began.elapsed() > Duration::from_secs(60));
-    assert_eq!(State::of(&path), before);
+    assert_eq!(FileState::of(&path), before);
     // The device is back.
     assert_eq!(OFFLOAD.whole(&path).unwrap().offloaded, Bytes::mib(2));
-    assert_eq!(State::of(&path), before);
+    assert_eq!(FileState::of(&path), before);
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn everything(path: &Path) -> Bytes {
 fn moves(root: &Path) {
     let path = root.join("file");
     let data = everything(&path);
-    let (before, fragments_before) = (State::of(&path), fragments(&path));
+    let (before, fragments_before) = (FileState::of(&path), fragments(&path));
     assert_eq!(OFFLOAD.relocator(&path).name(), "xfs-offload");
 
     let moved = OFFLOAD.whole(&path).unwrap();
@@ -62,29 +62,29 @@ fn moves(root: &Path) {
     assert_eq!(moved.host_read, Bytes::ZERO);
     // Zeros: this kernel cannot let the device write them.
     assert_eq!(moved.host_written, data);
-    assert_eq!(State::of(&path), before);
+    assert_eq!(FileState::of(&path), before);
     let after = layout(&path);
     assert!(after.fragments() * 100 < fragments_before, "{after:?}");
     // Nothing is pinned any more.
     let shared = |e: &indef_core::layout::Extent| e.flags.contains(ExtentFlags::SHARED);
     assert!(!after.extents().iter().any(shared), "{after:?}");
     remount(root);
-    assert_eq!(State::of(&path), before);
+    assert_eq!(FileState::of(&path), before);
     parts_and_shares(root, &before);
 }
 
 /// A range is moved alone; data shared with others stays, or its sharing is given up where that is
 /// allowed.
-fn parts_and_shares(root: &Path, before: &State) {
+fn parts_and_shares(root: &Path, before: &FileState) {
     let path = root.join("part");
     everything(&path);
     let range = FileRange::new(512 << 10, 1 << 20);
     let outside = FileRange::new(0, 512 << 10);
     let elsewhere: Vec<_> = layout(&path).clipped(outside).collect();
-    let of_it = State::of(&path);
+    let of_it = FileState::of(&path);
     let moved = OFFLOAD.ranges(&path, &[range]).unwrap();
     assert_eq!(moved.offloaded, range.len);
-    assert_eq!(State::of(&path), of_it);
+    assert_eq!(FileState::of(&path), of_it);
     let after = layout(&path);
     assert_eq!(after.fragments_in(range), 1);
     assert_eq!(after.clipped(outside).collect::<Vec<_>>(), elsewhere);
@@ -105,10 +105,10 @@ fn parts_and_shares(root: &Path, before: &State) {
         allow_unshare: true,
         ..OFFLOAD
     };
-    let twins_before = State::of(&twin);
+    let twins_before = FileState::of(&twin);
     unshare.ranges(&path, &[outside]).unwrap();
-    assert_eq!(State::of(&path), of_it);
-    assert_eq!(State::of(&twin), twins_before);
+    assert_eq!(FileState::of(&path), of_it);
+    assert_eq!(FileState::of(&twin), twins_before);
 
     // Donors and pins have no names.
     let mut names: Vec<_> = fs::read_dir(root)
@@ -117,7 +117,7 @@ fn parts_and_shares(root: &Path, before: &State) {
         .collect();
     names.sort();
     assert_eq!(names, ["file", "part", "twin"]);
-    assert_eq!(&State::of(&root.join("file")), before);
+    assert_eq!(&FileState::of(&root.join("file")), before);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn vm_moves_on_flashd() {
 fn whole_runs(root: &Path) {
     let path = root.join("run");
     everything(&path);
-    let before = State::of(&path);
+    let before = FileState::of(&path);
     let plan = plan_of(&path, EngineKind::XfsOffload);
     let planned: Bytes = plan.chunks.iter().map(|chunk| chunk.cost).sum();
     let options = RunOptions {
@@ -174,7 +174,7 @@ fn whole_runs(root: &Path) {
     assert_eq!(file.bytes_offloaded, file.bytes_relocated);
     assert_eq!(file.bytes_host_written, file.bytes_relocated);
     assert_eq!(file.bytes_host_read, Bytes::ZERO);
-    assert_eq!(State::of(&path), before);
+    assert_eq!(FileState::of(&path), before);
 }
 
 const BY_BOTH: Bytes = Bytes::mib(4);

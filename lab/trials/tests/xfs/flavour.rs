@@ -109,7 +109,7 @@ pub(crate) fn each(flavours: &[Flavour], size: Bytes, test: impl Fn(Flavour, &mu
 
 /// The properties that must not change.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct FileState {
     hash: Vec<u8>,
     size: u64,
     times: [(i64, i64); 3],
@@ -118,7 +118,7 @@ pub(crate) struct State {
     allocated: Vec<(FileRange, bool)>,
 }
 
-impl State {
+impl FileState {
     /// The ranges with blocks, and whether each is unwritten.
     pub(crate) fn allocated(&self) -> &[(FileRange, bool)] {
         &self.allocated

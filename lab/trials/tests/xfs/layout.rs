@@ -15,16 +15,21 @@ fn check(
     let path = fs.path().join("file");
     shape.make(&path).unwrap();
     fs.remount().unwrap();
-    let (before, before_fragments) = (State::of(&path), fragments(&path));
+    let (before, before_fragments) = (FileState::of(&path), fragments(&path));
     let how = Move::with(flavour);
     let moved = match ranges {
         Some(ranges) => how.ranges(&path, ranges),
         None => how.whole(&path),
     }
     .unwrap();
-    assert_eq!(State::of(&path), before, "{}", flavour.name);
+    assert_eq!(FileState::of(&path), before, "{}", flavour.name);
     fs.remount().unwrap();
-    assert_eq!(State::of(&path), before, "{} after a remount", flavour.name);
+    assert_eq!(
+        FileState::of(&path),
+        before,
+        "{} after a remount",
+        flavour.name
+    );
     let after = fragments(&path);
     eprintln!(
         "{}: {before_fragments} -> {after} fragments, {moved:?}",
@@ -91,13 +96,13 @@ fn loop_only_what_was_asked_for_is_written() {
             let path = fs.path().join("file");
             shape.make(&path).unwrap();
             fs.remount().unwrap();
-            let before = State::of(&path);
+            let before = FileState::of(&path);
             let kept = layout(&path);
             let moved = Move::with(flavour).ranges(&path, &ranges).unwrap();
             assert_eq!(moved.host_written, Bytes::mib(16), "{}", flavour.name);
             assert_eq!(moved.relocated, Bytes::mib(16));
             fs.remount().unwrap();
-            assert_eq!(State::of(&path), before);
+            assert_eq!(FileState::of(&path), before);
             let after = layout(&path);
             for (i, range) in ranges.iter().enumerate() {
                 assert_eq!(after.fragments_in(*range), 1, "range {i}");
@@ -131,7 +136,7 @@ fn loop_small_steps_never_make_more_fragments() {
                 .with(data(Bytes::mib(8), Bytes::mib(3)))
                 .make(&path)
                 .unwrap();
-            let before = State::of(&path);
+            let before = FileState::of(&path);
             let how = Move {
                 limit: Bytes::kib(64),
                 ..Move::with(flavour)
@@ -158,7 +163,7 @@ fn loop_small_steps_never_make_more_fragments() {
             drop(relocation);
             drop(target);
             assert!(last <= 3, "{last}");
-            assert_eq!(State::of(&path), before);
+            assert_eq!(FileState::of(&path), before);
             fs.fsck().unwrap();
         },
     );
@@ -181,18 +186,18 @@ fn loop_sharing_is_kept_unless_allowed() {
                 .with(data(Bytes::mib(4), Bytes::kib(16)))
                 .make(&fs.path().join("half"))
                 .unwrap();
-            let (before, before_copy) = (State::of(&path), State::of(&copy));
+            let (before, before_copy) = (FileState::of(&path), FileState::of(&copy));
             let refused = Move::with(flavour).whole(&path).map(drop);
             assert!(format!("{refused:?}").contains("Shared"), "{refused:?}");
-            assert_eq!(State::of(&path), before);
+            assert_eq!(FileState::of(&path), before);
             let how = Move {
                 allow_unshare: true,
                 ..Move::with(flavour)
             };
             let moved = how.whole(&path);
             fs.remount().unwrap();
-            assert_eq!(State::of(&path), before);
-            assert_eq!(State::of(&copy), before_copy);
+            assert_eq!(FileState::of(&path), before);
+            assert_eq!(FileState::of(&copy), before_copy);
             assert_eq!(fragments(&copy), 512);
             if flavour.engine == COMMIT.engine {
                 assert_eq!(moved.unwrap().relocated, Bytes::mib(8));
@@ -219,10 +224,10 @@ fn loop_space_behind_the_end_stays() {
         fallocate(&file, FallocateFlags::KEEP_SIZE, 4 << 20, 3 << 20).unwrap();
         drop(file);
         fs.remount().unwrap();
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         Move::with(flavour).whole(&path).unwrap();
         fs.remount().unwrap();
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         assert_eq!(layout(&path).allocated(), Bytes::mib(7), "{}", flavour.name);
         fs.fsck().unwrap();
     });
@@ -253,13 +258,13 @@ fn loop_attributes_in_the_inode_are_no_obstacle() {
                     .make(&path)
                     .unwrap();
                 setxattr(&path, "user.test", &vec![7; length], XattrFlags::empty()).unwrap();
-                let before = State::of(&path);
+                let before = FileState::of(&path);
                 let half = FileRange::new(0, (16 << 10) * pieces / 2);
                 let moved = Move::with(flavour).ranges(&path, &[half]);
                 if half.len >= Bytes::kib(32) {
                     refused += u32::from(is_refused_for_room(moved));
                 }
-                assert_eq!(State::of(&path), before);
+                assert_eq!(FileState::of(&path), before);
                 let mut read = vec![0; 300];
                 let got = rustix::fs::getxattr(&path, "user.test", &mut read[..]).unwrap();
                 assert_eq!(&read[..got], vec![7; length]);

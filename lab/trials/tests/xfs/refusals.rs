@@ -8,7 +8,7 @@ use std::{
 use indef_core::SkipReason;
 use indef_engine::{
     Cancel, Copier,
-    run::{Event, Observer, RunOptions, Status, run},
+    run::{Observer, RunEvent, RunOptions, Status, run},
 };
 use indef_fs::{
     EngineKind, EngineOptions, Moved, Refusal, Step, StepLimit, Target, count_ranges, detect,
@@ -51,9 +51,9 @@ fn loop_the_owner_can_forbid_it() {
             .set(&file)
             .unwrap();
         drop(file);
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         assert_refused(Move::with(flavour).whole(&path), SkipReason::Unsupported);
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
     });
 }
 
@@ -68,7 +68,7 @@ fn loop_capabilities_are_not_lost() {
         let path = fragmented(fs, Bytes::mib(1));
         let name = "security.capability";
         setxattr(&path, name, &value, XattrFlags::empty()).unwrap();
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         match Move::with(flavour).whole(&path) {
             Ok(_) => assert_ne!(flavour.engine, COMMIT.engine),
             Err(error) => {
@@ -76,7 +76,7 @@ fn loop_capabilities_are_not_lost() {
                 assert_refused(Err(error), SkipReason::Unsupported);
             }
         }
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         let mut read = [0; 64];
         let length = rustix::fs::getxattr(&path, name, &mut read[..]).unwrap();
         assert_eq!(read[..length], value);
@@ -89,9 +89,9 @@ fn loop_set_user_id_stays() {
     each(&ALL, Bytes::mib(512), |flavour, fs| {
         let path = fragmented(fs, Bytes::mib(1));
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6755)).unwrap();
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         Move::with(flavour).whole(&path).unwrap();
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
     });
 }
 
@@ -99,7 +99,7 @@ fn loop_set_user_id_stays() {
 fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
     each(&ALL, Bytes::mib(512), |flavour, fs| {
         let path = fragmented(fs, Bytes::mib(4));
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         let other = OpenOptions::new()
             .read(true)
             .write(true)
@@ -112,7 +112,7 @@ fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
         } else {
             moved.unwrap();
         }
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         let whole = Move::with(flavour).whole(&path);
         if flavour.name == SWAP_NO_REFLINK.name {
             assert_refused(whole, SkipReason::InUse);
@@ -121,7 +121,7 @@ fn loop_a_file_that_is_open_elsewhere_is_not_shared_in_part() {
             assert_eq!(fragments(&path), 1);
         }
         drop(other);
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         fs.fsck().unwrap();
     });
 }
@@ -132,7 +132,7 @@ fn loop_a_full_file_system_is_named() {
         let path = fragmented(fs, Bytes::mib(16));
         // XFS frees the space of deleted files in the background: not while we fill it.
         fs.remount().unwrap();
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         let filler = File::create(fs.path().join("filler")).unwrap();
         let mut at = 0;
         for piece in [64 << 20, 4 << 20, 1 << 20] {
@@ -144,7 +144,7 @@ fn loop_a_full_file_system_is_named() {
         }
         let free = fs.free().unwrap();
         assert_refused(Move::with(flavour).whole(&path), SkipReason::NoSpace);
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         drop(filler);
         fs.remount().unwrap();
         assert!(fs.free().unwrap() + Bytes::mib(1) >= free);
@@ -243,11 +243,11 @@ fn loop_two_very_long_extents_are_not_joined_by_comparing_them() {
             .make(&path)
             .unwrap();
         fs.remount().unwrap();
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         assert_eq!(fragments(&path), 2);
         fs.remount().unwrap();
         assert_refused(Move::with(flavour).whole(&path), SkipReason::NoGain);
-        let after = State::of(&path);
+        let after = FileState::of(&path);
         assert_eq!(fragments(&path), 2);
         assert_eq!(after, before);
         fs.fsck().unwrap();
@@ -259,7 +259,7 @@ fn loop_two_very_long_extents_are_not_joined_by_comparing_them() {
 fn loop_without_a_device_that_copies_the_host_does() {
     each(&[COMMIT], Bytes::mib(512), |_, fs| {
         let path = fragmented(fs, Bytes::mib(1));
-        let before = State::of(&path);
+        let before = FileState::of(&path);
         let mounted = detect(File::open(&path).unwrap(), &path).unwrap();
         let options = EngineOptions::default();
         let refusal = relocator(EngineKind::XfsOffload, &mounted, &options)
@@ -286,7 +286,7 @@ fn loop_without_a_device_that_copies_the_host_does() {
             (file.bytes_offloaded, file.bytes_host_read),
             (Bytes::ZERO, Bytes::mib(1))
         );
-        assert_eq!(State::of(&path), before);
+        assert_eq!(FileState::of(&path), before);
         assert_eq!(fragments(&path), 1);
         let said = said.0.into_inner().unwrap();
         assert_eq!(said.len(), 1, "{said:?}");
@@ -302,8 +302,8 @@ fn loop_without_a_device_that_copies_the_host_does() {
 struct Said(Mutex<Vec<String>>);
 
 impl Observer for Said {
-    fn on(&self, event: Event<'_>) {
-        if let Event::Fallback { engine, reason, .. } = event {
+    fn on(&self, event: RunEvent<'_>) {
+        if let RunEvent::Fallback { engine, reason, .. } = event {
             let mut said = self.0.lock().unwrap();
             said.push(format!("{engine}: {reason}"));
         }

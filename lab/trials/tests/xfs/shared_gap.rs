@@ -40,7 +40,7 @@ fn loop_what_is_shared_and_stays_is_not_written_in_place() {
                 let (start, end) = (SHARED.start.get(), SHARED.end().get());
                 clone_range(File::open(&path).unwrap(), &other, start, end - start).unwrap();
                 other.sync_all().unwrap();
-                let before = State::of(&clone);
+                let before = FileState::of(&clone);
 
                 let around = [FileRange::new(0, start), FileRange::new(end, len - end)];
                 let moved = Move::with(flavour).ranges(&path, &around);
@@ -56,7 +56,7 @@ fn loop_what_is_shared_and_stays_is_not_written_in_place() {
                 drop((file, other));
                 fs.remount().unwrap();
                 assert!(
-                    State::of(&clone).has_content_of(&before),
+                    FileState::of(&clone).has_content_of(&before),
                     "written in place"
                 );
                 fs.fsck().unwrap();

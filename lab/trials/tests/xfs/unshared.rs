@@ -64,7 +64,7 @@ fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
             make(&path);
             reflink(&path, &clone).unwrap();
             fs.sync().unwrap();
-            let before = State::of(&path);
+            let before = FileState::of(&path);
             let how = Move {
                 allow_unshare: true,
                 ..Move::with(flavour)
@@ -78,7 +78,7 @@ fn loop_what_was_shared_is_not_written_before_the_move_is_durable() {
             assert_eq!(moved.unwrap().relocated, Bytes(LEN));
             write_and_cut(fs, &clone);
             assert!(
-                State::of(&path).has_content_of(&before),
+                FileState::of(&path).has_content_of(&before),
                 "the clone's bytes"
             );
         },
@@ -95,7 +95,7 @@ fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
             let (path, clone) = (fs.path().join("file"), fs.path().join("clone"));
             make(&path);
             fs.sync().unwrap();
-            let before = State::of(&path);
+            let before = FileState::of(&path);
             let relocator = Move::with(flavour).relocator(&path);
             let target = Target::open(&path).unwrap();
             let copier = Copier::new(32);
@@ -117,7 +117,7 @@ fn loop_a_clone_made_meanwhile_is_not_written_before_the_move_is_durable() {
             drop(target);
             write_and_cut(fs, &clone);
             assert!(
-                State::of(&path).has_content_of(&before),
+                FileState::of(&path).has_content_of(&before),
                 "the clone's bytes"
             );
         },

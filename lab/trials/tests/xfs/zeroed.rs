@@ -91,11 +91,11 @@ fn loop_what_is_made_zero_between_two_tries_stays_zero() {
         }
         assert_zero(&path, "in the cache");
         zero(&twin);
-        let (is, wanted) = (State::of(&path), State::of(&twin));
+        let (is, wanted) = (FileState::of(&path), FileState::of(&twin));
         assert_eq!(is.allocated(), wanted.allocated());
         fs.remount().unwrap();
         assert_zero(&path, "on the device");
-        assert!(State::of(&path).has_content_of(&State::of(&twin)));
+        assert!(FileState::of(&path).has_content_of(&FileState::of(&twin)));
         fs.fsck().unwrap();
     });
 }

@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::FallocateFlags;
 
 use crate::{
-    record::{Header, RecordError},
+    record::{RecordError, RecordHeader},
     store::{Change, FileOptions, Store},
 };
 
@@ -33,7 +33,7 @@ pub(super) enum Base {
 
 impl Base {
     /// An empty one in a file that is not there yet.
-    pub(super) fn new(path: &Path, form: Form, header: &Header) -> Result<Self, RecordError> {
+    pub(super) fn new(path: &Path, form: Form, header: &RecordHeader) -> Result<Self, RecordError> {
         let file = File::create_new(path).map_err(|source| RecordError::io(path, source))?;
         if form == Form::Image {
             let size = header.namespaces.iter().map(|kind| kind.size_bytes).sum();
@@ -43,7 +43,12 @@ impl Base {
         Self::open(path, file, form, header)
     }
 
-    fn open(path: &Path, file: File, form: Form, header: &Header) -> Result<Self, RecordError> {
+    fn open(
+        path: &Path,
+        file: File,
+        form: Form,
+        header: &RecordHeader,
+    ) -> Result<Self, RecordError> {
         let path = path.to_owned();
         if form == Form::Image {
             return Ok(Self::Image(file, path));
@@ -59,7 +64,7 @@ impl Base {
     }
 
     /// The same in another file that is not there yet.
-    pub(super) fn copy(&self, to: &Path, header: &Header) -> Result<Self, RecordError> {
+    pub(super) fn copy(&self, to: &Path, header: &RecordHeader) -> Result<Self, RecordError> {
         let failed = |source| RecordError::io(to, source);
         let (form, path) = match self {
             Self::Image(_, path) => (Form::Image, path),

@@ -36,7 +36,7 @@ fn zoned() -> StoreKind {
 
 /// A step of the workload; in a namespace with zones, only the zone of a place counts.
 #[derive(Clone, Debug)]
-enum Step {
+enum WalkStep {
     Write(u64, u64, bool),
     Zero(u64, u64, bool),
     Flush,
@@ -45,13 +45,13 @@ enum Step {
     Mark,
 }
 
-fn step() -> impl Strategy<Value = (usize, Step)> {
+fn step() -> impl Strategy<Value = (usize, WalkStep)> {
     let step = prop_oneof![
-        8 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| Step::Write(at, count, fua == 0)),
-        2 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| Step::Zero(at, count, fua == 0)),
-        2 => Just(Step::Flush),
-        2 => (0..BLOCKS, 0u8..4).prop_map(|(at, finish)| Step::Zone(at, finish == 0)),
-        3 => Just(Step::Mark),
+        8 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| WalkStep::Write(at, count, fua == 0)),
+        2 => (0..BLOCKS, 1u64..5, 0u8..5).prop_map(|(at, count, fua)| WalkStep::Zero(at, count, fua == 0)),
+        2 => Just(WalkStep::Flush),
+        2 => (0..BLOCKS, 0u8..4).prop_map(|(at, finish)| WalkStep::Zone(at, finish == 0)),
+        3 => Just(WalkStep::Mark),
     ];
     (0..2usize, step)
 }
@@ -84,7 +84,7 @@ impl Shown {
 }
 
 /// Record the steps; return the number of marks.
-fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
+fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, WalkStep)]) -> u32 {
     let store = Store::in_memory(kinds, 64 * BLOCK).unwrap();
     store.namespaces[0]
         .write(3 * BLOCK, &[0xaa; 512], true)
@@ -114,7 +114,7 @@ fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
         };
         let data;
         let change = match *step {
-            Step::Write(at, count, fua) => {
+            WalkStep::Write(at, count, fua) => {
                 let (offset, len) = range(at, count);
                 data = vec![version; len as usize];
                 Change::Write {
@@ -123,12 +123,12 @@ fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
                     fua,
                 }
             }
-            Step::Zero(at, count, fua) => {
+            WalkStep::Zero(at, count, fua) => {
                 let (offset, len) = range(at, count);
                 Change::Zero { offset, len, fua }
             }
-            Step::Flush => Change::Flush,
-            Step::Zone(at, finish) => {
+            WalkStep::Flush => Change::Flush,
+            WalkStep::Zone(at, finish) => {
                 let zone = (at / ZONE_BLOCKS) as usize;
                 let change = if finish {
                     ZoneChange::Finish
@@ -140,7 +140,7 @@ fn record(path: &Path, kinds: &[StoreKind], steps: &[(usize, Step)]) -> u32 {
                 }
                 Change::Zone { zone, change }
             }
-            Step::Mark => {
+            WalkStep::Mark => {
                 recording.mark(&format!("m{marks}")).unwrap();
                 marks += 1;
                 continue;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use nvme_wire::{
     Status,
-    event::Event,
+    event::AsyncEvent,
     feature::{CAPABILITY_CHANGEABLE, Feature, HostBehavior, Queues, Select, Timestamp},
 };
 use zerocopy::IntoBytes;
@@ -213,9 +213,9 @@ pub(super) fn set(
 /// Events that a host can ask for: bits of OAES, and those of SMART.
 fn known_events(is_discovery: bool) -> u32 {
     if is_discovery {
-        Event::DiscoveryChanged.enabled_by()
+        AsyncEvent::DiscoveryChanged.enabled_by()
     } else {
-        Event::NamespaceChanged.enabled_by() | Event::Reliability.enabled_by()
+        AsyncEvent::NamespaceChanged.enabled_by() | AsyncEvent::Reliability.enabled_by()
     }
 }
 

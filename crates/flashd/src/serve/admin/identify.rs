@@ -110,7 +110,7 @@ pub(super) fn supported(set: CommandSet) -> Result<CommandSet, Status> {
     }
 }
 
-fn command_set(namespace: &device::Namespace) -> CommandSet {
+fn command_set(namespace: &device::NamespaceInfo) -> CommandSet {
     match namespace.kind {
         NamespaceKind::Zoned => CommandSet::Zoned,
         NamespaceKind::Conventional => CommandSet::Nvm,
@@ -119,7 +119,7 @@ fn command_set(namespace: &device::Namespace) -> CommandSet {
 
 /// A namespace list (Base §4.4.2): identifiers above `nsid`, ascending.
 fn list<'a>(
-    namespaces: impl Iterator<Item = &'a device::Namespace>,
+    namespaces: impl Iterator<Item = &'a device::NamespaceInfo>,
     nsid: u32,
 ) -> Result<Vec<u8>, Status> {
     if nsid >= ALL_NAMESPACES - 1 {
@@ -225,13 +225,13 @@ fn common(queue: &HostQueue) -> Namespace {
     page
 }
 
-fn lba_format(of: &device::Namespace) -> LbaFormat {
+fn lba_format(of: &device::NamespaceInfo) -> LbaFormat {
     let mut format = LbaFormat::zeroed();
     format.block_shift = of.block_bytes.trailing_zeros() as u8;
     format
 }
 
-fn namespace(index: usize, of: &device::Namespace, queue: &HostQueue) -> Namespace {
+fn namespace(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> Namespace {
     let mut page = Namespace::zeroed();
     let blocks = of.size_bytes / of.block_bytes;
     page.size = U64::new(blocks);
@@ -259,7 +259,7 @@ fn namespace(index: usize, of: &device::Namespace, queue: &HostQueue) -> Namespa
     page
 }
 
-fn zoned(index: usize, of: &device::Namespace, queue: &HostQueue) -> ZonedNamespace {
+fn zoned(index: usize, of: &device::NamespaceInfo, queue: &HostQueue) -> ZonedNamespace {
     let geometry = queue.device().geometry().zone;
     let zones = queue.device().zones(index);
     let size = zones.first().map_or(geometry.size.get(), |zone| zone.size);
@@ -275,7 +275,7 @@ fn zoned(index: usize, of: &device::Namespace, queue: &HostQueue) -> ZonedNamesp
     page
 }
 
-fn independent(of: &device::Namespace, queue: &HostQueue) -> IndependentNamespace {
+fn independent(of: &device::NamespaceInfo, queue: &HostQueue) -> IndependentNamespace {
     let mut page = IndependentNamespace::zeroed();
     page.multipath = u8::from(!queue.subsystem.is_private);
     // Ready, whatever its health: failures are reported command by command.

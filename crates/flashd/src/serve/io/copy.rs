@@ -3,7 +3,7 @@
 use flash_model::Move;
 use nvme_wire::{
     Status,
-    copy::{CopyFormat, Source},
+    copy::{CopyFormat, CopySource},
     vendor::{self, DEFRAGMENT_BLOCK},
 };
 
@@ -12,9 +12,9 @@ use super::{
         limits::{COPY_BYTES_MAX, copy_range_blocks},
         queue::HostQueue,
     },
-    work::{Work, span},
+    work::{IoWork, span},
 };
-use crate::{device::Namespace, lock::lock};
+use crate::{device::NamespaceInfo, lock::lock};
 
 /// The sources of a Copy within the namespace `nsid`, if the host may use their format.
 pub(super) fn sources(
@@ -23,7 +23,7 @@ pub(super) fn sources(
     data: &[u8],
     ranges: usize,
     format: CopyFormat,
-) -> Result<Vec<Source>, Status> {
+) -> Result<Vec<CopySource>, Status> {
     // Formats with namespaces of their own have to be enabled (NVM 1.1: CDFE).
     if format.names_namespace() {
         let enabled = lock(&queue.controller.settings.behavior).copy_formats.get();
@@ -44,11 +44,11 @@ pub(super) fn sources(
 
 /// Copy `sources`, one after the other, to block `destination`.
 pub(super) fn copy(
-    namespace: &Namespace,
-    sources: &[Source],
+    namespace: &NamespaceInfo,
+    sources: &[CopySource],
     destination: u64,
     fua: bool,
-) -> Result<Work<'static>, Status> {
+) -> Result<IoWork<'static>, Status> {
     let mut spans = Vec::with_capacity(sources.len());
     let mut blocks = 0;
     for source in sources {
@@ -65,7 +65,7 @@ pub(super) fn copy(
     if destination.checked_add(blocks).is_none_or(|end| end > size) {
         return Err(Status::LbaOutOfRange);
     }
-    Ok(Work::Copy {
+    Ok(IoWork::Copy {
         sources: spans,
         destination: destination * namespace.block_bytes,
         fua,
@@ -75,10 +75,10 @@ pub(super) fn copy(
 /// Carry out the moves in `data`. Runs of them that are contiguous on both sides are one move for
 /// the device; it takes all of them or none, so that the result is their number or 0.
 pub(super) fn defragment(
-    namespace: &Namespace,
+    namespace: &NamespaceInfo,
     count: u64,
     data: &[u8],
-) -> Result<Work<'static>, Status> {
+) -> Result<IoWork<'static>, Status> {
     let blocks = namespace.size_bytes / DEFRAGMENT_BLOCK;
     let mut runs: Vec<Move> = Vec::new();
     for wanted in vendor::moves(data, count)? {
@@ -104,5 +104,5 @@ pub(super) fn defragment(
             }),
         }
     }
-    Ok(Work::Migrate { moves: runs, count })
+    Ok(IoWork::Migrate { moves: runs, count })
 }

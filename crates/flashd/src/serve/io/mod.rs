@@ -1,6 +1,6 @@
 //! Commands of I/O queues (NVM §3.2, ZNS §3.4).
 //!
-//! A command is checked completely, and becomes [`Work`]; the work alone talks to the device, and
+//! A command is checked completely, and becomes [`IoWork`]; the work alone talks to the device, and
 //! ends the command.
 
 mod copy;
@@ -25,8 +25,8 @@ use super::{
     queue::HostQueue,
     send::{Completed, Permit},
 };
-use crate::device::{Namespace, Request};
-use work::{Ending, Work, span};
+use crate::device::{NamespaceInfo, Request};
+use work::{Ending, IoWork, span};
 
 /// The data that a command needs, as far as it can be done at all.
 pub(super) fn need(queue: &HostQueue, nsid: u32, command: &IoCommand) -> Result<Need, Status> {
@@ -107,15 +107,15 @@ fn check<'a>(
     nsid: u32,
     command: &IoCommand,
     data: &'a [u8],
-) -> Result<(usize, Work<'a>), Status> {
+) -> Result<(usize, IoWork<'a>), Status> {
     if nsid == ALL_NAMESPACES && *command == IoCommand::Flush {
-        return Ok((0, Work::FlushAll));
+        return Ok((0, IoWork::FlushAll));
     }
     let (index, namespace) = queue.backend().namespace(nsid)?;
-    let changes = |request| Work::One(request, Ending::Changed(0));
+    let changes = |request| IoWork::One(request, Ending::Changed(0));
     let work = match *command {
         IoCommand::Flush => changes(Request::Flush),
-        IoCommand::Read(transfer) => Work::Read(span(namespace, transfer.blocks)?),
+        IoCommand::Read(transfer) => IoWork::Read(span(namespace, transfer.blocks)?),
         IoCommand::Write(transfer, hint) => {
             let Span { offset, len } = span(namespace, transfer.blocks)?;
             let placement = placement(queue, (index, namespace), hint)?;
@@ -161,7 +161,7 @@ fn check<'a>(
         IoCommand::ManagementReceive {
             operation: ReceiveOperation::ReclaimUnitHandleStatus,
             len,
-        } => Work::Done(Completed::Data(handles::status(
+        } => IoWork::Done(Completed::Data(handles::status(
             queue,
             index,
             len as usize,
@@ -169,7 +169,7 @@ fn check<'a>(
         IoCommand::ManagementSend {
             operation: SendOperation::ReclaimUnitHandleUpdate,
             placement_ids,
-        } => Work::Renew(handles::update(queue, index, data, placement_ids)?),
+        } => IoWork::Renew(handles::update(queue, index, data, placement_ids)?),
         IoCommand::ManagementReceive { .. } | IoCommand::ManagementSend { .. } => {
             return Err(Status::InvalidField);
         }
@@ -186,7 +186,7 @@ fn check<'a>(
             filter,
             partial,
         } => {
-            let report = zones::Report {
+            let report = zones::ZoneReport {
                 from,
                 len,
                 kind,
@@ -194,14 +194,14 @@ fn check<'a>(
                 partial,
             };
             let bytes = report.build(queue.device(), (index, namespace))?;
-            Work::Done(Completed::Data(bytes))
+            IoWork::Done(Completed::Data(bytes))
         }
         IoCommand::ZoneAppend(transfer) => {
             let zone = span(namespace, transfer.blocks)?.offset;
             queue.backend().counters.written(data.len() as u64);
             let fua = durable(queue, transfer.fua);
             let block_bytes = namespace.block_bytes;
-            Work::One(
+            IoWork::One(
                 Request::Append { zone, data, fua },
                 Ending::Appended { zone, block_bytes },
             )
@@ -212,8 +212,8 @@ fn check<'a>(
 }
 
 /// A read whose data stays here.
-fn reads(Span { offset, len }: Span, ending: Ending) -> Work<'static> {
-    Work::One(Request::Read { offset, len }, ending)
+fn reads(Span { offset, len }: Span, ending: Ending) -> IoWork<'static> {
+    IoWork::One(Request::Read { offset, len }, ending)
 }
 
 /// Whether a write has to be durable when it is done: because the command or the host says so.
@@ -227,7 +227,7 @@ fn durable(queue: &HostQueue, fua: bool) -> bool {
 
 fn placement(
     queue: &HostQueue,
-    (index, namespace): (usize, &Namespace),
+    (index, namespace): (usize, &NamespaceInfo),
     hint: WriteHint,
 ) -> Result<Placement, Status> {
     if let WriteHint::Placement { id } = hint {
@@ -272,18 +272,18 @@ fn read_through(
 }
 
 fn dataset_management(
-    namespace: &Namespace,
+    namespace: &NamespaceInfo,
     ranges: usize,
     deallocate: bool,
     data: &[u8],
-) -> Result<Work<'static>, Status> {
+) -> Result<IoWork<'static>, Status> {
     let spans: Vec<Span> = range::ranges(data, ranges)?
         .filter(|blocks| blocks.count > 0)
         .map(|blocks| span(namespace, blocks))
         .collect::<Result<_, _>>()?;
     Ok(if deallocate && !spans.is_empty() {
-        Work::Deallocate(spans)
+        IoWork::Deallocate(spans)
     } else {
-        Work::Done(Completed::Result(0))
+        IoWork::Done(Completed::Result(0))
     })
 }

@@ -6,11 +6,11 @@ use flash_model::{Move, Span};
 use nvme_wire::{Status, io::BlockRange};
 
 use super::super::send::{Completed, Failed, Permit};
-use crate::device::{Device, Failure, Namespace, Outcome, Request, Success};
+use crate::device::{Device, Failure, NamespaceInfo, Request, RequestResult, Success};
 
 /// The work of one command.
 #[derive(Debug)]
-pub(super) enum Work<'a> {
+pub(super) enum IoWork<'a> {
     /// None: the command ends now.
     Done(Completed),
     /// One request to the device.
@@ -76,7 +76,7 @@ impl Ending {
     }
 
     /// End the command. After a power cut the connection ends without an answer.
-    fn end(self, permit: Permit, outcome: Outcome) {
+    fn end(self, permit: Permit, outcome: RequestResult) {
         match outcome {
             Ok(success) => {
                 let result = self.result(success, &permit);
@@ -91,7 +91,7 @@ impl Ending {
     }
 }
 
-impl Work<'_> {
+impl IoWork<'_> {
     /// Have the device do it. The command ends when the device says so.
     pub(super) fn run(self, device: &Arc<Device>, namespace: usize, permit: Permit) {
         let changed = Ending::Changed(0);
@@ -185,7 +185,7 @@ struct Joint {
 impl Joint {
     /// One request is done, or all were submitted. The last owner ends the command:
     /// [`Arc::into_inner`] returns the value to exactly one of them.
-    fn end_part(self: Arc<Self>, outcome: Outcome) {
+    fn end_part(self: Arc<Self>, outcome: RequestResult) {
         if let Err(failure) = outcome {
             let _ = self.failure.set(failure);
         }
@@ -198,7 +198,7 @@ impl Joint {
 }
 
 /// The bytes of blocks in a namespace.
-pub(super) fn span(namespace: &Namespace, blocks: BlockRange) -> Result<Span, Status> {
+pub(super) fn span(namespace: &NamespaceInfo, blocks: BlockRange) -> Result<Span, Status> {
     let size = namespace.size_bytes / namespace.block_bytes;
     if blocks.end().is_none_or(|end| end > size) {
         return Err(Status::LbaOutOfRange);
@@ -210,7 +210,7 @@ pub(super) fn span(namespace: &Namespace, blocks: BlockRange) -> Result<Span, St
 }
 
 /// The first byte of a block in a namespace.
-pub(super) fn offset_of(namespace: &Namespace, block: u64) -> Result<u64, Status> {
+pub(super) fn offset_of(namespace: &NamespaceInfo, block: u64) -> Result<u64, Status> {
     let blocks = BlockRange {
         start: block,
         count: 1,

@@ -7,16 +7,16 @@ use nvme_wire::{
 };
 use zerocopy::{IntoBytes, little_endian::U64};
 
-use super::work::{Ending, Work, offset_of};
-use crate::device::{Device, Namespace, Request};
+use super::work::{Ending, IoWork, offset_of};
+use crate::device::{Device, NamespaceInfo, Request};
 
 /// Zone Management Send.
 pub(super) fn send(
-    namespace: &Namespace,
+    namespace: &NamespaceInfo,
     zone: u64,
     all: bool,
     action: ZoneAction,
-) -> Result<Work<'static>, Status> {
+) -> Result<IoWork<'static>, Status> {
     let action = match action {
         ZoneAction::Close => Action::Close,
         ZoneAction::Finish => Action::Finish,
@@ -30,11 +30,11 @@ pub(super) fn send(
     };
     let start = if all { 0 } else { offset_of(namespace, zone)? };
     let request = Request::Zone { start, all, action };
-    Ok(Work::One(request, Ending::Changed(0)))
+    Ok(IoWork::One(request, Ending::Changed(0)))
 }
 
 /// Zone Management Receive.
-pub(super) struct Report {
+pub(super) struct ZoneReport {
     pub(super) from: u64,
     pub(super) len: u64,
     pub(super) kind: ReportKind,
@@ -42,12 +42,12 @@ pub(super) struct Report {
     pub(super) partial: bool,
 }
 
-impl Report {
+impl ZoneReport {
     /// The report, in as many bytes as the host has asked for.
     pub(super) fn build(
         &self,
         device: &Device,
-        (index, namespace): (usize, &Namespace),
+        (index, namespace): (usize, &NamespaceInfo),
     ) -> Result<Vec<u8>, Status> {
         // Extended Report Zones is for descriptor extensions, of which there are none.
         if self.kind != ReportKind::Report || matches!(self.filter, ReportFilter::Unknown(_)) {

@@ -8,7 +8,7 @@ use units::{Bytes, Nanos};
 use workloads::Numbers;
 
 use super::super::{
-    CannotCalibrate, CannotPredict, Pass, Queue, Reads, Sample, Service, calibrate,
+    CannotCalibrate, CannotPredict, Queue, Reads, Sample, Service, ServicePass, calibrate,
 };
 use crate::{access::Observed, layout::Fragmentation};
 
@@ -151,7 +151,7 @@ fn the_law_of_a_single_server_is_found() {
 fn service(device: Device, traced_ns: f64) -> Result<Service, CannotPredict> {
     Service::find(traced_ns, |readers| {
         let of = |fragments: &[u64], seed| mean_ns(&run(device, readers.into(), fragments, seed));
-        Ok(Pass {
+        Ok(ServicePass {
             as_is_ns: of(&aged(), 3),
             contiguous_ns: of(&[1; RANGES], 4),
             error: 0.01,
@@ -203,7 +203,7 @@ fn a_device_that_is_not_as_it_was_tells_nothing() {
         "{slow:?}"
     );
     let never = Service::find(traced, |_| {
-        Ok(Pass {
+        Ok(ServicePass {
             as_is_ns: traced / 3.0,
             contiguous_ns: 1.0,
             error: 0.0,

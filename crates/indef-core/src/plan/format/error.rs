@@ -11,13 +11,13 @@ pub struct PlanError {
     /// Counted from 1.
     pub line: u64,
     /// The problem of the line.
-    pub problem: Problem,
+    pub problem: PlanProblem,
 }
 
 /// The problem of a line.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum PlanProblem {
     /// Reading failed.
     #[error("cannot be read: {0}")]
     Read(#[source] io::Error),
@@ -168,7 +168,7 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.problem {
-            Problem::Read(error) => Some(error),
+            PlanProblem::Read(error) => Some(error),
             _ => None,
         }
     }

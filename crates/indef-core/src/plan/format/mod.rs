@@ -15,7 +15,7 @@ mod reader;
 mod wire;
 mod writer;
 
-pub use error::{Absurd, ChunkFault, PlanError, Problem};
+pub use error::{Absurd, ChunkFault, PlanError, PlanProblem};
 pub use reader::PlanReader;
 pub use writer::PlanWriter;
 

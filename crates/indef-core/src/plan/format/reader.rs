@@ -8,8 +8,8 @@ use units::{Bytes, FileOffset};
 
 use super::{
     super::{BirthTime, Chunk, FilePlan, PathJson, PlanOptions, PlanTotals},
-    Absurd, ChunkFault, MAX_LINE, PlanError, Problem, VERSION,
-    wire::{ChunkLine, ChunksLine, FileLine, Header, Names, TotalsLine, Version},
+    Absurd, ChunkFault, MAX_LINE, PlanError, PlanProblem, VERSION,
+    wire::{ChunkLine, ChunksLine, FileLine, Names, PlanHeader, TotalsLine, Version},
 };
 
 /// Reads a plan file; iterates over its files. After an error it ends. A plan is whole only if the
@@ -59,37 +59,37 @@ impl<R: BufRead> PlanReader<R> {
         &self.totals
     }
 
-    fn at_line(&self, problem: Problem) -> PlanError {
+    fn at_line(&self, problem: PlanProblem) -> PlanError {
         PlanError {
             line: self.line.max(1),
             problem,
         }
     }
 
-    fn header(&mut self) -> Result<PlanOptions, Problem> {
+    fn header(&mut self) -> Result<PlanOptions, PlanProblem> {
         match self.next_line() {
             Ok(true) => {}
-            Ok(false) | Err(Problem::TooLong) => return Err(Problem::Foreign),
+            Ok(false) | Err(PlanProblem::TooLong) => return Err(PlanProblem::Foreign),
             Err(problem) => return Err(problem),
         }
         let version: Version =
-            serde_json::from_slice(&self.buffer).map_err(|_| Problem::Foreign)?;
+            serde_json::from_slice(&self.buffer).map_err(|_| PlanProblem::Foreign)?;
         if !(1..=VERSION).contains(&version.version) {
-            return Err(Problem::Version(version.version));
+            return Err(PlanProblem::Version(version.version));
         }
-        let header: Header = parse(&self.buffer)?;
+        let header: PlanHeader = parse(&self.buffer)?;
         Ok(header.options()?)
     }
 
     /// Read the next line that is not blank into the buffer; `false` at the end of the file.
-    fn next_line(&mut self) -> Result<bool, Problem> {
+    fn next_line(&mut self) -> Result<bool, PlanProblem> {
         loop {
             self.buffer.clear();
             let limit = MAX_LINE as u64 + 2;
             let read = (&mut self.input)
                 .take(limit)
                 .read_until(b'\n', &mut self.buffer)
-                .map_err(Problem::Read)?;
+                .map_err(PlanProblem::Read)?;
             if read == 0 {
                 return Ok(false);
             }
@@ -98,7 +98,7 @@ impl<R: BufRead> PlanReader<R> {
                 self.buffer.pop();
             }
             if self.buffer.len() > MAX_LINE {
-                return Err(Problem::TooLong);
+                return Err(PlanProblem::TooLong);
             }
             if !self.buffer.trim_ascii().is_empty() {
                 return Ok(true);
@@ -106,18 +106,18 @@ impl<R: BufRead> PlanReader<R> {
         }
     }
 
-    fn next_file(&mut self) -> Result<Option<FilePlan>, Problem> {
+    fn next_file(&mut self) -> Result<Option<FilePlan>, PlanProblem> {
         if !self.next_line()? {
             self.line += 1;
-            return Err(Problem::Truncated);
+            return Err(PlanProblem::Truncated);
         }
         if self.is_totals() {
             let line: TotalsLine = parse(&self.buffer)?;
             if !line.totals.cover(&self.totals) {
-                return Err(Problem::Totals);
+                return Err(PlanProblem::Totals);
             }
             return match self.next_line()? {
-                true => Err(Problem::Trailing),
+                true => Err(PlanProblem::Trailing),
                 false => Ok(None),
             };
         }
@@ -125,11 +125,11 @@ impl<R: BufRead> PlanReader<R> {
         while more {
             if !self.next_line()? {
                 self.line += 1;
-                return Err(Problem::Truncated);
+                return Err(PlanProblem::Truncated);
             }
             let line: ChunksLine = parse(&self.buffer)?;
             if line.chunks.is_empty() {
-                return Err(Problem::NoChunks);
+                return Err(PlanProblem::NoChunks);
             }
             more = line.more;
             add_chunks(&mut file, line.chunks)?;
@@ -146,7 +146,7 @@ impl<R: BufRead> PlanReader<R> {
             .is_some_and(|rest| rest.trim_ascii_start().starts_with(b"\"totals\""))
     }
 
-    fn file_line(&mut self) -> Result<(FilePlan, bool), Problem> {
+    fn file_line(&mut self) -> Result<(FilePlan, bool), PlanProblem> {
         let line: FileLine<'_> = parse(&self.buffer)?;
         let path = PathJson {
             path: line.path,
@@ -189,8 +189,8 @@ impl<R: BufRead> Iterator for PlanReader<R> {
     }
 }
 
-fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, Problem> {
-    serde_json::from_slice(line).map_err(Problem::Json)
+fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, PlanProblem> {
+    serde_json::from_slice(line).map_err(PlanProblem::Json)
 }
 
 /// The largest file offset that Linux knows.

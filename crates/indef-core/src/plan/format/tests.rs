@@ -325,17 +325,17 @@ fn a_plan_that_is_cut_off_anywhere_is_refused() {
     let missing = [lines[0], lines[2], lines[3]].concat();
     assert!(matches!(
         read(&missing).unwrap_err().problem,
-        Problem::Totals
+        PlanProblem::Totals
     ));
     let early = [lines[0], lines[1]].concat();
     assert!(matches!(
         read(&early).unwrap_err().problem,
-        Problem::Truncated
+        PlanProblem::Truncated
     ));
     let behind = [&text[..], lines[1]].concat();
     assert!(matches!(
         read(&behind).unwrap_err().problem,
-        Problem::Trailing
+        PlanProblem::Trailing
     ));
 }
 
@@ -348,7 +348,7 @@ fn an_endless_line_takes_no_memory() {
         .next()
         .unwrap()
         .unwrap_err();
-    assert!(matches!(error.problem, Problem::TooLong));
+    assert!(matches!(error.problem, PlanProblem::TooLong));
     assert_eq!(error.line, 2);
 }
 

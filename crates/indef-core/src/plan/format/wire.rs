@@ -22,7 +22,7 @@ pub(super) struct Version {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Header {
+pub(super) struct PlanHeader {
     #[serde(rename = "indef-plan")]
     pub(super) version: u64,
     policy: Policy,
@@ -50,7 +50,7 @@ pub(super) struct Header {
     allow_unshare: bool,
 }
 
-impl Header {
+impl PlanHeader {
     pub(super) fn new(version: u64, options: &PlanOptions) -> Self {
         let (measured_weights, device_times, probed) = match options.weight {
             Weight::Paper => (None, None, None),
@@ -231,12 +231,12 @@ impl ChunkLine {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TotalsLine {
-    pub(super) totals: Totals,
+    pub(super) totals: StoredTotals,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Totals {
+pub(super) struct StoredTotals {
     files: u64,
     files_to_move: u64,
     chunks: u64,
@@ -246,7 +246,7 @@ pub(super) struct Totals {
     total_gain: f64,
 }
 
-impl From<&PlanTotals> for Totals {
+impl From<&PlanTotals> for StoredTotals {
     fn from(totals: &PlanTotals) -> Self {
         Self {
             files: totals.files,
@@ -260,7 +260,7 @@ impl From<&PlanTotals> for Totals {
     }
 }
 
-impl Totals {
+impl StoredTotals {
     /// Whether `seen` covers the whole plan, and promises no more writes. It may promise fewer: a
     /// person may have turned migrations into skips. Gains are sums of fractions, and not compared.
     pub(super) fn cover(&self, seen: &PlanTotals) -> bool {

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     super::{FilePlan, PathJson, PlanOptions, PlanTotals},
     CHUNKS_PER_LINE, MAX_LINE, VERSION,
-    wire::{ChunkLine, ChunksLine, FileLine, Header, Totals, TotalsLine},
+    wire::{ChunkLine, ChunksLine, FileLine, PlanHeader, StoredTotals, TotalsLine},
 };
 
 /// A line of a plan would be longer than a reader takes; only its path can be so long.
@@ -38,7 +38,7 @@ impl<W: Write> PlanWriter<W> {
             line: Vec::new(),
             totals: PlanTotals::default(),
         };
-        writer.put(&Header::new(VERSION, options))?;
+        writer.put(&PlanHeader::new(VERSION, options))?;
         Ok(writer)
     }
 
@@ -84,7 +84,7 @@ impl<W: Write> PlanWriter<W> {
     /// Those of `out`.
     pub fn finish(mut self) -> io::Result<(W, PlanTotals)> {
         self.put(&TotalsLine {
-            totals: Totals::from(&self.totals),
+            totals: StoredTotals::from(&self.totals),
         })?;
         self.out.flush()?;
         Ok((self.out, self.totals))

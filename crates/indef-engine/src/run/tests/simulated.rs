@@ -21,14 +21,14 @@ use indef_fs::{
 use indef_fs::{EngineKind, RangeCopier};
 use units::{FileOffset, FileRange, PhysOffset};
 
-use super::super::{backend::Backend, job::Job, *};
+use super::super::{backend::Backend, job::FileJob, *};
 
 pub(super) const BLOCK: u64 = 4096;
 /// The block size that the other file system tells; nothing else comes of it.
 const OTHERS_BLOCK: Bytes = Bytes(1024);
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct SimulatedDisk {
     layouts: HashMap<u64, Layout>,
     next_phys: u64,
     /// Steps in the order in which they were done: inode and bytes.
@@ -62,19 +62,19 @@ fn is_other(path: &Path) -> bool {
 }
 
 pub(super) struct Simulated {
-    pub(super) state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<SimulatedDisk>>,
     directory: tempfile::TempDir,
 }
 
 impl Simulated {
     pub(super) fn new() -> Self {
-        let state = State {
+        let state = SimulatedDisk {
             next_phys: 1 << 50,
             free: 1 << 50,
             splits: true,
             fixed: Duration::from_micros(10),
             per_mib: Duration::from_micros(100),
-            ..State::default()
+            ..SimulatedDisk::default()
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -157,7 +157,7 @@ impl Simulated {
 }
 
 impl Backend for Simulated {
-    fn open(&self, job: &Job) -> Result<Target, Refusal> {
+    fn open(&self, job: &FileJob) -> Result<Target, Refusal> {
         if job.path.ends_with("panics-at-open") {
             panic!("as it was told");
         }
@@ -227,7 +227,7 @@ impl Backend for Simulated {
 }
 
 struct Engine {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedDisk>>,
     gathers: usize,
 }
 
@@ -289,7 +289,7 @@ impl Relocator for Engine {
 }
 
 struct Move<'a> {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedDisk>>,
     target: &'a Target,
     ranges: Vec<FileRange>,
     moved: u64,
@@ -358,7 +358,7 @@ impl Drop for Move<'_> {
 }
 
 /// Give each range new blocks, in one piece (or in as many as possible up to `pieces`).
-fn relocated(state: &mut State, inode: u64, ranges: &[FileRange], pieces: u64) {
+fn relocated(state: &mut SimulatedDisk, inode: u64, ranges: &[FileRange], pieces: u64) {
     for range in ranges {
         let pieces = pieces.min(range.len.get() / BLOCK);
         let len = range.len.get() / pieces;

@@ -144,7 +144,7 @@ proptest! {
             superblock[0x60..0x64].copy_from_slice(&0x40_u32.to_le_bytes());
             superblock[0x58..0x5A].copy_from_slice(&256_u16.to_le_bytes());
         }
-        let _ = Geometry::parse(&superblock);
+        let _ = TableGeometry::parse(&superblock);
         let mut inode = inode;
         let _ = mapped(&inode);
         if inode.len() > 0x64 {

@@ -1,7 +1,7 @@
 //! The columns of the list: their content, and the choice of those for which there
 //! is room.
 
-use indef_pipeline::watch::{Lost, Row, Snapshot, SortBy};
+use indef_pipeline::watch::{Lost, RangeRow, Snapshot, SortBy};
 use units::{Bytes, Nanos};
 
 use crate::output::{Count, Name, Ratio, fit};
@@ -97,7 +97,7 @@ impl Column {
     }
 
     /// Its cell.
-    pub(super) fn cell(&self, row: &Row) -> String {
+    pub(super) fn cell(&self, row: &RangeRow) -> String {
         let text = match self.what {
             What::Lost => lost(row),
             What::Reads => count(row.reads),
@@ -121,7 +121,7 @@ impl Column {
 }
 
 /// A row in this many columns of the terminal.
-pub(super) fn line(columns: &[Column], row: &Row, width: usize) -> String {
+pub(super) fn line(columns: &[Column], row: &RangeRow, width: usize) -> String {
     let mut line: String = columns.iter().map(|column| column.cell(row)).collect();
     let room = width.saturating_sub(fit::columns(&line));
     line += &fit::tail(&Name(&row.path).to_string(), room);
@@ -130,7 +130,7 @@ pub(super) fn line(columns: &[Column], row: &Row, width: usize) -> String {
 
 /// The device time lost; where nothing was timed, the number of excess fragments
 /// read.
-pub(in crate::top) fn lost(row: &Row) -> String {
+pub(in crate::top) fn lost(row: &RangeRow) -> String {
     match row.lost {
         Lost::Timed(ns) => time(ns),
         Lost::Estimated(ns) => format!("~{}", time(ns)),

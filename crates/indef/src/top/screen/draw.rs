@@ -1,7 +1,7 @@
 //! Draws the state as a frame. Every size of terminal shows as much as fits, the list first.
 
 use indef_core::layout::{Extent, ExtentFlags};
-use indef_pipeline::watch::{Row, SortBy};
+use indef_pipeline::watch::{RangeRow, SortBy};
 use ratatui::{
     Frame,
     layout::Rect,
@@ -14,7 +14,7 @@ use units::Bytes;
 use super::{
     columns::{self, count},
     keys::HELP,
-    state::{Mode, State, Tone},
+    state::{Mode, ScreenState, Tone},
 };
 use crate::{
     advice::Advice,
@@ -68,7 +68,7 @@ impl Areas {
 }
 
 /// Draw all of it.
-pub(super) fn draw(frame: &mut Frame<'_>, state: &mut State) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &mut ScreenState) {
     let areas = Areas::of(frame.area());
     let width: usize = frame.area().width.into();
     let mut head = header(state, width);
@@ -95,7 +95,7 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-impl State {
+impl ScreenState {
     /// A colour, where colours are enabled.
     fn colour(&self, colour: Color) -> Style {
         if self.style.is_on() {
@@ -107,7 +107,7 @@ impl State {
 }
 
 /// The header: the watched sources, and totals over all ranges.
-fn header(state: &State, width: usize) -> Vec<Line<'static>> {
+fn header(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
     let shown = &state.snapshot;
     let mut what = if !state.begun {
         "indef top".to_owned()
@@ -155,7 +155,7 @@ fn header(state: &State, width: usize) -> Vec<Line<'static>> {
     ]
 }
 
-fn draw_list(frame: &mut Frame<'_>, state: &mut State, titles: Rect, list: Rect) {
+fn draw_list(frame: &mut Frame<'_>, state: &mut ScreenState, titles: Rect, list: Rect) {
     let width: usize = list.width.into();
     let columns = columns::in_width(width);
     let (shown, sort, reversed) = (&state.snapshot, state.sort, state.reversed);
@@ -200,7 +200,7 @@ fn draw_list(frame: &mut Frame<'_>, state: &mut State, titles: Rect, list: Rect)
 }
 
 /// The reason for which the list is empty.
-fn nothing(state: &State) -> &'static str {
+fn nothing(state: &ScreenState) -> &'static str {
     let shown = &state.snapshot;
     if !shown.rows.is_empty() {
         "no path matches the filter (Esc shows all)"
@@ -218,7 +218,7 @@ fn nothing(state: &State) -> &'static str {
 }
 
 /// The selected range and its extents.
-fn draw_details(frame: &mut Frame<'_>, state: &State, area: Rect) {
+fn draw_details(frame: &mut Frame<'_>, state: &ScreenState, area: Rect) {
     let width: usize = area.width.into();
     let mut lines = vec![Line::styled("─".repeat(width), dim())];
     if let Some(row) = state.selected_row() {
@@ -242,7 +242,7 @@ fn draw_details(frame: &mut Frame<'_>, state: &State, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn about(row: &Row) -> String {
+fn about(row: &RangeRow) -> String {
     let start = row.key.range.start.get();
     let what = match row.skip {
         Some(reason) => format!("cannot be repaired: {}", reason.advice()),
@@ -299,7 +299,7 @@ fn extent(extent: &Extent) -> String {
 }
 
 /// A question, or the last message.
-fn status_line(state: &State, width: usize) -> Line<'static> {
+fn status_line(state: &ScreenState, width: usize) -> Line<'static> {
     if let Mode::Confirm(order) = &state.mode {
         let what = match order.ranges.as_slice() {
             [range] => format!("{} at {}", range.len, Bytes(range.start.get())),
@@ -323,7 +323,7 @@ fn status_line(state: &State, width: usize) -> Line<'static> {
 }
 
 /// Draw the keys, on top of everything else.
-fn draw_help(frame: &mut Frame<'_>, state: &State) {
+fn draw_help(frame: &mut Frame<'_>, state: &ScreenState) {
     let area = frame.area();
     let wide = HELP
         .iter()

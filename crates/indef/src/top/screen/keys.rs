@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::state::{Action, Mode, State, Tone};
+use super::state::{Action, Mode, ScreenState, Tone};
 
 /// The keys, for the help.
 pub(super) const HELP: [(&str, &str); 14] = [
@@ -25,7 +25,7 @@ pub(super) const HELP: [(&str, &str); 14] = [
     ),
 ];
 
-impl State {
+impl ScreenState {
     /// Handle a pressed key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);

@@ -25,7 +25,7 @@ use anyhow::{Context, Result, anyhow};
 use indef_engine::run::RunOptions;
 use indef_pipeline::{
     Cancel, Error,
-    watch::{End, EndKind, Repair, Request, Snapshot, Watch},
+    watch::{End, EndKind, Repair, Snapshot, Watch, WatchRequest},
 };
 use ratatui::crossterm::event::{Event, KeyEventKind};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -38,7 +38,7 @@ use crate::{
     refusal::explain,
 };
 pub(super) use columns::{count, lost, time};
-use state::{Action, State, Tone};
+use state::{Action, ScreenState, Tone};
 
 /// The longest time for which a key waits for other events.
 const TICK: Duration = Duration::from_millis(100);
@@ -67,7 +67,7 @@ pub(super) fn show(
         .spawn(move || watch.run(interval, &asked, &snapshots, &stop))
         .context("no thread to watch with")?;
     let mut app = App {
-        state: State::new(console.out),
+        state: ScreenState::new(console.out),
         repair: None,
         ends: Vec::new(),
         options,
@@ -85,12 +85,12 @@ pub(super) fn show(
 }
 
 struct App {
-    state: State,
+    state: ScreenState,
     repair: Option<Repair>,
     /// Results of finished repairs.
     ends: Vec<End>,
     options: RunOptions,
-    requests: Sender<Request>,
+    requests: Sender<WatchRequest>,
     deadline: Option<Instant>,
 }
 
@@ -152,7 +152,7 @@ impl App {
             Action::None | Action::Quit => {}
             Action::Details(key) => {
                 // If the receiver is gone, the loop finds out.
-                let _ = self.requests.send(Request::Details(key));
+                let _ = self.requests.send(WatchRequest::Details(key));
             }
             Action::Stop => match &self.repair {
                 Some(repair) => repair.stop(),
@@ -209,7 +209,7 @@ impl App {
             tone,
             format!("{word}: {}  {}", sentence(&end), Name(&end.order.path)),
         );
-        let _ = self.requests.send(Request::LookAgain(end.order.file));
+        let _ = self.requests.send(WatchRequest::LookAgain(end.order.file));
         self.ends.push(end);
     }
 

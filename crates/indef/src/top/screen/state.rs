@@ -1,6 +1,6 @@
 //! The state of the screen: content, selection and input. Independent of the terminal.
 
-use indef_pipeline::watch::{Order, RangeKey, Row, Snapshot, SortBy};
+use indef_pipeline::watch::{Order, RangeKey, RangeRow, Snapshot, SortBy};
 use units::Bytes;
 
 use crate::{
@@ -43,7 +43,7 @@ pub(super) enum Tone {
 }
 
 /// Everything on which the screen depends.
-pub(super) struct State {
+pub(super) struct ScreenState {
     pub(super) snapshot: Snapshot,
     /// Whether the snapshot is a real one already.
     pub(super) begun: bool,
@@ -64,7 +64,7 @@ pub(super) struct State {
     pub(super) page: usize,
 }
 
-impl State {
+impl ScreenState {
     pub(super) fn new(style: Style) -> Self {
         Self {
             snapshot: Snapshot::default(),
@@ -99,7 +99,7 @@ impl State {
     pub(super) fn arrange(&mut self, selected: Option<RangeKey>) -> Action {
         let rows = &self.snapshot.rows;
         let filter = self.filter.to_lowercase();
-        let passes = |row: &Row| Name(&row.path).to_string().to_lowercase().contains(&filter);
+        let passes = |row: &RangeRow| Name(&row.path).to_string().to_lowercase().contains(&filter);
         let all = 0..rows.len();
         self.visible = if filter.is_empty() {
             all.collect()
@@ -137,13 +137,13 @@ impl State {
         self.select(self.selected.saturating_add_signed(by), before)
     }
 
-    pub(super) fn selected_row(&self) -> Option<&Row> {
+    pub(super) fn selected_row(&self) -> Option<&RangeRow> {
         let at = self.visible.get(self.selected)?;
         self.snapshot.rows.get(*at)
     }
 
     /// The rows that pass the filter, in order.
-    pub(super) fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub(super) fn rows(&self) -> impl Iterator<Item = &RangeRow> {
         self.visible.iter().map(|at| &self.snapshot.rows[*at])
     }
 
@@ -194,7 +194,7 @@ impl State {
 }
 
 /// Rows of one file, of which there is at least one.
-fn order(rows: &[&Row]) -> Order {
+fn order(rows: &[&RangeRow]) -> Order {
     let mut ranges: Vec<_> = rows.iter().map(|row| row.key.range).collect();
     ranges.sort_unstable();
     Order {

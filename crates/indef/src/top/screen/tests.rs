@@ -5,7 +5,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags},
 };
 use indef_fs::TargetId;
-use indef_pipeline::watch::{Lost, RangeKey, Row, Snapshot};
+use indef_pipeline::watch::{Lost, RangeKey, RangeRow, Snapshot};
 use indef_trace::FileKey;
 use ratatui::{
     Terminal,
@@ -17,17 +17,17 @@ use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     draw::draw,
-    state::{Action, Mode, State, Tone},
+    state::{Action, Mode, ScreenState, Tone},
 };
 use crate::output::Style;
 
 /// A sample row.
-pub(in crate::top) fn sample_row() -> Row {
+pub(in crate::top) fn sample_row() -> RangeRow {
     row(1, "/file", 0, 1.0)
 }
 
-fn row(inode: u64, path: &str, n: u64, lost_ms: f64) -> Row {
-    Row {
+fn row(inode: u64, path: &str, n: u64, lost_ms: f64) -> RangeRow {
+    RangeRow {
         key: RangeKey {
             file: FileKey {
                 dev: 1,
@@ -50,7 +50,7 @@ fn row(inode: u64, path: &str, n: u64, lost_ms: f64) -> Row {
     }
 }
 
-fn snapshot(rows: Vec<Row>) -> Snapshot {
+fn snapshot(rows: Vec<RangeRow>) -> Snapshot {
     Snapshot {
         fragmented: rows.len() as u64,
         ranges: 100,
@@ -65,8 +65,8 @@ fn snapshot(rows: Vec<Row>) -> Snapshot {
     }
 }
 
-fn state() -> State {
-    let mut state = State::new(Style::new(true));
+fn state() -> ScreenState {
+    let mut state = ScreenState::new(Style::new(true));
     let mut shared = row(3, "/srv/snapshots/old", 0, 1.0);
     shared.skip = Some(SkipReason::Shared);
     state.update(snapshot(vec![
@@ -78,16 +78,20 @@ fn state() -> State {
     state
 }
 
-fn press(state: &mut State, code: KeyCode) -> Action {
+fn press(state: &mut ScreenState, code: KeyCode) -> Action {
     state.key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-fn letter(state: &mut State, letter: char) -> Action {
+fn letter(state: &mut ScreenState, letter: char) -> Action {
     press(state, KeyCode::Char(letter))
 }
 
 /// The screen as lines, and the terminal itself for its styles.
-fn screen(state: &mut State, columns: u16, rows: u16) -> (Vec<String>, Terminal<TestBackend>) {
+fn screen(
+    state: &mut ScreenState,
+    columns: u16,
+    rows: u16,
+) -> (Vec<String>, Terminal<TestBackend>) {
     let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
     terminal.draw(|frame| draw(frame, state)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -169,7 +173,7 @@ fn every_size_is_drawn_and_keeps_the_selection_in_sight() {
 
 #[test]
 fn odd_names_move_nothing() {
-    let mut state = State::new(Style::plain());
+    let mut state = ScreenState::new(Style::plain());
     let long = format!("/{}end", "very/".repeat(900));
     state.update(snapshot(vec![
         row(1, "/a\n\x1b[2J/\u{202e}x", 0, 2.0),
@@ -203,7 +207,7 @@ fn without_colours_there_are_none() {
 
 #[test]
 fn an_empty_list_says_why() {
-    let mut state = State::new(Style::plain());
+    let mut state = ScreenState::new(Style::plain());
     for (snapshot, why) in [
         (
             Snapshot {
@@ -306,7 +310,7 @@ fn the_filter_is_typed_and_cleared() {
 #[test]
 fn sorting_goes_through_the_columns_and_back() {
     let mut state = state();
-    let paths = |state: &State| {
+    let paths = |state: &ScreenState| {
         state
             .rows()
             .map(|row| row.path.to_path_buf())

@@ -1,7 +1,7 @@
 //! The results of a trace for the JSON document (docs/json.md).
 
 use indef_core::plan::PathJson;
-use indef_pipeline::learn::{Counts, HotFile, Live};
+use indef_pipeline::learn::{AccessCounts, HotFile, Live};
 use serde::Serialize;
 use units::Nanos;
 
@@ -10,10 +10,10 @@ use crate::document::SCHEMA;
 /// The part of `trace --json` with the observed accesses. The command adds how they were
 /// observed.
 #[derive(Debug, Serialize)]
-pub(crate) struct Document {
+pub(crate) struct TraceDocument {
     schema: u64,
     files: Vec<FileEntry>,
-    totals: Totals,
+    totals: TraceTotals,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,7 +29,7 @@ struct FileEntry {
 }
 
 #[derive(Debug, Serialize)]
-struct Totals {
+struct TraceTotals {
     #[serde(flatten)]
     counts: CountsEntry,
     files: u64,
@@ -62,7 +62,7 @@ struct CountsEntry {
     time_ns: u64,
 }
 
-impl Document {
+impl TraceDocument {
     /// The document, with the `top` hottest files; `bound` is that of `--max-overhead`.
     pub(crate) fn new(live: &Live, top: usize, bound: Option<f64>) -> Self {
         let spent = live.spent();
@@ -75,7 +75,7 @@ impl Document {
                 .iter()
                 .map(FileEntry::from)
                 .collect(),
-            totals: Totals {
+            totals: TraceTotals {
                 counts: live.total().into(),
                 files: files.count(),
                 ranges: ranges.count(),
@@ -107,8 +107,8 @@ impl From<&HotFile<'_>> for FileEntry {
     }
 }
 
-impl From<&Counts> for CountsEntry {
-    fn from(counts: &Counts) -> Self {
+impl From<&AccessCounts> for CountsEntry {
+    fn from(counts: &AccessCounts) -> Self {
         Self {
             reads: counts.reads,
             writes: counts.writes,

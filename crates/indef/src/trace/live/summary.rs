@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use indef_pipeline::learn::{Counts, Live};
+use indef_pipeline::learn::{AccessCounts, Live};
 
 use super::view::{AtLeast, Clock, name, plural, time_or_dash};
 use crate::output::{Align, Console, Count, Ratio, Table, counted};
 
 /// The device time; an estimate where not all reads were timed.
-fn device_time(counts: &Counts) -> String {
+fn device_time(counts: &AccessCounts) -> String {
     let about = if counts.observed.timed < counts.reads {
         "~"
     } else {

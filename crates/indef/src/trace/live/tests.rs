@@ -6,7 +6,7 @@ use std::{
 };
 
 use indef_core::access::Observed;
-use indef_pipeline::learn::{Batch, Counts, Live, MAX_FILES};
+use indef_pipeline::learn::{AccessCounts, Batch, Live, MAX_FILES};
 use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Spent};
 use units::{FileRange, Nanos};
 
@@ -159,7 +159,7 @@ fn reads_that_were_not_timed_count_like_those_that_were() {
     let mut text = Vec::new();
     write_summary(&mut text, &Console::plain(), &live, 1, None).unwrap();
     assert!(String::from_utf8(text).unwrap().contains("~100.0 ms"));
-    assert_eq!(Counts::default().device_time(), None);
+    assert_eq!(AccessCounts::default().device_time(), None);
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn the_summary_and_the_document_say_the_same() {
         "{text}"
     );
     assert_eq!(text.matches("/srv/").count(), 1, "{text}");
-    let document = serde_json::to_value(Document::new(&live, 1, None)).unwrap();
+    let document = serde_json::to_value(TraceDocument::new(&live, 1, None)).unwrap();
     assert_eq!(document["totals"]["reads"], 6060);
     assert_eq!(document["totals"]["bytes_read"], 6060_u64 * 131_072);
     assert_eq!(document["totals"]["ranges"], 16);
@@ -320,14 +320,14 @@ fn a_bound_that_was_not_kept_is_told() {
         write_summary(&mut text, &Console::plain(), &live, 1, bound).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert!(text.contains(told), "{text}");
-        let document = serde_json::to_value(Document::new(&live, 1, bound)).unwrap();
+        let document = serde_json::to_value(TraceDocument::new(&live, 1, bound)).unwrap();
         let totals = &document["totals"];
         assert_eq!(totals["overhead_held"], held);
         assert!((totals["overhead_percent"].as_f64().unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(totals["programs_ns"], 900_000_000);
     }
     // Not measured, not told.
-    let document = serde_json::to_value(Document::new(&watched(), 1, None)).unwrap();
+    let document = serde_json::to_value(TraceDocument::new(&watched(), 1, None)).unwrap();
     assert!(document["totals"]["overhead_held"].is_null());
 }
 
@@ -338,7 +338,7 @@ fn every_field_is_documented() {
         .split("\n## ")
         .find(|s| s.starts_with("trace\n"))
         .unwrap();
-    let document = serde_json::to_value(Document::new(&watched(), 1, None)).unwrap();
+    let document = serde_json::to_value(TraceDocument::new(&watched(), 1, None)).unwrap();
     let objects = [&document, &document["files"][0], &document["totals"]];
     for object in objects {
         for field in object
