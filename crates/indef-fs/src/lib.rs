@@ -2,8 +2,8 @@
 //!
 //! [`detect`] tells which file system an open file is on, [`Filesystem::engines`] which engines may
 //! serve it, and [`relocator`] returns one of them. [`map`] turns FIEMAP into a
-//! [`indef_core::layout::Layout`], and [`InodeTables`] tells the layout of many small files at
-//! once. [`device_geometry`] asks the device how it spreads addresses over its flash.
+//! [`indef_core::layout::Layout`], and [`Inodes`] tells the layout of many contiguous files
+//! at once. [`device_geometry`] asks the device how it spreads addresses over its flash.
 //! [`Target::open`] opens a file for moving, or returns the reason why not; a [`Root`] finds files
 //! beneath a directory, without being led elsewhere. A [`Relocator`] gives ranges of a file new,
 //! contiguous blocks, in bounded steps that are each atomic for the file's contents: the process
@@ -27,6 +27,7 @@ mod f2fs;
 mod filesystem;
 mod hold;
 mod identity;
+mod inodes;
 mod kind;
 mod map;
 mod mounts;
@@ -44,9 +45,9 @@ pub use cache::{CacheRecord, Settler};
 pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geometry};
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
-pub use ext4::{Expected, InodeChunk, InodeFacts, InodeTables};
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
 pub use identity::TargetId;
+pub use inodes::{Expected, InodeChunk, InodeFacts, Inodes};
 pub use kind::{EngineKind, FsKind, UnknownEngine};
 /// A reusable buffer for [`map`].
 pub use linux_abi::fiemap::Mapper;

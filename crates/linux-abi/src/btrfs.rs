@@ -10,8 +10,10 @@ use std::{
 use crate::{abi::AbiItem, ioctl};
 
 pub(crate) mod device;
+pub(crate) mod extents;
 
 pub use device::{fsid, unallocated};
+pub use extents::{FileExtent, FileExtents, Place};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;

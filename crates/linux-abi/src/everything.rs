@@ -11,6 +11,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::disk::ABI,
         crate::btrfs::ABI,
         crate::btrfs::device::ABI,
+        crate::btrfs::extents::ABI,
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,
         crate::cache::ABI,
@@ -20,6 +21,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::share::ABI,
         crate::shutdown::ABI,
         crate::xfs::ABI,
+        crate::xfs::bulk::ABI,
         crate::xfs_handle::ABI,
     ]
     .concat()

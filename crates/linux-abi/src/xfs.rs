@@ -15,6 +15,10 @@ use crate::{
     ioctl::{self, IoctlArgument, READ, WRITE},
 };
 
+pub(crate) mod bulk;
+
+pub use bulk::{InodeFlags, InodeRecord, InodeRecords, fork_offset};
+
 bitflags::bitflags! {
     /// `XFS_FSOP_GEOM_FLAGS_*`: features that matter here.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,55 +213,6 @@ pub const ABI: &[AbiItem] = &[
         requests: &[("XFS_IOC_SWAPEXT", RawSwap::REQUEST)],
     },
 ];
-
-/// `struct xfs_bulkstat_req` with one `struct xfs_bulkstat`, as far as it is used.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-struct RawBulkStat {
-    inode: u64,
-    flags: u32,
-    wanted: u32,
-    got: u32,
-    group: u32,
-    reserved: [u64; 5],
-    found: u64,
-    between: [u16; 32],
-    behind_times: [u16; 27],
-    fork_offset: u16,
-    rest: [u16; 32],
-}
-
-const _: () = {
-    assert!(size_of::<RawBulkStat>() == 64 + 192);
-    assert!(offset_of!(RawBulkStat, found) == 64);
-    assert!(offset_of!(RawBulkStat, fork_offset) == 64 + 126);
-};
-
-// SAFETY: XFS_IOC_BULKSTAT is _IOR('X', 127, struct xfs_bulkstat_req) with a flexible array after
-// the 64-byte header; `wanted` is 1, as many as there are.
-unsafe impl IoctlArgument for RawBulkStat {
-    const REQUEST: u32 = ioctl::request(READ, b'X', 127, 64);
-}
-
-/// Bytes of an inode for extents, if attributes follow them; 0 if none can follow.
-///
-/// # Errors
-///
-/// `EPERM` without `CAP_SYS_ADMIN`, `ENOENT` where there is no such inode.
-pub fn fork_offset(fd: impl AsFd, inode: u64) -> io::Result<u16> {
-    let mut raw = RawBulkStat {
-        inode,
-        wanted: 1,
-        ..RawBulkStat::default()
-    };
-    ioctl::call(fd, &mut raw)?;
-    // The kernel goes on to the next inode if this one is free.
-    if raw.got == 1 && raw.found == inode {
-        Ok(raw.fork_offset)
-    } else {
-        Err(io::ErrorKind::NotFound.into())
-    }
-}
 
 bitflags::bitflags! {
     /// `XFS_EXCHANGE_RANGE_*`.

@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use indef_fs::{Filesystem, InodeTables};
+use indef_fs::{Filesystem, Inodes};
 use rustix::{
     fs::{Mode, OFlags, openat},
     io::Errno,
@@ -130,8 +130,8 @@ pub(super) struct Tree {
 /// The facts that are known of a file system.
 pub(super) struct KnownFs {
     pub(super) fs: Arc<Filesystem>,
-    /// A quicker way to the layout of small files, where there is one.
-    pub(super) inodes: Option<InodeTables>,
+    /// A quicker way to the layout of contiguous files, where there is one.
+    pub(super) inodes: Option<Inodes>,
 }
 
 /// An open directory.

@@ -7,7 +7,7 @@ use indef_core::{
     layout::{Extent, ExtentFlags, Layout},
     plan::BirthTime,
 };
-use indef_fs::{Expected, Filesystem, InodeTables, Refusal, RootEntry, TargetId, map};
+use indef_fs::{Expected, Filesystem, Inodes, Refusal, RootEntry, TargetId, map};
 use rustix::{
     fs::{FileType, Statx, StatxFlags},
     io::Errno,
@@ -34,7 +34,7 @@ impl Walker<'_, '_> {
         prefix: Prefix<'_>,
         name: &CStr,
         inode: u64,
-        inodes: &InodeTables,
+        inodes: &Inodes,
     ) -> bool {
         let walk = self.walk;
         let id = TargetId {
@@ -59,7 +59,8 @@ impl Walker<'_, '_> {
             allocated: Bytes(known.sectors.saturating_mul(SECTOR)),
         };
         let place = prefix.join(name);
-        walk.see(facts.found(place, &directory.tree.known.fs, true, Ok(known.layout)));
+        let mapped = inodes.have_places();
+        walk.see(facts.found(place, &directory.tree.known.fs, mapped, Ok(known.layout)));
         true
     }
 
@@ -160,8 +161,8 @@ impl Walker<'_, '_> {
         walk.see(facts.found(place, fs, true, result));
     }
 
-    /// The layout if it is known from `facts`, or stands in the inode; and whether the places in it
-    /// are real.
+    /// The layout if it is known from `facts`, or from the inode; and whether the places in it are
+    /// real.
     fn without_opening(
         &mut self,
         facts: &Facts,
@@ -180,7 +181,7 @@ impl Walker<'_, '_> {
             ctime: (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec),
         };
         let layout = inodes.layout(&expected, &mut self.chunk)?;
-        Some((layout, true))
+        Some((layout, inodes.have_places()))
     }
 }
 

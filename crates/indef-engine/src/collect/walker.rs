@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use indef_fs::{FsError, FsKind, InodeChunk, InodeTables, Mapper, Refusal, Roots, detect};
+use indef_fs::{FsError, FsKind, InodeChunk, Inodes, Mapper, Refusal, Roots, detect};
 use rustix::{
     fs::{AtFlags, FileType, RawDir, Statx, StatxAttributes, StatxFlags, makedev, statx},
     io::Errno,
@@ -131,11 +131,11 @@ impl<'a> Walk<'a> {
         if let Some(known) = known {
             return Ok(known);
         }
-        let fs = Arc::new(detect(file, path)?);
-        // Inode tables do not know data that was not written back.
+        let fs = Arc::new(detect(&file, path)?);
+        // Inodes do not know data that was not written back.
         let inodes = match self.options.sync {
             true => None,
-            false => InodeTables::open(&fs),
+            false => Inodes::open(&fs, &file, self.options.places),
         };
         let known = Arc::new(KnownFs { fs, inodes });
         self.file_systems
@@ -306,7 +306,7 @@ impl<'w, 'a> Walker<'w, 'a> {
         // Inodes that were read for an earlier batch may be outdated.
         self.chunk.clear();
         let inodes = directory.tree.known.inodes.as_ref();
-        let settled = inodes.is_some_and(InodeTables::is_settled);
+        let settled = inodes.is_some_and(Inodes::tell_all);
         let path = directory.node.path(None).into_os_string();
         let prefix = Prefix {
             path: std::os::unix::ffi::OsStrExt::as_bytes(&*path),

@@ -32,6 +32,7 @@
 mod batch;
 mod call;
 mod compression;
+mod inodes;
 mod pieces;
 mod reader;
 mod relocation;
@@ -42,6 +43,7 @@ use indef_core::SkipReason;
 use crate::{
     CountedRange, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target,
 };
+pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
 
 /// The engine `btrfs-defrag-range`.

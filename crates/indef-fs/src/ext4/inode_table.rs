@@ -31,7 +31,11 @@ use linux_abi::ext4::disk::{
 };
 use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
-use crate::{Filesystem, FsKind, device::BlockDevice};
+use crate::{
+    Filesystem, FsKind,
+    device::BlockDevice,
+    inodes::{Expected, InodeFacts, hides_files},
+};
 
 /// Flags of inodes for which it is better to ask the kernel.
 const UNUSUAL: InodeFlags = InodeFlags::HUGE_FILE
@@ -44,7 +48,7 @@ const MOST_GROUPS: u64 = 1 << 17;
 
 /// Where a device's inode tables are.
 #[derive(Debug)]
-pub struct InodeTables {
+pub(crate) struct InodeTables {
     device: File,
     block_size: u64,
     inode_size: u64,
@@ -56,42 +60,16 @@ pub struct InodeTables {
     delayed: Option<PathBuf>,
 }
 
-/// All that a scan wants to know of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InodeFacts {
-    /// Size.
-    pub size: Bytes,
-    /// Allocated sectors of 512 bytes.
-    pub sectors: u64,
-    /// Names.
-    pub links: u32,
-    /// Where all of it lies.
-    pub layout: Layout,
-}
-
-/// Facts from `statx`, with which an inode must agree to be believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// Inode number.
-    pub inode: u64,
-    /// Size.
-    pub size: Bytes,
-    /// Allocated sectors of 512 bytes, `stx_blocks`.
-    pub sectors: u64,
-    /// Change time: seconds and nanoseconds.
-    pub ctime: (i64, u32),
-}
-
-/// The part of a device that was read last. One for each thread.
+/// The part of a device that was read last.
 #[derive(Debug, Default)]
-pub struct InodeChunk {
+pub(crate) struct Chunk {
     bytes: Vec<u8>,
     start: u64,
 }
 
-impl InodeChunk {
+impl Chunk {
     /// Forget the bytes, so that they are not taken for newer ones.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bytes.clear();
     }
 }
@@ -99,8 +77,7 @@ impl InodeChunk {
 impl InodeTables {
     /// The tables of this file system, if it is ext4, its device may be read, and there is nothing
     /// unusual about it.
-    #[must_use]
-    pub fn open(fs: &Filesystem) -> Option<Self> {
+    pub(crate) fn open(fs: &Filesystem) -> Option<Self> {
         if fs.kind != FsKind::Ext4 {
             return None;
         }
@@ -154,8 +131,7 @@ impl InodeTables {
 
     /// Whether ext4 knows nothing more of any file than its inode says, right now: no delayed
     /// allocations. Changes at any moment, so it is to be asked again and again.
-    #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let read = |path: &PathBuf| std::fs::read_to_string(path).ok();
         self.delayed
             .as_ref()
@@ -165,7 +141,7 @@ impl InodeTables {
 
     /// The facts of a regular file whose inode holds all of its extents. They are true only while the
     /// file system [is settled](Self::is_settled).
-    pub fn file(&self, inode: u64, chunk: &mut InodeChunk) -> Option<InodeFacts> {
+    pub(crate) fn file(&self, inode: u64, chunk: &mut Chunk) -> Option<InodeFacts> {
         let inode = Inode::first_of(self.inode(inode, chunk)?)?;
         let extents = extents(inode, self.block_size)?;
         let facts = InodeFacts {
@@ -181,7 +157,7 @@ impl InodeTables {
     }
 
     /// The layout of a file, up to its size, if its inode holds all of it and is as expected.
-    pub fn layout(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Layout> {
+    pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
         let bytes = self.inode(expected.inode, chunk)?;
         let inode = Inode::first_of(bytes)?;
         let nanos = InodeExtra::of(bytes).and_then(InodeExtra::ctime_nanos);
@@ -207,7 +183,7 @@ impl InodeTables {
     }
 
     /// An inode as it is on the device, from `chunk` if it is in there.
-    fn inode<'a>(&self, number: u64, chunk: &'a mut InodeChunk) -> Option<&'a [u8]> {
+    fn inode<'a>(&self, number: u64, chunk: &'a mut Chunk) -> Option<&'a [u8]> {
         let index = number.checked_sub(1)?;
         let group = usize::try_from(index / self.inodes_per_group).ok()?;
         let in_table = (index % self.inodes_per_group).checked_mul(self.inode_size)?;
@@ -225,19 +201,10 @@ impl InodeTables {
     }
 }
 
-/// The file in which ext4 tells how many blocks wait for their place. `None` if there is none, or if
-/// something other than a whole file system is mounted on top of this one: that could be a file, and
-/// a directory entry tells the inode below it.
+/// The file in which ext4 tells how many blocks wait for their place. `None` if there is none, or where
+/// a directory entry may be of a file that is hidden.
 fn delayed_blocks(fs: &Filesystem) -> Option<PathBuf> {
-    let table = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let below = fs.mount.as_ref()?.id.to_string();
-    let hides_files = table.lines().any(|line| {
-        // id parent major:minor root point …
-        let mut fields = line.split(' ').skip(1);
-        let (parent, root) = (fields.next(), fields.nth(1));
-        parent == Some(below.as_str()) && root != Some("/")
-    });
-    if hides_files {
+    if hides_files(fs) {
         return None;
     }
     let path = Path::new("/sys/fs/ext4")

@@ -35,7 +35,7 @@ use indef_core::SkipReason;
 use linux_abi::ext4::disk::InodeFlags;
 use rustix::fs::ioctl_getflags;
 
-pub use self::inode_table::{Expected, InodeChunk, InodeFacts, InodeTables};
+pub(crate) use self::inode_table::{Chunk, InodeTables};
 use self::{relocation::Ext4Relocation, shared::Shared};
 use crate::{
     Attributes, CountedRange, EngineKind, EngineOptions, Filesystem, FsError, RangeCopier, Refusal,

@@ -60,6 +60,7 @@ mod dedupe;
 mod donor;
 mod file;
 mod freshness;
+mod inodes;
 mod offload;
 mod select;
 mod swap;
@@ -70,6 +71,7 @@ use std::{io, path::PathBuf};
 use indef_core::SkipReason;
 use linux_abi::xfs::{Features, geometry};
 
+pub(crate) use self::inodes::{BulkInodes, Chunk};
 use self::{
     copy_device::{CopyDevice, NoCopy},
     turn::Turns,

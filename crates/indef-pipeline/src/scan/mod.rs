@@ -150,6 +150,8 @@ impl Scanner {
         let collect_options = CollectOptions {
             jobs: self.jobs,
             sync: false,
+            // Without a geometry nothing is told of where contiguous files lie.
+            places: heat.is_some() || geometries.any(),
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);

@@ -55,7 +55,7 @@ fn same_as_mapped(mkfs: &[&str]) {
     let root = fs::File::open(scratch.path()).unwrap();
     let fs = detect(&root, scratch.path()).unwrap();
     let tables = InodeTables::open(&fs).unwrap();
-    let (mut chunk, mut mapper) = (InodeChunk::default(), Mapper::default());
+    let (mut chunk, mut mapper) = (Chunk::default(), Mapper::default());
     assert!(tables.is_settled());
     let (mut answers, mut alone) = (0, 0);
     for entry in fs::read_dir(scratch.path()).unwrap() {

@@ -1,0 +1,256 @@
+//! The layouts of many files at once, by their inodes' numbers, without opening them.
+//!
+//! Most files of a tree are in one piece, and a walk need not open those to know it: the inode tables of
+//! ext4 hold the extents of small files, XFS counts the extents of inodes in bulk, and the trees of Btrfs
+//! have the extents of many files in a row. All of them want the rights of root (ext4: of its device).
+//! For anything unusual there is no answer, and the file has to be mapped.
+//!
+//! Only for looking, never for moving: an answer is as old as the chunk that it comes from.
+
+use std::os::fd::AsFd;
+
+use indef_core::layout::Layout;
+use units::Bytes;
+
+use crate::{Filesystem, FsKind, btrfs, ext4, xfs};
+
+/// A file system's inodes.
+#[derive(Debug)]
+pub struct Inodes(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Ext4(ext4::InodeTables),
+    Xfs(xfs::BulkInodes),
+    Btrfs(btrfs::TreeInodes),
+}
+
+/// All that a scan wants to know of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InodeFacts {
+    /// Size.
+    pub size: Bytes,
+    /// Allocated sectors of 512 bytes.
+    pub sectors: u64,
+    /// Names.
+    pub links: u32,
+    /// Where all of it lies.
+    pub layout: Layout,
+}
+
+/// Facts from `statx`, with which an inode must agree to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// Inode number.
+    pub inode: u64,
+    /// Size.
+    pub size: Bytes,
+    /// Allocated sectors of 512 bytes, `stx_blocks`.
+    pub sectors: u64,
+    /// Change time: seconds and nanoseconds.
+    pub ctime: (i64, u32),
+}
+
+/// The inodes of a file system that were read last. One for each thread.
+#[derive(Debug, Default)]
+pub struct InodeChunk {
+    ext4: ext4::Chunk,
+    xfs: xfs::Chunk,
+    btrfs: btrfs::Chunk,
+}
+
+impl InodeChunk {
+    /// Forget all inodes, so that they are not taken for newer ones, or for those of another file system.
+    pub fn clear(&mut self) {
+        self.ext4.clear();
+        self.xfs.clear();
+        self.btrfs.clear();
+    }
+}
+
+impl Inodes {
+    /// The inodes of this file system (on Btrfs, of the subvolume), on which `file` is open; `None` where
+    /// there is no way to them. With `places`, every layout has the places on the device.
+    pub fn open(fs: &Filesystem, file: impl AsFd, places: bool) -> Option<Self> {
+        Some(Self(match fs.kind {
+            FsKind::Ext4 => Kind::Ext4(ext4::InodeTables::open(fs)?),
+            FsKind::Xfs if !places => Kind::Xfs(xfs::BulkInodes::open(fs, file)?),
+            FsKind::Btrfs => Kind::Btrfs(btrfs::TreeInodes::open(file)?),
+            FsKind::Xfs | FsKind::F2fs | FsKind::Other(_) => return None,
+        }))
+    }
+
+    /// Whether layouts have the places on the device. Where not, their extents are without one.
+    #[must_use]
+    pub const fn have_places(&self) -> bool {
+        !matches!(self.0, Kind::Xfs(_))
+    }
+
+    /// Whether [`file`](Self::file) tells the truth right now. May change at any moment, so it is to be asked
+    /// again and again.
+    #[must_use]
+    pub fn tell_all(&self) -> bool {
+        match &self.0 {
+            Kind::Ext4(tables) => tables.is_settled(),
+            Kind::Xfs(bulk) => bulk.tell_all(),
+            Kind::Btrfs(_) => false,
+        }
+    }
+
+    /// The facts of a regular file, from its inode alone. True only while the inodes
+    /// [tell all](Self::tell_all).
+    pub fn file(&self, inode: u64, chunk: &mut InodeChunk) -> Option<InodeFacts> {
+        match &self.0 {
+            Kind::Ext4(tables) => tables.file(inode, &mut chunk.ext4),
+            Kind::Xfs(bulk) => bulk.file(inode, &mut chunk.xfs),
+            Kind::Btrfs(_) => None,
+        }
+    }
+
+    /// The layout of a regular file, up to its size, if its inode is as expected.
+    pub fn layout(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Layout> {
+        match &self.0 {
+            Kind::Ext4(tables) => tables.layout(expected, &mut chunk.ext4),
+            Kind::Xfs(bulk) => bulk.layout(expected, &mut chunk.xfs),
+            Kind::Btrfs(tree) => tree.layout(expected, &mut chunk.btrfs),
+        }
+    }
+}
+
+/// Whether a directory entry of this file system may be of a file that is hidden: something other than a
+/// whole file system is mounted on top of it, which could be a file.
+pub(crate) fn hides_files(fs: &Filesystem) -> bool {
+    let (Some(mount), Ok(table)) = (
+        fs.mount.as_ref(),
+        std::fs::read_to_string("/proc/self/mountinfo"),
+    ) else {
+        return true;
+    };
+    let below = mount.id.to_string();
+    table.lines().any(|line| {
+        // id parent major:minor root point …
+        let mut fields = line.split(' ').skip(1);
+        let (parent, root) = (fields.next(), fields.nth(1));
+        parent == Some(below.as_str()) && root != Some("/")
+    })
+}
+
+/// How many files to read in one go: as many as are going to be asked for, by how many of the last ones
+/// were. A walk asks for nearly all in the order of their numbers, or for a few here and there.
+#[derive(Debug)]
+pub(crate) struct Window {
+    wanted: usize,
+    asked: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            wanted: 16,
+            asked: 0,
+        }
+    }
+}
+
+impl Window {
+    /// Note that one of the files that were read was asked for.
+    pub(crate) fn ask(&mut self) {
+        self.asked += 1;
+    }
+
+    /// Files to read next, between `least` and `most`, after all that were read in the last go have been
+    /// passed.
+    pub(crate) fn next(&mut self, least: usize, most: usize) -> usize {
+        let wanted = match 2 * std::mem::take(&mut self.asked) >= self.wanted {
+            true => 2 * self.wanted,
+            false => self.wanted / 4,
+        };
+        self.wanted = wanted.clamp(least, most);
+        self.wanted
+    }
+
+    /// Files to read next where the last ones were dropped before all were passed.
+    pub(crate) fn again(&mut self) -> usize {
+        self.asked = 0;
+        self.wanted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    use super::*;
+
+    /// How many of 300 small files, and of 300 that are asked for in steps, need not be mapped.
+    fn told(kind: &str, step: usize) -> Option<usize> {
+        let made = scratch_fs::ScratchFs::builder(kind, Bytes::mib(512)).build();
+        let scratch = scratch_fs::require(made)?;
+        let paths: Vec<_> = (0..300 * step)
+            .map(|n| scratch.path().join(n.to_string()))
+            .collect();
+        for path in &paths {
+            fs::write(path, [1; 9000]).unwrap();
+        }
+        scratch.sync().unwrap();
+        let root = fs::File::open(scratch.path()).unwrap();
+        let fs = crate::detect(&root, scratch.path()).unwrap();
+        let inodes = Inodes::open(&fs, &root, false).expect("root may");
+        let mut chunk = InodeChunk::default();
+        let layouts = paths.iter().step_by(step).filter_map(|path| {
+            let status = fs::metadata(path).unwrap();
+            let expected = Expected {
+                inode: status.ino(),
+                size: Bytes(status.size()),
+                sectors: status.blocks(),
+                ctime: (status.ctime(), status.ctime_nsec() as u32),
+            };
+            let layout = inodes.layout(&expected, &mut chunk)?;
+            let other = Expected {
+                size: Bytes(status.size() + 9000),
+                ..expected
+            };
+            assert_eq!(inodes.layout(&other, &mut chunk), None, "not as expected");
+            let facts = inodes.file(status.ino(), &mut chunk);
+            if inodes.tell_all() {
+                assert_eq!(facts.as_ref().map(|facts| &facts.layout), Some(&layout));
+                assert_eq!(facts.map(|facts| facts.size), Some(expected.size));
+            }
+            assert_eq!(layout.fragments(), 1);
+            Some(layout)
+        });
+        Some(layouts.count())
+    }
+
+    #[test]
+    fn loop_files_in_one_piece_need_not_be_mapped() {
+        for (kind, least) in [("ext4", 300), ("xfs", 300), ("btrfs", 295)] {
+            for step in [1, 20] {
+                if let Some(told) = told(kind, step) {
+                    assert!(told >= least, "{kind}, every {step}th: {told} of 300");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_are_read_as_are_asked_for() {
+        let mut window = Window::default();
+        let next = |window: &mut Window, asked| {
+            (0..asked).for_each(|_| window.ask());
+            window.next(1, 256)
+        };
+        let growing: Vec<_> = [16, 32, 60, 128, 256]
+            .map(|asked| next(&mut window, asked))
+            .into();
+        assert_eq!(growing, [32, 64, 128, 256, 256]);
+        let shrinking: Vec<_> = [127, 1, 1, 0, 0]
+            .map(|asked| next(&mut window, asked))
+            .into();
+        assert_eq!(shrinking, [64, 16, 4, 1, 1]);
+        assert_eq!(next(&mut window, 1), 2);
+        window.ask();
+        assert_eq!(window.again(), 2, "no judgement");
+        assert_eq!(next(&mut window, 0), 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! The inodes of an XFS in bulk, with the number of their extents: which files are in one piece.
+//!
+//! A file that the kernel has in memory is told as it is there, so that the answer is of the moment of the
+//! call. Extents without a place are not among those that are counted, but their blocks are among the
+//! file's (fs/xfs/xfs_itable.c, `xfs_bulkstat_one_int`, v6.18). So a file is in one piece if it has
+//! one extent and as many blocks as its size takes: a second piece without a place would have to fill a hole
+//! exactly, before it is written back.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use indef_core::layout::{Extent, ExtentFlags, Layout};
+use linux_abi::xfs::{InodeFlags, InodeRecord, InodeRecords, geometry};
+use rustix::fs::FileType;
+use units::{Bytes, FileOffset, PhysOffset};
+
+use crate::{
+    Filesystem,
+    inodes::{Expected, InodeFacts, Window, hides_files},
+};
+
+/// `stx_blocks` counts these.
+const SECTOR: u64 = 512;
+
+/// The inodes of a mounted XFS.
+#[derive(Debug)]
+pub(crate) struct BulkInodes {
+    /// A file or directory on it.
+    on: OwnedFd,
+    block_size: u64,
+    /// Whether every directory entry is of the file that has its number.
+    tell_all: bool,
+}
+
+/// The inodes that were read last.
+#[derive(Debug, Default)]
+pub(crate) struct Chunk {
+    buffer: InodeRecords,
+    /// The first number that was looked for.
+    from: u64,
+    /// Those that are in use from there on.
+    records: Vec<InodeRecord>,
+    window: Window,
+}
+
+impl Chunk {
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+    }
+}
+
+impl BulkInodes {
+    pub(crate) fn open(fs: &Filesystem, file: impl AsFd) -> Option<Self> {
+        let block_size = geometry(&file).ok()?.block_size.into();
+        // Whether we may.
+        InodeRecords::new().read(&file, 1, 1).ok()?;
+        Some(Self {
+            on: file.as_fd().try_clone_to_owned().ok()?,
+            block_size,
+            tell_all: !hides_files(fs),
+        })
+    }
+
+    pub(crate) fn tell_all(&self) -> bool {
+        self.tell_all
+    }
+
+    pub(crate) fn file(&self, inode: u64, chunk: &mut Chunk) -> Option<InodeFacts> {
+        let record = self.record(inode, chunk)?;
+        Some(InodeFacts {
+            size: Bytes(record.size),
+            sectors: self.sectors(record),
+            links: record.links,
+            layout: self.one_piece(record)?,
+        })
+    }
+
+    pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
+        let record = self.record(expected.inode, chunk)?;
+        let unchanged = record.size == expected.size.get()
+            && self.sectors(record) == expected.sectors
+            && record.ctime() == expected.ctime;
+        unchanged.then(|| self.one_piece(record)).flatten()
+    }
+
+    fn sectors(&self, record: &InodeRecord) -> u64 {
+        record.blocks.saturating_mul(self.block_size / SECTOR)
+    }
+
+    /// The layout of a regular file that has no data, or one extent from its beginning to its end.
+    fn one_piece(&self, record: &InodeRecord) -> Option<Layout> {
+        let is_usual = FileType::from_raw_mode(record.mode.into()) == FileType::RegularFile
+            && record.links > 0
+            && record.attribute_extents == 0
+            && !record.flags().contains(InodeFlags::REALTIME);
+        let whole = record.size.div_ceil(self.block_size);
+        match (record.extents, record.blocks) {
+            (0, 0) if is_usual => Some(Layout::default()),
+            (1, blocks) if is_usual && blocks == whole => Some(Layout::new(vec![Extent {
+                file: FileOffset(0),
+                phys: PhysOffset(0),
+                len: Bytes(whole * self.block_size),
+                flags: ExtentFlags::UNPLACED,
+            }])),
+            _ => None,
+        }
+    }
+
+    fn record<'a>(&self, inode: u64, chunk: &'a mut Chunk) -> Option<&'a InodeRecord> {
+        let last = chunk.records.last().map(|record| record.inode);
+        if last.is_none_or(|last| inode < chunk.from || inode > last) {
+            let wanted = match last {
+                Some(_) => chunk.window.next(1, InodeRecords::MOST),
+                None => chunk.window.again(),
+            };
+            let read = chunk.buffer.read(&self.on, inode, wanted);
+            chunk.records.clear();
+            chunk.from = inode;
+            chunk.records.extend_from_slice(read.ok()?);
+        }
+        let found = chunk
+            .records
+            .binary_search_by_key(&inode, |record| record.inode);
+        let record = chunk.records.get(found.ok()?);
+        chunk.window.ask();
+        record
+    }
+}
