@@ -25,6 +25,7 @@ mod error;
 mod ext4;
 mod f2fs;
 mod filesystem;
+mod free;
 mod hold;
 mod identity;
 mod inodes;
@@ -46,6 +47,7 @@ pub use device::{DeviceGeometry, Drive, Layer, NoGeometry, PageError, device_geo
 pub use engine::relocator;
 pub use error::{Finding, FsError, Refusal};
 pub use filesystem::{FileSystemKey, Filesystem, Space, detect, free_space_ok};
+pub use free::free_space;
 pub use identity::TargetId;
 pub use inodes::{Expected, InodeChunk, InodeFacts, Inodes};
 pub use kind::{EngineKind, FsKind, UnknownEngine};

@@ -15,6 +15,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,
         crate::cache::ABI,
+        crate::fsmap::ABI,
         crate::fsxattr::ABI,
         crate::nvme::ABI,
         crate::nvme::command::ABI,

@@ -17,6 +17,7 @@ pub mod everything;
 pub mod ext4;
 pub mod f2fs;
 pub mod fiemap;
+pub mod fsmap;
 pub mod fsuuid;
 pub mod fsxattr;
 pub mod handle;

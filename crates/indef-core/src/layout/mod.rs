@@ -7,6 +7,7 @@
 mod count;
 mod device;
 mod extent;
+mod free;
 mod geometry;
 mod measure;
 mod row;
@@ -16,6 +17,7 @@ mod windows;
 pub use count::{FragmentCount, FragmentCounter};
 pub use device::DeviceTimes;
 pub use extent::{Extent, ExtentFlags, Layout};
+pub use free::{FreeRuns, FreeSpace};
 pub use geometry::{Geometry, GeometryProblem, ParseGeometryError};
 pub use measure::Fragmentation;
 pub(crate) use measure::Scan;

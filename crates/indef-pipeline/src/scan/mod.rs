@@ -12,14 +12,14 @@ use std::{path::PathBuf, sync::Mutex};
 use indef_core::{
     SkipReason,
     access::READAHEAD,
-    layout::Layout,
+    layout::{FreeSpace, Layout},
     plan::{Decision, FileFacts, PlanOptions, Policy, Weight, plan_file},
 };
 use indef_engine::{
     Cancel,
     collect::{CollectOptions, CollectSummary, FoundFile, Seen, collect},
 };
-use indef_fs::Refusal;
+use indef_fs::{Filesystem, Refusal, free_space};
 use units::Bytes;
 
 use crate::{
@@ -72,6 +72,17 @@ pub struct Scanned {
     pub verdict: Verdict,
     /// Whether a file system of the paths gives its SSD die hints.
     pub gives_die_hints: bool,
+    /// The free space of the file systems of the paths that can tell.
+    pub free_spaces: Vec<FreeOn>,
+}
+
+/// The free space of a file system.
+#[derive(Debug)]
+pub struct FreeOn {
+    /// The first of the paths that is on it.
+    pub path: PathBuf,
+    /// Its free space.
+    pub space: FreeSpace,
 }
 
 impl Scanner {
@@ -157,15 +168,37 @@ impl Scanner {
         notes.note(Note::Walk);
         let summary = collect(&self.paths, &collect_options, cancel, &look_at);
         let tally = into_inner(tally);
+        let systems = self.file_systems();
+        let free_on = |(path, fs): &(&PathBuf, Filesystem)| {
+            Some(FreeOn {
+                path: path.to_path_buf(),
+                space: free_space(fs)?,
+            })
+        };
         Ok(Scanned {
             verdict: Verdict::of(&tally, heat.as_ref()),
-            gives_die_hints: (self.paths.iter().filter_map(|path| file_system(path)))
-                .any(|fs| fs.gives_die_hints()),
+            gives_die_hints: systems.iter().any(|(_, fs)| fs.gives_die_hints()),
+            free_spaces: systems.iter().filter_map(free_on).collect(),
             tally,
             summary,
             geometries,
             heat,
         })
+    }
+}
+
+impl Scanner {
+    /// The file systems of the paths, each with the first path on it.
+    fn file_systems(&self) -> Vec<(&PathBuf, Filesystem)> {
+        let mut systems = Vec::<(&PathBuf, Filesystem)>::new();
+        for path in &self.paths {
+            if let Some(fs) = file_system(path)
+                && systems.iter().all(|(_, other)| other.dev != fs.dev)
+            {
+                systems.push((path, fs));
+            }
+        }
+        systems
     }
 }
 

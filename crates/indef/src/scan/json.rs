@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use indef_core::{SkipReason, plan::PathJson};
+use indef_core::{SkipReason, layout::FreeSpace, plan::PathJson};
 use indef_engine::collect::CollectSummary;
 use indef_pipeline::scan::{FileHeat, FileScan, Heat, HotRange, Lost, Scanned, Tally};
 use serde::Serialize;
@@ -196,11 +196,47 @@ impl ScanTotals {
     }
 }
 
+/// Free space.
+#[derive(Serialize)]
+struct FreeSpaceJson {
+    total_bytes: Bytes,
+    largest_bytes: Bytes,
+    runs: u64,
+    histogram: Vec<FreeRunsJson>,
+}
+
+#[derive(Serialize)]
+struct FreeRunsJson {
+    len_min_bytes: Bytes,
+    runs: u64,
+    bytes: Bytes,
+}
+
+impl From<&FreeSpace> for FreeSpaceJson {
+    fn from(free: &FreeSpace) -> Self {
+        Self {
+            total_bytes: free.total(),
+            largest_bytes: free.largest(),
+            runs: free.runs(),
+            histogram: free
+                .histogram()
+                .map(|like| FreeRunsJson {
+                    len_min_bytes: like.least,
+                    runs: like.runs,
+                    bytes: like.bytes,
+                })
+                .collect(),
+        }
+    }
+}
+
 /// The fields after the files.
 #[derive(Serialize)]
 pub(super) struct ScanRest {
     verdict: VerdictJson,
     totals: ScanTotals,
+    /// Of all file systems; null where none can tell.
+    free_space: Option<FreeSpaceJson>,
     io_size_bytes: Bytes,
     geometries: Vec<DeviceInside>,
     heat: Option<HeatJson>,
@@ -215,11 +251,18 @@ impl ScanRest {
             summary,
             geometries,
             heat,
+            free_spaces,
             ..
         } = scanned;
+        let free = free_spaces.into_iter().map(|on| on.space);
+        let free = free.reduce(|mut all, next| {
+            all.add_all(&next);
+            all
+        });
         Self {
             verdict,
             totals: ScanTotals::new(&tally, &summary),
+            free_space: free.as_ref().map(FreeSpaceJson::from),
             io_size_bytes: io_size,
             geometries: super::inside::told(&geometries),
             heat: heat.map(|heat| HeatJson::new(&heat, tally.lost, tally.hottest.finish())),

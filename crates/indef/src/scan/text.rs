@@ -8,7 +8,7 @@ use std::{
 use indef_engine::collect::CollectSummary;
 use indef_pipeline::{
     geometry::Geometries,
-    scan::{Heat, Lost, Scanned, Tally},
+    scan::{FreeOn, Heat, Lost, Scanned, Tally},
 };
 use units::{Bytes, Nanos};
 
@@ -17,6 +17,9 @@ use crate::advice::Advice;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
 const BAR: u64 = 40;
+
+/// The size of a new file for which it is told how scattered free space is.
+const NEW_FILE: Bytes = Bytes::mib(64);
 
 /// A cost beyond reading that is told: users feel it.
 const FELT: Nanos = Nanos(200_000_000);
@@ -39,6 +42,7 @@ pub(super) fn write(
         summary,
         geometries,
         heat,
+        free_spaces,
         ..
     } = scanned;
     let worst = tally.worst();
@@ -100,9 +104,37 @@ pub(super) fn write(
     }
     histogram(out, console, &tally)?;
     sums(out, console, &tally, &summary, io_size, &geometries)?;
+    for on in &free_spaces {
+        let on_it = match free_spaces.len() {
+            1 => String::new(),
+            _ => format!(" on that of {}", Name(&on.path)),
+        };
+        writeln!(out, "  {:<13}{}{on_it}", "free space", free_line(on))?;
+    }
     match heat {
         Some(heat) => hot_ranges(out, console, &heat, tally),
         None => Ok(()),
+    }
+}
+
+/// The free space of a file system in a line: how much, in what runs, and what that means for a new file.
+fn free_line(on: &FreeOn) -> String {
+    let space = &on.space;
+    if space.runs() == 0 {
+        return "none".to_owned();
+    }
+    let runs = counted(space.runs(), "run", "runs");
+    let whole = format!(
+        "{} in {runs}, the longest {}",
+        space.total(),
+        space.largest()
+    );
+    match space.pieces(NEW_FILE) {
+        Some(0 | 1) | None => whole,
+        Some(pieces) => {
+            let pieces = Count(pieces);
+            format!("{whole}: a new file of {NEW_FILE} gets {pieces} pieces at least")
+        }
     }
 }
 

@@ -60,6 +60,9 @@ fn loop_a_file_behind_the_page_cache_has_no_dies_and_nothing_is_left() {
     let scan: serde_json::Value = serde_json::from_slice(&scan.unwrap().stdout).unwrap();
     assert!(scan["geometries"][0]["probed_at"].is_u64(), "{scan}");
     assert_eq!(scan["geometries"][0]["geometry"], "unknown");
+    let free = &scan["free_space"];
+    assert!(free["largest_bytes"].as_u64() > Some(1 << 20), "{free}");
+    assert!(free["total_bytes"].as_u64() >= free["largest_bytes"].as_u64());
     // A probe that is not to be kept.
     let other = tempfile::tempdir().unwrap();
     let ran = ended(spawn(&mut probe(

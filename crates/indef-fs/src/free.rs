@@ -1,0 +1,106 @@
+//! The free space of a file system, as it lies on the device.
+
+use indef_core::layout::FreeSpace;
+use linux_abi::fsmap;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+use crate::{Filesystem, FsKind};
+
+/// Runs that are looked at, those that are in use included: a second or less.
+const LOOK_AT: usize = 4 << 20;
+
+/// The free space of a file system; `None` where it cannot tell (it is neither ext4 nor XFS, or its mount point
+/// may not be opened), or has more runs than are looked at.
+#[must_use]
+pub fn free_space(fs: &Filesystem) -> Option<FreeSpace> {
+    if !matches!(fs.kind, FsKind::Ext4 | FsKind::Xfs) {
+        return None;
+    }
+    let root = fs.mount.as_ref()?.open(fs.dev).ok()?;
+    let look = || {
+        // Who may know the owners of all space is told each of them by XFS, which takes as long as there are
+        // extents (fs/xfs/xfs_fsmap.c, `xfs_getfsmap`, v6.12). This thread may not.
+        let mut ours = capabilities(None).ok()?;
+        ours.effective.remove(CapabilitySet::SYS_ADMIN);
+        set_capabilities(None, ours).ok()?;
+        let (mut free, mut looked_at) = (FreeSpace::default(), 0);
+        fsmap::runs(&root, fs.dev, |run| {
+            if run.is_free {
+                free.add(run.start, run.len);
+            }
+            looked_at += 1;
+            looked_at < LOOK_AT
+        })
+        .ok()?;
+        free.close();
+        (looked_at < LOOK_AT).then_some(free)
+    };
+    // Capabilities are those of a thread.
+    std::thread::scope(|scope| {
+        let looking = std::thread::Builder::new().spawn_scoped(scope, look).ok()?;
+        looking.join().ok()?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use rustix::fs::{FallocateFlags, fallocate};
+    use scratch_fs::{ScratchFs, require};
+    use units::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn loop_what_is_free_is_found_by_who_needs_it() {
+        for kind in ["ext4", "xfs"] {
+            let Some(scratch) = require(ScratchFs::builder(kind, Bytes::mib(512)).build()) else {
+                continue;
+            };
+            let root = File::open(scratch.path()).unwrap();
+            let fs = crate::detect(&root, scratch.path()).unwrap();
+            let look = || free_space(&fs).unwrap();
+            let fresh = look();
+            assert!(fresh.largest() >= Bytes::mib(64), "{kind}: {fresh:?}");
+            // Every other 64 KiB of all that is free.
+            let (mut files, step) = (Vec::new(), 64 << 10);
+            let length = fresh.total().get() / step * 9 / 10;
+            for n in 0..length {
+                let file = File::create(scratch.path().join(n.to_string())).unwrap();
+                if fallocate(&file, FallocateFlags::empty(), 0, step).is_err() {
+                    break;
+                }
+                files.push(n);
+            }
+            scratch.sync().unwrap();
+            for n in files.iter().step_by(2) {
+                std::fs::remove_file(scratch.path().join(n.to_string())).unwrap();
+            }
+            // ext4 gives blocks back when the journal is committed, XFS a while after.
+            let wanted = Bytes(files.len() as u64 / 2 * step);
+            let mut free = look();
+            for _ in 0..100 {
+                if free.total() >= wanted {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                scratch.sync().unwrap();
+                free = look();
+            }
+            assert!(free.total() >= wanted, "{kind}: {free:?}");
+            assert!(free.runs() > fresh.runs() + 500, "{kind}: {free:?}");
+            // The kernel cannot do better than is told.
+            let size = free.total().get() / 2;
+            let told = free.pieces(Bytes(size)).unwrap();
+            let file = File::create(scratch.path().join("large")).unwrap();
+            fallocate(&file, FallocateFlags::empty(), 0, size).unwrap();
+            let path = scratch.path().join("large");
+            let range = units::FileRange::new(0, size);
+            let layout = crate::map(&file, &path, range, true, &mut crate::Mapper::default());
+            let pieces = layout.unwrap().fragments();
+            assert!(pieces + 1 >= told, "{kind}: {pieces} pieces, {told} told");
+            assert!(told > 100, "{kind}: {told} of {size}");
+        }
+    }
+}

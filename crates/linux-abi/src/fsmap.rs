@@ -1,0 +1,176 @@
+//! `FS_IOC_GETFSMAP`: the owners of a file system's space, in the order of the device (linux/fsmap.h; ext4
+//! and XFS since Linux 4.12).
+
+use std::{
+    io,
+    mem::{offset_of, size_of},
+    os::fd::AsFd,
+};
+
+use crate::{
+    abi::AbiItem,
+    ioctl::{self, IoctlArgument, READ, WRITE},
+};
+
+/// `FMR_OWN_FREE`, with [`SPECIAL_OWNER`].
+const FREE: u64 = 1;
+/// `FMR_OF_SPECIAL_OWNER`.
+const SPECIAL_OWNER: u32 = 0x10;
+/// `FMR_OF_LAST`.
+const LAST: u32 = 0x20;
+/// `FMH_OF_DEV_T`: devices are told by their numbers, else by an index.
+const BY_NUMBER: u32 = 1;
+/// The index of the device with the data (`XFS_DEV_DATA`, fs/xfs/libxfs/xfs_fs.h, v6.15).
+const DATA_DEVICE: u32 = 1;
+/// Records of one call: 64 KiB.
+const RECORDS: usize = 1024;
+
+/// `struct fsmap`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    device: u32,
+    flags: u32,
+    physical: u64,
+    owner: u64,
+    offset: u64,
+    length: u64,
+    reserved: [u64; 3],
+}
+
+/// `struct fsmap_head` with its records.
+#[repr(C)]
+struct Map {
+    input_flags: u32,
+    output_flags: u32,
+    count: u32,
+    entries: u32,
+    reserved: [u64; 6],
+    from: Record,
+    to: Record,
+    records: [Record; RECORDS],
+}
+
+const _: () = {
+    assert!(size_of::<Record>() == 64);
+    assert!(offset_of!(Map, from) == 64);
+    assert!(offset_of!(Map, records) == 192);
+};
+
+// SAFETY: FS_IOC_GETFSMAP is _IOWR('X', 59, struct fsmap_head), 192 bytes of plain integers and as many
+// records as `count` says, which is never more than there are.
+unsafe impl IoctlArgument for Map {
+    const REQUEST: u32 = ioctl::request(READ | WRITE, b'X', 59, 192);
+}
+
+/// A run of space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The first byte.
+    pub start: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Whether nobody owns it.
+    pub is_free: bool,
+}
+
+/// Visit the runs of the device `device` of the file system that `fd` is on, until `visit` returns `false`:
+/// those that are free, and those of owners as far as the caller may know them.
+///
+/// # Errors
+///
+/// `ENOTTY` or `EOPNOTSUPP` where the file system cannot tell.
+pub fn runs(fd: impl AsFd, device: u64, mut visit: impl FnMut(Run) -> bool) -> io::Result<()> {
+    let fd = fd.as_fd();
+    let mut map = Box::new(Map {
+        input_flags: 0,
+        output_flags: 0,
+        count: RECORDS as u32,
+        entries: 0,
+        reserved: [0; 6],
+        from: Record::default(),
+        to: Record {
+            device: u32::MAX,
+            flags: u32::MAX,
+            physical: u64::MAX,
+            owner: u64::MAX,
+            offset: u64::MAX,
+            ..Record::default()
+        },
+        records: [Record::default(); RECORDS],
+    });
+    loop {
+        ioctl::call(fd, &mut *map)?;
+        let records = &map.records[..(map.entries as usize).min(RECORDS)];
+        let wanted = match map.output_flags & BY_NUMBER {
+            0 => DATA_DEVICE,
+            _ => encoded(device),
+        };
+        for record in records.iter().filter(|record| record.device == wanted) {
+            let is_special = record.flags & SPECIAL_OWNER != 0;
+            let run = Run {
+                start: record.physical,
+                len: record.length,
+                is_free: is_special && record.owner == FREE,
+            };
+            if !visit(run) {
+                return Ok(());
+            }
+        }
+        match records.last() {
+            Some(last) if last.flags & LAST == 0 => map.from = *last,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// A device number as the kernel tells it in 32 bits (`new_encode_dev`, linux/kdev_t.h, v6.1).
+fn encoded(device: u64) -> u32 {
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    (minor & 0xFF) | major << 8 | (minor & !0xFF) << 12
+}
+
+/// The structures of this module, for `cargo xtask abi-check`.
+pub(crate) const ABI: &[AbiItem] = &[
+    AbiItem {
+        header: "linux/fsmap.h",
+        c_type: "struct fsmap",
+        size: size_of::<Record>(),
+        fields: &[
+            ("fmr_flags", offset_of!(Record, flags)),
+            ("fmr_physical", offset_of!(Record, physical)),
+            ("fmr_owner", offset_of!(Record, owner)),
+            ("fmr_length", offset_of!(Record, length)),
+        ],
+        requests: &[
+            ("FMR_OF_SPECIAL_OWNER", SPECIAL_OWNER),
+            ("FMR_OF_LAST", LAST),
+            ("FMR_OWN_FREE", FREE as u32),
+            ("FMH_OF_DEV_T", BY_NUMBER),
+        ],
+    },
+    AbiItem {
+        header: "linux/fsmap.h",
+        c_type: "struct fsmap_head",
+        size: offset_of!(Map, records),
+        fields: &[
+            ("fmh_count", offset_of!(Map, count)),
+            ("fmh_entries", offset_of!(Map, entries)),
+            ("fmh_keys", offset_of!(Map, from)),
+            ("fmh_recs", offset_of!(Map, records)),
+        ],
+        requests: &[("FS_IOC_GETFSMAP", Map::REQUEST)],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_cannot_tell() {
+        let file = std::fs::File::open("/proc/self/stat").unwrap();
+        assert!(runs(&file, 1, |_| unreachable!("there are none")).is_err());
+        assert_eq!(encoded(libc::makedev(259, 0x1234)), 0x0121_0334);
+    }
+}
