@@ -7,7 +7,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use indef_core::access::Observed;
-use indef_trace::{Tally, collect::Windowed};
+use indef_trace::{
+    Tally,
+    collect::{Sampled, Windowed},
+};
+
+use crate::rate_error::RateError;
 
 /// As many windows tell a rate: a stratum has two.
 const ENOUGH: u32 = 2;
@@ -17,6 +22,7 @@ const ENOUGH: u32 = 2;
 struct Counted {
     tallies: Vec<Tally>,
     windows: Windowed,
+    sampled: Sampled,
 }
 
 /// Makes counts steady.
@@ -32,11 +38,12 @@ pub(crate) struct Steady {
 }
 
 impl Steady {
-    /// Take the counts that have arrived until `now`, and return those of the time since the last call. Of
-    /// the parts that arrive together, the last one tells of their windows.
+    /// Take the counts that have arrived until `now`, `sampled` as exactly as that, and return those of the time
+    /// since the last call. Of the parts that arrive together, the last one tells of their windows.
     pub(crate) fn take<'a>(
         &mut self,
         tallies: &'a [Tally],
+        sampled: Sampled,
         windows: Option<Windowed>,
         now: Duration,
     ) -> Cow<'a, [Tally]> {
@@ -49,6 +56,7 @@ impl Steady {
         };
         self.next.tallies.extend_from_slice(tallies);
         self.next.windows.add(windows);
+        self.next.sampled.add(sampled);
         let mut told = Vec::new();
         if self.next.windows.windows >= ENOUGH {
             let next = std::mem::take(&mut self.next);
@@ -57,7 +65,10 @@ impl Steady {
             self.rate = Some(next);
             self.told = Duration::ZERO;
         }
-        if let Some(Counted { tallies, windows }) = &self.rate {
+        if let Some(Counted {
+            tallies, windows, ..
+        }) = &self.rate
+        {
             let until = self.told + now.saturating_sub(self.at);
             let share = |count: u64, time: Duration| {
                 (count as f64 * time.as_secs_f64() / windows.time.as_secs_f64()) as u64
@@ -69,6 +80,12 @@ impl Steady {
         }
         told.retain(|tally| tally.reads > 0 || tally.writes > 0 || tally.observed.timed > 0);
         Cow::Owned(told)
+    }
+
+    /// The error of the rate that holds; `None` without windows.
+    pub(crate) fn error(&self) -> Option<RateError> {
+        let rate = self.rate.as_ref()?;
+        Some(RateError::over(&rate.sampled, rate.windows.time))
     }
 }
 
@@ -116,6 +133,13 @@ mod tests {
         }
     }
 
+    /// One in 64.
+    const SAMPLED: Sampled = Sampled {
+        counted: 640,
+        variance: 63 * 640,
+        common: 0,
+    };
+
     fn sums(tallies: &[Tally]) -> (u64, u64, u64, u64) {
         let sum = |count: fn(&Tally) -> u64| tallies.iter().map(count).sum();
         (
@@ -141,7 +165,7 @@ mod tests {
                 time: Duration::from_millis(if in_window { 6400 } else { 0 }),
             };
             let now = Duration::from_secs(second);
-            told.push(sums(&steady.take(&tallies, Some(windowed), now)));
+            told.push(sums(&steady.take(&tallies, SAMPLED, Some(windowed), now)));
         }
         // Until two windows were seen, nothing is known.
         assert!(told[..8].iter().all(|sums| sums.0 == 0));
@@ -153,6 +177,9 @@ mod tests {
                 "{second}: {sums:?}"
             );
         }
+        // The error is that of the windows of the rate.
+        let error = steady.error().unwrap().relative(100.0);
+        assert!((0.2..0.4).contains(&error), "{error}");
         // Each time once.
         let timed: u64 = told.iter().map(|sums| sums.3).sum();
         assert_eq!(timed, 3 * 10);
@@ -168,16 +195,24 @@ mod tests {
             })
         };
         let seconds = Duration::from_secs;
-        assert_eq!(steady.take(&[tally(10)], windows(2), seconds(1)).len(), 2);
-        assert_eq!(sums(&steady.take(&[], windows(1), seconds(2))).0, 5);
-        assert!(steady.take(&[], windows(1), seconds(3)).is_empty());
+        assert_eq!(
+            steady
+                .take(&[tally(10)], SAMPLED, windows(2), seconds(1))
+                .len(),
+            2
+        );
+        assert_eq!(
+            sums(&steady.take(&[], SAMPLED, windows(1), seconds(2))).0,
+            5
+        );
+        assert!(steady.take(&[], SAMPLED, windows(1), seconds(3)).is_empty());
     }
 
     #[test]
     fn without_windows_counts_come_as_they_are() {
         let mut steady = Steady::default();
         let all = [tally(10)];
-        let told = steady.take(&all, None, Duration::from_secs(1));
+        let told = steady.take(&all, SAMPLED, None, Duration::from_secs(1));
         assert!(matches!(told, Cow::Borrowed(told) if told == all));
         // What a window told that was the only one is not told later.
         let one = Windowed {
@@ -186,13 +221,18 @@ mod tests {
         };
         assert!(
             steady
-                .take(&all, Some(one), Duration::from_secs(2))
+                .take(&all, SAMPLED, Some(one), Duration::from_secs(2))
                 .is_empty()
         );
-        assert_eq!(steady.take(&all, None, Duration::from_secs(3)).len(), 1);
+        assert_eq!(
+            steady
+                .take(&all, SAMPLED, None, Duration::from_secs(3))
+                .len(),
+            1
+        );
         assert!(
             steady
-                .take(&[], Some(one), Duration::from_secs(4))
+                .take(&[], SAMPLED, Some(one), Duration::from_secs(4))
                 .is_empty()
         );
     }

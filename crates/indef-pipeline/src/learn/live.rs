@@ -19,7 +19,11 @@ use indef_trace::{
 };
 use units::{Bytes, Nanos};
 
-use crate::{decay::Decay, steady::Steady};
+use crate::{
+    decay::Decay,
+    rate_error::{FadingError, RateError},
+    steady::Steady,
+};
 
 /// Maximum number of files that are counted separately. When there are more, the colder half is
 /// forgotten.
@@ -206,6 +210,7 @@ pub struct Live {
     ranges_seen: Distinct,
     total: AccessCounts,
     recent: Recent,
+    recent_error: FadingError,
     steady: Steady,
     lost: u64,
     sampled: Sampled,
@@ -229,7 +234,10 @@ impl Live {
             }
         }
         self.recent.fade(self.elapsed);
-        let recent = self.steady.take(batch.tallies, batch.windows, self.elapsed);
+        self.recent_error.add(&batch.sampled, RECENT, self.elapsed);
+        let recent = self
+            .steady
+            .take(batch.tallies, batch.sampled, batch.windows, self.elapsed);
         for tally in batch.tallies {
             self.files_seen.insert(tally.file);
             self.ranges_seen.insert((tally.file, tally.range));
@@ -277,6 +285,15 @@ impl Live {
     #[must_use]
     pub fn rates(&self) -> Rates {
         self.rates_of(&self.recent)
+    }
+
+    /// How exact the rates are.
+    #[must_use]
+    pub fn rate_error(&self) -> RateError {
+        let scale = RECENT.per_second(self.elapsed);
+        self.steady
+            .error()
+            .unwrap_or_else(|| self.recent_error.of_rates(scale))
     }
 
     fn rates_of(&self, recent: &Recent) -> Rates {

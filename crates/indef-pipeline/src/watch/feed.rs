@@ -16,7 +16,7 @@ use indef_core::{
 };
 use indef_trace::{
     FileKey, FsId, Tally, TracedFile,
-    collect::{Collector, Drained, Filter, Layer, Sampling, TraceOptions, Windowed},
+    collect::{Collector, Drained, Filter, Layer, Sampled, Sampling, TraceOptions, Windowed},
     store::Store,
 };
 use units::Bytes;
@@ -40,6 +40,8 @@ pub struct Batch {
     pub files: Vec<TracedFile>,
     /// Events lost.
     pub lost: u64,
+    /// How exact these counts are.
+    pub sampled: Sampled,
     /// The windows in which they were counted; `None`: all the time.
     pub windows: Option<Windowed>,
 }
@@ -77,6 +79,7 @@ impl From<Drained> for Batch {
             tallies: drained.tallies,
             files: drained.files,
             lost: drained.lost,
+            sampled: drained.sampled,
             windows: drained.windows,
         }
     }

@@ -132,6 +132,7 @@ impl Watch {
             tallies: &batch.tallies,
             files: &batch.files,
             lost: batch.lost,
+            sampled: batch.sampled,
             windows: batch.windows,
             ..Seen::default()
         };
@@ -165,6 +166,7 @@ impl Watch {
             } else {
                 total.read.get() as f64
             },
+            error: live.then(|| self.live.rate_error()),
             lost: self.live.lost(),
             elapsed: now,
             ..Snapshot::default()

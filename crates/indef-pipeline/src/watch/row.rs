@@ -7,6 +7,7 @@ use indef_fs::TargetId;
 use units::Bytes;
 
 use super::ranges::RangeKey;
+use crate::rate_error::RateError;
 
 /// A hot fragmented range. Counts are rates per second where they are live, else sums.
 #[derive(Clone, Debug)]
@@ -150,6 +151,8 @@ pub struct Snapshot {
     pub reads: f64,
     /// Bytes read, likewise.
     pub read: f64,
+    /// How exact the rates are; `None` where they are none.
+    pub error: Option<RateError>,
     /// Events lost.
     pub lost: u64,
     /// Time since the beginning.

@@ -13,7 +13,10 @@ use std::{
 
 use indef_core::access::Observed;
 use indef_engine::{Cancel, run::RunOptions};
-use indef_trace::{FileKey, FsId, Tally, TracedFile, collect::Windowed};
+use indef_trace::{
+    FileKey, FsId, Tally, TracedFile,
+    collect::{Sampled, Windowed},
+};
 use scratch_fs::{FragmentOptions, ScratchFs, fragment, require};
 use units::{Bytes, FileRange, Nanos};
 
@@ -156,7 +159,7 @@ fn files_that_cannot_be_looked_at_are_counted_and_the_feed_may_fail() {
         tallies: vec![tally(key(1), 0, 7), tally(key(2), 0, 7)],
         files: vec![gone],
         lost: 3,
-        windows: None,
+        ..Batch::default()
     };
     let mut script = live([batch]);
     script.then_fail = true;
@@ -185,6 +188,12 @@ fn windows_do_not_make_rates_jump() {
                 windows: is_window.into(),
                 time: Duration::from_millis(if is_window { 6500 } else { 0 }),
             }),
+            // One in 130.
+            sampled: Sampled {
+                counted: if is_window { 6500 } else { 0 },
+                variance: if is_window { 129 * 6500 } else { 0 },
+                common: 0,
+            },
             ..Batch::default()
         }
     };
@@ -196,6 +205,9 @@ fn windows_do_not_make_rates_jump() {
         // Counted at the end of each second, rates come out some per cent too high.
         let is_right = (950.0..1100.0).contains(&shown.reads);
         assert!(second < 40 || is_right, "{} at {second} s", shown.reads);
+        // Two windows with 50 chosen reads each.
+        let error = shown.error.unwrap().relative(shown.reads);
+        assert!(second < 40 || (error - 0.1).abs() < 0.01, "{error}");
     }
 }
 

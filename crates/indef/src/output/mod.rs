@@ -4,6 +4,7 @@ mod console;
 pub(crate) mod fit;
 mod gain;
 pub(crate) mod json;
+mod margin;
 mod name;
 mod progress;
 mod style;
@@ -11,6 +12,7 @@ mod table;
 
 pub(crate) use console::{Console, print_error};
 pub(crate) use gain::Gain;
+pub(crate) use margin::Margin;
 pub(crate) use name::Name;
 pub(crate) use progress::Progress;
 pub(crate) use style::Style;

@@ -6,7 +6,7 @@ use indef_pipeline::watch::Snapshot;
 use units::Bytes;
 
 use super::screen::{count, lost, time};
-use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
+use crate::output::{Align, Console, Count, Margin, Name, Ratio, Table, counted};
 
 /// Write the `top` most costly ranges, and the totals.
 ///
@@ -74,6 +74,19 @@ pub(super) fn write(
         write!(out, "; {} were not looked at", Count(snapshot.waiting))?;
     }
     writeln!(out)?;
+    if let Some(error) = snapshot.error.filter(|error| !error.is_none()) {
+        let margin = |rate| Margin {
+            error: Some(error),
+            rate,
+        };
+        writeln!(
+            out,
+            "estimates: {} reads/s{}; of a range with 10 reads/s{} (standard error)",
+            count(snapshot.reads),
+            margin(snapshot.reads),
+            margin(10.0),
+        )?;
+    }
     if snapshot.lost > 0 {
         let lost = counted(snapshot.lost, "event was", "events were");
         writeln!(

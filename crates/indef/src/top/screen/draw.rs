@@ -1,7 +1,7 @@
 //! Draws the state as a frame. Every size of terminal shows as much as fits, the list first.
 
 use indef_core::layout::{Extent, ExtentFlags};
-use indef_pipeline::watch::{RangeRow, SortBy};
+use indef_pipeline::watch::{RangeRow, Snapshot, SortBy};
 use ratatui::{
     Frame,
     layout::Rect,
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     advice::Advice,
-    output::{Count, Name, counted, fit},
+    output::{Count, Margin, Name, counted, fit},
     trace::live::Clock,
 };
 
@@ -113,9 +113,10 @@ fn header(state: &ScreenState, width: usize) -> Vec<Line<'static>> {
         "indef top".to_owned()
     } else if shown.live {
         format!(
-            "indef top  {}  {} reads/s  {}/s",
+            "indef top  {}  {} reads/s{}  {}/s",
             Clock(shown.elapsed),
             count(shown.reads.round()),
+            margin(shown, shown.reads),
             Bytes(shown.read as u64)
         )
     } else {
@@ -224,7 +225,7 @@ fn draw_details(frame: &mut Frame<'_>, state: &ScreenState, area: Rect) {
     if let Some(row) = state.selected_row() {
         let mut push = |text: String| lines.push(Line::raw(fit::head(&text, width).into_owned()));
         push(fit::tail(&Name(&row.path).to_string(), width).into_owned());
-        push(about(row));
+        push(about(row, &state.snapshot));
         let extents = match &state.snapshot.details {
             Some((key, extents)) if *key == row.key => extents.as_deref(),
             _ => Some(&[][..]),
@@ -242,14 +243,24 @@ fn draw_details(frame: &mut Frame<'_>, state: &ScreenState, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn about(row: &RangeRow) -> String {
+/// The error of a rate, if it is one.
+fn margin(shown: &Snapshot, rate: f64) -> Margin {
+    let error = shown.error;
+    Margin { error, rate }
+}
+
+fn about(row: &RangeRow, shown: &Snapshot) -> String {
     let start = row.key.range.start.get();
+    let reads = match margin(shown, row.reads).to_string() {
+        margin if margin.is_empty() => margin,
+        margin => format!(" {} reads/s{margin};", count(row.reads)),
+    };
     let what = match row.skip {
         Some(reason) => format!("cannot be repaired: {}", reason.advice()),
         None => format!("repair writes up to {}", row.cost),
     };
     format!(
-        "{} at {} (byte {start}): {} fragments, {} too many; {what}",
+        "{} at {} (byte {start}):{reads} {} fragments, {} too many; {what}",
         row.key.range.len,
         Bytes(start),
         Count(row.dolf),

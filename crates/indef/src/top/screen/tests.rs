@@ -5,8 +5,11 @@ use indef_core::{
     layout::{Extent, ExtentFlags},
 };
 use indef_fs::TargetId;
-use indef_pipeline::watch::{Lost, RangeKey, RangeRow, Snapshot};
-use indef_trace::FileKey;
+use indef_pipeline::{
+    learn::{Batch, Live},
+    watch::{Lost, RangeKey, RangeRow, Snapshot},
+};
+use indef_trace::{FileKey, collect::Sampled};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -203,6 +206,36 @@ fn without_colours_there_are_none() {
         let any = terminal.backend().buffer().content().iter().any(coloured);
         assert_eq!(any, on);
     }
+}
+
+/// Where reads are sampled, the total and the selected range have their error.
+#[test]
+fn estimates_have_an_error() {
+    let mut live = Live::default();
+    let sampled = Sampled {
+        counted: 10_000,
+        variance: 15 * 10_000,
+        common: 0,
+    };
+    let batch = Batch {
+        sampled,
+        ..Batch::default()
+    };
+    live.add(&batch, std::time::Duration::from_secs(10));
+    let mut state = state();
+    let mut shown = snapshot(vec![row(1, "/srv/db/main.sqlite", 1, 40.0)]);
+    shown.error = Some(live.rate_error());
+    state.update(shown);
+    let (lines, _) = screen(&mut state, 110, 20);
+    assert!(
+        lines[0].starts_with("indef top  0:01:23  1,234 reads/s ±4.7 %  154.2 MiB/s"),
+        "{lines:#?}"
+    );
+    let text = lines.join("\n");
+    assert!(
+        text.contains("(byte 1048576): 400 reads/s ±8.3 %; 32 fragments"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{io, time::Duration};
 use indef_pipeline::learn::{Distinct, HotFile, Live};
 use units::{Bytes, Nanos};
 
-use crate::output::{Console, Count, Name, Ratio, Style, fit};
+use crate::output::{Console, Count, Margin, Name, Ratio, Style, fit};
 
 /// Maximum number of lines of the view: the terminal shows other things than a trace.
 const MAX_LINES: usize = 9;
@@ -179,13 +179,23 @@ pub(super) fn lines(live: &Live, width: usize, height: usize, style: Style) -> V
 /// Elapsed time and rates.
 fn headline(live: &Live, width: usize, style: Style) -> String {
     let rates = live.rates();
+    let error = Some(live.rate_error());
+    let margin = |rate| Margin { error, rate };
     let mut parts = vec![
         Clock(live.elapsed()).to_string(),
-        format!("{} reads/s", Count(rates.reads.round() as u64)),
+        format!(
+            "{} reads/s{}",
+            Count(rates.reads.round() as u64),
+            margin(rates.reads)
+        ),
         format!("{}/s", Bytes(rates.read as u64)),
     ];
     if live.total().writes > 0 {
-        parts.push(format!("{} writes/s", Count(rates.writes.round() as u64)));
+        parts.push(format!(
+            "{} writes/s{}",
+            Count(rates.writes.round() as u64),
+            margin(rates.writes)
+        ));
         parts.push(format!("{}/s", Bytes(rates.written as u64)));
     }
     style.bold(&joined(&parts, width))
