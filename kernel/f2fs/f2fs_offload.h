@@ -31,6 +31,10 @@
  * each of them is tried again alone: one that cannot be moved does not keep the
  * others from it. A range that is longer is moved in several steps; "moved"
  * counts those that were done.
+ *
+ * Each call has a log to itself while it moves data: two calls for the same
+ * "log" take turns, range by range, and those for different ones keep the
+ * device at work for one while the files of the other are updated.
  */
 #define F2FS_IOC_OFFLOAD		_IOWR(0xf5, 64, struct f2fs_offload)
 
@@ -105,7 +109,9 @@ struct f2fs_offload {
 	__u32 locked_blocks;	/* out: the blocks that were moved meanwhile */
 	__u32 stalls;		/* out: how often they were locked for longer than stall_ns */
 	__u64 stall_ns;		/* 0: nothing counts as that */
-	__u32 reserved[4];	/* 0 */
+	__u32 log;		/* where the ranges go: below "logs" of a query, or 0 */
+	__u32 logs;		/* out: that there are; 0 is from before there was a choice */
+	__u32 reserved[2];	/* 0 */
 };
 
 #endif /* _F2FS_OFFLOAD_H */

@@ -1,5 +1,5 @@
-//! Several files are moved by each call, without a pause, while their owners write, cut and punch
-//! them and names change places. A descriptor is open for writing only while it is needed: ranges of
+//! Several files are moved by each call, without a pause and by two calls at a time, while their owners
+//! write, cut and punch them and names change places. A descriptor is open for writing only while it is needed: ranges of
 //! files that nobody has open for writing share a step, and the owner of one may come while the
 //! files are locked.
 
@@ -20,6 +20,7 @@ use workloads::Numbers;
 use crate::{
     churn::{Stage, collect, perform},
     file::{BLOCK, Known},
+    logs::log_of,
 };
 
 /// Blocks of a file at most.
@@ -37,7 +38,8 @@ pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
             ("another owner", |stage| own(stage, 301)),
             ("renamed", exchange),
             ("collected", collect),
-            ("moved", relocate),
+            ("moved", |stage| relocate(stage, 0)),
+            ("moved meanwhile", |stage| relocate(stage, 1)),
         ],
     )
 }
@@ -97,9 +99,11 @@ fn exchange(stage: &Stage<'_>) -> Result<()> {
     files.iter().try_for_each(Known::check_on_device)
 }
 
-fn relocate(stage: &Stage<'_>) -> Result<()> {
+/// Move the files by calls for this log: two such movers often want the same file.
+fn relocate(stage: &Stage<'_>, log: u32) -> Result<()> {
     let root = File::open(stage.folder)?;
-    let mut numbers = Numbers::new(7);
+    let log = log_of(&root, log)?;
+    let mut numbers = Numbers::new(7 + u64::from(log));
     let (mut ranges_moved, mut steps) = (0, 0);
     while stage.goes_on() {
         let mut files: Vec<File> = fs::read_dir(stage.folder)?
@@ -133,6 +137,7 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
         let sized = Steps {
             blocks: 1 + numbers.below(600_u32),
             stall_ns: 0,
+            log,
         };
         let report = offload_in_steps(&root, &ranges, flags, sized)?;
         for outcome in &report.ranges {

@@ -1,6 +1,6 @@
-//! Files are moved without a pause while others write to them in every way, cut them, delete them,
-//! and while garbage is collected and checkpoints are written. Every thread compares the data that
-//! it reads with the data that it wrote.
+//! Files are moved without a pause, by two calls at a time, while others write to them in every way,
+//! cut them, delete them, and while garbage is collected and checkpoints are written. Every thread
+//! compares the data that it reads with the data that it wrote.
 
 use std::{
     fs::{self, File},
@@ -17,12 +17,15 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use linux_abi::{
-    f2fs::offload::{Flags, Range, RangeOutcome, Status, offload},
+    f2fs::offload::{Flags, Range, RangeOutcome, Status, Steps, offload_in_steps},
     mapping::SharedBytes,
 };
 use workloads::Numbers;
 
-use crate::file::{BLOCK, Known, content};
+use crate::{
+    file::{BLOCK, Known, content},
+    logs::log_of,
+};
 
 /// The state that all threads share.
 pub(crate) struct Stage<'a> {
@@ -72,7 +75,8 @@ pub(crate) fn run(folder: &Path, seconds: u64) -> Result<()> {
             ("cut", cut),
             ("deleted", deleted),
             ("collected", collect),
-            ("moved", relocate),
+            ("moved", |stage| relocate(stage, 0)),
+            ("moved meanwhile", |stage| relocate(stage, 1)),
         ],
     )
 }
@@ -257,9 +261,14 @@ pub(crate) fn collect(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-fn relocate(stage: &Stage<'_>) -> Result<()> {
+/// Move the files one by one, by calls for this log.
+fn relocate(stage: &Stage<'_>, log: u32) -> Result<()> {
     let root = File::open(stage.folder)?;
-    let mut numbers = Numbers::new(7);
+    let steps = Steps {
+        log: log_of(&root, log)?,
+        ..Steps::default()
+    };
+    let mut numbers = Numbers::new(7 + u64::from(log));
     while stage.goes_on() {
         for entry in fs::read_dir(stage.folder)? {
             // It may have been deleted again.
@@ -284,7 +293,7 @@ fn relocate(stage: &Stage<'_>) -> Result<()> {
                 2 => Flags::NO_IN_DEVICE | Flags::NO_COPY,
                 _ => Flags::empty(),
             };
-            let report = offload(&root, &ranges, flags)?;
+            let report = offload_in_steps(&root, &ranges, flags, steps)?;
             for outcome in &report.ranges {
                 stage.note(outcome)?;
             }

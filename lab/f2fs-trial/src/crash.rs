@@ -19,18 +19,20 @@ use anyhow::{Context, Result, ensure};
 use linux_abi::{
     cache,
     f2fs::{
-        offload::{Flags, RangeOutcome, Report, Status, offload},
+        offload::{Flags, Range, RangeOutcome, Report, Status, Steps, offload_in_steps},
         write_checkpoint,
     },
 };
 
 use crate::{
     file::{BLOCK, Known},
+    logs::log_of,
     oracle::{self, Bounds, Part},
 };
 
 const BLOCKS: u64 = 256;
-const FILES: [u64; 4] = [1, 2, 3, 4];
+/// Files by the log that they are moved to: one set by each of two threads, at the same time.
+const FILES: [[u64; 4]; 2] = [[1, 2, 3, 4], [5, 6, 7, 8]];
 /// Number of times that each file is moved.
 const ROUNDS: u64 = 3;
 /// Blocks of a file that is made meanwhile.
@@ -69,8 +71,10 @@ impl Marks<'_> {
 
 /// Make the files.
 pub(crate) fn prepare(folder: &Path) -> Result<()> {
-    Known::fragmented(folder, [FILES[0], FILES[1]], BLOCKS, 4)?;
-    Known::fragmented(folder, [FILES[2], FILES[3]], BLOCKS, 16)?;
+    for files in FILES {
+        Known::fragmented(folder, [files[0], files[1]], BLOCKS, 4)?;
+        Known::fragmented(folder, [files[2], files[3]], BLOCKS, 16)?;
+    }
     Ok(())
 }
 
@@ -83,14 +87,22 @@ fn rewrite(file: &mut Known, part: Part, version: u64) -> Result<()> {
 
 /// Write its second half before the first one, so that it is never in one piece already, and move
 /// it.
-fn relocate(file: &Known, middle: u64, flags: Flags) -> Result<Report> {
+fn relocate(file: &Known, middle: u64, flags: Flags, log: u32) -> Result<Report> {
     let ranges = [file.range(middle, BLOCKS - middle), file.range(0, middle)];
-    Ok(offload(&file.file, &ranges, flags)?)
+    call(&file.file, &ranges, flags, log)
+}
+
+fn call(on: &File, ranges: &[Range<'_>], flags: Flags, log: u32) -> Result<Report> {
+    let steps = Steps {
+        log,
+        ..Steps::default()
+    };
+    Ok(offload_in_steps(on, ranges, flags, steps)?)
 }
 
 /// The same for all of them, by one call: those that are not open for writing share a step.
-fn relocate_together(folder: &Path, middle: u64) -> Result<()> {
-    let files: Vec<Known> = FILES
+fn relocate_together(folder: &Path, files: &[u64], middle: u64, log: u32) -> Result<()> {
+    let files: Vec<Known> = files
         .iter()
         .map(|&number| Known::existing(folder, number, BLOCKS)?.for_reading())
         .collect::<Result<_>>()?;
@@ -98,7 +110,7 @@ fn relocate_together(folder: &Path, middle: u64) -> Result<()> {
         .iter()
         .flat_map(|file| [file.range(middle, BLOCKS - middle), file.range(0, middle)])
         .collect();
-    let report = offload(&files[0].file, &ranges, Flags::empty())?;
+    let report = call(&files[0].file, &ranges, Flags::empty(), log)?;
     // A part of a range that was moved before is in one piece.
     let is_right = |range: &RangeOutcome| matches!(range.status, Status::Done | Status::Contiguous);
     ensure!(report.ranges.iter().all(is_right), "{report:?}");
@@ -110,21 +122,31 @@ fn relocate_together(folder: &Path, middle: u64) -> Result<()> {
 /// Move them, with some blocks dirty, others being written when a checkpoint comes; some are synced
 /// in between, some data is made durable by a checkpoint, and new files by roll-forward.
 pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
-    let marks = Marks(marks);
+    let marks = &Marks(marks);
+    thread::scope(|scope| {
+        let threads = [0, 1].map(|log| scope.spawn(move || migrate_to(log, folder, marks)));
+        let ended = threads.map(|thread| thread.join().expect("it does not panic"));
+        ended.into_iter().collect()
+    })
+}
+
+fn migrate_to(log: u32, folder: &Path, marks: &Marks<'_>) -> Result<()> {
     let root = File::open(folder)?;
+    let files = FILES[log as usize];
+    let log = log_of(&root, log)?;
     for version in 2..2 + ROUNDS {
-        for number in FILES {
+        for (role, number) in (1..).zip(files) {
             let mut file = Known::existing(folder, number, BLOCKS)?;
             if number % 2 == 1 {
                 file.drop_cache()?;
             }
             marks.written(number, Part::Moved, version)?;
             rewrite(&mut file, Part::Moved, version)?;
-            let flags = match number {
+            let flags = match role {
                 2 => Flags::CHECKPOINT,
                 _ => Flags::empty(),
             };
-            let report = relocate(&file, BLOCKS / 2 + number * 8 + version, flags)?;
+            let report = relocate(&file, BLOCKS / 2 + role * 8 + version, flags, log)?;
             ensure!(
                 report
                     .ranges
@@ -132,15 +154,15 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
                     .all(|range| range.status == Status::Done),
                 "{report:?}"
             );
-            match number {
+            match role {
                 // Of the first one, too: it was moved before.
                 2 => {
-                    marks.durable(1, Part::Moved, version)?;
-                    marks.durable(2, Part::Moved, version)?;
+                    marks.durable(files[0], Part::Moved, version)?;
+                    marks.durable(number, Part::Moved, version)?;
                 }
                 3 => {
                     file.file.sync_all()?;
-                    marks.durable(3, Part::Moved, version)?;
+                    marks.durable(number, Part::Moved, version)?;
                 }
                 _ => {}
             }
@@ -150,12 +172,12 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
             write_checkpoint(&root)?;
             marks.durable(number, Part::Moved, version)?;
             marks.set(&format!("early-{number}-{version}"))?;
-            if number == 4 {
+            if role == 4 {
                 file.file.sync_data()?;
-                marks.durable(4, Part::Beside, version)?;
+                marks.durable(number, Part::Beside, version)?;
             }
 
-            relocate_together(folder, BLOCKS / 4 + number * 8 + version)?;
+            relocate_together(folder, &files, BLOCKS / 4 + role * 8 + version, log)?;
 
             let new = 100 * version + number;
             marks.written(new, Part::Still, 1)?;
@@ -172,7 +194,7 @@ pub(crate) fn migrate(folder: &Path, marks: &Path) -> Result<()> {
 /// the node that has the addresses of all blocks.
 pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
     const FSYNCS: u32 = 40;
-    let file = Known::existing(folder, FILES[0], BLOCKS)?;
+    let file = Known::existing(folder, FILES[0][0], BLOCKS)?;
     let same = File::open(&file.path)?;
     let over = AtomicBool::new(false);
     let mut moved = 0;
@@ -190,7 +212,7 @@ pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
             if over.load(Ordering::Relaxed) {
                 break;
             }
-            let report = relocate(&file, middle, Flags::empty())?;
+            let report = relocate(&file, middle, Flags::empty(), 0)?;
             moved += report.ranges.iter().map(|range| range.moved).sum::<u64>();
         }
         Ok::<_, anyhow::Error>(syncer.join().expect("it does not panic")?)
@@ -204,7 +226,10 @@ pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
 /// all files can be moved again.
 pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {
     let bounds = oracle::Expectation::read(marks)?;
-    for number in bounds.files().filter(|&file| !FILES.contains(&file)) {
+    for number in bounds
+        .files()
+        .filter(|file| !FILES.as_flattened().contains(file))
+    {
         let path = folder.join(format!("file{number}"));
         let of = bounds.of(number, Part::Still);
         match fs::read(&path) {
@@ -221,12 +246,12 @@ pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {
             Err(error) => return Err(error).context(path.display().to_string()),
         }
     }
-    for number in FILES {
+    for &number in FILES.as_flattened() {
         let file = Known::existing(folder, number, BLOCKS)?;
         let before = fs::read(&file.path)?;
         ensure!(before.len() as u64 == BLOCKS * BLOCK);
         judge(number, &before, |block| bounds.of(number, Part::of(block)))?;
-        let report = relocate(&file, BLOCKS / 2 + 77, Flags::empty())?;
+        let report = relocate(&file, BLOCKS / 2 + 77, Flags::empty(), 0)?;
         ensure!(
             report
                 .ranges

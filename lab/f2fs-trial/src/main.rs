@@ -19,6 +19,7 @@ mod file;
 mod finish;
 mod given_back;
 mod killed;
+mod logs;
 mod oracle;
 mod refusals;
 mod several;
@@ -59,6 +60,7 @@ fn run(arguments: &[String]) -> Result<()> {
         }
         ["encrypted", folder] => encrypted::run(Path::new(folder)),
         ["several", folder] => several::run(Path::new(folder)),
+        ["logs", folder] => logs::run(Path::new(folder)),
         ["dirty-together", folder] => several::dirty(Path::new(folder)),
         ["unreadable", folder, asked] => several::unreadable(Path::new(folder), Path::new(asked)),
         ["given-back", folder, asked] => given_back::run(Path::new(folder), Path::new(asked)),

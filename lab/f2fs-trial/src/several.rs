@@ -96,7 +96,7 @@ impl Calls {
     fn in_steps(&self, ranges: &[Range<'_>], blocks: u64) -> Result<Report> {
         let steps = Steps {
             blocks: u32::try_from(blocks)?,
-            stall_ns: 0,
+            ..Steps::default()
         };
         self.note(offload_in_steps(
             ranges[0].file,
@@ -421,6 +421,7 @@ pub(crate) fn relocate(paths: &[&str]) -> Result<()> {
     const STEPS: Steps = Steps {
         blocks: 400,
         stall_ns: 0,
+        log: 0,
     };
     let files: Vec<(File, u64)> = paths
         .iter()

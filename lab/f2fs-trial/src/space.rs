@@ -1,6 +1,6 @@
 //! Circumstances of a move: a hole between a file's blocks, and a file system that is shrunk,
-//! frozen and mounted anew, while files are moved and afterwards. The log for moved data, which may
-//! lie in the part that is cut off, has to go elsewhere.
+//! frozen and mounted anew, while files are moved and afterwards. The logs for moved data, which may
+//! lie in the part that is cut off, have to go elsewhere.
 
 use std::{
     fs::{self, File},
@@ -16,11 +16,14 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use linux_abi::f2fs::{
     self,
-    offload::{Flags, Range, Status, offload},
+    offload::{Flags, Range, Status, Steps, offload, offload_in_steps},
 };
 use rustix::io::Errno;
 
-use crate::file::{BLOCK, Known, content};
+use crate::{
+    file::{BLOCK, Known, content},
+    logs::log_of,
+};
 
 /// Blocks of a section: a zone of 32 MiB.
 const SECTION: u64 = 8192;
@@ -38,12 +41,11 @@ pub(crate) fn run(folder: &Path, disk: &Path, zoned: &Path, can_disable: bool) -
     let mut files = Known::fragmented(folder, [1, 2], BLOCKS, 4)?;
     let blocks = blocks_of(disk)? + blocks_of(zoned)?;
     let remounted = can_disable.then_some(disk);
-    let blocks = beside_a_mover(folder, remounted, blocks, &mut files).context("beside a mover")?;
+    let blocks = beside_movers(folder, remounted, blocks, &mut files).context("beside movers")?;
     if can_disable {
         checkpoints_off(folder, disk, &mut files[0]).context("mounted without checkpoints")?;
     }
-    cut_off_the_log(folder, blocks, &mut files[0]).context("a log that is cut off")?;
-    files[1].check_on_device()
+    cut_off_the_logs(folder, blocks, &mut files).context("logs that are cut off")
 }
 
 /// Number of usable blocks of the file system.
@@ -56,8 +58,9 @@ fn blocks_of(disk: &Path) -> Result<u64> {
     Ok(File::open(disk)?.seek(SeekFrom::End(0))? / BLOCK)
 }
 
-/// Cut off sections so that the section of the log for moved data is the first of them.
-fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
+/// Cut off sections so that the section of the first log for moved data is the first of them, and that of
+/// the second one is another.
+fn cut_off_the_logs(folder: &Path, blocks: u64, files: &mut [Known; 2]) -> Result<()> {
     const SECTIONS: u64 = 100;
     // This much is needed for the existing data, for garbage collection, and for moves, which take no
     // section that F2FS keeps for it (more than `f_bavail` says, of f2fs-tools 1.16).
@@ -71,25 +74,39 @@ fn cut_off_the_log(folder: &Path, blocks: u64, file: &mut Known) -> Result<()> {
         if section_of(&large)? >= least {
             break;
         }
-        anew(&mut large, version)?;
+        anew(&mut large, version, 0)?;
     }
-    anew(file, VERSIONS)?;
-    let end = section_of(file)?;
-    println!("  the log is in section {end} of {}", blocks / SECTION);
+    let [one, other] = files;
+    anew(one, VERSIONS, 0)?;
+    let end = section_of(one)?;
+    // As many as fill the section that the second log has.
+    for version in VERSIONS..=VERSIONS + SECTION / BLOCKS {
+        anew(other, version, 1)?;
+        if section_of(other)? > end {
+            break;
+        }
+    }
+    println!(
+        "  the logs are in sections {end} and {} of {}",
+        section_of(other)?,
+        blocks / SECTION
+    );
     ensure!(
-        end >= least,
+        end >= least && section_of(other)? >= end,
         "section {end} cannot be cut off, {least} could"
     );
     shrink(folder, end * SECTION)?;
     large.drop_cache()?;
     large.check().context("a large file")?;
-    for version in [VERSIONS + 1, VERSIONS + 2] {
-        file.check_on_device()?;
-        let place = section_of(file)?;
-        ensure!(place < end, "{} is in section {place}", file.path.display());
-        anew(file, version)?;
+    for version in [VERSIONS + 100, VERSIONS + 101] {
+        for (log, file) in (0..).zip(&mut *files) {
+            file.check_on_device()?;
+            let place = section_of(file)?;
+            ensure!(place < end, "{} is in section {place}", file.path.display());
+            anew(file, version, log)?;
+        }
     }
-    Ok(())
+    files.iter().try_for_each(Known::check_on_device)
 }
 
 /// The cost of a move depends on the blocks, not on the hole between them: a move that examined
@@ -179,15 +196,19 @@ fn checkpoints_off(folder: &Path, disk: &Path, file: &mut Known) -> Result<()> {
     }
     file.check_on_device()?;
     remount(folder, disk, "checkpoint=enable")?;
-    anew(file, VERSIONS - 1)?;
+    anew(file, VERSIONS - 1, 0)?;
     file.check_on_device()
 }
 
-/// Write a block, so that the file is in pieces again, and move the whole file.
-fn anew(file: &mut Known, version: u64) -> Result<u64> {
+/// Write a block, so that the file is in pieces again, and move the whole file to this log.
+fn anew(file: &mut Known, version: u64, log: u32) -> Result<u64> {
     let blocks = file.blocks();
     file.write(version % blocks, 1, version)?;
-    let report = file.relocate(Flags::empty())?;
+    let steps = Steps {
+        log: log_of(&file.file, log)?,
+        ..Steps::default()
+    };
+    let report = offload_in_steps(&file.file, &[file.whole()], Flags::empty(), steps)?;
     match report.ranges.as_slice() {
         [range] if range.status == Status::Done && range.moved == blocks * BLOCK => Ok(range.moved),
         // The remount came during the call.
@@ -198,44 +219,25 @@ fn anew(file: &mut Known, version: u64) -> Result<u64> {
     }
 }
 
-/// Run a mover that never pauses, while the file system loses its last sections one by one (for
-/// which it is frozen), and is mounted without checkpoints (if there is a disk to mount). Returns
+/// Run a mover for each log that never pauses, while the file system loses its last sections one by one
+/// (for which it is frozen), and is mounted without checkpoints (if there is a disk to mount). Returns
 /// the number of blocks that are left.
-fn beside_a_mover(
+fn beside_movers(
     folder: &Path,
     disk: Option<&Path>,
     blocks: u64,
-    files: &mut [Known],
+    files: &mut [Known; 2],
 ) -> Result<u64> {
     const SECTIONS: u64 = 6;
     let over = AtomicBool::new(false);
-    let moved = AtomicU64::new(0);
+    let moved = [const { AtomicU64::new(0) }; 2];
     let before = usable(folder)?;
     thread::scope(|scope| {
-        let mover = scope.spawn(|| {
-            for version in 2..VERSIONS - 1 {
-                if over.load(Ordering::Relaxed) {
-                    break;
-                }
-                for file in &mut *files {
-                    // Dirty pages would keep checkpoints from being switched on again.
-                    if offload(&file.file, &[], Flags::empty()).is_err() {
-                        thread::sleep(PAUSE);
-                        continue;
-                    }
-                    match anew(file, version) {
-                        Ok(bytes) => moved.fetch_add(bytes, Ordering::Relaxed),
-                        // Checkpoints are off.
-                        Err(error) if is_off(&error) => {
-                            file.write_back()?;
-                            0
-                        }
-                        Err(error) => return Err(error),
-                    };
-                }
-            }
-            Ok(())
+        let movers = (0..).zip(&mut *files).map(|(log, file)| {
+            let (over, moved) = (&over, &moved[log as usize]);
+            scope.spawn(move || move_until(over, file, log, moved))
         });
+        let movers: Vec<_> = movers.collect();
         let changed = (1..=SECTIONS).try_for_each(|gone| {
             shrink(folder, blocks - gone * SECTION)?;
             if let (3, Some(disk)) = (gone, disk) {
@@ -248,17 +250,41 @@ fn beside_a_mover(
             Ok(())
         });
         over.store(true, Ordering::Relaxed);
-        let mover: Result<()> = mover.join().expect("it does not panic");
-        changed.and(mover.context("the mover"))
+        let moved = movers
+            .into_iter()
+            .try_for_each(|mover| mover.join().expect("it does not panic"));
+        changed.and(moved.context("a mover"))
     })?;
+    let moved = moved.map(AtomicU64::into_inner);
     println!(
         "  {} MiB were moved meanwhile",
-        moved.load(Ordering::Relaxed) >> 20
+        moved.iter().sum::<u64>() >> 20
     );
-    ensure!(moved.load(Ordering::Relaxed) > 0);
+    ensure!(moved.iter().all(|bytes| *bytes > 0), "{moved:?}");
     ensure!(usable(folder)? == before - SECTIONS * SECTION);
     for file in files {
         file.check_on_device()?;
     }
     Ok(blocks - SECTIONS * SECTION)
+}
+
+/// Move the file to this log again and again.
+fn move_until(over: &AtomicBool, file: &mut Known, log: u32, moved: &AtomicU64) -> Result<()> {
+    for version in 2..VERSIONS - 1 {
+        if over.load(Ordering::Relaxed) {
+            break;
+        }
+        // Dirty pages would keep checkpoints from being switched on again.
+        if offload(&file.file, &[], Flags::empty()).is_err() {
+            thread::sleep(PAUSE);
+            continue;
+        }
+        match anew(file, version, log) {
+            Ok(bytes) => drop(moved.fetch_add(bytes, Ordering::Relaxed)),
+            // Checkpoints are off.
+            Err(error) if is_off(&error) => file.write_back()?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }

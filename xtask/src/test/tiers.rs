@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 21] = [
+const FURTHER: [(&str, &str); 22] = [
     ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
@@ -51,6 +51,7 @@ const FURTHER: [(&str, &str); 21] = [
         "offload::vm_6_1_zones_that_are_left_are_finished_with_no_file_locked",
     ),
     ("vm", "several::vm_6_1_several_files_share_a_command"),
+    ("vm", "several::vm_6_1_two_calls_keep_the_device_at_work"),
     (
         "vm",
         "several::vm_6_1_several_files_are_whole_whatever_happens_to_one",

@@ -107,6 +107,7 @@ impl F2fsOffload {
         let steps = Steps {
             blocks: blocks_of(step_of(requests)),
             stall_ns: self.stall_ns,
+            log: 0,
         };
         let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), steps);
         let report = call(&ranges)?;
@@ -207,6 +208,7 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
     let steps = Steps {
         blocks: 1,
         stall_ns: 1,
+        log: 0,
     };
     let query = offload_in_steps(&root, &[], Flags::QUERY, steps);
     match query.map(|report| report.capability.way) {

@@ -163,6 +163,8 @@ pub struct Capability {
     pub way: Way,
     /// Largest number of 4 KiB blocks that one command moves.
     pub max_blocks: u32,
+    /// Number of logs that calls can move data to side by side ([`Steps::log`]), at least 1.
+    pub logs: u32,
 }
 
 /// The outcome of a call.
@@ -194,13 +196,16 @@ pub struct Report {
     pub stalls: u32,
 }
 
-/// How files are locked to move data.
+/// How files are locked to move data, and where it goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
     /// At most this many 4 KiB blocks are moved each time, up to [`MAX_STEP_BLOCKS`]; 0: 8192.
     pub blocks: u32,
     /// Times that take longer are counted, in nanoseconds; 0: none.
     pub stall_ns: u64,
+    /// The log that the data goes to, less than [`Capability::logs`]. Calls for different logs keep the
+    /// device at work for one of them while the files of the other are updated.
+    pub log: u32,
 }
 
 /// `struct f2fs_offload_range`.
@@ -239,7 +244,9 @@ struct Offload {
     locked_blocks: u32,
     stalls: u32,
     stall_ns: u64,
-    reserved: [u32; 4],
+    log: u32,
+    logs: u32,
+    reserved: [u32; 2],
 }
 
 const _: () = {
@@ -254,7 +261,8 @@ const _: () = {
     assert!(offset_of!(Offload, step_blocks) == 80);
     assert!(offset_of!(Offload, locked_ns) == 88);
     assert!(offset_of!(Offload, stall_ns) == 104);
-    assert!(offset_of!(Offload, reserved) == 112);
+    assert!(offset_of!(Offload, log) == 112);
+    assert!(offset_of!(Offload, reserved) == 120);
     assert!(<Offload as ioctl::IoctlArgument>::REQUEST == 0xC080_F540);
 };
 
@@ -299,6 +307,8 @@ pub const ABI: &[AbiItem] = &[
             ("locked_blocks", offset_of!(Offload, locked_blocks)),
             ("stalls", offset_of!(Offload, stalls)),
             ("stall_ns", offset_of!(Offload, stall_ns)),
+            ("log", offset_of!(Offload, log)),
+            ("logs", offset_of!(Offload, logs)),
             ("reserved", offset_of!(Offload, reserved)),
         ],
         requests: &[
@@ -358,7 +368,8 @@ pub fn offload(on: impl AsFd, ranges: &[Range<'_>], flags: Flags) -> io::Result<
 ///
 /// # Errors
 ///
-/// Those of [`offload`], and `E2BIG` with more than [`MAX_STEP_BLOCKS`] blocks.
+/// Those of [`offload`], `E2BIG` with more than [`MAX_STEP_BLOCKS`] blocks, and `EINVAL` for a log that is
+/// not there.
 pub fn offload_in_steps(
     on: impl AsFd,
     ranges: &[Range<'_>],
@@ -393,6 +404,7 @@ fn call(
         ranges: raw.as_mut_ptr() as u64,
         step_blocks: steps.blocks,
         stall_ns: steps.stall_ns,
+        log: steps.log,
         ..Offload::default()
     };
     ioctl::call(on, &mut argument)?;
@@ -401,6 +413,8 @@ fn call(
         capability: Capability {
             way: Way::from_raw(argument.way).ok_or_else(unknown)?,
             max_blocks: argument.max_blocks,
+            // A kernel from before there was a choice leaves it as it was.
+            logs: argument.logs.max(1),
         },
         ranges: raw
             .iter()

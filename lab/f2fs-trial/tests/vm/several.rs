@@ -1,10 +1,12 @@
-//! Ranges of several files in one call.
+//! Ranges of several files in one call, and two calls at a time.
 
 use std::fs;
 
 use crate::fixture::{self, PROGRAM, trial, trial_with, zns};
-use flashd::device::{Access, Device, ErrorFault};
-use guest::{Release, ZnsDevice};
+use flash_model::Command;
+use flashd::device::{Access, Device, ErrorFault, LoggedCommand};
+use guest::{Release, Zns, ZnsDevice, ZnsOptions};
+use units::Bytes;
 
 /// The guest's count of the commands is the device's.
 fn share_a_command(release: Release) {
@@ -83,4 +85,57 @@ fn vm_6_12_several_files_are_whole_whatever_happens_to_one() {
 #[test]
 fn vm_6_1_several_files_are_whole_whatever_happens_to_one() {
     are_whole(Release::Linux6_1);
+}
+
+/// The zone that a move within the device goes to.
+fn zone(logged: &LoggedCommand) -> Option<u64> {
+    match logged.command.as_command() {
+        Command::Migrate { moves } => Some(moves[0].to / Bytes::mib(32).get()),
+        _ => None,
+    }
+}
+
+/// Two calls at a time have commands under way at the same time, in different zones. The device is slow
+/// enough that a guest has the next one ready.
+fn two_calls(release: Release) {
+    let zns = Zns::new(ZnsOptions {
+        profile: "indef-femu".into(),
+        time_scale: 20.0,
+        ..ZnsOptions::default()
+    })
+    .unwrap();
+    let device = zns.flashd().unwrap();
+    device.begin_command_log();
+    let script = format!("{PROGRAM} logs $ZNS_MOUNT");
+    if trial(release, &zns, &script).is_none() {
+        return;
+    }
+    let log = device.take_command_log();
+    let moves: Vec<_> = log
+        .iter()
+        .filter_map(|logged| Some((zone(logged)?, logged.submitted, logged.done?)))
+        .collect();
+    let mut overlapping = 0;
+    for (number, &(zone, submitted, _)) in moves.iter().enumerate() {
+        let mut under_way = moves[..number]
+            .iter()
+            .filter(|(.., done)| *done > submitted);
+        overlapping += usize::from(under_way.clone().next().is_some());
+        assert!(under_way.all(|(other, ..)| *other != zone), "{moves:?}");
+    }
+    println!(
+        "{overlapping} of {} moves began during another one",
+        moves.len()
+    );
+    assert!(overlapping > 6, "{overlapping} of {}", moves.len());
+}
+
+#[test]
+fn vm_6_12_two_calls_keep_the_device_at_work() {
+    two_calls(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_two_calls_keep_the_device_at_work() {
+    two_calls(Release::Linux6_1);
 }

@@ -44,6 +44,7 @@ fn all_done(requests: &[Request]) -> Report {
         capability: Capability {
             way: Way::InDevice,
             max_blocks: 1,
+            logs: 2,
         },
         bytes_in_device: ranges.iter().map(|range| range.moved).sum(),
         ranges,

@@ -7,6 +7,7 @@ fn report(ranges: &[(Status, u64)], steps: u32) -> Report {
         capability: Capability {
             way: Way::InDevice,
             max_blocks: 1,
+            logs: 2,
         },
         ranges: ranges
             .iter()
