@@ -4,13 +4,17 @@
 //! wait, and each gets its own part of the answer. While a call is under way the next one gathers;
 //! a call that is small is held back for a moment while others are about to hand in something.
 //!
+//! Between two commands of a call the device has nothing to do. So there is a call for each log of the
+//! kernel, which takes no more than its share of the workers: while one is between two commands, the
+//! device works for the other.
+//!
 //! The kernel moves the ranges of a call in steps, and those of a step by one command of the device,
 //! whatever files they are of. It locks these files for that time, so no step is larger than what the
 //! workers were told ([`step_of`]).
 //!
-//! The kernel puts ranges one after the other into its log. A relocation that moves a range in
-//! several calls keeps the log to itself until it is through: a range of another file in between
-//! would cut it.
+//! The kernel puts ranges one after the other into a log. A relocation that moves a range in several
+//! calls keeps a log to itself until it is through: a range of another file in between would cut it,
+//! and so would another log.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -67,12 +71,11 @@ pub(super) struct Answer {
     pub(super) moved: Moved,
 }
 
-/// Makes one call for many requests. The first one's file stands for all: of several, a call that fails
-/// is made again for each.
-pub(super) type Call<'a> = &'a dyn Fn(&[Request]) -> io::Result<Report>;
+/// Makes one call for many requests, whose data goes to the log of this number. The first one's file
+/// stands for all: of several, a call that fails is made again for each.
+pub(super) type Call<'a> = &'a dyn Fn(&[Request], u32) -> io::Result<Report>;
 
 /// Where requests meet.
-#[derive(Default)]
 pub(super) struct Batches {
     state: Mutex<Tickets>,
     changed: Condvar,
@@ -83,15 +86,36 @@ struct Tickets {
     next_ticket: u64,
     waiting: VecDeque<(u64, Request)>,
     answers: HashMap<u64, io::Result<Answer>>,
-    /// A call is under way.
-    calling: bool,
     /// Relocations that may hand in something.
     relocations: usize,
-    /// The relocation that has the log to itself.
+    /// The logs that are in use, by their numbers.
+    logs: Vec<Log>,
+}
+
+/// A log of the kernel.
+#[derive(Clone, Copy, Default)]
+struct Log {
+    /// Requests of the call that is under way; 0: there is none.
+    calling: usize,
+    /// The relocation that has it to itself.
     owner: Option<u64>,
+    /// It is not used any more.
+    closed: bool,
 }
 
 impl Batches {
+    /// For a kernel with so many logs.
+    pub(super) fn new(logs: u32) -> Self {
+        let state = State {
+            logs: vec![Log::default(); logs.max(1) as usize],
+            ..State::default()
+        };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
     /// Have the parts moved, by a call of our own or of another worker.
     ///
     /// # Errors
@@ -108,17 +132,13 @@ impl Batches {
             if let Some(answer) = state.answers.remove(&ticket) {
                 return answer;
             }
-            let ours = match state.calling {
-                true => Vec::new(),
-                false => state.choose(),
-            };
-            if !ours.contains(&ticket) {
+            let Some((log, ours)) = state.call_with(ticket) else {
                 state = self
                     .changed
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
                 continue;
-            }
+            };
             let patience = company.saturating_duration_since(Instant::now());
             if !patience.is_zero() && state.grows(&ours) {
                 state = self
@@ -127,15 +147,17 @@ impl Batches {
                     .map_or_else(|poisoned| poisoned.into_inner().0, |(state, _)| state);
                 continue;
             }
-            let (tickets, requests) = state.take(&ours);
-            state.calling = true;
+            let (tickets, requests) = state.take(&ours, log);
             drop(state);
+            // Others may make a call for another log.
+            self.changed.notify_all();
             let mut under_way = UnderWay {
                 batches: self,
+                log,
                 tickets,
                 answers: Vec::new(),
             };
-            under_way.answers = carry_out(&requests, call);
+            under_way.answers = carry_out(&requests, log as u32, call);
             drop(under_way);
             state = self.lock();
         }
@@ -146,12 +168,22 @@ impl Batches {
         self.lock().relocations += 1;
     }
 
-    /// End the ownership of the log by a relocation that is at its end, however that came.
+    /// End the ownership of a log by a relocation that is at its end, however that came.
     pub(super) fn release(&self, relocation: u64) {
         let mut state = self.lock();
         state.relocations = state.relocations.saturating_sub(1);
-        if state.owner == Some(relocation) {
-            state.owner = None;
+        for log in &mut state.logs {
+            log.owner = log.owner.filter(|owner| *owner != relocation);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Use this log no more, which is not the first one.
+    pub(super) fn close(&self, log: u32) {
+        let mut state = self.lock();
+        if let Some(log) = state.logs.get_mut(log as usize) {
+            (log.closed, log.owner) = (true, None);
         }
         drop(state);
         self.changed.notify_all();
@@ -163,12 +195,29 @@ impl Batches {
 }
 
 impl Tickets {
-    /// The tickets of the next call, in its order: the owner of the log first, one that will own it
-    /// last.
-    fn choose(&self) -> Vec<u64> {
+    /// A log, and the tickets of a call for it that can be made now and has this ticket.
+    fn call_with(&self, ticket: u64) -> Option<(usize, Vec<u64>)> {
+        let logs = self.logs.iter().enumerate();
+        logs.filter(|(_, log)| log.calling == 0 && !log.closed)
+            .map(|(number, _)| (number, self.choose(number)))
+            .find(|(_, chosen)| chosen.contains(&ticket))
+    }
+
+    /// The most requests of a call, so that there are some for the other logs.
+    fn most_requests(&self) -> usize {
+        match self.logs.iter().filter(|log| !log.closed).count() {
+            0 | 1 => usize::MAX,
+            open => self.relocations.div_ceil(open).max(1),
+        }
+    }
+
+    /// The tickets of the next call for a log, in its order: the owner of the log first, one that will
+    /// own it last.
+    fn choose(&self, log: usize) -> Vec<u64> {
         let mut chosen = Vec::new();
         let (mut ranges, mut bytes) = (0, Bytes::ZERO);
-        if let Some(owner) = self.owner {
+        let most = self.most_requests();
+        if let Some(owner) = self.logs[log].owner {
             let own = |(_, request): &&(u64, Request)| request.relocation == owner;
             let Some((ticket, request)) = self.waiting.iter().find(own) else {
                 return chosen;
@@ -180,13 +229,14 @@ impl Tickets {
             }
         }
         for (ticket, request) in &self.waiting {
-            if chosen.contains(ticket) {
+            let owns = |other: &Log| other.owner == Some(request.relocation);
+            if self.logs.iter().any(owns) {
                 continue;
             }
             ranges += request.parts.len();
             bytes += request.bytes();
             let fits = ranges <= MAX_RANGES && bytes <= CALL_MAX;
-            if !chosen.is_empty() && !fits {
+            if !chosen.is_empty() && (!fits || chosen.len() == most) {
                 break;
             }
             chosen.push(*ticket);
@@ -197,20 +247,22 @@ impl Tickets {
         chosen
     }
 
-    /// Whether a call of these tickets would be larger if it were made later: it does not fill a step,
-    /// takes all that wait, and there are relocations that do not wait.
+    /// Whether a call of these tickets would be larger if it were made later: it does not fill a step or
+    /// its share, takes all that wait, and there are relocations that neither wait nor are in a call.
     fn grows(&self, chosen: &[u64]) -> bool {
         let mine = |(ticket, _): &&(u64, Request)| chosen.contains(ticket);
         let requests = || self.waiting.iter().filter(mine).map(|(_, request)| request);
         let bytes: Bytes = requests().map(Request::bytes).sum();
         let step = requests().map(|request| request.limit).min();
+        let called: usize = self.logs.iter().map(|log| log.calling).sum();
         chosen.len() == self.waiting.len()
-            && self.waiting.len() < self.relocations
+            && chosen.len() < self.most_requests()
+            && self.waiting.len() + called < self.relocations
             && step.is_some_and(|step| bytes < step)
             && !requests().any(Request::continues)
     }
 
-    fn take(&mut self, chosen: &[u64]) -> (Vec<u64>, Vec<Request>) {
+    fn take(&mut self, chosen: &[u64], log: usize) -> (Vec<u64>, Vec<Request>) {
         let mut taken: HashMap<u64, Request> = HashMap::new();
         let (out, left) = std::mem::take(&mut self.waiting)
             .into_iter()
@@ -222,7 +274,8 @@ impl Tickets {
             .filter_map(|ticket| Some((*ticket, taken.remove(ticket)?)));
         let (tickets, requests): (Vec<u64>, Vec<Request>) = in_order.unzip();
         let last = requests.last();
-        self.owner = last
+        self.logs[log].calling = requests.len();
+        self.logs[log].owner = last
             .filter(|last| last.continues())
             .map(|last| last.relocation);
         (tickets, requests)
@@ -232,6 +285,7 @@ impl Tickets {
 /// A call under way. However it ends, those who wait for it are woken with an answer.
 struct UnderWay<'a> {
     batches: &'a Batches,
+    log: usize,
     tickets: Vec<u64>,
     answers: Vec<io::Result<Answer>>,
 }
@@ -239,7 +293,7 @@ struct UnderWay<'a> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut state = self.batches.lock();
-        state.calling = false;
+        state.logs[self.log].calling = 0;
         let mut answers = std::mem::take(&mut self.answers).into_iter();
         for ticket in &self.tickets {
             let lost = || Err(Finding::Panicked.into());
@@ -251,14 +305,14 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-fn carry_out(requests: &[Request], call: Call<'_>) -> Vec<io::Result<Answer>> {
-    match call(requests) {
+fn carry_out(requests: &[Request], log: u32, call: Call<'_>) -> Vec<io::Result<Answer>> {
+    match call(requests, log) {
         Ok(report) => share(requests, &report).into_iter().map(Ok).collect(),
         Err(error) if requests.len() == 1 => vec![Err(error)],
         // Maybe only the first file is refused (its mount is read-only, say): each gets its own answer.
         Err(_) => requests
             .iter()
-            .flat_map(|request| carry_out(slice::from_ref(request), call))
+            .flat_map(|request| carry_out(slice::from_ref(request), log, call))
             .collect(),
     }
 }

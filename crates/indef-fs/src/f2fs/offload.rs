@@ -24,8 +24,8 @@ use std::{
 
 use indef_core::SkipReason;
 use linux_abi::f2fs::offload::{
-    Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Steps, Way, offload,
-    offload_in_steps,
+    Capability, Flags, MAX_RANGES, MAX_STEP_BLOCKS, Range, RangeOutcome, Report, Status, Steps,
+    Way, offload, offload_in_steps,
 };
 use rustix::io::Errno;
 use units::{Bytes, FileRange};
@@ -74,22 +74,22 @@ impl F2fsOffload {
     ///
     /// [`SkipReason::NoOffload`] where they cannot, or a missing privilege.
     pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Result<Self, Refusal> {
-        let way = way(fs)?;
-        tracing::info!(?way, "data of F2FS is moved by its offload");
+        let Capability { way, logs, .. } = capability(fs)?;
+        tracing::info!(?way, logs, "data of F2FS is moved by its offload");
         Ok(Self {
             way,
             section: f2fs_section(fs).unwrap_or(SECTION),
             stall_ns: u64::try_from(options.max_stall.as_nanos()).unwrap_or(u64::MAX),
-            batches: Batches::default(),
+            batches: Batches::new(logs),
             settler: Settler::new(SETTLING),
             relocations: AtomicU64::new(0),
             moved: Mutex::new(None),
         })
     }
 
-    /// Make one call for all requests that wait. Where there was no room, make another one after a
+    /// Make one call for all of these requests. Where there was no room, make another one after a
     /// checkpoint: that frees the old places of data that was moved before.
-    fn call(&self, requests: &[Request]) -> io::Result<Report> {
+    fn call(&self, requests: &[Request], log: u32) -> io::Result<Report> {
         let ranges: Vec<Range<'_>> = requests
             .iter()
             .flat_map(|request| {
@@ -107,12 +107,20 @@ impl F2fsOffload {
         let steps = Steps {
             blocks: blocks_of(step_of(requests)),
             stall_ns: self.stall_ns,
-            log: 0,
+            log,
         };
         let call = |ranges| offload_in_steps(&first.file, ranges, Flags::empty(), steps);
-        let report = call(&ranges)?;
+        let mut report = call(&ranges)?;
         let left = left(&report);
         if left.is_empty() {
+            return Ok(report);
+        }
+        if log > 0 {
+            // A section of the first log may have room.
+            self.batches.close(log);
+            for at in left {
+                report.ranges[at].status = Status::NotReached;
+            }
             return Ok(report);
         }
         // The data moved by the first call counts, however the second one ends.
@@ -192,8 +200,8 @@ fn checkpoint(file: &File) -> io::Result<()> {
     }
 }
 
-/// How data would be moved on this file system.
-fn way(fs: &Filesystem) -> Result<Way, Refusal> {
+/// How data would be moved on this file system: not by [`Way::None`].
+fn capability(fs: &Filesystem) -> Result<Capability, Refusal> {
     let Some(mount) = &fs.mount else {
         return Err(SkipReason::NoOffload.into());
     };
@@ -211,9 +219,9 @@ fn way(fs: &Filesystem) -> Result<Way, Refusal> {
         log: 0,
     };
     let query = offload_in_steps(&root, &[], Flags::QUERY, steps);
-    match query.map(|report| report.capability.way) {
-        Ok(Way::None) => Err(SkipReason::NoOffload.into()),
-        Ok(way) => Ok(way),
+    match query.map(|report| report.capability) {
+        Ok(capability) if capability.way == Way::None => Err(SkipReason::NoOffload.into()),
+        Ok(capability) => Ok(capability),
         Err(error) => Err(match Errno::from_io_error(&error) {
             Some(Errno::NOTTY | Errno::OPNOTSUPP | Errno::INVAL | Errno::TOOBIG) => {
                 SkipReason::NoOffload.into()
@@ -328,7 +336,7 @@ impl OffloadRelocation<'_> {
         let answer = self
             .engine
             .batches
-            .submit(request, &|requests| self.engine.call(requests));
+            .submit(request, &|requests, log| self.engine.call(requests, log));
         for record in records {
             let path = self.target.path.clone();
             self.engine.settler.push(&self.file, path, record);

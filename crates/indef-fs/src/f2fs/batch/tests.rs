@@ -62,9 +62,9 @@ fn all_done(requests: &[Request]) -> Report {
 
 #[test]
 fn a_range_in_several_calls_is_not_cut_by_others() {
-    let batches = Batches::default();
+    let batches = Batches::new(1);
     let log = Mutex::new(Vec::new());
-    let call = |requests: &[Request]| {
+    let call = |requests: &[Request], _| {
         let mut log = log.lock().unwrap();
         log.extend(requests.iter().map(|request| request.relocation));
         thread::sleep(Duration::from_millis(1));
@@ -100,10 +100,114 @@ fn a_range_in_several_calls_is_not_cut_by_others() {
 }
 
 #[test]
+fn a_call_is_under_way_for_each_log() {
+    #[derive(Default)]
+    struct Seen {
+        inside: usize,
+        most_inside: usize,
+        sizes: Vec<usize>,
+    }
+    let batches = Batches::new(2);
+    let (seen, changed) = (Mutex::new(Seen::default()), Condvar::new());
+    let call = |requests: &[Request], _| {
+        let mut seen = seen.lock().unwrap();
+        seen.inside += 1;
+        seen.most_inside = seen.most_inside.max(seen.inside);
+        seen.sizes.push(requests.len());
+        changed.notify_all();
+        // The first one does not end before there is another one.
+        let longest = Duration::from_secs(10);
+        let alone = |seen: &mut Seen| seen.most_inside < 2;
+        let (mut seen, _) = changed.wait_timeout_while(seen, longest, alone).unwrap();
+        seen.inside -= 1;
+        Ok(all_done(requests))
+    };
+    for _ in 0..8 {
+        batches.enter();
+    }
+    thread::scope(|scope| {
+        for n in 0..8 {
+            let (batches, call) = (&batches, &call);
+            scope.spawn(move || {
+                batches
+                    .submit(request(n, vec![part(0, 4096, false)]), call)
+                    .unwrap();
+            });
+        }
+    });
+    let seen = seen.into_inner().unwrap();
+    assert_eq!(seen.most_inside, 2);
+    assert_eq!(seen.sizes.iter().sum::<usize>(), 8);
+    // Half of them each, so that there are some for the other log.
+    assert!(seen.sizes.iter().all(|size| *size <= 4), "{:?}", seen.sizes);
+}
+
+#[test]
+fn a_range_in_several_calls_keeps_to_its_log() {
+    let batches = Batches::new(2);
+    let logs = [const { Mutex::new(Vec::new()) }; 2];
+    let call = |requests: &[Request], log: u32| {
+        let ranges = requests.iter().map(|it| (it.relocation, it.parts[0].range));
+        logs[log as usize].lock().unwrap().extend(ranges);
+        thread::sleep(Duration::from_millis(1));
+        Ok(all_done(requests))
+    };
+    const CALLS: u64 = 4;
+    for _ in 0..6 {
+        batches.enter();
+    }
+    thread::scope(|scope| {
+        for relocation in 0..6 {
+            let (batches, call) = (&batches, &call);
+            scope.spawn(move || {
+                for n in 0..CALLS {
+                    let part = part(n * 4096, 4096, n + 1 < CALLS);
+                    batches
+                        .submit(request(relocation, vec![part]), call)
+                        .unwrap();
+                }
+                batches.release(relocation);
+            });
+        }
+    });
+    let all = logs.map(|log| log.into_inner().unwrap());
+    assert!(all.iter().all(|log| !log.is_empty()));
+    for log in all {
+        for range in log.chunks(CALLS as usize) {
+            let at = |n: u64| (range[0].0, FileRange::new(n * 4096, 4096));
+            assert!(range.iter().copied().eq((0..CALLS).map(at)), "{range:?}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_log_gets_no_call() {
+    let batches = Batches::new(2);
+    let call = |requests: &[Request], log: u32| {
+        assert_eq!(log, 0);
+        Ok(all_done(requests))
+    };
+    // It owns the first one.
+    batches
+        .submit(request(1, vec![part(0, 4096, true)]), &call)
+        .unwrap();
+    batches.close(1);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| batches.submit(request(2, vec![part(0, 4096, false)]), &call));
+        thread::sleep(Duration::from_millis(20));
+        assert!(!other.is_finished());
+        batches
+            .submit(request(1, vec![part(4096, 4096, false)]), &call)
+            .unwrap();
+        other.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn those_who_wait_share_a_call() {
-    let batches = Batches::default();
+    let batches = Batches::new(1);
     let (calls, all_in) = (AtomicU64::new(0), Barrier::new(2));
-    let call = |requests: &[Request]| {
+    let call = |requests: &[Request], _| {
         if calls.fetch_add(1, Ordering::Relaxed) == 0 {
             // The others come while the first call is under way.
             all_in.wait();
@@ -127,9 +231,9 @@ fn those_who_wait_share_a_call() {
 
 #[test]
 fn a_small_call_is_held_back_for_others() {
-    let batches = Batches::default();
+    let batches = Batches::new(1);
     let calls = Mutex::new(Vec::new());
-    let call = |requests: &[Request]| {
+    let call = |requests: &[Request], _| {
         calls.lock().unwrap().push(requests.len());
         Ok(all_done(requests))
     };
@@ -178,8 +282,8 @@ fn no_step_is_larger_than_the_least_that_was_asked_for() {
 
 #[test]
 fn a_relocation_that_gives_up_lets_the_others_go_on() {
-    let batches = Batches::default();
-    let call = |requests: &[Request]| Ok(all_done(requests));
+    let batches = Batches::new(1);
+    let call = |requests: &[Request], _| Ok(all_done(requests));
     batches
         .submit(request(1, vec![part(0, 4096, true)]), &call)
         .unwrap();
@@ -194,16 +298,16 @@ fn a_relocation_that_gives_up_lets_the_others_go_on() {
 
 #[test]
 fn who_panics_takes_nobody_along() {
-    let batches = Batches::default();
+    let batches = Batches::new(1);
     let began = Barrier::new(2);
-    let call = |_: &[Request]| -> io::Result<Report> {
+    let call = |_: &[Request], _| -> io::Result<Report> {
         began.wait();
         while batches.lock().waiting.is_empty() {
             thread::yield_now();
         }
         panic!("on purpose");
     };
-    let fine = |requests: &[Request]| Ok(all_done(requests));
+    let fine = |requests: &[Request], _| Ok(all_done(requests));
     thread::scope(|scope| {
         let first = scope.spawn(|| batches.submit(request(1, vec![part(0, 4096, false)]), &call));
         began.wait();
@@ -215,24 +319,24 @@ fn who_panics_takes_nobody_along() {
 
 #[test]
 fn a_failed_call_is_told_to_everybody_with_its_number() {
-    let call = |_: &[Request]| Err(io::Error::from_raw_os_error(5));
+    let call = |_: &[Request], _| Err(io::Error::from_raw_os_error(5));
     let requests = [
         request(1, vec![part(0, 4096, false)]),
         request(2, vec![part(0, 4096, false)]),
     ];
-    for answer in carry_out(&requests, &call) {
+    for answer in carry_out(&requests, 0, &call) {
         assert_eq!(answer.unwrap_err().raw_os_error(), Some(5));
     }
 }
 
 #[test]
 fn where_the_first_file_is_refused_the_others_are_moved() {
-    let call = |requests: &[Request]| match requests[0].relocation {
+    let call = |requests: &[Request], _| match requests[0].relocation {
         1 => Err(io::Error::from_raw_os_error(30)),
         _ => Ok(all_done(requests)),
     };
     let requests = [1, 2, 3].map(|n| request(n, vec![part(0, 4096, false)]));
-    let answers = carry_out(&requests, &call);
+    let answers = carry_out(&requests, 0, &call);
     let moved = answers.into_iter().map(|answer| match answer {
         Ok(answer) => Ok(answer.moved.relocated),
         Err(error) => Err(error.raw_os_error()),
