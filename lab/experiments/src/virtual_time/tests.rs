@@ -1,5 +1,6 @@
 use flash_model::{Move, ZoneAction};
 use flashd::device::LoggedCommand;
+use workloads::Numbers;
 
 use super::*;
 use crate::layout::{Extent, FileLayout, Layout};
@@ -101,6 +102,60 @@ fn recorded_commands_keep_their_concurrency() {
     assert_eq!(run(&together), 86_000 + 6_000);
     assert_eq!(elapsed(Recorded::one_by_one(&together)), run(&alone));
     assert_eq!(elapsed(Recorded::overlapping(&alone, 16)), run(&together));
+}
+
+/// The commands of a call that moves blocks of aged files, 2 MiB at a time, to a zone: before each move it
+/// reads nodes, one after the other.
+fn call_for(zone: u64, moves: u64, numbers: &mut Numbers) -> Vec<LoggedCommand> {
+    const NODES: u64 = 6;
+    const BLOCKS: u64 = 512;
+    let mut log = Vec::new();
+    let mut now = 0;
+    let mut add = |namespace, command: Command<'_>| {
+        log.push(LoggedCommand {
+            namespace,
+            ..logged(command, now, now + 1)
+        });
+        now += 2;
+    };
+    for number in 0..moves {
+        for _ in 0..NODES {
+            let offset = numbers.below(16_000_u64) * 4096;
+            add(CONVENTIONAL, Command::Read { offset, len: 4096 });
+        }
+        // Pieces of 32 KiB.
+        let pieces: Vec<Move> = (0..BLOCKS / 8)
+            .map(|piece| Move {
+                from: numbers.below(4 * ZONE / 32_768) * 32_768,
+                to: zone * ZONE + (number * BLOCKS + piece * 8) * 4096,
+                len: 32_768,
+            })
+            .collect();
+        add(ZONED, Command::Migrate { moves: &pieces });
+    }
+    log
+}
+
+/// While one call looks for its blocks, and at the end of its command, when some chips have nothing left to
+/// do, the device works for the other.
+#[test]
+fn two_calls_keep_the_chips_busy() {
+    const MOVES: u64 = 16;
+    let mut numbers = Numbers::new(1);
+    let alone = call_for(4, MOVES, &mut numbers);
+    let both = [4, 5].map(|zone| call_for(zone, MOVES / 2, &mut numbers));
+    let one = machine().run(&mut [&mut Recorded::new(&alone)]).unwrap();
+    let [mut first, mut second] = both.each_ref().map(|log| Recorded::new(log));
+    let two = machine().run(&mut [&mut first, &mut second]).unwrap();
+    println!(
+        "{:.1} % of {} ns, {:.1} % of {} ns",
+        one.busy_percent(),
+        one.ns,
+        two.busy_percent(),
+        two.ns
+    );
+    assert!(one.busy_percent() < 95.0);
+    assert!(two.busy_percent() > 95.0);
 }
 
 /// A migration that goes on in the background ends with its last page, and fills the chips.
