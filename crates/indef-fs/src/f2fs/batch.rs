@@ -106,9 +106,9 @@ struct Log {
 impl Batches {
     /// For a kernel with so many logs.
     pub(super) fn new(logs: u32) -> Self {
-        let state = State {
+        let state = Tickets {
             logs: vec![Log::default(); logs.max(1) as usize],
-            ..State::default()
+            ..Tickets::default()
         };
         Self {
             state: Mutex::new(state),
