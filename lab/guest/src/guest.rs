@@ -92,7 +92,24 @@ impl Guest {
     pub fn with_die_hints() -> Result<Self, LabError> {
         let cache = Cache::of_project();
         machine::require_qemu()?;
-        Ok(Self::booting(Kernel::die_hints_built(&cache)?, &cache))
+        Ok(Self::booting(
+            Kernel::die_hints_built(&cache, false)?,
+            &cache,
+        ))
+    }
+
+    /// The same with a kernel that looks for its own faults ([`Kernel::die_hints_debug`]).
+    ///
+    /// # Errors
+    ///
+    /// As of [`with_die_hints`](Self::with_die_hints).
+    pub fn with_die_hints_debug() -> Result<Self, LabError> {
+        let cache = Cache::of_project();
+        machine::require_qemu()?;
+        Ok(Self::booting(
+            Kernel::die_hints_built(&cache, true)?,
+            &cache,
+        ))
     }
 
     fn booting(kernel: Kernel, cache: &Cache) -> Self {

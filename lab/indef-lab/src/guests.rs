@@ -76,6 +76,9 @@ pub(crate) enum Guests {
         /// Build the one whose ext4 gives die hints, too, if it is missing (ten minutes and more)
         #[arg(long)]
         die_hints: bool,
+        /// The same with lockdep and KASAN (twice as long)
+        #[arg(long)]
+        die_hints_debug: bool,
     },
     /// Keep the guest that `up` has asked for, in the background
     #[command(hide = true)]
@@ -280,7 +283,8 @@ pub(crate) fn run(guests: Guests) -> Result<ExitCode> {
             fetch,
             debug,
             die_hints,
-        } => kernels(fetch, debug, die_hints),
+            die_hints_debug,
+        } => kernels(fetch, debug, die_hints, die_hints_debug),
     }
 }
 
@@ -418,7 +422,7 @@ fn described(state: &standing::State) -> String {
     format!("Linux {}{device}, keeper {}", state.kernel, state.pid)
 }
 
-fn kernels(fetch: bool, debug: bool, die_hints: bool) -> Result<ExitCode> {
+fn kernels(fetch: bool, debug: bool, die_hints: bool, die_hints_debug: bool) -> Result<ExitCode> {
     let cache = Cache::of_project();
     for release in Release::ALL {
         if fetch {
@@ -435,6 +439,10 @@ fn kernels(fetch: bool, debug: bool, die_hints: bool) -> Result<ExitCode> {
     }
     if die_hints {
         println!("die-hints {}", Kernel::die_hints(&cache)?.version());
+    }
+    if die_hints_debug {
+        let kernel = Kernel::die_hints_debug(&cache)?;
+        println!("die-hints-debug {}", kernel.version());
     }
     Ok(ExitCode::SUCCESS)
 }
