@@ -73,7 +73,7 @@ pub enum Bench {
     /// flashd's NVMe/TCP target against the kernel's own, in a guest
     Target(Common),
     /// FAST'24's files with ext4 on flashd, without and with die hints, in a guest
-    DieHints(Common),
+    DieHints(die_hints::DieHintsArgs),
     /// Peers, scan, core and memory
     All(peers::PeersArgs),
     /// Only read, by Zipf's law; `zipf` starts this as a process that is traced
@@ -107,8 +107,8 @@ pub fn run(bench: &Bench) -> Result<()> {
         | Bench::Upkeep(common)
         | Bench::Databases(common)
         | Bench::Flashd(common)
-        | Bench::Target(common)
-        | Bench::DieHints(common) => common,
+        | Bench::Target(common) => common,
+        Bench::DieHints(args) => &args.common,
         Bench::Overhead(args) => &args.common,
         Bench::Writers(args) => &args.common,
         Bench::Zipf(args) => &args.common,
@@ -153,7 +153,7 @@ pub fn run(bench: &Bench) -> Result<()> {
         Bench::Flashd(_) => one("flashd", &|report| flashd::measure(common, report))?,
         Bench::Writers(args) => one("writers", &|report| writers::measure(args, report))?,
         Bench::Target(_) => one("target", &|report| target::measure(common, report))?,
-        Bench::DieHints(_) => one("die-hints", &|report| die_hints::measure(common, report))?,
+        Bench::DieHints(args) => one("die-hints", &|report| die_hints::measure(args, report))?,
         Bench::Zipf(args) => one("zipf", &|report| zipf::measure(args, report))?,
         Bench::Predictions(args) => {
             one("predictions", &|report| predictions::measure(args, report))?;

@@ -1,12 +1,14 @@
 //! The reading programs of the paper, on the model: direct reads, each thread one after the other.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, VecDeque},
+};
 
-use flash_model::{Command, Device, Done, Span};
+use flash_model::{Command, Device, Span};
 use units::Nanos;
 
-/// The largest command: the emulator's MDTS is 6, in units of 4 KiB (NVMeVirt, `ssd_config.h`).
-const COMMAND: u64 = 256 << 10;
+use crate::model::{commands, idle, submit};
 
 /// How files are read.
 #[derive(Clone, Copy, Debug)]
@@ -15,88 +17,91 @@ pub struct Reading {
     pub call: u64,
     /// Threads; each reads whole files.
     pub threads: usize,
+    /// Commands of a thread that are under way at the same time.
+    pub depth: usize,
 }
 
 impl Reading {
     /// One thread with calls of 1 MiB, as the programs of Figure 12 (artifact of FAST'24,
-    /// `append_maker.cpp`).
+    /// `append_maker.cpp`), and Linux's depth for NVMe.
     pub const FIGURE_12: Self = Self {
         call: 1 << 20,
         threads: 1,
+        depth: 1023,
     };
 
     /// Returns the time that the device takes to read these files, when it has nothing else to do.
     pub fn time(self, device: &mut Device, files: &[Vec<Span>]) -> Nanos {
         let began = idle(device);
-        // (when it goes on, file, offset in it), the earliest first.
-        let mut next_file = 0..files.len();
-        let mut begin = |at: Nanos| next_file.next().map(|file| Reverse((at, file, 0)));
-        let mut threads: BinaryHeap<_> = (0..self.threads).map_while(|_| begin(began)).collect();
+        let mut left = files.iter();
+        let mut threads: Vec<Thread> = left.by_ref().take(self.threads).map(Thread::new).collect();
+        // When each thread goes on, the earliest first.
+        let mut next: BinaryHeap<_> = (0..threads.len())
+            .map(|thread| Reverse((began, thread)))
+            .collect();
         let mut ended = began;
-        while let Some(Reverse((now, file, offset))) = threads.pop() {
+        while let Some(Reverse((now, number))) = next.pop() {
             device.advance(now, &mut Vec::new());
-            let extents = &files[file];
-            let bytes: u64 = extents.iter().map(|extent| extent.len).sum();
-            if offset >= bytes {
-                ended = ended.max(now);
-                threads.extend(begin(now));
-                continue;
+            let thread = &mut threads[number];
+            match thread.go_on(self, device, now) {
+                Some(then) => next.push(Reverse((then, number))),
+                None => {
+                    ended = ended.max(now);
+                    if let Some(file) = left.next() {
+                        *thread = Thread::new(file);
+                        next.push(Reverse((now, number)));
+                    }
+                }
             }
-            let len = self.call.min(bytes - offset);
-            let done = read(device, now, &within(extents, offset, len));
-            threads.push(Reverse((done, file, offset + len)));
         }
         Nanos(ended.0 - began.0)
     }
 }
 
-/// Submits a read of each span at once; returns when all are done.
-fn read(device: &mut Device, now: Nanos, spans: &[Span]) -> Nanos {
-    let mut done = now;
-    for span in spans {
-        for offset in (span.offset..span.end()).step_by(COMMAND as usize) {
-            let len = COMMAND.min(span.end() - offset);
-            let accepted = device.submit(now, 0, &Command::Read { offset, len });
-            match accepted.expect("extents are in the namespace").done {
-                Done::At(at) => done = done.max(at),
-                Done::Later(_) => unreachable!("the model knows when a read is done"),
-            }
-        }
-    }
-    done
+/// A thread that reads a file.
+struct Thread<'a> {
+    extents: &'a [Span],
+    bytes: u64,
+    /// Bytes that were asked for by calls so far.
+    asked: u64,
+    /// Commands of the present call that are not submitted yet.
+    waiting: VecDeque<Span>,
+    /// When each of those that are will be done.
+    flying: BinaryHeap<Reverse<Nanos>>,
 }
 
-/// Lets the device finish everything; returns when it has.
-fn idle(device: &mut Device) -> Nanos {
-    let now = device.stats().now_ns;
-    let flush = device.submit(now, 0, &Command::Flush);
-    flush.expect("a namespace can be flushed");
-    while let Some(next) = device.next_event() {
-        device.advance(next, &mut Vec::new());
-    }
-    // The last operations may still run; nothing on a die takes longer than an erase (3 ms).
-    let idle = Nanos(device.stats().now_ns.0 + 10_000_000);
-    device.advance(idle, &mut Vec::new());
-    idle
-}
-
-/// The parts of the device that hold the file's `len` bytes at `start`; neighbours that touch are one.
-fn within(extents: &[Span], start: u64, len: u64) -> Vec<Span> {
-    let mut spans: Vec<Span> = Vec::new();
-    let mut at = 0;
-    for extent in extents {
-        let (from, to) = (start.max(at), (start + len).min(at + extent.len));
-        if from < to {
-            let offset = extent.offset + from - at;
-            let len = to - from;
-            match spans.last_mut() {
-                Some(last) if last.end() == offset => last.len += len,
-                _ => spans.push(Span { offset, len }),
-            }
+impl<'a> Thread<'a> {
+    fn new(extents: &'a Vec<Span>) -> Self {
+        Self {
+            extents,
+            bytes: extents.iter().map(|extent| extent.len).sum(),
+            asked: 0,
+            waiting: VecDeque::new(),
+            flying: BinaryHeap::new(),
         }
-        at += extent.len;
     }
-    spans
+
+    /// Submits what can be submitted now; returns when there is more to do, or `None` at the file's end.
+    fn go_on(&mut self, how: Reading, device: &mut Device, now: Nanos) -> Option<Nanos> {
+        while self.flying.peek().is_some_and(|done| done.0 <= now) {
+            self.flying.pop();
+        }
+        if self.waiting.is_empty() && self.flying.is_empty() {
+            let len = how.call.min(self.bytes - self.asked);
+            if len == 0 {
+                return None;
+            }
+            self.waiting = commands(self.extents, self.asked, len).into();
+            self.asked += len;
+        }
+        while self.flying.len() < how.depth
+            && let Some(Span { offset, len }) = self.waiting.pop_front()
+        {
+            let done = submit(device, now, &Command::Read { offset, len });
+            self.flying.push(Reverse(done));
+        }
+        self.flying.peek().map(|done| done.0)
+    }
 }
 
 #[cfg(test)]
@@ -130,16 +135,6 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_extents_that_touch_are_one() {
-        let spans = |all: &[(u64, u64)]| -> Vec<Span> {
-            let spans = all.iter();
-            spans.map(|&(offset, len)| Span { offset, len }).collect()
-        };
-        let extents = spans(&[(0, 8), (8, 8), (100, 8)]);
-        assert_eq!(within(&extents, 4, 16), spans(&[(4, 12), (100, 4)]));
-    }
-
-    #[test]
     fn pages_on_one_die_take_longer_than_pages_on_all() {
         // The same places in the namespace, written in order and with others in between.
         let mut whole = device();
@@ -165,20 +160,23 @@ mod tests {
         assert!((3.05e6..3.17e6).contains(&whole), "{whole}");
     }
 
+    /// Files of one granule, each on the die after the one before.
+    fn granules(device: &mut Device) -> Vec<Vec<Span>> {
+        let file = |number| {
+            let offset = number * GRANULE;
+            write(device, offset, GRANULE);
+            vec![Span {
+                offset,
+                len: GRANULE,
+            }]
+        };
+        (0..16).map(file).collect()
+    }
+
     #[test]
     fn several_threads_keep_more_dies_busy() {
         let mut device = device();
-        let files: Vec<Vec<Span>> = (0..16)
-            .map(|file| {
-                // Each on the die after the one before.
-                let offset = file * GRANULE;
-                write(&mut device, offset, GRANULE);
-                vec![Span {
-                    offset,
-                    len: GRANULE,
-                }]
-            })
-            .collect();
+        let files = granules(&mut device);
         let of = |threads| {
             let reading = Reading {
                 threads,
@@ -187,5 +185,24 @@ mod tests {
             reading.time(&mut device.clone(), &files)
         };
         assert!(of(8).0 * 3 < of(1).0, "{:?} {:?}", of(8), of(1));
+    }
+
+    #[test]
+    fn with_a_depth_of_1_extents_are_read_one_after_the_other() {
+        let mut device = device();
+        let files = granules(&mut device);
+        let scattered: Vec<Span> = files.iter().rev().flatten().copied().collect();
+        let of = |depth, files: &[Vec<Span>]| {
+            let reading = Reading {
+                depth,
+                ..Reading::FIGURE_12
+            };
+            reading.time(&mut device.clone(), files).0
+        };
+        let one_file = std::slice::from_ref(&scattered);
+        // As one thread reads file by file.
+        assert_eq!(of(1, one_file), of(1023, &files));
+        assert!(of(8, one_file) * 3 < of(1, one_file));
+        assert!(of(2, one_file) < of(1, one_file));
     }
 }

@@ -69,6 +69,17 @@ pub fn release_binary(package: &str) -> Result<PathBuf, BuildError> {
     Ok(target().join("release").join(package))
 }
 
+/// Build the program `package` in cargo's usual profile: where its speed does not matter. Returns the
+/// program's path.
+///
+/// # Errors
+///
+/// It does not build.
+pub fn debug_binary(package: &str) -> Result<PathBuf, BuildError> {
+    build(package, &[])?;
+    Ok(target().join("debug").join(package))
+}
+
 /// Build an example of `package` for release. Returns the program's path.
 ///
 /// # Errors

@@ -15,8 +15,8 @@ use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use workloads::Numbers;
 
 use super::{
+    extents::Written,
     writer::{Way, Writer, fill},
-    written::Written,
 };
 
 const BLOCK: u64 = 4096;

@@ -2,38 +2,44 @@
 //! the device, and tells their extents.
 
 mod durable;
+mod exercise;
+mod extents;
 mod fileserver;
 mod pieces;
 mod random;
 mod sqlite;
 mod writer;
-mod written;
 
 use std::{fs::File, path::Path};
 
 use anyhow::{Result, bail};
 use indef_fs::detect;
 
-pub use self::{writer::GRANULE, written::Written};
+pub use extents::Written;
+pub use writer::GRANULE;
 
 /// Does what the words say, in FOLDER:
 ///
-/// - `FOLDER pieces whole|append|overwrite none|fixed:BYTES|drawn:SEED fdatasync|direct`
+/// - `FOLDER pieces whole|append|overwrite BYTES none|fixed:BYTES|drawn:SEED fdatasync|direct`
 /// - `FOLDER random WRITES`
+/// - `FOLDER exercise OPERATIONS SEED`
 /// - `FOLDER durable WRITES LOG`, and after a power cut `FOLDER examine WRITES LOG`
 /// - `FOLDER told`: prints whether `indef scan` would tell of the hints
 /// - `FOLDER sqlite ROWS BYTES`
-/// - `FOLDER fileserver FILES BYTES APPENDS`
+/// - `FOLDER fileserver FILES BYTES APPENDS appended|whole`
 ///
 /// # Errors
 ///
 /// A word is wrong, a call failed, or a file has other content than was written.
 pub fn run(words: &[&str]) -> Result<Vec<Written>> {
     match words {
-        [folder, "pieces", change, dummy, way] => {
-            pieces::run(Path::new(folder), change, dummy, way)
+        [folder, "pieces", change, piece, dummy, way] => {
+            pieces::run(Path::new(folder), change, piece.parse()?, dummy, way)
         }
         [folder, "random", writes] => random::run(Path::new(folder), writes.parse()?),
+        [folder, "exercise", operations, seed] => {
+            exercise::run(Path::new(folder), operations.parse()?, seed.parse()?)
+        }
         [folder, "durable", writes, log] => {
             durable::run(Path::new(folder), writes.parse()?, Path::new(log))
         }
@@ -48,11 +54,12 @@ pub fn run(words: &[&str]) -> Result<Vec<Written>> {
         [folder, "sqlite", rows, dummy] => {
             sqlite::run(Path::new(folder), rows.parse()?, dummy.parse()?)
         }
-        [folder, "fileserver", files, bytes, appends] => fileserver::run(
+        [folder, "fileserver", files, bytes, appends, how] => fileserver::run(
             Path::new(folder),
             files.parse()?,
             bytes.parse()?,
             appends.parse()?,
+            how,
         ),
         _ => bail!("usage: die-hints FOLDER SUBJECT WORD…"),
     }

@@ -1,5 +1,4 @@
-//! A file that is written in pieces of a granule, with writes to another file between them (FAST'24
-//! §5.1).
+//! A file that is written in pieces, with writes to another file between them (FAST'24 §3, §5.1).
 
 use std::{
     fs::{self, File},
@@ -12,11 +11,11 @@ use rustix::fs::{Advice, fadvise};
 use workloads::Numbers;
 
 use super::{
+    extents::{Written, extents},
     writer::{GRANULE, Way, Writer, fill},
-    written::Written,
 };
 
-/// The target file (FAST'24 §5.1).
+/// The target file (FAST'24 §3, §5.1).
 const FILE: u64 = 8 << 20;
 
 /// How the target file comes to be.
@@ -39,7 +38,18 @@ enum Dummy {
     Drawn(Numbers),
 }
 
-pub(super) fn run(folder: &Path, change: &str, dummy: &str, way: &str) -> Result<Vec<Written>> {
+/// `piece` is the length of a piece, in whole granules.
+pub(super) fn run(
+    folder: &Path,
+    change: &str,
+    piece: u64,
+    dummy: &str,
+    way: &str,
+) -> Result<Vec<Written>> {
+    ensure!(
+        piece > 0 && piece.is_multiple_of(GRANULE) && FILE.is_multiple_of(piece),
+        "{piece} is no length of a piece"
+    );
     let change = match change {
         "whole" => Change::Whole,
         "append" => Change::Append,
@@ -65,13 +75,19 @@ pub(super) fn run(folder: &Path, change: &str, dummy: &str, way: &str) -> Result
     let target = Writer::create(&path, way)?;
     let other = Writer::create(&other, way)?;
     rustix::fs::sync();
-    write(change, dummy, target, other)?;
+    write(change, piece, dummy, target, other)?;
     rustix::fs::sync();
     verify(&path, change)?;
-    Ok(vec![Written::of(&path)?])
+    Ok(vec![extents(&path)?])
 }
 
-fn write(change: Change, mut dummy: Dummy, mut target: Writer, mut other: Writer) -> Result<()> {
+fn write(
+    change: Change,
+    piece: u64,
+    mut dummy: Dummy,
+    mut target: Writer,
+    mut other: Writer,
+) -> Result<()> {
     if change != Change::Append {
         target.write(0, FILE, 1)?;
     }
@@ -79,8 +95,8 @@ fn write(change: Change, mut dummy: Dummy, mut target: Writer, mut other: Writer
         return Ok(());
     }
     let mut end = 0;
-    for start in (0..FILE).step_by(GRANULE as usize) {
-        target.write(start, GRANULE, version(change))?;
+    for start in (0..FILE).step_by(piece as usize) {
+        target.write(start, piece, version(change))?;
         let size = dummy.next();
         if size > 0 {
             other.write(end, size, 0)?;

@@ -13,8 +13,8 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use workloads::Numbers;
 
 use super::{
+    extents::{Written, extents},
     writer::{Way, Writer, fill},
-    written::Written,
 };
 
 const FILE: u64 = 32 << 20;
@@ -84,7 +84,7 @@ fn write(folder: &Path, kind: Kind, writes: u64) -> Result<Written> {
             bytes: 0,
             extents: Vec::new(),
         }),
-        false => Written::of(&path),
+        false => extents(&path),
     }
 }
 

@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::{
+    extents::{Written, extents},
     writer::{Way, Writer},
-    written::Written,
 };
 
 pub(super) fn run(folder: &Path, rows: u64, dummy: u64) -> Result<Vec<Written>> {
@@ -49,5 +49,5 @@ pub(super) fn run(folder: &Path, rows: u64, dummy: u64) -> Result<Vec<Written>> 
     drop(say);
     ensure!(sqlite.wait()?.success(), "sqlite3 failed");
     rustix::fs::sync();
-    Ok(vec![Written::of(&path)?])
+    Ok(vec![extents(&path)?])
 }

@@ -1,0 +1,87 @@
+//! Commands to a copy of the device's model, in its own time.
+
+use flash_model::{Command, Device, Done, Span};
+use units::Nanos;
+
+/// The largest command: the emulator's MDTS is 6, in units of 4 KiB (NVMeVirt, `ssd_config.h`).
+const COMMAND: u64 = 256 << 10;
+
+/// The namespace with the files.
+pub(crate) const NAMESPACE: usize = 0;
+
+/// Submits a command; returns when it is done. Time goes on until that is known.
+pub(crate) fn submit(device: &mut Device, now: Nanos, command: &Command<'_>) -> Nanos {
+    let accepted = device.submit(now, NAMESPACE, command);
+    let ticket = match accepted.expect("the command is in the namespace").done {
+        Done::At(at) => return at,
+        Done::Later(ticket) => ticket,
+    };
+    let mut finished = Vec::new();
+    loop {
+        let next = device.next_event().expect("a command is under way");
+        device.advance(next, &mut finished);
+        if let Some((_, at)) = finished.iter().find(|(done, _)| *done == ticket) {
+            return *at;
+        }
+    }
+}
+
+/// Lets the device finish everything; returns when it has.
+pub(crate) fn idle(device: &mut Device) -> Nanos {
+    let now = device.stats().now_ns;
+    submit(device, now, &Command::Flush);
+    while let Some(next) = device.next_event() {
+        device.advance(next, &mut Vec::new());
+    }
+    // The last operations may still run; nothing on a die takes longer than an erase (3 ms).
+    let idle = Nanos(device.stats().now_ns.0 + 10_000_000);
+    device.advance(idle, &mut Vec::new());
+    idle
+}
+
+/// The commands that read the `len` bytes at `start` of a file: one for each extent, or several where it
+/// is longer than a command can be. Extents that touch are one.
+pub(crate) fn commands(extents: &[Span], start: u64, len: u64) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    let mut at = 0;
+    for extent in extents {
+        let (from, to) = (start.max(at), (start + len).min(at + extent.len));
+        if from < to {
+            let offset = extent.offset + from - at;
+            let len = to - from;
+            match spans.last_mut() {
+                Some(last) if last.end() == offset => last.len += len,
+                _ => spans.push(Span { offset, len }),
+            }
+        }
+        at += extent.len;
+    }
+    let cut = |span: Span| {
+        let offsets = (span.offset..span.end()).step_by(COMMAND as usize);
+        offsets.map(move |offset| Span {
+            offset,
+            len: COMMAND.min(span.end() - offset),
+        })
+    };
+    spans.into_iter().flat_map(cut).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_extents_that_touch_are_one() {
+        let spans = |all: &[(u64, u64)]| -> Vec<Span> {
+            let spans = all.iter();
+            spans.map(|&(offset, len)| Span { offset, len }).collect()
+        };
+        let extents = spans(&[(0, 8), (8, 8), (100, 8)]);
+        assert_eq!(commands(&extents, 4, 16), spans(&[(4, 12), (100, 4)]));
+        let long = spans(&[(0, COMMAND + 8)]);
+        assert_eq!(
+            commands(&long, 4, COMMAND + 4),
+            spans(&[(4, COMMAND), (4 + COMMAND, 4)])
+        );
+    }
+}
