@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use guest::Release;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
+use workloads::filebench::Personality;
 
-use super::ageing::{Personality, Plan, Writes};
+use super::ageing::{Plan, Writes};
 
 /// An experiment, in the form of its file.
 #[derive(Clone, Debug, Deserialize)]
@@ -15,6 +16,7 @@ use super::ageing::{Personality, Plan, Writes};
 pub(super) struct Experiment {
     /// Its subject, and the paper.
     pub(super) title: String,
+    #[serde(deserialize_with = "personality")]
     pub(super) personality: Personality,
     /// How its flows write.
     #[serde(default)]
@@ -42,6 +44,11 @@ pub(super) struct Experiment {
 
 const fn first_seed() -> u64 {
     1
+}
+
+fn personality<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Personality, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    name.parse().map_err(serde::de::Error::custom)
 }
 
 impl Experiment {

@@ -190,7 +190,8 @@ pub(crate) fn hash(device: &Device, layout: &Layout) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ageing::{Personality, Writes};
+    use crate::ageing::Writes;
+    use workloads::filebench::Personality;
 
     fn plan(factor: u64) -> Plan {
         Plan {

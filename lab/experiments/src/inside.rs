@@ -11,9 +11,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use serde::{Deserialize, Serialize};
+use workloads::filebench::Personality;
 
 use super::{
-    ageing::{self, Personality, Plan, Writes},
+    ageing::{self, Plan, Writes},
     layout::Layout,
 };
 

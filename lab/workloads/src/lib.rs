@@ -1,9 +1,11 @@
-//! Random numbers for tests, benchmarks and experiments: the same from one seed on every machine and in
-//! every version, so that what a run has shown can be shown again.
+//! Random numbers for tests, benchmarks and experiments, and the workloads that they choose from them: the same
+//! from one seed on every machine and in every version, so that what a run has shown can be shown again.
 //!
 //! The crate depends on nothing, and may be a dev-dependency of every other one.
 
 #![forbid(unsafe_code)]
+
+pub mod filebench;
 
 /// A stream of numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
 /// number generators", OOPSLA). Every seed is good, also 0, and neighbouring seeds have streams of their

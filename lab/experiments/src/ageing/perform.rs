@@ -12,12 +12,9 @@ use std::{
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
+use workloads::filebench::{FLOWS, FileId, Fileset, Flow, IO_BYTES, Op, preallocate};
 
-use super::{
-    FLOWS, IO_BYTES, Plan, Writes,
-    fileset::{FileId, Fileset},
-    flow::{Flow, Op, preallocate},
-};
+use super::{Plan, Writes};
 
 const BLOCK: u64 = 4096;
 /// How long a flow waits until it looks for a file again.
@@ -45,13 +42,14 @@ impl Aged {
 /// Age this directory.
 pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
     fs::create_dir_all(dir)?;
-    let mut files = Fileset::new(plan);
+    let ageing = plan.ageing();
+    let mut files = Fileset::new(ageing);
     let mut buffer = Vec::new();
     let maker = Worker {
         dir,
         writes: Writes::Cached,
     };
-    for op in preallocate(plan, &mut files) {
+    for op in preallocate(ageing, &mut files) {
         maker.perform(op, &mut buffer)?;
     }
     rustix::fs::syncfs(&File::open(dir)?)?;
@@ -69,7 +67,7 @@ pub(crate) fn age(plan: Plan, dir: &Path) -> Result<Aged> {
         let flow = |number| {
             let (next, worker) = (&next, &worker);
             scope.spawn(move || {
-                let mut flow = Flow::new(plan, number);
+                let mut flow = Flow::new(ageing, number);
                 let mut buffer = Vec::new();
                 while let Some(op) = next(&mut flow) {
                     worker.perform(op, &mut buffer)?;

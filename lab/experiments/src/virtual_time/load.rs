@@ -1,13 +1,13 @@
 //! A load beside a migration: fileserver's flows, straight on the device.
 
 use flash_model::{Command, OwnedCommand, Placement, Zone, ZoneAction};
-use workloads::Numbers;
+use workloads::{
+    Numbers,
+    filebench::{APPEND_BYTES, FLOWS, IO_BYTES},
+};
 
 use super::{Host, Submission, ZONED};
-use crate::{
-    ageing::{APPEND_BYTES, FLOWS, IO_BYTES},
-    layout::{Extent, Layout},
-};
+use crate::layout::{Extent, Layout};
 
 const FILE_BYTES: u64 = 4 << 20;
 

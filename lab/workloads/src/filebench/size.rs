@@ -1,6 +1,6 @@
 //! Sizes of files: gamma distributed, as filebench's filesets are.
 
-use workloads::Numbers;
+use crate::Numbers;
 
 /// The shape of filebench's sizes (`sizegamma`, 1500 thousandths by default).
 const SHAPE: f64 = 1.5;

@@ -1,11 +1,11 @@
 //! The files of a fileset: which are there, how long, and in whose hands.
 
-use workloads::Numbers;
+use crate::Numbers;
 
-use super::{PREALLOC_PERCENT, Personality, Plan, size::file_bytes};
+use super::{Ageing, PREALLOC_PERCENT, Personality, size::file_bytes};
 
 /// The number of a file in its set.
-pub(super) type FileId = usize;
+pub type FileId = usize;
 
 /// One file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,7 +24,7 @@ struct Entry {
 
 /// All files.
 #[derive(Debug)]
-pub(super) struct Fileset {
+pub struct Fileset {
     entries: Vec<Entry>,
     fill_bytes: u64,
     live_bytes: u64,
@@ -33,33 +33,35 @@ pub(super) struct Fileset {
     written_bytes: u64,
     bytes_to_write: u64,
     /// Writes so far.
-    pub(super) appends: u64,
-    /// Files created and deleted so far.
-    pub(super) created: u64,
-    pub(super) deleted: u64,
+    pub appends: u64,
+    /// Files created so far.
+    pub created: u64,
+    /// Files deleted so far.
+    pub deleted: u64,
 }
 
 impl Fileset {
-    /// The fileset of a plan, without files. fileserver has more entries than files, as with filebench's
+    /// The fileset, without files. fileserver has more entries than files, as with filebench's
     /// `prealloc=80`; all of varmail's can be there.
-    pub(super) fn new(plan: Plan) -> Self {
-        let mut numbers = Numbers::stream(plan.seed, u64::MAX);
-        let count = match plan.personality {
-            Personality::Fileserver => (plan.files() * 100).div_ceil(PREALLOC_PERCENT),
-            Personality::Varmail => plan.files(),
+    #[must_use]
+    pub fn new(ageing: Ageing) -> Self {
+        let mut numbers = Numbers::stream(ageing.seed, u64::MAX);
+        let count = match ageing.personality {
+            Personality::Fileserver => (ageing.files * 100).div_ceil(PREALLOC_PERCENT),
+            Personality::Varmail => ageing.files,
         };
-        let mean = plan.personality.files().1;
+        let mean = ageing.mean_bytes;
         let entry = |_| Entry {
             wanted: file_bytes(&mut numbers, mean),
             ..Entry::default()
         };
         Self {
             entries: (0..count).map(entry).collect(),
-            fill_bytes: plan.fill_bytes(),
+            fill_bytes: ageing.fill_bytes(),
             live_bytes: 0,
             promised_bytes: 0,
             written_bytes: 0,
-            bytes_to_write: plan.bytes_to_write(),
+            bytes_to_write: ageing.bytes_to_write(),
             appends: 0,
             created: 0,
             deleted: 0,
@@ -72,12 +74,14 @@ impl Fileset {
     }
 
     /// The bytes of all files.
-    pub(super) const fn live_bytes(&self) -> u64 {
+    #[must_use]
+    pub const fn live_bytes(&self) -> u64 {
         self.live_bytes
     }
 
     /// Whether the flows have written enough.
-    pub(super) const fn is_aged(&self) -> bool {
+    #[must_use]
+    pub const fn is_aged(&self) -> bool {
         self.written_bytes >= self.bytes_to_write
     }
 
@@ -88,7 +92,7 @@ impl Fileset {
     }
 
     /// The files that are there, and their lengths.
-    pub(super) fn files(&self) -> impl Iterator<Item = (FileId, u64)> {
+    pub fn files(&self) -> impl Iterator<Item = (FileId, u64)> {
         let bytes = |(id, entry): (FileId, &Entry)| entry.bytes.map(|bytes| (id, bytes));
         self.entries.iter().enumerate().filter_map(bytes)
     }
@@ -117,12 +121,14 @@ impl Fileset {
     }
 
     /// Its length; 0 if it is not there.
-    pub(super) fn bytes(&self, id: FileId) -> u64 {
+    #[must_use]
+    pub fn bytes(&self, id: FileId) -> u64 {
         self.entries[id].bytes.unwrap_or(0)
     }
 
     /// How often it was created.
-    pub(super) fn generation(&self, id: FileId) -> u32 {
+    #[must_use]
+    pub fn generation(&self, id: FileId) -> u32 {
         self.entries[id].generation
     }
 

@@ -1,22 +1,26 @@
 //! One flow: its operations, one after the other, for ever.
 
-use workloads::Numbers;
+use crate::Numbers;
 
 use super::{
-    APPEND_BYTES, IO_BYTES, Personality, Plan,
+    APPEND_BYTES, Ageing, IO_BYTES, Personality,
     fileset::{FileId, Fileset},
 };
 
 /// An operation on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Op {
+pub enum Op {
     /// Make it, empty.
     Create(FileId),
     /// Write past its end.
     Append {
+        /// The file.
         id: FileId,
+        /// How often it was created.
         generation: u32,
+        /// Its length so far.
         at: u64,
+        /// Bytes to write.
         bytes: u64,
     },
     /// fsync.
@@ -51,7 +55,7 @@ const STEPS_MAX: usize = 16;
 
 /// A flow.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub struct Flow {
     personality: Personality,
     reads_percent: u32,
     numbers: Numbers,
@@ -61,11 +65,12 @@ pub(super) struct Flow {
 
 impl Flow {
     /// The flow with this number.
-    pub(super) fn new(plan: Plan, number: u64) -> Self {
+    #[must_use]
+    pub fn new(ageing: Ageing, number: u64) -> Self {
         Self {
-            personality: plan.personality,
-            reads_percent: plan.reads_percent,
-            numbers: Numbers::stream(plan.seed, number),
+            personality: ageing.personality,
+            reads_percent: ageing.reads_percent,
+            numbers: Numbers::stream(ageing.seed, number),
             stage: Stage::Room,
             held: None,
         }
@@ -73,7 +78,7 @@ impl Flow {
 
     /// The next operation, which the fileset takes for done; `None` when the files are aged and the flow
     /// is at the end of an iteration.
-    pub(super) fn next(&mut self, files: &mut Fileset) -> Option<Op> {
+    pub fn next(&mut self, files: &mut Fileset) -> Option<Op> {
         // An iteration in which every file is in other flows' hands has no operation.
         for _ in 0..STEPS_MAX {
             if self.stage == Stage::Room && files.is_aged() {
@@ -204,10 +209,11 @@ impl Flow {
 
 /// The operations that make the files that are there at the beginning, one after the other: filebench
 /// makes fileserver's so. varmail begins without files, see [`super`].
-pub(super) fn preallocate(plan: Plan, files: &mut Fileset) -> Vec<Op> {
+#[must_use]
+pub fn preallocate(ageing: Ageing, files: &mut Fileset) -> Vec<Op> {
     let mut ops = Vec::new();
-    let mut numbers = Numbers::stream(plan.seed, u64::MAX - 1);
-    if plan.personality == Personality::Varmail {
+    let mut numbers = Numbers::stream(ageing.seed, u64::MAX - 1);
+    if ageing.personality == Personality::Varmail {
         return ops;
     }
     while let Some(id) = files.take(&mut numbers, false) {

@@ -1,32 +1,28 @@
 use std::collections::HashSet;
 
-use super::{
-    fileset::Fileset,
-    flow::{Flow, Op, preallocate},
-    size::file_bytes,
-    *,
-};
-use workloads::Numbers;
+use super::{size::file_bytes, *};
+use crate::Numbers;
 
 const MIB: u64 = 1 << 20;
 
-fn plan(personality: Personality) -> Plan {
-    Plan {
+/// The files of InDeF, 64 times fewer.
+fn ageing(personality: Personality) -> Ageing {
+    let (files, mean_bytes) = personality.files_of_indef();
+    Ageing {
         personality,
-        writes: Writes::Cached,
-        factor: 64,
+        files: files / 64,
+        mean_bytes,
         rounds: 1.5,
         reads_percent: 100,
         seed: 7,
-        is_trial: false,
     }
 }
 
 /// All operations, with the flows by turns, checked as a file system would.
-fn operations(plan: Plan) -> (Vec<Op>, Fileset) {
-    let mut files = Fileset::new(plan);
-    let mut ops = preallocate(plan, &mut files);
-    let mut flows: Vec<Flow> = (0..FLOWS as u64).map(|n| Flow::new(plan, n)).collect();
+fn operations(ageing: Ageing) -> (Vec<Op>, Fileset) {
+    let mut files = Fileset::new(ageing);
+    let mut ops = preallocate(ageing, &mut files);
+    let mut flows: Vec<Flow> = (0..FLOWS as u64).map(|n| Flow::new(ageing, n)).collect();
     while !flows.is_empty() {
         flows.retain_mut(|flow| match flow.next(&mut files) {
             Some(op) => {
@@ -35,7 +31,7 @@ fn operations(plan: Plan) -> (Vec<Op>, Fileset) {
             }
             None => false,
         });
-        assert!(files.live_bytes() <= plan.fill_bytes() + FLOWS as u64 * APPEND_BYTES);
+        assert!(files.live_bytes() <= ageing.fill_bytes() + FLOWS as u64 * APPEND_BYTES);
     }
     (ops, files)
 }
@@ -63,32 +59,30 @@ fn lengths(ops: &[Op]) -> std::collections::BTreeMap<usize, u64> {
 #[test]
 fn flows_are_possible_and_the_same_every_time() {
     for personality in [Personality::Fileserver, Personality::Varmail] {
-        let plan = plan(personality);
-        let (ops, files) = operations(plan);
+        let ageing = ageing(personality);
+        let (ops, files) = operations(ageing);
         assert_eq!(lengths(&ops), files.files().collect());
         assert!(files.deleted > 0 && files.created > files.deleted);
-        assert_eq!(ops, operations(plan).0);
-        assert_ne!(ops, operations(Plan { seed: 8, ..plan }).0);
+        assert_eq!(ops, operations(ageing).0);
+        assert_ne!(ops, operations(Ageing { seed: 8, ..ageing }).0);
     }
 }
 
 #[test]
-fn files_fill_the_device_as_the_papers_do() {
-    for (personality, percent) in [
-        (Personality::Fileserver, 75.0),
-        (Personality::Varmail, 79.3),
-    ] {
-        let plan = plan(personality);
-        let (_, files) = operations(plan);
-        let fill = 100.0 * files.live_bytes() as f64 / plan.device_bytes() as f64;
-        assert!((fill - percent).abs() < 6.0, "{personality:?}: {fill} %");
+fn files_come_to_the_wanted_bytes() {
+    for personality in [Personality::Fileserver, Personality::Varmail] {
+        let ageing = ageing(personality);
+        let (_, files) = operations(ageing);
+        let fill = files.live_bytes() as f64 / ageing.fill_bytes() as f64;
+        assert!((fill - 1.0).abs() < 0.08, "{personality}: {fill}");
+        assert_eq!(personality.name().parse(), Ok(personality));
     }
-    assert_eq!(plan(Personality::Varmail).device_bytes() * 64, 16 << 30);
+    assert!("webserver".parse::<Personality>().is_err());
 }
 
 #[test]
 fn varmail_only_appends_and_makes_each_append_durable() {
-    let (ops, _) = operations(plan(Personality::Varmail));
+    let (ops, _) = operations(ageing(Personality::Varmail));
     let mut unsynced = HashSet::new();
     for op in ops {
         match op {
@@ -104,8 +98,8 @@ fn varmail_only_appends_and_makes_each_append_durable() {
 
 #[test]
 fn fileserver_writes_whole_files_by_the_mebibyte() {
-    let plan = plan(Personality::Fileserver);
-    let (ops, _) = operations(plan);
+    let ageing = ageing(Personality::Fileserver);
+    let (ops, _) = operations(ageing);
     let whole = ops
         .iter()
         .filter(|op| matches!(op, Op::Append { bytes, .. } if *bytes == MIB));
@@ -118,7 +112,7 @@ fn fileserver_writes_whole_files_by_the_mebibyte() {
         _ => 0,
     });
     // The first files are no part of the ageing.
-    let wanted = plan.fill_bytes() * 3 / 4 + plan.bytes_to_write();
+    let wanted = ageing.fill_bytes() * 3 / 4 + ageing.bytes_to_write();
     let written: u64 = bytes.sum();
     assert!(written > wanted, "{written} of {wanted}");
     assert!(!ops.iter().any(|op| matches!(op, Op::Sync(_))));
@@ -136,23 +130,4 @@ fn sizes_have_filebenchs_mean_and_spread() {
     assert!((mean / wanted - 1.0).abs() < 0.03, "{mean}");
     // Of a gamma distribution with shape 1.5.
     assert!((variance.sqrt() / mean - (1.0_f64 / 1.5).sqrt()).abs() < 0.03);
-}
-
-#[test]
-fn threads_make_the_files() {
-    for personality in [Personality::Fileserver, Personality::Varmail] {
-        let plan = Plan {
-            factor: 2048,
-            ..plan(personality)
-        };
-        let dir = tempfile::tempdir().unwrap();
-        let aged = age(plan, dir.path()).unwrap();
-        let files = std::fs::read_dir(dir.path()).unwrap();
-        let lengths: Vec<u64> = files
-            .map(|file| file.unwrap().metadata().unwrap().len())
-            .collect();
-        assert_eq!(lengths.len() as u64, aged.files);
-        assert_eq!(lengths.iter().sum::<u64>(), aged.bytes);
-        assert!(aged.deleted > 0);
-    }
 }
