@@ -1,0 +1,202 @@
+//! Ageing: filebench's flows on a host, a thread for each.
+//!
+//! The flows of [`workloads::filebench`] say what is done, the host how long it takes, and so who comes next. The files
+//! that filebench makes beforehand are written by one thread through the page cache and synced; then the flows begin;
+//! in the end everything is synced.
+
+use std::collections::{HashMap, VecDeque};
+
+use units::{Bytes, Nanos};
+use workloads::filebench::{self, FLOWS, Fileset, Flow, IO_BYTES, Op};
+
+use crate::{
+    disk::{Disk, Elapsed, Failure, Next, Program},
+    files::FileId,
+    host::{Access, Counters, Host, Writes},
+    parameters::Parameters,
+    volume::Volume,
+};
+
+/// Time after which a flow looks for a file again that no other one has.
+const WAIT: Nanos = Nanos(1_000_000);
+
+/// The result of ageing.
+#[derive(Debug)]
+pub struct Aged {
+    /// The volume with its files.
+    pub volume: Volume,
+    /// The users' files that are there, in order of their names, as a program finds them.
+    pub files: Vec<FileId>,
+    /// The time that the flows took.
+    pub flows: Elapsed,
+    /// What the host has done, the files before the flows included.
+    pub counters: Counters,
+    /// Bytes of files that were there before the flows began, and still are.
+    pub first_bytes: Bytes,
+}
+
+/// Ages a volume on a device that is empty, or has been read only.
+///
+/// # Errors
+///
+/// The volume is full, or the device refuses a command.
+pub fn age(
+    parameters: &Parameters,
+    volume: Volume,
+    disk: &mut Disk,
+    ageing: filebench::Ageing,
+    writes: Writes,
+) -> Result<Aged, Failure> {
+    let mut fileset = Fileset::new(ageing);
+    let first: VecDeque<Op> = filebench::preallocate(ageing, &mut fileset).into();
+    let flow = |number| Flow::new(ageing, number as u64);
+    let mut program = Ageing {
+        host: Host::new(parameters, volume, FLOWS + 1),
+        readahead: parameters.cache.readahead,
+        ids: HashMap::new(),
+        actors: Actors::Maker {
+            ops: first,
+            is_synced: false,
+        },
+        over: 0,
+        writes,
+        fileset,
+    };
+    disk.run(&mut program, FLOWS + 1)?;
+    let made: HashMap<usize, FileId> = program.ids.clone();
+    program.actors = Actors::Flows((0..FLOWS).map(flow).collect());
+    program.over = 0;
+    let flows = disk.run(&mut program, FLOWS + 1)?;
+    program.actors = Actors::Maker {
+        ops: VecDeque::new(),
+        is_synced: false,
+    };
+    program.over = 0;
+    disk.run(&mut program, FLOWS + 1)?;
+    let mut names: Vec<(usize, FileId)> = program.ids.into_iter().collect();
+    names.sort_unstable();
+    let of_first = |(name, id): &&(usize, FileId)| made.get(name) == Some(id);
+    let volume_files = program.host.volume().files();
+    let first_bytes = names
+        .iter()
+        .filter(of_first)
+        .map(|(_, id)| volume_files.bytes(*id))
+        .sum();
+    Ok(Aged {
+        first_bytes,
+        counters: program.host.counters(),
+        volume: program.host.into_volume(),
+        files: names.into_iter().map(|(_, id)| id).collect(),
+        flows,
+    })
+}
+
+/// Who has the threads before the last, which is the flusher.
+enum Actors {
+    /// One thread carries out these operations, and syncs everything.
+    Maker { ops: VecDeque<Op>, is_synced: bool },
+    /// Each flow has one.
+    Flows(Vec<Flow>),
+}
+
+struct Ageing {
+    host: Host,
+    readahead: Bytes,
+    fileset: Fileset,
+    /// The file that each entry of the fileset has, if it is there.
+    ids: HashMap<usize, FileId>,
+    actors: Actors,
+    /// Threads that have nothing more to do.
+    over: usize,
+    writes: Writes,
+}
+
+impl Ageing {
+    /// Has the host do an operation; `None`: the thread goes on with that.
+    fn perform(
+        &mut self,
+        thread: usize,
+        op: Op,
+        writes: Writes,
+        now: Nanos,
+    ) -> Result<Option<Next>, Failure> {
+        match op {
+            Op::Create(id) => {
+                let file = self.host.create(thread);
+                self.ids.insert(id, file);
+            }
+            Op::Append { id, at, bytes, .. } => {
+                let file = self.ids[&id];
+                self.host
+                    .write(thread, file, Bytes(at), Bytes(bytes), writes)?;
+            }
+            // filebench opens a file for what it does to it, and closes it then.
+            Op::Sync(id) => {
+                let file = self.ids[&id];
+                self.host.sync(thread, file);
+                self.host.close(thread, file);
+            }
+            Op::Read(id) => {
+                let access = Access::Buffered {
+                    call: Bytes(IO_BYTES),
+                    readahead: self.readahead,
+                };
+                self.host.read(thread, self.ids[&id], access);
+            }
+            Op::Delete(id) => {
+                if let Some(file) = self.ids.remove(&id) {
+                    self.host.delete(thread, file);
+                }
+            }
+            Op::Wait => return Ok(Some(Next::At(Nanos(now.0 + WAIT.0)))),
+        }
+        Ok(None)
+    }
+
+    /// Gives a thread its next operation; returns what it waits for where the host has nothing to do.
+    fn give(&mut self, thread: usize, disk: &Disk) -> Result<Option<Next>, Failure> {
+        if thread == FLOWS {
+            return Ok(self.host.flush_some(thread, disk));
+        }
+        let (op, writes) = match &mut self.actors {
+            Actors::Flows(flows) => (flows[thread].next(&mut self.fileset), self.writes),
+            Actors::Maker { .. } if thread > 0 => (None, Writes::Cached),
+            Actors::Maker { ops, is_synced } => match ops.pop_front() {
+                None if !*is_synced => {
+                    *is_synced = true;
+                    self.host.sync_all(thread);
+                    return Ok(None);
+                }
+                op => (op, Writes::Cached),
+            },
+        };
+        match op {
+            Some(op) => self.perform(thread, op, writes, disk.now()),
+            None => {
+                self.over += 1;
+                Ok(Some(Next::Parked))
+            }
+        }
+    }
+}
+
+impl Program for Ageing {
+    fn step(&mut self, thread: usize, disk: &mut Disk) -> Result<Next, Failure> {
+        loop {
+            if let Some(next) = self.host.step(thread, disk)? {
+                return Ok(next);
+            }
+            if let Some(next) = self.give(thread, disk)? {
+                return Ok(next);
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        // The flusher has no end of its own.
+        self.over == FLOWS && self.host.is_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,82 @@
+//! Devices to begin with.
+
+use flash_model::{
+    Command, ConfigError, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile, ZoneState,
+};
+use units::{Bytes, Nanos};
+
+/// A device of one namespace with zones, all empty.
+///
+/// # Errors
+///
+/// A size that is no multiple of the profile's zones.
+pub fn zoned(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
+    namespace(profile, NamespaceKind::Zoned, size)
+}
+
+/// A device of one namespace without zones, unwritten.
+///
+/// # Errors
+///
+/// A size that the profile's FTL cannot map.
+pub fn conventional(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
+    namespace(profile, NamespaceKind::Conventional, size)
+}
+
+/// A device with zones that are all full: whatever is read lies on flash.
+///
+/// # Errors
+///
+/// As [`zoned`].
+pub fn full_zones(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
+    let mut device = zoned(profile, size)?;
+    let ends: Vec<u64> = device
+        .zones(0)
+        .iter()
+        .map(|zone| zone.writable_end())
+        .collect();
+    for (zone, end) in ends.into_iter().enumerate() {
+        device.restore_zone(0, zone, ZoneState::Full, end);
+    }
+    Ok(device)
+}
+
+/// A device without zones that was written from its beginning to its end, and is at rest.
+///
+/// # Errors
+///
+/// As [`conventional`].
+pub fn written(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
+    const STEP: u64 = 1 << 20;
+    let mut device = conventional(profile, size)?;
+    let mut now = Nanos(0);
+    let writes = (0..size.0)
+        .step_by(STEP as usize)
+        .map(|offset| Command::Write {
+            offset,
+            len: STEP.min(size.0 - offset),
+            fua: false,
+            placement: Placement::RoundRobin,
+        });
+    for command in writes.chain([Command::Flush]) {
+        let accepted = device.submit(now, 0, &command);
+        now = match accepted.expect("a free namespace takes every write").done {
+            Done::At(at) => at,
+            Done::Later(ticket) => {
+                let mut finished = Vec::new();
+                loop {
+                    if let Some((_, at)) = finished.iter().find(|(of, _)| *of == ticket) {
+                        break *at;
+                    }
+                    let next = device.next_event().expect("a write is under way");
+                    device.advance(next, &mut finished);
+                }
+            }
+        };
+    }
+    Ok(device)
+}
+
+fn namespace(profile: &Profile, kind: NamespaceKind, size: Bytes) -> Result<Device, ConfigError> {
+    Device::new(profile, &[NamespaceSpec { kind, size }])
+}

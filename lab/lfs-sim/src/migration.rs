@@ -1,0 +1,115 @@
+//! Carrying plans out: moves inside of the device, or copies through the host.
+//!
+//! Both give each run of a plan new places on the volume, in order, and end with a checkpoint. They differ in who
+//! carries the data:
+//!
+//! - *device*: one command names the source and the destination of a file's pieces (`In_Device_Defragment`);
+//! - *host*: a file's runs are read into memory, all of them, and then written, as `defrag.f2fs` does (InDeF §II-B).
+//!
+//! Where the volume is short of room, cleaning is part of the time of either.
+
+use indef_core::plan::FilePlan;
+use units::Bytes;
+
+use crate::{
+    block::BLOCK,
+    disk::{Disk, Elapsed, Failure, Next, Program},
+    files::FileId,
+    host::{Carrier, Counters, Host},
+    parameters::Parameters,
+    volume::Volume,
+};
+
+/// The result of a migration.
+#[derive(Debug)]
+pub struct Migrated {
+    /// The volume afterwards.
+    pub volume: Volume,
+    /// Bytes that were given new places.
+    pub bytes: Bytes,
+    /// Time and counters.
+    pub elapsed: Elapsed,
+    /// What the host has done.
+    pub counters: Counters,
+}
+
+/// Carries out the plans of these files, one file after the other.
+///
+/// # Errors
+///
+/// The volume is full, or the device refuses a command.
+pub fn migrate(
+    parameters: &Parameters,
+    volume: Volume,
+    disk: &mut Disk,
+    plans: &[(FileId, FilePlan)],
+    carrier: Carrier,
+) -> Result<Migrated, Failure> {
+    let mut program = Migration {
+        host: Host::new(parameters, volume, 1),
+        plans: plans.iter(),
+        carrier,
+        stage: Stage::Files,
+    };
+    let elapsed = disk.run(&mut program, 1)?;
+    let counters = program.host.counters();
+    Ok(Migrated {
+        bytes: BLOCK * counters.relocated_blocks,
+        elapsed,
+        counters,
+        volume: program.host.into_volume(),
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Files,
+    Checkpoint,
+    Over,
+}
+
+struct Migration<'a> {
+    host: Host,
+    plans: std::slice::Iter<'a, (FileId, FilePlan)>,
+    carrier: Carrier,
+    stage: Stage,
+}
+
+impl Program for Migration<'_> {
+    fn step(&mut self, thread: usize, disk: &mut Disk) -> Result<Next, Failure> {
+        loop {
+            if let Some(next) = self.host.step(thread, disk)? {
+                return Ok(next);
+            }
+            match self.stage {
+                Stage::Files => match self.plans.next() {
+                    None => {
+                        self.host.sync_all(thread);
+                        self.stage = Stage::Checkpoint;
+                    }
+                    Some((file, plan)) => {
+                        let length = self.host.volume().files().blocks(*file);
+                        let runs = plan.runs().into_iter().map(|run| {
+                            let start = (run.start.0 / BLOCK.0) as u32;
+                            start..(run.end().0.div_ceil(BLOCK.0) as u32).min(length)
+                        });
+                        self.host
+                            .relocate(thread, *file, runs.collect(), self.carrier);
+                    }
+                },
+                Stage::Checkpoint => {
+                    self.stage = Stage::Over;
+                    return Ok(Next::Parked);
+                }
+                Stage::Over => return Ok(Next::Parked),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+}
+
+#[cfg(test)]
+mod tests;

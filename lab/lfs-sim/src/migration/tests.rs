@@ -1,0 +1,115 @@
+use flash_model::Profile;
+use indef_core::{
+    layout::Layout,
+    plan::{PlanOptions, Policy},
+};
+
+use super::*;
+use crate::{
+    device,
+    host::Access,
+    log::{LogMode, Shape},
+    planning, script,
+    volume::{InPlaceVolume, LogVolume},
+};
+
+const ACCESS: Access = Access::Direct {
+    call: Bytes::kib(256),
+};
+
+fn parameters() -> Parameters {
+    let mut parameters = Parameters::default();
+    parameters.log.reserved_sections = 3;
+    parameters
+}
+
+fn disk(zoned: bool) -> Disk {
+    let profile = Profile::builtin("indef-femu-16k").unwrap();
+    let device = match zoned {
+        true => device::zoned(&profile, Bytes::mib(512)),
+        false => device::conventional(&profile, Bytes::mib(512)),
+    };
+    Disk::new(device.unwrap(), 128)
+}
+
+fn volume(zoned: bool) -> Volume {
+    let shape = Shape {
+        segment_blocks: 512,
+        segments_per_section: 16,
+        sections: 16,
+    };
+    match zoned {
+        true => Volume::from(LogVolume::new(shape, LogMode::Lfs)),
+        false => Volume::from(InPlaceVolume::new(shape.blocks(), 32768, false)),
+    }
+}
+
+/// Two files of 8 MiB that are written by turns, 8 KiB each time.
+fn two_files(zoned: bool, disk: &mut Disk) -> (Volume, [FileId; 2]) {
+    let mut volume = volume(zoned);
+    let files = [volume.create(), volume.create()];
+    let turns = (0..1024).map(|turn| 2 * turn..2 * turn + 2);
+    let writes = turns.flat_map(|blocks| files.map(|file| (file, blocks.clone())));
+    let (volume, elapsed) = script::write(&parameters(), volume, disk, writes).unwrap();
+    assert_eq!(elapsed.stats.host_written_bytes >> 24, 1);
+    (volume, files)
+}
+
+fn plans(volume: &Volume, files: [FileId; 2], policy: Policy) -> Vec<(FileId, FilePlan)> {
+    let layouts = files.map(|file| volume.layout(file));
+    let accesses = planning::sequential_reads(Bytes::mib(8), Bytes::kib(256));
+    let options = PlanOptions {
+        policy,
+        truncate_pct: 25.0,
+        ..PlanOptions::default()
+    };
+    let both = layouts.iter().map(|layout| (layout, accesses.as_slice()));
+    files
+        .into_iter()
+        .zip(planning::plan(&options, both))
+        .collect()
+}
+
+#[test]
+fn both_ways_make_files_contiguous_and_the_device_is_faster() {
+    let mut times = Vec::new();
+    for carrier in [Carrier::Device, Carrier::Host(ACCESS)] {
+        let mut disk = disk(true);
+        let (volume, files) = two_files(true, &mut disk);
+        assert!(volume.layout(files[0]).fragments() > 900);
+        let plans = plans(&volume, files, Policy::Whole);
+        let done = migrate(&parameters(), volume, &mut disk, &plans, carrier).unwrap();
+        for file in files {
+            let layout = done.volume.layout(file);
+            assert_eq!((layout.fragments(), layout.allocated()), (1, Bytes::mib(8)));
+        }
+        assert_eq!(done.bytes, Bytes::mib(16));
+        let stats = &done.elapsed.stats;
+        let through_host = (stats.host_read_bytes, stats.migrated_bytes);
+        match carrier {
+            Carrier::Device => assert_eq!(through_host, (0, 16 << 20)),
+            Carrier::Host(_) => assert_eq!(through_host, (16 << 20, 0)),
+        }
+        // No way is faster than its programs: 700 µs for each page of 16 KiB on 16 chips.
+        assert!(done.elapsed.time.0 > 1024 / 16 * 700_000);
+        times.push(done.elapsed.time);
+    }
+    assert!(times[0] < times[1], "{times:?}");
+}
+
+#[test]
+fn a_truncated_plan_moves_its_part_in_place_too() {
+    let mut disk = disk(false);
+    let (volume, files) = two_files(false, &mut disk);
+    let before: Vec<Layout> = files.iter().map(|file| volume.layout(*file)).collect();
+    assert!(before[1].fragments() > 900);
+    let plans = plans(&volume, files, Policy::Indef);
+    let carrier = Carrier::Host(ACCESS);
+    let done = migrate(&parameters(), volume, &mut disk, &plans, carrier).unwrap();
+    assert_eq!(done.bytes, Bytes::mib(12));
+    for (file, before) in files.into_iter().zip(before) {
+        let after = done.volume.layout(file);
+        assert!(after.fragments() < before.fragments() / 3);
+        assert_eq!(after.allocated(), before.allocated());
+    }
+}
