@@ -11,7 +11,7 @@ CARGO   ?= cargo
 PREFIX  ?= /usr/local
 DESTDIR ?=
 
-.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench figures proof fuzz install \
+.PHONY: all build demo check test tests fmt clippy licences abi-check fresh bench experiments figures proof fuzz install \
         install-lab dist \
         build-deps demo-deps deps clean
 
@@ -60,10 +60,17 @@ fresh: deps
 bench: deps
 	$(CARGO) lab bench all
 
+# The papers' figures that are built, in virtual time, ours beside theirs: under 3 minutes (docs/experiments.md).
+# TIER=M and TIER=G the others.
+TIER ?= V
+experiments: build-deps
+	$(CARGO) run --locked --release --quiet --package indef-lab -- experiments --tier $(TIER)
+
 # The figures of README.md and docs/, from the results in figures/. `cargo lab bench NAME --keep` measures one
 # anew; `make test` fails where a page differs from its result.
 figures: build-deps
 	$(CARGO) xtask figures
+	$(CARGO) lab experiments --pages
 
 # Hours: tests on further kernels and in their long versions (xtask/src/test/tiers.rs), every kind of
 # file system hammered while indef moves its files (docs/hammer.md), and all that parses fuzzed. Needs

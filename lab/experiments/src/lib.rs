@@ -1,7 +1,11 @@
-//! The papers' figures of a whole system, in guests with F2FS on flashd.
+//! The papers' figures, ours beside theirs.
 //!
-//! An experiment is a file in `experiments/`: the ageing, the device, the options, and the published results.
-//! `headline` runs it, has [`inside`] run in the guests, and the model tell times ([`virtual_time`]).
+//! A figure is a file `experiments/PAPER/FIGURE.toml` and a module of [`figure`]; [`suite`] measures all of a
+//! tier, and [`report`] shows them (docs/experiments.md). [`fast24`] has what the figures of one paper share.
+//!
+//! Beside them stand experiments with a whole system, in guests with F2FS on flashd: a file in `experiments/` has
+//! the ageing, the device and the options. `headline` runs it, has [`inside`] run in the guests, and the model
+//! tell times (`virtual_time`).
 
 #![forbid(unsafe_code)]
 
@@ -10,12 +14,16 @@ mod ageing;
 mod bench;
 mod cost;
 mod experiment;
+pub mod fast24;
+pub mod figure;
 mod headline;
 mod image;
 pub mod inside;
 mod keep;
 mod layout;
+pub mod report;
 mod room;
+pub mod suite;
 mod text;
 mod virtual_time;
 mod way;

@@ -123,6 +123,12 @@ impl Format {
     }
 }
 
+/// A number with so many significant digits, thousands apart, and a minus sign that is one.
+#[must_use]
+pub fn significant(value: f64, digits: i32) -> String {
+    number(value, decimals(value, digits), false)
+}
+
 /// Decimals for so many significant digits.
 fn decimals(value: f64, digits: i32) -> usize {
     if value == 0.0 {

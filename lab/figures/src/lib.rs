@@ -26,5 +26,6 @@ pub mod page;
 mod record;
 pub mod tree;
 
+pub use format::significant;
 pub use machine::{Machine, today, version};
 pub use record::{Record, Row, Session, Value};

@@ -27,62 +27,76 @@ pub struct Templates {
 ///
 /// A marker is without its end, or names what there is not.
 pub fn regenerate(page: &str, results: &mut Results, templates: &mut Templates) -> Result<String> {
+    let kinds = [(REGION, END_OF_REGION), (INLINE, END_OF_INLINE)];
+    replace_marked(page, &kinds, |begin, name| {
+        if begin == INLINE {
+            return results.evaluate(name);
+        }
+        let template = templates.texts.get(name);
+        let template = template.with_context(|| format!("there is no figures/{name}.md"))?;
+        templates.used.push(name.to_owned());
+        let filled = fill(template, results).with_context(|| format!("figures/{name}.md"))?;
+        Ok(format!("\n{filled}"))
+    })
+}
+
+/// Returns the page with each region of another kind, `<!-- KIND: NAME -->` to `<!-- end KIND -->`, as `make`
+/// gives it for its name.
+///
+/// # Errors
+///
+/// A marker is without its end, or `make` fails.
+pub fn regenerate_as(
+    page: &str,
+    kind: &str,
+    mut make: impl FnMut(&str) -> Result<String>,
+) -> Result<String> {
+    let (begin, end) = (format!("<!-- {kind}: "), format!("<!-- end {kind} -->"));
+    replace_marked(page, &[(&begin, &end)], |_, name| {
+        Ok(format!("\n{}", make(name)?))
+    })
+}
+
+/// Replaces what stands between markers of these kinds (begin, end) by what `make` gives for the begin and the
+/// name after it.
+fn replace_marked(
+    page: &str,
+    kinds: &[(&str, &str)],
+    mut make: impl FnMut(&str, &str) -> Result<String>,
+) -> Result<String> {
+    let next = |text: &str| {
+        let found = kinds
+            .iter()
+            .filter_map(|kind| Some((text.find(kind.0)?, *kind)));
+        found.min_by_key(|(at, _)| *at)
+    };
     let mut done = String::new();
     let mut rest = page;
-    while let Some(at) = next_marker(rest) {
+    while let Some((at, (begin, end))) = next(rest) {
         let (before, marker) = rest.split_at(at);
         done += before;
         let line = done.matches('\n').count() + 1;
-        let (made, after) = one(marker, results, templates)
+        let mut one = || {
+            let (name, inside) = marker[begin.len()..]
+                .split_once(CLOSE)
+                .context("the marker does not end")?;
+            let (old, after) = inside
+                .split_once(end)
+                .with_context(|| format!("there is no {end}"))?;
+            ensure!(next(old).is_none(), "there is no {end} before the next");
+            let new = make(begin, name)?;
+            Ok::<_, anyhow::Error>((format!("{begin}{name}{CLOSE}{new}{end}"), after))
+        };
+        let (made, after) = one()
             .with_context(|| format!("line {line}: {}", marker.lines().next().unwrap_or("")))?;
         done += &made;
         rest = after;
     }
     ensure!(
-        !rest.contains(END_OF_REGION) && !rest.contains(END_OF_INLINE),
+        !kinds.iter().any(|(_, end)| rest.contains(end)),
         "an end of a figure without its begin"
     );
     Ok(done + rest)
-}
-
-fn next_marker(text: &str) -> Option<usize> {
-    let found = [text.find(REGION), text.find(INLINE)];
-    found.into_iter().flatten().min()
-}
-
-/// The region at the start of `text`, made anew, and the text after it.
-fn one<'a>(
-    text: &'a str,
-    results: &mut Results,
-    templates: &mut Templates,
-) -> Result<(String, &'a str)> {
-    let (begin, end) = if text.starts_with(REGION) {
-        (REGION, END_OF_REGION)
-    } else {
-        (INLINE, END_OF_INLINE)
-    };
-    let (name, rest) = text[begin.len()..]
-        .split_once(CLOSE)
-        .context("the marker does not end")?;
-    let (old, after) = rest
-        .split_once(end)
-        .with_context(|| format!("there is no {end}"))?;
-    ensure!(
-        next_marker(old).is_none(),
-        "there is no {end} before the next"
-    );
-    let new = if begin == INLINE {
-        results.evaluate(name)?
-    } else {
-        let template = templates.texts.get(name);
-        let template = template.with_context(|| format!("there is no figures/{name}.md"))?;
-        templates.used.push(name.to_owned());
-        format!(
-            "\n{}",
-            fill(template, results).with_context(|| format!("figures/{name}.md"))?
-        )
-    };
-    Ok((format!("{begin}{name}{CLOSE}{new}{end}"), after))
 }
 
 /// A template with all placeholders replaced. A line that begins with `{if RESULT / CASE}` is only

@@ -11,6 +11,7 @@ mod signals;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
 
 /// indef's laboratory: guests with Debian's kernels and zoned SSDs, benchmarks, experiments
@@ -24,6 +25,8 @@ enum Command {
     Bench(bench::Bench),
     /// Measure one of the papers' figures in a guest, with F2FS on flashd's zones (experiments/)
     Experiment(experiments::Options),
+    /// Measure the papers' figures, ours beside theirs (experiments/PAPER/, docs/experiments.md)
+    Experiments(experiments::suite::Options),
     /// Do a step of an experiment, in the guest
     #[command(hide = true, subcommand)]
     Inside(experiments::inside::Inside),
@@ -37,11 +40,23 @@ fn main() -> ExitCode {
         Command::Guests(guests) => guests::run(guests),
         Command::Bench(bench) => bench::run(&bench).map(|()| ExitCode::SUCCESS),
         Command::Experiment(options) => experiments::run(&options).map(|()| ExitCode::SUCCESS),
+        Command::Experiments(options) => suite(&options),
         Command::Inside(inside) => experiments::inside::run(&inside).map(|()| ExitCode::SUCCESS),
         Command::Demo(args) => demo::run(&args),
     };
     done.unwrap_or_else(|error| {
         eprintln!("indef-lab: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Fails if a figure did not come out as it is committed.
+fn suite(options: &experiments::suite::Options) -> Result<ExitCode> {
+    let stop = signals::stop_on_signals()?;
+    let as_committed = experiments::suite::run(options, &stop)?;
+    Ok(if as_committed {
+        ExitCode::SUCCESS
+    } else {
         ExitCode::FAILURE
     })
 }

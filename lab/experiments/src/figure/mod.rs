@@ -1,0 +1,38 @@
+//! The papers' figures, each by one command: ours beside theirs.
+//!
+//! A figure is a file `experiments/PAPER/FIGURE.toml` ([`Figure`]: its place in the paper, parameters with
+//! their sources, published values) and, where it is built, a module here named `PAPER_FIGURE` with
+//!
+//! ```ignore
+//! pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError>
+//! ```
+//!
+//! and its line in [`registry`]. A module knows no published value: it gets parameters and returns rows.
+//! [`Class`] follows from both sides by one rule, and is written nowhere by hand.
+//!
+//! Modules of tier V are pure and in virtual time: done again, a result is equal to its reference
+//! (`experiments/reference/`).
+
+mod class;
+mod error;
+mod measured;
+mod parameters;
+mod reference;
+pub mod registry;
+mod source;
+
+mod fast24;
+mod fast24_fig03;
+mod fast24_fig07;
+mod fast24_fig08;
+mod fast24_fig11;
+mod fast24_fig12_random;
+mod fast24_fig12_worst;
+
+pub use class::{Class, Compared, Comparison, Verdict, compare};
+pub use error::{FigureError, Mistake};
+pub use fast24::fast24_target;
+pub use measured::{Measured, Row, Sensitivity, Unit, X};
+pub use parameters::{Kind, Parameter, Parameters, Setting};
+pub use reference::{Reference, keep, reference};
+pub use source::{Bound, Figure, Paper, Plot, Published, Scale, Tier};

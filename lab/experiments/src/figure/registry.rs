@@ -1,0 +1,66 @@
+//! The modules that measure a figure, by its name. A figure that is not here is not built yet.
+
+use std::path::Path;
+
+use super::{
+    class::check_use,
+    error::{FigureError, Mistake},
+    fast24_fig03, fast24_fig07, fast24_fig08, fast24_fig11, fast24_fig12_random,
+    fast24_fig12_worst,
+    measured::Measured,
+    parameters::Parameters,
+    source::Figure,
+};
+
+/// A module's function.
+pub type Measure = fn(&Parameters) -> Result<Measured, FigureError>;
+
+/// `PAPER/FIGURE`, and the function of the module `PAPER_FIGURE`; in the order of the names.
+const MODULES: &[(&str, Measure)] = &[
+    ("fast24/fig03", fast24_fig03::measure),
+    ("fast24/fig07", fast24_fig07::measure),
+    ("fast24/fig08", fast24_fig08::measure),
+    ("fast24/fig11", fast24_fig11::measure),
+    ("fast24/fig12-random", fast24_fig12_random::measure),
+    ("fast24/fig12-worst", fast24_fig12_worst::measure),
+];
+
+/// The function that measures a figure.
+#[must_use]
+pub fn module(figure: &str) -> Option<Measure> {
+    let found = MODULES.iter().find(|(name, _)| *name == figure);
+    found.map(|(_, measure)| *measure)
+}
+
+/// Measure a figure; `None` if it has no module.
+///
+/// # Errors
+///
+/// It came to no result, or the module does not fit to the figure's file.
+pub fn measure(figure: &Figure) -> Option<Result<Measured, FigureError>> {
+    let module = module(&figure.name)?;
+    let measured = module(&figure.parameters).and_then(|measured| {
+        check_use(figure, &measured)?;
+        Ok(measured)
+    });
+    Some(measured)
+}
+
+/// All figures of the tree, checked against the modules.
+///
+/// # Errors
+///
+/// A file says what cannot be, or a module is without its file.
+pub fn figures(root: &Path) -> Result<Vec<Figure>, FigureError> {
+    let figures = Figure::all(root)?;
+    for (name, _) in MODULES {
+        if !figures.iter().any(|figure| figure.name == *name) {
+            let mistake = Mistake::NoFile((*name).to_owned());
+            return Err(FigureError::Measured {
+                figure: (*name).to_owned(),
+                mistake,
+            });
+        }
+    }
+    Ok(figures)
+}
