@@ -111,7 +111,7 @@ fn number(profile: &Profile, name: &str, unit: &str) -> Result<u64> {
 }
 
 /// The text of a profile whose flash blocks have fewer pages, and its zones fewer bytes.
-fn scaled(profile: &str, factor: u64) -> Result<String> {
+pub(crate) fn scaled(profile: &str, factor: u64) -> Result<String> {
     let mut section = "";
     let mut text = String::new();
     let mut divided = 0;

@@ -152,6 +152,13 @@ impl Disk {
         }
     }
 
+    /// The same with another queue.
+    #[must_use]
+    pub fn with_queue_depth(mut self, queue_depth: usize) -> Self {
+        self.queue_depth = queue_depth;
+        self
+    }
+
     /// The time.
     #[must_use]
     pub const fn now(&self) -> Nanos {

@@ -6,7 +6,9 @@ use super::{
     class::check_use,
     error::{FigureError, Mistake},
     fast24_fig03, fast24_fig07, fast24_fig08, fast24_fig11, fast24_fig12_random,
-    fast24_fig12_worst,
+    fast24_fig12_worst, indef_fig01, indef_fig03, indef_fig04, indef_fig11_a, indef_fig11_b,
+    indef_fig12_fileserver, indef_fig12_varmail, indef_fig13, indef_fig14_chips,
+    indef_fig14_elapsed,
     measured::Measured,
     parameters::Parameters,
     source::Figure,
@@ -23,6 +25,16 @@ const MODULES: &[(&str, Measure)] = &[
     ("fast24/fig11", fast24_fig11::measure),
     ("fast24/fig12-random", fast24_fig12_random::measure),
     ("fast24/fig12-worst", fast24_fig12_worst::measure),
+    ("indef/fig01", indef_fig01::measure),
+    ("indef/fig03", indef_fig03::measure),
+    ("indef/fig04", indef_fig04::measure),
+    ("indef/fig11-a", indef_fig11_a::measure),
+    ("indef/fig11-b", indef_fig11_b::measure),
+    ("indef/fig12-fileserver", indef_fig12_fileserver::measure),
+    ("indef/fig12-varmail", indef_fig12_varmail::measure),
+    ("indef/fig13", indef_fig13::measure),
+    ("indef/fig14-chips", indef_fig14_chips::measure),
+    ("indef/fig14-elapsed", indef_fig14_elapsed::measure),
 ];
 
 /// The function that measures a figure.

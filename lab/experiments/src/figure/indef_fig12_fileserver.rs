@@ -1,0 +1,12 @@
+//! InDeF, Figure 12, fileserver.
+
+use workloads::filebench::Personality;
+
+use super::{
+    error::FigureError, indef_fig12::measure_of, measured::Measured, parameters::Parameters,
+};
+
+/// See the module.
+pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
+    measure_of(parameters, Personality::Fileserver)
+}

@@ -1,0 +1,40 @@
+//! InDeF, Figure 13: the share of entries that is truncated.
+
+use super::{
+    error::FigureError,
+    indef::{Contender, System, WORKLOADS, aged, change, change_of_bytes},
+    measured::{Measured, Unit},
+    parameters::Parameters,
+};
+
+/// See the module.
+pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
+    let mut measured = rows(parameters)?;
+    for (setting, other) in parameters.variants("device")? {
+        measured.add_sensitivity("device", &setting, rows(&other)?);
+    }
+    Ok(measured)
+}
+
+fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
+    let system = System::small(parameters)?;
+    let mut measured = Measured::default();
+    for (personality, writes) in WORKLOADS {
+        let ground = aged(&system, parameters, personality, writes)?.ground;
+        let all = system.defragment(&ground, Contender::Indef { truncate: 0.0 })?;
+        for truncate in parameters.numbers("truncated")? {
+            let work = system.defragment(&ground, Contender::Indef { truncate })?;
+            let name = personality.name();
+            let speed = change(&work.read, &all.read);
+            measured.push(name, truncate, speed, Unit::ChangePct);
+            let moved = change_of_bytes(work.bytes.0, all.bytes.0);
+            measured.push(
+                &format!("{name}, data moved"),
+                truncate,
+                moved,
+                Unit::ChangePct,
+            );
+        }
+    }
+    Ok(measured)
+}
