@@ -44,6 +44,10 @@ pub(crate) fn stage(folder: &Path) -> Result<()> {
     }
     copy_files(&root().join("docs"), &docs.join("docs"))?;
     copy_files(
+        &root().join("docs/experiments"),
+        &docs.join("docs/experiments"),
+    )?;
+    copy_files(
         &root().join("packaging/systemd"),
         &folder.join("lib/systemd/system"),
     )

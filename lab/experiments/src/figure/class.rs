@@ -6,7 +6,8 @@
 //! ours keeps to it with the same tolerance (of the change, and at least a point).
 //!
 //! A figure's *direction* is right if ours are in the order of the published values: each two of one unit that
-//! differ by more than the tolerance, and each value against "no change" where its unit has that.
+//! differ by more than the tolerance (changes: in both ratios), and each value against "no change" where its unit
+//! has that.
 
 use serde::Serialize;
 
@@ -242,15 +243,6 @@ fn class(values: &[Compared], tolerance: f64) -> Class {
         return Class::Reproduced;
     }
     let mut judged = 0;
-    // Whether two pairs are in the same order, if that of the published one is clear.
-    let mut in_order = |ours: [f64; 2], theirs: [f64; 2]| {
-        let largest = theirs[0].abs().max(theirs[1].abs());
-        if (theirs[0] - theirs[1]).abs() <= tolerance * largest {
-            return true;
-        }
-        judged += 1;
-        ours[0] != ours[1] && (ours[0] > ours[1]) == (theirs[0] > theirs[1])
-    };
     for (at, (value, ours)) in counted.iter().enumerate() {
         let published = &value.published;
         if published.bound.is_some() {
@@ -259,21 +251,18 @@ fn class(values: &[Compared], tolerance: f64) -> Class {
             }
             continue;
         }
-        let unit = published.unit;
-        let of = |value: f64| linear(value, unit);
-        if let Some(neutral) = unit.neutral()
-            && !in_order([of(*ours), of(neutral)], [of(published.value), of(neutral)])
-        {
-            return Class::NotReproduced;
-        }
-        for (other, other_ours) in &counted[at + 1..] {
-            let same = other.published.unit == unit && other.published.bound.is_none();
-            if same
-                && !in_order(
-                    [of(*ours), of(*other_ours)],
-                    [of(published.value), of(other.published.value)],
-                )
-            {
+        let others = counted[at + 1..].iter().filter_map(|(other, ours)| {
+            let it = &other.published;
+            let compares = it.unit == published.unit && it.bound.is_none();
+            compares.then_some((it.value, *ours))
+        });
+        let neutral = published.unit.neutral().map(|value| (value, value));
+        for (theirs, others) in others.chain(neutral) {
+            if !differ(published.value, theirs, published.unit, tolerance) {
+                continue;
+            }
+            judged += 1;
+            if *ours == others || (*ours > others) != (published.value > theirs) {
                 return Class::NotReproduced;
             }
         }
@@ -283,6 +272,12 @@ fn class(values: &[Compared], tolerance: f64) -> Class {
     } else {
         Class::NotReproduced
     }
+}
+
+/// Whether two published values differ by more than the tolerance.
+fn differ(one: f64, other: f64, unit: Unit, tolerance: f64) -> bool {
+    let apart = |a: f64, b: f64| (a - b).abs() > tolerance * a.abs().max(b.abs());
+    apart(linear(one, unit), linear(other, unit)) && apart(one, other)
 }
 
 #[cfg(test)]
@@ -333,6 +328,14 @@ mod tests {
         assert_eq!(change(75.0, 60.0), Class::DirectionOnly);
         assert_eq!(change(-30.0, 5.0), Class::NotReproduced);
         assert_eq!(change(0.0, 0.7), Class::Reproduced);
+        // −79 and −75 are not clearly in an order; −79 and −60 are.
+        let two = |second, ours: [f64; 2]| {
+            let values = [("a", -79.0, "% change", ""), ("b", second, "% change", "")];
+            class_of(&values, &ours)
+        };
+        assert_eq!(two(-75.0, [-84.0, -84.0]), Class::DirectionOnly);
+        assert_eq!(two(-60.0, [-84.0, -84.0]), Class::NotReproduced);
+        assert_eq!(two(-60.0, [-84.0, -70.0]), Class::DirectionOnly);
     }
 
     #[test]

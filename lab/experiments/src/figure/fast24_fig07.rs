@@ -27,8 +27,8 @@ pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> 
         let mut times = BTreeMap::new();
         for unit in parameters.sizes("units")? {
             let mut host = Host::new(device.clone(), false, Nanos(0));
-            // Later writes and the collector have no part in it.
-            host.idle();
+            // The device has been busy until now.
+            host.sync();
             let len = unit.min(request);
             let spans = (0..bytes).step_by(len as usize);
             let spans = spans.map(|offset| Span { offset, len });

@@ -56,13 +56,17 @@ fn add_findings(measured: &mut Measured, name: &str, speeds: &[(u64, f64)]) {
         .filter(|two| two[1].1 < A_STEP * two[0].1)
         .map(|two| (two[1].0, 100.0 * (1.0 - two[1].1 / two[0].1)))
         .collect();
-    let (Some(first), Some(last)) = (steps.first(), steps.last()) else {
+    let [first, later @ ..] = &steps[..] else {
+        return;
+    };
+    let Some(last) = later.last() else {
         return;
     };
     // At the first step, every second granule is left out.
     measured.push(name, "granule", (first.0 / 2 / KIB) as f64, Unit::Kib);
     measured.push(name, "stripe", (last.0 / KIB) as f64, Unit::Kib);
-    let losses = steps.iter().map(|(_, loss)| *loss);
+    // The paper counts the losses from the first step on.
+    let losses = later.iter().map(|(_, loss)| *loss);
     let least = losses.clone().fold(f64::INFINITY, f64::min);
     let most = losses.fold(0.0, f64::max);
     measured.push(name, "least loss at a doubling", least, Unit::SharePct);

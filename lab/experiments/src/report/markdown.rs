@@ -78,13 +78,17 @@ fn table(text: &mut String, sheet: &Sheet) {
     }
     text.push_str("\n| | | ours | published | ratio | | source |\n|---|---|---|---|---|---|---|\n");
     for value in &sheet.values {
+        let mut verdict = value.verdict.clone();
+        if !value.reason.is_empty() {
+            verdict += &format!(": {}", value.reason);
+        }
         let cells = [
             &value.series,
             &value.x,
             &value.ours,
             &value.theirs,
             &value.ratio,
-            &value.verdict,
+            &verdict,
             &value.source,
         ];
         let cells = cells.map(|cell| escaped(cell));

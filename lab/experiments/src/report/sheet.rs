@@ -35,6 +35,8 @@ pub(super) struct Value {
     pub(super) theirs: String,
     pub(super) ratio: String,
     pub(super) verdict: String,
+    /// Why ours is missing.
+    pub(super) reason: String,
     pub(super) source: String,
 }
 
@@ -69,7 +71,7 @@ impl Sheet {
                 Verdict::Within => "near".to_owned(),
                 Verdict::Off => "off".to_owned(),
                 Verdict::Taken => "input".to_owned(),
-                Verdict::NotMeasured => published.not_measured.clone().unwrap_or_default(),
+                Verdict::NotMeasured => "not measured".to_owned(),
             };
             if published.bound.is_some() && is_built && published.is_compared() {
                 verdict = match value.verdict {
@@ -98,6 +100,7 @@ impl Sheet {
                 theirs: format!("{limit}{}", with_unit(published.value, unit)),
                 ratio: value.ratio.map_or("–".to_owned(), of_ratio),
                 verdict,
+                reason: published.not_measured.clone().unwrap_or_default(),
                 source: published.source.clone(),
             }
         });

@@ -1,0 +1,113 @@
+//! The papers' figures as a whole: their files, their modules, their references, and the page.
+
+use std::{fs, path::Path};
+
+use experiments::{
+    figure::{Figure, Paper, Tier, reference, registry},
+    report,
+};
+
+fn root() -> &'static Path {
+    source_tree::root()
+}
+
+#[test]
+fn every_figure_can_be_read_and_says_why_it_has_no_result() {
+    let figures = registry::figures(root()).unwrap();
+    assert!(figures.len() >= 34, "{}", figures.len());
+    for figure in &figures {
+        let is_built = registry::module(&figure.name).is_some();
+        let has_reason = figure.needs.is_some() || figure.tier == Tier::None;
+        assert!(
+            is_built != has_reason,
+            "{}: a figure has a module, or `needs` (or why_not) tells the part that it lacks",
+            figure.name
+        );
+        let has_reference = reference(root(), &figure.name).unwrap().is_some();
+        assert_eq!(
+            is_built, has_reference,
+            "{}: `cargo lab experiments --only {} --keep` writes its reference",
+            figure.name, figure.name
+        );
+    }
+}
+
+#[test]
+fn every_module_and_every_reference_belongs_to_a_figure() {
+    let figures = Figure::all(root()).unwrap();
+    let mut modules = 0;
+    for entry in fs::read_dir(root().join("lab/experiments/src/figure")).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let is_of_paper = |paper: &Paper| stem.starts_with(&format!("{}_", paper.folder()));
+        if !Paper::ALL.iter().any(is_of_paper) || path.is_dir() {
+            continue;
+        }
+        modules += 1;
+        let of = |figure: &&Figure| figure.name.replace(['/', '-'], "_") == stem;
+        let figure = figures.iter().find(of);
+        let figure = figure.unwrap_or_else(|| panic!("{stem} has no file in experiments/"));
+        assert!(
+            registry::module(&figure.name).is_some(),
+            "{stem} is not in the registry"
+        );
+    }
+    assert!(modules >= 6, "{modules}");
+    for entry in fs::read_dir(root().join("experiments/reference")).unwrap() {
+        let path = entry.unwrap().path();
+        let stem = path.file_stem().unwrap().to_str().unwrap();
+        let mut names = figures.iter().map(|figure| figure.name.replace('/', "-"));
+        assert!(names.any(|name| name == stem), "{stem} is of no figure");
+    }
+}
+
+/// Virtual time: done again, a result is equal.
+fn come_out_again(paper: Paper) {
+    let figures = Figure::all(root()).unwrap();
+    for figure in figures.iter().filter(|figure| figure.paper == paper) {
+        if figure.tier != Tier::V {
+            continue;
+        }
+        let Some(measured) = registry::measure(figure) else {
+            continue;
+        };
+        let measured = measured.unwrap();
+        let committed = reference(root(), &figure.name).unwrap().unwrap();
+        assert!(
+            committed.measured == measured,
+            "{}: not as committed; `cargo lab experiments --only {} --keep` writes it anew",
+            figure.name,
+            figure.name
+        );
+    }
+}
+
+#[test]
+fn the_figures_of_indef_come_out_again() {
+    come_out_again(Paper::Indef);
+}
+
+#[test]
+fn the_figures_of_fragpicker_come_out_again() {
+    come_out_again(Paper::Fragpicker);
+}
+
+#[test]
+fn the_figures_of_scaledefrag_come_out_again() {
+    come_out_again(Paper::Scaledefrag);
+}
+
+#[test]
+fn the_figures_of_fast24_come_out_again() {
+    come_out_again(Paper::Fast24);
+}
+
+#[test]
+fn the_page_shows_the_references() {
+    let stale = report::stale(root()).unwrap();
+    assert!(
+        stale.is_empty(),
+        "`cargo lab experiments --pages` would change {}",
+        stale.join(", ")
+    );
+}
