@@ -172,6 +172,15 @@ impl Die {
         Some(self.open(block))
     }
 
+    /// Takes a block for pages that are written in place.
+    pub(super) fn use_in_place(&mut self, block: u32) {
+        let state = &mut self.blocks[block as usize].state;
+        if *state == BlockState::Free {
+            *state = BlockState::Closed;
+            self.free.retain(|free| *free != block);
+        }
+    }
+
     fn open(&mut self, block: u32) -> OpenBlock {
         self.blocks[block as usize].state = BlockState::Open;
         OpenBlock {

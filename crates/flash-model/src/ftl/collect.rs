@@ -144,6 +144,9 @@ impl Ftl {
     /// The SLC cache is emptied, too.
     pub fn collect_idle(&mut self, work: &mut Vec<FlashWork>) -> bool {
         let mut progress = false;
+        if self.options.in_place {
+            return progress;
+        }
         for die in 0..self.geometry.dies {
             progress |= self.fold_pages(die, 1, work);
             if self.dies[die as usize].free_blocks() < self.options.collect_idle {

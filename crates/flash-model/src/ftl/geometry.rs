@@ -93,6 +93,9 @@ pub struct FtlOptions {
     /// granules out of step with the pages: a granule that lies on two pages costs two to read. The
     /// published emulator does not do that.
     pub separate_parts: bool,
+    /// Every logical page has one place for ever, by its address: media that need no erase. A flash page
+    /// must have the size of a logical page, and there is no SLC cache.
+    pub in_place: bool,
 }
 
 impl Default for FtlOptions {
@@ -104,6 +107,7 @@ impl Default for FtlOptions {
             wear_spread: 20,
             die_wear_spread: 10,
             separate_parts: true,
+            in_place: false,
         }
     }
 }
@@ -127,6 +131,15 @@ pub enum FtlConfigError {
         pages_per_block: u32,
         /// Pages in a granule.
         granule_pages: u32,
+    },
+    /// Pages that cannot be written one by one, or an SLC cache.
+    #[error(
+        "FTL geometry: flash pages of {slots_per_page} logical pages cannot be written in place; one that is \
+         needs pages of one, and no SLC cache"
+    )]
+    InPlace {
+        /// Logical pages in a flash page.
+        slots_per_page: u32,
     },
     /// The logical pages do not fit with the blocks that the collector needs.
     #[error(
@@ -291,8 +304,12 @@ impl FtlGeometry {
         let Self {
             pages_per_block,
             granule_pages,
+            slots_per_page,
             ..
         } = *self;
+        if options.in_place && (slots_per_page > 1 || self.slc_blocks > 0) {
+            return Err(FtlConfigError::InPlace { slots_per_page });
+        }
         if !pages_per_block.is_multiple_of(granule_pages) {
             return Err(FtlConfigError::Granule {
                 pages_per_block,

@@ -27,6 +27,8 @@
 //!
 //! With an SLC cache (`slc`) the host's data goes to blocks of one bit a cell first.
 //!
+//! With [`FtlOptions::in_place`] nothing of this holds: every page stays where it is (`in_place`).
+//!
 //! Ignored: planes (a copyback may go anywhere on its die), bad blocks, read disturb, retention,
 //! and the flash that the map itself would need.
 //!
@@ -39,6 +41,7 @@ mod damage;
 mod geometry;
 mod handles;
 mod image;
+mod in_place;
 mod ops;
 mod slc;
 mod wear;
@@ -174,6 +177,10 @@ impl Ftl {
         placement: PagePlacement,
         work: &mut Vec<FlashWork>,
     ) {
+        if self.options.in_place {
+            self.write_in_place(first..first + count, work);
+            return;
+        }
         if let Some(die) = self.hinted_die(first, placement) {
             self.turn = die;
         }

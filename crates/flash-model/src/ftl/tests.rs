@@ -1,4 +1,5 @@
 mod handles;
+mod in_place;
 mod placement;
 mod properties;
 mod reference;

@@ -146,6 +146,9 @@ pub enum ValueFault {
     /// Logical pages that do not fill a programmed unit.
     #[error("a logical page must be a whole part of the {0} programmed")]
     LogicalPage(Bytes),
+    /// Pages that cannot be written one by one, or an SLC cache.
+    #[error("a logical page must be the {0} programmed, and there must be no SLC cache")]
+    NotInPlace(Bytes),
     /// Less than the write buffer needs.
     #[error("the buffer must hold two pages of all planes ({0})")]
     SmallBuffer(Bytes),

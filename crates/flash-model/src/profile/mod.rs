@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Names of the built-in profiles.
-pub const BUILTIN: [&str; 8] = [
+pub const BUILTIN: [&str; 12] = [
     "indef-femu",
     "indef-femu-16k",
     "fast24",
@@ -34,6 +34,10 @@ pub const BUILTIN: [&str; 8] = [
     "tlc",
     "qlc",
     "fdp",
+    "optane-905p",
+    "sata-850-pro",
+    "sata-mx500",
+    "microsd",
     "zero",
 ];
 
@@ -131,6 +135,10 @@ impl Profile {
             "tlc" => include_str!("../../profiles/tlc.toml"),
             "qlc" => include_str!("../../profiles/qlc.toml"),
             "fdp" => include_str!("../../profiles/fdp.toml"),
+            "optane-905p" => include_str!("../../profiles/optane-905p.toml"),
+            "sata-850-pro" => include_str!("../../profiles/sata-850-pro.toml"),
+            "sata-mx500" => include_str!("../../profiles/sata-mx500.toml"),
+            "microsd" => include_str!("../../profiles/microsd.toml"),
             "zero" => include_str!("../../profiles/zero.toml"),
             _ => return None,
         })
@@ -170,6 +178,9 @@ impl Profile {
             return Err(fields.error("ftl.reclaim_unit_handles", fault));
         }
         let unit = geometry.program_unit();
+        if ftl.options.in_place && (unit.0 != logical_page || ftl.slc.percent > 0.0) {
+            return Err(fields.error("ftl.in_place", ValueFault::NotInPlace(unit)));
+        }
         if !unit.0.is_multiple_of(logical_page) {
             return Err(fields.error("ftl.logical_page", ValueFault::LogicalPage(unit)));
         }
@@ -359,6 +370,7 @@ fn ftl_options(fields: &mut Fields<'_>) -> Result<FtlOptions, ProfileError> {
         wear_spread: fields.count_or("ftl.wear_spread", 1, usual.wear_spread)?,
         die_wear_spread: fields.count_or("ftl.die_wear_spread", 1, usual.die_wear_spread)?,
         separate_parts: fields.flag_or("ftl.separate_parts", usual.separate_parts)?,
+        in_place: fields.flag_or("ftl.in_place", usual.in_place)?,
     })
 }
 

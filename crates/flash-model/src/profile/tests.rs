@@ -149,6 +149,7 @@ fn a_policy_is_read_or_refused_and_an_older_profile_has_the_usual_one() {
         die_wear_spread: 11,
         separate_parts: false,
         collect_idle: 12,
+        in_place: false,
     };
     let changed = Profile::parse("mine", &changed).unwrap();
     assert_eq!(changed.ftl.options, options);

@@ -110,6 +110,7 @@ fn options() -> impl Strategy<Value = FtlOptions> {
                 wear_spread,
                 die_wear_spread,
                 separate_parts,
+                in_place: false,
             },
         )
 }
