@@ -116,7 +116,7 @@ fn a_bad_file_is_refused_with_its_line_and_the_remedy() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains(":20: 'depth 1' at 32 is there twice"),
+        error.contains(":19: 'depth 1' at 32 is there twice"),
         "{error}"
     );
     let error = Figure::parse("cortex/fig07", GOOD).unwrap_err().to_string();
