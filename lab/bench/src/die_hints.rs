@@ -155,12 +155,14 @@ fn add(report: &mut Report, group: &str, name: &str, reading: usize, runs: &[Com
 
 /// The aged files and their device, in a row for each way to write them.
 fn add_collecting(report: &mut Report, group: &str, case: &Case, runs: &[Comparison]) {
-    let ways: [(&str, fn(&Comparison) -> &Outcome); 3] = [
+    type Written = fn(&Comparison) -> &Outcome;
+    type Figure = fn(&Aged) -> f64;
+    let ways: [(&str, Written); 3] = [
         ("contiguous", |run| &run.contiguous),
         ("without", |run| &run.written[0]),
         ("with hints", |run| &run.written[1]),
     ];
-    let figures: [(&str, fn(&Aged) -> f64); 6] = [
+    let figures: [(&str, Figure); 6] = [
         ("moved_pct", |aged| aged.moved * 100.0),
         ("write_amplification", |aged| aged.write_amplification),
         ("erases_least", |aged| f64::from(aged.wear.least)),

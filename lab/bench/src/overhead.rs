@@ -289,13 +289,14 @@ impl Overhead {
     fn verdicts(&self) -> Vec<Verdict> {
         let what = format!("trace --layer {}, fio {}", self.layer, self.case);
         let cost = |round: &Round| round.programs_pct + round.collector_pct;
-        let measures: [(_, &dyn Fn(&Round) -> f64); 3] = [
-            ("programs and collector, of a processor", &cost),
+        type Measure = fn(&Round) -> f64;
+        let measures: [(_, Measure); 3] = [
+            ("programs and collector, of a processor", cost),
             (
                 "programs and collector from the beginning, as told",
-                &|round: &Round| round.told_pct,
+                |round: &Round| round.told_pct,
             ),
-            ("fio's processor time for a read, more", &Round::lost_pct),
+            ("fio's processor time for a read, more", Round::lost_pct),
         ];
         let measures = &measures[..2 + usize::from(self.has_alone)];
         let verdict = |(measure, value): &(&str, &dyn Fn(&Round) -> f64)| {

@@ -2,7 +2,7 @@
 
 use experiments::{
     fast24::{
-        collecting::{Layout, Others, Outcome, run, without_collecting},
+        collecting::{Collected, Layout, Others, run, without_collecting},
         host::MIB,
         placement::Target,
         results,
@@ -34,7 +34,7 @@ fn hints_keep_the_speed_while_garbage_is_collected() {
                 let more = outcome.write_amplification() / plain.write_amplification();
                 assert!((0.9..1.1).contains(&more), "{name} {more}");
                 let apart =
-                    |outcome: &Outcome| outcome.wear.most_die_mean - outcome.wear.least_die_mean;
+                    |outcome: &Collected| outcome.wear.most_die_mean - outcome.wear.least_die_mean;
                 assert!(apart(&outcome) <= apart(&plain) + 1.0, "{name} {outcome:?}");
             } else if name != "contiguous" {
                 assert!(outcome.aged / alone < 0.8, "{name} {alone} {outcome:?}");

@@ -315,7 +315,7 @@ fn inodes_say_what_the_kernel_maps(kind: &str, options: &str) {
             continue;
         }
         let alone = &alone.files[path];
-        let facts = |found: &Found| (found.id, found.size, found.allocated);
+        let facts = |found: &FoundFile| (found.id, found.size, found.allocated);
         assert_eq!(facts(alone), facts(mapped), "{path:?}");
         let (theirs, ours) = (
             mapped.result.as_ref().unwrap(),

@@ -2,10 +2,11 @@
 
 use flash_model::{Device, Profile, Span};
 use units::Nanos;
+use workloads::Numbers;
 
 use super::{
     device::{drive, stripe},
-    dummy::{Numbers, PublishedDraws},
+    dummy::PublishedDraws,
     host::{File, Host, KIB, MIB, mib_per_s},
 };
 
@@ -40,7 +41,7 @@ impl Dummy {
                 PublishedDraws::new().map(move |drawn| (u64::from(drawn) % 32 + 1) * granule),
             ),
             Self::Drawn(seed) => {
-                let mut numbers = Numbers(seed);
+                let mut numbers = Numbers::new(seed);
                 Box::new(std::iter::from_fn(move || {
                     Some((numbers.below(32) + 1) * granule)
                 }))
@@ -120,7 +121,7 @@ impl Target {
 pub fn aligned_reads(filled: &Device, interval: u64, depth: usize, reads: u64) -> f64 {
     let mut host = Host::new(filled.clone(), false, Nanos(0));
     host.sync();
-    let mut numbers = Numbers(interval);
+    let mut numbers = Numbers::new(interval);
     let spans = (0..reads).map(|_| Span {
         offset: numbers.below(1024 * MIB / interval) * interval,
         len: 4 * KIB,

@@ -5,7 +5,7 @@ use std::thread;
 use figures::{Row, Value};
 
 use super::{
-    collecting::{Layout, Others, Outcome, run, without_collecting},
+    collecting::{Collected, Layout, Others, run, without_collecting},
     device::without_separation,
     host::MIB,
     placement::Target,
@@ -54,8 +54,8 @@ pub fn collecting(target: &Target, (name, size): Size) -> Vec<Row> {
     rows
 }
 
-fn of_outcome(case: &str, layout: &str, outcome: &Outcome) -> Row {
-    let Outcome { counters, wear, .. } = outcome;
+fn of_outcome(case: &str, layout: &str, outcome: &Collected) -> Row {
+    let Collected { counters, wear, .. } = outcome;
     let refused = counters.hints_no_room + counters.hints_worn_die + counters.hints_unmapped;
     [
         ("new_mib_per_s", outcome.fresh),

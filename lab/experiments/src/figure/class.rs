@@ -136,7 +136,7 @@ impl Comparison {
 pub fn compare(figure: &Figure, measured: Option<&Measured>) -> Result<Comparison, FigureError> {
     let error = |mistake| FigureError::Measured {
         figure: figure.name.clone(),
-        mistake,
+        mistake: Box::new(mistake),
     };
     let mut values = Vec::new();
     for published in &figure.published {
@@ -183,7 +183,7 @@ pub fn compare(figure: &Figure, measured: Option<&Measured>) -> Result<Compariso
 pub(super) fn check_use(figure: &Figure, measured: &Measured) -> Result<(), FigureError> {
     let error = |mistake| FigureError::Measured {
         figure: figure.name.clone(),
-        mistake,
+        mistake: Box::new(mistake),
     };
     if let Some(name) = figure.parameters.not_read().first() {
         return Err(error(Mistake::NotRead((*name).to_owned())));

@@ -24,7 +24,7 @@ pub enum FigureError {
         /// Line, from 1.
         line: usize,
         /// The mistake, and the remedy.
-        mistake: Mistake,
+        mistake: Box<Mistake>,
     },
     /// A module and the figure's file do not fit together.
     #[error("{figure}: {mistake}")]
@@ -32,7 +32,7 @@ pub enum FigureError {
         /// The figure.
         figure: String,
         /// The mistake, and the remedy.
-        mistake: Mistake,
+        mistake: Box<Mistake>,
     },
     /// A reference is no JSON of this form.
     #[error("{}: {source}; `cargo lab experiments --keep` writes it anew", .file.display())]

@@ -29,7 +29,7 @@ fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
             ("conventional", conventional, theirs),
         ] {
             measured.push(&format!("{series}, time"), workload, seconds, Unit::Seconds);
-            let cleaned = work.counters.cleaned_blocks * lfs_sim::BLOCK.0 >> 20;
+            let cleaned = (work.counters.cleaned_blocks * lfs_sim::BLOCK.0) >> 20;
             measured.push(
                 &format!("{series}, cleaned beside"),
                 workload,

@@ -196,7 +196,7 @@ impl Parameters {
     fn error(&self, mistake: Mistake) -> FigureError {
         FigureError::Measured {
             figure: self.figure.clone(),
-            mistake,
+            mistake: Box::new(mistake),
         }
     }
 

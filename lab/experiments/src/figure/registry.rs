@@ -70,7 +70,7 @@ pub fn figures(root: &Path) -> Result<Vec<Figure>, FigureError> {
             let mistake = Mistake::NoFile((*name).to_owned());
             return Err(FigureError::Measured {
                 figure: (*name).to_owned(),
-                mistake,
+                mistake: Box::new(mistake),
             });
         }
     }

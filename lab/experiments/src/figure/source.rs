@@ -275,7 +275,7 @@ impl Checker<'_> {
         FigureError::Source {
             file: format!("experiments/{}.toml", self.name),
             line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
-            mistake,
+            mistake: Box::new(mistake),
         }
     }
 

@@ -415,7 +415,7 @@ fn doublings_make_no_bias_where_tasks_share_a_coin() {
                     }
                     let task = ORDER[access % ORDER.len()];
                     let weight = f64::from(programs.one_in);
-                    if now[task] * u64::from(programs.one_in) >> 32 == 0 {
+                    if (now[task] * u64::from(programs.one_in)) >> 32 == 0 {
                         programs.charge(Programs::EACH);
                         sum += weight;
                         stated += weight * (weight - 1.0) + 2.0 * weight * covered[task];
