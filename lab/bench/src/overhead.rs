@@ -299,7 +299,7 @@ impl Overhead {
             ("fio's processor time for a read, more", Round::lost_pct),
         ];
         let measures = &measures[..2 + usize::from(self.has_alone)];
-        let verdict = |(measure, value): &(&str, &dyn Fn(&Round) -> f64)| {
+        let verdict = |(measure, value): &(&str, Measure)| {
             let all = self.rounds.iter().map(value);
             let least = all.clone().fold(f64::INFINITY, f64::min);
             let most = all.fold(f64::NEG_INFINITY, f64::max);

@@ -47,6 +47,16 @@ pub struct Options {
     pub report: Option<PathBuf>,
 }
 
+/// Whether its module is known to come to a result.
+fn is_built(figure: &Figure) -> bool {
+    registry::module(&figure.name).is_some() && figure.needs.is_none()
+}
+
+/// Whether it has a module, and is asked for by its whole name.
+fn is_named(options: &Options, figure: &Figure) -> bool {
+    registry::module(&figure.name).is_some() && options.only.contains(&figure.name)
+}
+
 fn tier(text: &str) -> Result<Tier, String> {
     match text {
         "V" => Ok(Tier::V),
@@ -72,7 +82,7 @@ pub fn run(options: &Options, stop: &Arc<AtomicBool>) -> Result<bool> {
     let figures = selected(options, registry::figures(root)?)?;
     let (built, others): (Vec<Figure>, Vec<Figure>) = figures
         .into_iter()
-        .partition(|figure| registry::module(&figure.name).is_some());
+        .partition(|figure| is_built(figure) || is_named(options, figure));
     let jobs = options
         .jobs
         .or_else(|| thread::available_parallelism().ok());
