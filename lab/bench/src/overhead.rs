@@ -13,15 +13,14 @@
 //! Beside them: IOPS, one in how many reads was counted, and how far the sum is off. The trace is the
 //! installed program with its own bound; filters are some that let nothing pass, or only fio's file.
 //!
-//! Where a trace is to have settled (docs/trace.md, "Cost"), fio has run for so long before anything is
-//! measured. *One in*, the sum, and what the trace itself tells of its cost are those of the whole trace.
-//! Other cases are a trace from its first moment on: fio runs already when the programs are attached.
+//! A trace costs more at first, and pays that back (docs/trace.md, "Cost"): where `settle` is given, fio
+//! has run for so long before anything is measured. *One in*, the sum, and what the trace itself tells of
+//! its cost are those of the whole trace.
 //! Last, the memory of the collector: resident memory, and the content of its BPF maps.
 
 use std::{
     ffi::OsString,
     fs,
-    os::fd::OwnedFd,
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -82,32 +81,17 @@ struct OverheadCase {
     layer: &'static str,
     counts: Counted,
     fio: &'static [&'static str],
-    when: When,
-}
-
-/// The seconds of a trace that are measured.
-#[derive(Clone, Copy, PartialEq)]
-enum When {
-    /// `measured` ones, after others of fio.
-    After { settle: u64, measured: u64 },
-    /// The first ones.
-    First(u64),
+    /// Seconds before those that are measured, and these.
+    settle: u64,
+    measured: u64,
 }
 
 /// A trace of a few seconds.
-const SHORT: When = When::After {
-    settle: 1,
-    measured: 3,
-};
+const SHORT: (u64, u64) = (1, 3);
 /// A trace that has settled; the measured time holds several windows.
-const LONG: When = When::After {
-    settle: 10,
-    measured: 16,
-};
-/// Seconds that fio runs alone.
-const ALONE: u64 = 10;
+const LONG: (u64, u64) = (15, 20);
 
-const CASES: [OverheadCase; 15] = [
+const CASES: [OverheadCase; 11] = [
     case(
         "direct, one at a time",
         "fs",
@@ -179,34 +163,6 @@ const CASES: [OverheadCase; 15] = [
         CACHED,
         LONG,
     ),
-    case(
-        "direct, 32 at a time, first 5 s",
-        "fs",
-        Counted::File,
-        DIRECT_32,
-        When::First(5),
-    ),
-    case(
-        "direct, 32 at a time, first 20 s",
-        "fs",
-        Counted::File,
-        DIRECT_32,
-        When::First(20),
-    ),
-    case(
-        "from the page cache, first 5 s",
-        "syscall",
-        Counted::File,
-        CACHED,
-        When::First(5),
-    ),
-    case(
-        "from the page cache, first 20 s",
-        "syscall",
-        Counted::File,
-        CACHED,
-        When::First(20),
-    ),
 ];
 
 const fn case(
@@ -214,24 +170,24 @@ const fn case(
     layer: &'static str,
     counts: Counted,
     fio: &'static [&'static str],
-    when: When,
+    (settle, measured): (u64, u64),
 ) -> OverheadCase {
     OverheadCase {
         name,
         layer,
         counts,
         fio,
-        when,
+        settle,
+        measured,
     }
 }
 
 /// One round of a case.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Round {
-    /// 0 where fio does not run alone.
     iops_alone: f64,
     iops_traced: f64,
-    /// fio's processor time for a read, in nanoseconds; 0 likewise.
+    /// fio's processor time for a read, in nanoseconds.
     fio_ns_alone: f64,
     fio_ns_traced: f64,
     /// Percent of one processor's time.
@@ -259,8 +215,6 @@ impl Round {
 pub(super) struct Overhead {
     layer: &'static str,
     case: &'static str,
-    /// Whether fio ran alone, too.
-    has_alone: bool,
     rounds: Vec<Round>,
 }
 
@@ -275,38 +229,36 @@ impl Overhead {
             let samples: Vec<f64> = self.rounds.iter().map(value).collect();
             report.figure(self.case, self.layer, quantity, &samples);
         };
-        if self.has_alone {
-            keep("fio_lost_pct", Round::lost_pct);
-            keep("iops_alone", |round| round.iops_alone);
-        }
+        keep("fio_lost_pct", Round::lost_pct);
         keep("programs_pct", |round| round.programs_pct);
         keep("collector_pct", |round| round.collector_pct);
+        keep("iops_alone", |round| round.iops_alone);
         keep("one_in", |round| round.one_in);
         keep("counted", |round| round.counted);
         keep("told_pct", |round| round.told_pct);
     }
 
-    fn verdicts(&self) -> Vec<Verdict> {
+    fn verdicts(&self) -> [Verdict; 3] {
         let what = format!("trace --layer {}, fio {}", self.layer, self.case);
         let cost = |round: &Round| round.programs_pct + round.collector_pct;
-        type Measure = fn(&Round) -> f64;
-        let measures: [(_, Measure); 3] = [
-            ("programs and collector, of a processor", cost),
+        [
+            (
+                "programs and collector, of a processor",
+                &cost as &dyn Fn(&Round) -> f64,
+            ),
+            ("fio's processor time for a read, more", &Round::lost_pct),
             (
                 "programs and collector from the beginning, as told",
-                |round: &Round| round.told_pct,
+                &|round: &Round| round.told_pct,
             ),
-            ("fio's processor time for a read, more", Round::lost_pct),
-        ];
-        let measures = &measures[..2 + usize::from(self.has_alone)];
-        let verdict = |(measure, value): &(&str, Measure)| {
+        ]
+        .map(|(measure, value)| {
             let all = self.rounds.iter().map(value);
             let least = all.clone().fold(f64::INFINITY, f64::min);
             let most = all.fold(f64::NEG_INFINITY, f64::max);
             let what = format!("{what}: {measure} ({least:.2} to {most:.2} %)");
             Verdict::at_most(what, self.median(value), BOUND, " %")
-        };
-        measures.iter().map(verdict).collect()
+        })
     }
 }
 
@@ -341,7 +293,7 @@ const HEADING: &str = "layer    reads of 4 KiB by fio                          I
 pub struct OverheadArgs {
     #[command(flatten)]
     pub(super) common: Common,
-    /// Only the cases of a trace that has settled, or of its first seconds: some 7 minutes for each run
+    /// Only the cases of a trace that has settled: some 7 minutes for each run
     #[arg(long)]
     settled: bool,
 }
@@ -359,7 +311,7 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
     };
     report.heading(HEADING);
     let mut peak = Bytes::ZERO;
-    let wanted = |case: &&OverheadCase| !args.settled || case.when != SHORT;
+    let wanted = |case: &&OverheadCase| !args.settled || case.settle == LONG.0;
     for case in CASES.iter().filter(wanted) {
         let mut rounds = Vec::new();
         for round in 0..common.runs {
@@ -376,7 +328,6 @@ pub(super) fn measure(args: &OverheadArgs, report: &mut Report) -> Result<()> {
         let overhead = Overhead {
             layer: case.layer,
             case: case.name,
-            has_alone: !matches!(case.when, When::First(_)),
             rounds,
         };
         overhead.keep(report);
@@ -404,24 +355,17 @@ struct TestBed {
 
 impl TestBed {
     fn round(&self, case: &OverheadCase, round: usize, peak: &mut Bytes) -> Result<Round> {
-        let (settle, measured) = match case.when {
-            When::After { settle, measured } => (settle, measured),
-            When::First(seconds) => return self.first(case, seconds, peak),
-        };
         let mut result = Round::default();
         for turn in 0..3 {
             match (round + turn) % 3 {
                 0 => {
-                    let fio = self.fio(case, 1, measured.min(ALONE), &mut || {})?;
+                    let fio = self.fio(case, SHORT.0, &mut || {})?;
                     result.iops_alone = fio.iops;
                     result.fio_ns_alone = fio.busy;
                 }
                 1 => {
                     let mut trace = Trace::start(self, case)?;
-                    // Loading the programs is over.
-                    sleep(Duration::from_millis(300));
-                    trace.begin();
-                    let fio = self.fio(case, settle, measured, &mut || trace.begin())?;
+                    let fio = self.fio(case, case.settle, &mut || trace.begin())?;
                     let made = fio.reads;
                     let told = trace.finish(peak)?;
                     result.iops_traced = fio.iops;
@@ -433,9 +377,10 @@ impl TestBed {
                 }
                 _ => {
                     let mut trace = Trace::start(self, case)?;
-                    let statistics = statistics()?;
+                    let statistics = linux_abi::bpf::enable_run_time()
+                        .context("switching the statistics of BPF programs on")?;
                     let (mut began, mut before) = (Instant::now(), (0, 0));
-                    let fio = self.fio(case, settle, measured, &mut || {
+                    let fio = self.fio(case, case.settle, &mut || {
                         (began, before) = (Instant::now(), trace.programs());
                     })?;
                     let after = trace.programs();
@@ -452,44 +397,8 @@ impl TestBed {
         Ok(result)
     }
 
-    /// The first `seconds` of a trace, while fio runs.
-    fn first(&self, case: &OverheadCase, seconds: u64, peak: &mut Bytes) -> Result<Round> {
-        let statistics = statistics()?;
-        let mut told: Option<Result<(Told, f64)>> = None;
-        let mut result = Round::default();
-        // Time for reading the file first, and for loading the programs.
-        let fio = self.fio(case, 3, seconds + 4, &mut || {
-            told = Some((|| {
-                let mut trace = Trace::start(self, case)?;
-                sleep(Duration::from_secs(seconds));
-                let (runs, time) = trace.programs();
-                let took = trace.began.elapsed().as_secs_f64();
-                result.programs_pct = time as f64 / 1e9 / took * 100.0;
-                result.program_ns = time as f64 / runs.max(1) as f64;
-                result.program_runs = runs as f64 / took;
-                trace.finish(peak).map(|told| (told, took))
-            })());
-        })?;
-        drop(statistics);
-        let (told, took) = told.context("fio did not begin")??;
-        result.iops_traced = fio.iops;
-        result.fio_ns_traced = fio.busy;
-        result.program_runs /= fio.iops;
-        result.collector_pct = told.busy * 100.0;
-        result.one_in = told.one_in;
-        result.counted = told.reads as f64 / (fio.iops * took);
-        result.told_pct = told.percent;
-        Ok(result)
-    }
-
-    /// Run fio for `measured` seconds; `settled` is called when these begin.
-    fn fio(
-        &self,
-        case: &OverheadCase,
-        settle: u64,
-        measured: u64,
-        settled: &mut dyn FnMut(),
-    ) -> Result<Speed> {
+    /// Run fio; `settled` is called when the time begins that is measured.
+    fn fio(&self, case: &OverheadCase, settle: u64, settled: &mut dyn FnMut()) -> Result<Speed> {
         let mut name = OsString::from("--filename=");
         name.push(&self.file);
         let child = Command::new("fio")
@@ -500,7 +409,7 @@ impl TestBed {
                 "--randseed=7",
                 "--output-format=json",
             ])
-            .arg(format!("--runtime={measured}"))
+            .arg(format!("--runtime={}", case.measured))
             .arg(format!("--ramp_time={settle}"))
             .args(case.fio)
             .arg(name)
@@ -516,11 +425,6 @@ impl TestBed {
         ensure!(output.status.success(), "fio: {}\n{text}", output.status);
         Speed::parse(&text, settle)
     }
-}
-
-/// The times of BPF programs, as long as it is there.
-fn statistics() -> Result<OwnedFd> {
-    linux_abi::bpf::enable_run_time().context("switching the statistics of BPF programs on")
 }
 
 /// The report of fio.
@@ -618,8 +522,10 @@ impl Trace {
         let limit = Instant::now() + Duration::from_secs(30);
         while trace.attached() < 5 {
             ensure!(Instant::now() < limit, "the trace does not begin");
-            sleep(Duration::from_millis(5));
+            sleep(Duration::from_millis(50));
         }
+        // Loading the programs is over.
+        sleep(Duration::from_millis(300));
         trace.begin();
         Ok(trace)
     }
@@ -660,15 +566,17 @@ impl Trace {
     }
 
     fn processor_time(&self) -> Duration {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.id()));
-        let times = tasks.into_iter().flatten().flatten().map(|task| {
-            let path = task.path().join("schedstat");
-            let text = fs::read_to_string(path).unwrap_or_default();
-            // The time on a processor comes first, in nanoseconds (Documentation/scheduler/sched-stats.rst).
-            let time = text.split_whitespace().next().map(str::parse::<u64>);
-            time.and_then(Result::ok).unwrap_or(0)
-        });
-        Duration::from_nanos(times.sum())
+        let path = format!("/proc/{}/stat", self.id());
+        let text = fs::read_to_string(path).unwrap_or_default();
+        // The name of the program may hold anything.
+        let after = text.rsplit_once(')').map_or("", |(_, after)| after);
+        let fields: Vec<u64> = after
+            .split_whitespace()
+            .map(|field| field.parse().unwrap_or(0))
+            .collect();
+        // utime and stime, in hundredths of a second (proc(5)).
+        let ticks = fields.get(11).unwrap_or(&0) + fields.get(12).unwrap_or(&0);
+        Duration::from_millis(ticks * 1000 / rustix::param::clock_ticks_per_second())
     }
 
     fn finish(&mut self, peak: &mut Bytes) -> Result<Told> {

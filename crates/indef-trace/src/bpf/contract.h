@@ -32,15 +32,7 @@
 /* Bytes of a file system's UUID. */
 #define UUID_BYTES 16
 /* Words that fill the rest of a cache line. */
-#define LINE_WORDS 5
-/* Programs do not choose fewer than one in so many, or twice that, by themselves. */
-#define RAREST 65536
-/*
- * The nanoseconds that a chosen access is charged: before any filter has seen it, and when it is
- * counted. Both are about what the programs of both layers need for it (docs/figures.md).
- */
-#define LOOK_CHARGE 200
-#define COUNT_CHARGE 400
+#define LINE_WORDS 6
 
 /* How a range was accessed; a field of struct range_key. */
 enum range_kind {
@@ -214,8 +206,8 @@ struct config {
 	__u32 pid_ns;
 	/* Whether only bios of `devices`, and of mounted Btrfs file systems, can count. */
 	__u8 only_devices;
-	/* Whether the programs' cost has a bound: accesses are charged. */
-	__u8 is_bounded;
+	/* Whether chosen accesses are counted in `state.chosen` even where all are chosen. */
+	__u8 counts_chosen;
 	__u16 reserved;
 };
 
@@ -223,24 +215,17 @@ struct config {
 struct state {
 	/*
 	 * Which accesses count. In the lower half, one in how many is chosen; in the upper one, how
-	 * many a chosen one stands for, or 0 if none counts now. User space sets both at once, and
-	 * programs double both where an allowance is spent.
+	 * many a chosen one stands for, or 0 if none counts now. User space sets both at once.
 	 */
 	__u64 sampling;
 	/* Counts how often the programs were attached; what began in an earlier window is over. */
 	__u32 window;
-	/* Which tasks are chosen when: set anew, by chance, before `sampling` is. */
+	/* Chosen anew for each trace: which tasks are chosen when. */
 	__u32 salt;
-	/* After a doubling, so many nanoseconds may be charged before the next one. */
-	__u64 step;
 	/* What the programs write lies in other cache lines than what each of them reads. */
 	__u64 line[LINE_WORDS];
-	/* Nanoseconds that were charged, and the sum at which fewer are chosen. */
-	__u64 charged;
-	__u64 limit;
-	/* Accesses that were chosen where not all are, or is_bounded, and what they stand for. */
+	/* Accesses that were chosen where not all are. */
 	__u64 chosen;
-	__u64 counted;
 	/* Sum over them of weight * (weight - 1): the variance of the sum of all counts. */
 	__u64 variance;
 	/* What comes to it because one choice covered several calls (syscall layer). */

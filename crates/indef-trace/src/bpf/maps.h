@@ -54,35 +54,6 @@ static __always_inline void lost(__u64 *counter)
 }
 
 /*
- * The bound of the cost, between two looks of user space: whoever does something for a chosen
- * access charges what that costs. When the allowance is spent, half as many are chosen, at once,
- * and half as many again after each further step: so whatever happens, an allowance lasts, and a
- * burst begins exactly.
- *
- * That is without bias: an access is chosen with a probability that only earlier ones have settled,
- * and its weight is one over it. (Sums less the truth are a martingale; and where tasks share a
- * coin, see toss_for_task.)
- */
-static __always_inline void charge(__u64 cost)
-{
-	__u64 charged, limit, sampling;
-
-	if (!config.is_bounded)
-		return;
-	charged = __sync_fetch_and_add(&state.charged, cost) + cost;
-	limit = *(volatile __u64 *)&state.limit;
-	if (charged < limit)
-		return;
-	/* Of several processors that come here at once, one goes on. */
-	if (__sync_val_compare_and_swap(&state.limit, limit, charged + state.step) != limit)
-		return;
-	sampling = *(volatile __u64 *)&state.sampling;
-	/* What user space sets meanwhile stays. */
-	if (sampling >> 32 && (__u32)sampling < RAREST)
-		__sync_val_compare_and_swap(&state.sampling, sampling, sampling << 1);
-}
-
-/*
  * Sampling: `one_in` of the accesses are chosen, each by a coin of its own, and a chosen one counts
  * `weight` times. The coin is tossed before anything is looked up.
  */
@@ -90,12 +61,10 @@ static __always_inline __u32 toss(void)
 {
 	__u64 sampling = *(volatile __u64 *)&state.sampling;
 	__u32 one_in = sampling;
-	__u32 weight = sampling >> 32;
 
-	if (!weight || (one_in > 1 && (__u64)bpf_get_prandom_u32() * one_in >> 32))
+	if (one_in > 1 && (__u64)bpf_get_prandom_u32() * one_in >> 32)
 		return 0;
-	charge(LOOK_CHARGE);
-	return weight;
+	return sampling >> 32;
 }
 
 /* The part of time for which the choice of a task holds: a tick of the kernel's clock, 1 to 10 ms.
@@ -105,41 +74,24 @@ static __always_inline __u64 epoch(void)
 	return bpf_jiffies64();
 }
 
-/* The choices of tasks that hold now: those of another tick, or with another salt, are others. */
-static __always_inline __u64 this_choice(void)
-{
-	return epoch() << 32 | *(volatile __u32 *)&state.salt;
-}
-
 /*
  * The same, but all accesses of a task within a short time share one coin: what begins where the
  * last one ended is still seen to do so.
- *
- * The coin is a number that is compared with one over `one_in`. As long as it holds, `one_in` only
- * grows: a task that is chosen stays so with the probability by which the weight grows, and one
- * that is not never is. So a doubling that a task's own coin has led to makes no bias. When user
- * space sets `one_in`, it has not seen anything of this tick, and sets another salt, which makes
- * other coins; `sampling` is read first.
  */
 static __always_inline __u32 toss_for_task(__u32 tid)
 {
 	__u64 sampling = *(volatile __u64 *)&state.sampling;
 	__u32 one_in = sampling;
-	__u32 weight = sampling >> 32;
-	__u64 mixed, choice;
+	__u64 mixed;
 
-	if (!weight)
-		return 0;
 	if (one_in > 1) {
-		choice = this_choice();
-		mixed = ((choice >> 32) << 22 ^ tid) * 0x9e3779b97f4a7c15ull + (__u32)choice;
+		mixed = (epoch() << 22 ^ tid) * 0x9e3779b97f4a7c15ull + state.salt;
 		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
 		mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93ull;
 		if ((mixed >> 32) * one_in >> 32)
 			return 0;
 	}
-	charge(LOOK_CHARGE);
-	return weight;
+	return sampling >> 32;
 }
 
 /* A chosen access is counted. */
@@ -147,20 +99,18 @@ static __always_inline void note_chosen(__u32 weight)
 {
 	if (weight > 1)
 		__sync_fetch_and_add(&state.variance, (__u64)weight * (weight - 1));
-	if (weight > 1 || config.is_bounded) {
+	if (weight > 1 || config.counts_chosen)
 		__sync_fetch_and_add(&state.chosen, 1);
-		__sync_fetch_and_add(&state.counted, weight);
-	}
 }
 
 /*
- * Accesses that one choice covers vary together: with each earlier one, whose weight was w, this
- * one adds 2 weight (w - 1) to the variance. `covered` is the sum of w - 1 over them.
+ * A choice that covers n counted accesses adds weight (weight - 1) n² to the variance, not n times
+ * weight (weight - 1): note what the one after `covered` others adds to the difference.
  */
 static __always_inline void note_covered(__u32 weight, __u64 covered)
 {
 	if (weight > 1 && covered)
-		__sync_fetch_and_add(&state.common, 2 * (__u64)weight * covered);
+		__sync_fetch_and_add(&state.common, 2 * (__u64)weight * (weight - 1) * covered);
 }
 
 /* Send what was counted of a range. The ring's reader looks often enough: it is not woken. */

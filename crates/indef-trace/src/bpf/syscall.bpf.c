@@ -50,8 +50,8 @@ struct call {
 	__u32 weight;
 	/* state.window when it was entered. */
 	__u32 window;
-	/* The last choice of the task, and the sum of weight - 1 over what it has covered. */
-	__u64 choice;
+	/* The epoch of the last choice, and how many accesses and runs it has covered. */
+	__u64 epoch;
 	__u64 covered;
 	/* What was learned of the inode of the last access, as long as it is still that file. */
 	__u64 known_inode;
@@ -126,16 +126,15 @@ static __always_inline __u32 file_of_task(struct inode *inode)
 static __always_inline void note_of_task(__u32 weight)
 {
 	struct call *call = call_of_task(0);
-	__u64 now = this_choice();
+	__u64 now = epoch();
 
 	if (weight <= 1 || !call)
 		return;
-	if (call->choice != now) {
-		call->choice = now;
+	if (call->epoch != now) {
+		call->epoch = now;
 		call->covered = 0;
 	}
-	note_covered(weight, call->covered);
-	call->covered += weight - 1;
+	note_covered(weight, call->covered++);
 }
 
 static __always_inline void end_run(const struct run *run)
@@ -188,7 +187,6 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 		key.file = intern_below(file);
 	if (!key.file)
 		return 0;
-	charge(COUNT_CHARGE);
 	is_direct = BPF_CORE_READ(file, f_flags) & O_DIRECT;
 	if (config.raw)
 		send_access(&key, 0, is_direct);
@@ -627,7 +625,6 @@ static __always_inline void end_fault(const struct fault *fault)
 	};
 	struct counters more = { .count = fault->weight, .reads = fault->weight };
 
-	charge(COUNT_CHARGE);
 	count(&key, &more);
 	note_chosen(fault->weight);
 	note_of_task(fault->weight);

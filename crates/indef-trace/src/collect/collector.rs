@@ -178,7 +178,7 @@ impl Collector {
         for run in self.programs.take_cut() {
             let (range, counters) = of_run(&run);
             self.cut += variance(counters.count);
-            self.sampler.chose_also(counters.count);
+            self.sampler.chose_also();
             self.intake.count(&range, &counters);
         }
     }
@@ -398,7 +398,7 @@ impl Collector {
         // An estimate may fall; what was handed out stays.
         drained.sampled.common += common.saturating_sub(self.common);
         self.common = self.common.max(common);
-        let spent = self.sampler.spent(&self.programs, self.intake.busy());
+        let spent = self.sampler.spent(self.intake.busy());
         drained.spent.add(spent.since(self.spent));
         self.spent = spent;
         let lost = lost + state.lost_tasks + state.lost_files;

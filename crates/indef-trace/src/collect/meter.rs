@@ -35,6 +35,11 @@ pub(super) fn thread_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
 }
 
+/// Whether this process may read the programs' times.
+pub(super) fn is_permitted() -> bool {
+    bpf::enable_run_time().is_ok()
+}
+
 /// A loaded BPF program.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watched {
@@ -112,16 +117,6 @@ pub(super) struct Measured {
     pub(super) own: f64,
     /// Chosen accesses per second since the last measurement.
     pub(super) chosen: f64,
-    /// Its length, in seconds.
-    pub(super) took: f64,
-}
-
-/// Accesses since a measurement began.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Accesses {
-    pub(super) chosen: u64,
-    /// Estimated: with those that were not.
-    pub(super) seen: u64,
 }
 
 /// Measures again and again.
@@ -160,13 +155,13 @@ impl Meter {
     }
 
     /// End the measurement, if it is long enough. `own` is the collector's processor time so far, `chosen`
-    /// the number of chosen accesses, `here` are those of this measurement.
+    /// the number of chosen accesses, `now_chosen` that of this measurement, which were one in `one_in`.
     pub(super) fn end(
         &mut self,
         programs: &[Watched],
         own: Duration,
         chosen: u64,
-        here: Accesses,
+        (now_chosen, one_in): (u64, u32),
     ) -> Option<Measured> {
         let begun = self.begun.take_if(|begun| begun.at.elapsed() >= SHORTEST)?;
         let now = Instant::now();
@@ -177,12 +172,12 @@ impl Meter {
         let share = own.saturating_sub(own_before).as_secs_f64() / since;
         self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
         let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
-        let took = (now - begun.at).as_secs_f64();
         let (attached, staying) = match begun.statistics {
             Some(_) => runs.shares_since(begun.runs, now - begun.at),
             None => {
-                let time = here.chosen as f64 * ASSUMED_CHOSEN + here.seen as f64 * ASSUMED_SEEN;
-                (time / took, 0.0)
+                let rate = now_chosen as f64 / (now - begun.at).as_secs_f64();
+                let seen = rate * f64::from(one_in);
+                (rate * ASSUMED_CHOSEN + seen * ASSUMED_SEEN, 0.0)
             }
         };
         self.due = now + EVERY;
@@ -191,7 +186,6 @@ impl Meter {
             staying,
             own: self.own,
             chosen,
-            took,
         })
     }
 
@@ -235,10 +229,9 @@ mod tests {
     fn a_measurement_is_not_shorter_than_it_tells_something() {
         let mut meter = Meter::new();
         meter.begin(&[]);
-        let none = Accesses::default();
-        assert!(meter.end(&[], Duration::ZERO, 0, none).is_none());
+        assert!(meter.end(&[], Duration::ZERO, 0, (0, 1)).is_none());
         std::thread::sleep(SHORTEST);
-        let cost = meter.end(&[], Duration::from_secs(1), 500, none);
+        let cost = meter.end(&[], Duration::from_secs(1), 500, (500, 1));
         let cost = cost.unwrap();
         assert!(cost.own > 0.0 && cost.chosen > 100.0, "{cost:?}");
         meter.expect(0.5);

@@ -13,16 +13,14 @@
 //! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
 //!
 //! The modules use one another in one direction: `collector` → `sampler` → `programs`, `intake`, `files`,
-//! `meter` → `config` (with `overlay`), `sampling`, `sources`, `tallies` → `wire` → `control` (with `windows`), `contract`, which is
+//! `meter` → `config` (with `overlay`), `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
 //! generated from `bpf/contract.h`.
 
-mod account;
 mod btrfs;
 mod collector;
 mod config;
 #[allow(unsafe_code, reason = "derived for the generated structures")]
 mod contract;
-mod control;
 mod drained;
 mod error;
 mod files;

@@ -4,30 +4,23 @@
 //! anything is chosen. They are attached before it, and detached one slot after it: what began in the
 //! window has time to be seen to its end.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
-    account::{Account, Rest},
-    contract::State,
-    control::{Choice, Control, Cost},
     drained::Windowed,
     error::TraceError,
-    meter::{Accesses, Meter, thread_time},
-    options::{Layer, TraceOptions},
+    meter::{Meter, thread_time},
+    options::TraceOptions,
     programs::Programs,
-    sampling::{Sampling, Spent},
-    windows::{Between, SLOT, Window, Windows, longest},
+    sampling::{Choice, Control, Cost, Sampling, Spent},
+    windows::{Between, Window, Windows, longest},
     wire,
 };
 
+/// About the length of a slot.
+const SLOT: Duration = Duration::from_millis(50);
 /// Calls that come sooner do not begin another slot: attaching would cost more than it tells.
 const SHORTEST_SLOT: Duration = Duration::from_millis(40);
-
-/// A tick of the kernel's clock, at most.
-const TICK: Duration = Duration::from_millis(10);
 
 /// A change of `k` after which the cost is measured again at once (a natural logarithm).
 const MUCH: f64 = 0.2;
@@ -53,9 +46,10 @@ enum Slot {
 struct Open {
     choice: Choice,
     /// The programs' sums when it began.
-    state: State,
-    /// Weights of accesses of it that the programs did not count, and the sum of their squares.
-    also: (f64, f64),
+    chosen: u64,
+    common: u64,
+    /// Accesses of it that the programs did not count.
+    also: u64,
 }
 
 pub(super) struct Sampler {
@@ -70,16 +64,16 @@ pub(super) struct Sampler {
     open: Option<Open>,
     /// The windows since they were last asked for, if some stand for more than themselves.
     windowed: Option<Windowed>,
-    /// Whether accesses of a task within a tick share a coin.
-    shares_coins: bool,
     /// When the programs were attached.
     started: Instant,
     /// Processor time of taking the counts.
     own: Duration,
-    /// Time in the programs.
-    account: Account,
-    /// Their share of a processor in the last window that was measured.
-    share: f64,
+    /// Time in the programs, up to `charged`.
+    programs: Duration,
+    charged: Instant,
+    /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
+    /// measurement.
+    shares: Option<(f64, f64)>,
     /// Processor time of attaching them last, and detaching them again.
     attaching: Duration,
 }
@@ -111,23 +105,23 @@ impl Sampler {
             slots: 0,
             open: None,
             windowed: None,
-            shares_coins: options.layer == Layer::Syscall,
             started: now,
             own: Duration::ZERO,
-            account: Account::begin(now),
-            share: 0.0,
+            programs: Duration::ZERO,
+            charged: now,
+            shares: None,
             attaching: Duration::ZERO,
         };
+        programs.variables.set_salt(random());
         sampler.begin_slot();
-        sampler.tell(programs, Duration::ZERO);
+        sampler.tell(programs);
         sampler
     }
 
     /// The programs were attached: the first look at their cost begins.
     pub(super) fn start(&mut self, programs: &Programs) {
         let now = Instant::now();
-        (self.started, self.began) = (now, now);
-        self.account = Account::begin(now);
+        (self.started, self.began, self.charged) = (now, now, now);
         if let Plan::Bounded(_, meter) = &mut self.plan {
             meter.begin(programs.watched());
         }
@@ -156,21 +150,16 @@ impl Sampler {
 
     fn next_slot(&mut self, programs: &mut Programs, reader: Duration) -> Result<(), TraceError> {
         let before = self.slot;
-        let state = programs.variables.state();
-        let ended = self.open.filter(|_| before == Slot::Window);
-        // Where each slot is a window, all of it may change with the next one.
-        if let Some(open) = ended.filter(|open| open.choice.pauses == 1) {
-            self.learn(programs, &open, &state, reader);
-        }
         self.begin_slot();
-        // Otherwise, how long a window is does not depend on what there is to do after it.
+        // First: how long a window is does not depend on what there is to do after it.
         if before == Slot::Window && self.slot != Slot::Window {
-            self.tell(programs, reader);
+            programs.variables.set_sampling(1, 0);
         }
-        if let Some(open) = ended.filter(|open| open.choice.pauses > 1) {
-            self.learn(programs, &open, &state, reader);
+        if let (Some(open), Slot::Window) = (self.open, before) {
+            self.note_window(open.choice.pauses);
+            self.measure(programs, open, reader);
         }
-        self.count_programs(before, &state);
+        self.charge(before);
         if self.slot == Slot::Window {
             self.end_window(programs);
         }
@@ -189,14 +178,7 @@ impl Sampler {
         if let (Plan::Bounded(_, meter), Slot::Window) = (&mut self.plan, self.slot) {
             meter.begin(programs.watched());
         }
-        if self.slot == Slot::Window {
-            // What was seen of a tick must not settle what is chosen in the rest of it: the tasks of that
-            // tick have shown their coins.
-            if self.shares_coins && ended.is_some() && state.sampling as u32 > 1 {
-                thread::sleep(TICK);
-            }
-            self.tell(programs, reader);
-        }
+        self.tell(programs);
         Ok(())
     }
 
@@ -216,29 +198,25 @@ impl Sampler {
     }
 
     /// Let the programs choose, if this is a window.
-    fn tell(&mut self, programs: &mut Programs, reader: Duration) {
-        let variables = &mut programs.variables;
+    fn tell(&mut self, programs: &mut Programs) {
         if self.slot != Slot::Window {
-            variables.set_sampling(1, 0, 0);
+            programs.variables.set_sampling(1, 0);
             return;
         }
-        let pauses = self.windows.pauses();
         let choice = match &self.plan {
             Plan::Fixed(choice) => *choice,
-            Plan::Bounded(control, _) => {
-                let spent = self.account.time() + self.own + reader;
-                let elapsed = self.started.elapsed().as_secs_f64();
-                let debt = control.debt(spent.as_secs_f64(), elapsed);
-                variables.allow(control.allowance(debt, pauses));
-                control.choice(pauses)
-            }
+            Plan::Bounded(control, _) => control.choice(self.windows.pauses()),
         };
+        let state = programs.variables.state();
         self.open = Some(Open {
             choice,
-            state: variables.state(),
-            also: (0.0, 0.0),
+            chosen: state.chosen,
+            common: state.common,
+            also: 0,
         });
-        variables.set_sampling(choice.one_in, choice.weight(), random());
+        programs
+            .variables
+            .set_sampling(choice.one_in, choice.weight());
     }
 
     /// A window has ended that stands for so many.
@@ -263,58 +241,30 @@ impl Sampler {
         self.windowed.is_some()
     }
 
-    /// Learn from a window that has ended; `state` is that of its end.
-    fn learn(&mut self, programs: &Programs, open: &Open, state: &State, reader: Duration) {
-        self.note_window(open.choice.pauses);
-        let seen = (state.counted - open.state.counted) as f64 / f64::from(open.choice.pauses);
-        // `sampling` has `one_in` in its lower half.
-        if let Plan::Bounded(control, meter) = &mut self.plan
-            && control.halved(open.choice, state.sampling as u32, seen)
-        {
-            meter.hurry();
-        }
-        self.measure(programs, open, state, reader);
-    }
-
-    fn measure(&mut self, programs: &Programs, open: &Open, state: &State, reader: Duration) {
+    fn measure(&mut self, programs: &Programs, open: Open, reader: Duration) {
         let own = self.own + reader;
         let Plan::Bounded(control, meter) = &mut self.plan else {
             return;
         };
-        let choice = open.choice;
-        let here = Accesses {
-            chosen: state.chosen - open.state.chosen,
-            seen: (state.counted - open.state.counted) / u64::from(choice.pauses),
-        };
-        let Some(measured) = meter.end(programs.watched(), own, state.chosen, here) else {
+        let chosen = programs.variables.state().chosen;
+        let Open { choice, .. } = open;
+        let here = (chosen - open.chosen, choice.one_in);
+        let Some(measured) = meter.end(programs.watched(), own, chosen, here) else {
             return;
         };
-        let charged = Duration::from_nanos(state.charged - open.state.charged).as_secs_f64();
-        let charged = charged / measured.took;
-        // Also in the slot after a window, in which nothing is chosen.
-        let rest = measured.attached - charged;
-        self.account.measured(Rest {
-            attached: rest + measured.staying,
-            paused: measured.staying,
-        });
-        self.share = measured.attached + measured.staying;
+        self.shares = Some((measured.attached + measured.staying, measured.staying));
         let pauses = f64::from(choice.pauses);
-        let after = if choice.pauses > 1 {
-            rest.max(0.0)
-        } else {
-            0.0
-        };
         let cost = Cost {
-            programs: (measured.attached + after) / pauses + measured.staying,
+            // Also in the slot after a window, when they cost less.
+            programs: measured.attached * (2.0 / pauses).min(1.0) + measured.staying,
             own: measured.own,
             attaching: match choice.pauses {
                 1 => 0.0,
                 _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
             },
-            rest: rest.max(0.0),
             chosen: measured.chosen,
         };
-        let spent = (self.account.time() + own).as_secs_f64();
+        let spent = (self.programs + own).as_secs_f64();
         let debt = control.debt(spent, self.started.elapsed().as_secs_f64());
         let longest = longest(self.slots);
         control.measured(cost, debt, longest);
@@ -327,39 +277,53 @@ impl Sampler {
         }
     }
 
-    /// Count the programs' time in a slot of this kind.
-    fn count_programs(&mut self, slot: Slot, state: &State) {
-        let is_attached = slot != Slot::Paused;
-        self.account
-            .count(is_attached, state.charged, Instant::now());
+    /// Charge the programs for the time since they were charged last, in a slot of this kind. Before the first
+    /// measurement they are charged for nothing: it charges them for all of it.
+    fn charge(&mut self, slot: Slot) {
+        let Some((attached, paused)) = self.shares else {
+            return;
+        };
+        let now = Instant::now();
+        let share = match slot {
+            Slot::Window | Slot::After => attached,
+            Slot::Paused => paused,
+        };
+        self.programs += (now - self.charged).mul_f64(share);
+        self.charged = now;
     }
 
-    /// An access of the last window was counted, with this weight, that the programs did not count.
-    pub(super) fn chose_also(&mut self, weight: u32) {
+    /// An access of the last window was counted that the programs did not count.
+    pub(super) fn chose_also(&mut self) {
         if let Some(open) = &mut self.open {
-            let weight = f64::from(weight);
-            open.also.0 += weight;
-            open.also.1 += weight * weight;
+            open.also += 1;
         }
     }
 
     /// The last window has ended, with all that was chosen in it. Accesses that end later than the
     /// slot after it are few.
     pub(super) fn end_window(&mut self, programs: &Programs) {
-        let Some(open) = self.open.take() else {
+        let Some(Open {
+            choice,
+            chosen,
+            common,
+            also,
+        }) = self.open.take()
+        else {
             return;
         };
-        let (state, before) = (programs.variables.state(), open.state);
-        let counted = (state.counted - before.counted) as f64;
-        // Of w (w - 1) the sum of w² is left; what one choice covered comes to it.
-        let squares =
-            counted + (state.variance - before.variance + state.common - before.common) as f64;
-        let pauses = f64::from(open.choice.pauses);
+        let state = programs.variables.state();
+        let (chosen, common) = (state.chosen - chosen + also, state.common - common);
+        let weight = f64::from(choice.weight());
+        let joint = match choice.weight() {
+            0 | 1 => 0.0,
+            _ => common as f64 / (weight * (weight - 1.0)),
+        };
         self.between.add(Window {
-            pauses: open.choice.pauses,
-            accesses: (counted + open.also.0) / pauses,
-            squares: (squares + open.also.1) / (pauses * pauses),
-            share: self.share.min(1.0),
+            pauses: choice.pauses,
+            one_in: choice.one_in,
+            chosen,
+            squares: chosen as f64 + joint,
+            share: self.shares.map_or(0.0, |(attached, _)| attached.min(1.0)),
         });
     }
 
@@ -369,10 +333,10 @@ impl Sampler {
     }
 
     /// Processor time so far; `reader` is that of the ring's reader.
-    pub(super) fn spent(&mut self, programs: &Programs, reader: Duration) -> Spent {
-        self.count_programs(self.slot, &programs.variables.state());
+    pub(super) fn spent(&mut self, reader: Duration) -> Spent {
+        self.charge(self.slot);
         Spent {
-            programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.account.time()),
+            programs: matches!(self.plan, Plan::Bounded(..)).then_some(self.programs),
             collector: self.own + reader,
         }
     }

@@ -7,7 +7,7 @@
 //! At layer syscall a coin holds for all calls of a task within a tick of the kernel's clock (1 to 10 ms): choosing single calls
 //! would make a sequential reader look like a random one, and its windows of read-ahead would be lost.
 //!
-//! **Pauses.** A call that is not chosen still runs a program. Beyond `k` = 64 the programs are also
+//! **Pauses.** A call that is not chosen still runs a program. Beyond [`ONE_IN`] the programs are also
 //! attached for a random part of the time only ([`super::windows`]), and cost nothing in between; `k` is
 //! the product of both.
 //!
@@ -19,10 +19,40 @@
 //! same part in all of them, it is an error that all counts share, which changes no ranking
 //! ([`Sampled::common_error`]).
 //!
-//! **Control.** `k` follows the cost, as it is measured, and the programs themselves choose fewer where an
-//! allowance is spent ([`super::control`]). What tracing took is told ([`Spent`]).
+//! **Control.** The cost is measured, not assumed ([`super::meter`]); `k` follows it. What the first looks,
+//! or a load that comes suddenly, cost more than the bound is a debt, which is paid back within some
+//! [`REPAID`] seconds: so the bound holds for a trace as a whole ([`Spent`]).
 
 use std::time::Duration;
+
+use super::windows::{PAUSES, SHORTEST};
+
+/// From this on, accesses that are not chosen cost as much as those that are: beyond it only pauses
+/// spare anything.
+pub(super) const ONE_IN: u32 = 64;
+/// With windows, one in so many of their accesses is chosen, if that is enough. More would be paid for in
+/// vain with a smaller share, and the application be slowed more with a larger one.
+const COINS: u32 = 8;
+/// One in so many, at most: at layer syscall a window holds few choices for a single task, and one without
+/// any would tell of no load.
+const FEWEST: u32 = 2 * COINS;
+/// Part of the budget that is aimed at.
+const AIM: f64 = 0.7;
+/// Below this part of it, more is chosen again.
+const CALM: f64 = 0.5;
+/// The part of the budget beyond which there is a debt: the rest is kept for what comes suddenly.
+const SPENDABLE: f64 = 0.95;
+/// Seconds in which a debt is paid back.
+const REPAID: f64 = 5.0;
+/// The part of the budget that may be used for that.
+const REPAYMENT: f64 = 0.5;
+/// How much `k` may grow at once.
+const STEP: f64 = 8.0;
+/// Part of the budget that the programs have to take before `k` grows although hardly anything is
+/// chosen: then it is the programs that cost, not what they count.
+const NOTABLE: f64 = 0.125;
+/// Chosen accesses per second that count as hardly anything.
+const FEW: f64 = 50.0;
 
 /// How many of the accesses are counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,12 +185,268 @@ pub fn relative_error(one_in: f64, count: u64) -> f64 {
     ((one_in - 1.0).max(0.0) / count.max(1) as f64).sqrt()
 }
 
+/// The settings of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// One access in so many is chosen while the programs are attached.
+    pub(super) one_in: u32,
+    /// They are attached for one slot in so many.
+    pub(super) pauses: u32,
+}
+
+impl Choice {
+    /// The accesses that a chosen one stands for.
+    pub(super) fn weight(self) -> u32 {
+        self.one_in * self.pauses
+    }
+}
+
+/// The cost of a time, as shares of a processor's time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cost {
+    /// The programs.
+    pub(super) programs: f64,
+    /// The collector, and which part of that is for windows.
+    pub(super) own: f64,
+    pub(super) attaching: f64,
+    /// Chosen accesses per second.
+    pub(super) chosen: f64,
+}
+
+/// Follows the cost with `k`.
+#[derive(Debug)]
+pub(super) struct Control {
+    budget: f64,
+    k: f64,
+    /// The cost of the programs, smoothed.
+    programs: f64,
+}
+
+impl Control {
+    pub(super) fn new(budget: f64) -> Self {
+        Self {
+            budget,
+            k: 1.0,
+            programs: 0.0,
+        }
+    }
+
+    /// The processor time that tracing took too much in its first `elapsed` seconds, in seconds.
+    pub(super) fn debt(&self, spent: f64, elapsed: f64) -> f64 {
+        spent - self.budget * SPENDABLE * elapsed
+    }
+
+    /// The best `m` now ([`super::windows`]), where it may be `longest`.
+    pub(super) fn pauses(&self, longest: u32) -> u32 {
+        if self.k <= f64::from(ONE_IN) {
+            return 1;
+        }
+        let pauses = (self.k / f64::from(COINS)).ceil() as u32;
+        pauses.clamp(SHORTEST, longest.min(PAUSES))
+    }
+
+    /// One in how many is chosen beside that, at least.
+    pub(super) fn choice(&self, pauses: u32) -> Choice {
+        let one_in = (self.k / f64::from(pauses)).ceil() as u32;
+        let most = if pauses > 1 { FEWEST } else { ONE_IN };
+        Choice {
+            one_in: one_in.clamp(1, most),
+            pauses,
+        }
+    }
+
+    /// Take a measurement; `debt` is that of [`Self::debt`]. More than the budget, and in debt more than what
+    /// is aimed at, is answered at once; `k` falls slowly, by half at most and not in debt,
+    /// so that a cost that comes and goes does not make it swing.
+    pub(super) fn measured(&mut self, cost: Cost, debt: f64, longest: u32) {
+        self.programs = f64::midpoint(self.programs, cost.programs);
+        let now = cost.programs + cost.own;
+        let budget = self.budget - (debt / REPAID).clamp(0.0, self.budget * REPAYMENT);
+        let aim = budget * AIM;
+        let matters = cost.programs > self.budget * NOTABLE || cost.chosen > FEW || self.k < 2.0;
+        let before = self.k;
+        let most = if debt > 0.0 { aim } else { budget };
+        if now > most && matters {
+            self.k *= (now / aim).min(STEP);
+        } else if debt <= 0.0 {
+            // Without windows, they would not cost anything.
+            let smooth = now.max(self.programs + cost.own) - cost.attaching;
+            if smooth < budget * CALM {
+                self.k *= (smooth / aim).max(0.5);
+            }
+        }
+        // Whole numbers below, so that a `k` that falls reaches 1.
+        self.k = match self.k < before {
+            true => self.k.floor(),
+            false => self.k.ceil(),
+        };
+        self.k = self.k.clamp(1.0, f64::from(FEWEST * longest));
+        if before != self.k {
+            // What was measured before does not hold for the new one.
+            self.programs *= before / self.k;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
     use workloads::Numbers;
 
     use super::*;
+    use crate::collect::windows::{Windows, longest};
+
+    /// One percent.
+    const BUDGET: f64 = 0.01;
+
+    /// As good as for ever.
+    const LONG: u32 = 1_000_000;
+
+    /// A machine with this many accesses a second: a chosen one costs 0.6 µs in the programs and
+    /// 2 µs in the collector, any other one 0.05 µs, attaching and detaching 4 ms, and the collector
+    /// 0.1 % in any case. A slot of 50 ms after each window is attached, too.
+    fn cost(choice: Choice, rate: f64) -> Cost {
+        let chosen = rate / f64::from(choice.weight());
+        let pauses = f64::from(choice.pauses);
+        let is_paused = choice.pauses > 1;
+        let seen = rate / pauses * if is_paused { 2.0 } else { 1.0 };
+        let attaching = if is_paused {
+            0.004 / (0.05 * pauses)
+        } else {
+            0.0
+        };
+        Cost {
+            programs: chosen * 0.6e-6 + (seen - chosen) * 0.05e-6,
+            own: 0.001 + chosen * 2e-6 + attaching,
+            attaching,
+            chosen,
+        }
+    }
+
+    fn choice(control: &Control, slots: u32) -> Choice {
+        control.choice(control.pauses(longest(slots)))
+    }
+
+    /// A measurement each second, `seconds` long, where the trace has lasted for `slots`.
+    fn run(control: &mut Control, rate: f64, slots: u32, seconds: u32) -> f64 {
+        for second in 0..seconds {
+            let slots = slots + 20 * second;
+            control.measured(cost(choice(control, slots), rate), 0.0, longest(slots));
+        }
+        let cost = cost(choice(control, slots + 20 * seconds), rate);
+        cost.programs + cost.own
+    }
+
+    fn settle(control: &mut Control, rate: f64) -> f64 {
+        run(control, rate, LONG, 60)
+    }
+
+    #[test]
+    fn a_low_rate_is_counted_exactly() {
+        let mut control = Control::new(BUDGET);
+        settle(&mut control, 2000.0);
+        assert_eq!(choice(&control, LONG).weight(), 1);
+    }
+
+    #[test]
+    fn k_rises_with_the_rate_and_falls_with_it() {
+        let mut control = Control::new(BUDGET);
+        let mut before = 1;
+        for rate in [1e4, 1e5, 1e6, 5e6] {
+            let cost = settle(&mut control, rate);
+            assert!(cost <= BUDGET, "{cost} at {rate}");
+            let weight = choice(&control, LONG).weight();
+            assert!(weight > before, "{weight} at {rate}");
+            before = weight;
+        }
+        let cost = settle(&mut control, 1e5);
+        assert!(choice(&control, LONG).weight() < before / 4);
+        assert!(cost <= BUDGET, "{cost}");
+        settle(&mut control, 1000.0);
+        assert_eq!(choice(&control, LONG).weight(), 1);
+    }
+
+    /// A trace from its beginning, slot by slot, on the machine of [`cost`], with a measurement of a window in
+    /// each second: the share of a processor's time that it took, after each slot.
+    fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64) -> Vec<f64> {
+        const SLOT: f64 = 0.05;
+        let mut numbers = Numbers::new(seed);
+        let (mut control, mut windows) = (Control::new(BUDGET), Windows::default());
+        let (mut was_window, mut is_attached) = (false, true);
+        let (mut spent, mut measured, mut hurried) = (0.0, 0, true);
+        let mut shares = Vec::new();
+        for slot in 0..slots {
+            let wanted = control.pauses(longest(slot));
+            let is_window = windows.next(wanted, &mut |bound| numbers.below(bound));
+            let choice = control.choice(windows.pauses());
+            let is_after = was_window && !is_window;
+            if (is_window || is_after) != is_attached {
+                is_attached = !is_attached;
+                spent += 0.002;
+            }
+            let rate = rate(slot);
+            let chosen = if is_window {
+                rate / f64::from(choice.one_in)
+            } else {
+                0.0
+            };
+            if is_attached {
+                spent += (chosen * 0.6e-6 + (rate - chosen) * 0.05e-6) * SLOT;
+            }
+            // The ring has one reader.
+            spent += (0.001 + chosen * 2e-6).min(1.0) * SLOT;
+            if is_window && (hurried || slot >= measured + 20) {
+                let before = choice;
+                let debt = control.debt(spent, SLOT * f64::from(slot + 1));
+                control.measured(cost(choice, rate), debt, longest(slot));
+                let after = control.choice(control.pauses(longest(slot)));
+                hurried = before.weight() != after.weight();
+                measured = slot;
+            }
+            was_window = is_window;
+            shares.push(spent / (SLOT * f64::from(slot + 1)));
+        }
+        shares
+    }
+
+    /// The bound holds for a trace as a whole, from some time on: 10 s at 100,000 accesses a second, a minute
+    /// at over a million. A load that begins later is no different.
+    #[test]
+    fn the_bound_holds_for_a_trace_as_a_whole() {
+        const RATES: [(f64, u32); 5] =
+            [(1e4, 20), (1e5, 200), (3e5, 300), (6e5, 600), (1.2e6, 1200)];
+        for (rate, from) in RATES {
+            let mut latest = 0;
+            for (seed, begin) in (0..20).flat_map(|seed| [(seed, 0), (seed, 300)]) {
+                let shares = trace(
+                    |slot| if slot < begin { 0.0 } else { rate },
+                    begin + 3000,
+                    seed,
+                );
+                let over = shares.iter().rposition(|share| *share > BUDGET);
+                latest = latest.max(over.map_or(0, |slot| slot as u32 + 1 - begin));
+            }
+            println!("{rate} accesses a second: within the bound after {latest} slots");
+            assert!(latest <= from, "{rate} accesses a second: {latest} slots");
+        }
+    }
+
+    #[test]
+    fn it_is_not_chosen_less_than_is_of_use() {
+        // The collector alone costs more than the budget: nothing is gained by a larger k.
+        let mut control = Control::new(0.0005);
+        settle(&mut control, 20_000.0);
+        let cost = cost(choice(&control, LONG), 20_000.0);
+        assert!(cost.chosen > FEW / STEP, "{cost:?}");
+        assert!(cost.programs < 0.0005, "{cost:?}");
+    }
+
+    #[test]
+    fn it_answers_within_a_few_measurements() {
+        let mut control = Control::new(BUDGET);
+        let cost = run(&mut control, 1e5, 0, 3);
+        assert!(cost <= BUDGET * 1.2, "{cost:?}");
+    }
 
     #[test]
     fn the_options_tell_shares() {
@@ -201,6 +487,14 @@ mod tests {
             let error = (variance / rounds).sqrt();
             prop_assert!((mean - f64::from(ACCESSES)).abs() <= 5.0 * error + 1e-9, "{mean} ± {error}");
             prop_assert!((variance - stated).abs() <= 0.5 * stated + 1e-9, "{variance}, {stated}");
+        }
+
+        #[test]
+        fn a_choice_is_at_least_what_was_asked(k in 1.0_f64..4096.0) {
+            let control = Control { k, ..Control::new(BUDGET) };
+            let choice = choice(&control, LONG);
+            prop_assert!(f64::from(choice.weight()) >= k);
+            prop_assert!(f64::from(choice.weight()) < k + f64::from(PAUSES));
         }
 
         #[test]

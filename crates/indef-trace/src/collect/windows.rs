@@ -20,26 +20,21 @@
 //! most: their share of a processor is taken for an error of all windows alike.
 //!
 //! **How rare.** As rare as the bound of the cost wants it, from the first stratum on, but for this: at first a
-//! window stands for [`FIRST`] slots and a quarter of the time before it at most, and for no more than
+//! window stands for [`SHORTEST`] slots and a quarter of the time before it at most, and for no more than
 //! [`USUAL`] slots or a 25th of that time ([`longest`]): so the sums of a trace that goes on never hang on a
 //! few windows.
 
-use std::time::Duration;
-
-/// About the length of a slot.
-pub(super) const SLOT: Duration = Duration::from_millis(50);
 /// The largest `m`.
 pub(super) const PAUSES: u32 = 256;
 /// The smallest one above 1: attaching and detaching costs 2 to 4 ms of a processor's time (Linux 6.18,
 /// 2 processors), which is half a percent with this.
 pub(super) const SHORTEST: u32 = 16;
-/// The largest one at first, and in the first 100 s of a trace.
-const FIRST: u32 = 4 * SHORTEST;
+/// The largest one in the first 100 s of a trace.
 const USUAL: u32 = 80;
 
 /// The largest `m` after this many slots.
 pub(super) fn longest(slots: u32) -> u32 {
-    let soon = (FIRST + slots / 4).min(USUAL);
+    let soon = (SHORTEST + slots / 4).min(USUAL);
     soon.max(slots / 25).min(PAUSES)
 }
 
@@ -54,10 +49,10 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    /// Begin a slot; whether it is a window. The next stratum begins with `pauses`: at once, where each slot of
-    /// this one is a window. `below` returns a random number below its argument.
+    /// Begin a slot; whether it is a window. The next stratum begins with `pauses`. `below` returns a
+    /// random number below its argument.
     pub(super) fn next(&mut self, pauses: u32, below: &mut dyn FnMut(u32) -> u32) -> bool {
-        if self.slots == 2 * self.pauses || (self.pauses == 1 && pauses > 1) {
+        if self.slots == 2 * self.pauses {
             self.pauses = pauses.clamp(1, PAUSES);
             self.slots = 0;
             let first = below(2 * self.pauses);
@@ -81,17 +76,30 @@ impl Windows {
     }
 }
 
-/// The accesses that were counted in a window.
+/// The accesses that were chosen in a window.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Window {
     pub(super) pauses: u32,
-    /// Estimated accesses in the window.
-    pub(super) accesses: f64,
-    /// The sum of the squares of what each choice told of them: the part of the square of the estimate that
-    /// the programs count by themselves.
+    /// One in so many of its accesses was chosen.
+    pub(super) one_in: u32,
+    pub(super) chosen: u64,
+    /// Sum of the squares of the numbers of accesses that one choice covered: as many as were chosen,
+    /// if each had a choice of its own.
     pub(super) squares: f64,
     /// The share of a processor that the programs took.
     pub(super) share: f64,
+}
+
+impl Window {
+    /// Estimated accesses in the window.
+    fn estimate(&self) -> f64 {
+        f64::from(self.one_in) * self.chosen as f64
+    }
+
+    /// The part of the square of the estimate that the programs count by themselves.
+    fn counted(&self) -> f64 {
+        f64::from(self.one_in).powi(2) * self.squares
+    }
 }
 
 /// The variance of the sum of all counts that the choice of windows adds to that of accesses.
@@ -111,26 +119,23 @@ pub(super) struct Between {
 impl Between {
     /// The next window has ended; all that were begun come here, in order.
     pub(super) fn add(&mut self, window: Window) {
-        if window.pauses == 1 {
-            // Each slot is one: nothing hangs on a choice.
-            self.square = window.accesses.powi(2);
-            return;
+        if window.pauses > 1 {
+            self.slowed += f64::from(window.pauses) * window.estimate() * window.share;
         }
-        self.slowed += f64::from(window.pauses) * window.accesses * window.share;
         match self.first.take() {
             None => self.first = Some(window),
             Some(first) => {
                 let more = variance(&first, &window);
                 self.sum += more;
                 self.largest = self.largest.max(more);
-                self.square = f64::midpoint(first.accesses.powi(2), window.accesses.powi(2));
+                self.square = f64::midpoint(first.estimate().powi(2), window.estimate().powi(2));
             }
         }
     }
 
     /// The variance so far. Single estimates may be below 0.
     pub(super) fn variance(&self, windows: &Windows) -> f64 {
-        let first = self.first.map_or(0.0, |first| first.accesses.powi(2));
+        let first = self.first.map_or(0.0, |first| first.estimate().powi(2));
         let open = windows.spread() * first.max(self.square);
         self.sum.max(0.0) + 2.0 * self.largest + open + self.slowed.powi(2)
     }
@@ -140,8 +145,8 @@ impl Between {
 /// squares, which here is in the difference once more.
 fn variance(first: &Window, second: &Window) -> f64 {
     let pauses = f64::from(first.pauses);
-    let between = (first.accesses - second.accesses).powi(2);
-    (pauses * pauses - pauses) * (between - first.squares - second.squares)
+    let between = (first.estimate() - second.estimate()).powi(2);
+    (pauses * pauses - pauses) * (between - first.counted() - second.counted())
 }
 
 #[cfg(test)]
@@ -210,14 +215,14 @@ mod tests {
             }
             let chosen = (0..*load).filter(|_| numbers.below(one_in) == 0).count() as u64;
             let pauses = windows.pauses();
-            let one_in = f64::from(one_in);
             between.add(Window {
                 pauses,
-                accesses: one_in * chosen as f64,
-                squares: one_in * one_in * chosen as f64,
+                one_in,
+                chosen,
+                squares: chosen as f64,
                 share: 0.0,
             });
-            let weight = f64::from(pauses) * one_in;
+            let weight = f64::from(pauses * one_in);
             estimate += weight * chosen as f64;
             // As the programs count it.
             variance += weight * (weight - 1.0) * chosen as f64;
@@ -332,7 +337,8 @@ mod tests {
                 estimate += 20.0 * f64::from(done);
                 between.add(Window {
                     pauses: 20,
-                    accesses: done.into(),
+                    one_in: 1,
+                    chosen: done.into(),
                     squares: done.into(),
                     share: 0.2,
                 });
@@ -345,8 +351,8 @@ mod tests {
 
     #[test]
     fn windows_become_rarer_with_time() {
-        assert_eq!(longest(0), FIRST);
-        assert_eq!(longest(4), FIRST + 1);
+        assert_eq!(longest(0), SHORTEST);
+        assert_eq!(longest(4), SHORTEST + 1);
         assert_eq!((longest(320), longest(2000)), (USUAL, USUAL));
         assert_eq!(longest(25 * USUAL + 25), USUAL + 1);
         assert_eq!(longest(u32::MAX), PAUSES);
@@ -372,8 +378,7 @@ mod tests {
         fn without_pauses_there_is_no_variance(chosen in prop::collection::vec(0_u64..1000, 0..9)) {
             let mut between = Between::default();
             for chosen in chosen {
-                let accesses = chosen as f64;
-                between.add(Window { pauses: 1, accesses, squares: accesses, share: 0.5 });
+                between.add(Window { pauses: 1, one_in: 5, chosen, squares: chosen as f64, share: 0.5 });
             }
             prop_assert_eq!(between.variance(&Windows::default()), 0.0);
         }

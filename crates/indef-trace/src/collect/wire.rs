@@ -4,17 +4,14 @@
 use std::{
     io,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicU32, Ordering, fence},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use libbpf_rs::MapCore;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{
-    contract::{Counters, LINE_WORDS, RangeKey, SLOTS, Slot, State},
-    control::Allowance,
-};
+use super::contract::{Counters, LINE_WORDS, RangeKey, SLOTS, Slot, State};
 
 /// A structure of `bpf/contract.h`: valid whatever its bytes are ([`FromBytes`]), and without any
 /// byte that is not a field's ([`IntoBytes`]): padding is not initialised, and the kernel compares
@@ -115,12 +112,8 @@ impl Variables {
             sampling: copied!(self.sampling),
             window: copied!(self.window),
             salt: copied!(self.salt),
-            step: copied!(self.step),
             line: [0; LINE_WORDS as usize],
-            charged: copied!(self.charged),
-            limit: copied!(self.limit),
             chosen: copied!(self.chosen),
-            counted: copied!(self.counted),
             variance: copied!(self.variance),
             common: copied!(self.common),
             timings_left: copied!(self.timings_left),
@@ -144,32 +137,20 @@ impl Variables {
         unsafe { field.write_volatile(left) }
     }
 
-    /// Choose one in `one_in` accesses, each of which counts `weight` times, from now on; `salt`, a random
-    /// number, settles which tasks are chosen when. A doubling by a program at this moment is undone.
-    pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32, salt: u32) {
-        let field = field!(self.salt);
-        // SAFETY: the field can be written, in one piece, as it is aligned; nobody has a reference to
-        // it, and the programs only read it.
-        unsafe { field.write_volatile(salt) }
-        // Whoever sees the new choice sees the new coins.
-        fence(Ordering::Release);
+    /// Choose one in `one_in` accesses, each of which counts `weight` times, from now on.
+    pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32) {
         let field = field!(self.sampling);
         let both = u64::from(weight) << 32 | u64::from(one_in);
-        // SAFETY: as above, and the programs change it by atomic instructions.
+        // SAFETY: the field can be written, in one piece, as it is aligned; nobody has a reference to
+        // it, and the programs only read it.
         unsafe { field.write_volatile(both) }
     }
 
-    /// Let this be charged from now on before the programs choose fewer.
-    pub(super) fn allow(&mut self, allowance: Allowance) {
-        let limit = copied!(self.charged).saturating_add(allowance.first);
-        let set = [
-            (field!(self.step), allowance.further),
-            (field!(self.limit), limit),
-        ];
-        for (field, value) in set {
-            // SAFETY: as above, and the programs change the limit by atomic instructions.
-            unsafe { field.write_volatile(value) }
-        }
+    /// Which tasks are chosen when.
+    pub(super) fn set_salt(&mut self, salt: u32) {
+        let field = field!(self.salt);
+        // SAFETY: as above.
+        unsafe { field.write_volatile(salt) }
     }
 
     /// No request of a timed read is in flight any more.

@@ -222,11 +222,6 @@ impl Watch {
         self.collector.keep_up();
     }
 
-    /// Processor time that was told until the last drain.
-    pub(crate) fn spent(&self) -> Spent {
-        self.seen.spent
-    }
-
     /// Take the counts in the middle of it, as a long trace does.
     pub(crate) fn drain(&mut self) {
         let drained = self.collector.drain().unwrap();
