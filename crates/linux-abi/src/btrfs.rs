@@ -135,24 +135,47 @@ struct SearchKey {
     unused64: [u64; 4],
 }
 
-const SEARCH_BUFFER: usize = 4096 - size_of::<SearchKey>();
+/// Bytes of items that a search returns: more than 64 KiB are slower (seen on 6.18).
+const SEARCH_BUFFER: usize = 64 << 10;
 
-/// `struct btrfs_ioctl_search_args`.
+/// `struct btrfs_ioctl_search_args_v2` with its buffer.
 #[repr(C)]
 struct SearchArgs {
     key: SearchKey,
+    buf_size: u64,
     buf: [u8; SEARCH_BUFFER],
 }
 
-// SAFETY: BTRFS_IOC_TREE_SEARCH is _IOWR(0x94, 17, struct btrfs_ioctl_search_args); the kernel
-// reads the key and writes these 4096 bytes, all of which are integers.
+// SAFETY: BTRFS_IOC_TREE_SEARCH_V2 is _IOWR(0x94, 17, struct btrfs_ioctl_search_args_v2), 112 bytes
+// without the buffer, of which the kernel writes `buf_size` bytes: as many as there are.
 unsafe impl ioctl::IoctlArgument for SearchArgs {
-    const REQUEST: u32 = ioctl::request(
-        ioctl::READ | ioctl::WRITE,
-        MAGIC,
-        17,
-        size_of::<SearchArgs>(),
-    );
+    const REQUEST: u32 = ioctl::request(ioctl::READ | ioctl::WRITE, MAGIC, 17, 112);
+}
+
+impl SearchArgs {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            key: SearchKey::default(),
+            buf_size: SEARCH_BUFFER as u64,
+            buf: [0; SEARCH_BUFFER],
+        })
+    }
+
+    /// Ask once, and return the items that were found (since Linux 3.16).
+    fn ask(
+        &mut self,
+        fd: impl AsFd,
+        key: SearchKey,
+    ) -> io::Result<impl Iterator<Item = FoundItem<'_>>> {
+        self.key = SearchKey {
+            max_transid: u64::MAX,
+            ..key
+        };
+        self.buf_size = SEARCH_BUFFER as u64;
+        ioctl::call(fd, self)?;
+        let mut rest = &self.buf[..];
+        Ok((0..self.key.nr_items).map_while(move |_| take_item(&mut rest)))
+    }
 }
 
 /// `struct btrfs_ioctl_search_header`.
@@ -186,7 +209,7 @@ const _: () = {
     assert!(offset_of!(DefragRangeArgs, compress) == 28);
     assert!(size_of::<SearchKey>() == 104);
     assert!(offset_of!(SearchKey, nr_items) == 64);
-    assert!(size_of::<SearchArgs>() == 4096);
+    assert!(offset_of!(SearchArgs, buf) == 112);
     assert!(size_of::<SearchHeader>() == 32);
     assert!(size_of::<FileExtentItem>() == 53);
     assert!(offset_of!(FileExtentItem, kind) == 20);
@@ -237,11 +260,11 @@ pub const ABI: &[AbiItem] = &[
     },
     AbiItem {
         header: "linux/btrfs.h",
-        c_type: "struct btrfs_ioctl_search_args",
-        size: size_of::<SearchArgs>(),
-        fields: &[("buf", offset_of!(SearchArgs, buf))],
+        c_type: "struct btrfs_ioctl_search_args_v2",
+        size: offset_of!(SearchArgs, buf),
+        fields: &[("buf_size", offset_of!(SearchArgs, buf_size))],
         requests: &[(
-            "BTRFS_IOC_TREE_SEARCH",
+            "BTRFS_IOC_TREE_SEARCH_V2",
             <SearchArgs as ioctl::IoctlArgument>::REQUEST,
         )],
     },
@@ -306,21 +329,11 @@ fn search(
 ) -> io::Result<()> {
     let fd = fd.as_fd();
     let wanted = key.min_type..=key.max_type;
-    key.max_transid = u64::MAX;
-    let mut arguments = Box::new(SearchArgs {
-        key,
-        buf: [0; SEARCH_BUFFER],
-    });
+    let mut arguments = SearchArgs::new();
+    key.nr_items = u32::MAX;
     loop {
-        key.nr_items = u32::MAX;
-        arguments.key = key;
-        ioctl::call(fd, &mut *arguments)?;
-        let mut rest = &arguments.buf[..];
         let mut last = None;
-        for _ in 0..arguments.key.nr_items {
-            let Some(found) = take_item(&mut rest) else {
-                break;
-            };
+        for found in arguments.ask(fd, key)? {
             last = Some((found.objectid, found.kind, found.offset));
             // The search covers whole key ranges, with items of other kinds.
             if wanted.contains(&found.kind) && !visit(&found) {

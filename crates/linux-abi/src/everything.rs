@@ -11,7 +11,6 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::disk::ABI,
         crate::btrfs::ABI,
         crate::btrfs::device::ABI,
-        crate::btrfs::extents::ABI,
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,
         crate::cache::ABI,

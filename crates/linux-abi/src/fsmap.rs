@@ -157,7 +157,6 @@ pub(crate) const ABI: &[AbiItem] = &[
             ("fmh_count", offset_of!(Map, count)),
             ("fmh_entries", offset_of!(Map, entries)),
             ("fmh_keys", offset_of!(Map, from)),
-            ("fmh_recs", offset_of!(Map, records)),
         ],
         requests: &[("FS_IOC_GETFSMAP", Map::REQUEST)],
     },

@@ -4,34 +4,12 @@
 
 use std::{io, mem::offset_of, os::fd::AsFd};
 
-use super::{EXTENT_DATA, FileExtentItem, MAGIC, SearchKey, disk_u64_at, take_item};
-use crate::{
-    abi::AbiItem,
-    ioctl::{self, IoctlArgument, READ, WRITE},
-};
+use super::{EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at};
 
-/// Bytes of items that a call returns: more than 64 KiB are slower (seen on 6.18).
-const BUFFER: usize = 64 << 10;
 /// `BTRFS_FILE_EXTENT_INLINE`.
 const INLINE: u8 = 0;
 /// `BTRFS_FILE_EXTENT_REG`.
 const REGULAR: u8 = 1;
-
-/// `struct btrfs_ioctl_search_args_v2` with its buffer.
-#[repr(C)]
-struct SearchArgs {
-    key: SearchKey,
-    buf_size: u64,
-    buf: [u8; BUFFER],
-}
-
-const _: () = assert!(offset_of!(SearchArgs, buf) == 112);
-
-// SAFETY: BTRFS_IOC_TREE_SEARCH_V2 is _IOWR(0x94, 17, struct btrfs_ioctl_search_args_v2), 112 bytes
-// without the buffer, of which the kernel writes `buf_size` bytes: never more than there are.
-unsafe impl IoctlArgument for SearchArgs {
-    const REQUEST: u32 = ioctl::request(READ | WRITE, MAGIC, 17, 112);
-}
 
 /// The place of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +44,7 @@ impl FileExtents {
     /// An empty buffer.
     #[must_use]
     pub fn new() -> Self {
-        Self(Box::new(SearchArgs {
-            key: SearchKey::default(),
-            buf_size: BUFFER as u64,
-            buf: [0; BUFFER],
-        }))
+        Self(SearchArgs::new())
     }
 
     /// Look at `items` items of the subvolume that `fd` is in, or as many as the buffer holds, from
@@ -87,23 +61,16 @@ impl FileExtents {
         items: u32,
         mut visit: impl FnMut(FileExtent),
     ) -> io::Result<Option<u64>> {
-        let arguments = &mut *self.0;
-        arguments.key = SearchKey {
+        let key = SearchKey {
             min_objectid: from,
             max_objectid: LAST_FILE,
             max_type: u32::from(u8::MAX),
             max_offset: u64::MAX,
-            max_transid: u64::MAX,
             nr_items: items,
             ..SearchKey::default()
         };
-        arguments.buf_size = BUFFER as u64;
-        ioctl::call(fd, arguments)?;
-        let (mut rest, mut last) = (&arguments.buf[..], None);
-        for _ in 0..arguments.key.nr_items {
-            let Some(found) = take_item(&mut rest) else {
-                break;
-            };
+        let mut last = None;
+        for found in self.0.ask(fd, key)? {
             last = Some(found.objectid);
             if found.kind == EXTENT_DATA {
                 let (len, place) = extent(found.item);
@@ -153,18 +120,6 @@ fn extent(item: &[u8]) -> (u64, Place) {
     };
     (len, place)
 }
-
-/// The structure of this module, for `cargo xtask abi-check`.
-pub(crate) const ABI: &[AbiItem] = &[AbiItem {
-    header: "linux/btrfs.h",
-    c_type: "struct btrfs_ioctl_search_args_v2",
-    size: offset_of!(SearchArgs, buf),
-    fields: &[
-        ("buf_size", offset_of!(SearchArgs, buf_size)),
-        ("buf", offset_of!(SearchArgs, buf)),
-    ],
-    requests: &[("BTRFS_IOC_TREE_SEARCH_V2", SearchArgs::REQUEST)],
-}];
 
 #[cfg(test)]
 mod tests {

@@ -180,28 +180,34 @@ pub fn fork_offset(fd: impl AsFd, inode: u64) -> io::Result<u16> {
 }
 
 /// The structures of this module, for `cargo xtask abi-check`.
-pub(crate) const ABI: &[AbiItem] = &[AbiItem {
-    header: "xfs/xfs.h",
-    c_type: "struct xfs_bulkstat",
-    size: size_of::<InodeRecord>(),
-    fields: &[
-        ("bs_ino", offset_of!(InodeRecord, inode)),
-        ("bs_size", offset_of!(InodeRecord, size)),
-        ("bs_blocks", offset_of!(InodeRecord, blocks)),
-        ("bs_xflags", offset_of!(InodeRecord, flags)),
-        ("bs_ctime", offset_of!(InodeRecord, changed)),
-        ("bs_ctime_nsec", offset_of!(InodeRecord, changed_nanos)),
-        ("bs_nlink", offset_of!(InodeRecord, links)),
-        ("bs_extents", offset_of!(InodeRecord, extents)),
-        ("bs_aextents", offset_of!(InodeRecord, attribute_extents)),
-        ("bs_forkoff", offset_of!(InodeRecord, fork_offset)),
-        ("bs_mode", offset_of!(InodeRecord, mode)),
-    ],
-    requests: &[
-        ("XFS_IOC_BULKSTAT", RawBulkStat::<1>::REQUEST),
-        ("FS_XFLAG_REALTIME", InodeFlags::REALTIME.bits() as u32),
-    ],
-}];
+pub(crate) const ABI: &[AbiItem] = &[
+    AbiItem {
+        header: "xfs/xfs.h",
+        c_type: "struct xfs_bulkstat_req",
+        size: offset_of!(RawBulkStat<1>, records),
+        fields: &[],
+        requests: &[("XFS_IOC_BULKSTAT", RawBulkStat::<1>::REQUEST)],
+    },
+    AbiItem {
+        header: "xfs/xfs.h",
+        c_type: "struct xfs_bulkstat",
+        size: size_of::<InodeRecord>(),
+        fields: &[
+            ("bs_ino", offset_of!(InodeRecord, inode)),
+            ("bs_size", offset_of!(InodeRecord, size)),
+            ("bs_blocks", offset_of!(InodeRecord, blocks)),
+            ("bs_xflags", offset_of!(InodeRecord, flags)),
+            ("bs_ctime", offset_of!(InodeRecord, changed)),
+            ("bs_ctime_nsec", offset_of!(InodeRecord, changed_nanos)),
+            ("bs_nlink", offset_of!(InodeRecord, links)),
+            ("bs_extents", offset_of!(InodeRecord, extents)),
+            ("bs_aextents", offset_of!(InodeRecord, attribute_extents)),
+            ("bs_forkoff", offset_of!(InodeRecord, fork_offset)),
+            ("bs_mode", offset_of!(InodeRecord, mode)),
+        ],
+        requests: &[("FS_XFLAG_REALTIME", InodeFlags::REALTIME.bits() as u32)],
+    },
+];
 
 #[cfg(test)]
 mod tests {
