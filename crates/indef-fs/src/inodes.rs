@@ -30,8 +30,8 @@ enum Kind {
 pub struct InodeFacts {
     /// Size.
     pub size: Bytes,
-    /// Allocated sectors of 512 bytes.
-    pub sectors: u64,
+    /// Allocated bytes, as `stx_blocks` has them.
+    pub allocated: Bytes,
     /// Names.
     pub links: u32,
     /// Where all of it lies.
@@ -45,8 +45,8 @@ pub struct Expected {
     pub inode: u64,
     /// Size.
     pub size: Bytes,
-    /// Allocated sectors of 512 bytes, `stx_blocks`.
-    pub sectors: u64,
+    /// Allocated bytes, of `stx_blocks`.
+    pub allocated: Bytes,
     /// Change time: seconds and nanoseconds.
     pub ctime: (i64, u32),
 }
@@ -202,7 +202,7 @@ mod tests {
             let expected = Expected {
                 inode: status.ino(),
                 size: Bytes(status.size()),
-                sectors: status.blocks(),
+                allocated: Bytes(status.blocks() * 512),
                 ctime: (status.ctime(), status.ctime_nsec() as u32),
             };
             let layout = inodes.layout(&expected, &mut chunk)?;

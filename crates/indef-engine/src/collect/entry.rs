@@ -56,7 +56,7 @@ impl Walker<'_, '_> {
             id,
             born: None,
             size: known.size,
-            allocated: Bytes(known.sectors.saturating_mul(SECTOR)),
+            allocated: known.allocated,
         };
         let place = prefix.join(name);
         let mapped = inodes.have_places();
@@ -177,7 +177,7 @@ impl Walker<'_, '_> {
         let expected = Expected {
             inode: facts.id.inode,
             size: facts.size,
-            sectors: status.stx_blocks,
+            allocated: facts.allocated,
             ctime: (status.stx_ctime.tv_sec, status.stx_ctime.tv_nsec),
         };
         let layout = inodes.layout(&expected, &mut self.chunk)?;

@@ -75,9 +75,8 @@ impl TreeInodes {
 
     pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
         let run = self.run(expected.inode, chunk)?;
-        let bytes = expected.sectors.checked_mul(512)?;
         // Sizes are rounded up to sectors of at least 4 KiB, which only the blocks tell.
-        let is_whole = run.len == bytes && run.len >= expected.size.get();
+        let is_whole = run.len == expected.allocated.get() && run.len >= expected.size.get();
         let extent = Extent {
             file: FileOffset(0),
             phys: PhysOffset(run.place?),

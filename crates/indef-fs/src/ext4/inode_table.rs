@@ -146,7 +146,7 @@ impl InodeTables {
         let extents = extents(inode, self.block_size)?;
         let facts = InodeFacts {
             size: Bytes(inode.size()),
-            sectors: inode.sectors(),
+            allocated: allocated(inode),
             links: inode.links_count.get().into(),
             layout: Layout::new(extents),
         };
@@ -162,7 +162,7 @@ impl InodeTables {
         let inode = Inode::first_of(bytes)?;
         let nanos = InodeExtra::of(bytes).and_then(InodeExtra::ctime_nanos);
         let unchanged = inode.size() == expected.size.get()
-            && inode.sectors() == expected.sectors
+            && allocated(inode) == expected.allocated
             && inode.ctime.get() == expected.ctime.0 as u32
             && nanos.is_none_or(|nanos| nanos == expected.ctime.1);
         if !unchanged {
@@ -266,6 +266,10 @@ impl TableGeometry {
             descriptors: (first_block + 1) * block_size,
         })
     }
+}
+
+fn allocated(inode: &Inode) -> Bytes {
+    Bytes(inode.sectors().saturating_mul(512))
 }
 
 /// The extents that the inode of a regular file holds, if it holds all of them.

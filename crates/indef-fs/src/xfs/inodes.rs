@@ -18,9 +18,6 @@ use crate::{
     inodes::{Expected, InodeFacts, Window, hides_files},
 };
 
-/// `stx_blocks` counts these.
-const SECTOR: u64 = 512;
-
 /// The inodes of a mounted XFS.
 #[derive(Debug)]
 pub(crate) struct BulkInodes {
@@ -68,7 +65,7 @@ impl BulkInodes {
         let record = self.record(inode, chunk)?;
         Some(InodeFacts {
             size: Bytes(record.size),
-            sectors: self.sectors(record),
+            allocated: self.allocated(record),
             links: record.links,
             layout: self.one_piece(record)?,
         })
@@ -77,13 +74,13 @@ impl BulkInodes {
     pub(crate) fn layout(&self, expected: &Expected, chunk: &mut Chunk) -> Option<Layout> {
         let record = self.record(expected.inode, chunk)?;
         let unchanged = record.size == expected.size.get()
-            && self.sectors(record) == expected.sectors
+            && self.allocated(record) == expected.allocated
             && record.ctime() == expected.ctime;
         unchanged.then(|| self.one_piece(record)).flatten()
     }
 
-    fn sectors(&self, record: &InodeRecord) -> u64 {
-        record.blocks.saturating_mul(self.block_size / SECTOR)
+    fn allocated(&self, record: &InodeRecord) -> Bytes {
+        Bytes(record.blocks.saturating_mul(self.block_size))
     }
 
     /// The layout of a regular file that has no data, or one extent from its beginning to its end.

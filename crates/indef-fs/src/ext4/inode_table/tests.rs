@@ -14,7 +14,7 @@ fn expected(path: &Path) -> Expected {
     Expected {
         inode: status.ino(),
         size: Bytes(status.len()),
-        sectors: status.blocks(),
+        allocated: Bytes(status.blocks() * 512),
         ctime: (status.ctime(), status.ctime_nsec() as u32),
     }
 }
@@ -69,7 +69,7 @@ fn same_as_mapped(mkfs: &[&str]) {
         let mapped = map(&file, &path, range, false, &mut mapper).unwrap();
         if let Some(facts) = tables.file(expected.inode, &mut chunk) {
             assert_eq!(facts.size, expected.size);
-            assert_eq!(facts.sectors, expected.sectors);
+            assert_eq!(facts.allocated, expected.allocated);
             assert_eq!(facts.links, 1);
             assert_eq!(facts.layout, mapped, "{path:?}");
             alone += 1;
