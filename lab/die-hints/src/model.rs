@@ -1,6 +1,6 @@
 //! Commands to a copy of the device's model, in its own time.
 
-use flash_model::{Command, Device, Done, Span};
+use flash_model::{Command, Device, Span};
 use units::Nanos;
 
 /// The largest command: the emulator's MDTS is 6, in units of 4 KiB (NVMeVirt, `ssd_config.h`).
@@ -12,18 +12,8 @@ pub(crate) const NAMESPACE: usize = 0;
 /// Submits a command; returns when it is done. Time goes on until that is known.
 pub(crate) fn submit(device: &mut Device, now: Nanos, command: &Command<'_>) -> Nanos {
     let accepted = device.submit(now, NAMESPACE, command);
-    let ticket = match accepted.expect("the command is in the namespace").done {
-        Done::At(at) => return at,
-        Done::Later(ticket) => ticket,
-    };
-    let mut finished = Vec::new();
-    loop {
-        let next = device.next_event().expect("a command is under way");
-        device.advance(next, &mut finished);
-        if let Some((_, at)) = finished.iter().find(|(done, _)| *done == ticket) {
-            return *at;
-        }
-    }
+    let done = accepted.expect("the command is in the namespace").done;
+    device.finish(done).expect("a command is under way")
 }
 
 /// Lets the device finish everything; returns when it has.

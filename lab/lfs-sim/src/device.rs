@@ -1,7 +1,7 @@
 //! Devices to begin with.
 
 use flash_model::{
-    Command, ConfigError, Device, Done, NamespaceKind, NamespaceSpec, Placement, Profile, ZoneState,
+    Command, ConfigError, Device, NamespaceKind, NamespaceSpec, Placement, Profile, ZoneState,
 };
 use units::{Bytes, Nanos};
 
@@ -60,19 +60,8 @@ pub fn written(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
         });
     for command in writes.chain([Command::Flush]) {
         let accepted = device.submit(now, 0, &command);
-        now = match accepted.expect("a free namespace takes every write").done {
-            Done::At(at) => at,
-            Done::Later(ticket) => {
-                let mut finished = Vec::new();
-                loop {
-                    if let Some((_, at)) = finished.iter().find(|(of, _)| *of == ticket) {
-                        break *at;
-                    }
-                    let next = device.next_event().expect("a write is under way");
-                    device.advance(next, &mut finished);
-                }
-            }
-        };
+        let done = accepted.expect("a free namespace takes every write").done;
+        now = device.finish(done).expect("a write is under way");
     }
     Ok(device)
 }

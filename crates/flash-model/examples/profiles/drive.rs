@@ -25,19 +25,8 @@ pub(crate) fn zoned_as(profile: &Profile, size: u64) -> Device {
 /// Runs until the command is done; returns when.
 pub(crate) fn run(device: &mut Device, now: u64, command: &Command<'_>) -> u64 {
     let accepted = device.submit(Nanos(now), 0, command);
-    let ticket = match accepted.expect("the command can be done").done {
-        Done::At(time) => return time.0,
-        Done::Later(ticket) => ticket,
-    };
-    let mut finished = Vec::new();
-    while let Some(next) = device.next_event() {
-        device.advance(next, &mut finished);
-        if let Some(found) = finished.iter().find(|entry| entry.0 == ticket) {
-            return found.1.0;
-        }
-        finished.clear();
-    }
-    panic!("the command never ends");
+    let done = accepted.expect("the command can be done").done;
+    device.finish(done).expect("the command ends").0
 }
 
 pub(crate) fn write(offset: u64, len: u64) -> Command<'static> {

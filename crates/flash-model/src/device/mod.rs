@@ -14,7 +14,7 @@ pub use self::{
 };
 use crate::{
     SECTOR,
-    command::Ticket,
+    command::{Done, Ticket},
     conventional::{ConventionalNamespace, ReclaimUnits, Spare},
     core::{Advance, Core, PagesInFlight},
     geometry::FlashGeometry,
@@ -144,6 +144,25 @@ impl Device {
     pub fn next_event(&self) -> Option<Nanos> {
         let own = [self.core.next_event(), self.idle_event()];
         own.into_iter().flatten().min().map(Nanos)
+    }
+
+    /// Lets time go on until a command is known to be done, and returns when it was; `None`: nothing is in
+    /// motion any more. For hosts with one command under way: others that end meanwhile are not told again.
+    #[must_use]
+    pub fn finish(&mut self, done: Done) -> Option<Nanos> {
+        let ticket = match done {
+            Done::At(at) => return Some(at),
+            Done::Later(ticket) => ticket,
+        };
+        let mut finished = Vec::new();
+        loop {
+            let next = self.next_event()?;
+            self.advance(next, &mut finished);
+            if let Some((_, at)) = finished.iter().find(|(of, _)| *of == ticket) {
+                return Some(*at);
+            }
+            finished.clear();
+        }
     }
 
     fn pass_time(&mut self, now: u64) {

@@ -32,19 +32,7 @@ fn device(profile: &str, kind: NamespaceKind, size: u64) -> Device {
 
 /// Runs until the command is done; returns when.
 fn finish(device: &mut Device, done: Done) -> u64 {
-    let ticket = match done {
-        Done::At(time) => return time.0,
-        Done::Later(ticket) => ticket,
-    };
-    let mut finished = Vec::new();
-    while let Some(next) = device.next_event() {
-        device.advance(next, &mut finished);
-        if let Some(found) = finished.iter().find(|entry| entry.0 == ticket) {
-            return found.1.0;
-        }
-        finished.clear();
-    }
-    panic!("the command never ends");
+    device.finish(done).expect("the command ends").0
 }
 
 fn run(device: &mut Device, now: u64, command: &Command<'_>) -> u64 {
