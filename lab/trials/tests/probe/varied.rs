@@ -134,7 +134,7 @@ pub(crate) fn ns(profile: &Profile, name: &str) -> f64 {
     number * unit
 }
 
-/// The time in which 4 KiB go over a channel.
+/// The time in which 4 KiB go over a channel; 0 where a profile has it in the time of a read.
 pub(crate) fn transfer_ns(profile: &Profile) -> f64 {
     let parameter = profile
         .parameters()
@@ -145,6 +145,7 @@ pub(crate) fn transfer_ns(profile: &Profile) -> f64 {
         panic!("no number");
     };
     match parameter.unit.as_str() {
+        _ if number == 0.0 => 0.0,
         "us/page" => number * 1e3 * 4096.0 / profile.geometry().page.0 as f64,
         "MB/s" => 4096.0 / number * 1e3,
         "MiB/s" => 4096.0 / (number * 1_048_576.0) * 1e9,
