@@ -118,7 +118,7 @@ fn add_readings(report: &mut Report, group: &str, case: &Case, runs: &[Compariso
     }
 }
 
-/// What a reading has come to, in one row.
+/// Result of a reading, in one row.
 fn add(report: &mut Report, group: &str, name: &str, reading: usize, runs: &[Comparison]) {
     let mut figure = |quantity: &str, value: &dyn Fn(&Comparison) -> f64| {
         let samples: Vec<f64> = runs.iter().map(value).collect();

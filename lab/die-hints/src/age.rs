@@ -15,7 +15,7 @@ use crate::{
 /// The unit in which the device maps.
 const PAGE: u64 = 4096;
 
-/// What the device did meanwhile, and its state afterwards.
+/// The work of the device meanwhile, and its state afterwards.
 #[derive(Clone, Copy, Debug)]
 pub struct Aged {
     /// Flash pages programmed, in bytes, for each byte that was written.

@@ -8,7 +8,7 @@ use flashd::{
     device::{Device, DeviceOptions, NamespaceOptions, Request},
     serve::{Target, TargetOptions},
 };
-use guest::{Guest, standing::Session};
+use guest::{Guest, KERNEL_FAULTS, standing::Session};
 use units::{Bytes, Nanos};
 use workloads::Numbers;
 
@@ -290,15 +290,9 @@ impl Lab {
     /// It had an oops or a panic.
     pub fn end(self) -> Result<()> {
         let log = self.shell("dmesg")?;
-        for complaint in [
-            "WARNING:",
-            "BUG:",
-            "Oops",
-            "INFO: task",
-            "EXT4-fs error",
-            "F2FS-fs error",
-        ] {
-            ensure!(!log.contains(complaint), "the guest's kernel said:\n{log}");
+        let errors = ["EXT4-fs error", "F2FS-fs error"];
+        for fault in KERNEL_FAULTS.split('|').chain(errors) {
+            ensure!(!log.contains(fault), "the guest's kernel said:\n{log}");
         }
         Ok(self.session.end()?)
     }

@@ -51,7 +51,7 @@ pub(crate) fn again(
     Ok(device)
 }
 
-/// What a file system with the option knows.
+/// The knowledge of a file system with the option.
 struct Hints {
     /// For each block of a file the one before it; `None` for the first.
     predecessors: HashMap<u64, Option<u64>>,

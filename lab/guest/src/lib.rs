@@ -35,6 +35,7 @@ mod die_hints;
 mod error;
 mod ext4;
 mod f2fs;
+mod faults;
 mod guest;
 mod image;
 mod job;
@@ -54,6 +55,7 @@ mod zns;
 
 pub use cache::Cache;
 pub use error::LabError;
+pub use faults::KERNEL_FAULTS;
 pub use guest::Guest;
 pub use kernel::{Kernel, Release};
 pub use machine::Accelerator;

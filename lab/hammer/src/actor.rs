@@ -362,7 +362,11 @@ impl Actor<'_> {
             }
             How::Dsync | How::DirectDsync => shared.model().range_synced(subject.id, range),
             How::Sync => shared.model().range_fsynced(subject.id, range, begun_ms),
-            How::Buffered if then_sync => self.sync_data(&file, subject.id)?,
+            How::Buffered if then_sync => {
+                // A step takes the pages over only before they are synced; the next one begins about now.
+                std::thread::sleep(FAILS_AFTER / 5);
+                self.sync_data(&file, subject.id)?;
+            }
             How::Buffered | How::Mapped | How::Direct => {}
         }
         Ok(())

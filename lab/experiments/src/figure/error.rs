@@ -42,7 +42,7 @@ pub enum FigureError {
         /// Why.
         source: serde_json::Error,
     },
-    /// What is simulated refused something.
+    /// The simulated device or file system refused something.
     #[error("{0}")]
     Simulation(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -45,7 +45,7 @@ pub(super) fn blocks(bytes: Bytes) -> u32 {
     bytes.div_ceil(BLOCK) as u32
 }
 
-/// What the contenders move, and how fast the file is afterwards.
+/// Bytes that the contenders move, and how fast the file is afterwards.
 pub(super) fn rows(
     system: &System,
     ground: &Ground,

@@ -176,9 +176,9 @@ pub struct Figure {
     pub parameters: Parameters,
     /// The published values.
     pub published: Vec<Published>,
-    /// What the paper says against itself, with the arithmetic.
+    /// Contradictions in the paper, with the arithmetic.
     pub contradictions: Vec<String>,
-    /// What a reader has to know of our side.
+    /// Remarks on our side that a reader has to know.
     pub notes: Vec<String>,
 }
 

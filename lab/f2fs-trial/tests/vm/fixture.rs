@@ -12,7 +12,7 @@ use std::{
 };
 
 use guest::{
-    Guest, LabError, Outcome, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require,
+    Guest, KERNEL_FAULTS, LabError, Outcome, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require,
 };
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_f2fs-trial");
@@ -23,7 +23,7 @@ static TURN: Mutex<()> = Mutex::new(());
 /// The script of every guest around the trial: afterwards the file system is checked, and
 /// everything is found again when it is mounted anew.
 const AROUND: &str = r#"
-complaints='WARNING:|BUG:|Oops|INFO: task|Call Trace|F2FS-fs .*[Ii]nconsistent'
+faults='KERNEL_FAULTS|F2FS-fs .*[Ii]nconsistent'
 (set -e
 TRIAL)
 [ $? = 0 ] || { dmesg | tail -20 >&2; exit 1; }
@@ -36,7 +36,7 @@ if grep -q 'Fail\|ASSERT' /tmp/fsck; then cat /tmp/fsck; exit 5; fi
 mount -t f2fs $ZNS_CONVENTIONAL $ZNS_MOUNT || exit 6
 (cd $ZNS_MOUNT && md5sum -c /tmp/sums) >/tmp/found 2>&1 || { grep -v OK /tmp/found; exit 7; }
 umount $ZNS_MOUNT || exit 8
-if dmesg | grep -qE "$complaints"; then dmesg; exit 9; fi
+if dmesg | grep -qE "$faults"; then dmesg; exit 9; fi
 "#;
 
 /// Run a trial (shell commands) in a guest; `None` where there is no guest. Its output is printed.
@@ -55,7 +55,9 @@ pub(crate) fn trial_with(
         release,
         zns,
         ZnsSetup::Mounted,
-        &AROUND.replace("TRIAL", script),
+        &AROUND
+            .replace("KERNEL_FAULTS", KERNEL_FAULTS)
+            .replace("TRIAL", script),
         600 + setting("INDEF_CHURN_SECONDS", 0),
         share,
     )

@@ -51,7 +51,7 @@ while read -r name port nqn marks; do
   } || { echo "state $name"; dmesg | tail -30; cat /tmp/fsck; exit 1; } >&2
   echo "$name"
 done </share/targets
-if dmesg | grep -qE 'WARNING:|BUG:|Oops|INFO: task|Call Trace'; then dmesg >&2; exit 9; fi
+if dmesg | grep -qE 'KERNEL_FAULTS'; then dmesg >&2; exit 9; fi
 "#;
 
 /// Enough for F2FS to have spare sections.
@@ -132,7 +132,9 @@ fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
     fs::write(share.join("targets"), list).unwrap();
     // For its network; its content does not matter.
     let zns = Zns::new(options()).unwrap();
-    let script = LOOK.replace("PROGRAM", PROGRAM);
+    let script = LOOK
+        .replace("PROGRAM", PROGRAM)
+        .replace("KERNEL_FAULTS", guest::KERNEL_FAULTS);
     let outcome = fixture::run(
         release,
         &zns,

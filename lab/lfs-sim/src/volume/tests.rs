@@ -15,7 +15,7 @@ const SHAPE: Shape = Shape {
     sections: 24,
 };
 
-/// What a block holds: a version of a file's block.
+/// Content of a block: a version of a file's block.
 type Content = (FileId, u32, u32);
 
 /// A volume beside a model of what its device holds.
