@@ -12,7 +12,8 @@ use std::{
 };
 
 use guest::{
-    Guest, KERNEL_FAULTS, LabError, Outcome, Patched, Release, Zns, ZnsDevice, ZnsOptions, ZnsSetup, require,
+    Guest, KERNEL_FAULTS, LabError, Outcome, Patched, Release, Zns, ZnsDevice, ZnsOptions,
+    ZnsSetup, require,
 };
 
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_f2fs-trial");
