@@ -20,13 +20,7 @@ pub(crate) fn submit(device: &mut Device, now: Nanos, command: &Command<'_>) -> 
 pub(crate) fn idle(device: &mut Device) -> Nanos {
     let now = device.stats().now_ns;
     submit(device, now, &Command::Flush);
-    while let Some(next) = device.next_event() {
-        device.advance(next, &mut Vec::new());
-    }
-    // The last operations may still run; nothing on a die takes longer than an erase (3 ms).
-    let idle = Nanos(device.stats().now_ns.0 + 10_000_000);
-    device.advance(idle, &mut Vec::new());
-    idle
+    device.rest()
 }
 
 /// The commands that read the `len` bytes at `start` of a file: one for each extent, or several where it

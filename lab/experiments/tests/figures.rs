@@ -1,6 +1,6 @@
 //! The papers' figures as a whole: their files, their modules, their references, and the page.
 
-use std::{fs, path::Path};
+use std::{fs, num::NonZero, path::Path, sync::Mutex, thread};
 
 use experiments::{
     figure::{Figure, Paper, Tier, reference, registry},
@@ -69,22 +69,34 @@ fn every_module_and_every_reference_belongs_to_a_figure() {
 /// Virtual time: done again, a result is equal.
 fn come_out_again(paper: Paper) {
     let figures = Figure::all(root()).unwrap();
-    for figure in figures.iter().filter(|figure| figure.paper == paper) {
-        if figure.tier != Tier::V || figure.needs.is_some() {
-            continue;
+    let of_paper = figures.iter().filter(|figure| figure.paper == paper);
+    let has_result = |figure: &&Figure| figure.tier == Tier::V && figure.needs.is_none();
+    let figures = Mutex::new(of_paper.filter(has_result));
+    let next = || figures.lock().unwrap().next();
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(figure) = next() {
+                    comes_out_again(figure);
+                }
+            });
         }
-        let Some(measured) = registry::measure(figure) else {
-            continue;
-        };
-        let measured = measured.unwrap();
-        let committed = reference(root(), &figure.name).unwrap().unwrap();
-        assert!(
-            committed.measured == measured,
-            "{}: not as committed; `cargo lab experiments --only {} --keep` writes it anew",
-            figure.name,
-            figure.name
-        );
-    }
+    });
+}
+
+fn comes_out_again(figure: &Figure) {
+    let Some(measured) = registry::measure(figure) else {
+        return;
+    };
+    let measured = measured.unwrap();
+    let committed = reference(root(), &figure.name).unwrap().unwrap();
+    assert!(
+        committed.measured == measured,
+        "{}: not as committed; `cargo lab experiments --only {} --keep` writes it anew",
+        figure.name,
+        figure.name
+    );
 }
 
 #[test]

@@ -47,8 +47,19 @@ pub fn full_zones(profile: &Profile, size: Bytes) -> Result<Device, ConfigError>
 ///
 /// As [`conventional`].
 pub fn written(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
-    const STEP: u64 = 1 << 20;
     let mut device = conventional(profile, size)?;
+    fill(&mut device, 0, size);
+    Ok(device)
+}
+
+/// Writes the first `size` bytes of a namespace that is free and without zones, one command after the other, and
+/// flushes; returns when that is done.
+///
+/// # Panics
+///
+/// There is no such namespace, or it is smaller.
+pub fn fill(device: &mut Device, namespace: usize, size: Bytes) -> Nanos {
+    const STEP: u64 = 1 << 20;
     let mut now = Nanos(0);
     let writes = (0..size.0)
         .step_by(STEP as usize)
@@ -59,11 +70,11 @@ pub fn written(profile: &Profile, size: Bytes) -> Result<Device, ConfigError> {
             placement: Placement::RoundRobin,
         });
     for command in writes.chain([Command::Flush]) {
-        let accepted = device.submit(now, 0, &command);
+        let accepted = device.submit(now, namespace, &command);
         let done = accepted.expect("a free namespace takes every write").done;
         now = device.finish(done).expect("a write is under way");
     }
-    Ok(device)
+    now
 }
 
 fn namespace(profile: &Profile, kind: NamespaceKind, size: Bytes) -> Result<Device, ConfigError> {

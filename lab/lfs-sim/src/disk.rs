@@ -300,8 +300,11 @@ impl Disk {
         let mut finished = Vec::new();
         loop {
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
-            let device = self.device.next_event().map(Nanos::get);
-            let device = device.filter(|_| !self.later.is_empty());
+            // The end of every command is known: the device goes on by itself.
+            let device = match self.later.is_empty() {
+                true => None,
+                false => self.device.next_event().map(Nanos::get),
+            };
             let next = event
                 .into_iter()
                 .chain(device)
@@ -328,9 +331,8 @@ impl Disk {
 
     fn end(&mut self, number: usize) {
         self.in_flight -= 1;
-        let batches = std::mem::take(&mut self.commands[number]);
-        self.free_commands.push(number);
-        for batch in batches {
+        let mut batches = std::mem::take(&mut self.commands[number]);
+        for batch in batches.drain(..) {
             let state = &mut self.batches[batch.0];
             state.left -= 1;
             if state.left == 0
@@ -340,6 +342,9 @@ impl Disk {
                 self.wake(thread);
             }
         }
+        // Given back for its memory.
+        self.commands[number] = batches;
+        self.free_commands.push(number);
         if self.has_slot() {
             for thread in std::mem::take(&mut self.waiting_for_slot) {
                 self.wake(thread);

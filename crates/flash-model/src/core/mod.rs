@@ -25,7 +25,7 @@ pub(crate) use self::{
 };
 use crate::{
     command::Ticket,
-    flash::{Calendar, Flash, PagePlace, PageProgram, Planes, Span},
+    flash::{Calendar, Die, Flash, PagePlace, PageProgram, Planes, Span},
     profile::{CommandTimes, Profile, Timing},
 };
 
@@ -170,6 +170,15 @@ impl Core {
     /// Returns whether nothing is queued or on its way in.
     pub(crate) fn is_idle(&self) -> bool {
         self.queues.is_empty() && self.intake_event().is_none()
+    }
+
+    /// Returns when dies, channels and link are free, if nothing else comes.
+    pub(crate) fn free_at(&self) -> u64 {
+        let dies = self.flash.dies.iter().map(Die::free_at);
+        let ways = self.flash.channels.iter();
+        let ways = ways.chain([&self.intake.link, &self.link_out]);
+        let ends = dies.chain(ways.map(Calendar::free_at));
+        ends.max().unwrap_or_default()
     }
 
     fn intake_event(&self) -> Option<u64> {

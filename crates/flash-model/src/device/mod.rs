@@ -165,6 +165,17 @@ impl Device {
         }
     }
 
+    /// Lets the device end all that is in motion, the collectors' work included; returns when it is at rest. Commands
+    /// that end meanwhile are not told again.
+    pub fn rest(&mut self) -> Nanos {
+        while let Some(next) = self.next_event() {
+            self.advance(next, &mut Vec::new());
+        }
+        let until = self.now.max(self.core.free_at());
+        self.advance(Nanos(until), &mut Vec::new());
+        Nanos(until)
+    }
+
     fn pass_time(&mut self, now: u64) {
         self.now = self.now.max(now);
         loop {

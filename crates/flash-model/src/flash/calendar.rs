@@ -82,6 +82,11 @@ impl Calendar {
         }
     }
 
+    /// Returns the end of the last booked interval; 0 if all lie in the past.
+    pub(crate) fn free_at(&self) -> u64 {
+        self.booked.back().map_or(0, |&(_, end)| end)
+    }
+
     fn forget(&mut self, clock: u64) {
         while let Some(&(start, end)) = self.booked.front()
             && end <= clock

@@ -114,27 +114,13 @@ impl Host {
     ///
     /// If the device refuses the command: the host is wrong then.
     pub fn submit(&mut self, command: &Command<'_>) -> Nanos {
-        let ticket = match self
-            .device
-            .submit(self.now, 0, command)
-            .expect("it is in range")
-            .done
-        {
-            Done::At(at) => return at,
-            Done::Later(ticket) => ticket,
-        };
-        let mut finished = Vec::new();
-        loop {
-            let next = self
-                .device
-                .next_event()
-                .expect("the command is not done yet");
-            self.now = self.now.max(next);
-            self.device.advance(self.now, &mut finished);
-            if let Some((_, at)) = finished.iter().find(|(done, _)| *done == ticket) {
-                return *at;
-            }
+        let accepted = self.device.submit(self.now, 0, command);
+        let done = accepted.expect("it is in range").done;
+        let at = self.device.finish(done).expect("it is under way");
+        if let Done::Later(_) = done {
+            self.now = self.now.max(at);
         }
+        at
     }
 
     /// Goes on to this time.
@@ -145,11 +131,8 @@ impl Host {
 
     /// Lets the device finish everything, the collector included.
     pub fn idle(&mut self) {
-        while let Some(next) = self.device.next_event() {
-            self.wait_until(next);
-        }
-        // The last operations may still run; nothing on a die takes longer than an erase (3 ms).
-        self.wait_until(self.now + Nanos(10_000_000));
+        let rest = self.device.rest();
+        self.now = self.now.max(rest);
     }
 
     /// Flushes: everything written so far is on flash afterwards; the collector may still be at

@@ -19,11 +19,7 @@ const DRIVE: u64 = 4096 * MIB;
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = with_these_times(parameters)?;
-    for (setting, other) in parameters.variants("times")? {
-        measured.add_sensitivity("times", &setting, with_these_times(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["times"], with_these_times)
 }
 
 fn with_these_times(parameters: &Parameters) -> Result<Measured, FigureError> {

@@ -1,5 +1,7 @@
 //! What the figures of InDeF share: its system, aged.
 
+use std::sync::Arc;
+
 use flash_model::Profile;
 use indef_core::{
     access::AccessRange,
@@ -21,7 +23,7 @@ use lfs_sim::{
 use units::{Bytes, FileRange};
 use workloads::filebench::{Ageing, Personality};
 
-use super::{error::FigureError, parameters::Parameters};
+use super::{error::FigureError, memo::Memo, parameters::Parameters};
 use crate::image::scaled;
 
 /// The workloads, and how their flows write: fileserver past the page cache, as FragPicker's (§5.4), whose experiment
@@ -35,7 +37,7 @@ pub(super) const WORKLOADS: [(Personality, Writes); 2] = [
 const ZONES: u64 = 512;
 
 /// InDeF's system: its device, its host, and how it reads.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct System {
     profile: Profile,
     pub(super) simulated: lfs_sim::Parameters,
@@ -323,20 +325,51 @@ impl Ground {
     }
 }
 
+/// All that a device's ageing depends on.
+#[derive(Clone, Debug, PartialEq)]
+struct History {
+    profile: Profile,
+    simulated: lfs_sim::Parameters,
+    ageing: Ageing,
+    writes: Writes,
+}
+
 /// The paper's device, aged by one of its workloads.
 pub(super) struct AgedDevice {
+    history: History,
     pub(super) ground: Ground,
     /// Of files that were there before the flows began.
     pub(super) first_bytes: Bytes,
 }
 
-/// Ages the device as the parameters `turn_blocks`, `queue_depth`, `rounds`, `reads` and `seed` say.
+impl AgedDevice {
+    /// The work of a contender on it ([`System::defragment`]), once for all figures.
+    pub(super) fn defragmented(
+        &self,
+        system: &System,
+        contender: Contender,
+    ) -> Result<Arc<Defragmented>, FigureError> {
+        static WORKS: Memo<(History, System, Contender), Defragmented> = Memo::new();
+        let mut used = system.clone();
+        if let Contender::Indef { .. } = contender {
+            // Its data does not go through the host.
+            used.copying = used.access;
+        }
+        WORKS.get((self.history.clone(), used, contender), || {
+            system.defragment(&self.ground, contender)
+        })
+    }
+}
+
+/// The device, aged as the parameters `turn_blocks`, `queue_depth`, `rounds`, `reads` and `seed` say; once for all
+/// figures.
 pub(super) fn aged(
     system: &System,
     parameters: &Parameters,
     personality: Personality,
     writes: Writes,
-) -> Result<AgedDevice, FigureError> {
+) -> Result<Arc<AgedDevice>, FigureError> {
+    static DEVICES: Memo<History, AgedDevice> = Memo::new();
     let (files, mean_bytes) = personality.files_of_indef();
     let ageing = Ageing {
         personality,
@@ -349,6 +382,17 @@ pub(super) fn aged(
     let mut simulated = system.simulated.clone();
     simulated.host.queue_depth = parameters.count("queue_depth")? as usize;
     simulated.log.turn_blocks = parameters.count("turn_blocks")? as u32;
+    let history = History {
+        profile: system.profile.clone(),
+        simulated,
+        ageing,
+        writes,
+    };
+    DEVICES.get(history.clone(), || age_device(system, history))
+}
+
+fn age_device(system: &System, history: History) -> Result<AgedDevice, FigureError> {
+    let simulated = &history.simulated;
     let mut disk = system
         .empty_disk(ZONES)?
         .with_queue_depth(simulated.host.queue_depth);
@@ -357,9 +401,16 @@ pub(super) fn aged(
         files,
         first_bytes,
         ..
-    } = age(&simulated, system.volume(ZONES), &mut disk, ageing, writes)
-        .map_err(FigureError::simulation)?;
+    } = age(
+        simulated,
+        system.volume(ZONES),
+        &mut disk,
+        history.ageing,
+        history.writes,
+    )
+    .map_err(FigureError::simulation)?;
     Ok(AgedDevice {
+        history,
         ground: Ground {
             disk,
             volume,

@@ -9,19 +9,14 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for name in [
+    let free = [
         "device",
         "turn_blocks",
         "queue_depth",
         "request_time",
         "reader",
-    ] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, rows(&other)?);
-        }
-    }
-    Ok(measured)
+    ];
+    parameters.measure(&free, rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {

@@ -13,11 +13,7 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for (setting, other) in parameters.variants("request_time")? {
-        measured.add_sensitivity("request_time", &setting, rows(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["request_time"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {

@@ -12,13 +12,7 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = of(parameters)?;
-    for name in ["device", "gap", "request_time"] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, of(&other)?);
-        }
-    }
-    Ok(measured)
+    parameters.measure(&["device", "gap", "request_time"], of)
 }
 
 fn of(parameters: &Parameters) -> Result<Measured, FigureError> {

@@ -12,11 +12,7 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = of(parameters)?;
-    for (setting, other) in parameters.variants("request_time")? {
-        measured.add_sensitivity("request_time", &setting, of(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["request_time"], of)
 }
 
 fn of(parameters: &Parameters) -> Result<Measured, FigureError> {

@@ -32,16 +32,17 @@ fn rows(
     let system = System::small(parameters)?;
     let truncate = parameters.number("truncate")?;
     let (_, writes) = WORKLOADS[personality as usize];
-    let ground = aged(&system, parameters, personality, writes)?.ground;
-    let before = system.read_ground(&ground)?;
+    let aged = aged(&system, parameters, personality, writes)?;
+    let ground = &aged.ground;
+    let before = system.read_ground(ground)?;
     let gain = |contender| -> Result<f64, FigureError> {
         Ok(change(
-            &system.defragment(&ground, contender)?.read,
+            &aged.defragmented(&system, contender)?.read,
             &before,
         ))
     };
     let indef = Contender::Indef { truncate };
-    let moved = |contender| system.planned(&ground, contender);
+    let moved = |contender| system.planned(ground, contender);
     let [conventional, fragpicker] = [Contender::Conventional, Contender::FragPicker];
     let mut measured = Measured::default();
     let mut push = |series: &str, x: &str, value| measured.push(series, x, value, Unit::ChangePct);

@@ -9,21 +9,17 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for (setting, other) in parameters.variants("device")? {
-        measured.add_sensitivity("device", &setting, rows(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["device"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
     let system = System::small(parameters)?;
     let mut measured = Measured::default();
     for (personality, writes) in WORKLOADS {
-        let ground = aged(&system, parameters, personality, writes)?.ground;
-        let all = system.defragment(&ground, Contender::Indef { truncate: 0.0 })?;
+        let aged = aged(&system, parameters, personality, writes)?;
+        let all = aged.defragmented(&system, Contender::Indef { truncate: 0.0 })?;
         for truncate in parameters.numbers("truncated")? {
-            let work = system.defragment(&ground, Contender::Indef { truncate })?;
+            let work = aged.defragmented(&system, Contender::Indef { truncate })?;
             let name = personality.name();
             let speed = change(&work.read, &all.read);
             measured.push(name, truncate, speed, Unit::ChangePct);

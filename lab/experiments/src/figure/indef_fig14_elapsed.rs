@@ -2,41 +2,28 @@
 
 use super::{
     error::FigureError,
-    indef_fig14::migrations,
+    indef::Defragmented,
+    indef_fig14::measure_of,
     measured::{Measured, Unit},
     parameters::Parameters,
 };
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for name in ["device", "request_time", "copy_call"] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, rows(&other)?);
-        }
-    }
-    Ok(measured)
-}
-
-fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = Measured::default();
-    for (workload, indef, conventional) in migrations(parameters)? {
-        let [ours, theirs] = [&indef, &conventional].map(|work| work.elapsed.time.0 as f64 / 1e9);
+    measure_of(parameters, |measured, workload, works| {
+        let [ours, theirs] = works.map(|(_, work)| seconds(work));
         let change = 100.0 * (ours / theirs - 1.0);
         measured.push("InDeF", workload, change, Unit::ChangePct);
-        for (series, work, seconds) in [
-            ("InDeF", indef, ours),
-            ("conventional", conventional, theirs),
-        ] {
-            measured.push(&format!("{series}, time"), workload, seconds, Unit::Seconds);
+        for (series, work) in works {
+            let time = format!("{series}, time");
+            measured.push(&time, workload, seconds(work), Unit::Seconds);
             let cleaned = (work.counters.cleaned_blocks * lfs_sim::BLOCK.0) >> 20;
-            measured.push(
-                &format!("{series}, cleaned beside"),
-                workload,
-                cleaned as f64,
-                Unit::Mib,
-            );
+            let beside = format!("{series}, cleaned beside");
+            measured.push(&beside, workload, cleaned as f64, Unit::Mib);
         }
-    }
-    Ok(measured)
+    })
+}
+
+fn seconds(work: &Defragmented) -> f64 {
+    work.elapsed.time.0 as f64 / 1e9
 }

@@ -16,6 +16,7 @@
 mod class;
 mod error;
 mod measured;
+mod memo;
 mod parameters;
 mod reference;
 pub mod registry;

@@ -10,7 +10,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use units::Nanos;
 
-use super::error::{FigureError, Mistake};
+use super::{
+    error::{FigureError, Mistake},
+    measured::Measured,
+};
 
 /// How well a parameter is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,8 +349,8 @@ impl Parameters {
         }
     }
 
-    /// For each other value of a free parameter: its text, and the parameters with it. A module measures
-    /// them and adds the result with `Measured::add_sensitivity`.
+    /// For each other value of a free parameter: its text, and the parameters with it. [`Self::measure`] measures
+    /// them.
     ///
     /// # Errors
     ///
@@ -367,6 +370,26 @@ impl Parameters {
             (parameter.with_unit(value), other)
         };
         Ok(parameter.tried.iter().map(variant).collect())
+    }
+
+    /// A figure: the rows that come out with these parameters, and as its sensitivity those with each other value
+    /// of these free ones.
+    ///
+    /// # Errors
+    ///
+    /// That of `rows`, or of [`Self::variants`].
+    pub(super) fn measure(
+        &self,
+        free: &[&str],
+        rows: impl Fn(&Self) -> Result<Measured, FigureError>,
+    ) -> Result<Measured, FigureError> {
+        let mut measured = rows(self)?;
+        for name in free {
+            for (setting, other) in self.variants(name)? {
+                measured.add_sensitivity(name, &setting, rows(&other)?);
+            }
+        }
+        Ok(measured)
     }
 }
 

@@ -17,8 +17,8 @@ use std::{
 
 use anyhow::{Context, Result};
 use flash_model::{
-    Command, Device, Done, NamespaceKind, NamespaceSpec, OwnedCommand, Placement, Profile, Stats,
-    Ticket, Zone, ZoneState,
+    Device, Done, NamespaceKind, NamespaceSpec, OwnedCommand, Profile, Stats, Ticket, Zone,
+    ZoneState,
 };
 use units::{Bytes, Nanos};
 
@@ -90,9 +90,8 @@ impl Machine {
             };
             device.restore_zone(ZONED, index, state, zone.write_pointer);
         }
-        let mut machine = Self { device, now: 0 };
-        machine.run(&mut [&mut Filling::of(conventional.get())])?;
-        Ok(machine)
+        let now = lfs_sim::device::fill(&mut device, CONVENTIONAL, conventional).get();
+        Ok(Self { device, now })
     }
 
     /// The zones for a load.
@@ -157,60 +156,5 @@ impl Machine {
             ns: self.now - begun,
             stats: self.device.stats().since(&before),
         })
-    }
-}
-
-/// Writes the namespace without zones from end to end.
-struct Filling {
-    at: u64,
-    end: u64,
-    is_waiting: bool,
-    is_flushed: bool,
-}
-
-impl Filling {
-    const STEP: u64 = 1 << 20;
-
-    fn of(end: u64) -> Self {
-        Self {
-            at: 0,
-            end,
-            is_waiting: false,
-            is_flushed: false,
-        }
-    }
-}
-
-impl Host for Filling {
-    fn next(&mut self) -> Option<Submission> {
-        if self.is_waiting || self.is_flushed {
-            return None;
-        }
-        self.is_waiting = true;
-        let command = if self.at < self.end {
-            Command::Write {
-                offset: self.at,
-                len: Self::STEP.min(self.end - self.at),
-                fua: false,
-                placement: Placement::RoundRobin,
-            }
-        } else {
-            self.is_flushed = true;
-            Command::Flush
-        };
-        self.at += Self::STEP;
-        Some(Submission {
-            number: 0,
-            namespace: CONVENTIONAL,
-            command: command.into(),
-        })
-    }
-
-    fn done(&mut self, _: usize) {
-        self.is_waiting = false;
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_flushed && !self.is_waiting
     }
 }

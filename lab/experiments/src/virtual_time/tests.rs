@@ -1,4 +1,4 @@
-use flash_model::{Move, ZoneAction};
+use flash_model::{Command, Move, Placement, ZoneAction};
 use flashd::device::LoggedCommand;
 use workloads::Numbers;
 

@@ -256,11 +256,15 @@ impl Host {
     }
 
     /// Puts work before all else that a thread has to do, in this order.
-    pub(super) fn add_first(&mut self, thread: usize, work: impl IntoIterator<Item = Work>) {
+    pub(super) fn add_first(
+        &mut self,
+        thread: usize,
+        work: impl IntoIterator<Item = Work, IntoIter: DoubleEndedIterator>,
+    ) {
         let queue = &mut self.threads[thread].work;
-        let mut first: VecDeque<Work> = work.into_iter().collect();
-        first.append(queue);
-        *queue = first;
+        for work in work.into_iter().rev() {
+            queue.push_front(work);
+        }
     }
 
     pub(super) fn note_memory(&mut self) {

@@ -26,6 +26,8 @@ struct Entry {
 #[derive(Debug)]
 pub struct Fileset {
     entries: Vec<Entry>,
+    /// Files that are there.
+    there: usize,
     fill_bytes: u64,
     live_bytes: u64,
     /// Bytes that files in the making are still to get.
@@ -57,6 +59,7 @@ impl Fileset {
         };
         Self {
             entries: (0..count).map(entry).collect(),
+            there: 0,
             fill_bytes: ageing.fill_bytes(),
             live_bytes: 0,
             promised_bytes: 0,
@@ -100,6 +103,13 @@ impl Fileset {
     /// Take any file that is there (or is not), and hold it; `None` if there is none that is free.
     pub(super) fn take(&mut self, numbers: &mut Numbers, is_there: bool) -> Option<FileId> {
         let begin = numbers.below(self.entries.len());
+        let such = match is_there {
+            true => self.there,
+            false => self.entries.len() - self.there,
+        };
+        if such == 0 {
+            return None;
+        }
         let from = (begin..self.entries.len()).chain(0..begin);
         let mut free = from.filter(|id| {
             let entry = &self.entries[*id];
@@ -135,7 +145,7 @@ impl Fileset {
     /// It is created, empty; `promised` bytes will follow at once.
     pub(super) fn create(&mut self, id: FileId, promised: u64) {
         let entry = &mut self.entries[id];
-        entry.bytes = Some(0);
+        self.there += usize::from(entry.bytes.replace(0).is_none());
         entry.promised = promised;
         self.promised_bytes += promised;
         entry.generation += 1;
@@ -145,7 +155,8 @@ impl Fileset {
     /// It grows.
     pub(super) fn append(&mut self, id: FileId, bytes: u64) {
         let entry = &mut self.entries[id];
-        *entry.bytes.get_or_insert(0) += bytes;
+        // A flow appends to a file that it has created or taken.
+        entry.bytes = entry.bytes.map(|there| there + bytes);
         let kept = entry.promised.min(bytes);
         entry.promised -= kept;
         self.promised_bytes -= kept;
@@ -156,7 +167,10 @@ impl Fileset {
 
     /// It is deleted.
     pub(super) fn delete(&mut self, id: FileId) {
-        self.live_bytes -= self.entries[id].bytes.take().unwrap_or(0);
+        if let Some(bytes) = self.entries[id].bytes.take() {
+            self.there -= 1;
+            self.live_bytes -= bytes;
+        }
         self.deleted += 1;
     }
 }
