@@ -76,13 +76,19 @@ const FURTHER: [(&str, &str); 22] = [
 
 /// The same for tests that repeat something, with the variable for the number of repetitions, or of
 /// seconds.
-const LONGER: [(&str, &str, &str, &str); 20] = [
+const LONGER: [(&str, &str, &str, &str); 21] = [
     ("conformance", "vm_f2fs::", "INDEF_WHOLE_SUITE", "1"),
     ("cli", "loop_stop::loop_kills_on_", "INDEF_KILLS", "200"),
     (
         "fast24",
         "the_committed_figures_of_collecting",
         "INDEF_WHOLE_FAST24",
+        "1",
+    ),
+    (
+        "figures",
+        "the_figures_of_indef_come_out_again",
+        "INDEF_WHOLE_FIGURES",
         "1",
     ),
     ("nvme-wire", "tests::", "INDEF_WIRE_CASES", "200000"),
