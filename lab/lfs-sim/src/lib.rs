@@ -21,6 +21,7 @@
 pub mod ageing;
 mod block;
 pub mod cache;
+pub mod calls;
 pub mod device;
 pub mod disk;
 mod files;
