@@ -37,7 +37,7 @@ pub enum Unit {
     /// A number of things.
     #[serde(rename = "count")]
     Count,
-    /// Of a correlation, from −1 to 1.
+    /// Of a correlation, from −1 to 1, or of a regression.
     #[serde(rename = "coefficient")]
     Coefficient,
     /// A part of a whole, in percent.
