@@ -22,12 +22,12 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use scratch_fs::{AlignedBuffer, ScratchFs};
 use units::Bytes;
+use workloads::zipf::Zipf;
 
 use super::{
     common::Common,
     measure,
     report::{Report, Verdict},
-    zipf::Workload,
 };
 
 const SIZE: Bytes = Bytes::gib(3);
@@ -334,7 +334,7 @@ fn rocksdb(folder: &Path) -> Vec<OsString> {
 
 /// 1,500 queries of 100 rows each, by Zipf's law with skew 0.99 (YCSB's) over the places.
 fn queries() -> String {
-    let workload = Workload {
+    let workload = Zipf {
         skew: 0.99,
         ranges: ROWS / SPAN,
         reads: 1500,

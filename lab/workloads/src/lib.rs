@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod filebench;
+pub mod zipf;
 
 /// A stream of numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
 /// number generators", OOPSLA). Every seed is good, also 0, and neighbouring seeds have streams of their

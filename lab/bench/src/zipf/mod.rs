@@ -19,8 +19,8 @@
 //! too.
 
 mod curve;
+mod reader;
 mod timing;
-mod workload;
 
 use std::{
     ffi::OsString,
@@ -36,6 +36,7 @@ use clap::Args;
 use indef_trace::{TracedFile, store::Store};
 use scratch_fs::ScratchFs;
 use units::Bytes;
+use workloads::zipf::Zipf;
 
 use super::{
     common::Common,
@@ -44,9 +45,8 @@ use super::{
     state::{FOLDER, Files, StartState},
 };
 use curve::{Curve, Point, Target, gain};
+use reader::{DirectReader, READ};
 use timing::{Cost, paired};
-pub(super) use workload::Workload;
-use workload::{DirectReader, READ};
 
 /// The reads, and the shares of the file to move.
 #[derive(Args, Clone)]
@@ -93,7 +93,7 @@ pub struct ReaderArgs {
 
 /// Read as the arguments say.
 pub(super) fn read(args: &ReaderArgs) -> Result<()> {
-    let workload = Workload {
+    let workload = Zipf {
         skew: args.skew,
         ranges: fs::metadata(&args.file)?.len() / READ.get(),
         reads: args.reads,
@@ -204,7 +204,7 @@ impl<'a> ZipfBench<'a> {
     }
 
     fn curve(&self, skew: f64) -> Result<Curve> {
-        let workload = Workload {
+        let workload = Zipf {
             skew,
             ranges: self.args.size.get() / READ.get(),
             reads: self.args.reads,
@@ -348,7 +348,7 @@ impl<'a> ZipfBench<'a> {
 
     /// Trace the reader on the original file, and export the recorded accesses from the store as
     /// text.
-    fn traced_profile(&self, workload: &Workload, folder: &Path) -> Result<String> {
+    fn traced_profile(&self, workload: &Zipf, folder: &Path) -> Result<String> {
         measure::drop_caches(&self.before.scratch)?;
         let store = folder.join("store");
         let mut trace: Vec<OsString> = vec![self.indef.clone().into(), "trace".into()];

@@ -12,7 +12,7 @@ use scratch_fs::ScratchFs;
 
 use super::{
     super::{measure, median::median},
-    workload::DirectReader,
+    reader::DirectReader,
 };
 
 /// A read that takes this many times the median of all was disturbed: no number of fragments in a

@@ -36,6 +36,7 @@ mod fragpicker_fig08_btrfs;
 mod fragpicker_fig08_ext4;
 mod fragpicker_fig08_f2fs;
 mod fragpicker_fig09;
+mod fragpicker_fig12;
 mod fragpicker_table1;
 mod indef;
 mod indef_fig01;

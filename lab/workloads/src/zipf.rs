@@ -1,37 +1,25 @@
-//! A known sequence of reads: ranges of one file, chosen by Zipf's law, the same every time.
+//! Reads of ranges of one file, chosen by Zipf's law, the same every time.
 
-use std::{
-    fs::{File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
-    time::{Duration, Instant},
-};
-
-use anyhow::{Context, Result};
-use rustix::fs::OFlags;
-use scratch_fs::AlignedBuffer;
-use units::Bytes;
-use workloads::Numbers;
-
-/// Bytes of one read.
-pub(super) const READ: Bytes = Bytes::kib(128);
+use crate::Numbers;
 
 /// The distribution of the reads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Workload {
+pub struct Zipf {
     /// The range of rank `k` is read in proportion to `1 / k^skew`; 0 for all alike.
-    pub(crate) skew: f64,
-    /// Ranges of [`READ`] bytes in the file.
-    pub(crate) ranges: u64,
+    pub skew: f64,
+    /// Ranges of the file.
+    pub ranges: u64,
     /// Number of reads.
-    pub(crate) reads: u64,
-    pub(crate) seed: u64,
+    pub reads: u64,
+    /// Any.
+    pub seed: u64,
 }
 
-impl Workload {
+impl Zipf {
     /// The reads in order: numbers of ranges. Ranks are scattered over the file, so that hot
     /// ranges do not lie together.
-    pub(crate) fn sequence(&self) -> Vec<u32> {
+    #[must_use]
+    pub fn sequence(&self) -> Vec<u32> {
         let mut numbers = Numbers::new(self.seed);
         let mut places: Vec<u32> = (0..self.ranges as u32).collect();
         numbers.shuffle(&mut places);
@@ -51,7 +39,8 @@ impl Workload {
     }
 
     /// The number of times that each range is read by `sequence`.
-    pub(super) fn counts(&self, sequence: &[u32]) -> Vec<u64> {
+    #[must_use]
+    pub fn counts(&self, sequence: &[u32]) -> Vec<u64> {
         let mut counts = vec![0; self.ranges as usize];
         for range in sequence {
             counts[*range as usize] += 1;
@@ -61,7 +50,8 @@ impl Workload {
 
     /// A sample that stands for all reads: of the reads ordered by the heat of their range, every
     /// n-th. So a part of the time shows the time of all.
-    pub(super) fn sample(&self, sequence: &[u32], wanted: usize) -> Vec<u32> {
+    #[must_use]
+    pub fn sample(&self, sequence: &[u32], wanted: usize) -> Vec<u32> {
         let counts = self.counts(sequence);
         let mut ordered = sequence.to_vec();
         ordered.sort_unstable_by_key(|range| (counts[*range as usize], *range));
@@ -74,40 +64,12 @@ impl Workload {
     }
 }
 
-/// Reads ranges of a file, bypassing every cache of the system.
-pub(super) struct DirectReader {
-    file: File,
-    buffer: AlignedBuffer,
-}
-
-impl DirectReader {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(OFlags::DIRECT.bits() as i32)
-            .open(path)
-            .with_context(|| format!("cannot open {}", path.display()))?;
-        Ok(Self {
-            file,
-            buffer: AlignedBuffer::new(READ.get() as usize),
-        })
-    }
-
-    /// Read a range. Returns the time that it took.
-    pub(super) fn read(&mut self, range: u32) -> Result<Duration> {
-        let offset = u64::from(range) * READ.get();
-        let started = Instant::now();
-        self.file.read_exact_at(self.buffer.slice(), offset)?;
-        Ok(started.elapsed())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn workload(skew: f64) -> Workload {
-        Workload {
+    fn workload(skew: f64) -> Zipf {
+        Zipf {
             skew,
             ranges: 1000,
             reads: 20_000,
