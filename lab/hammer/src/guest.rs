@@ -39,14 +39,18 @@ const MEMORY_MIB: u32 = 3072;
 /// Time allowed for each round, in addition to `--minutes`.
 const ROUND: Duration = Duration::from_secs(900);
 
-/// The guest's script. Files in the folder for logs appear in the host's folder (`/share`).
+/// The guest's script. Files in the folder for logs appear in the host's folder (`/share`), with the kernel's log.
 const SCRIPT: &str = r#"
 ip link set lo up
 mkfs.xfs -q -m reflink=1 /dev/vda && mount -t xfs /dev/vda /mnt || exit 2
 if [ -n "$1" ]; then mkdir -p "$1" && mount -o bind /share "$1" || exit 2; fi
 export "$2"=1 INDEF="$3" TMPDIR=/mnt
+log=$1
 shift 3
-exec "$@"
+"$@"
+status=$?
+if [ -n "$log" ]; then dmesg >"$log/dmesg"; fi
+exit $status
 "#;
 
 /// Whether a guest is asked for, and this is not that guest.
