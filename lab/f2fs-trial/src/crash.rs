@@ -222,6 +222,35 @@ pub(crate) fn synced(folder: &Path, marks: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Overwrite a part of a file and sync it, again and again, while one checkpoint follows the other: most of them
+/// write the file's node, and not all have ended when fdatasync returns.
+pub(crate) fn checkpointed(folder: &Path, marks: &Path) -> Result<()> {
+    const SYNCS: u64 = 30;
+    let marks = &Marks(marks);
+    let root = File::open(folder)?;
+    let number = FILES[0][0];
+    let mut file = Known::existing(folder, number, BLOCKS)?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let checkpoints = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                write_checkpoint(&root)?;
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+        let synced = (2..2 + SYNCS).try_for_each(|version| {
+            marks.written(number, Part::Beside, version)?;
+            rewrite(&mut file, Part::Beside, version)?;
+            cache::start_writeback(&file.file, 0, 0)?;
+            file.file.sync_data()?;
+            marks.durable(number, Part::Beside, version)
+        });
+        over.store(true, Ordering::Relaxed);
+        checkpoints.join().expect("it does not panic")?;
+        synced
+    })
+}
+
 /// Check that every block is as `marks` (those before the cut, separated by commas) allow, and that
 /// all files can be moved again.
 pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {

@@ -77,6 +77,7 @@ fn run(arguments: &[String]) -> Result<()> {
         ["prepare", folder] => crash::prepare(Path::new(folder)),
         ["migrate", folder, marks] => crash::migrate(Path::new(folder), Path::new(marks)),
         ["synced", folder, marks] => crash::synced(Path::new(folder), Path::new(marks)),
+        ["checkpointed", folder, marks] => crash::checkpointed(Path::new(folder), Path::new(marks)),
         ["after", folder, marks] => crash::after(Path::new(folder), marks),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
         _ => bail!("usage: f2fs-trial query FOLDER | move FILE… | SUBJECT FOLDER …"),

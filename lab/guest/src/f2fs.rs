@@ -21,15 +21,17 @@ const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
     "6.1":
         "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
         "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
-        "0003-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
-        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
-        "0005-f2fs-send-copies-to-NVMe-namespaces.patch"
-        "0006-f2fs-let-the-device-defragment-files.patch";
+        "0003-f2fs-have-fsync-wait-for-a-checkpoint-that-has-its-n.patch"
+        "0004-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0005-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
+        "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
+        "0007-f2fs-let-the-device-defragment-files.patch";
     "6.12":
         "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
         "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
-        "0003-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
-        "0004-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
-        "0005-f2fs-send-copies-to-NVMe-namespaces.patch"
-        "0006-f2fs-let-the-device-defragment-files.patch";
+        "0003-f2fs-have-fsync-wait-for-a-checkpoint-that-has-its-n.patch"
+        "0004-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
+        "0005-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
+        "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
+        "0007-f2fs-let-the-device-defragment-files.patch";
 };

@@ -160,10 +160,7 @@ fn power_cuts(release: Release) {
     }
     let marks = marks(&recording).unwrap();
     let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
-    let names: Vec<(&str, u64)> = marks
-        .iter()
-        .filter_map(|mark| Some((mark.mark.strip_prefix("mark:")?, mark.entries)))
-        .collect();
+    let names = named(&recording);
     let flushes: Vec<u64> = marks
         .iter()
         .filter(|mark| mark.mark.starts_with("flush:"))
@@ -193,17 +190,31 @@ fn power_cuts(release: Release) {
         .map(|(at, keep)| Cut {
             mark: Mark::Entry(at),
             keep,
-            before: names
-                .iter()
-                .filter(|(_, entries)| *entries <= at)
-                .map(|(name, _)| format!("{name},"))
-                .collect(),
+            before: marks_until(&names, at),
         })
         .collect();
     for (number, states) in states.chunks(STATES_IN_A_GUEST).enumerate() {
         look(release, &recording, states);
         println!("{} states", number * STATES_IN_A_GUEST + states.len());
     }
+}
+
+/// The marks that were asked for, and the number of entries before each.
+fn named(recording: &Path) -> Vec<(String, u64)> {
+    marks(recording)
+        .unwrap()
+        .iter()
+        .filter_map(|mark| Some((mark.mark.strip_prefix("mark:")?.to_owned(), mark.entries)))
+        .collect()
+}
+
+/// The names of those until this entry, as the program takes them.
+fn marks_until(names: &[(String, u64)], at: u64) -> String {
+    names
+        .iter()
+        .filter(|(_, entries)| *entries <= at)
+        .map(|(name, _)| format!("{name},"))
+        .collect()
 }
 
 /// This many of them, evenly chosen, or all.
@@ -310,4 +321,42 @@ fn vm_6_12_an_fsync_beside_a_move_loses_nothing() {
 #[test]
 fn vm_6_1_an_fsync_beside_a_move_loses_nothing() {
     beside_fsync(Release::Linux6_1);
+}
+
+/// Data that fdatasync acknowledges while a checkpoint is under way is durable from then on, whether or not the
+/// checkpoint comes to its end.
+fn beside_checkpoints(release: Release) {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
+    if record(release, "checkpointed", &recording).is_none() {
+        return;
+    }
+    let names = named(&recording);
+    let acknowledged: Vec<u64> = names
+        .iter()
+        .filter(|(name, _)| name.starts_with("durable-"))
+        .map(|(_, entries)| *entries)
+        .collect();
+    let wanted = fixture::setting("INDEF_POWER_CUTS", 10);
+    let states: Vec<Cut> = some(&acknowledged, wanted)
+        .map(|at| Cut {
+            mark: Mark::Entry(at),
+            keep: Keep::Durable,
+            before: marks_until(&names, at),
+        })
+        .collect();
+    assert!(!states.is_empty());
+    for states in states.chunks(STATES_IN_A_GUEST) {
+        look(release, &recording, states);
+    }
+}
+
+#[test]
+fn vm_6_12_an_fsync_beside_a_checkpoint_loses_nothing() {
+    beside_checkpoints(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_an_fsync_beside_a_checkpoint_loses_nothing() {
+    beside_checkpoints(Release::Linux6_1);
 }
