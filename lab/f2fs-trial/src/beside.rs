@@ -104,7 +104,7 @@ fn relocate(stage: &Stage<'_>, log: u32) -> Result<()> {
     let root = File::open(stage.folder)?;
     let log = log_of(&root, log)?;
     let mut numbers = Numbers::new(7 + u64::from(log));
-    let (mut ranges_moved, mut steps) = (0, 0);
+    let (mut ranges_moved, mut steps, mut calls_shared) = (0, 0, 0);
     while stage.goes_on() {
         let mut files: Vec<File> = fs::read_dir(stage.folder)?
             .filter_map(|entry| File::open(entry.ok()?.path()).ok())
@@ -140,16 +140,20 @@ fn relocate(stage: &Stage<'_>, log: u32) -> Result<()> {
             log,
         };
         let report = offload_in_steps(&root, &ranges, flags, sized)?;
+        let mut moved = 0;
         for outcome in &report.ranges {
             stage.note(outcome)?;
-            ranges_moved += u64::from(outcome.moved > 0);
+            moved += u64::from(outcome.moved > 0);
         }
+        ranges_moved += moved;
         steps += u64::from(report.steps);
+        calls_shared += u64::from(moved > u64::from(report.steps));
         stage.moves.fetch_add(1, Ordering::Relaxed);
     }
     println!("  {ranges_moved} ranges were moved in {steps} steps");
+    // The sums would not tell: a range may take several steps.
     ensure!(
-        ranges_moved > steps,
+        calls_shared > 0,
         "{ranges_moved} ranges in {steps} steps: none shared one"
     );
     Ok(())
