@@ -50,7 +50,11 @@ fn round_in(guest: Result<Guest, LabError>, release: Release, volume: &str) {
 fn hammer(release: Release, volume: &str) -> Vec<Value> {
     // On an emulated processor the mover needs this long to get something moved in the first round;
     // more rounds take longer than waits do.
-    let slow = if volume.ends_with("-offload") { "20" } else { "8" };
+    let slow = if volume.ends_with("-offload") {
+        "20"
+    } else {
+        "8"
+    };
     let output = Command::new(env!("CARGO_BIN_EXE_hammer"))
         .args([
             "run",
