@@ -1,4 +1,4 @@
-//! What the figures of FragPicker share: its host and drives, its files, and its defragmenters.
+//! Common to the figures of FragPicker: its host and drives, its files, and its defragmenters.
 
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ use super::{error::FigureError, parameters::Parameters};
 const CPUS: usize = 8;
 
 /// A system of the paper: its host, with one of its drives.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct System {
     profile: Profile,
     simulated: lfs_sim::Parameters,
@@ -56,7 +56,7 @@ pub(super) struct Ground {
     file: FileId,
 }
 
-/// What a defragmenter leaves, and what it took.
+/// The work of a defragmenter.
 pub(super) struct Defragmented {
     pub(super) ground: Ground,
     /// Bytes of the file.
@@ -198,6 +198,25 @@ impl System {
         plans.remove(0)
     }
 
+    /// The same by FragPicker, which has seen one read of each of these ranges.
+    pub(super) fn defragment_read(
+        &self,
+        ground: &Ground,
+        ranges: &[FileRange],
+    ) -> Result<Defragmented, FigureError> {
+        let access = |range: &FileRange| AccessRange {
+            range: *range,
+            reads: 1,
+            ..AccessRange::default()
+        };
+        let accesses: Vec<AccessRange> = ranges.iter().map(access).collect();
+        let contender = Contender::FragPicker {
+            accesses: &accesses,
+            hot: 100.0,
+        };
+        self.defragment(ground, contender)
+    }
+
     /// Speed of calls for these ranges, one after the other, in MB/s.
     pub(super) fn speed(
         &self,
@@ -265,22 +284,7 @@ pub(super) fn every(step: Bytes, io_size: Bytes, size: Bytes) -> Vec<FileRange> 
     ranges.filter(|range| range.end().0 <= size.0).collect()
 }
 
-/// What a trace of reads of these ranges counts, if no two overlap.
-pub(super) fn once(ranges: &[FileRange]) -> Vec<AccessRange> {
-    let access = |range: &FileRange| AccessRange {
-        range: *range,
-        reads: 1,
-        ..AccessRange::default()
-    };
-    ranges.iter().map(access).collect()
-}
-
 /// Blocks of so many bytes.
 pub(super) fn blocks(bytes: Bytes) -> u32 {
     bytes.div_ceil(BLOCK) as u32
-}
-
-/// The change from one value to another, in percent.
-pub(super) fn change(now: f64, before: f64) -> f64 {
-    100.0 * (now / before - 1.0)
 }

@@ -7,6 +7,7 @@ use super::{
     error::FigureError,
     fragpicker::{FileSystem, System, blocks, every},
     measured::{Measured, Unit},
+    memo::Memo,
     parameters::Parameters,
 };
 
@@ -15,11 +16,7 @@ pub(super) const REQUEST_KIB: f64 = 128.0;
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for (setting, other) in parameters.variants("plug")? {
-        measured.add_sensitivity("plug", &setting, rows(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["plug"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
@@ -62,14 +59,12 @@ pub(super) fn speeds(parameters: &Parameters) -> Result<Vec<Curves>, FigureError
     let sizes = parameters.sizes("sizes")?;
     let distances = parameters.sizes("distances")?;
     let (distance, smallest) = (parameters.bytes("distance")?, parameters.bytes("smallest")?);
+    let file = Bytes(parameters.bytes("file")?);
     let drives = parameters.texts("devices")?.iter();
     let curves = drives.map(|drive| {
         let system = System::new(parameters, drive)?;
         let point = |x: u64, size: u64, distance: u64| -> Result<(f64, f64), FigureError> {
-            Ok((
-                x as f64 / 1024.0,
-                speed(parameters, &system, size, distance)?,
-            ))
+            Ok((x as f64 / 1024.0, speed(&system, file, size, distance)?))
         };
         Ok(Curves {
             drive: name(drive).to_owned(),
@@ -94,17 +89,15 @@ fn name(profile: &str) -> &str {
     }
 }
 
-/// The speed of sequential reads of a file in pieces of one size and distance, in MB/s.
-fn speed(
-    parameters: &Parameters,
-    system: &System,
-    size: u64,
-    distance: u64,
-) -> Result<f64, FigureError> {
-    let file = Bytes(parameters.bytes("file")?);
-    let piece = (blocks(Bytes(distance)), blocks(Bytes(size)));
-    let pieces = vec![piece; file.div_ceil(Bytes(size)) as usize];
-    let ground = system.written(FileSystem::F2fs, &pieces)?;
-    let calls = every(system.io_size, system.io_size, file);
-    system.speed(&ground, &calls, Direction::Read)
+/// The speed of sequential reads of a file in pieces of one size and distance, in MB/s; once for both figures.
+fn speed(system: &System, file: Bytes, size: u64, distance: u64) -> Result<f64, FigureError> {
+    static SPEEDS: Memo<(System, Bytes, u64, u64), f64> = Memo::new();
+    let speed = SPEEDS.get((system.clone(), file, size, distance), || {
+        let piece = (blocks(Bytes(distance)), blocks(Bytes(size)));
+        let pieces = vec![piece; file.div_ceil(Bytes(size)) as usize];
+        let ground = system.written(FileSystem::F2fs, &pieces)?;
+        let calls = every(system.io_size, system.io_size, file);
+        system.speed(&ground, &calls, Direction::Read)
+    });
+    speed.map(|speed| *speed)
 }

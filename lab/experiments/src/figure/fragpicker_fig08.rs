@@ -5,8 +5,8 @@ use units::{Bytes, FileRange};
 
 use super::{
     error::FigureError,
-    fragpicker::{Contender, FileSystem, Ground, System, blocks, change, every, once},
-    measured::{Measured, Unit},
+    fragpicker::{Contender, FileSystem, Ground, System, blocks, every},
+    measured::{Measured, Unit, change},
     parameters::Parameters,
 };
 
@@ -15,13 +15,8 @@ pub(super) fn measure_of(
     parameters: &Parameters,
     file_system: FileSystem,
 ) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters, file_system)?;
-    for name in ["gap", "plug", "stride_from"] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, rows(&other, file_system)?);
-        }
-    }
-    Ok(measured)
+    let rows = |parameters: &Parameters| rows(parameters, file_system);
+    parameters.measure(&["gap", "plug", "stride_from"], rows)
 }
 
 /// The paper's file: pieces of 4 and of 128 KiB with others' data between them.
@@ -93,12 +88,7 @@ fn rows(parameters: &Parameters, file_system: FileSystem) -> Result<Measured, Fi
         );
     };
     for (name, ranges) in [("sequential", &sequential), ("stride", &stride)] {
-        let accesses = once(ranges);
-        let contender = Contender::FragPicker {
-            accesses: &accesses,
-            hot: 100.0,
-        };
-        let fragpicker = system.defragment(&before, contender)?;
+        let fragpicker = system.defragment_read(&before, ranges)?;
         let now = speeds(&fragpicker.ground, ranges)?;
         for (from, ground) in [
             ("before", &before),

@@ -4,21 +4,15 @@ use lfs_sim::calls::Direction;
 
 use super::{
     error::FigureError,
-    fragpicker::{Contender, FileSystem, System, change, every, once},
+    fragpicker::{Contender, FileSystem, System, every},
     fragpicker_fig08::{file, strides},
-    measured::{Measured, Unit},
+    measured::{Measured, Unit, change},
     parameters::Parameters,
 };
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for name in ["gap", "plug", "stride_from"] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, rows(&other)?);
-        }
-    }
-    Ok(measured)
+    parameters.measure(&["gap", "plug", "stride_from"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
@@ -27,15 +21,8 @@ fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
     let size = before.layout().allocated();
     let sequential = every(system.io_size, system.io_size, size);
     let stride = strides(parameters, system.io_size, size)?;
-    let of = |accesses: &[_]| {
-        let accesses = once(accesses);
-        let contender = Contender::FragPicker {
-            accesses: &accesses,
-            hot: 100.0,
-        };
-        system.defragment(&before, contender)
-    };
-    let (of_sequential, of_stride) = (of(&sequential)?, of(&stride)?);
+    let of_sequential = system.defragment_read(&before, &sequential)?;
+    let of_stride = system.defragment_read(&before, &stride)?;
     let conventional = system.defragment(&before, Contender::Conventional)?;
     // All extents below 128 KiB: the same ranges, as this file has 32 small ones in each second window.
     let with_threshold = system.defragment(&before, Contender::Bypass)?;

@@ -15,8 +15,9 @@ mod tests {
     use lfs_sim::calls::Direction;
 
     use super::super::{
-        fragpicker::{Contender, FileSystem, System, change, every, once},
+        fragpicker::{FileSystem, System, every},
         fragpicker_fig08::file,
+        measured::change,
         source::Figure,
     };
 
@@ -37,12 +38,7 @@ mod tests {
         let system = System::new(&figure.parameters, drive).unwrap();
         let before = file(&figure.parameters, &system, FileSystem::Ext4).unwrap();
         let all = every(system.io_size, system.io_size, before.layout().allocated());
-        let accesses = once(&all);
-        let contender = Contender::FragPicker {
-            accesses: &accesses,
-            hot: 100.0,
-        };
-        let after = system.defragment(&before, contender).unwrap().ground;
+        let after = system.defragment_read(&before, &all).unwrap().ground;
         let read = |ground| system.speed(ground, &all, Direction::Read).unwrap();
         let gain = change(read(&after), read(&before));
         assert!((gain - wanted).abs() < 0.1, "{gain}");

@@ -15,13 +15,7 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for name in ["gap", "plug", "reads", "skew"] {
-        for (setting, other) in parameters.variants(name)? {
-            measured.add_sensitivity(name, &setting, rows(&other)?);
-        }
-    }
-    Ok(measured)
+    parameters.measure(&["gap", "plug", "reads", "skew"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {

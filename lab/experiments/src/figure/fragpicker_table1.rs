@@ -9,11 +9,7 @@ use super::{
 
 /// See the module.
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
-    let mut measured = rows(parameters)?;
-    for (setting, other) in parameters.variants("plug")? {
-        measured.add_sensitivity("plug", &setting, rows(&other)?);
-    }
-    Ok(measured)
+    parameters.measure(&["plug"], rows)
 }
 
 fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {

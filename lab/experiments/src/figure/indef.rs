@@ -1,4 +1,4 @@
-//! What the figures of InDeF share: its system, aged.
+//! Common to the figures of InDeF: its system, aged.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use lfs_sim::{
 use units::{Bytes, FileRange};
 use workloads::filebench::{Ageing, Personality};
 
-use super::{error::FigureError, memo::Memo, parameters::Parameters};
+use super::{error::FigureError, measured::change, memo::Memo, parameters::Parameters};
 use crate::image::scaled;
 
 /// The workloads, and how their flows write: fileserver past the page cache, as FragPicker's (§5.4), whose experiment
@@ -212,7 +212,7 @@ impl System {
     /// How fast files are in comparison to the same ones in one piece each, in percent.
     pub(super) fn loss(&self, ground: &Ground) -> Result<f64, FigureError> {
         let whole = self.read_contiguous(&ground.layouts())?;
-        Ok(change(&self.read_ground(ground)?, &whole))
+        Ok(change_of_speed(&self.read_ground(ground)?, &whole))
     }
 
     /// The plans of a contender. All files were read once, from end to end.
@@ -420,9 +420,9 @@ fn age_device(system: &System, history: History) -> Result<AgedDevice, FigureErr
     })
 }
 
-/// The speed of a read in comparison to another one, in percent.
-pub(super) fn change(now: &Read, before: &Read) -> f64 {
-    100.0 * (now.megabytes_per_second() / before.megabytes_per_second() - 1.0)
+/// The change of speed from one read to another, in percent.
+pub(super) fn change_of_speed(now: &Read, before: &Read) -> f64 {
+    change(now.megabytes_per_second(), before.megabytes_per_second())
 }
 
 /// The share of the data that lies in reads of one fragment: what FragPicker leaves alone.
@@ -441,5 +441,5 @@ pub(super) fn contiguous_percent(files: &[Layout], io_size: Bytes) -> f64 {
 
 /// The change from one number of bytes to another, in percent.
 pub(super) fn change_of_bytes(now: u64, before: u64) -> f64 {
-    100.0 * (now as f64 / before as f64 - 1.0)
+    change(now as f64, before as f64)
 }

@@ -7,7 +7,7 @@ use units::Bytes;
 
 use super::{
     error::FigureError,
-    indef::{Contender, Ground, System, change, change_of_bytes},
+    indef::{Contender, Ground, System, change_of_bytes, change_of_speed},
     measured::{Measured, Unit},
     parameters::Parameters,
 };
@@ -64,7 +64,7 @@ pub(super) fn rows(
     ] {
         let moved = change_of_bytes(work.bytes.0, conventional.bytes.0);
         measured.push(series, "data moved", moved, Unit::ChangePct);
-        let gain = change(&work.read, &before);
+        let gain = change_of_speed(&work.read, &before);
         measured.push(
             series,
             "read bandwidth after, from before",
@@ -72,7 +72,7 @@ pub(super) fn rows(
             Unit::ChangePct,
         );
     }
-    let similar = change(&indef.read, &fragpicker.read);
+    let similar = change_of_speed(&indef.read, &fragpicker.read);
     measured.push(
         "InDeF",
         "read bandwidth after, from FragPicker",

@@ -4,7 +4,9 @@ use workloads::filebench::Personality;
 
 use super::{
     error::FigureError,
-    indef::{Contender, System, WORKLOADS, aged, change, change_of_bytes, contiguous_percent},
+    indef::{
+        Contender, System, WORKLOADS, aged, change_of_bytes, change_of_speed, contiguous_percent,
+    },
     measured::{Measured, Unit},
     parameters::Parameters,
 };
@@ -36,7 +38,7 @@ fn rows(
     let ground = &aged.ground;
     let before = system.read_ground(ground)?;
     let gain = |contender| -> Result<f64, FigureError> {
-        Ok(change(
+        Ok(change_of_speed(
             &aged.defragmented(&system, contender)?.read,
             &before,
         ))

@@ -2,7 +2,7 @@
 
 use super::{
     error::FigureError,
-    indef::{Contender, System, WORKLOADS, aged, change, change_of_bytes},
+    indef::{Contender, System, WORKLOADS, aged, change_of_bytes, change_of_speed},
     measured::{Measured, Unit},
     parameters::Parameters,
 };
@@ -21,7 +21,7 @@ fn rows(parameters: &Parameters) -> Result<Measured, FigureError> {
         for truncate in parameters.numbers("truncated")? {
             let work = aged.defragmented(&system, Contender::Indef { truncate })?;
             let name = personality.name();
-            let speed = change(&work.read, &all.read);
+            let speed = change_of_speed(&work.read, &all.read);
             measured.push(name, truncate, speed, Unit::ChangePct);
             let moved = change_of_bytes(work.bytes.0, all.bytes.0);
             measured.push(

@@ -4,7 +4,7 @@ use super::{
     error::FigureError,
     indef::Defragmented,
     indef_fig14::measure_of,
-    measured::{Measured, Unit},
+    measured::{Measured, Unit, change},
     parameters::Parameters,
 };
 
@@ -12,8 +12,7 @@ use super::{
 pub(super) fn measure(parameters: &Parameters) -> Result<Measured, FigureError> {
     measure_of(parameters, |measured, workload, works| {
         let [ours, theirs] = works.map(|(_, work)| seconds(work));
-        let change = 100.0 * (ours / theirs - 1.0);
-        measured.push("InDeF", workload, change, Unit::ChangePct);
+        measured.push("InDeF", workload, change(ours, theirs), Unit::ChangePct);
         for (series, work) in works {
             let time = format!("{series}, time");
             measured.push(&time, workload, seconds(work), Unit::Seconds);

@@ -188,6 +188,11 @@ impl Measured {
     }
 }
 
+/// The change from one value to another, in percent.
+pub(super) fn change(now: f64, before: f64) -> f64 {
+    100.0 * (now / before - 1.0)
+}
+
 /// Seven significant digits: more than a reader needs, and what JSON keeps without loss.
 fn rounded(value: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {

@@ -2,7 +2,11 @@
 //! that a power cut may have left is built from that, and another guest has to find every file
 //! whole.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use crate::fixture::{self, PROGRAM};
 use flash_model::{Zone, ZoneState};
@@ -13,6 +17,7 @@ use flashd::{
     store::FileOptions,
 };
 use guest::{Release, Zns, ZnsOptions, ZnsSetup};
+use tempfile::TempDir;
 use units::Bytes;
 
 /// Number of states that one guest examines, one after the other.
@@ -62,14 +67,17 @@ fn options() -> ZnsOptions {
     }
 }
 
-/// Record a guest's operations on a device while it moves files, by this subject of the program.
-fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
+/// Record a guest's operations on a device while it moves files, by this subject of the program. Returns the
+/// recording, in a folder of its own.
+fn record(release: Release, subject: &str) -> Option<(TempDir, PathBuf)> {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording");
     let zns = Zns::new(options()).unwrap();
     let prepare = format!("{PROGRAM} prepare $ZNS_MOUNT && umount $ZNS_MOUNT");
     fixture::run(release, &zns, ZnsSetup::Mounted, &prepare, 300, None)?;
     let device = zns.flashd().unwrap();
     device.flush_all().unwrap();
-    device.record_to(recording).unwrap();
+    device.record_to(&recording).unwrap();
     let share = tempfile::tempdir().unwrap();
     let asked = share.path().join("marks");
     fs::create_dir(&asked).unwrap();
@@ -81,7 +89,7 @@ fn record(release: Release, subject: &str, recording: &Path) -> Option<()> {
         || fixture::run(release, &zns, ZnsSetup::Kept, &migrate, 300, share),
     )?;
     device.recording().end().unwrap();
-    Some(())
+    Some((folder, recording))
 }
 
 /// The device as a power cut may have left it.
@@ -153,11 +161,9 @@ fn look(release: Release, recording: &Path, states: &[Cut]) -> Option<()> {
 /// flushes, with the least that is durable there, and as many right after a checkpoint that came while a
 /// moved file was being written (all of these if there are no more).
 fn power_cuts(release: Release) {
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording");
-    if record(release, "migrate", &recording).is_none() {
+    let Some((_folder, recording)) = record(release, "migrate") else {
         return;
-    }
+    };
     let marks = marks(&recording).unwrap();
     let (first, last) = (marks[0].entries, marks.last().unwrap().entries);
     let names = named(&recording);
@@ -284,11 +290,9 @@ fn filled(zone: &Zone) -> u64 {
 /// are: the power is cut when nodes are written and nothing is flushed yet, and the copies are
 /// lost.
 fn beside_fsync(release: Release) {
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording");
-    if record(release, "synced", &recording).is_none() {
+    let Some((folder, recording)) = record(release, "synced") else {
         return;
-    }
+    };
     let marks = marks(&recording).unwrap();
     let begun = marks.iter().position(|mark| mark.mark == "mark:synced");
     let flushes: Vec<u64> = marks[begun.unwrap()..]
@@ -326,11 +330,9 @@ fn vm_6_1_an_fsync_beside_a_move_loses_nothing() {
 /// Data that fdatasync acknowledges while a checkpoint is under way is durable from then on, whether or not the
 /// checkpoint comes to its end.
 fn beside_checkpoints(release: Release) {
-    let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording");
-    if record(release, "checkpointed", &recording).is_none() {
+    let Some((_folder, recording)) = record(release, "checkpointed") else {
         return;
-    }
+    };
     let names = named(&recording);
     let acknowledged: Vec<u64> = names
         .iter()
