@@ -50,8 +50,8 @@ __u32 marks[MARKS] SEC(".bss.marks");
 	})
 
 /*
- * Twice: addresses of one slab are equal steps apart, and after a single product these bits are, too.
- * One of 40 queues then had no place.
+ * Twice: addresses of one slab are equal steps apart, and after a single product these bits are,
+ * too. One of 40 queues then had no place.
  */
 static __always_inline __u32 hash(__u64 number)
 {
