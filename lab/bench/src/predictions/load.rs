@@ -70,15 +70,43 @@ impl Readers<'_> {
         runs: usize,
     ) -> Result<Vec<f64>> {
         (0..runs as u64)
+            .map(|run| self.once(stage, seconds, run))
+            .collect()
+    }
+
+    /// The mean time of a read, divided by that of the same readers of another file, in each run: a device that
+    /// becomes slower or faster meanwhile does so for both. They take turns.
+    pub(super) fn timed_beside(
+        &self,
+        other: &Path,
+        stage: &Stage,
+        seconds: f64,
+        runs: usize,
+    ) -> Result<Vec<f64>> {
+        let other = Readers {
+            file: other,
+            ..*self
+        };
+        (0..runs as u64)
             .map(|run| {
-                stage.drop_caches()?;
-                let command = self.command(seconds, run)?;
-                let said = measure::text(Command::new(&command[0]).args(&command[1..]))?;
-                said.trim()
-                    .parse()
-                    .with_context(|| format!("no time: {said}"))
+                if run % 2 == 0 {
+                    let own = self.once(stage, seconds, run)?;
+                    Ok(own / other.once(stage, seconds, run)?)
+                } else {
+                    let others = other.once(stage, seconds, run)?;
+                    Ok(self.once(stage, seconds, run)? / others)
+                }
             })
             .collect()
+    }
+
+    /// One run, from cold caches.
+    fn once(&self, stage: &Stage, seconds: f64, seed: u64) -> Result<f64> {
+        stage.drop_caches()?;
+        let command = self.command(seconds, seed)?;
+        let said = measure::text(Command::new(&command[0]).args(&command[1..]))?;
+        let said = said.trim();
+        said.parse().with_context(|| format!("no time: {said}"))
     }
 }
 

@@ -5,6 +5,8 @@
 //! timed, and traced; from the profile two plans are made, one of all and one with `--target-gain`, and
 //! their predictions noted. The second is carried out and the same readers are timed again; then the
 //! first. A gain is the part of the mean time of a read that is saved; the deviation is in points.
+//! Times are compared with those of a twin, a file of the same shape that stays as it is, read in turns
+//! with it.
 
 mod load;
 
@@ -60,10 +62,10 @@ pub struct PredictionsArgs {
     #[arg(long, default_value = "64MiB")]
     size: Bytes,
     /// Seconds that readers are traced
-    #[arg(long, default_value_t = 6.0)]
+    #[arg(long, default_value_t = 15.0)]
     trace: f64,
     /// Seconds of each timed run
-    #[arg(long, default_value_t = 1.5)]
+    #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// The second plan: `--target-gain` of this
     #[arg(long, default_value_t = 50.0)]
@@ -98,8 +100,9 @@ pub(super) struct Prediction {
     depth: u32,
     /// `all`, or the target gain.
     plan: String,
-    before_ns: Vec<f64>,
-    after_ns: Vec<f64>,
+    /// The mean time of a read ÷ that of the twin, in each run.
+    before: Vec<f64>,
+    after: Vec<f64>,
     /// Percent of the time saved; null where indef says that it cannot tell.
     predicted_pct: Option<f64>,
     error_pct: Option<f64>,
@@ -113,14 +116,19 @@ impl Prediction {
     fn keep(&self, report: &mut Report) {
         let mode = self.mode.as_str();
         let case = format!("{}, {mode}, depth {}", self.device, self.depth);
-        let mut figure = |quantity, value: Option<f64>| {
-            if let Some(value) = value {
-                report.figure(&case, &self.plan, quantity, &[value]);
+        let mut figure = |quantity, samples: &[f64]| {
+            if !samples.is_empty() {
+                report.figure(&case, &self.plan, quantity, samples);
             }
         };
-        figure("measured_pct", Some(self.measured_pct));
-        figure("predicted_pct", self.predicted_pct);
-        figure("stated_error_pct", self.error_pct);
+        let before = median(self.before.iter().copied());
+        let measured = self
+            .after
+            .iter()
+            .map(|after| (1.0 - after / before) * 100.0);
+        figure("measured_pct", &measured.collect::<Vec<_>>());
+        figure("predicted_pct", self.predicted_pct.as_slice());
+        figure("stated_error_pct", self.error_pct.as_slice());
     }
 }
 
@@ -160,22 +168,25 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
         let cases: Vec<(Mode, u32)> = (args.modes.iter())
             .flat_map(|mode| args.depths.iter().map(|depth| (*mode, *depth)))
             .collect();
-        // Room for the files, what lies between their fragments, and a move.
-        let size = Bytes(args.size.get() * cases.len() as u64 * 4) + Bytes::mib(512);
+        // Room for the files and their twin, what lies between their fragments, and a move.
+        let size = Bytes(args.size.get() * (cases.len() as u64 + 1) * 4) + Bytes::mib(512);
         let stage = Stage::new(device, size, &args.common.images()?, args.time_scale)?;
+        let twin = stage.path().join("twin");
         let cases: Vec<PredictionCase<'_>> = (cases.into_iter().enumerate())
             .map(|(number, (mode, depth))| PredictionCase {
                 args,
                 indef: &indef,
                 stage: &stage,
                 device,
+                twin: &twin,
                 mode,
                 depth,
                 file: stage.path().join(format!("file{number}")),
             })
             .collect();
         // A move leaves free space in one piece: all files are aged before the first one.
-        cases.iter().try_for_each(PredictionCase::age)?;
+        age(&twin, args.size)?;
+        (cases.iter()).try_for_each(|case| age(&case.file, args.size))?;
         for case in &cases {
             let (mode, depth) = (case.mode, case.depth);
             for prediction in case.measure()? {
@@ -198,11 +209,25 @@ pub(super) fn measure(args: &PredictionsArgs, report: &mut Report) -> Result<()>
     Ok(())
 }
 
+/// Make a file of ranges in all kinds of fragments.
+fn age(file: &Path, size: Bytes) -> Result<()> {
+    let mut shape = Shape::new(1);
+    for range in 0..size.get() / READ.get() {
+        shape = shape.with(Segment::Data {
+            len: READ,
+            piece: Bytes::kib(PIECES[range as usize % PIECES.len()]),
+        });
+    }
+    (shape.roughly().make(file)).with_context(|| format!("cannot make {}", file.display()))?;
+    Ok(())
+}
+
 struct PredictionCase<'a> {
     args: &'a PredictionsArgs,
     indef: &'a Path,
     stage: &'a Stage,
     device: &'a str,
+    twin: &'a Path,
     mode: Mode,
     depth: u32,
     file: PathBuf,
@@ -211,7 +236,7 @@ struct PredictionCase<'a> {
 impl PredictionCase<'_> {
     fn measure(&self) -> Result<Vec<Prediction>> {
         measure::ensure_not_stopped()?;
-        let before_ns = self.timed()?;
+        let before = self.timed()?;
         let folder = tempfile::tempdir()?;
         let profile = folder.path().join("profile");
         let mut trace: Vec<OsString> = vec![self.indef.into(), "trace".into(), "-o".into()];
@@ -235,22 +260,9 @@ impl PredictionCase<'_> {
         let with_all = self.timed()?;
         let target = format!("{} %", self.args.target);
         Ok(vec![
-            self.prediction(target, &part_plan, &before_ns, with_part),
-            self.prediction("all".to_owned(), &whole_plan, &before_ns, with_all),
+            self.prediction(target, &part_plan, &before, with_part),
+            self.prediction("all".to_owned(), &whole_plan, &before, with_all),
         ])
-    }
-
-    fn age(&self) -> Result<()> {
-        let mut shape = Shape::new(1);
-        for range in 0..self.args.size.get() / READ.get() {
-            shape = shape.with(Segment::Data {
-                len: READ,
-                piece: Bytes::kib(PIECES[range as usize % PIECES.len()]),
-            });
-        }
-        (shape.roughly().make(&self.file))
-            .with_context(|| format!("cannot make {}", self.file.display()))?;
-        self.stage.drop_caches()
     }
 
     fn readers(&self) -> Readers<'_> {
@@ -261,10 +273,11 @@ impl PredictionCase<'_> {
         }
     }
 
-    /// The mean time of a read, in each run.
+    /// The mean time of a read ÷ that of the twin, in each run.
     fn timed(&self) -> Result<Vec<f64>> {
-        let runs = self.args.common.runs;
-        self.readers().timed(self.stage, self.args.seconds, runs)
+        let args = self.args;
+        let (seconds, runs) = (args.seconds, args.common.runs);
+        (self.readers()).timed_beside(self.twin, self.stage, seconds, runs)
     }
 
     /// Plan, and return the document.
@@ -305,8 +318,8 @@ impl PredictionCase<'_> {
             error_pct: number("error_pct"),
             measured_pct: (1.0 - middle(&after) / middle(before)) * 100.0,
             unknown: why.map(str::to_owned),
-            before_ns: before.to_vec(),
-            after_ns: after,
+            before: before.to_vec(),
+            after,
         }
     }
 
