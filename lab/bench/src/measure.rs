@@ -63,12 +63,18 @@ pub(super) fn run(command: &[OsString]) -> Result<Used> {
 }
 
 /// This program, which is started for what needs a process of its own; a release build where this is
-/// none.
+/// none. It is built once: all runs are of the same code, whatever is edited meanwhile.
 pub(super) fn own_program() -> Result<PathBuf> {
-    if cfg!(debug_assertions) {
-        return Ok(source_tree::release_binary("indef-lab")?);
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(program) = PROGRAM.get() {
+        return Ok(program.clone());
     }
-    Ok(std::env::current_exe()?)
+    let program = if cfg!(debug_assertions) {
+        source_tree::release_binary("indef-lab")?
+    } else {
+        std::env::current_exe()?
+    };
+    Ok(PROGRAM.get_or_init(|| program).clone())
 }
 
 /// Return an error once a signal has arrived.

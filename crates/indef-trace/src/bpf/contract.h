@@ -32,7 +32,9 @@
 /* Bytes of a file system's UUID. */
 #define UUID_BYTES 16
 /* Words that fill the rest of a cache line. */
-#define LINE_WORDS 6
+#define LINE_WORDS 4
+/* Of a load that is news to user space, one in so many is chosen at once. */
+#define BRAKED 64
 
 /* How a range was accessed; a field of struct range_key. */
 enum range_kind {
@@ -206,8 +208,8 @@ struct config {
 	__u32 pid_ns;
 	/* Whether only bios of `devices`, and of mounted Btrfs file systems, can count. */
 	__u8 only_devices;
-	/* Whether chosen accesses are counted in `state.chosen` even where all are chosen. */
-	__u8 counts_chosen;
+	/* Whether the cost has a bound: accesses that are looked at are counted in `state.seen`. */
+	__u8 is_bounded;
 	__u16 reserved;
 };
 
@@ -215,16 +217,22 @@ struct config {
 struct state {
 	/*
 	 * Which accesses count. In the lower half, one in how many is chosen; in the upper one, how
-	 * many a chosen one stands for, or 0 if none counts now. User space sets both at once.
+	 * many a chosen one stands for, or 0 if none counts now. User space sets both at once, and
+	 * so does the brake.
 	 */
 	__u64 sampling;
+	/* The brake: where `seen` reaches `allowed`, BRAKED takes the place of this `sampling`. */
+	__u64 usual;
+	__u64 allowed;
 	/* Counts how often the programs were attached; what began in an earlier window is over. */
 	__u32 window;
 	/* Chosen anew for each trace: which tasks are chosen when. */
 	__u32 salt;
 	/* What the programs write lies in other cache lines than what each of them reads. */
 	__u64 line[LINE_WORDS];
-	/* Accesses that were chosen where not all are. */
+	/* Chosen accesses, each single call, where the cost has a bound. */
+	__u64 seen;
+	/* Accesses and runs that were chosen where not all are. */
 	__u64 chosen;
 	/* Sum over them of weight * (weight - 1): the variance of the sum of all counts. */
 	__u64 variance;

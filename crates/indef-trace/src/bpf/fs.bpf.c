@@ -79,9 +79,8 @@ struct pending {
 	__u32 weight;
 	/* state.window when it began. */
 	__u32 window;
-	/* Parts of it that were counted already. */
-	__u32 covered;
-	__u32 reserved;
+	/* Sum of weight - 1 over its parts that were counted already. */
+	__u64 covered;
 };
 
 struct {
@@ -182,9 +181,10 @@ __noinline int settle(struct pending *pending, __u32 process)
 		more.count = pending->weight;
 		more.requests = pending->requests * pending->weight;
 		count(&key, &more);
+		note_seen();
 		note_chosen(pending->weight);
 		note_covered(pending->weight, pending->covered);
-		pending->covered++;
+		pending->covered += pending->weight - 1;
 		if (config.raw)
 			send_access_of(process, bpf_ktime_get_ns(), &key, pending->requests,
 				       pending->kind == PENDING_DIRECT);
@@ -564,8 +564,9 @@ __noinline int written(__u32 file, __u32 weight, __u64 from, __u64 to, __u32 cov
 	key.start = from & ~(PAGE_BYTES - 1);
 	key.len = ((to + PAGE_BYTES - 1) & ~(PAGE_BYTES - 1)) - key.start;
 	count(&key, &more);
+	note_seen();
 	note_chosen(weight);
-	note_covered(weight, covered);
+	note_covered(weight, (__u64)covered * (weight - 1));
 	if (config.raw)
 		send_access(&key, 1, 0);
 	return covered + 1;

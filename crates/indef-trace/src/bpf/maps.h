@@ -94,23 +94,44 @@ static __always_inline __u32 toss_for_task(__u32 tid)
 	return sampling >> 32;
 }
 
+/*
+ * A chosen access is looked at. Where there are so many of them that user space cannot have known,
+ * fewer are chosen from now on, until it looks again: the brake.
+ *
+ * That makes no bias: an access is chosen with a probability that only earlier ones have settled,
+ * and its weight is one over it. Where tasks share a coin, who is chosen with BRAKED was chosen
+ * before, by the same number.
+ */
+static __always_inline void note_seen(void)
+{
+	__u64 usual;
+
+	if (!config.is_bounded ||
+	    __sync_fetch_and_add(&state.seen, 1) < *(volatile __u64 *)&state.allowed)
+		return;
+	usual = *(volatile __u64 *)&state.usual;
+	/* What user space has set meanwhile stays. */
+	if (*(volatile __u64 *)&state.sampling == usual)
+		__sync_val_compare_and_swap(&state.sampling, usual, (__u64)BRAKED << 32 | BRAKED);
+}
+
 /* A chosen access is counted. */
 static __always_inline void note_chosen(__u32 weight)
 {
-	if (weight > 1)
-		__sync_fetch_and_add(&state.variance, (__u64)weight * (weight - 1));
-	if (weight > 1 || config.counts_chosen)
-		__sync_fetch_and_add(&state.chosen, 1);
+	if (weight <= 1)
+		return;
+	__sync_fetch_and_add(&state.variance, (__u64)weight * (weight - 1));
+	__sync_fetch_and_add(&state.chosen, 1);
 }
 
 /*
- * A choice that covers n counted accesses adds weight (weight - 1) n² to the variance, not n times
- * weight (weight - 1): note what the one after `covered` others adds to the difference.
+ * Accesses that one choice covers vary together: with an earlier one of weight w, this one adds
+ * 2 weight (w - 1) to the variance. `covered` is the sum of w - 1 over the earlier ones.
  */
 static __always_inline void note_covered(__u32 weight, __u64 covered)
 {
 	if (weight > 1 && covered)
-		__sync_fetch_and_add(&state.common, 2 * (__u64)weight * (weight - 1) * covered);
+		__sync_fetch_and_add(&state.common, 2 * (__u64)weight * covered);
 }
 
 /* Send what was counted of a range. The ring's reader looks often enough: it is not woken. */

@@ -50,7 +50,7 @@ struct call {
 	__u32 weight;
 	/* state.window when it was entered. */
 	__u32 window;
-	/* The epoch of the last choice, and how many accesses and runs it has covered. */
+	/* The epoch of the last choice, and the sum of weight - 1 over what it has covered. */
 	__u64 epoch;
 	__u64 covered;
 	/* What was learned of the inode of the last access, as long as it is still that file. */
@@ -134,7 +134,8 @@ static __always_inline void note_of_task(__u32 weight)
 		call->epoch = now;
 		call->covered = 0;
 	}
-	note_covered(weight, call->covered++);
+	note_covered(weight, call->covered);
+	call->covered += weight - 1;
 }
 
 static __always_inline void end_run(const struct run *run)
@@ -187,6 +188,7 @@ __noinline int access(__u64 address, __u64 offset, __u64 len, __u32 kind, __u32 
 		key.file = intern_below(file);
 	if (!key.file)
 		return 0;
+	note_seen();
 	is_direct = BPF_CORE_READ(file, f_flags) & O_DIRECT;
 	if (config.raw)
 		send_access(&key, 0, is_direct);
@@ -666,6 +668,7 @@ static __always_inline void faulted(struct inode *inode, __u64 first, __u64 last
 	now.file = intern((__u64)inode);
 	if (!now.file)
 		return;
+	note_seen();
 	now.time = bpf_ktime_get_ns();
 	now.pid = current_process();
 	if (have) {

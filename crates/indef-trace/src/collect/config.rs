@@ -12,7 +12,7 @@ use super::{
     btrfs,
     contract::{COMM_BYTES, Comm, Config, MAX_COMMS, MAX_DEVICES, MAX_ROOTS, Root},
     error::{FilterProblem, Limited, TraceError},
-    meter, namespace,
+    namespace,
     options::{Filter, Layer, TraceOptions},
     overlay::{self, is_overlay},
 };
@@ -31,7 +31,7 @@ pub(super) fn settings(options: &TraceOptions) -> Result<Config, TraceError> {
         by_root: (!filter.paths.is_empty()).into(),
         collector: std::process::id(),
         pid_ns: namespace::own()?,
-        counts_chosen: (options.sampling.budget().is_some() && !meter::is_permitted()).into(),
+        is_bounded: (options.sampling.budget().is_some() && !options.raw).into(),
         ..Config::default()
     };
     if !filter.pids.is_empty() && !namespace::is_of_proc() {

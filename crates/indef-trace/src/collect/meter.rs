@@ -7,7 +7,7 @@
 //!   counts and keeps them, averaged over some seconds.
 //!
 //! Only an administrator may turn the statistics on. Others get an estimate from the number of
-//! chosen accesses.
+//! accesses that are looked at.
 
 use std::{
     fs,
@@ -24,20 +24,15 @@ const SHORTEST: Duration = Duration::from_millis(40);
 const EVERY: Duration = Duration::from_secs(1);
 /// Time over which the collector's own cost is averaged.
 const AVERAGED: f64 = 5.0;
-/// Where the programs' times cannot be read: of a chosen access, and of any other one that is seen,
-/// in seconds. Larger than what `cargo lab bench overhead` measures.
-const ASSUMED_CHOSEN: f64 = 2e-6;
-const ASSUMED_SEEN: f64 = 0.1e-6;
+/// Where the programs' times cannot be read: of an access that is looked at, and of any one for which programs
+/// run, in seconds. Larger than what `cargo lab bench overhead` measures.
+const ASSUMED_LOOK: f64 = 2e-6;
+const ASSUMED_RUN: f64 = 0.1e-6;
 
 /// Processor time of the calling thread.
 pub(super) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
-}
-
-/// Whether this process may read the programs' times.
-pub(super) fn is_permitted() -> bool {
-    bpf::enable_run_time().is_ok()
 }
 
 /// A loaded BPF program.
@@ -115,8 +110,8 @@ pub(super) struct Measured {
     pub(super) staying: f64,
     /// The collector, averaged.
     pub(super) own: f64,
-    /// Chosen accesses per second since the last measurement.
-    pub(super) chosen: f64,
+    /// Accesses that were looked at per second since the last measurement.
+    pub(super) seen: f64,
 }
 
 /// Measures again and again.
@@ -124,7 +119,7 @@ pub(super) struct Meter {
     begun: Option<Begun>,
     /// When the next measurement is due.
     due: Instant,
-    /// When the last one ended, with the collector's time and the chosen accesses then.
+    /// When the last one ended, with the collector's time then, and the accesses that were looked at.
     last: (Instant, Duration, u64),
     /// The collector's own cost, as a share.
     own: f64,
@@ -154,30 +149,29 @@ impl Meter {
         });
     }
 
-    /// End the measurement, if it is long enough. `own` is the collector's processor time so far, `chosen`
-    /// the number of chosen accesses, `now_chosen` that of this measurement, which were one in `one_in`.
+    /// End the measurement, if it is long enough. `own` is the collector's processor time so far, `seen` the number
+    /// of accesses that were looked at, `now_seen` that of this measurement, of `made`.
     pub(super) fn end(
         &mut self,
         programs: &[Watched],
         own: Duration,
-        chosen: u64,
-        (now_chosen, one_in): (u64, u32),
+        seen: u64,
+        (now_seen, made): (u64, u64),
     ) -> Option<Measured> {
         let begun = self.begun.take_if(|begun| begun.at.elapsed() >= SHORTEST)?;
         let now = Instant::now();
         let runs = Runs::of(programs);
-        let (before, own_before, chosen_before) =
-            std::mem::replace(&mut self.last, (now, own, chosen));
+        let (before, own_before, seen_before) = std::mem::replace(&mut self.last, (now, own, seen));
         let since = (now - before).as_secs_f64();
         let share = own.saturating_sub(own_before).as_secs_f64() / since;
         self.own += (share - self.own) * (1.0 - (-since / AVERAGED).exp());
-        let chosen = chosen.saturating_sub(chosen_before) as f64 / since;
+        let seen = seen.saturating_sub(seen_before) as f64 / since;
         let (attached, staying) = match begun.statistics {
             Some(_) => runs.shares_since(begun.runs, now - begun.at),
             None => {
-                let rate = now_chosen as f64 / (now - begun.at).as_secs_f64();
-                let seen = rate * f64::from(one_in);
-                (rate * ASSUMED_CHOSEN + seen * ASSUMED_SEEN, 0.0)
+                let took = (now - begun.at).as_secs_f64();
+                let time = now_seen as f64 * ASSUMED_LOOK + made as f64 * ASSUMED_RUN;
+                (time / took, 0.0)
             }
         };
         self.due = now + EVERY;
@@ -185,7 +179,7 @@ impl Meter {
             attached,
             staying,
             own: self.own,
-            chosen,
+            seen,
         })
     }
 
@@ -229,11 +223,11 @@ mod tests {
     fn a_measurement_is_not_shorter_than_it_tells_something() {
         let mut meter = Meter::new();
         meter.begin(&[]);
-        assert!(meter.end(&[], Duration::ZERO, 0, (0, 1)).is_none());
+        assert!(meter.end(&[], Duration::ZERO, 0, (0, 0)).is_none());
         std::thread::sleep(SHORTEST);
-        let cost = meter.end(&[], Duration::from_secs(1), 500, (500, 1));
+        let cost = meter.end(&[], Duration::from_secs(1), 500, (500, 500));
         let cost = cost.unwrap();
-        assert!(cost.own > 0.0 && cost.chosen > 100.0, "{cost:?}");
+        assert!(cost.own > 0.0 && cost.seen > 100.0, "{cost:?}");
         meter.expect(0.5);
         assert_eq!(meter.own, cost.own / 2.0);
         meter.expect(4.0);

@@ -13,9 +13,10 @@
 //! How much of it is counted follows from what it costs, where that is asked for ([`Sampling`]).
 //!
 //! The modules use one another in one direction: `collector` → `sampler` → `programs`, `intake`, `files`,
-//! `meter` → `config` (with `overlay`), `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
+//! `meter` → `config` (with `overlay`), `brake` → `sampling` (with `windows`), `sources`, `tallies` → `wire` → `contract`, which is
 //! generated from `bpf/contract.h`.
 
+mod brake;
 mod btrfs;
 mod collector;
 mod config;

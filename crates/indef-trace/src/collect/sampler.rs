@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use super::{
+    brake::{Brake, is_news},
     drained::Windowed,
     error::TraceError,
     meter::{Meter, thread_time},
@@ -45,11 +46,25 @@ enum Slot {
 #[derive(Clone, Copy)]
 struct Open {
     choice: Choice,
+    brake: Option<Brake>,
     /// The programs' sums when it began.
+    seen: u64,
     chosen: u64,
     common: u64,
     /// Accesses of it that the programs did not count.
     also: u64,
+}
+
+impl Open {
+    /// The accesses that were looked at, where these are all so far, and an estimate of those there were.
+    fn looked(&self, seen: u64) -> (u64, u64) {
+        let seen = seen.saturating_sub(self.seen);
+        let made = match self.brake {
+            Some(brake) => brake.made(seen),
+            None => seen * u64::from(self.choice.one_in),
+        };
+        (seen, made)
+    }
 }
 
 pub(super) struct Sampler {
@@ -74,6 +89,8 @@ pub(super) struct Sampler {
     /// Their shares of a processor while all of them are attached, and in a pause; `None` before the first
     /// measurement.
     shares: Option<(f64, f64)>,
+    /// The accesses of the slot that was measured last.
+    made: u64,
     /// Processor time of attaching them last, and detaching them again.
     attaching: Duration,
 }
@@ -110,6 +127,7 @@ impl Sampler {
             programs: Duration::ZERO,
             charged: now,
             shares: None,
+            made: 0,
             attaching: Duration::ZERO,
         };
         programs.variables.set_salt(random());
@@ -150,14 +168,18 @@ impl Sampler {
 
     fn next_slot(&mut self, programs: &mut Programs, reader: Duration) -> Result<(), TraceError> {
         let before = self.slot;
-        self.begin_slot();
-        // First: how long a window is does not depend on what there is to do after it.
-        if before == Slot::Window && self.slot != Slot::Window {
-            programs.variables.set_sampling(1, 0);
+        // How long a window is that stands for others does not depend on what there is to do after it. One that
+        // stands for itself goes on meanwhile, and what it cost is known before the next slot is settled.
+        let stands_for_others = self.windows.pauses() > 1;
+        if stands_for_others {
+            self.settle_slot(programs, before);
         }
         if let (Some(open), Slot::Window) = (self.open, before) {
             self.note_window(open.choice.pauses);
             self.measure(programs, open, reader);
+        }
+        if !stands_for_others {
+            self.settle_slot(programs, before);
         }
         self.charge(before);
         if self.slot == Slot::Window {
@@ -182,7 +204,14 @@ impl Sampler {
         Ok(())
     }
 
-    /// Settle what the next slot is.
+    /// Settle what the next slot is, and end a window that does not go on.
+    fn settle_slot(&mut self, programs: &mut Programs, before: Slot) {
+        self.begin_slot();
+        if before == Slot::Window && self.slot != Slot::Window {
+            programs.variables.set_sampling(1, 0, None);
+        }
+    }
+
     fn begin_slot(&mut self) {
         let wanted = match &self.plan {
             Plan::Fixed(choice) => choice.pauses,
@@ -200,23 +229,29 @@ impl Sampler {
     /// Let the programs choose, if this is a window.
     fn tell(&mut self, programs: &mut Programs) {
         if self.slot != Slot::Window {
-            programs.variables.set_sampling(1, 0);
+            programs.variables.set_sampling(1, 0, None);
             return;
         }
-        let choice = match &self.plan {
-            Plan::Fixed(choice) => *choice,
-            Plan::Bounded(control, _) => control.choice(self.windows.pauses()),
+        let (choice, brake) = match &self.plan {
+            Plan::Fixed(choice) => (*choice, None),
+            Plan::Bounded(control, _) => {
+                let choice = control.choice(self.windows.pauses());
+                let brake = Brake::of(choice, control.budget());
+                (choice, brake)
+            }
         };
         let state = programs.variables.state();
         self.open = Some(Open {
             choice,
+            brake,
+            seen: state.seen,
             chosen: state.chosen,
             common: state.common,
             also: 0,
         });
         programs
             .variables
-            .set_sampling(choice.one_in, choice.weight());
+            .set_sampling(choice.one_in, choice.weight(), brake.map(Brake::allowed));
     }
 
     /// A window has ended that stands for so many.
@@ -246,13 +281,21 @@ impl Sampler {
         let Plan::Bounded(control, meter) = &mut self.plan else {
             return;
         };
-        let chosen = programs.variables.state().chosen;
-        let Open { choice, .. } = open;
-        let here = (chosen - open.chosen, choice.one_in);
-        let Some(measured) = meter.end(programs.watched(), own, chosen, here) else {
+        let all_seen = programs.variables.state().seen;
+        let (seen, made) = open.looked(all_seen);
+        let choice = open.choice;
+        let Some(measured) = meter.end(programs.watched(), own, all_seen, (seen, made)) else {
+            let is_braked = open.brake.is_some_and(|brake| brake.is_on(seen));
+            if is_braked || is_news(made, self.made, control.budget()) {
+                meter.hurry();
+            }
             return;
         };
+        self.made = made;
         self.shares = Some((measured.attached + measured.staying, measured.staying));
+        if open.brake.is_some_and(|brake| brake.is_on(seen)) {
+            control.braked(made as f64 / seen as f64);
+        }
         let pauses = f64::from(choice.pauses);
         let cost = Cost {
             // Also in the slot after a window, when they cost less.
@@ -262,7 +305,7 @@ impl Sampler {
                 1 => 0.0,
                 _ => self.attaching.as_secs_f64() / (SLOT.as_secs_f64() * pauses),
             },
-            chosen: measured.chosen,
+            seen: measured.seen,
         };
         let spent = (self.programs + own).as_secs_f64();
         let debt = control.debt(spent, self.started.elapsed().as_secs_f64());
@@ -270,7 +313,8 @@ impl Sampler {
         control.measured(cost, debt, longest);
         let next = control.choice(control.pauses(longest));
         tracing::trace!("{cost:?} with {choice:?}, {debt:.4} s too much: {next:?}");
-        let (now, then) = (f64::from(choice.weight()), f64::from(next.weight()));
+        let now = made.max(1) as f64 / seen.max(1) as f64 * pauses;
+        let then = f64::from(next.weight());
         meter.expect(now / then);
         if (then / now).ln().abs() > MUCH {
             meter.hurry();
@@ -307,6 +351,7 @@ impl Sampler {
             chosen,
             common,
             also,
+            ..
         }) = self.open.take()
         else {
             return;

@@ -8,6 +8,8 @@
 //! As all strata have the same share of windows, a steady load is told without a further error. `m` is
 //! settled before a stratum begins, from the cost of earlier ones.
 //!
+//! With `m` = 1 there is nothing to choose, and a stratum is one slot: what is measured in it holds for the next.
+//!
 //! **Error.** Accesses come in bursts, and a window chooses all of its accesses at once: the error is
 //! that of cluster sampling. With the estimates `z1` and `z2` for the two windows of a stratum, its sum
 //! `m (z1 + z2)` has the variance `(m² - m) (z1 - z2)²`, without bias (two clusters from each stratum: W.
@@ -20,7 +22,7 @@
 //! most: their share of a processor is taken for an error of all windows alike.
 //!
 //! **How rare.** As rare as the bound of the cost wants it, from the first stratum on, but for this: at first a
-//! window stands for [`SHORTEST`] slots and a quarter of the time before it at most, and for no more than
+//! window stands for [`FIRST`] slots and a quarter of the time before it at most, and for no more than
 //! [`USUAL`] slots or a 25th of that time ([`longest`]): so the sums of a trace that goes on never hang on a
 //! few windows.
 
@@ -29,12 +31,14 @@ pub(super) const PAUSES: u32 = 256;
 /// The smallest one above 1: attaching and detaching costs 2 to 4 ms of a processor's time (Linux 6.18,
 /// 2 processors), which is half a percent with this.
 pub(super) const SHORTEST: u32 = 16;
+/// The largest one at the beginning of a trace.
+const FIRST: u32 = 32;
 /// The largest one in the first 100 s of a trace.
 const USUAL: u32 = 80;
 
 /// The largest `m` after this many slots.
 pub(super) fn longest(slots: u32) -> u32 {
-    let soon = (SHORTEST + slots / 4).min(USUAL);
+    let soon = (FIRST + slots / 4).min(USUAL);
     soon.max(slots / 25).min(PAUSES)
 }
 
@@ -52,15 +56,23 @@ impl Windows {
     /// Begin a slot; whether it is a window. The next stratum begins with `pauses`. `below` returns a
     /// random number below its argument.
     pub(super) fn next(&mut self, pauses: u32, below: &mut dyn FnMut(u32) -> u32) -> bool {
-        if self.slots == 2 * self.pauses {
+        if self.slots == self.stratum() {
             self.pauses = pauses.clamp(1, PAUSES);
             self.slots = 0;
-            let first = below(2 * self.pauses);
+            let first = below(self.stratum());
             let second = below(2 * self.pauses - 1);
             self.windows = [first, second + u32::from(second >= first)];
         }
         self.slots += 1;
         self.windows.contains(&(self.slots - 1))
+    }
+
+    /// The slots of this one.
+    fn stratum(&self) -> u32 {
+        match self.pauses {
+            1 => 1,
+            pauses => 2 * pauses,
+        }
     }
 
     /// The variance of `m` times the number of windows in the part of the stratum that has begun: the
@@ -119,9 +131,10 @@ pub(super) struct Between {
 impl Between {
     /// The next window has ended; all that were begun come here, in order.
     pub(super) fn add(&mut self, window: Window) {
-        if window.pauses > 1 {
-            self.slowed += f64::from(window.pauses) * window.estimate() * window.share;
+        if window.pauses <= 1 {
+            return;
         }
+        self.slowed += f64::from(window.pauses) * window.estimate() * window.share;
         match self.first.take() {
             None => self.first = Some(window),
             Some(first) => {
@@ -351,8 +364,8 @@ mod tests {
 
     #[test]
     fn windows_become_rarer_with_time() {
-        assert_eq!(longest(0), SHORTEST);
-        assert_eq!(longest(4), SHORTEST + 1);
+        assert_eq!(longest(0), FIRST);
+        assert_eq!(longest(4), FIRST + 1);
         assert_eq!((longest(320), longest(2000)), (USUAL, USUAL));
         assert_eq!(longest(25 * USUAL + 25), USUAL + 1);
         assert_eq!(longest(u32::MAX), PAUSES);
@@ -365,11 +378,13 @@ mod tests {
             let mut numbers = Numbers::new(seed);
             let mut windows = Windows::default();
             for pauses in wanted {
-                let stratum: Vec<bool> = (0..2 * pauses)
+                let slots = if pauses == 1 { 1 } else { 2 * pauses };
+                let stratum: Vec<bool> = (0..slots)
                     .map(|_| windows.next(pauses, &mut |bound| numbers.below(bound)))
                     .collect();
                 prop_assert_eq!(windows.pauses(), pauses);
-                prop_assert_eq!(stratum.iter().filter(|is_window| **is_window).count(), 2);
+                let windows = stratum.iter().filter(|is_window| **is_window).count();
+                prop_assert_eq!(windows, slots.min(2) as usize);
             }
         }
 

@@ -110,9 +110,12 @@ impl Variables {
     pub(super) fn state(&self) -> State {
         State {
             sampling: copied!(self.sampling),
+            usual: copied!(self.usual),
+            allowed: copied!(self.allowed),
             window: copied!(self.window),
             salt: copied!(self.salt),
             line: [0; LINE_WORDS as usize],
+            seen: copied!(self.seen),
             chosen: copied!(self.chosen),
             variance: copied!(self.variance),
             common: copied!(self.common),
@@ -137,13 +140,26 @@ impl Variables {
         unsafe { field.write_volatile(left) }
     }
 
-    /// Choose one in `one_in` accesses, each of which counts `weight` times, from now on.
-    pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32) {
-        let field = field!(self.sampling);
+    /// Choose one in `one_in` accesses, each of which counts `weight` times, from now on; after `allowed`
+    /// of them the programs brake, until this is called again.
+    pub(super) fn set_sampling(&mut self, one_in: u32, weight: u32, allowed: Option<u64>) {
         let both = u64::from(weight) << 32 | u64::from(one_in);
-        // SAFETY: the field can be written, in one piece, as it is aligned; nobody has a reference to
-        // it, and the programs only read it.
-        unsafe { field.write_volatile(both) }
+        let seen = copied!(self.seen);
+        // `sampling` is never 0: there is no brake then.
+        let (usual, allowed) = allowed.map_or((0, u64::MAX), |allowed| {
+            (both, seen.saturating_add(allowed))
+        });
+        let fields = [
+            (field!(self.allowed), allowed),
+            (field!(self.usual), usual),
+            // Last: the programs exchange it only for what was usual with it.
+            (field!(self.sampling), both),
+        ];
+        for (field, value) in fields {
+            // SAFETY: the field can be written, in one piece, as it is aligned; nobody has a reference
+            // to it, and the programs change it by an atomic instruction.
+            unsafe { field.write_volatile(value) }
+        }
     }
 
     /// Which tasks are chosen when.

@@ -400,6 +400,59 @@ fn loop_the_cost_is_told() {
     }
 }
 
+/// Short traces of cached reads without a pause keep the bound, or tell that they do not; and they take a small part
+/// of what counting each access would.
+#[test]
+fn loop_the_bound_holds_for_short_traces() {
+    const BOUND: f64 = 1.0;
+    let Some(fs) = scratch("ext4") else { return };
+    let file = fs.path().join("file");
+    plain_file(&file, 4 * MIB);
+    let mut actor = Actor::new();
+    actor.act(&format!("open f r {}", file.display()));
+    let mut traced = |sampling, seconds| {
+        let others = programs();
+        let mut watch = Ticking(Watch::start(&TraceOptions {
+            sampling,
+            ..options(Layer::Syscall, fs.path())
+        }));
+        let mut ours = programs();
+        ours.retain(|fd| !others.contains(fd));
+        let began = Instant::now();
+        let (mut looked, mut looks, mut made) = (began, 0, 0);
+        while began.elapsed() < Duration::from_secs(seconds) {
+            made += actor.act("sweep f 5000");
+            if looked.elapsed() >= Duration::from_millis(50) {
+                looked = Instant::now();
+                watch.tick(looks);
+                looks += 1;
+            }
+        }
+        let programs = run_time(&ours);
+        let took = began.elapsed();
+        let seen = watch.0.finish();
+        let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64() * 100.0;
+        let told = seen.spent.percent(took);
+        let measured = share(programs) + share(seen.spent.collector);
+        println!(
+            "{seconds} s of {:.0} reads a second: {measured:.2} % of a processor, told {told:?}, k {:.0}, {:?}",
+            made as f64 / took.as_secs_f64(),
+            seen.sampled.one_in(),
+            seen.spent
+        );
+        (measured, told)
+    };
+    let statistics = linux_abi::bpf::enable_run_time().unwrap();
+    let (all, _) = traced(Sampling::All, 2);
+    for seconds in [2, 5, 12] {
+        let (measured, told) = traced(Sampling::at_most_percent(BOUND), seconds);
+        let told = told.unwrap();
+        assert!(measured <= BOUND || told > BOUND, "{measured}, told {told}");
+        assert!(measured <= BOUND.max(all / 5.0), "{measured} of {all}");
+    }
+    drop(statistics);
+}
+
 /// Twenty seconds of cached reads without a pause: what tracing takes from the first look on, as the kernel
 /// times the programs and Linux the collector, is within the bound, or it is told that it is not.
 #[test]
