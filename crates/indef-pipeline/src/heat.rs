@@ -6,7 +6,7 @@ use std::{
     io::{self, BufReader},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use indef_core::{
@@ -17,11 +17,12 @@ use indef_fs::TargetId;
 use indef_trace::{
     TracedFile, readahead,
     resolve::{Located, Resolver},
-    store::Store,
+    store::{Session, Store},
 };
 use units::Bytes;
 
 use crate::{
+    decay::Decay,
     error::Error,
     note::{LeftOut, Note, Notes},
 };
@@ -170,7 +171,9 @@ impl Accesses {
     }
 
     fn load_store(path: &Path, notes: &dyn Notes) -> Result<Self, Error> {
-        let heat = Store::open(path)?.load(SystemTime::now())?;
+        let (store, now) = (Store::open(path)?, SystemTime::now());
+        let heat = store.load(now)?;
+        let noise = noise(&store.sessions()?, store.settings()?.half_life, now);
         let resolver = Resolver::new();
         let mut finding = Finding::default();
         for file in &heat.files {
@@ -181,7 +184,9 @@ impl Accesses {
             given: Some(Bytes::ZERO),
             files: &[],
         };
-        Ok(finding.joined(Vec::new(), heat.ranges, &readahead))
+        let mut accesses = finding.joined(Vec::new(), heat.ranges, &readahead);
+        accesses.ranges.estimate_reads(noise);
+        Ok(accesses)
     }
 
     /// The ranges of a file, if the profile knows it.
@@ -203,6 +208,24 @@ impl Accesses {
             timed.then_some((id, known.path.as_deref()?))
         })
     }
+}
+
+/// The variance of a count of a store ÷ the count: `k` − 1 where one access in `k` was counted, as a mean over all
+/// that is left of the sessions. A count that is worth half has a quarter of the variance.
+fn noise(sessions: &[Session], half_life: Duration, now: SystemTime) -> f64 {
+    let decay = if half_life.is_zero() {
+        Decay::NONE
+    } else {
+        Decay::half_life(half_life)
+    };
+    let (mut variance, mut counts) = (0.0, 0.0);
+    for session in sessions {
+        let left = decay.factor(now.duration_since(session.latest).unwrap_or_default());
+        let count = session.reads as f64 * left;
+        counts += count;
+        variance += count * left * (session.one_in - 1.0);
+    }
+    if counts > 0.0 { variance / counts } else { 0.0 }
 }
 
 /// A profile of lines.
@@ -255,7 +278,35 @@ mod tests {
 
     use scratch_fs::{ScratchFs, require};
 
+    use indef_trace::store::{SessionId, SessionInfo};
+
     use super::*;
+
+    #[test]
+    fn the_noise_is_that_of_what_is_left() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let session = |reads, one_in, age| Session {
+            id: SessionId(1),
+            info: SessionInfo::default(),
+            began: now - age,
+            latest: now - age,
+            ended: None,
+            reads,
+            writes: 0,
+            lost: 0,
+            one_in,
+            common_error: None,
+        };
+        let (day, fresh) = (Duration::from_secs(86_400), Duration::ZERO);
+        let noise = |sessions: &[Session]| noise(sessions, day, now);
+        assert_eq!(noise(&[]), 0.0);
+        assert_eq!(noise(&[session(1000, 1.0, fresh)]), 0.0);
+        assert_eq!(noise(&[session(1000, 9.0, fresh)]), 8.0);
+        // Half of the reads were all counted.
+        let mixed = [session(500, 9.0, fresh), session(500, 1.0, fresh)];
+        assert_eq!(noise(&mixed), 4.0);
+        assert_eq!(noise(&[session(1000, 9.0, day)]), 4.0);
+    }
 
     /// The windows of a sequential reader are as long as the file's device says.
     #[test]

@@ -11,6 +11,7 @@
 //! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 56 bytes for each resulting
 //! range. The order in which records are given does not matter; their `time` does.
 
+mod credibility;
 mod merge;
 mod range;
 mod readahead;
