@@ -11,7 +11,7 @@ use std::{
     io::Write,
     os::unix::fs::PermissionsExt,
     path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
@@ -263,6 +263,43 @@ pub(crate) fn checkpointed(folder: &Path, marks: &Path) -> Result<()> {
         over.store(true, Ordering::Relaxed);
         checkpoints.join().expect("it does not panic")?;
         synced
+    })
+}
+
+/// Overwrite a part of a durable file and sync it, again and again, while another part is overwritten and written back,
+/// but never synced.
+pub(crate) fn overwritten(folder: &Path, marks: &Path) -> Result<()> {
+    const SYNCS: u64 = 20;
+    let marks = &Marks(marks);
+    let number = FILES[0][0];
+    let synced = AtomicU64::new(0);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let mut file = Known::existing(folder, number, BLOCKS)?;
+            // The first syncs have the file for themselves.
+            while synced.load(Ordering::Relaxed) < SYNCS / 2 && !over.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            for version in (2..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                marks.written(number, Part::Moved, version)?;
+                rewrite(&mut file, Part::Moved, version)?;
+                cache::start_writeback(&file.file, 0, 0)?;
+            }
+            Ok::<_, anyhow::Error>(())
+        });
+        let written = Known::existing(folder, number, BLOCKS).and_then(|mut file| {
+            (2..2 + SYNCS).try_for_each(|version| {
+                marks.written(number, Part::Beside, version)?;
+                rewrite(&mut file, Part::Beside, version)?;
+                file.file.sync_data()?;
+                synced.fetch_add(1, Ordering::Relaxed);
+                marks.durable(number, Part::Beside, version)
+            })
+        });
+        over.store(true, Ordering::Relaxed);
+        beside.join().expect("it does not panic")?;
+        written
     })
 }
 

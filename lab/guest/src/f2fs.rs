@@ -25,7 +25,9 @@ const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
         "0004-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
         "0005-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
         "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
-        "0007-f2fs-let-the-device-defragment-files.patch";
+        "0007-f2fs-let-the-device-defragment-files.patch"
+        "0008-f2fs-have-replaced-data-durable-before-an-fsync-s-no.patch"
+        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch";
     "6.12":
         "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
         "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
@@ -33,5 +35,7 @@ const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
         "0004-f2fs-have-a-log-for-data-that-is-moved-on-request.patch"
         "0005-f2fs-leave-what-is-cut-off-with-the-log-for-moved-da.patch"
         "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
-        "0007-f2fs-let-the-device-defragment-files.patch";
+        "0007-f2fs-let-the-device-defragment-files.patch"
+        "0008-f2fs-have-replaced-data-durable-before-an-fsync-s-no.patch"
+        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch";
 };

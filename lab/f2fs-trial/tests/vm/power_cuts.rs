@@ -239,12 +239,12 @@ fn vm_6_1_power_cuts_leave_every_file_whole() {
     power_cuts(Release::Linux6_1);
 }
 
-/// Bytes of a zone that fsync writes at most; a move writes more.
+/// Bytes of a zone that fsync writes at most, beside the data; a move writes more, and so does who overwrites data.
 const NODES: u64 = 64 << 10;
 
 /// The writes of the recording to keep at this place, right before a flush, so that all nodes are
-/// there and no more than half of the copies; `None` where there are not both.
-fn nodes_without_copies(recording: &Path, at: u64, folder: &Path) -> Option<Keep> {
+/// there and no more than half of the data; `None` where there are not both.
+fn nodes_without_data(recording: &Path, at: u64, folder: &Path) -> Option<Keep> {
     const SEEDS: u64 = 200;
     let written = |keep| -> Vec<u64> {
         let store = folder.join("store");
@@ -304,7 +304,7 @@ fn beside_fsync(release: Release) {
         .filter_map(|at| {
             Some(Cut {
                 mark: Mark::Entry(at),
-                keep: nodes_without_copies(&recording, at, folder.path())?,
+                keep: nodes_without_data(&recording, at, folder.path())?,
                 before: "synced,".to_owned(),
             })
         })
@@ -366,4 +366,53 @@ fn vm_6_12_an_fsync_beside_a_checkpoint_loses_nothing() {
 #[test]
 fn vm_6_1_an_fsync_beside_a_checkpoint_loses_nothing() {
     beside_checkpoints(Release::Linux6_1);
+}
+
+/// A power cut in the middle of an fsync must not take what was durable before: at each flush, the nodes that were written
+/// before it may be there, and the data not.
+fn amid_fsync(release: Release) {
+    let Some((folder, recording)) = record(release, "overwritten", options()) else {
+        return;
+    };
+    let names = named(&recording);
+    let begun = names.iter().find(|(name, _)| name.starts_with("written-"));
+    let (_, begun) = begun.expect("something was written");
+    let flushes: Vec<u64> = marks(&recording)
+        .unwrap()
+        .iter()
+        .filter(|mark| mark.mark.starts_with("flush:") && mark.entries > *begun)
+        .map(|mark| mark.entries - 1)
+        .collect();
+    let cut = |at, keep| Cut {
+        mark: Mark::Entry(at),
+        keep,
+        before: marks_until(&names, at),
+    };
+    let wanted = fixture::setting("INDEF_POWER_CUTS", 12);
+    let worst: Vec<Cut> = some(&flushes, u64::MAX)
+        .filter_map(|at| Some(cut(at, nodes_without_data(&recording, at, folder.path())?)))
+        .take(wanted as usize)
+        .collect();
+    // With data in order before nodes, there may be none of these.
+    let any = some(&flushes, wanted).map(|at| cut(at, Keep::Reordered(at)));
+    println!(
+        "{} flushes, {} with nodes and data",
+        flushes.len(),
+        worst.len()
+    );
+    assert!(!flushes.is_empty());
+    let states: Vec<Cut> = worst.into_iter().chain(any).collect();
+    for states in states.chunks(STATES_IN_A_GUEST) {
+        look(release, &recording, states);
+    }
+}
+
+#[test]
+fn vm_6_12_a_cut_amid_an_fsync_loses_nothing() {
+    amid_fsync(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_a_cut_amid_an_fsync_loses_nothing() {
+    amid_fsync(Release::Linux6_1);
 }
