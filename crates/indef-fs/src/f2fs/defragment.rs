@@ -5,7 +5,10 @@
 //! holds the inode's lock for the whole call, so a call must be short; it leaves a part alone that
 //! is in one piece already, so a call must also be long enough to hold fragments to join. Contents
 //! are as safe as with any ordinary overwrite on a log-structured file system: the old blocks stay
-//! until a checkpoint or an fsync has the new ones.
+//! until a checkpoint or an fsync has the new ones. F2FS flushes a device's volatile cache before a
+//! checkpoint counts, but an fsync writes the nodes that point to the new blocks before it flushes
+//! (`f2fs_do_sync_file`, fs/f2fs/file.c, v6.12): a power cut in between may lose the blocks and keep
+//! the nodes. So a file's moves end with a checkpoint.
 //!
 //! All files go to the same log, and blocks that are written at the same time take turns in it: two
 //! calls side by side would fragment what each of them joins. So there is one call at a time.
@@ -29,7 +32,10 @@ use std::{
 };
 
 use indef_core::SkipReason;
-use linux_abi::{cache::write_and_wait, f2fs::defragment};
+use linux_abi::{
+    cache::write_and_wait,
+    f2fs::{defragment, write_checkpoint},
+};
 use rustix::io::Errno;
 use units::{Bytes, FileRange, Nanos};
 
@@ -148,13 +154,10 @@ impl F2fsRelocation<'_> {
         }
     }
 
-    /// Sync the file: after a crash the new places are only found again if the file's nodes are
-    /// written.
+    /// Make the new places durable.
     fn finish(&self) -> Result<(), Refusal> {
-        self.target
-            .file
-            .sync_data()
-            .map_err(|error| self.target.error("fsync", None, error).into())
+        write_checkpoint(&self.target.file)
+            .map_err(|error| self.target.error("write a checkpoint", None, error).into())
     }
 }
 
