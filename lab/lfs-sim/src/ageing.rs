@@ -4,6 +4,8 @@
 //! that filebench makes beforehand are written by one thread through the page cache and synced; then the flows begin;
 //! in the end everything is synced.
 
+mod beside;
+
 use std::collections::{HashMap, VecDeque};
 
 use units::{Bytes, Nanos};
@@ -16,6 +18,8 @@ use crate::{
     parameters::Parameters,
     volume::Volume,
 };
+
+pub use self::beside::{Beside, Later, Part, migrate_beside};
 
 /// Time after which a flow looks for a file again that no other one has.
 const WAIT: Nanos = Nanos(1_000_000);
@@ -73,20 +77,16 @@ pub fn age(
     };
     program.over = 0;
     disk.run(&mut program, FLOWS + 1)?;
-    let mut names: Vec<(usize, FileId)> = program.ids.into_iter().collect();
-    names.sort_unstable();
-    let of_first = |(name, id): &&(usize, FileId)| made.get(name) == Some(id);
     let volume_files = program.host.volume().files();
-    let first_bytes = names
-        .iter()
-        .filter(of_first)
+    let first_bytes = (program.ids.iter())
+        .filter(|(name, id)| made.get(*name) == Some(*id))
         .map(|(_, id)| volume_files.bytes(*id))
         .sum();
     Ok(Aged {
         first_bytes,
+        files: program.files(),
         counters: program.host.counters(),
         volume: program.host.into_volume(),
-        files: names.into_iter().map(|(_, id)| id).collect(),
         flows,
     })
 }
@@ -112,6 +112,14 @@ struct Ageing {
 }
 
 impl Ageing {
+    /// The users' files, in order of their names.
+    fn files(&self) -> Vec<FileId> {
+        let mut names: Vec<(usize, FileId)> =
+            self.ids.iter().map(|(name, id)| (*name, *id)).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// Has the host do an operation; `None`: the thread goes on with that.
     fn perform(
         &mut self,

@@ -15,7 +15,7 @@ use crate::{
     block::{BLOCK, Block, Run},
     disk::{Batch, Disk, Elapsed, Failure, Next, Program},
     host::{Cpus, Limits},
-    parameters::Parameters,
+    parameters::{HostParameters, Parameters},
 };
 
 /// The direction of calls.
@@ -41,61 +41,110 @@ pub fn perform(
     plug: usize,
 ) -> Result<Elapsed, Failure> {
     let mut program = Calls {
-        parameters,
-        limits: Limits {
-            blocks: parameters.host.max_request.div_ceil(BLOCK) as u32,
-            boundary: u32::MAX,
-        },
-        cpus: Cpus::new(parameters.host.cpus),
+        kernel: Kernel::new(parameters, plug),
+        caller: Caller::default(),
         direction,
-        plug: plug.max(1),
         calls: calls.into_iter(),
-        requests: VecDeque::new(),
-        collected: 0,
-        batch: None,
         is_over: false,
     };
     disk.run(&mut program, 1)
 }
 
-struct Calls<'a, I> {
-    parameters: &'a Parameters,
+/// What callers share: processors, and how the kernel makes requests.
+pub(crate) struct Kernel<'a> {
+    host: &'a HostParameters,
     limits: Limits,
     cpus: Cpus,
-    direction: Direction,
     plug: usize,
-    calls: I,
+}
+
+impl<'a> Kernel<'a> {
+    /// The kernel of a host that is idle.
+    pub(crate) fn new(parameters: &'a Parameters, plug: usize) -> Self {
+        let host = &parameters.host;
+        Self {
+            host,
+            limits: Limits {
+                blocks: host.max_request.div_ceil(BLOCK) as u32,
+                boundary: u32::MAX,
+            },
+            cpus: Cpus::new(host.cpus),
+            plug: plug.max(1),
+        }
+    }
+}
+
+/// A thread that makes calls, one after the other.
+#[derive(Debug, Default)]
+pub(crate) struct Caller {
     /// Of the call that is under way, those that are not submitted.
-    requests: VecDeque<Run>,
+    requests: VecDeque<Command<'static>>,
     /// The first ones, which a processor has dealt with.
     collected: usize,
     batch: Option<Batch>,
+}
+
+impl Caller {
+    /// Begins a call for the data that lies so. None may be under way.
+    pub(crate) fn begin(
+        &mut self,
+        call: &Layout,
+        direction: Direction,
+        kernel: &mut Kernel<'_>,
+        disk: &mut Disk,
+    ) -> Next {
+        let runs = call.extents().iter().map(run_of);
+        let requests = runs.flat_map(|run| kernel.limits.cut(run));
+        self.requests = requests.map(|run| command(run, direction)).collect();
+        self.batch = Some(disk.begin());
+        Next::At(kernel.cpus.work(disk.now(), kernel.host.call))
+    }
+
+    /// Goes on with the call that is under way; `None` if none is.
+    ///
+    /// # Errors
+    ///
+    /// A place that the device does not have.
+    pub(crate) fn step(
+        &mut self,
+        kernel: &mut Kernel<'_>,
+        disk: &mut Disk,
+    ) -> Result<Option<Next>, Failure> {
+        let Some(batch) = self.batch else {
+            return Ok(None);
+        };
+        for request in self.requests.drain(..self.collected) {
+            disk.submit(&request, &[batch])?;
+        }
+        self.collected = kernel.plug.min(self.requests.len());
+        if self.collected == 0 {
+            self.batch = None;
+            return Ok(Some(Next::Done(batch)));
+        }
+        let time = Nanos(kernel.host.request.0 * self.collected as u64);
+        Ok(Some(Next::At(kernel.cpus.work(disk.now(), time))))
+    }
+}
+
+struct Calls<'a, I> {
+    kernel: Kernel<'a>,
+    caller: Caller,
+    direction: Direction,
+    calls: I,
     is_over: bool,
 }
 
 impl<I: Iterator<Item = Layout>> Program for Calls<'_, I> {
     fn step(&mut self, _: usize, disk: &mut Disk) -> Result<Next, Failure> {
-        let host = &self.parameters.host;
-        let Some(batch) = self.batch else {
-            let Some(call) = self.calls.next() else {
-                self.is_over = true;
-                return Ok(Next::Parked);
-            };
-            let runs = call.extents().iter().map(run_of);
-            self.requests = runs.flat_map(|run| self.limits.cut(run)).collect();
-            self.batch = Some(disk.begin());
-            return Ok(Next::At(self.cpus.work(disk.now(), host.call)));
+        if let Some(next) = self.caller.step(&mut self.kernel, disk)? {
+            return Ok(next);
+        }
+        let Some(call) = self.calls.next() else {
+            self.is_over = true;
+            return Ok(Next::Parked);
         };
-        for run in self.requests.drain(..self.collected) {
-            disk.submit(&command(run, self.direction), &[batch])?;
-        }
-        self.collected = self.plug.min(self.requests.len());
-        if self.collected == 0 {
-            self.batch = None;
-            return Ok(Next::Done(batch));
-        }
-        let time = Nanos(host.request.0 * self.collected as u64);
-        Ok(Next::At(self.cpus.work(disk.now(), time)))
+        let (kernel, direction) = (&mut self.kernel, self.direction);
+        Ok(self.caller.begin(&call, direction, kernel, disk))
     }
 
     fn is_over(&self) -> bool {

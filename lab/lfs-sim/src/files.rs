@@ -3,6 +3,8 @@
 //! The map from a file to its blocks stands here and nowhere else. An allocator knows the other direction, which
 //! blocks are taken; [`crate::Volume`] keeps the two in step.
 
+use std::ops::Range;
+
 use indef_core::layout::{Extent, ExtentFlags, Layout};
 use units::{Bytes, FileOffset, PhysOffset};
 
@@ -119,6 +121,12 @@ impl Files {
     /// The layout of a file's data, as the planner takes it.
     #[must_use]
     pub fn layout(&self, id: FileId) -> Layout {
+        self.layout_of(id, 0..u32::MAX)
+    }
+
+    /// The layout of these blocks of it; their offsets are those in the file.
+    #[must_use]
+    pub fn layout_of(&self, id: FileId, range: Range<u32>) -> Layout {
         let blocks = self.file(id).map_or(&[][..], |file| &file.blocks);
         let extent = |(index, place): (usize, &u32)| Extent {
             file: FileOffset(index as u64 * BLOCK.0),
@@ -129,6 +137,8 @@ impl Files {
         let mapped = blocks
             .iter()
             .enumerate()
+            .take(range.end as usize)
+            .skip(range.start as usize)
             .filter(|(_, place)| **place != NOWHERE);
         let mut extents: Vec<Extent> = Vec::new();
         for next in mapped.map(extent) {
@@ -194,6 +204,14 @@ mod tests {
             (kib(16), kib(124), kib(4)),
         ];
         assert_eq!(extents, expected);
+        let middle = files.layout_of(id, 1..2);
+        let [piece] = middle.extents() else {
+            panic!("{middle:?}");
+        };
+        assert_eq!(
+            (piece.file.0, piece.phys.0, piece.len.0),
+            (kib(4), kib(44), kib(4))
+        );
         assert_eq!(files.set_block(id, 1, Block(5)), Some(Block(11)));
         assert_eq!(
             files.remove(id).collect::<Vec<_>>(),

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ageing;
+pub mod beside;
 mod block;
 pub mod cache;
 pub mod calls;

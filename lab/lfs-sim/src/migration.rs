@@ -45,20 +45,9 @@ pub fn migrate(
     plans: &[(FileId, FilePlan)],
     carrier: Carrier,
 ) -> Result<Migrated, Failure> {
-    let mut program = Migration {
-        host: Host::new(parameters, volume, 1),
-        plans: plans.iter(),
-        carrier,
-        stage: Stage::Files,
-    };
+    let mut program = Migration::new(parameters, volume, plans, carrier);
     let elapsed = disk.run(&mut program, 1)?;
-    let counters = program.host.counters();
-    Ok(Migrated {
-        bytes: BLOCK * counters.relocated_blocks,
-        elapsed,
-        counters,
-        volume: program.host.into_volume(),
-    })
+    Ok(program.ended(elapsed))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +57,44 @@ enum Stage {
     Over,
 }
 
-struct Migration<'a> {
+/// The thread that carries plans out: number 0 of its host.
+pub(crate) struct Migration<'a> {
     host: Host,
     plans: std::slice::Iter<'a, (FileId, FilePlan)>,
     carrier: Carrier,
     stage: Stage,
+}
+
+impl<'a> Migration<'a> {
+    pub(crate) fn new(
+        parameters: &Parameters,
+        volume: Volume,
+        plans: &'a [(FileId, FilePlan)],
+        carrier: Carrier,
+    ) -> Self {
+        Self {
+            host: Host::new(parameters, volume, 1),
+            plans: plans.iter(),
+            carrier,
+            stage: Stage::Files,
+        }
+    }
+
+    /// The volume as it is.
+    pub(crate) const fn volume(&self) -> &Volume {
+        self.host.volume()
+    }
+
+    /// The result, after this time.
+    pub(crate) fn ended(self, elapsed: Elapsed) -> Migrated {
+        let counters = self.host.counters();
+        Migrated {
+            bytes: BLOCK * counters.relocated_blocks,
+            elapsed,
+            counters,
+            volume: self.host.into_volume(),
+        }
+    }
 }
 
 impl Program for Migration<'_> {

@@ -221,3 +221,55 @@ fn delayed_allocation_gives_files_longer_pieces() {
     // fsync leaves nothing to delay.
     assert!(age_in_place(true, Personality::Varmail) < 64 << 10);
 }
+
+#[test]
+fn a_migration_and_the_flows_slow_each_other_down() {
+    use crate::{host::Carrier, planning};
+    use indef_core::plan::{PlanOptions, Policy};
+
+    let run = |bytes: Bytes| {
+        let volume = Volume::from(LogVolume::new(shape(), LogMode::Lfs));
+        let options = PlanOptions {
+            policy: Policy::Whole,
+            ..PlanOptions::default()
+        };
+        let plan = |volume: &Volume, files: &[FileId]| {
+            let plan = |file: &FileId| {
+                let layout = volume.layout(*file);
+                let plans = planning::plan(&options, [(&layout, [].as_slice())]);
+                (*file, plans.into_iter().next().unwrap())
+            };
+            files.iter().map(plan).collect()
+        };
+        let later = Later {
+            alone: 0.25,
+            bytes,
+            carrier: Carrier::Device,
+        };
+        let ageing = filebench::Ageing {
+            rounds: 0.5,
+            ..ageing(Personality::Fileserver)
+        };
+        let parameters = parameters();
+        migrate_beside(
+            &parameters,
+            volume,
+            &mut disk(true),
+            ageing,
+            Writes::Direct,
+            later,
+            plan,
+        )
+        .unwrap()
+    };
+    let moved = run(Bytes::mib(40));
+    assert!(moved.moved >= Bytes::mib(40), "{moved:?}");
+    assert!(moved.moved < Bytes::mib(60), "{moved:?}");
+    assert!(moved.beside.written > Bytes::ZERO, "{moved:?}");
+    let speeds = [moved.alone, moved.beside].map(Part::megabytes_per_second);
+    assert!(speeds[1] < speeds[0], "{speeds:?}");
+    let nothing = run(Bytes::ZERO);
+    assert_eq!(nothing.moved, Bytes::ZERO);
+    assert_eq!(nothing.alone, moved.alone);
+    assert_eq!(run(Bytes::mib(40)), moved);
+}

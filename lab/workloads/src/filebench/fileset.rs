@@ -76,6 +76,11 @@ impl Fileset {
         self.written_bytes = 0;
     }
 
+    /// The flows write so many bytes, in place of those that their ageing has.
+    pub const fn go_on(&mut self, bytes: u64) {
+        self.bytes_to_write = bytes;
+    }
+
     /// The bytes of all files.
     #[must_use]
     pub const fn live_bytes(&self) -> u64 {
