@@ -29,12 +29,12 @@ const CPUS: usize = 8;
 /// A system of the paper: its host, with one of its drives.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct System {
-    profile: Profile,
-    simulated: lfs_sim::Parameters,
+    pub(super) profile: Profile,
+    pub(super) simulated: lfs_sim::Parameters,
     /// The length of a read or write.
     pub(super) io_size: Bytes,
     /// Requests of a call that the kernel collects.
-    plug: usize,
+    pub(super) plug: usize,
 }
 
 /// The file system: where what is written finds its place.
@@ -51,9 +51,9 @@ pub(super) enum FileSystem {
 /// A device with a file on it.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
-    disk: Disk,
-    volume: Volume,
-    file: FileId,
+    pub(super) disk: Disk,
+    pub(super) volume: Volume,
+    pub(super) file: FileId,
 }
 
 /// The work of a defragmenter.
@@ -109,7 +109,7 @@ impl System {
         let (gaps, data) = (sum(|it| it.0), sum(|it| it.1));
         // With room for all of it once more.
         let mut volume = self.volume(file_system, BLOCK * u64::from(gaps + 2 * data));
-        let size = BLOCK * u64::from(all_blocks(&volume));
+        let size = Self::size_of(&volume);
         let (file, other) = (volume.create(), volume.create());
         let mut ends = (0, 0);
         let mut writes: Vec<(FileId, Range<u32>)> = Vec::new();
@@ -135,7 +135,7 @@ impl System {
     }
 
     /// An empty volume with room for so many bytes.
-    fn volume(&self, file_system: FileSystem, bytes: Bytes) -> Volume {
+    pub(super) fn volume(&self, file_system: FileSystem, bytes: Bytes) -> Volume {
         let log = &self.simulated.log;
         let blocks = |bytes: Bytes| bytes.div_ceil(BLOCK) as u32;
         match file_system {
@@ -156,6 +156,15 @@ impl System {
                 Volume::from(LogVolume::new(shape, LogMode::Lfs))
             }
         }
+    }
+
+    /// The device of an empty volume.
+    pub(super) fn size_of(volume: &Volume) -> Bytes {
+        let blocks = match volume {
+            Volume::InPlace(volume) => volume.space().free_blocks(),
+            Volume::Log(volume) => volume.space().shape().blocks(),
+        };
+        BLOCK * u64::from(blocks)
     }
 
     /// Lets a defragmenter work on a copy of the device.
@@ -180,7 +189,8 @@ impl System {
         })
     }
 
-    fn plan(&self, layout: &Layout, contender: Contender<'_>) -> FilePlan {
+    /// The plan of a contender for a file that lies so.
+    pub(super) fn plan(&self, layout: &Layout, contender: Contender<'_>) -> FilePlan {
         let (policy, accesses, hot_pct) = match contender {
             Contender::Conventional => (Policy::Whole, &[][..], 100.0),
             Contender::FragPicker { accesses, hot } => (Policy::Fragpicker, accesses, hot),
@@ -266,14 +276,6 @@ impl Ground {
             Layout::new(layout.clipped(*range).map(moved).collect())
         };
         ranges.iter().map(call).collect()
-    }
-}
-
-/// The blocks of a volume without files.
-fn all_blocks(volume: &Volume) -> u32 {
-    match volume {
-        Volume::InPlace(volume) => volume.space().free_blocks(),
-        Volume::Log(volume) => volume.space().shape().blocks(),
     }
 }
 

@@ -14,6 +14,7 @@
 //! (`experiments/reference/`).
 
 mod class;
+mod database;
 mod error;
 mod measured;
 mod memo;
@@ -36,6 +37,7 @@ mod fragpicker_fig08_btrfs;
 mod fragpicker_fig08_ext4;
 mod fragpicker_fig08_f2fs;
 mod fragpicker_fig09;
+mod fragpicker_fig10;
 mod fragpicker_fig12;
 mod fragpicker_table1;
 mod indef;
