@@ -31,6 +31,7 @@ mod fast24_fig11;
 mod fast24_fig12_random;
 mod fast24_fig12_worst;
 mod fragpicker;
+mod fragpicker_fig02;
 mod fragpicker_fig04;
 mod fragpicker_fig08;
 mod fragpicker_fig08_btrfs;
