@@ -39,6 +39,7 @@ mod fragpicker_fig08_ext4;
 mod fragpicker_fig08_f2fs;
 mod fragpicker_fig09;
 mod fragpicker_fig10;
+mod fragpicker_fig11;
 mod fragpicker_fig12;
 mod fragpicker_table1;
 mod indef;
