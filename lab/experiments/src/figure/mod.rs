@@ -22,6 +22,7 @@ mod parameters;
 mod reference;
 pub mod registry;
 mod source;
+mod sqlite;
 
 mod fast24;
 mod fast24_fig03;
@@ -41,6 +42,7 @@ mod fragpicker_fig09;
 mod fragpicker_fig10;
 mod fragpicker_fig11;
 mod fragpicker_fig12;
+mod fragpicker_sqlite;
 mod fragpicker_table1;
 mod indef;
 mod indef_fig01;
