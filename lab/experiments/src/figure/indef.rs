@@ -34,7 +34,7 @@ pub(super) const WORKLOADS: [(Personality, Writes); 2] = [
 ];
 
 /// The zones of the paper's device: 16 GiB of 32 MiB.
-const ZONES: u64 = 512;
+pub(super) const ZONES: u64 = 512;
 
 /// InDeF's system: its device, its host, and how it reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ pub(super) struct System {
     copying: Access,
     geometry: Geometry,
     /// The paper's device and its number of files are divided by this.
-    factor: u64,
+    pub(super) factor: u64,
 }
 
 impl System {
@@ -217,12 +217,24 @@ impl System {
 
     /// The plans of a contender. All files were read once, from end to end.
     fn plan(&self, ground: &Ground, contender: Contender) -> Vec<FilePlan> {
+        let files = ground.layouts();
+        let reads = |file: &Layout| planning::sequential_reads(file.allocated(), self.io_size);
+        let accesses: Vec<Vec<AccessRange>> = files.iter().map(reads).collect();
+        self.plan_read(&files, &accesses, contender)
+    }
+
+    /// The plans of a contender for files that were read so.
+    pub(super) fn plan_read(
+        &self,
+        files: &[Layout],
+        accesses: &[Vec<AccessRange>],
+        contender: Contender,
+    ) -> Vec<FilePlan> {
         let (policy, truncate) = match contender {
             Contender::Conventional => (Policy::Whole, 0.0),
             Contender::FragPicker => (Policy::Fragpicker, 0.0),
             Contender::Indef { truncate } => (Policy::Indef, truncate),
         };
-        let files = ground.layouts();
         let options = PlanOptions {
             policy,
             truncate_pct: truncate,
@@ -232,10 +244,6 @@ impl System {
             geometry: self.geometry,
             ..PlanOptions::default()
         };
-        let accesses: Vec<Vec<AccessRange>> = files
-            .iter()
-            .map(|file| planning::sequential_reads(file.allocated(), self.io_size))
-            .collect();
         let files = files.iter().zip(accesses.iter().map(Vec::as_slice));
         planning::plan(&options, files)
     }
@@ -246,10 +254,7 @@ impl System {
         ground: &Ground,
         contender: Contender,
     ) -> Result<Defragmented, FigureError> {
-        let carrier = match contender {
-            Contender::Indef { .. } => Carrier::Device,
-            Contender::Conventional | Contender::FragPicker => Carrier::Host(self.copying),
-        };
+        let carrier = self.carrier(contender);
         let plans = self.plan(ground, contender);
         let plans: Vec<(FileId, FilePlan)> = ground.files.iter().copied().zip(plans).collect();
         let mut disk = ground.disk.clone();
@@ -273,6 +278,14 @@ impl System {
             counters,
             read: self.read(&mut after.disk, layouts)?,
         })
+    }
+
+    /// Who carries the data of a contender.
+    pub(super) const fn carrier(&self, contender: Contender) -> Carrier {
+        match contender {
+            Contender::Indef { .. } => Carrier::Device,
+            Contender::Conventional | Contender::FragPicker => Carrier::Host(self.copying),
+        }
     }
 
     /// Bytes that a contender would move.
@@ -370,6 +383,22 @@ pub(super) fn aged(
     writes: Writes,
 ) -> Result<Arc<AgedDevice>, FigureError> {
     static DEVICES: Memo<History, AgedDevice> = Memo::new();
+    let (simulated, ageing) = ageing(system, parameters, personality)?;
+    let history = History {
+        profile: system.profile.clone(),
+        simulated,
+        ageing,
+        writes,
+    };
+    DEVICES.get(history.clone(), || age_device(system, history))
+}
+
+/// How a workload ages the device, by the same parameters.
+pub(super) fn ageing(
+    system: &System,
+    parameters: &Parameters,
+    personality: Personality,
+) -> Result<(lfs_sim::Parameters, Ageing), FigureError> {
     let (files, mean_bytes) = personality.files_of_indef();
     let ageing = Ageing {
         personality,
@@ -382,13 +411,7 @@ pub(super) fn aged(
     let mut simulated = system.simulated.clone();
     simulated.host.queue_depth = parameters.count("queue_depth")? as usize;
     simulated.log.turn_blocks = parameters.count("turn_blocks")? as u32;
-    let history = History {
-        profile: system.profile.clone(),
-        simulated,
-        ageing,
-        writes,
-    };
-    DEVICES.get(history.clone(), || age_device(system, history))
+    Ok((simulated, ageing))
 }
 
 fn age_device(system: &System, history: History) -> Result<AgedDevice, FigureError> {

@@ -10,7 +10,7 @@ use super::{
     fragpicker_fig08_ext4, fragpicker_fig08_f2fs, fragpicker_fig09, fragpicker_fig10,
     fragpicker_fig11, fragpicker_fig12, fragpicker_sqlite, fragpicker_table1, indef_fig01,
     indef_fig03, indef_fig04, indef_fig11_a, indef_fig11_b, indef_fig12_fileserver,
-    indef_fig12_varmail, indef_fig13, indef_fig14_chips, indef_fig14_elapsed,
+    indef_fig12_varmail, indef_fig13, indef_fig14_chips, indef_fig14_elapsed, indef_fig15,
     measured::Measured,
     parameters::Parameters,
     source::Figure,
@@ -48,6 +48,7 @@ const MODULES: &[(&str, Measure)] = &[
     ("indef/fig13", indef_fig13::measure),
     ("indef/fig14-chips", indef_fig14_chips::measure),
     ("indef/fig14-elapsed", indef_fig14_elapsed::measure),
+    ("indef/fig15", indef_fig15::measure),
 ];
 
 /// The function that measures a figure.
