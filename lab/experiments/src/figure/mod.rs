@@ -59,6 +59,7 @@ mod indef_fig14;
 mod indef_fig14_chips;
 mod indef_fig14_elapsed;
 mod indef_fig15;
+mod indef_rocksdb;
 
 pub use class::{Class, Compared, Comparison, Verdict, compare};
 pub use error::{FigureError, Mistake};

@@ -11,6 +11,7 @@ use super::{
     fragpicker_fig11, fragpicker_fig12, fragpicker_sqlite, fragpicker_table1, indef_fig01,
     indef_fig03, indef_fig04, indef_fig11_a, indef_fig11_b, indef_fig12_fileserver,
     indef_fig12_varmail, indef_fig13, indef_fig14_chips, indef_fig14_elapsed, indef_fig15,
+    indef_rocksdb,
     measured::Measured,
     parameters::Parameters,
     source::Figure,
@@ -49,6 +50,7 @@ const MODULES: &[(&str, Measure)] = &[
     ("indef/fig14-chips", indef_fig14_chips::measure),
     ("indef/fig14-elapsed", indef_fig14_elapsed::measure),
     ("indef/fig15", indef_fig15::measure),
+    ("indef/rocksdb", indef_rocksdb::measure),
 ];
 
 /// The function that measures a figure.
