@@ -250,6 +250,25 @@ impl Host {
         }
         time
     }
+
+    /// Reads the whole file through the page cache, as a program that reads it from end to end: while it works on a
+    /// window, which takes the host `work`, the next one is on its way. Returns how long it took.
+    pub fn read_ahead(&mut self, file: &File, window: u64, work: Nanos) -> Nanos {
+        let began = self.now;
+        let mut working_until = self.now;
+        for start in (0..file.len()).step_by(window as usize) {
+            let mut done = self.now;
+            for span in file.spans(start, window) {
+                for Span { offset, len } in in_requests(span, COMMAND) {
+                    done = done.max(self.submit(&Command::Read { offset, len }));
+                }
+            }
+            self.wait_until(done.max(working_until));
+            working_until = self.now + work;
+        }
+        self.wait_until(working_until);
+        Nanos(self.now.0 - began.0)
+    }
 }
 
 /// A span in pieces of at most `request` bytes.

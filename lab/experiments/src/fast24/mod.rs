@@ -10,3 +10,4 @@ pub mod dummy;
 pub mod host;
 pub mod placement;
 pub mod results;
+pub mod table;
