@@ -38,6 +38,12 @@ impl File {
         self.pieces.is_empty()
     }
 
+    /// The places, in the order of its bytes; neighbours are one.
+    #[must_use]
+    pub fn pieces(&self) -> &[Span] {
+        &self.pieces
+    }
+
     /// Returns the file's 4 KiB blocks on the device.
     pub fn blocks(&self) -> impl Iterator<Item = u64> {
         self.pieces

@@ -7,6 +7,7 @@
 pub mod collecting;
 pub mod device;
 pub mod dummy;
+pub mod fileset;
 pub mod host;
 pub mod placement;
 pub mod results;

@@ -29,6 +29,7 @@ mod fast24_fig03;
 mod fast24_fig07;
 mod fast24_fig08;
 mod fast24_fig11;
+mod fast24_fig12_fileserver;
 mod fast24_fig12_random;
 mod fast24_fig12_sqlite;
 mod fast24_fig12_worst;
