@@ -57,6 +57,14 @@ pub enum Finding {
     /// A status that is not in the header.
     #[error("the kernel gave the unknown status {0}")]
     UnknownStatus(u32),
+    /// F2FS writes no checkpoint that would make moved data durable.
+    #[error(
+        "the file system is mounted with checkpoint=disable: moved data is durable when checkpoints are on again"
+    )]
+    CheckpointsOff,
+    /// The same, for another reason.
+    #[error("the file system is read-only now: whether the moved data is durable is not known")]
+    ReadOnlyNow,
     /// Nobody has the answer of a call.
     #[error("the worker that made the call panicked")]
     Panicked,

@@ -116,11 +116,12 @@ unsafe impl ioctl::IoctlArgument for WriteCheckpoint {
     const REQUEST: u32 = ioctl::request(0, 0xF5, 7, 0);
 }
 
-/// Write a checkpoint now, without writing dirty pages of files first.
+/// Write a checkpoint now, without writing dirty pages of files first. If there is nothing to write,
+/// as another checkpoint has done it, this waits for that one and does not flush.
 ///
 /// # Errors
 ///
-/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EROFS`.
+/// The kernel's errno: `EPERM` without `CAP_SYS_ADMIN`, `EROFS`, `EINVAL` with `checkpoint=disable`.
 pub fn write_checkpoint(on: impl AsFd) -> io::Result<()> {
     ioctl::call(on, &mut WriteCheckpoint)?;
     Ok(())

@@ -8,7 +8,10 @@
 //! until a checkpoint or an fsync has the new ones. F2FS flushes a device's volatile cache before a
 //! checkpoint counts, but an fsync writes the nodes that point to the new blocks before it flushes
 //! (`f2fs_do_sync_file`, fs/f2fs/file.c, v6.12): a power cut in between may lose the blocks and keep
-//! the nodes. So a file's moves end with a checkpoint.
+//! the nodes. So a file's moves end with a checkpoint, also if they are stopped or fail in the middle.
+//! (Not if this process is killed; then the next checkpoint of the kernel does it.) If one that
+//! somebody else asked for has written the nodes, ours finds nothing to do, and that one may have
+//! flushed before the blocks were there: an fdatasync follows, which flushes.
 //!
 //! All files go to the same log, and blocks that are written at the same time take turns in it: two
 //! calls side by side would fragment what each of them joins. So there is one call at a time.
@@ -41,8 +44,8 @@ use units::{Bytes, FileRange, Nanos};
 
 use super::{admit, parts::Parts};
 use crate::{
-    CacheRecord, CountedRange, EngineKind, FsError, Moved, RangeCopier, Refusal, Relocation,
-    Relocator, Settler, Step, StepLimit, Target,
+    CacheRecord, CountedRange, EngineKind, Finding, FsError, Moved, RangeCopier, Refusal,
+    Relocation, Relocator, Settler, Step, StepLimit, Target,
     hold::{Holds, NAPS},
 };
 
@@ -102,6 +105,7 @@ struct F2fsRelocation<'a> {
     target: &'a Target,
     file: Arc<File>,
     parts: Parts,
+    /// Something was moved, and no checkpoint has followed.
     moved: bool,
 }
 
@@ -117,6 +121,8 @@ impl F2fsRelocation<'_> {
         }
         let began = Instant::now();
         let rewritten = defragment(&self.target.file, start, len);
+        // A call that fails may have moved some of it.
+        self.moved |= !matches!(rewritten, Ok(0));
         let written = write_and_wait(&self.target.file, start, len);
         let locked = Nanos::from(began.elapsed());
         drop(hold);
@@ -155,21 +161,35 @@ impl F2fsRelocation<'_> {
     }
 
     /// Make the new places durable.
-    fn finish(&self) -> Result<(), Refusal> {
-        write_checkpoint(&self.target.file)
-            .map_err(|error| self.target.error("write a checkpoint", None, error).into())
+    fn finish(&self) -> Result<(), FsError> {
+        write_checkpoint(&self.target.file).map_err(|error| {
+            let error = match Errno::from_io_error(&error) {
+                Some(Errno::INVAL) => Finding::CheckpointsOff.into(),
+                Some(Errno::ROFS) => Finding::ReadOnlyNow.into(),
+                _ => error,
+            };
+            self.target.error("write a checkpoint", None, error)
+        })?;
+        let flushed = self.target.file.sync_data();
+        flushed.map_err(|error| self.target.error("flush moved data", None, error))
+    }
+}
+
+impl Drop for F2fsRelocation<'_> {
+    fn drop(&mut self) {
+        if self.moved {
+            // What ended the relocation is reported; without a checkpoint, the kernel's next one does it.
+            let _ = self.finish();
+        }
     }
 }
 
 impl Relocation for F2fsRelocation<'_> {
     fn step(&mut self, limit: StepLimit) -> Result<Step, Refusal> {
         match self.parts.next(self.target, limit.bytes)? {
-            Some(part) => {
-                let moved = self.rewrite(part.range)?;
-                self.moved |= !moved.relocated.is_zero();
-                Ok(Step::Working(moved))
-            }
+            Some(part) => Ok(Step::Working(self.rewrite(part.range)?)),
             None if self.moved => {
+                self.moved = false;
                 self.finish()?;
                 Ok(Step::Done(Moved::default()))
             }
