@@ -27,7 +27,9 @@ const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
         "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
         "0007-f2fs-let-the-device-defragment-files.patch"
         "0008-f2fs-have-replaced-data-durable-before-an-fsync-s-no.patch"
-        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch";
+        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch"
+        "0010-f2fs-have-fsync-flush-all-devices.patch"
+        "0011-f2fs-have-fsyncs-of-one-file-take-turns.patch";
     "6.12":
         "0001-f2fs-have-a-checkpoint-wait-for-data-that-replaces-o.patch"
         "0002-f2fs-move-node-blocks-without-the-mark-of-an-old-fsy.patch"
@@ -37,5 +39,7 @@ const PATCHES: &[(&str, &[Patch])] = patches! { "f2fs";
         "0006-f2fs-send-copies-to-NVMe-namespaces.patch"
         "0007-f2fs-let-the-device-defragment-files.patch"
         "0008-f2fs-have-replaced-data-durable-before-an-fsync-s-no.patch"
-        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch";
+        "0009-f2fs-have-sync-flush-the-devices-after-a-checkpoint-.patch"
+        "0010-f2fs-have-fsync-flush-all-devices.patch"
+        "0011-f2fs-have-fsyncs-of-one-file-take-turns.patch";
 };
