@@ -248,7 +248,9 @@ impl Actor<'_> {
             What::Unshare(place) => {
                 changed.blocks = self.inside(subject, place)?;
                 if !changed.blocks.is_empty() {
-                    allocate(&open()?, FallocateFlags::UNSHARE_RANGE, &changed.blocks)?;
+                    let file = open()?;
+                    shared.model().unshare(id, changed.blocks.clone());
+                    allocate(&file, FallocateFlags::UNSHARE_RANGE, &changed.blocks)?;
                 }
             }
             What::Scatter(place) => {

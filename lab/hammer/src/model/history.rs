@@ -71,6 +71,11 @@ impl<T: Clone + PartialEq> History<T> {
         }
     }
 
+    /// The live value is in another place from now on; a cut may show the former one.
+    pub(crate) fn move_live(&mut self) {
+        self.kept.push(Kept::new(self.live().clone()));
+    }
+
     /// Make the live value durable. `watched`: a cut is in progress, which may still show older values.
     pub(crate) fn durable(&mut self, watched: bool) {
         self.drop_older(self.kept.len() - 1, watched);

@@ -236,6 +236,14 @@ impl Model {
         self.files[file as usize].put(start, values);
     }
 
+    /// Give a range blocks of its own, with the content that it has.
+    pub(crate) fn unshare(&mut self, file: u32, range: Range<u32>) {
+        let blocks = &mut self.files[file as usize].blocks;
+        blocks[range.start as usize..range.end as usize]
+            .iter_mut()
+            .for_each(History::move_live);
+    }
+
     /// Note that blocks with `old` in them, wherever they were shared, now hold `new`.
     fn written_over(&mut self, old: &[BlockValue], new: &[BlockValue]) {
         let names = self.names.values();

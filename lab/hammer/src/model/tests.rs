@@ -74,6 +74,19 @@ fn a_file_and_its_clone() -> (Model, u32, Vec<BlockValue>) {
 }
 
 #[test]
+fn what_is_unshared_may_be_written_by_the_other() {
+    let (mut model, clone, old) = a_file_and_its_clone();
+    model.unshare(clone, 1..2);
+    let written = model.write(0, 1..3);
+    for value in [old[1], written[0]] {
+        assert!(on_xfs(&model, clone, 1, value));
+    }
+    assert!(!accepts(&model, 1, written[1]) && !on_xfs(&model, clone, 2, written[1]));
+    model.all_synced(0);
+    assert!(!on_xfs(&model, clone, 1, written[0]));
+}
+
+#[test]
 fn what_is_shared_no_more_may_be_written_by_the_other() {
     let (mut model, clone, old) = a_file_and_its_clone();
     let while_shared = model.write(0, 0..1)[0];
