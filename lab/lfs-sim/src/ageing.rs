@@ -51,31 +51,13 @@ pub fn age(
     ageing: filebench::Ageing,
     writes: Writes,
 ) -> Result<Aged, Failure> {
-    let mut fileset = Fileset::new(ageing);
-    let first: VecDeque<Op> = filebench::preallocate(ageing, &mut fileset).into();
-    let flow = |number| Flow::new(ageing, number as u64);
-    let mut program = Ageing {
-        host: Host::new(parameters, volume, FLOWS + 1),
-        readahead: parameters.cache.readahead,
-        ids: HashMap::new(),
-        actors: Actors::Maker {
-            ops: first,
-            is_synced: false,
-        },
-        over: 0,
-        writes,
-        fileset,
-    };
+    let host = Host::new(parameters, volume, FLOWS + 1);
+    let mut program = Ageing::new(parameters, host, ageing, writes);
     disk.run(&mut program, FLOWS + 1)?;
     let made: HashMap<usize, FileId> = program.ids.clone();
-    program.actors = Actors::Flows((0..FLOWS).map(flow).collect());
-    program.over = 0;
+    program.begin(flows_of(ageing));
     let flows = disk.run(&mut program, FLOWS + 1)?;
-    program.actors = Actors::Maker {
-        ops: VecDeque::new(),
-        is_synced: false,
-    };
-    program.over = 0;
+    program.begin(Actors::maker(VecDeque::new()));
     disk.run(&mut program, FLOWS + 1)?;
     let volume_files = program.host.volume().files();
     let first_bytes = (program.ids.iter())
@@ -111,7 +93,43 @@ struct Ageing {
     writes: Writes,
 }
 
+/// All flows, at their beginning.
+fn flows_of(ageing: filebench::Ageing) -> Actors {
+    let flow = |number| Flow::new(ageing, number as u64);
+    Actors::Flows((0..FLOWS).map(flow).collect())
+}
+
+impl Actors {
+    fn maker(ops: VecDeque<Op>) -> Self {
+        Self::Maker {
+            ops,
+            is_synced: false,
+        }
+    }
+}
+
 impl Ageing {
+    /// What makes the first files.
+    fn new(parameters: &Parameters, host: Host, ageing: filebench::Ageing, writes: Writes) -> Self {
+        let mut fileset = Fileset::new(ageing);
+        let first = filebench::preallocate(ageing, &mut fileset);
+        Self {
+            host,
+            readahead: parameters.cache.readahead,
+            ids: HashMap::new(),
+            actors: Actors::maker(first.into()),
+            over: 0,
+            writes,
+            fileset,
+        }
+    }
+
+    /// These have the threads now.
+    fn begin(&mut self, actors: Actors) {
+        self.actors = actors;
+        self.over = 0;
+    }
+
     /// The users' files, in order of their names.
     fn files(&self) -> Vec<FileId> {
         let mut names: Vec<(usize, FileId)> =

@@ -8,6 +8,8 @@
 //!
 //! Where the volume is short of room, cleaning is part of the time of either.
 
+use std::{collections::VecDeque, ops::Range};
+
 use indef_core::plan::FilePlan;
 use units::Bytes;
 
@@ -48,6 +50,15 @@ pub fn migrate(
     let mut program = Migration::new(parameters, volume, plans, carrier);
     let elapsed = disk.run(&mut program, 1)?;
     Ok(program.ended(elapsed))
+}
+
+/// The blocks that a plan moves of a file of so many.
+pub(crate) fn runs_of(plan: &FilePlan, length: u32) -> VecDeque<Range<u32>> {
+    let runs = plan.runs().into_iter().map(|run| {
+        let start = (run.start.0 / BLOCK.0) as u32;
+        start.min(length)..(run.end().0.div_ceil(BLOCK.0) as u32).min(length)
+    });
+    runs.filter(|run| !run.is_empty()).collect()
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,12 +122,8 @@ impl Program for Migration<'_> {
                     }
                     Some((file, plan)) => {
                         let length = self.host.volume().files().blocks(*file);
-                        let runs = plan.runs().into_iter().map(|run| {
-                            let start = (run.start.0 / BLOCK.0) as u32;
-                            start..(run.end().0.div_ceil(BLOCK.0) as u32).min(length)
-                        });
-                        self.host
-                            .relocate(thread, *file, runs.collect(), self.carrier);
+                        let runs = runs_of(plan, length);
+                        self.host.relocate(thread, *file, runs, self.carrier);
                     }
                 },
                 Stage::Checkpoint => {

@@ -37,15 +37,14 @@ impl FileAccesses {
 }
 
 fn estimate(ranges: &mut [AccessRange], noise: f64) {
-    let reads = || ranges.iter().map(|range| range.reads as f64);
-    let read = reads().filter(|reads| *reads > 0.0);
-    let (count, sum) = read.fold((0, 0.0), |(count, sum), reads| (count + 1, sum + reads));
-    if count < FEWEST {
+    let counts = ranges.iter().map(|range| range.reads as f64);
+    let counts: Vec<f64> = counts.filter(|reads| *reads > 0.0).collect();
+    if counts.len() < FEWEST {
         return;
     }
-    let mean = sum / count as f64;
-    let squares = reads().filter(|reads| *reads > 0.0);
-    let variance = squares.map(|reads| (reads - mean).powi(2)).sum::<f64>() / (count - 1) as f64;
+    let mean = counts.iter().sum::<f64>() / counts.len() as f64;
+    let squares = counts.iter().map(|reads| (reads - mean).powi(2));
+    let variance = squares.sum::<f64>() / (counts.len() - 1) as f64;
     // All alike: that is the mean already.
     if variance <= 0.0 {
         return;

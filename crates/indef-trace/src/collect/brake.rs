@@ -9,10 +9,8 @@
 //! settled, and its weight is one over it. So sums less the truth are a martingale, and the variance that the programs
 //! count is without bias, too.
 
-use super::{contract::BRAKED, sampling::Choice};
+use super::{contract::BRAKED, sampling::Choice, windows::SLOT};
 
-/// About the length of a slot, in seconds.
-const SLOT: f64 = 0.05;
 /// What accesses that are looked at cost programs and collector each, in seconds: most of them less.
 const DEAR: f64 = 2e-6;
 /// The time whose budget a slot may take for accesses as dear as that, in seconds: a burst of some thousands is
@@ -55,7 +53,7 @@ impl Brake {
 /// Whether so many accesses, estimated, are worth a look at the cost at once: more than twice those of the slot
 /// that was measured last, and not few.
 pub(super) fn is_news(made: u64, measured: u64, budget: f64) -> bool {
-    made > 2 * measured && made as f64 > budget * SLOT / DEAR
+    made > 2 * measured && made as f64 > budget * SLOT.as_secs_f64() / DEAR
 }
 
 #[cfg(test)]

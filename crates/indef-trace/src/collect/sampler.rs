@@ -14,12 +14,10 @@ use super::{
     options::TraceOptions,
     programs::Programs,
     sampling::{Choice, Control, Cost, Sampling, Spent},
-    windows::{Between, Window, Windows, longest},
+    windows::{Between, SLOT, Window, Windows, longest},
     wire,
 };
 
-/// About the length of a slot.
-const SLOT: Duration = Duration::from_millis(50);
 /// Calls that come sooner do not begin another slot: attaching would cost more than it tells.
 const SHORTEST_SLOT: Duration = Duration::from_millis(40);
 
@@ -284,8 +282,8 @@ impl Sampler {
         let all_seen = programs.variables.state().seen;
         let (seen, made) = open.looked(all_seen);
         let choice = open.choice;
+        let is_braked = open.brake.is_some_and(|brake| brake.is_on(seen));
         let Some(measured) = meter.end(programs.watched(), own, all_seen, (seen, made)) else {
-            let is_braked = open.brake.is_some_and(|brake| brake.is_on(seen));
             if is_braked || is_news(made, self.made, control.budget()) {
                 meter.hurry();
             }
@@ -293,7 +291,7 @@ impl Sampler {
         };
         self.made = made;
         self.shares = Some((measured.attached + measured.staying, measured.staying));
-        if open.brake.is_some_and(|brake| brake.is_on(seen)) {
+        if is_braked {
             control.braked(made as f64 / seen as f64);
         }
         let pauses = f64::from(choice.pauses);

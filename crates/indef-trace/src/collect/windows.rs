@@ -26,6 +26,10 @@
 //! [`USUAL`] slots or a 25th of that time ([`longest`]): so the sums of a trace that goes on never hang on a
 //! few windows.
 
+use std::time::Duration;
+
+/// About the length of a slot.
+pub(super) const SLOT: Duration = Duration::from_millis(50);
 /// The largest `m`.
 pub(super) const PAUSES: u32 = 256;
 /// The smallest one above 1: attaching and detaching costs 2 to 4 ms of a processor's time (Linux 6.18,

@@ -411,32 +411,17 @@ fn loop_the_bound_holds_for_short_traces() {
     let mut actor = Actor::new();
     actor.act(&format!("open f r {}", file.display()));
     let mut traced = |sampling, seconds| {
-        let others = programs();
-        let mut watch = Ticking(Watch::start(&TraceOptions {
+        let options = TraceOptions {
             sampling,
             ..options(Layer::Syscall, fs.path())
-        }));
-        let mut ours = programs();
-        ours.retain(|fd| !others.contains(fd));
-        let began = Instant::now();
-        let (mut looked, mut looks, mut made) = (began, 0, 0);
-        while began.elapsed() < Duration::from_secs(seconds) {
-            made += actor.act("sweep f 5000");
-            if looked.elapsed() >= Duration::from_millis(50) {
-                looked = Instant::now();
-                watch.tick(looks);
-                looks += 1;
-            }
-        }
-        let programs = run_time(&ours);
-        let took = began.elapsed();
-        let seen = watch.0.finish();
-        let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64() * 100.0;
-        let told = seen.spent.percent(took);
-        let measured = share(programs) + share(seen.spent.collector);
+        };
+        let swept = swept(&mut actor, &options, seconds, 5000);
+        let seen = &swept.seen;
+        let told = seen.spent.percent(swept.took);
+        let measured = swept.share(swept.programs) + swept.share(seen.spent.collector);
         println!(
             "{seconds} s of {:.0} reads a second: {measured:.2} % of a processor, told {told:?}, k {:.0}, {:?}",
-            made as f64 / took.as_secs_f64(),
+            swept.made as f64 / swept.took.as_secs_f64(),
             seen.sampled.one_in(),
             seen.spent
         );
@@ -464,30 +449,16 @@ fn loop_the_bound_holds_from_the_beginning_or_it_is_told() {
     let mut actor = Actor::new();
     actor.act(&format!("open f r {}", file.display()));
     let statistics = linux_abi::bpf::enable_run_time().unwrap();
-    let others = programs();
-    let mut watch = Ticking(Watch::start(&TraceOptions {
+    let options = TraceOptions {
         sampling: Sampling::at_most_percent(BOUND),
         ..options(Layer::Syscall, fs.path())
-    }));
-    let mut ours = programs();
-    ours.retain(|fd| !others.contains(fd));
-    let began = Instant::now();
-    let (mut looked, mut looks) = (began, 0);
-    while began.elapsed() < Duration::from_secs(20) {
-        actor.act("sweep f 20000");
-        if looked.elapsed() >= Duration::from_millis(50) {
-            looked = Instant::now();
-            watch.tick(looks);
-            looks += 1;
-        }
-    }
-    let programs = run_time(&ours);
-    let took = began.elapsed();
-    let seen = watch.0.finish();
+    };
+    let swept = swept(&mut actor, &options, 20, 20000);
     drop(statistics);
-    let share = |time: Duration| time.as_secs_f64() / took.as_secs_f64() * 100.0;
-    let (measured, told) = (share(programs), share(seen.spent.programs.unwrap()));
-    let collector = share(seen.spent.collector);
+    let seen = &swept.seen;
+    let measured = swept.share(swept.programs);
+    let told = swept.share(seen.spent.programs.unwrap());
+    let collector = swept.share(seen.spent.collector);
     println!(
         "programs {measured:.3} % of a processor, told {told:.3}, collector {collector:.3}; k {:.0}",
         seen.sampled.one_in()
@@ -498,6 +469,48 @@ fn loop_the_bound_holds_from_the_beginning_or_it_is_told() {
         "{measured} + {collector}, told {told}"
     );
     assert!(told >= 0.7 * measured, "{told} of {measured}");
+}
+
+/// A trace beside cached reads without a pause.
+struct Swept {
+    /// Reads.
+    made: u64,
+    took: Duration,
+    /// The time of the trace's programs, as the kernel tells it.
+    programs: Duration,
+    seen: Seen,
+}
+
+impl Swept {
+    /// Percent of one processor's time.
+    fn share(&self, time: Duration) -> f64 {
+        time.as_secs_f64() / self.took.as_secs_f64() * 100.0
+    }
+}
+
+/// Trace reads of a file that is open as `f`, by calls that each make so many.
+fn swept(actor: &mut Actor, options: &TraceOptions, seconds: u64, reads: u64) -> Swept {
+    let others = programs();
+    let mut watch = Ticking(Watch::start(options));
+    let mut ours = programs();
+    ours.retain(|fd| !others.contains(fd));
+    let began = Instant::now();
+    let (mut looked, mut looks, mut made) = (began, 0, 0);
+    while began.elapsed() < Duration::from_secs(seconds) {
+        made += actor.act(&format!("sweep f {reads}"));
+        if looked.elapsed() >= Duration::from_millis(50) {
+            looked = Instant::now();
+            watch.tick(looks);
+            looks += 1;
+        }
+    }
+    let programs = run_time(&ours);
+    Swept {
+        made,
+        took: began.elapsed(),
+        programs,
+        seen: watch.0.finish(),
+    }
 }
 
 /// The descriptors of BPF programs that this process holds.

@@ -75,6 +75,13 @@ pub struct PredictionsArgs {
     time_scale: f64,
 }
 
+/// Percent of the time that each run after a move saved.
+fn saved_pct(before: &[f64], after: &[f64]) -> Vec<f64> {
+    let before = median(before.iter().copied());
+    let saved = after.iter().map(|after| (1.0 - after / before) * 100.0);
+    saved.collect()
+}
+
 /// How readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,12 +128,7 @@ impl Prediction {
                 report.figure(&case, &self.plan, quantity, samples);
             }
         };
-        let before = median(self.before.iter().copied());
-        let measured = self
-            .after
-            .iter()
-            .map(|after| (1.0 - after / before) * 100.0);
-        figure("measured_pct", &measured.collect::<Vec<_>>());
+        figure("measured_pct", &saved_pct(&self.before, &self.after));
         figure("predicted_pct", self.predicted_pct.as_slice());
         figure("stated_error_pct", self.error_pct.as_slice());
     }
@@ -303,7 +305,6 @@ impl PredictionCase<'_> {
     ) -> Prediction {
         let told = &said["read_time"];
         let nothing = said["nothing_to_gain"].as_str();
-        let middle = |times: &[f64]| median(times.iter().copied());
         // "Nothing to gain" is a prediction, too.
         let number = |name: &str| told[name].as_f64().or(nothing.map(|_| 0.0));
         let why = told["unknown"]
@@ -316,7 +317,7 @@ impl PredictionCase<'_> {
             plan,
             predicted_pct: number("saved_pct"),
             error_pct: number("error_pct"),
-            measured_pct: (1.0 - middle(&after) / middle(before)) * 100.0,
+            measured_pct: median(saved_pct(before, &after)),
             unknown: why.map(str::to_owned),
             before: before.to_vec(),
             after,

@@ -137,7 +137,6 @@ impl System {
     /// An empty volume with room for so many bytes.
     pub(super) fn volume(&self, file_system: FileSystem, bytes: Bytes) -> Volume {
         let log = &self.simulated.log;
-        let blocks = |bytes: Bytes| bytes.div_ceil(BLOCK) as u32;
         match file_system {
             FileSystem::Ext4 => {
                 let group = self.simulated.groups.group;

@@ -12,12 +12,12 @@ use lfs_sim::{
     migration::migrate,
     planning,
     readers::read,
-    volume::Volume,
 };
 use units::Bytes;
 use workloads::filebench::{Ageing, Personality};
 
 use super::{
+    database::Aged,
     error::FigureError,
     fragpicker::{Contender, FileSystem, System},
     measured::{Measured, Unit, change},
@@ -87,24 +87,16 @@ fn ageing(parameters: &Parameters, files: u64) -> Result<Ageing, FigureError> {
     })
 }
 
-/// A device with files on it.
-#[derive(Clone)]
-struct Place {
-    disk: Disk,
-    volume: Volume,
-    files: Vec<FileId>,
-}
-
 /// The work of a defragmenter.
 struct Work {
-    place: Place,
+    place: Aged,
     /// Bytes.
     written: f64,
 }
 
 /// An aged device, and two works on it.
 struct Works {
-    before: Place,
+    before: Aged,
     conventional: Work,
     fragpicker: Work,
 }
@@ -122,7 +114,7 @@ fn works(system: &System, ageing: Ageing) -> Result<Arc<Works>, FigureError> {
     })
 }
 
-fn aged(system: &System, ageing: Ageing) -> Result<Place, FigureError> {
+fn aged(system: &System, ageing: Ageing) -> Result<Aged, FigureError> {
     // The paper's drives are far from full: nothing is ever cleaned, and there is room for the files once more.
     let times = 2.5 + ageing.rounds;
     let room = Bytes((ageing.fill_bytes() as f64 * times) as u64);
@@ -132,14 +124,14 @@ fn aged(system: &System, ageing: Ageing) -> Result<Place, FigureError> {
     let mut disk = Disk::new(device, system.simulated.host.queue_depth);
     let aged = age(&system.simulated, volume, &mut disk, ageing, Writes::Direct)
         .map_err(FigureError::simulation)?;
-    Ok(Place {
+    Ok(Aged {
         disk,
         volume: aged.volume,
         files: aged.files,
     })
 }
 
-impl Place {
+impl Aged {
     fn layouts(&self) -> Vec<Layout> {
         let layout = |file: &FileId| self.volume.layout(*file);
         self.files.iter().map(layout).collect()

@@ -3,18 +3,19 @@
 //! One run has three parts, so that nothing begins anew between them: the flows age the volume; they go on, alone; and
 //! they go on beside the migration, until that is over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use indef_core::plan::FilePlan;
 use units::{Bytes, Nanos};
-use workloads::filebench::{self, FLOWS, Fileset, Flow};
+use workloads::filebench::{self, FLOWS};
 
-use super::{Actors, Ageing};
+use super::{Ageing, flows_of};
 use crate::{
     block::BLOCK,
     disk::{Disk, Failure, Next, Program},
     files::FileId,
     host::{Carrier, Host, Writes},
+    migration::runs_of,
     parameters::Parameters,
     volume::Volume,
 };
@@ -78,23 +79,10 @@ pub fn migrate_beside(
     later: Later,
     plan: impl FnMut(&Volume, &[FileId]) -> Vec<(FileId, FilePlan)>,
 ) -> Result<Beside, Failure> {
-    let mut fileset = Fileset::new(ageing);
-    let first = filebench::preallocate(ageing, &mut fileset).into();
+    let host = Host::new(parameters, volume, MOVER + 1);
+    let mut flows = Ageing::new(parameters, host, ageing, writes);
     // They end with the migration.
-    fileset.go_on(u64::MAX);
-    let flow = |number| Flow::new(ageing, number as u64);
-    let flows = Ageing {
-        host: Host::new(parameters, volume, MOVER + 1),
-        readahead: parameters.cache.readahead,
-        ids: HashMap::new(),
-        actors: Actors::Maker {
-            ops: first,
-            is_synced: false,
-        },
-        over: 0,
-        writes,
-        fileset,
-    };
+    flows.fileset.go_on(u64::MAX);
     let mut program = Flowing {
         flows,
         later,
@@ -106,8 +94,7 @@ pub fn migrate_beside(
         marks: Vec::new(),
     };
     disk.run(&mut program, MOVER + 1)?;
-    program.flows.actors = Actors::Flows((0..FLOWS).map(flow).collect());
-    program.flows.over = 0;
+    program.flows.begin(flows_of(ageing));
     program.stage = Stage::Ageing;
     program.mark(disk);
     disk.run(&mut program, MOVER + 1)?;
@@ -199,12 +186,7 @@ impl<P: FnMut(&Volume, &[FileId]) -> Vec<(FileId, FilePlan)>> Flowing<P> {
                     return None;
                 };
                 let length = host.volume().files().blocks(file);
-                let runs = plan.runs().into_iter().map(|run| {
-                    let start = (run.start.0 / BLOCK.0) as u32;
-                    start.min(length)..(run.end().0.div_ceil(BLOCK.0) as u32).min(length)
-                });
-                let runs = runs.filter(|run| !run.is_empty()).collect();
-                host.relocate(MOVER, file, runs, self.later.carrier);
+                host.relocate(MOVER, file, runs_of(&plan, length), self.later.carrier);
                 None
             }
             Stage::Checkpoint => {

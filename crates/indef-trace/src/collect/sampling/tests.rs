@@ -4,7 +4,7 @@ use workloads::Numbers;
 use super::*;
 use crate::collect::{
     brake::{Brake, is_news},
-    windows::{Windows, longest},
+    windows::{self, Windows, longest},
 };
 
 /// One percent.
@@ -85,7 +85,7 @@ fn k_rises_with_the_rate_and_falls_with_it() {
 /// A trace from its beginning, slot by slot, on the machine of [`cost`], with a measurement of a window in
 /// each second: the share of a processor's time that it took, after each slot.
 fn trace(rate: impl Fn(u32) -> f64, slots: u32, seed: u64) -> Vec<f64> {
-    const SLOT: f64 = 0.05;
+    const SLOT: f64 = windows::SLOT.as_secs_f64();
     let mut numbers = Numbers::new(seed);
     let (mut control, mut windows) = (Control::new(BUDGET), Windows::default());
     let (mut was_window, mut is_attached) = (false, true);
