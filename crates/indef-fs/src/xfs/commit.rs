@@ -508,9 +508,8 @@ impl<'a> Commit<'a> {
             // The file is not as it was when its pieces were cut.
             return Ok(());
         }
-        let mut flags = CommitFlags::DONOR_WRITTEN;
-        // See (5) in the module: then we may be killed, too.
-        flags.set(CommitFlags::DURABLE, piece.is_shared(&piece.layout));
+        // Durable before we can be killed, whatever was seen: see (5) in the module.
+        let flags = CommitFlags::DONOR_WRITTEN | CommitFlags::DURABLE;
         // See (4) in the module.
         if is_dirty(self.target, span) != Some(false) || !self.is_as_copied(pin.as_ref(), &piece)? {
             drop(pin);
@@ -533,7 +532,6 @@ impl<'a> Commit<'a> {
                 ));
             }
         }
-        self.donor.settle(span)?;
         self.donor.give_back(span);
         drop(turn);
         self.tries = 0;

@@ -204,8 +204,9 @@ impl<'a> Donor<'a> {
         )
     }
 
-    /// After an exchange that is settled, give back the blocks that it got, in our turn: the kernel would do it in
-    /// the background, beside the next exchange. If it fails, they go with the donor.
+    /// After an exchange that is durable where it has to be, give back the blocks that it got, in our
+    /// turn: the kernel would do it in the background, beside the next exchange. If it fails, they go
+    /// with the donor.
     pub(super) fn give_back(&self, range: FileRange) {
         if let Err(refusal) = self.release(range) {
             tracing::debug!(%refusal, "the donor keeps its blocks for a while");

@@ -33,13 +33,14 @@
 //! 5. The blocks that the donor gets in exchange are freed when it goes. If another file shares
 //!    them, it may be their sole owner from then on, and XFS lets a sole owner write in place: at
 //!    once, not when the change that made it the sole owner is durable. After a power cut the file
-//!    has its old blocks, and in them the writes to the other file. So an exchange of shared blocks
-//!    is durable before the donor goes, and where somebody may have cloned the file meanwhile, we
-//!    look. A process that is killed frees its donor at once, so `xfs-swap-extents`, which cannot
-//!    ask the kernel for a durable exchange, leaves shared blocks alone.
-//!    `xfs-dedupe-range` does, too, since its call frees the old blocks; and it holds a lease from its
-//!    last look to the end of the call, so that nobody can open the file to clone it. If somebody has
-//!    it open already, a clone that is made between the look and the call is not seen.
+//!    has its old blocks, and in them the writes to the other file. A clone may be made at any moment,
+//!    also after our last look, and a process that is killed frees its donor at once. So each
+//!    COMMIT_RANGE is durable before it returns. The other two leave shared blocks alone.
+//!    `xfs-swap-extents`, which cannot ask the kernel for a durable exchange, looks again after it, and
+//!    makes it durable if somebody has cloned the file meanwhile; if it is killed in between, it does
+//!    not. `xfs-dedupe-range`, whose call frees the old blocks, holds a lease from its last look to the
+//!    end of the call, so that nobody can open the file to clone it. If somebody has it open already, a
+//!    clone that is made between the look and the call is not seen.
 //!
 //! A power cut at any time leaves the old blocks or the new ones, with the same content; the copy
 //! has reached the device before the exchange begins. The donor has no name, so it is freed when
@@ -49,9 +50,9 @@
 //!
 //! Times (no engine touches them), holes, unwritten ranges, sharing (shared extents are left
 //! alone, or shared anew with the donor). After a move with `xfs-dedupe-range`, or one in part with
-//! `xfs-swap-extents`, the inode has the "may share blocks" flag, which costs later writes a look-up and nothing else. Space that
-//! the file system allocated speculatively past the end is given back; space that was allocated on
-//! purpose stays.
+//! `xfs-swap-extents`, the inode has the "may share blocks" flag, which costs later writes a look-up
+//! and nothing else. Space that the file system allocated speculatively past the end is given back;
+//! space that was allocated on purpose stays.
 
 mod cached;
 mod commit;
