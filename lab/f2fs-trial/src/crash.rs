@@ -303,6 +303,51 @@ pub(crate) fn overwritten(folder: &Path, marks: &Path) -> Result<()> {
     })
 }
 
+/// Overwrite two parts of a file, each by a thread that syncs what it wrote, while others only sync the file: none of
+/// them may take the others' data for durable before it is.
+pub(crate) fn synced_together(folder: &Path, marks: &Path) -> Result<()> {
+    const SYNCS: u64 = 24;
+    const SYNCERS: usize = 2;
+    let marks = &Marks(marks);
+    let number = FILES[0][0];
+    let over = &AtomicBool::new(false);
+    thread::scope(|scope| {
+        let syncers: Vec<_> = (0..SYNCERS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let file = Known::existing(folder, number, BLOCKS)?.file;
+                    let mut syncs = 0_u64;
+                    while !over.load(Ordering::Relaxed) {
+                        file.sync_data()?;
+                        syncs += 1;
+                    }
+                    Ok::<_, anyhow::Error>(syncs)
+                })
+            })
+            .collect();
+        let writers = [Part::Moved, Part::Beside].map(|part| {
+            scope.spawn(move || {
+                let mut file = Known::existing(folder, number, BLOCKS)?;
+                (2..2 + SYNCS).try_for_each(|version| {
+                    marks.written(number, part, version)?;
+                    rewrite(&mut file, part, version)?;
+                    cache::start_writeback(&file.file, 0, 0)?;
+                    file.file.sync_data()?;
+                    marks.durable(number, part, version)
+                })
+            })
+        });
+        let written = writers.map(|writer| writer.join().expect("it does not panic"));
+        over.store(true, Ordering::Relaxed);
+        for syncer in syncers {
+            let syncs = syncer.join().expect("it does not panic")?;
+            println!("  {syncs} further syncs beside");
+            ensure!(syncs > 0);
+        }
+        written.into_iter().collect()
+    })
+}
+
 /// Check that every block is as `marks` (those before the cut, separated by commas) allow, and that
 /// all files can be moved again.
 pub(crate) fn after(folder: &Path, marks: &str) -> Result<()> {

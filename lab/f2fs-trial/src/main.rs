@@ -79,6 +79,9 @@ fn run(arguments: &[String]) -> Result<()> {
         ["synced", folder, marks] => crash::synced(Path::new(folder), Path::new(marks)),
         ["checkpointed", folder, marks] => crash::checkpointed(Path::new(folder), Path::new(marks)),
         ["overwritten", folder, marks] => crash::overwritten(Path::new(folder), Path::new(marks)),
+        ["synced-together", folder, marks] => {
+            crash::synced_together(Path::new(folder), Path::new(marks))
+        }
         ["after", folder, marks] => crash::after(Path::new(folder), marks),
         ["churn", folder, seconds] => churn::run(Path::new(folder), seconds.parse()?),
         _ => bail!("usage: f2fs-trial query FOLDER | move FILE… | SUBJECT FOLDER …"),

@@ -28,7 +28,7 @@ pub(crate) enum Tier {
 /// The tests of a test program (the name of its file) whose names begin with this: the same as
 /// another test, which `make test` runs, on one more kernel; and those with a kernel that is built
 /// only on request (`cargo lab kernels --die-hints`).
-const FURTHER: [(&str, &str); 24] = [
+const FURTHER: [(&str, &str); 26] = [
     ("vm_die_hints", "vm_"),
     ("vm_ext4_durable", "vm_6_1_the_patch_closes_the_window"),
     (
@@ -58,6 +58,14 @@ const FURTHER: [(&str, &str); 24] = [
     ),
     ("vm_offload", "vm_the_device_copies_on_6_1"),
     ("vm", "power_cuts::vm_6_1_a_cut_amid_an_fsync_loses_nothing"),
+    (
+        "vm",
+        "power_cuts::vm_6_1_fsyncs_of_one_file_at_once_lose_nothing",
+    ),
+    (
+        "vm",
+        "power_cuts::vm_6_12_fsyncs_of_one_file_at_once_lose_nothing",
+    ),
     (
         "vm",
         "power_cuts::vm_6_1_an_fsync_beside_a_checkpoint_loses_nothing",

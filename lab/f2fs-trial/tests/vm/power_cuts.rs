@@ -335,7 +335,12 @@ fn beside_checkpoints(release: Release) {
         mount: "nocheckpoint_merge".into(),
         ..options()
     };
-    let Some((_folder, recording)) = record(release, "checkpointed", options) else {
+    what_was_acknowledged(release, "checkpointed", options, 10);
+}
+
+/// Cut the power right after this many of the calls that promised durable data, and all that was not flushed is lost.
+fn what_was_acknowledged(release: Release, subject: &str, options: ZnsOptions, wanted: u64) {
+    let Some((_folder, recording)) = record(release, subject, options) else {
         return;
     };
     let names = named(&recording);
@@ -344,7 +349,7 @@ fn beside_checkpoints(release: Release) {
         .filter(|(name, _)| name.starts_with("durable-"))
         .map(|(_, entries)| *entries)
         .collect();
-    let wanted = fixture::setting("INDEF_POWER_CUTS", 10);
+    let wanted = fixture::setting("INDEF_POWER_CUTS", wanted);
     let states: Vec<Cut> = some(&acknowledged, wanted)
         .map(|at| Cut {
             mark: Mark::Entry(at),
@@ -356,6 +361,21 @@ fn beside_checkpoints(release: Release) {
     for states in states.chunks(STATES_IN_A_GUEST) {
         look(release, &recording, states);
     }
+}
+
+/// Of several fsyncs of a file at the same time, each returns when what was written before it is durable.
+fn beside_each_other(release: Release) {
+    what_was_acknowledged(release, "synced-together", options(), 12);
+}
+
+#[test]
+fn vm_6_12_fsyncs_of_one_file_at_once_lose_nothing() {
+    beside_each_other(Release::Linux6_12);
+}
+
+#[test]
+fn vm_6_1_fsyncs_of_one_file_at_once_lose_nothing() {
+    beside_each_other(Release::Linux6_1);
 }
 
 #[test]
