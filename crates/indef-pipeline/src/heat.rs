@@ -10,7 +10,9 @@ use std::{
 };
 
 use indef_core::{
-    access::{AccessOptions, AccessRange, AccessRecord, FileAccesses, ReadAhead, join_with},
+    access::{
+        AccessOptions, AccessRange, AccessRecord, FileAccesses, ReadAhead, Unseen, join_with,
+    },
     profile::{Profile, ProfileFile},
 };
 use indef_fs::TargetId;
@@ -32,6 +34,8 @@ use crate::{
 pub(crate) struct Accesses {
     ranges: FileAccesses,
     files: HashMap<TargetId, KnownFile>,
+    /// The part of the accesses that were not counted.
+    uncounted: f64,
 }
 
 /// A file of the profile that still exists.
@@ -113,6 +117,7 @@ impl Finding {
         Accesses {
             ranges: join_with(records, counted, &AccessOptions::default(), model),
             files: self.files,
+            uncounted: 0.0,
         }
     }
 }
@@ -185,6 +190,7 @@ impl Accesses {
             files: &[],
         };
         let mut accesses = finding.joined(Vec::new(), heat.ranges, &readahead);
+        accesses.uncounted = noise / (1.0 + noise);
         accesses.ranges.estimate_reads(noise);
         Ok(accesses)
     }
@@ -192,6 +198,13 @@ impl Accesses {
     /// The ranges of a file, if the profile knows it.
     pub(crate) fn of(&self, id: &TargetId) -> Option<&[AccessRange]> {
         self.files.get(id).map(|known| self.ranges.of(known.index))
+    }
+
+    /// The part of a file's reads that go to ranges that the profile does not know, as the trace counted one access in
+    /// some.
+    pub(crate) fn unseen(&self, id: &TargetId) -> Unseen {
+        let unseen = self.of(id).map(|ranges| Unseen::of(ranges, self.uncounted));
+        unseen.unwrap_or_default()
     }
 
     /// Reads of all files that still exist.

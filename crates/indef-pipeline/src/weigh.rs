@@ -13,10 +13,10 @@ use std::{
 };
 
 use indef_core::{
-    access::AccessRange,
+    access::{AccessRange, Unseen},
     calibrate::{Calibration, CannotCalibrate, Reads, Sample, Weights, calibrate},
     layout::{Geometry, Layout},
-    plan::{Chunk, FileFacts, PlanOptions, Ranking, Weight, plan_file},
+    plan::{Chunk, FileFacts, PlanOptions, Policy, Ranking, Weight, plan_file},
 };
 use indef_engine::Cancel;
 use indef_fs::{Mapper, TargetId};
@@ -81,6 +81,7 @@ impl ReadTimes {
         id: TargetId,
         layout: &Layout,
         accesses: &[AccessRange],
+        unseen: Unseen,
     ) {
         let Weight::Measured(weights) = &options.weight else {
             return;
@@ -93,7 +94,15 @@ impl ReadTimes {
             let degrees = layout.measure(access.range, geometry, most);
             of_file.excess_ns += weights.excess_ns(&degrees) * access.reads as f64;
         }
+        // What is moved whether or not it was read is moved where it was not seen, too.
+        if matches!(options.policy, Policy::Indef | Policy::Fragpicker) {
+            let reads = of_file.reads as f64;
+            of_file.unseen = unseen.part * reads;
+            of_file.unseen_variance = unseen.variance * reads * reads;
+        }
         let (sums, files) = &mut *lock(&self.0);
+        sums.unseen += of_file.unseen;
+        sums.unseen_variance += of_file.unseen_variance;
         sums.reads = sums.reads.saturating_add(of_file.reads);
         sums.now_ns += of_file.now_ns;
         sums.excess_ns += of_file.excess_ns;

@@ -11,6 +11,7 @@
 //! Sorting dominates: n records take O(n log n) time, 32 bytes each, plus 56 bytes for each resulting
 //! range. The order in which records are given does not matter; their `time` does.
 
+mod coverage;
 mod credibility;
 mod merge;
 mod range;
@@ -19,6 +20,7 @@ mod record;
 
 use units::Bytes;
 
+pub use coverage::Unseen;
 pub use range::{AccessRange, FileAccesses, Observed};
 pub use readahead::ReadAhead;
 pub use record::{AccessOptions, AccessRecord, Op, READAHEAD};

@@ -22,6 +22,8 @@ pub struct Prediction {
     pub saved_ns: f64,
     /// It may save as much less or more.
     pub error_ns: f64,
+    /// The part of the reads that go to ranges which the trace did not see: no plan moves these.
+    pub unseen: f64,
 }
 
 impl Prediction {
@@ -54,6 +56,20 @@ pub struct Reads {
     pub now_ns: f64,
     /// The time that their fragments cost in all.
     pub excess_ns: f64,
+    /// How many of them go to ranges that the trace did not see, where it did not count every access. These
+    /// are not in the profile, and no plan moves them.
+    pub unseen: f64,
+    /// The variance of that.
+    pub unseen_variance: f64,
+}
+
+impl Reads {
+    /// The part of them that go to ranges of the profile, and its standard error.
+    fn seen(&self) -> (f64, f64) {
+        let reads = self.reads as f64;
+        let error = finite(self.unseen_variance.sqrt() / reads);
+        (1.0 - part(self.unseen, reads), error)
+    }
 }
 
 impl Calibration {
@@ -65,7 +81,8 @@ impl Calibration {
     }
 
     /// The effect of a plan that saves `saved_ns` by the weights, as a part of what fragments cost in all;
-    /// with what was measured of the device, if anything was.
+    /// with what was measured of the device, if anything was. Reads of ranges that the trace did not see
+    /// stay as slow as they are.
     ///
     /// # Errors
     ///
@@ -76,7 +93,8 @@ impl Calibration {
         saved_ns: f64,
         service: Option<&Service>,
     ) -> Result<Prediction, CannotPredict> {
-        let share = part(saved_ns, of.excess_ns);
+        let (seen, seen_error) = of.seen();
+        let share = part(saved_ns, of.excess_ns) * seen;
         let (saved_ns, error_ns) = match (service, self.queue) {
             (Some(service), _) => {
                 let whole = of.now_ns * (1.0 - service.ratio);
@@ -90,13 +108,15 @@ impl Calibration {
                 let ahead = self.weights.mean_ahead;
                 return Err(CannotPredict::Busy { ahead });
             }
-            (None, _) => (saved_ns, self.cost_error * saved_ns),
+            (None, _) => (saved_ns * seen, self.cost_error * saved_ns * seen),
         };
+        let error_ns = error_ns.hypot(saved_ns / seen.max(f64::MIN_POSITIVE) * seen_error);
         let predicted = Prediction {
             reads: of.reads,
             now_ns: of.now_ns,
             saved_ns: finite(saved_ns).min(of.now_ns),
             error_ns: finite(WIDE * error_ns),
+            unseen: 1.0 - seen,
         };
         match predicted.error_ns > MOST * of.now_ns {
             true => Err(CannotPredict::Unclear {

@@ -64,7 +64,9 @@ impl Basis<'_> {
         let unread = matches!(accesses, Some(None));
         if let Some(accesses) = accesses.flatten() {
             let options = self.geometries.options(self.options, found.fs.dev);
-            self.times.add(&options, found.id, &layout, accesses);
+            let unseen = self.accesses.map(|profile| profile.unseen(&found.id));
+            let unseen = unseen.unwrap_or_default();
+            (self.times).add(&options, found.id, &layout, accesses, unseen);
         }
         let chunks = if skip.is_some() || unread {
             Vec::new()

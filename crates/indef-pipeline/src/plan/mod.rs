@@ -197,6 +197,7 @@ impl Planner {
                 now_ns: totals.iodp_to_move,
                 saved_ns: totals.gain,
                 error_ns: totals.iodp_to_move * PROBED_ERROR,
+                unseen: 0.0,
             }));
         }
         planned.calibration = calibration;

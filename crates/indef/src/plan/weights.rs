@@ -18,16 +18,27 @@ pub(super) fn measured(planned: &Planned) -> Option<(&Calibration, &Comparison)>
     Some((found, planned.comparison.as_ref()?))
 }
 
+/// A part of the reads from which on it is said that the trace did not see their ranges.
+const MUCH_UNSEEN: f64 = 0.05;
+
 /// The effect of the plan on the time of a read.
 pub(super) fn reads(predicted: &Prediction) -> String {
     let each = |ns: f64| Nanos((ns / predicted.reads.max(1) as f64) as u64);
-    format!(
+    let mut text = format!(
         "{} each now, {} with this plan: {:.0} % less (±{:.0})",
         each(predicted.now_ns),
         each(predicted.now_ns - predicted.saved_ns),
         predicted.saved_pct(),
         predicted.error_pct().max(1.0)
-    )
+    );
+    if predicted.unseen >= MUCH_UNSEEN {
+        let unseen = predicted.unseen * 100.0;
+        text += &format!(
+            "; about {unseen:.0} % are of ranges that the trace missed, as it counted one access in some: a longer one \
+             finds more"
+        );
+    }
+    text
 }
 
 /// Write the weights and their effect as text.
@@ -144,6 +155,7 @@ pub(super) struct ReadTimeJson {
     saved_ns: Option<f64>,
     saved_pct: Option<f64>,
     error_pct: Option<f64>,
+    unseen_pct: Option<f64>,
     whole_saved_pct: Option<f64>,
     unknown: Option<String>,
 }
@@ -160,6 +172,7 @@ impl ReadTimeJson {
             saved_ns: known.map(|known| known.saved_ns),
             saved_pct: known.map(Prediction::saved_pct),
             error_pct: known.map(Prediction::error_pct),
+            unseen_pct: known.map(|known| known.unseen * 100.0),
             whole_saved_pct: whole.map(Prediction::saved_pct),
             unknown: prediction.as_ref().err().map(ToString::to_string),
         })

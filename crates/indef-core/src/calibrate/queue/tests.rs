@@ -295,3 +295,35 @@ proptest! {
         prop_assert!(near(one, truth, 0.05), "{one} instead of {truth}");
     }
 }
+
+#[test]
+fn reads_of_ranges_that_the_trace_did_not_see_stay_as_slow_as_they_are() {
+    const SEEN: usize = RANGES / 3;
+    let device = Device {
+        units: 8,
+        service_ns: 50_000,
+        base_ns: 10_000,
+    };
+    let samples = run(device, 1, &aged(), 1);
+    let mut moved = aged();
+    moved[..SEEN].fill(1);
+    let gone = 1.0 - mean_ns(&run(device, 1, &moved, 2)) / mean_ns(&samples);
+    let found = calibrate(samples[..SEEN].to_vec()).unwrap();
+    // Each read that was counted stands for three.
+    let counted = reads(&samples[..SEEN], &found.weights);
+    let of = Reads {
+        reads: 3 * counted.reads,
+        now_ns: 3.0 * counted.now_ns,
+        excess_ns: 3.0 * counted.excess_ns,
+        unseen: 2.0 * counted.reads as f64,
+        unseen_variance: (0.1 * counted.reads as f64).powi(2),
+    };
+    let service = service(device, mean_ns(&samples)).unwrap();
+    for service in [None, Some(&service)] {
+        let says = found.predict(&of, of.excess_ns, service).unwrap();
+        let (saved, error) = (says.saved_pct() / 100.0, says.error_pct() / 100.0);
+        assert!((saved - gone).abs() < 0.03, "{saved} instead of {gone}");
+        // A thirtieth of the reads, of which fragments cost nearly all, twice.
+        assert!(error > 0.04, "{error}");
+    }
+}
