@@ -107,6 +107,15 @@ impl Inodes {
         }
     }
 
+    /// Whether a regular file reaches all of each extent that it holds; `None` if that is not known
+    /// without [a look at it](crate::partly_reached).
+    pub fn reaches_all(&self, inode: u64, chunk: &mut InodeChunk) -> Option<bool> {
+        match &self.0 {
+            Kind::Ext4(_) | Kind::Xfs(_) => Some(true),
+            Kind::Btrfs(tree) => tree.reaches_all(inode, &mut chunk.btrfs),
+        }
+    }
+
     /// The layout of a regular file, up to its size, if its inode is as expected.
     pub fn layout(&self, expected: &Expected, chunk: &mut InodeChunk) -> Option<Layout> {
         match &self.0 {

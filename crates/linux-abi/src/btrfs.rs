@@ -13,7 +13,7 @@ pub(crate) mod device;
 pub(crate) mod extents;
 
 pub use device::{fsid, unallocated};
-pub use extents::{FileExtent, FileExtents, Place};
+pub use extents::{Backing, FileExtent, FileExtents, Place, file_extents};
 
 /// `BTRFS_IOCTL_MAGIC`.
 const MAGIC: u8 = 0x94;
@@ -285,9 +285,13 @@ pub const ABI: &[AbiItem] = &[
         c_type: "struct btrfs_file_extent_item",
         size: size_of::<FileExtentItem>(),
         fields: &[
+            ("ram_bytes", offset_of!(FileExtentItem, ram_bytes)),
             ("compression", offset_of!(FileExtentItem, compression)),
+            ("encryption", offset_of!(FileExtentItem, encryption)),
             ("type", offset_of!(FileExtentItem, kind)),
+            ("disk_bytenr", offset_of!(FileExtentItem, disk_bytenr)),
             ("disk_num_bytes", offset_of!(FileExtentItem, disk_num_bytes)),
+            ("offset", offset_of!(FileExtentItem, offset)),
             ("num_bytes", offset_of!(FileExtentItem, num_bytes)),
         ],
         requests: &[

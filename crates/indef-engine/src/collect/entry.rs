@@ -4,10 +4,12 @@ use std::{ffi::CStr, fs::File, sync::Arc};
 
 use indef_core::{
     SkipReason,
-    layout::{Extent, ExtentFlags, Layout},
+    layout::{Extent, ExtentFlags, HeldExtent, Layout},
     plan::BirthTime,
 };
-use indef_fs::{Expected, Filesystem, Inodes, Refusal, RootEntry, TargetId, map};
+use indef_fs::{
+    Expected, Filesystem, FsKind, Inodes, Refusal, RootEntry, TargetId, map, partly_reached,
+};
 use rustix::{
     fs::{FileType, Statx, StatxFlags},
     io::Errno,
@@ -60,7 +62,9 @@ impl Walker<'_, '_> {
         };
         let place = prefix.join(name);
         let mapped = inodes.have_places();
-        walk.see(facts.found(place, &directory.tree.known.fs, mapped, Ok(known.layout)));
+        let fs = &directory.tree.known.fs;
+        let held = self.walk.options.held.then(Vec::new);
+        walk.see(facts.found(place, fs, mapped, held, Ok(known.layout)));
         true
     }
 
@@ -108,7 +112,8 @@ impl Walker<'_, '_> {
             && let Some((layout, mapped)) = self.without_opening(&facts, &status, known)
         {
             let place = prefix.join(name);
-            return walk.see(facts.found(place, &known.fs, mapped, Ok(layout)));
+            let held = walk.options.held.then(Vec::new);
+            return walk.see(facts.found(place, &known.fs, mapped, held, Ok(layout)));
         }
         let place = prefix.join(name);
         match RootEntry::beside(directory, name, &place.path) {
@@ -136,7 +141,9 @@ impl Walker<'_, '_> {
             Ok(file) => File::from(file),
             Err(refusal) => {
                 return match known {
-                    Some(known) => walk.see(facts.found(place, &known.fs, false, Err(refusal))),
+                    Some(known) => {
+                        walk.see(facts.found(place, &known.fs, false, None, Err(refusal)));
+                    }
                     None => walk.problem(place.path, refusal),
                 };
             }
@@ -152,23 +159,30 @@ impl Walker<'_, '_> {
                 Err(error) => return walk.problem(place.path, error.into()),
             },
         };
-        if let Some(layout) = facts.evident_layout(fs.block_size) {
-            return walk.see(facts.found(place, fs, false, Ok(layout)));
+        let look = || partly_reached(fs.kind, &file, facts.id.inode).ok();
+        let held = walk.options.held.then(look).flatten();
+        if let Some(layout) = facts.evident_layout(fs.block_size)
+            && held.as_ref().is_none_or(Vec::is_empty)
+        {
+            return walk.see(facts.found(place, fs, false, held, Ok(layout)));
         }
         // Blocks that are allocated past the end are never read.
         let range = FileRange::new(0, facts.size.get()).align_outward(fs.block_size);
         let result = map(&file, path, range, walk.options.sync, &mut self.mapper);
-        walk.see(facts.found(place, fs, true, result));
+        walk.see(facts.found(place, fs, true, held, result));
     }
 
     /// The layout if it is known from `facts`, or from the inode; and whether the places in it are
-    /// real.
+    /// real. Where extents are asked for that the file does not reach all of, it has none.
     fn without_opening(
         &mut self,
         facts: &Facts,
         status: &Statx,
         known: &KnownFs,
     ) -> Option<(Layout, bool)> {
+        if self.walk.options.held && !self.reaches_all(facts, known) {
+            return None;
+        }
         if let Some(layout) = facts.evident_layout(known.fs.block_size) {
             return Some((layout, false));
         }
@@ -182,6 +196,21 @@ impl Walker<'_, '_> {
         };
         let layout = inodes.layout(&expected, &mut self.chunk)?;
         Some((layout, inodes.have_places()))
+    }
+
+    /// Whether it is known without a look at the file that it reaches all of its extents.
+    fn reaches_all(&mut self, facts: &Facts, known: &KnownFs) -> bool {
+        if facts.allocated.is_zero() {
+            return true;
+        }
+        match (&known.inodes, known.fs.kind) {
+            (Some(inodes), _) => {
+                self.use_chunk_of(facts.id.dev);
+                inodes.reaches_all(facts.id.inode, &mut self.chunk) == Some(true)
+            }
+            (None, FsKind::Ext4 | FsKind::Xfs | FsKind::F2fs) => true,
+            (None, FsKind::Btrfs | FsKind::Other(_)) => false,
+        }
     }
 }
 
@@ -212,6 +241,7 @@ impl Facts {
         place: RootedPath,
         fs: &Arc<Filesystem>,
         mapped: bool,
+        held: Option<Vec<HeldExtent>>,
         result: Result<Layout, Refusal>,
     ) -> Seen {
         Seen::File(FoundFile {
@@ -224,6 +254,7 @@ impl Facts {
             block_size: fs.block_size,
             fs: Arc::clone(fs),
             mapped,
+            held,
             result,
         })
     }

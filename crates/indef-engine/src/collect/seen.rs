@@ -6,7 +6,7 @@ use std::{
 };
 
 use indef_core::{
-    layout::Layout,
+    layout::{HeldExtent, Layout},
     plan::{BirthTime, split_at_root},
 };
 use indef_fs::{Filesystem, Refusal, TargetId};
@@ -22,6 +22,8 @@ pub struct CollectOptions {
     pub sync: bool,
     /// Tell the places of all data. A walk is faster without those of contiguous files on XFS.
     pub places: bool,
+    /// Tell the extents that files hold and reach only in part, where that can be told.
+    pub held: bool,
     /// Stay on the file systems of the given paths. Otherwise mount points are entered, but never
     /// those of pseudo file systems like `/proc`.
     pub one_file_system: bool,
@@ -33,6 +35,7 @@ impl Default for CollectOptions {
             jobs: 0,
             sync: false,
             places: true,
+            held: false,
             one_file_system: true,
         }
     }
@@ -62,6 +65,9 @@ pub struct FoundFile {
     /// system counts one extent, so that it is not fragmented; the layout then has at most one extent,
     /// without a place.
     pub mapped: bool,
+    /// The extents that it holds and reaches only in part, as far as it is written back; `None` where
+    /// that was not asked for, or cannot be told. Where there are any, the layout was asked for.
+    pub held: Option<Vec<HeldExtent>>,
     /// Where the data up to its size lies, or why that is not known.
     pub result: Result<Layout, Refusal>,
 }

@@ -37,6 +37,8 @@ struct Run {
     place: Option<u64>,
     len: u64,
     is_encoded: bool,
+    /// Each extent is referred to as a whole.
+    reaches_all: bool,
 }
 
 /// The files that were read last.
@@ -47,6 +49,8 @@ pub(crate) struct Chunk {
     runs: Vec<Run>,
     from: u64,
     end: u64,
+    /// All extents of the files in `from..read_to` are among them.
+    read_to: u64,
     window: Window,
 }
 
@@ -60,7 +64,7 @@ impl fmt::Debug for Chunk {
 
 impl Chunk {
     pub(crate) fn clear(&mut self) {
-        (self.from, self.end) = (0, 0);
+        (self.from, self.end, self.read_to) = (0, 0, 0);
     }
 }
 
@@ -89,6 +93,19 @@ impl TreeInodes {
         is_whole.then(|| Layout::new(vec![extent]))
     }
 
+    /// Whether a file reaches all of each extent that it holds; `None` if that is not known of it
+    /// yet.
+    pub(crate) fn reaches_all(&self, inode: u64, chunk: &mut Chunk) -> Option<bool> {
+        match self.run(inode, chunk) {
+            Some(run) => Some(run.reaches_all),
+            None if (chunk.from..chunk.read_to).contains(&inode) => {
+                chunk.window.ask();
+                Some(true)
+            }
+            None => None,
+        }
+    }
+
     fn run(&self, inode: u64, chunk: &mut Chunk) -> Option<Run> {
         if !(chunk.from..chunk.end).contains(&inode) {
             let files = match chunk.end {
@@ -102,6 +119,7 @@ impl TreeInodes {
             let last = read.ok().flatten().unwrap_or(inode);
             chunk.runs.retain(|run| run.inode < last);
             (chunk.from, chunk.end) = (inode, last.max(inode + 1));
+            chunk.read_to = last;
         }
         let found = chunk.runs.binary_search_by_key(&inode, |run| run.inode);
         let run = chunk.runs.get(found.ok()?).copied();
@@ -112,8 +130,12 @@ impl TreeInodes {
 
 /// Add the next extent in the order of the tree.
 fn add(runs: &mut Vec<Run>, extent: &FileExtent) {
+    let reaches_all = extent
+        .backing
+        .is_none_or(|of| of.from == 0 && extent.len >= of.data_len);
     match runs.last_mut() {
         Some(run) if run.inode == extent.inode => {
+            run.reaches_all &= reaches_all;
             let next = run.place.and_then(|at| at.checked_add(run.len));
             let follows = next.is_some_and(|next| extent.place == Place::At(next));
             if follows && !run.is_encoded && run.len == extent.offset {
@@ -132,6 +154,7 @@ fn add(runs: &mut Vec<Run>, extent: &FileExtent) {
                 place: place.filter(|_| extent.offset == 0),
                 len: extent.len,
                 is_encoded: matches!(extent.place, Place::Encoded(_)),
+                reaches_all,
             });
         }
     }
@@ -139,6 +162,8 @@ fn add(runs: &mut Vec<Run>, extent: &FileExtent) {
 
 #[cfg(test)]
 mod tests {
+    use linux_abi::btrfs::Backing;
+
     use super::*;
 
     fn runs(extents: &[(u64, u64, u64, Place)]) -> Vec<Run> {
@@ -149,6 +174,7 @@ mod tests {
                 offset,
                 len,
                 place,
+                backing: None,
             };
             add(&mut runs, &extent);
         }
@@ -163,6 +189,7 @@ mod tests {
             place,
             len,
             is_encoded: false,
+            reaches_all: true,
         };
         let whole = runs(&[(300, 0, 10, at(1000)), (300, 10, 5, at(1010))]);
         assert_eq!(whole, [run(Some(1000), 15)]);
@@ -186,5 +213,35 @@ mod tests {
         assert_eq!(runs(&encoded)[0].place, None, "where it ends is not known");
         let two = runs(&[(300, 0, 10, at(1000)), (301, 0, 10, at(1010))]);
         assert_eq!(two.len(), 2);
+    }
+
+    #[test]
+    fn a_file_reaches_all_only_if_it_does_so_of_each_extent() {
+        let backing = |from| Backing {
+            address: 1000,
+            allocated: 10,
+            data_len: 10,
+            from,
+            is_written: true,
+            is_encoded: false,
+        };
+        let extent = |offset, len, backing| FileExtent {
+            inode: 300,
+            offset,
+            len,
+            place: Place::Hole,
+            backing,
+        };
+        for (second, all) in [
+            (extent(10, 10, Some(backing(0))), true),
+            (extent(10, 10, None), true),
+            (extent(10, 9, Some(backing(0))), false),
+            (extent(10, 9, Some(backing(1))), false),
+        ] {
+            let mut runs = Vec::new();
+            add(&mut runs, &extent(0, 10, Some(backing(0))));
+            add(&mut runs, &second);
+            assert_eq!(runs[0].reaches_all, all, "{second:?}");
+        }
     }
 }

@@ -32,6 +32,7 @@
 mod batch;
 mod call;
 mod compression;
+mod held;
 mod inodes;
 mod pieces;
 mod reader;
@@ -43,6 +44,7 @@ use indef_core::SkipReason;
 use crate::{
     CountedRange, EngineOptions, Filesystem, RangeCopier, Refusal, Relocation, Relocator, Target,
 };
+pub(crate) use held::partly_reached;
 pub(crate) use inodes::{Chunk, TreeInodes};
 use relocation::BtrfsRelocation;
 

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Mutex};
 use indef_core::{
     SkipReason,
     access::READAHEAD,
-    layout::{FreeSpace, Layout},
+    layout::{FreeSpace, Layout, Unreachable},
     plan::{Decision, FileFacts, PlanOptions, Policy, Weight, plan_file},
 };
 use indef_engine::{
@@ -163,6 +163,7 @@ impl Scanner {
             sync: false,
             // Without a geometry nothing is told of where contiguous files lie.
             places: heat.is_some() || geometries.any(),
+            held: true,
             ..CollectOptions::default()
         };
         notes.note(Note::Walk);
@@ -215,6 +216,7 @@ fn look(
         Err(Refusal::Skip(reason)) => (Layout::default(), Some(reason)),
         Err(failed) => return Err((found.path, failed)),
     };
+    let unreachable = (found.held.as_ref()).map(|held| Unreachable::of(&layout, held));
     let extents = layout.fragments();
     let dolf = layout.windowed_dolf(options.io_size);
     let dopf = layout.windowed_dopf(options.io_size, &geometries.of(found.fs.dev));
@@ -260,6 +262,7 @@ fn look(
         dopf,
         worth_moving,
         shared,
+        unreachable,
         saved_requests,
         skip,
     })

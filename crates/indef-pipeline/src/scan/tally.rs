@@ -3,13 +3,13 @@
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BTreeMap, BinaryHeap},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
 use indef_core::{
     SkipReason,
-    layout::{WindowedDolf, WindowedDopf},
+    layout::{Unreachable, WindowedDolf, WindowedDopf},
 };
 use indef_fs::Filesystem;
 use units::Bytes;
@@ -42,6 +42,9 @@ pub struct FileScan {
     pub worth_moving: Bytes,
     /// Fragmented bytes that stay, as they are shared.
     pub shared: Bytes,
+    /// Bytes that it holds on the device and does not reach; `None` where that cannot be told: on
+    /// Btrfs without root, and on file systems without an engine.
+    pub unreachable: Option<Unreachable>,
     /// Requests that sequential reads of it then save.
     pub saved_requests: u64,
     /// Its accesses, if there is a profile.
@@ -115,6 +118,12 @@ const BUCKETS: usize = 34;
 pub struct Tally {
     top: usize,
     worst: BinaryHeap<Reverse<ByExcess>>,
+    /// The files with most unreachable bytes.
+    holders: BinaryHeap<Reverse<(Unreachable, Reverse<PathBuf>)>>,
+    /// Bytes that files hold and do not reach.
+    pub unreachable: Unreachable,
+    /// Files of which these cannot be told.
+    pub untold: u64,
     /// The ranges that lose most.
     pub hottest: Hottest,
     /// The cost of fragments to the readers of all files.
@@ -159,6 +168,9 @@ impl Tally {
         Self {
             top,
             worst: BinaryHeap::new(),
+            holders: BinaryHeap::new(),
+            unreachable: Unreachable::default(),
+            untold: 0,
             hottest: Hottest::new(top),
             lost: Lost::default(),
             read: ReadCost::default(),
@@ -208,6 +220,19 @@ impl Tally {
         self.allocated = self.allocated.saturating_add(file.allocated);
         self.worth_moving = self.worth_moving.saturating_add(file.worth_moving);
         self.shared = self.shared.saturating_add(file.shared);
+        match file.unreachable {
+            Some(held) => {
+                self.unreachable.add(held);
+                if held != Unreachable::default() {
+                    self.holders
+                        .push(Reverse((held, Reverse(file.path.clone()))));
+                    if self.holders.len() > self.top {
+                        self.holders.pop();
+                    }
+                }
+            }
+            None => self.untold += 1,
+        }
         self.saved_requests += file.saved_requests;
         self.dolf.windows += file.dolf.windows;
         self.dolf.fragments += file.dolf.fragments;
@@ -229,6 +254,17 @@ impl Tally {
         let mut worst: Vec<&Reverse<ByExcess>> = self.worst.iter().collect();
         worst.sort();
         worst.into_iter().map(|Reverse(file)| &file.0).collect()
+    }
+
+    /// The files with most unreachable bytes, those with most first.
+    #[must_use]
+    pub fn holders(&self) -> Vec<(Unreachable, &Path)> {
+        let mut holders: Vec<_> = self.holders.iter().collect();
+        holders.sort();
+        holders
+            .into_iter()
+            .map(|Reverse((held, Reverse(path)))| (*held, path.as_path()))
+            .collect()
     }
 
     /// The histogram from the first to the last bucket that has files: its least and greatest

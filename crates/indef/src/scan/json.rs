@@ -26,6 +26,10 @@ pub(super) struct FileJson<'a> {
     dopf_mean: Option<f64>,
     dopf_max: Option<f64>,
     worth_moving_bytes: Bytes,
+    /// Null where it cannot be told.
+    unreachable_bytes: Option<Bytes>,
+    /// Of extents that others refer to, who may reach them.
+    unreached_shared_bytes: Option<Bytes>,
     reflink_extra_ns: Option<Nanos>,
     delete_extra_ns: Option<Nanos>,
     skip: Option<&'a str>,
@@ -117,6 +121,8 @@ impl<'a> From<&'a FileScan> for FileJson<'a> {
             dopf_mean: file.dopf.mean(),
             dopf_max: file.dopf.mean().map(|_| file.dopf.max),
             worth_moving_bytes: file.worth_moving,
+            unreachable_bytes: file.unreachable.map(|held| held.alone),
+            unreached_shared_bytes: file.unreachable.map(|held| held.shared),
             reflink_extra_ns: file.upkeep().reflink,
             delete_extra_ns: file.upkeep().delete,
             skip: file.skip.map(SkipReason::as_str),
@@ -235,6 +241,11 @@ impl From<&FreeSpace> for FreeSpaceJson {
 pub(super) struct ScanRest {
     verdict: VerdictJson,
     totals: ScanTotals,
+    /// Of all files; null where it cannot be told of any of them.
+    unreachable_bytes: Option<Bytes>,
+    unreached_shared_bytes: Option<Bytes>,
+    /// The reason for which it cannot be told of all.
+    unreachable_untold: Option<String>,
     /// Of all file systems; null where none can tell.
     free_space: Option<FreeSpaceJson>,
     io_size_bytes: Bytes,
@@ -259,8 +270,12 @@ impl ScanRest {
             all.add_all(&next);
             all
         });
+        let told = tally.files() > tally.untold || tally.untold == 0;
         Self {
             verdict,
+            unreachable_bytes: told.then_some(tally.unreachable.alone),
+            unreached_shared_bytes: told.then_some(tally.unreachable.shared),
+            unreachable_untold: super::unreachable::untold(&tally),
             totals: ScanTotals::new(&tally, &summary),
             free_space: free.as_ref().map(FreeSpaceJson::from),
             io_size_bytes: io_size,

@@ -3,6 +3,7 @@
 mod inside;
 mod json;
 mod text;
+mod unreachable;
 mod verdict;
 
 use std::{io, sync::OnceLock};

@@ -12,7 +12,7 @@ use indef_pipeline::{
 };
 use units::{Bytes, Nanos};
 
-use super::{inside, verdict};
+use super::{inside, unreachable, verdict};
 use crate::advice::Advice;
 use crate::output::{Align, Console, Count, Name, Ratio, Table, counted};
 
@@ -102,6 +102,7 @@ pub(super) fn write(
         table.write(out, style)?;
         writeln!(out)?;
     }
+    unreachable::files(out, console, &tally)?;
     histogram(out, console, &tally)?;
     sums(out, console, &tally, &summary, io_size, &geometries)?;
     for on in &free_spaces {
@@ -290,6 +291,9 @@ fn sums(
         "worth moving",
         format!("{} ({share:.1} % of the data)", tally.worth_moving),
     )?;
+    for held in unreachable::lines(tally) {
+        line("unreachable", held)?;
+    }
     let upkeep = [
         (tally.upkeep.reflink, "a reflink copy of"),
         (tally.upkeep.delete, "deleting"),

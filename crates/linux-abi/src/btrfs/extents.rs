@@ -1,10 +1,10 @@
-//! The extents of many files at once, from a subvolume's tree (`BTRFS_IOC_TREE_SEARCH_V2`; since Linux
-//! 3.16). Data without a place is not in it, and of a file's inode it has the state of some time before.
-//! Needs `CAP_SYS_ADMIN`.
+//! The extents of many files at once, or of one, from a subvolume's tree (`BTRFS_IOC_TREE_SEARCH_V2`;
+//! since Linux 3.16). Data without a place is not in it, and of a file's inode it has the state of some
+//! time before. Needs `CAP_SYS_ADMIN`.
 
 use std::{io, mem::offset_of, os::fd::AsFd};
 
-use super::{EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at};
+use super::{EXTENT_DATA, FileExtentItem, SearchArgs, SearchKey, disk_u64_at, search};
 
 /// `BTRFS_FILE_EXTENT_INLINE`.
 const INLINE: u8 = 0;
@@ -35,6 +35,26 @@ pub struct FileExtent {
     pub len: u64,
     /// Its place.
     pub place: Place,
+    /// The extent on the device that it refers to; none of a hole, or of data in the tree.
+    pub backing: Option<Backing>,
+}
+
+/// An extent on the device, and the part of it that a file extent refers to. It stays allocated as a
+/// whole while anything refers to any of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backing {
+    /// Its address.
+    pub address: u64,
+    /// Bytes that it takes on the device.
+    pub allocated: u64,
+    /// Bytes of data in the whole of it: more than `allocated` where it is compressed.
+    pub data_len: u64,
+    /// The first of these bytes that is referred to.
+    pub from: u64,
+    /// It was written: not only allocated.
+    pub is_written: bool,
+    /// Its data is compressed, or encoded otherwise.
+    pub is_encoded: bool,
 }
 
 /// A reusable buffer for the extents of files.
@@ -73,13 +93,7 @@ impl FileExtents {
         for found in self.0.ask(fd, key)? {
             last = Some(found.objectid);
             if found.kind == EXTENT_DATA {
-                let (len, place) = extent(found.item);
-                visit(FileExtent {
-                    inode: found.objectid,
-                    offset: found.offset,
-                    len,
-                    place,
-                });
+                visit(file_extent(found.objectid, found.offset, found.item));
             }
         }
         Ok(last)
@@ -89,6 +103,42 @@ impl FileExtents {
 impl Default for FileExtents {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Visit all extents of one file, in the order of their offsets. `fd` is that file, or another one in
+/// the same subvolume.
+///
+/// # Errors
+///
+/// `EPERM` without `CAP_SYS_ADMIN`, `ENOTTY` where it is not Btrfs.
+pub fn file_extents(
+    fd: impl AsFd,
+    inode: u64,
+    mut visit: impl FnMut(FileExtent),
+) -> io::Result<()> {
+    let key = SearchKey {
+        min_objectid: inode,
+        max_objectid: inode,
+        min_type: EXTENT_DATA,
+        max_type: EXTENT_DATA,
+        max_offset: u64::MAX,
+        ..SearchKey::default()
+    };
+    search(fd, key, |found| {
+        visit(file_extent(found.objectid, found.offset, found.item));
+        true
+    })
+}
+
+fn file_extent(inode: u64, offset: u64, item: &[u8]) -> FileExtent {
+    let (len, place) = extent(item);
+    FileExtent {
+        inode,
+        offset,
+        len,
+        place,
+        backing: backing(item),
     }
 }
 
@@ -121,6 +171,33 @@ fn extent(item: &[u8]) -> (u64, Place) {
     (len, place)
 }
 
+/// The extent on the device that an item refers to.
+fn backing(item: &[u8]) -> Option<Backing> {
+    let number = |at: usize| disk_u64_at(item, at);
+    let kind = *item.get(offset_of!(FileExtentItem, kind))?;
+    let address = number(offset_of!(FileExtentItem, disk_bytenr))?;
+    let allocated = number(offset_of!(FileExtentItem, disk_num_bytes))?;
+    let from = number(offset_of!(FileExtentItem, offset))?;
+    let is_encoded = [
+        offset_of!(FileExtentItem, compression),
+        offset_of!(FileExtentItem, encryption),
+    ]
+    .into_iter()
+    .any(|at| item.get(at) != Some(&0));
+    (kind != INLINE && address != 0).then_some(Backing {
+        address,
+        allocated,
+        // Kernels before 6.11 left other numbers here in items of plain data.
+        data_len: match is_encoded {
+            true => number(offset_of!(FileExtentItem, ram_bytes))?,
+            false => allocated,
+        },
+        from,
+        is_written: kind == REGULAR,
+        is_encoded,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,9 +227,42 @@ mod tests {
     }
 
     #[test]
+    fn an_extent_is_held_as_a_whole() {
+        let mut bytes = item(1, 0, 4096, 512, 10);
+        for (at, value) in [
+            (offset_of!(FileExtentItem, disk_num_bytes), 8192_u64),
+            (offset_of!(FileExtentItem, ram_bytes), 16384),
+        ] {
+            bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        let plain = Backing {
+            address: 4096,
+            allocated: 8192,
+            data_len: 8192,
+            from: 512,
+            is_written: true,
+            is_encoded: false,
+        };
+        assert_eq!(backing(&bytes), Some(plain));
+        bytes[offset_of!(FileExtentItem, compression)] = 3;
+        let encoded = Backing {
+            data_len: 16384,
+            is_encoded: true,
+            ..plain
+        };
+        assert_eq!(backing(&bytes), Some(encoded));
+        bytes[offset_of!(FileExtentItem, kind)] = 2;
+        assert!(!backing(&bytes).unwrap().is_written);
+        assert_eq!(backing(&item(1, 0, 0, 0, 10)), None, "a hole");
+        assert_eq!(backing(&item(0, 0, 4096, 0, 10)), None, "data in the tree");
+        assert_eq!(backing(&bytes[..40]), None);
+    }
+
+    #[test]
     fn another_file_system_has_no_such_tree() {
         let file = std::fs::File::open("/proc/self/stat").unwrap();
         let nothing = |_| unreachable!("there are none");
         assert!(FileExtents::new().read(&file, 256, 1, nothing).is_err());
+        assert!(file_extents(&file, 256, nothing).is_err());
     }
 }
