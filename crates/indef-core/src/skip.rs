@@ -40,6 +40,12 @@ reasons! {
     OverBudget = "over-budget";
     /// `--target-gain` was reached without it.
     GainReached = "gain-reached";
+    /// Nothing of its extents is unreachable: there is no space to give back.
+    AllReached = "all-reached";
+    /// Others refer to the same extents, which would stay allocated for them.
+    HeldByOthers = "held-by-others";
+    /// Too few bytes would come free for those that would be written (`--reclaim-ratio`).
+    FreesLittle = "frees-little";
     /// The relocation would not leave fewer fragments.
     NoGain = "no-gain";
     /// Its own times show that its fragments cost nothing.

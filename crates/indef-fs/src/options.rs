@@ -10,6 +10,9 @@ pub struct EngineOptions {
     /// Ranges that share their blocks with a reflink or a snapshot may be moved, which gives the
     /// sharing up.
     pub allow_unshare: bool,
+    /// Ranges are moved so that the extents come free of which they are all that is reached,
+    /// however few fragments they have.
+    pub reclaim: bool,
     /// Leave a file alone while somebody else has it open, wherever a write to it that was reported
     /// durable could be lost in a power cut right after a step.
     pub strict: bool,
@@ -28,6 +31,7 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             allow_unshare: false,
+            reclaim: false,
             strict: false,
             by_name: false,
             max_stall: Duration::MAX,

@@ -81,6 +81,12 @@ pub enum Error {
         /// The other run.
         why: ClaimError,
     },
+    /// Which space no file reaches cannot be told to this user.
+    #[error("{path}: only root may read which space of Btrfs no file reaches", path = path.display())]
+    UnreachableUntold {
+        /// A path on the file system.
+        path: PathBuf,
+    },
     /// There is no stopped run to continue.
     #[error("no run was stopped with work left")]
     NothingStopped,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use indef_core::{SkipReason, calibrate::CannotCalibrate, plan::FilePlan};
 use indef_engine::{claim::ClaimError, resume::ResumeError};
-use indef_fs::{NoGeometry, Refusal};
+use indef_fs::{FsKind, NoGeometry, Refusal};
 use indef_trace::collect::Source;
 
 use crate::error::Error;
@@ -46,6 +46,13 @@ pub enum Note<'a> {
     },
     /// The read times of the profile show no cost of fragments, so nothing is planned.
     NothingToGain(&'a CannotCalibrate),
+    /// Space is to be given back on a file system where no file holds any that it does not reach.
+    NothingUnreachable {
+        /// A path on it.
+        path: &'a Path,
+        /// Its kind.
+        kind: FsKind,
+    },
     /// A walk begins.
     Walk,
     /// The walk met a file. Precedes all notes about it.

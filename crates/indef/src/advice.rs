@@ -35,6 +35,15 @@ const fn sentence(reason: SkipReason) -> &'static str {
         SkipReason::NotRead => "the profile shows no reads of it",
         SkipReason::OverBudget => "the budget went to ranges with a better gain for each byte",
         SkipReason::GainReached => "the target gain is reached without it",
+        SkipReason::AllReached => {
+            "reaches all of the space that it holds; there is none to give back"
+        }
+        SkipReason::HeldByOthers => {
+            "a reflink or snapshot refers to the same extents, so that nothing would come free"
+        }
+        SkipReason::FreesLittle => {
+            "too few bytes would come free for those that would be written (see --reclaim-ratio)"
+        }
         SkipReason::NoGain => "no better place was found for it",
         SkipReason::NoTimeLost => "its fragments cost no time, as measured or modelled",
         SkipReason::Shared => {

@@ -72,6 +72,9 @@ pub(crate) struct RunFile {
     pub(crate) bytes_host_read: u64,
     pub(crate) bytes_host_written: u64,
     pub(crate) bytes_offloaded: u64,
+    /// Unreachable bytes of the extents that it let go.
+    #[serde(default)]
+    pub(crate) bytes_reclaimed: u64,
 }
 
 /// Moved, skipped or failed.
@@ -104,6 +107,11 @@ pub(crate) struct RunTotals {
     pub(crate) bytes_host_read: u64,
     pub(crate) bytes_host_written: u64,
     pub(crate) bytes_offloaded: u64,
+    #[serde(default)]
+    pub(crate) bytes_reclaimed: u64,
+    /// By how much the free space of the file systems grew; null where no space was given back.
+    #[serde(default)]
+    pub(crate) free_growth_bytes: Option<i64>,
     pub(crate) duration_ns: u64,
     /// The longest time for which one step held a file's locks.
     #[serde(default)]

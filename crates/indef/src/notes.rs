@@ -81,6 +81,10 @@ pub(crate) fn tell(console: &Console, note: Note<'_>) {
         Note::NothingToGain(why) => console.note(format_args!(
             "{why}; nothing is planned (--ignore-times plans all the same)"
         )),
+        Note::NothingUnreachable { path, kind } => console.note(format_args!(
+            "{}: on {kind}, where files hold no space that they do not reach; --reclaim is for Btrfs",
+            Name(path)
+        )),
         Note::Refused { path, refusal } => {
             refusal::tell(console, path, refusal);
         }

@@ -18,7 +18,7 @@ use indef_pipeline::{
     plan::{Planned, Planner, write},
 };
 use serde::Serialize;
-use units::Bytes;
+use units::{Bytes, PhysOffset};
 
 use crate::{
     advice::Advice,
@@ -116,6 +116,9 @@ struct ChunkJson<'a> {
     reason: Option<&'static str>,
     cost_bytes: u64,
     gain: f64,
+    /// The extent that comes free once all chunks of the file that name it have moved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lets_go_bytes: Option<u64>,
 }
 
 impl<'a> ChunkJson<'a> {
@@ -137,6 +140,7 @@ impl<'a> ChunkJson<'a> {
             reason,
             cost_bytes: chunk.cost.get(),
             gain: chunk.gain,
+            lets_go_bytes: chunk.lets_go.map(PhysOffset::get),
         }
     }
 
@@ -155,6 +159,7 @@ impl<'a> ChunkJson<'a> {
             reason: Some(reason.as_str()),
             cost_bytes: 0,
             gain: 0.0,
+            lets_go_bytes: None,
         }
     }
 }
@@ -195,6 +200,8 @@ impl TotalsJson {
 struct PlanRest {
     totals: TotalsJson,
     policy: &'static str,
+    /// The ratio of bytes that come free to bytes written; null where no space is given back.
+    reclaim_ratio: Option<f64>,
     weight: &'static str,
     /// The measured weights; null where the paper's weights are used.
     weights: Option<WeightsJson>,
@@ -223,6 +230,7 @@ impl From<&Planned> for PlanRest {
         Self {
             totals: TotalsJson::new(&planned.totals, &planned.skipped),
             policy: planned.options.policy.as_str(),
+            reclaim_ratio: planned.options.reclaim_ratio,
             weight: planned.options.weight.as_str(),
             weights: measured.map(|(found, comparison)| WeightsJson::new(found, comparison)),
             weights_refused: match &planned.calibration {
@@ -279,7 +287,10 @@ fn best_files(
         writeln!(
             out,
             "{}",
-            console.out.bold("To be moved, the highest gain first")
+            console.out.bold(match planned.options.reclaim_ratio {
+                Some(_) => "To be written anew, those first with which most comes free",
+                None => "To be moved, the highest gain first",
+            })
         )?;
         let columns = ["extents", "ranges", "cost", "gain"];
         let mut columns: Vec<_> = columns.map(|title| (title, Align::Right)).into();
@@ -290,7 +301,7 @@ fn best_files(
                 &Count(file.extents_before),
                 &Count(file.runs().len() as u64),
                 &file.cost(),
-                &Gain(*gain, &planned.options.weight),
+                &Gain(*gain, &planned.options),
                 &file.engine.as_deref().unwrap_or("none"),
                 &Name(&file.path),
             ]);
@@ -343,7 +354,7 @@ fn sums(
         } else {
             1.0
         };
-    let gain = Gain(totals.gain, &planned.options.weight);
+    let gain = Gain(totals.gain, &planned.options);
     line(
         "gain",
         format!("{gain} {}, {share:.0} % of what is possible", gain.unit()),

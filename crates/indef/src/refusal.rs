@@ -57,6 +57,10 @@ pub(crate) fn explain(error: Error) -> anyhow::Error {
         Error::NotRescued { why, source } => {
             anyhow!("{why}. It could not be kept elsewhere either: {source}")
         }
+        Error::UnreachableUntold { path } => anyhow!(
+            "{}: only root may read which space of Btrfs no file reaches; run --reclaim as root",
+            Name(&path)
+        ),
         Error::NothingStopped => {
             anyhow!("no run was stopped with work left: give a PATH or --plan")
         }

@@ -1,6 +1,6 @@
 //! A chunk and the decision about it.
 
-use units::{Bytes, FileRange};
+use units::{Bytes, FileRange, PhysOffset};
 
 use crate::{SkipReason, layout::FragmentCount};
 
@@ -34,10 +34,14 @@ pub struct Chunk {
     pub decision: Decision,
     /// Bytes that migrating writes: the allocated, written bytes of the range.
     pub cost: Bytes,
-    /// IODP that migrating removes: priority now less priority of the ideal layout.
+    /// IODP that migrating removes: priority now less priority of the ideal layout. With
+    /// [`Self::lets_go`], the bytes that come free, with the first chunk of each extent.
     pub gain: f64,
     /// The change that migrating makes to the file's number of fragments.
     pub edges: Edges,
+    /// Where space is given back: the extent that comes free once all chunks of the file that name
+    /// it have migrated. They migrate together, or not at all.
+    pub lets_go: Option<PhysOffset>,
 }
 
 impl Chunk {

@@ -97,6 +97,7 @@ pub(super) fn decide(options: &PlanOptions, file: &FileFacts<'_>, access: &Acces
         cost: scan.written,
         gain,
         edges: scan.count.into(),
+        lets_go: None,
     }
 }
 

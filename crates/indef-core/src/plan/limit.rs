@@ -6,7 +6,7 @@
 //! all is cheaper by more than one chunk. The last one is then chosen for its cost, and chunks that
 //! have become superfluous are put back.
 
-use std::iter;
+use std::{collections::HashMap, iter};
 
 use units::Bytes;
 
@@ -66,7 +66,8 @@ struct Candidate {
     cost: u64,
     file: u32,
     chunk: u32,
-    /// Further chunks that move at no cost once this one does.
+    /// Further chunks that move with it: those that cost nothing once this one does, and those of
+    /// the same extent.
     followers: Vec<u32>,
     taken: Result<(), SkipReason>,
 }
@@ -86,7 +87,8 @@ impl Candidate {
 /// be used up.
 ///
 /// Where the engine can only move whole files, the first chunk pays for all, and the others cost
-/// nothing (a chunk that moves has bytes to write elsewhere): they move with it or not at all.
+/// nothing (a chunk that moves has bytes to write elsewhere): they move with it or not at all. Nor
+/// are the chunks of one extent that is to be let go ever taken apart.
 pub fn limit(files: &mut [FilePlan], options: &PlanOptions) -> Limited {
     let (possible_gain, possible_cost) = Limited::of(files);
     let mut limited = Limited {
@@ -128,11 +130,21 @@ fn candidates(files: &[FilePlan]) -> Vec<Candidate> {
             continue;
         }
         let first = candidates.len();
+        let mut letting_go = HashMap::new();
         for (c, chunk) in file.chunks.iter().enumerate().filter(|(_, c)| c.migrates()) {
             if let (0, Some(payer)) = (chunk.cost.0, candidates[first..].last_mut()) {
                 payer.gain += chunk.gain;
                 payer.followers.push(c as u32);
                 continue;
+            }
+            if let Some(extent) = chunk.lets_go {
+                let index = *letting_go.entry(extent).or_insert(candidates.len());
+                if let Some(payer) = candidates.get_mut(index) {
+                    payer.gain += chunk.gain;
+                    payer.cost = payer.cost.saturating_add(chunk.cost.0);
+                    payer.followers.push(c as u32);
+                    continue;
+                }
             }
             candidates.push(Candidate {
                 gain: chunk.gain,

@@ -19,6 +19,7 @@ mod options;
 mod path;
 mod policy;
 mod ranking;
+mod reclaim;
 mod safety;
 mod truncate;
 mod windows;
@@ -31,6 +32,7 @@ pub use options::{OptionError, ParsePolicyError, PlanOptions, Policy, Weight};
 pub use path::PathJson;
 pub use policy::plan_file;
 pub use ranking::{Moved, Ranking};
+pub use reclaim::{LEAST_COMPRESSED, RECLAIM_RATIO, reclaim_file};
 pub use safety::predicted_fragments;
 pub use truncate::truncate_on;
 

@@ -120,6 +120,9 @@ pub struct PlanOptions {
     pub budget: Option<Bytes>,
     /// The percentage of the gain of everything that the policy would move at which to stop.
     pub target_gain_pct: Option<f64>,
+    /// Give space back instead of joining fragments: let extents go that free at least this many
+    /// bytes for each byte written. The policy and its parameters then have no effect.
+    pub reclaim_ratio: Option<f64>,
     /// Whether sharing with reflinks and snapshots may be given up.
     pub allow_unshare: bool,
 }
@@ -139,6 +142,7 @@ impl Default for PlanOptions {
             max_request: Bytes::kib(256),
             budget: None,
             target_gain_pct: None,
+            reclaim_ratio: None,
             allow_unshare: false,
         }
     }
@@ -191,6 +195,12 @@ impl PlanOptions {
             ),
             ("alpha", self.alpha, &weight, "0 to 1000000"),
             ("beta", self.beta, &weight, "0 to 1000000"),
+            (
+                "reclaim ratio",
+                self.reclaim_ratio.unwrap_or_default(),
+                &weight,
+                "0 to 1000000",
+            ),
         ];
         for (name, value, range, allowed) in numbers {
             if !range.contains(&value) {

@@ -414,6 +414,7 @@ fn lone(index: u64, gain: f64, cost_blocks: u64) -> Chunk {
             excess: 8,
             ..Edges::default()
         },
+        lets_go: None,
     }
 }
 

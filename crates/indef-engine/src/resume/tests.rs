@@ -33,6 +33,7 @@ pub(crate) fn plan(inode: u64) -> FilePlan {
                 cuts_start: false,
                 cuts_end: false,
             },
+            lets_go: None,
         }],
     }
 }
@@ -52,6 +53,7 @@ fn result(inode: u64, reason: Option<Reason>) -> FileResult {
         bytes_host_read: Bytes::ZERO,
         bytes_host_written: Bytes::ZERO,
         bytes_offloaded: Bytes::ZERO,
+        bytes_reclaimed: Bytes::ZERO,
     }
 }
 

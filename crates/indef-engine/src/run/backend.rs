@@ -4,11 +4,14 @@ use std::io;
 
 use indef_fs::{
     EngineKind, EngineOptions, Filesystem, FsError, Mapper, RangeCopier, Refusal, Relocator, Roots,
-    Space, Target, detect, map, relocator,
+    Space, Target, detect, map, partly_reached, relocator,
 };
 use units::FileRange;
 
-use indef_core::{SkipReason, layout::Layout};
+use indef_core::{
+    SkipReason,
+    layout::{HeldExtent, Layout},
+};
 
 use super::job::FileJob;
 use crate::Copier;
@@ -30,6 +33,8 @@ pub(super) trait Backend: Sync {
         sync: bool,
         mapper: &mut Mapper,
     ) -> Result<Layout, Refusal>;
+    /// The extents that the file reaches only in part, as far as it is written back.
+    fn held(&self, target: &Target) -> Result<Vec<HeldExtent>, Refusal>;
     fn space(&self, target: &Target) -> io::Result<Space>;
     fn copier(&self, queue_depth: u32) -> Box<dyn RangeCopier>;
 }
@@ -67,6 +72,14 @@ impl Backend for Kernel<'_> {
         mapper: &mut Mapper,
     ) -> Result<Layout, Refusal> {
         map(&target.file, &target.path, range, sync, mapper)
+    }
+
+    fn held(&self, target: &Target) -> Result<Vec<HeldExtent>, Refusal> {
+        let kind = self.file_system(target)?.kind;
+        partly_reached(kind, &target.file, target.id.inode).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => SkipReason::NotPermitted.into(),
+            _ => FsError::new(&target.path, "look at its extents", error).into(),
+        })
     }
 
     fn space(&self, target: &Target) -> io::Result<Space> {

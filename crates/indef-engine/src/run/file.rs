@@ -1,18 +1,22 @@
 //! One file of a run: open it, look at it again, cut it into pieces, and say how it ended.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use indef_core::SkipReason;
 use indef_fs::{CountedRange, Mapper, Moved, Relocator, Target};
-use units::{Bytes, FileOffset, FileRange};
+use units::{Bytes, FileOffset, FileRange, PhysOffset};
 
 use super::{
     ExtentMaps, FileError, FileResult, Reason, RunEvent, Status,
     extent_maps::MapEntry,
     job::{FileJob, status_of},
+    reclaim::{LetGo, still_held},
     shared::Run,
     survey::{Judged, Survey, survey},
     volume::Volume,
@@ -39,6 +43,8 @@ pub(super) struct OpenFile {
     written: Bytes,
     map_before: Vec<MapEntry>,
     planned: Bytes,
+    /// The extents to let go, with the bytes that then come free.
+    lets_go: Vec<(PhysOffset, Bytes)>,
     /// Workers that move pieces of it right now.
     pub(super) sharers: AtomicU64,
     progress: Mutex<FileProgress>,
@@ -78,6 +84,7 @@ impl OpenFile {
         reason: Option<Reason>,
         extents_after: u64,
         moved: &Moved,
+        reclaimed: Bytes,
     ) -> FileResult {
         FileResult {
             path: self.job.path.clone(),
@@ -93,13 +100,15 @@ impl OpenFile {
             bytes_host_read: moved.host_read,
             bytes_host_written: moved.host_written,
             bytes_offloaded: moved.offloaded,
+            bytes_reclaimed: reclaimed,
         }
     }
 
     /// The result where the fragments afterwards are not known.
     pub(super) fn failed(&self, reason: Reason) -> FileResult {
         let moved = lock(&self.progress).moved;
-        self.result(Status::Failed, Some(reason), self.extents_before, &moved)
+        let fragments = self.extents_before;
+        self.result(Status::Failed, Some(reason), fragments, &moved, Bytes::ZERO)
     }
 
     /// Note that a piece is done. Returns whether it was the last one, with which the file's result
@@ -164,8 +173,12 @@ impl Run<'_> {
         };
         let block = target.block_size;
         let end = FileOffset(target.size.get()).align_up(block) - FileOffset(0);
-        let runs = clip_and_cut(&job.runs, end, volume.engine(engine).splits());
-        if runs.is_empty() {
+        let runs = match self.options.reclaim {
+            // Which parts these are is known once the file is written back.
+            true => Vec::new(),
+            false => clip_and_cut(&job.runs, end, volume.engine(engine).splits()),
+        };
+        if runs.is_empty() && !self.options.reclaim {
             return finished(job, Reason::Skip(SkipReason::OutOfRange));
         }
         let wants_map = self.worst.wants(job.extents_before);
@@ -190,10 +203,14 @@ impl Run<'_> {
             written,
             map_before: map,
             planned: Bytes::ZERO,
+            lets_go: Vec::new(),
             sharers: AtomicU64::new(0),
             progress: Mutex::default(),
         };
-        self.select(file, ranges)
+        match self.options.reclaim {
+            true => self.select_extents(file, mapper),
+            false => self.select(file, ranges),
+        }
     }
 
     /// Of the ranges as they are now, take those that are worth moving and within the budget.
@@ -235,13 +252,74 @@ impl Run<'_> {
         {
             progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
         }
-        if affordable.is_empty() {
+        self.begin(file, progress, affordable)
+    }
+
+    /// Of the extents that were to be let go, take those that the file still holds, and that are
+    /// within the budget.
+    fn select_extents(&self, mut file: OpenFile, mapper: &mut Mapper) -> Opened {
+        let end = FileOffset(0) + file.end;
+        let mut progress = FileProgress::default();
+        let found = self.backend.held(&file.target).and_then(|held| {
+            let (chosen, reason) = still_held(&file.job.lets_go, held, end);
+            progress.add_reason(reason.map(Reason::Skip));
+            let mut parts: Vec<_> = chosen.iter().flat_map(|one| one.parts.clone()).collect();
+            parts.sort_unstable();
+            let looked = survey(
+                self.backend,
+                &file.target,
+                file.end,
+                false,
+                &parts,
+                false,
+                mapper,
+            );
+            Ok((chosen, looked?.ranges))
+        });
+        let (chosen, judged) = match found {
+            Ok(found) => found,
+            Err(refusal) => return self.untouched(&file, Some(refusal.into())),
+        };
+        let judged: HashMap<_, _> = judged.into_iter().map(|one| (one.range, one)).collect();
+        let group = |extent: LetGo| {
+            let parts = extent.parts.iter().map(|part| judged.get(part).copied());
+            let parts: Option<Vec<_>> = parts.collect();
+            Some(((extent.extent, extent.frees), Group::new(&file, parts?)))
+        };
+        let groups: Vec<_> = chosen.into_iter().filter_map(group).collect();
+        if groups.is_empty() {
+            progress.add_reason(Some(Reason::Skip(SkipReason::Changed)));
             return self.untouched(&file, progress.reason);
         }
-        progress.pieces_left = affordable.len();
+        file.planned = groups.iter().map(|(_, group)| group.cost).sum();
+        if self.options.dry_run {
+            return self.untouched(&file, Some(Reason::DryRun));
+        }
+        let mut affordable: Vec<Group> = Vec::new();
+        for (extent, group) in groups {
+            if !self.budget.reserve(group.cost) {
+                progress.add_reason(Some(Reason::Skip(SkipReason::OverBudget)));
+                continue;
+            }
+            file.lets_go.push(extent);
+            match affordable.last_mut() {
+                // An extent stays in one piece of work.
+                Some(last) if last.cost.get() + group.cost.get() <= GROUP => last.join(group),
+                _ => affordable.push(group),
+            }
+        }
+        self.begin(file, progress, affordable)
+    }
+
+    /// The pieces of a file, of which these groups move.
+    fn begin(&self, mut file: OpenFile, mut progress: FileProgress, groups: Vec<Group>) -> Opened {
+        if groups.is_empty() {
+            return self.untouched(&file, progress.reason);
+        }
+        progress.pieces_left = groups.len();
         file.progress = Mutex::new(progress);
         let file = Arc::new(file);
-        let pieces = affordable
+        let pieces = groups
             .into_iter()
             .map(|group| Piece {
                 file: Arc::clone(&file),
@@ -304,7 +382,8 @@ impl Run<'_> {
     /// The result of an open file of which nothing moves.
     fn untouched(&self, file: &OpenFile, reason: Option<Reason>) -> Opened {
         let status = reason.as_ref().map_or(Status::Skipped, status_of);
-        let result = file.result(status, reason, file.extents_before, &Moved::default());
+        let (fragments, moved) = (file.extents_before, Moved::default());
+        let result = file.result(status, reason, fragments, &moved, Bytes::ZERO);
         Opened::Finished(Box::new(result))
     }
 
@@ -334,7 +413,8 @@ impl Run<'_> {
                 reason.get_or_insert(refusal.into());
             }
         }
-        if extents_after > file.extents_before && is_as_opened(&file.target) {
+        let reclaims = !file.lets_go.is_empty();
+        if extents_after > file.extents_before && !reclaims && is_as_opened(&file.target) {
             let error = FileError::MoreFragments {
                 path: file.job.path.clone(),
                 before: file.extents_before,
@@ -351,7 +431,23 @@ impl Run<'_> {
         } else {
             Status::Moved
         };
-        file.result(status, reason, extents_after, &moved)
+        let reclaimed = self.reclaimed(file);
+        file.result(status, reason, extents_after, &moved, reclaimed)
+    }
+
+    /// The bytes that came free with the extents that the file does not hold any more.
+    fn reclaimed(&self, file: &OpenFile) -> Bytes {
+        if file.lets_go.is_empty() {
+            return Bytes::ZERO;
+        }
+        let Ok(held) = self.backend.held(&file.target) else {
+            return Bytes::ZERO;
+        };
+        let held: HashSet<_> = held.into_iter().map(|one| one.extent).collect();
+        let gone = file.lets_go.iter();
+        gone.filter(|(extent, _)| !held.contains(extent))
+            .map(|(_, frees)| *frees)
+            .sum()
     }
 
     /// Map the file again. Waiting for its data to reach the device is needed only where data has
@@ -363,7 +459,9 @@ impl Run<'_> {
         mapper: &mut Mapper,
     ) -> Result<Survey, indef_fs::Refusal> {
         let (target, end) = (&file.target, file.end);
-        let first = survey(self.backend, target, end, false, &[], keep_map, mapper)?;
+        // What was let go is not in the tree any more.
+        let sync = !file.lets_go.is_empty();
+        let first = survey(self.backend, target, end, sync, &[], keep_map, mapper)?;
         if first.unplaced {
             return survey(self.backend, target, end, true, &[], keep_map, mapper);
         }
@@ -399,6 +497,13 @@ impl Group {
             cost: file.cost(&parts),
             parts,
         }
+    }
+
+    /// Add the parts of another one, in the order of the file.
+    fn join(&mut self, other: Self) {
+        self.cost += other.cost;
+        self.parts.extend(other.parts);
+        self.parts.sort_unstable_by_key(|judged| judged.range);
     }
 }
 

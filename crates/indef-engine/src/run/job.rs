@@ -9,7 +9,7 @@ use indef_core::{
 use indef_fs::{Mounts, TargetId};
 use units::{Bytes, FileRange};
 
-use super::{FileResult, Reason, Status};
+use super::{FileResult, Reason, Status, reclaim::PlannedExtent};
 
 /// One file to be worked on.
 pub(super) struct FileJob {
@@ -22,6 +22,8 @@ pub(super) struct FileJob {
     pub(super) fs: Arc<str>,
     pub(super) extents_before: u64,
     pub(super) runs: Box<[FileRange]>,
+    /// The extents to let go, where space is given back.
+    pub(super) lets_go: Box<[PlannedExtent]>,
     pub(super) cost: Bytes,
     gain: f64,
     /// The plan leaves the whole file alone.
@@ -41,6 +43,7 @@ impl FileJob {
             })
         });
         Box::new(Self {
+            lets_go: PlannedExtent::of(&plan),
             cost: plan.cost(),
             gain: plan.gain(),
             id: TargetId {
@@ -84,6 +87,7 @@ impl FileJob {
             bytes_host_read: Bytes::ZERO,
             bytes_host_written: Bytes::ZERO,
             bytes_offloaded: Bytes::ZERO,
+            bytes_reclaimed: Bytes::ZERO,
         }
     }
 }

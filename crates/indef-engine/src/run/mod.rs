@@ -23,6 +23,7 @@ mod limits;
 mod observe;
 mod options;
 mod piece;
+mod reclaim;
 mod result;
 mod schedule;
 mod shared;
@@ -302,6 +303,7 @@ impl Run<'_> {
             longest_lock: Nanos(self.longest_lock.load(Ordering::Relaxed)),
             stalls_over_limit: self.stalls_over_limit.load(Ordering::Relaxed),
             longest_uncommitted: Nanos(self.longest_uncommitted.load(Ordering::Relaxed)),
+            free_growth: None,
             maps: self.worst.take(),
             files,
         }

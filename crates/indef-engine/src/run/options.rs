@@ -30,6 +30,9 @@ pub struct RunOptions {
     pub min_free_pct: f64,
     /// Look at everything anew, but move nothing.
     pub dry_run: bool,
+    /// The plans give space back: extents of which files reach only a part are let go. Overrides
+    /// [`Self::allow_unshare`]; fragments then decide nothing.
+    pub reclaim: bool,
     /// Move ranges that share blocks with a reflink or snapshot, which gives the sharing up.
     pub allow_unshare: bool,
     /// Leave files alone that others have open, wherever a power cut right after a step could take
@@ -55,6 +58,7 @@ impl Default for RunOptions {
             budget: None,
             min_free_pct: 5.0,
             dry_run: false,
+            reclaim: false,
             allow_unshare: false,
             strict: false,
             row: None,

@@ -123,6 +123,8 @@ pub struct FileResult {
     pub bytes_host_written: Bytes,
     /// Bytes copied inside the device.
     pub bytes_offloaded: Bytes,
+    /// Where space was to be given back: unreachable bytes of the extents that the file let go.
+    pub bytes_reclaimed: Bytes,
 }
 
 impl FileResult {
@@ -150,6 +152,8 @@ pub struct Totals {
     pub bytes_host_written: Bytes,
     /// Bytes copied inside the device.
     pub bytes_offloaded: Bytes,
+    /// Unreachable bytes of the extents that were let go.
+    pub bytes_reclaimed: Bytes,
 }
 
 impl Totals {
@@ -163,6 +167,7 @@ impl Totals {
         self.bytes_host_read += file.bytes_host_read;
         self.bytes_host_written += file.bytes_host_written;
         self.bytes_offloaded += file.bytes_offloaded;
+        self.bytes_reclaimed += file.bytes_reclaimed;
     }
 }
 
@@ -201,6 +206,9 @@ pub struct RunResult {
     pub stalls_over_limit: u64,
     /// The longest time from a change of place to its commit while others had the file open.
     pub longest_uncommitted: Nanos,
+    /// Where space was given back: by how many bytes the free space of the file systems grew, after
+    /// a sync, whoever else worked there. Whoever runs plans measures it, not the run itself.
+    pub free_growth: Option<i64>,
     /// Before and after of the most fragmented files, worst first.
     pub maps: Vec<ExtentMaps>,
 }

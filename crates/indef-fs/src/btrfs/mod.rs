@@ -28,6 +28,12 @@
 //! A part of an extent that is rewritten does not free that part's old blocks: Btrfs frees an
 //! extent when nothing refers to any of it. Ranges that cut an extent cost that space until the
 //! rest is rewritten, too.
+//!
+//! The same is of use to give space back ([`EngineOptions::reclaim`]): all that a file still reaches
+//! of an extent is rewritten, and the rest of it comes free. Fragments then decide nothing, but that a
+//! batch of which they become many more is the last one. Shared extents stay, even where sharing may
+//! be given up: others would hold them all the same. Before 6.17 the kernel leaves an extent alone
+//! that has no neighbour in the file, or only longer ones.
 
 mod batch;
 mod call;
@@ -53,13 +59,15 @@ use relocation::BtrfsRelocation;
 pub(crate) struct BtrfsDefragRange {
     fs: Filesystem,
     allow_unshare: bool,
+    reclaim: bool,
 }
 
 impl BtrfsDefragRange {
     pub(crate) fn new(fs: &Filesystem, options: &EngineOptions) -> Self {
         Self {
             fs: fs.clone(),
-            allow_unshare: options.allow_unshare,
+            allow_unshare: options.allow_unshare && !options.reclaim,
+            reclaim: options.reclaim,
         }
     }
 }
@@ -86,6 +94,7 @@ impl Relocator for BtrfsDefragRange {
         Ok(Box::new(BtrfsRelocation::begin(
             &self.fs,
             self.allow_unshare,
+            self.reclaim,
             target,
             ranges,
         )?))

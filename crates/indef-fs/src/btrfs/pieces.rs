@@ -55,6 +55,27 @@ pub(super) fn movable(
         at_least: u64::from(window),
         ..Movable::default()
     };
+    cut(layout, range, allow_unshare, &mut found, finish);
+    found
+}
+
+/// The same where each part is to be moved that can be, for the extents that come free.
+pub(super) fn reclaimable(layout: &Layout, range: FileRange) -> Movable {
+    let mut found = Movable::default();
+    cut(layout, range, false, &mut found, |layout, run, found| {
+        found.pieces.extend(piece(layout, run));
+        run.clear();
+    });
+    found
+}
+
+fn cut(
+    layout: &Layout,
+    range: FileRange,
+    allow_unshare: bool,
+    found: &mut Movable,
+    finish: impl Fn(&Layout, &mut Vec<Extent>, &mut Movable),
+) {
     let mut run: Vec<Extent> = Vec::new();
     for extent in layout.clipped(range) {
         let stays = must_stay(&extent, allow_unshare);
@@ -62,15 +83,26 @@ pub(super) fn movable(
             last.file_end() == extent.file && encoded(last) == encoded(&extent)
         });
         if stays.is_some() || !continues {
-            finish(layout, &mut run, &mut found);
+            finish(layout, &mut run, found);
         }
         match stays {
             Some(reason) => found.reasons.push(reason),
             None => run.push(extent),
         }
     }
-    finish(layout, &mut run, &mut found);
-    found
+    finish(layout, &mut run, found);
+}
+
+/// The piece of a run.
+fn piece(layout: &Layout, run: &[Extent]) -> Option<RewritePiece> {
+    let (first, last) = (run.first()?, run.last()?);
+    let range = FileRange::between(first.file, last.file_end());
+    Some(RewritePiece {
+        range,
+        fragments: layout.fragments_in(range),
+        encoded: encoded(first),
+        way: CompressionWay::Plain,
+    })
 }
 
 /// Whether all of `range` may (still) be moved as `encoded` or plain data.
@@ -118,25 +150,20 @@ fn encoded(extent: &Extent) -> bool {
 }
 
 fn finish(layout: &Layout, run: &mut Vec<Extent>, found: &mut Movable) {
-    let (Some(first), Some(last)) = (run.first(), run.last()) else {
+    let Some(piece) = piece(layout, run) else {
         return;
     };
-    let range = FileRange::between(first.file, last.file_end());
+    let range = piece.range;
     let count = layout.count(range);
     let wanted = -(found.at_least as i64);
-    if encoded(first) && count.change_to(range.len.div_ceil(MAX_COMPRESSED)) >= 0 {
+    if piece.encoded && count.change_to(range.len.div_ceil(MAX_COMPRESSED)) >= 0 {
         found.reasons.push(SkipReason::Compressed);
     } else if count.fragments < 2 {
         found.reasons.push(SkipReason::Contiguous);
     } else if count.change_to(range.len.div_ceil(CLUSTER)) > wanted {
         found.reasons.push(SkipReason::NoGain);
     } else {
-        found.pieces.push(RewritePiece {
-            range,
-            fragments: count.fragments,
-            encoded: encoded(first),
-            way: CompressionWay::Plain,
-        });
+        found.pieces.push(piece);
     }
     run.clear();
 }
@@ -232,6 +259,31 @@ mod tests {
             (192, 7000, 64, NONE),
         ]);
         assert_eq!(movable(&map, blocks(0, 256), false, false).pieces.len(), 1);
+    }
+
+    #[test]
+    fn to_give_space_back_contiguous_parts_move_and_shared_ones_stay() {
+        let map = layout(&[
+            (0, 100, 300, NONE),
+            (300, 900, 1, ExtentFlags::SHARED),
+            (301, 1000, 1, NONE),
+            (302, 1200, 8, ExtentFlags::ENCODED),
+            (310, 1300, 1, ExtentFlags::UNWRITTEN),
+        ]);
+        let found = reclaimable(&map, blocks(0, 400));
+        let pieces: Vec<_> = found.pieces.iter().map(|p| (p.range, p.encoded)).collect();
+        let wanted = [
+            (blocks(0, 300), false),
+            (blocks(301, 1), false),
+            (blocks(302, 8), true),
+        ];
+        assert_eq!(pieces, wanted);
+        assert_eq!(found.reasons, [SkipReason::Shared, SkipReason::Unwritten]);
+        assert!(
+            movable(&map, blocks(0, 300), false, false)
+                .pieces
+                .is_empty()
+        );
     }
 
     #[test]

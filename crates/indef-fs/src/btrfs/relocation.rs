@@ -31,9 +31,9 @@ use super::{
     batch::{Batch, CalledRange, Defragmented, moved_bytes},
     call::{Recent, interrupted, locked, piece_of, refuse},
     compression::Rules,
-    pieces::{RewritePiece, movable, still_movable},
+    pieces::{RewritePiece, movable, reclaimable, still_movable},
     reader::Prefetch,
-    space::{Room, amount, room},
+    space::{LEAST_RESERVE, RESERVE, Room, amount, room},
 };
 use crate::{
     CacheRecord, CountedRange, Filesystem, Moved, Refusal, Relocation, Step, StepLimit, Target,
@@ -47,6 +47,8 @@ const BATCH: Bytes = Bytes::mib(16);
 const LARGEST_BATCH: Bytes = Bytes::mib(128);
 /// The first batch where it is not known whether there is room in one piece.
 const CAUTIOUS: Bytes = Bytes::mib(1);
+/// New places shall be this many times as long as the old ones, at least.
+const FACTOR: u64 = 4;
 /// The bytes of ranges that are mapped at a time.
 const WINDOW: Bytes = Bytes::mib(32);
 /// A map older than this is looked at again before data is moved.
@@ -72,6 +74,8 @@ pub(super) struct BtrfsRelocation<'a> {
     allow_unshare: bool,
     /// Shared extents may be moved.
     may_unshare: bool,
+    /// Extents shall come free, however few fragments the ranges have.
+    reclaim: bool,
     /// Where the last window cut a range.
     cut_at: Option<FileOffset>,
     /// Ranges that no window has taken yet.
@@ -120,6 +124,7 @@ impl<'a> BtrfsRelocation<'a> {
     pub(super) fn begin(
         fs: &Filesystem,
         allow_unshare: bool,
+        reclaim: bool,
         target: &'a Target,
         ranges: &[CountedRange],
     ) -> Result<Self, Refusal> {
@@ -134,6 +139,7 @@ impl<'a> BtrfsRelocation<'a> {
             rules: Rules::of(fs, target),
             allow_unshare,
             may_unshare: allow_unshare && !is_written_in_place(target),
+            reclaim,
             ranges: ranges.map(inside).filter(|r| !r.is_empty()).collect(),
             cut_at: None,
             pieces: VecDeque::new(),
@@ -189,7 +195,12 @@ impl<'a> BtrfsRelocation<'a> {
         let fragments: u64 = self.pieces.iter().map(|(piece, _)| piece.fragments).sum();
         if let Some(average) = wanted.get().checked_div(fragments) {
             let average = Bytes(average);
-            self.room = room(self.target, self.recent.bytes() + wanted, average);
+            let (length, reserve) = match self.reclaim {
+                true => (average, LEAST_RESERVE),
+                false => (average * FACTOR, RESERVE),
+            };
+            let wanted = self.recent.bytes() + wanted;
+            self.room = room(self.target, wanted, length, reserve);
             if self.room == Room::Short {
                 self.leave_out_rest(SkipReason::NoSpace);
             }
@@ -219,7 +230,10 @@ impl<'a> BtrfsRelocation<'a> {
     }
 
     fn select(&mut self, layout: &Layout, part: FileRange, cut: bool) {
-        let found = movable(layout, part, self.may_unshare, cut);
+        let found = match self.reclaim {
+            true => reclaimable(layout, part),
+            false => movable(layout, part, self.may_unshare, cut),
+        };
         for reason in found.reasons {
             self.note(match reason {
                 SkipReason::Shared if self.allow_unshare => SkipReason::KeepsSharing,
@@ -261,7 +275,11 @@ impl<'a> BtrfsRelocation<'a> {
         };
         let wanted: Bytes = self.pieces.iter().map(|(piece, _)| piece.range.len).sum();
         let size = size.min(wanted);
-        if amount(self.target, size) {
+        let reserve = match self.reclaim {
+            true => LEAST_RESERVE,
+            false => RESERVE,
+        };
+        if amount(self.target, size, reserve) {
             Ok(size)
         } else {
             Err(SkipReason::NoSpace.into())
@@ -449,7 +467,11 @@ impl<'a> BtrfsRelocation<'a> {
             )
         });
         let compared = self.compare(&batch, sync).and_then(|outcome| {
-            if !sync && !outcome.better() {
+            let is_known = match self.reclaim {
+                true => outcome.relocated == batch.len(),
+                false => outcome.better(),
+            };
+            if !sync && !is_known {
                 return self.compare(&batch, true);
             }
             Ok(outcome)
@@ -459,7 +481,12 @@ impl<'a> BtrfsRelocation<'a> {
         waited.map_err(|error| self.target.error("write moved data back", None, error))?;
         let outcome = compared?;
         self.moved_any |= !outcome.relocated.is_zero();
-        if outcome.after > outcome.before {
+        let at_most = match self.reclaim {
+            // Space is worth a few.
+            true => outcome.before * 2 + 4,
+            false => outcome.before,
+        };
+        if outcome.after > at_most {
             // Stop before more becomes worse: the free space is in smaller pieces than the file.
             self.leave_out_rest(SkipReason::NoSpace);
             self.reader.wait(self.reader.asked());

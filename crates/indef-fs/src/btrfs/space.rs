@@ -15,9 +15,9 @@ use units::Bytes;
 use crate::{Space, Target};
 
 /// Free space that must remain: the tree needs blocks of its own while data moves.
-const RESERVE: Bytes = Bytes::mib(16);
-/// New places shall be this many times as long as the old ones, at least.
-const FACTOR: u64 = 4;
+pub(super) const RESERVE: Bytes = Bytes::mib(16);
+/// The same where space is given back: a full file system is where that is wanted most.
+pub(super) const LEAST_RESERVE: Bytes = Bytes::mib(1);
 /// Free extents that are looked at before giving up: a look must not cost more than a move.
 const LOOK_AT: usize = 100_000;
 
@@ -32,28 +32,28 @@ pub(super) enum Room {
     Short,
 }
 
-/// Whether `wanted` bytes, now in fragments of `fragment` bytes on average, find better places.
-pub(super) fn room(target: &Target, wanted: Bytes, fragment: Bytes) -> Room {
-    if !amount(target, wanted) {
+/// Whether `wanted` bytes find places of at least `length`, with `reserve` left over.
+pub(super) fn room(target: &Target, wanted: Bytes, length: Bytes, reserve: Bytes) -> Room {
+    if !amount(target, wanted, reserve) {
         return Room::Short;
     }
-    let group = wanted.saturating_add(RESERVE);
+    let group = wanted.saturating_add(reserve);
     if unallocated(&target.file).is_ok_and(|bytes| bytes >= group.get()) {
         return Room::Enough;
     }
     let half_more = Bytes(wanted.get().saturating_add(wanted.get() / 2));
-    match in_long_pieces(&target.file, fragment * FACTOR, half_more) {
+    match in_long_pieces(&target.file, length, half_more) {
         Some(true) => Room::Enough,
         Some(false) => Room::Short,
         // A place for many small fragments is found sooner than one for a few large ones.
-        None if fragment < Bytes::mib(1) => Room::Perhaps,
+        None if length < Bytes::mib(4) => Room::Perhaps,
         None => Room::Short,
     }
 }
 
-/// Whether there are `wanted` bytes at all.
-pub(super) fn amount(target: &Target, wanted: Bytes) -> bool {
-    Space::of(&target.file).is_ok_and(|space| space.free >= wanted.saturating_add(RESERVE))
+/// Whether there are `wanted` bytes at all, and `reserve`.
+pub(super) fn amount(target: &Target, wanted: Bytes, reserve: Bytes) -> bool {
+    Space::of(&target.file).is_ok_and(|space| space.free >= wanted.saturating_add(reserve))
 }
 
 /// Whether free extents of at least `length` have `wanted` bytes in all; `None` where it cannot be

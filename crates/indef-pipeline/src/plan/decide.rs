@@ -11,7 +11,7 @@ use std::{
 use indef_core::{
     SkipReason,
     layout::{ExtentFlags, Layout},
-    plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file},
+    plan::{Chunk, Decision, FileFacts, FilePlan, PlanOptions, plan_file, reclaim_file},
 };
 use indef_engine::collect::FoundFile;
 use indef_fs::{EngineKind, FsKind, Refusal};
@@ -59,7 +59,10 @@ impl Basis<'_> {
             Err(failed) => return Err(failed),
         };
         let read_only = found.fs.read_only.then_some(SkipReason::ReadOnlyMount);
-        let skip = refused.or(read_only).or(no_engine);
+        // On Btrfs these are asked for as root, and a file may have gone since.
+        let untold = found.held.is_none() && self.options.reclaim_ratio.is_some();
+        let untold = untold.then_some(SkipReason::NotPermitted);
+        let skip = refused.or(read_only).or(no_engine).or(untold);
         let accesses = self.accesses.map(|profile| profile.of(&found.id));
         let unread = matches!(accesses, Some(None));
         if let Some(accesses) = accesses.flatten() {
@@ -70,6 +73,14 @@ impl Basis<'_> {
         }
         let chunks = if skip.is_some() || unread {
             Vec::new()
+        } else if let Some(ratio) = self.options.reclaim_ratio {
+            let facts = FileFacts {
+                size: found.size,
+                block_size: found.block_size,
+                layout: &layout,
+                accesses: None,
+            };
+            reclaim_file(ratio, &facts, found.held.as_deref().unwrap_or_default())
         } else {
             let facts = FileFacts {
                 size: found.size,
@@ -105,6 +116,8 @@ impl Basis<'_> {
         };
         let reason = skip
             .or(unread.then_some(SkipReason::NotRead))
+            .or((self.options.reclaim_ratio.is_some() && chunks.is_empty())
+                .then_some(SkipReason::AllReached))
             .or_else(|| untouched_reason(&chunks));
         let (fs, engine) = self.names.of(found.fs.kind, engine);
         let plan = FilePlan {
@@ -174,10 +187,10 @@ fn weight(reason: SkipReason) -> u8 {
     match reason {
         SkipReason::Empty => 0,
         SkipReason::Unwritten | SkipReason::Inline => 1,
-        SkipReason::Contiguous => 2,
+        SkipReason::Contiguous | SkipReason::AllReached => 2,
         SkipReason::NotRead => 3,
         SkipReason::Cold | SkipReason::Truncated => 4,
-        SkipReason::OverBudget | SkipReason::GainReached => 5,
+        SkipReason::OverBudget | SkipReason::GainReached | SkipReason::FreesLittle => 5,
         _ => 6,
     }
 }
@@ -206,6 +219,7 @@ mod tests {
             cost: Bytes::ZERO,
             gain: 0.0,
             edges: indef_core::plan::Edges::default(),
+            lets_go: None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! files of which something moves are kept.
 
 mod decide;
+mod reclaim;
 mod write;
 
 use std::{
@@ -113,8 +114,12 @@ impl Planner {
     ///
     /// # Errors
     ///
-    /// The profile cannot be read. Problems of single files are noted.
+    /// The profile cannot be read, or space is to be given back and only root may know which.
+    /// Problems of single files are noted.
     pub fn plan(&self, cancel: &Cancel, notes: &dyn Notes) -> Result<Planned, Error> {
+        if self.options.reclaim_ratio.is_some() {
+            reclaim::prepare(&self.paths, notes)?;
+        }
         let accesses = match &self.profile {
             Some(path) => Some(Accesses::load(path, self.readahead, notes)?),
             None => None,
@@ -222,7 +227,9 @@ impl Planner {
         };
         let options = CollectOptions {
             jobs: self.jobs,
-            sync: true,
+            // Where space is given back, all of it is written back already.
+            sync: self.options.reclaim_ratio.is_none(),
+            held: self.options.reclaim_ratio.is_some(),
             ..CollectOptions::default()
         };
         let summary = collect_beneath(&roots, &self.paths, &options, cancel, &visit);

@@ -78,7 +78,7 @@ pub(super) fn claim(
 }
 
 /// The file systems of the planned files, each with a path on it.
-fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystemKey, PathBuf)> {
+pub(super) fn file_systems(roots: &Roots, files: &[FilePlan]) -> Vec<(FileSystemKey, PathBuf)> {
     let mut devices = HashSet::new();
     let mut keys = Vec::new();
     for plan in files {

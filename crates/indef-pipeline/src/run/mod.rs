@@ -1,6 +1,7 @@
 //! From plans to a run: claim its file systems, store it, execute it.
 
 mod claim;
+mod free;
 mod store;
 mod work;
 
@@ -64,6 +65,7 @@ impl<'a> Runner<'a> {
         }
         let options = &RunOptions {
             row: work.plan_options.placed_on(),
+            reclaim: work.plan_options.reclaim_ratio.is_some(),
             ..self.options
         };
         let cancel = self.cancel;
@@ -88,13 +90,24 @@ impl<'a> Runner<'a> {
             stored,
             ..
         } = work;
-        let result = match &stored {
+        let file_systems = match options.reclaim && !options.dry_run {
+            true => claim::file_systems(&roots, &files),
+            false => Vec::new(),
+        };
+        let free_before = free::free_bytes(&file_systems);
+        let mut result = match &stored {
             Some(stored) => {
                 let observer = stored.observer(self.observer);
                 run_beneath(&roots, files, options, cancel, &observer)
             }
             None => run_beneath(&roots, files, options, cancel, self.observer),
         };
+        if !file_systems.is_empty() {
+            let free_after = free::free_bytes(&file_systems);
+            result.free_growth = free_before
+                .zip(free_after)
+                .and_then(|(before, after)| after.checked_signed_diff(before));
+        }
         drop(claim);
         // The rest of a stopped run stays stored.
         if let Some(stored) = stored

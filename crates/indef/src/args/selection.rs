@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum, ValueHint};
 use indef_core::{
     layout::{DeviceTimes, Geometry},
-    plan::{PlanOptions, Policy, Weight},
+    plan::{PlanOptions, Policy, RECLAIM_RATIO, Weight},
 };
 use indef_engine::run::RunOptions;
 use indef_pipeline::{
@@ -78,6 +78,21 @@ pub(crate) struct PlanArgs {
     /// Move the fewest bytes that are predicted to give this percentage of the possible gain
     #[arg(long, value_name = "PCT", value_parser = values::percent)]
     target_gain: Option<f64>,
+
+    /// Give space back instead of joining fragments (Btrfs, root): write anew what files still reach
+    /// of extents, so that the parts come free that nobody reaches
+    ///
+    /// A file that was cut off, punched or overwritten holds them: Btrfs frees an extent only when
+    /// nothing refers to any of it. Extents that a snapshot or reflink holds, too, stay as they are.
+    #[arg(long, conflicts_with_all = [
+        "profile", "policy", "truncate", "hot", "alpha", "beta", "io_size", "geometry",
+        "allow_unshare",
+    ])]
+    reclaim: bool,
+
+    /// Let go of extents that free at least this many bytes for each byte written [default: 0.25]
+    #[arg(long, value_name = "RATIO", value_parser = values::weight, requires = "reclaim")]
+    reclaim_ratio: Option<f64>,
 }
 
 /// Bounds that hold for plans and runs alike.
@@ -179,6 +194,9 @@ impl PlanArgs {
             hot_pct: self.hot.unwrap_or(default.hot_pct),
             budget: bounds.budget,
             target_gain_pct: self.target_gain,
+            reclaim_ratio: self
+                .reclaim
+                .then(|| self.reclaim_ratio.unwrap_or(RECLAIM_RATIO)),
             allow_unshare: bounds.allow_unshare,
             ..default
         }

@@ -204,7 +204,7 @@ fn plan_table(out: &mut String, plan: &PlanInput) -> fmt::Result {
             Count(file.extents_before),
             Count(file.runs().len() as u64),
             file.cost(),
-            Gain(file.gain(), plan.weight())
+            Gain(file.gain(), plan.options())
         )?;
     }
     out.push_str("</tbody></table>\n");

@@ -9,9 +9,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use indef_core::{
     SkipReason,
-    plan::{
-        Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, Weight, format::PlanReader,
-    },
+    plan::{Chunk, Decision, FilePlan, PathJson, PlanOptions, PlanTotals, format::PlanReader},
 };
 use units::Bytes;
 
@@ -51,9 +49,9 @@ impl PlanInput {
         self.options.policy.as_str()
     }
 
-    /// The unit of its gains.
-    pub(super) fn weight(&self) -> &Weight {
-        &self.options.weight
+    /// The options with which it was made.
+    pub(super) fn options(&self) -> &PlanOptions {
+        &self.options
     }
 
     /// The size of a read for which it was made.

@@ -106,6 +106,9 @@ fn moved_facts(run: &RunDocument) -> Vec<Fact> {
             Tone::Plain,
         ));
     }
+    if let Some(growth) = totals.free_growth_bytes {
+        facts.push(reclaimed_fact(totals.bytes_reclaimed, growth));
+    }
     let rate = rate(totals.bytes_relocated, totals.duration_ns);
     facts.push(fact("Time", Nanos(totals.duration_ns), rate, Tone::Plain));
     if totals.longest_lock_ns > 0 {
@@ -134,6 +137,19 @@ fn moved_facts(run: &RunDocument) -> Vec<Fact> {
         ));
     }
     facts
+}
+
+/// The space that was given back: that of the extents, and that of the file system.
+fn reclaimed_fact(bytes: u64, growth: i64) -> Fact {
+    let measured = match u64::try_from(growth) {
+        Ok(more) => format!("{} more free, as measured", Bytes(more)),
+        Err(_) => format!(
+            "{} less free, as measured: others wrote",
+            Bytes(growth.unsigned_abs())
+        ),
+    };
+    let tone = if bytes > 0 { Tone::Good } else { Tone::Plain };
+    fact("Given back", Bytes(bytes), measured, tone)
 }
 
 fn dry_facts(run: &RunDocument) -> Vec<Fact> {
@@ -236,7 +252,7 @@ pub(super) fn plan_facts(plan: &PlanInput) -> Vec<Fact> {
     } else {
         0.0
     };
-    let gain = Gain(totals.gain, plan.weight());
+    let gain = Gain(totals.gain, plan.options());
     vec![
         fact(
             "Files to move",

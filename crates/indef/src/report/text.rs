@@ -170,7 +170,7 @@ fn plan_files(
             &Count(file.extents_before),
             &Count(file.runs().len() as u64),
             &file.cost(),
-            &Gain(file.gain(), plan.weight()),
+            &Gain(file.gain(), plan.options()),
             &Name(&file.path),
         ]);
     }

@@ -32,6 +32,7 @@ pub(crate) fn run_file(file: &FileResult) -> RunFile {
         bytes_host_read: file.bytes_host_read.get(),
         bytes_host_written: file.bytes_host_written.get(),
         bytes_offloaded: file.bytes_offloaded.get(),
+        bytes_reclaimed: file.bytes_reclaimed.get(),
     }
 }
 
@@ -50,6 +51,7 @@ pub(super) fn untouched_file(plan: &FilePlan, reason: SkipReason) -> RunFile {
         bytes_host_read: 0,
         bytes_host_written: 0,
         bytes_offloaded: 0,
+        bytes_reclaimed: 0,
     }
 }
 
@@ -64,6 +66,8 @@ impl From<&RunResult> for RunTotals {
             bytes_host_read: totals.bytes_host_read.get(),
             bytes_host_written: totals.bytes_host_written.get(),
             bytes_offloaded: totals.bytes_offloaded.get(),
+            bytes_reclaimed: totals.bytes_reclaimed.get(),
+            free_growth_bytes: result.free_growth,
             duration_ns: Nanos::from(result.duration).get(),
             longest_lock_ns: result.longest_lock.get(),
             stalls_over_limit: result.stalls_over_limit,

@@ -40,7 +40,8 @@ pub(super) fn lines(tally: &Tally) -> Vec<String> {
     let held = tally.unreachable;
     let mut lines = Vec::new();
     if !held.alone.is_zero() {
-        lines.push(format!("{} held by files", held.alone));
+        let next = "indef run --reclaim gives back what pays";
+        lines.push(format!("{} held by files; {next}", held.alone));
     }
     if !held.shared.is_zero() {
         let shared = "in extents that reflinks or snapshots refer to, too: they may reach it";

@@ -7,6 +7,7 @@ mod loop_claims;
 mod loop_demo;
 mod loop_probe;
 mod loop_profile;
+mod loop_reclaim;
 mod loop_run;
 mod loop_stop;
 mod loop_swapped;

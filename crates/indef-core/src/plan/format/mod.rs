@@ -19,9 +19,12 @@ pub use error::{Absurd, ChunkFault, PlanError, PlanProblem};
 pub use reader::PlanReader;
 pub use writer::PlanWriter;
 
-/// The version that is written; this one and all before it are read. Version 1 has neither birth
-/// times nor the length of the given path.
-pub const VERSION: u64 = 2;
+/// The newest version; this one and all before it are read. Version 1 has neither birth times nor
+/// the length of the given path, version 2 cannot give space back.
+pub const VERSION: u64 = 3;
+
+/// The version of plans that do not give space back: programs from before that read them, too.
+const WITHOUT_RECLAIM: u64 = 2;
 
 /// The longest line, without its end.
 pub const MAX_LINE: usize = 1 << 20;

@@ -28,6 +28,7 @@ fn chunk(start: u64, len: u64) -> Chunk {
             cuts_start: false,
             cuts_end: true,
         },
+        lets_go: None,
     }
 }
 
@@ -126,12 +127,29 @@ fn plans_come_back_as_they_were() {
     let absurd = String::from_utf8(written(&probed, &files)).unwrap();
     let absurd = absurd.replacen("\"units\":8", "\"units\":0", 1);
     assert!(read(absurd.as_bytes()).is_err());
+    assert!(text.starts_with(b"{\"indef-plan\":2,"), "as it always was");
     // 5000 chunks take five lines.
     assert_eq!(text.iter().filter(|&&b| b == b'\n').count(), 1 + 2 + 5 + 1);
     assert!(
         text.split(|&b| b == b'\n')
             .all(|line| line.len() <= MAX_LINE)
     );
+}
+
+#[test]
+fn a_plan_that_gives_space_back_is_of_a_newer_version() {
+    let options = PlanOptions {
+        reclaim_ratio: Some(0.25),
+        ..PlanOptions::default()
+    };
+    let mut part = chunk(0, 4096);
+    part.lets_go = Some(units::PhysOffset(1 << 40));
+    let files = [file(b"/a", vec![part, chunk(8192, 4096)])];
+    let text = written(&options, &files);
+    assert!(text.starts_with(b"{\"indef-plan\":3,"));
+    let (read_options, read_files) = read(&text).unwrap();
+    assert_eq!(read_options, options);
+    assert_eq!(read_files, files);
 }
 
 #[test]
@@ -180,7 +198,7 @@ fn foreign_and_outdated_files_are_told_from_damaged_ones() {
         let message = read(text).unwrap_err().to_string();
         assert!(message.contains("not an indef plan"), "{message}");
     }
-    for other in ["0", "3"] {
+    for other in ["0", "4"] {
         let version = format!("{{\"indef-plan\":{other}");
         let message = message("{\"indef-plan\":2", &version);
         assert!(

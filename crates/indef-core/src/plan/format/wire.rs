@@ -3,7 +3,7 @@
 use std::{borrow::Cow, sync::Arc};
 
 use serde::{Deserialize, Serialize};
-use units::{Bytes, FileRange};
+use units::{Bytes, FileRange, PhysOffset};
 
 use super::{
     super::{Chunk, Decision, Edges, PlanOptions, PlanTotals, Policy, Weight},
@@ -47,6 +47,9 @@ pub(super) struct PlanHeader {
     max_request_bytes: Bytes,
     budget_bytes: Option<Bytes>,
     target_gain_pct: Option<f64>,
+    /// Present only where space is given back, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reclaim_ratio: Option<f64>,
     allow_unshare: bool,
 }
 
@@ -74,6 +77,7 @@ impl PlanHeader {
             max_request_bytes: options.max_request,
             budget_bytes: options.budget,
             target_gain_pct: options.target_gain_pct,
+            reclaim_ratio: options.reclaim_ratio,
             allow_unshare: options.allow_unshare,
         }
     }
@@ -97,6 +101,7 @@ impl PlanHeader {
             max_request: self.max_request_bytes,
             budget: self.budget_bytes,
             target_gain_pct: self.target_gain_pct,
+            reclaim_ratio: self.reclaim_ratio,
             allow_unshare: self.allow_unshare,
         };
         options.check()?;
@@ -160,6 +165,9 @@ pub(super) struct ChunkLine {
     gain: f64,
     /// `excess`, `cuts_start`, `cuts_end`.
     edges: (u64, bool, bool),
+    /// Present only where space is given back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lets_go_bytes: Option<PhysOffset>,
 }
 
 impl From<&Chunk> for ChunkLine {
@@ -186,6 +194,7 @@ impl From<&Chunk> for ChunkLine {
             cost_bytes: chunk.cost,
             gain: finite(chunk.gain),
             edges: (excess, cuts_start, cuts_end),
+            lets_go_bytes: chunk.lets_go,
         }
     }
 }
@@ -224,6 +233,7 @@ impl ChunkLine {
                 cuts_start: self.edges.1,
                 cuts_end: self.edges.2,
             },
+            lets_go: self.lets_go_bytes,
         })
     }
 }

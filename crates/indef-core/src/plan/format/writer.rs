@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::{
     super::{FilePlan, PathJson, PlanOptions, PlanTotals},
-    CHUNKS_PER_LINE, MAX_LINE, VERSION,
+    CHUNKS_PER_LINE, MAX_LINE, VERSION, WITHOUT_RECLAIM,
     wire::{ChunkLine, ChunksLine, FileLine, PlanHeader, StoredTotals, TotalsLine},
 };
 
@@ -38,7 +38,11 @@ impl<W: Write> PlanWriter<W> {
             line: Vec::new(),
             totals: PlanTotals::default(),
         };
-        writer.put(&PlanHeader::new(VERSION, options))?;
+        let version = match options.reclaim_ratio {
+            Some(_) => VERSION,
+            None => WITHOUT_RECLAIM,
+        };
+        writer.put(&PlanHeader::new(version, options))?;
         Ok(writer)
     }
 

@@ -11,7 +11,7 @@ use std::{
 };
 
 use indef_core::{
-    layout::{Extent, ExtentFlags, Layout},
+    layout::{Extent, ExtentFlags, HeldExtent, Layout},
     plan::{FileFacts, PlanOptions, Policy, plan_file},
 };
 use indef_fs::{
@@ -192,6 +192,10 @@ impl Backend for Simulated {
             EngineKind::Ext4MoveExtent => Ok(Box::new(Engine { state, gathers })),
             _ => Err(SkipReason::NoEngine.into()),
         }
+    }
+
+    fn held(&self, _: &Target) -> Result<Vec<HeldExtent>, Refusal> {
+        Ok(Vec::new())
     }
 
     fn map(
