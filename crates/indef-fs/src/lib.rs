@@ -19,6 +19,7 @@
 
 mod btrfs;
 mod cache;
+mod cut;
 mod device;
 mod engine;
 mod error;

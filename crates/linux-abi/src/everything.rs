@@ -11,6 +11,7 @@ pub fn all() -> Vec<AbiItem> {
         crate::ext4::disk::ABI,
         crate::btrfs::ABI,
         crate::btrfs::device::ABI,
+        crate::btrfs::holders::ABI,
         crate::f2fs::ABI,
         crate::f2fs::offload::ABI,
         crate::cache::ABI,

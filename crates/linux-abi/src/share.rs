@@ -87,25 +87,28 @@ pub enum Compared {
     Different,
 }
 
-/// Compare a range of `from` with the same range of `to`, and share its blocks if they are equal.
+/// Compare `length` bytes of `from` with as many of `to`, and let `to` share the blocks of `from` if they are
+/// equal. The range is block-aligned, but it may end with both files.
 ///
 /// # Errors
 ///
-/// `EOPNOTSUPP` where the file system cannot, and others.
+/// `EOPNOTSUPP` where the file system cannot, `EINVAL` where a file has no such range or the two cannot share,
+/// and others.
 pub fn dedupe_range(
     from: impl AsFd,
+    from_offset: u64,
     to: impl AsFd,
-    offset: u64,
+    to_offset: u64,
     length: u64,
 ) -> io::Result<Compared> {
     let mut raw = RawDedupe {
-        from_offset: offset,
+        from_offset,
         length,
         count: 1,
         reserved1: 0,
         reserved2: 0,
         to: to.as_fd().as_raw_fd().into(),
-        to_offset: offset,
+        to_offset,
         deduped: 0,
         status: 0,
         reserved: 0,

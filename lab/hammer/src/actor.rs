@@ -493,7 +493,7 @@ impl Actor<'_> {
             What::Dedupe(_) => {
                 put(&to, &values, range.start)?;
                 // The kernel decides whether they are equal; the contents do not change.
-                dedupe_range(&from, &to, start, len)?;
+                dedupe_range(&from, start, &to, start, len)?;
             }
             _ => {
                 let (mut at, mut to_at) = (start, start);

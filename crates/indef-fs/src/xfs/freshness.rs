@@ -134,7 +134,7 @@ pub(super) fn barrier(target: &Target, geometry: &XfsGeometry) -> Result<(), Ref
         .unnamed_beside(OFlags::empty())
         .map_err(|errno| refuse(target, "make a temporary file", None, errno.into()))?;
     fill(&other, target.block_size)
-        .and_then(|()| dedupe_range(&target.file, &other, 0, target.block_size.get()))
+        .and_then(|()| dedupe_range(&target.file, 0, &other, 0, target.block_size.get()))
         .map(drop)
         .map_err(|error| refuse(target, "wait for direct I/O", None, error))
 }
